@@ -1,0 +1,3 @@
+//! The `trine` command.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! The hash table and the deterministic state machine on it.

@@ -1,0 +1,1 @@
+//! Replication: raft-rs on the transport.

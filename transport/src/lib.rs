@@ -1,0 +1,1 @@
+//! Reliable RPC over unreliable packets.
