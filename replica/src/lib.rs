@@ -1,1 +1,3 @@
 //! Replication: raft-rs on the transport.
+
+pub mod message;

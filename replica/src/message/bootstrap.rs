@@ -1,0 +1,336 @@
+//! How a group begins: every named replica is asked who it is, and then told that the group exists.
+
+use std::net::SocketAddr;
+
+use super::MESSAGE_VERSION;
+use super::address::{self, ADDRESS_SIZE};
+use super::codec::{DecodeError, Encode, Reader, Writer};
+use super::ids::{ClusterId, Incarnation, PlaceId};
+
+/// The most members that a message can name.
+pub const MEMBERS_MAX: usize = 64;
+
+const MEMBER_SIZE: usize = 16 + ADDRESS_SIZE;
+
+/// Whether a member's vote counts.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum MemberRole {
+    /// Votes, and counts for the quorum.
+    Voter = 1,
+    /// Receives the log only.
+    Learner = 2,
+}
+
+/// One replica of the group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Member {
+    /// The place that it fills.
+    pub place: PlaceId,
+    /// Whether its vote counts.
+    pub role: MemberRole,
+    /// Its present life.
+    pub incarnation: Incarnation,
+    /// Where it is reached.
+    pub address: SocketAddr,
+}
+
+impl Member {
+    fn encode(&self, out: &mut Writer<'_>) {
+        out.u32(self.place.0);
+        out.u8(self.role as u8);
+        out.zeros(3);
+        out.u64(self.incarnation.0);
+        address::encode(Some(self.address), out);
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let place = PlaceId(reader.u32()?);
+        let role = match reader.u8()? {
+            1 => MemberRole::Voter,
+            2 => MemberRole::Learner,
+            _ => {
+                return Err(DecodeError::Field {
+                    field: "member role",
+                });
+            }
+        };
+        reader.skip::<3>()?;
+        let incarnation = Incarnation(reader.u64()?);
+        let address = address::decode_present(reader)?;
+        Ok(Self {
+            place,
+            role,
+            incarnation,
+            address,
+        })
+    }
+}
+
+/// A list of members: owned where it is made, so at most [`MEMBERS_MAX`].
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Members(pub Vec<Member>);
+
+impl Members {
+    pub(super) fn encoded_len(&self) -> usize {
+        8 + self.0.len() * MEMBER_SIZE
+    }
+
+    pub(super) fn encode(&self, out: &mut Writer<'_>) {
+        assert!(
+            self.0.len() <= MEMBERS_MAX,
+            "a group has at most {MEMBERS_MAX} members"
+        );
+        out.u32(self.0.len() as u32);
+        out.zeros(4);
+        for member in &self.0 {
+            member.encode(out);
+        }
+    }
+
+    pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let count = reader.u32()? as usize;
+        reader.skip::<4>()?;
+        if count > MEMBERS_MAX {
+            return Err(DecodeError::Field {
+                field: "member count",
+            });
+        }
+        (0..count)
+            .map(|_| Member::decode(reader))
+            .collect::<Result<_, _>>()
+            .map(Self)
+    }
+}
+
+/// What the replica that was started with `--bootstrap` sends to each place.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum BootstrapRequest<'a> {
+    /// Who are you, and do you belong to a group?
+    Probe {
+        /// The place that the sender believes to be asking at.
+        place: PlaceId,
+    },
+    /// The group exists; you are one of its members.
+    Begin {
+        /// The place that the receiver fills.
+        place: PlaceId,
+        /// The life of the receiver that answered the probe; another life has to refuse.
+        incarnation: Incarnation,
+        /// The new group's cluster id.
+        cluster: ClusterId,
+        /// All members, the receiver included.
+        members: Members,
+        /// The first log entry: the replicated settings, encoded by the replica.
+        first_entry: &'a [u8],
+    },
+}
+
+const TAG_PROBE: u8 = 1;
+const TAG_BEGIN: u8 = 2;
+
+impl<'a> BootstrapRequest<'a> {
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// When it is cut short, of another version, or a field has no meaning.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::versioned(bytes)?;
+        let tag = reader.u8()?;
+        reader.skip::<2>()?;
+        let place = PlaceId(reader.u32()?);
+        match tag {
+            TAG_PROBE => reader.finish().map(|()| Self::Probe { place }),
+            TAG_BEGIN => Ok(Self::Begin {
+                place,
+                incarnation: Incarnation(reader.u64()?),
+                cluster: ClusterId(reader.u64()?),
+                members: Members::decode(&mut reader)?,
+                first_entry: reader.rest(),
+            }),
+            _ => Err(DecodeError::Field {
+                field: "bootstrap request",
+            }),
+        }
+    }
+}
+
+impl Encode for BootstrapRequest<'_> {
+    fn encoded_len(&self) -> usize {
+        match self {
+            Self::Probe { .. } => 8,
+            Self::Begin {
+                members,
+                first_entry,
+                ..
+            } => 24 + members.encoded_len() + first_entry.len(),
+        }
+    }
+
+    fn encode(&self, out: &mut Writer<'_>) {
+        out.u8(MESSAGE_VERSION);
+        match self {
+            Self::Probe { place } => {
+                out.u8(TAG_PROBE);
+                out.zeros(2);
+                out.u32(place.0);
+            }
+            Self::Begin {
+                place,
+                incarnation,
+                cluster,
+                members,
+                first_entry,
+            } => {
+                out.u8(TAG_BEGIN);
+                out.zeros(2);
+                out.u32(place.0);
+                out.u64(incarnation.0);
+                out.u64(cluster.0);
+                members.encode(out);
+                out.bytes(first_entry);
+            }
+        }
+    }
+}
+
+/// Why a replica does not become a member.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum BeginRefusal {
+    /// It belongs to a group already (the reply says which).
+    AlreadyAttached = 1,
+    /// It fills another place than the one it was asked at.
+    WrongPlace = 2,
+    /// It was restarted since the probe.
+    WrongIncarnation = 3,
+    /// The settings could not be read or exceed what this replica can hold.
+    BadSettings = 4,
+    /// It is itself started with `--bootstrap`, and its place is the lower one.
+    OtherBootstrapper = 5,
+}
+
+/// The answer to a [`BootstrapRequest`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BootstrapReply {
+    /// To a probe: who answers. `cluster` is [`ClusterId::NONE`] while it is unattached.
+    Present {
+        /// The place that it fills.
+        place: PlaceId,
+        /// Its present life.
+        incarnation: Incarnation,
+        /// Its cluster, if it has one.
+        cluster: ClusterId,
+    },
+    /// To a begin: it is a member now (or was already, of the same cluster and under the same incarnation).
+    Begun {
+        /// The place that it fills.
+        place: PlaceId,
+        /// Its present life.
+        incarnation: Incarnation,
+        /// Its cluster.
+        cluster: ClusterId,
+    },
+    /// It does not become a member.
+    Refused {
+        /// Why.
+        reason: BeginRefusal,
+        /// The place that it fills.
+        place: PlaceId,
+        /// Its present life.
+        incarnation: Incarnation,
+        /// Its cluster, if it has one.
+        cluster: ClusterId,
+    },
+}
+
+const TAG_PRESENT: u8 = 1;
+const TAG_BEGUN: u8 = 2;
+const TAG_REFUSED: u8 = 3;
+
+impl BootstrapReply {
+    /// Reads a reply.
+    ///
+    /// # Errors
+    /// When its length, version or a field is wrong.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::versioned(bytes)?;
+        let tag = reader.u8()?;
+        let reason = reader.u8()?;
+        reader.skip::<1>()?;
+        let place = PlaceId(reader.u32()?);
+        let incarnation = Incarnation(reader.u64()?);
+        let cluster = ClusterId(reader.u64()?);
+        reader.finish()?;
+        match tag {
+            TAG_PRESENT => Ok(Self::Present {
+                place,
+                incarnation,
+                cluster,
+            }),
+            TAG_BEGUN => Ok(Self::Begun {
+                place,
+                incarnation,
+                cluster,
+            }),
+            TAG_REFUSED => Ok(Self::Refused {
+                reason: refusal_from_wire(reason)?,
+                place,
+                incarnation,
+                cluster,
+            }),
+            _ => Err(DecodeError::Field {
+                field: "bootstrap reply",
+            }),
+        }
+    }
+}
+
+fn refusal_from_wire(byte: u8) -> Result<BeginRefusal, DecodeError> {
+    Ok(match byte {
+        1 => BeginRefusal::AlreadyAttached,
+        2 => BeginRefusal::WrongPlace,
+        3 => BeginRefusal::WrongIncarnation,
+        4 => BeginRefusal::BadSettings,
+        5 => BeginRefusal::OtherBootstrapper,
+        _ => {
+            return Err(DecodeError::Field {
+                field: "begin refusal",
+            });
+        }
+    })
+}
+
+impl Encode for BootstrapReply {
+    fn encoded_len(&self) -> usize {
+        24
+    }
+
+    fn encode(&self, out: &mut Writer<'_>) {
+        let (tag, reason, place, incarnation, cluster) = match *self {
+            Self::Present {
+                place,
+                incarnation,
+                cluster,
+            } => (TAG_PRESENT, 0, place, incarnation, cluster),
+            Self::Begun {
+                place,
+                incarnation,
+                cluster,
+            } => (TAG_BEGUN, 0, place, incarnation, cluster),
+            Self::Refused {
+                reason,
+                place,
+                incarnation,
+                cluster,
+            } => (TAG_REFUSED, reason as u8, place, incarnation, cluster),
+        };
+        out.u8(MESSAGE_VERSION);
+        out.u8(tag);
+        out.u8(reason);
+        out.zeros(1);
+        out.u32(place.0);
+        out.u64(incarnation.0);
+        out.u64(cluster.0);
+    }
+}

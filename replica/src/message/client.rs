@@ -1,0 +1,264 @@
+//! What a client asks of the group, and what it is told.
+
+use std::net::SocketAddr;
+
+use super::MESSAGE_VERSION;
+use super::address::{self, ADDRESS_SIZE};
+use super::codec::{DecodeError, Encode, Reader, Writer};
+use super::ids::{ClusterId, GroupId};
+
+/// Bytes in front of the command of a [`ClientRequest`].
+pub const CLIENT_REQUEST_HEADER_SIZE: usize = 40;
+/// Bytes in front of the body of a [`ClientReply`].
+pub const CLIENT_REPLY_HEADER_SIZE: usize = 24;
+
+/// What the client wants done with the command.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum Operation {
+    /// Open a client session through the log. No command; `client` is a random number of the client's own choice,
+    /// the same on each retry; the reply's position is the client id.
+    Register = 1,
+    /// Apply the command exactly once under (client, sequence).
+    Apply = 2,
+    /// Apply as the client's last command, and end its session with it.
+    ApplyAndClose = 3,
+    /// Read what is committed by now. No session is needed.
+    ReadLinearizable = 4,
+    /// Read what this replica happens to have applied. No session, leader or quorum is needed.
+    ReadStale = 5,
+}
+
+impl Operation {
+    fn from_wire(byte: u8) -> Result<Self, DecodeError> {
+        Ok(match byte {
+            1 => Self::Register,
+            2 => Self::Apply,
+            3 => Self::ApplyAndClose,
+            4 => Self::ReadLinearizable,
+            5 => Self::ReadStale,
+            _ => return Err(DecodeError::Field { field: "operation" }),
+        })
+    }
+
+    /// Whether the operation goes through the log.
+    #[must_use]
+    pub const fn is_write(self) -> bool {
+        matches!(self, Self::Register | Self::Apply | Self::ApplyAndClose)
+    }
+}
+
+/// The client's envelope around a store command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClientRequest<'a> {
+    /// What to do.
+    pub operation: Operation,
+    /// The raft group inside the cluster.
+    pub group: GroupId,
+    /// The cluster the client belongs to; [`ClusterId::NONE`] before it knows one (only to register and to read).
+    pub cluster: ClusterId,
+    /// The client id that registration gave (zero for reads).
+    pub client: u64,
+    /// Number of the command in its session, from 1. A retry carries the same number (zero for reads).
+    pub sequence: u64,
+    /// No reply below this sequence will be asked for again: their cached replies may go (zero for reads).
+    pub lowest_awaited: u64,
+    /// The encoded store command; empty for [`Operation::Register`].
+    pub command: &'a [u8],
+}
+
+impl<'a> ClientRequest<'a> {
+    /// Reads an envelope; the command itself stays undecoded.
+    ///
+    /// # Errors
+    /// When it is cut short, of another version, or its operation has no meaning.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::versioned(bytes)?;
+        let operation = Operation::from_wire(reader.u8()?)?;
+        reader.skip::<2>()?;
+        let group = GroupId(reader.u32()?);
+        let cluster = ClusterId(reader.u64()?);
+        let client = reader.u64()?;
+        let sequence = reader.u64()?;
+        let lowest_awaited = reader.u64()?;
+        Ok(Self {
+            operation,
+            group,
+            cluster,
+            client,
+            sequence,
+            lowest_awaited,
+            command: reader.rest(),
+        })
+    }
+}
+
+impl Encode for ClientRequest<'_> {
+    fn encoded_len(&self) -> usize {
+        CLIENT_REQUEST_HEADER_SIZE + self.command.len()
+    }
+
+    fn encode(&self, out: &mut Writer<'_>) {
+        out.u8(MESSAGE_VERSION);
+        out.u8(self.operation as u8);
+        out.zeros(2);
+        out.u32(self.group.0);
+        out.u64(self.cluster.0);
+        out.u64(self.client);
+        out.u64(self.sequence);
+        out.u64(self.lowest_awaited);
+        out.bytes(self.command);
+    }
+}
+
+/// How a request ended. Everything but `Ok` comes without a body unless stated.
+///
+/// "Not proposed" is a promise: this attempt has put nothing into any log.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum ClientStatus {
+    /// Committed and applied, or read; the body is the store's response.
+    Ok = 0,
+    /// Not proposed: this replica does not lead. The body may name who does.
+    NotLeader = 1,
+    /// Not proposed: too much is waiting. Try again after a pause.
+    Busy = 2,
+    /// Never executed by this attempt: the sequence is below the lowest awaited one.
+    Stale = 3,
+    /// Not executed by this attempt: the session was evicted (or never existed), so whether an earlier attempt was
+    /// executed is not known any more.
+    SessionExpired = 4,
+    /// Not proposed: the replica belongs to the cluster that the reply carries, not to the client's.
+    WrongCluster = 5,
+    /// Not proposed: the leader has not heard from a quorum.
+    NoQuorum = 6,
+    /// Not proposed: the replica belongs to no group yet.
+    NotAttached = 7,
+    /// Not proposed: the command exceeds the limit on a command's size.
+    TooLarge = 8,
+    /// The log has refused the registration: every session entry is in use.
+    SessionsFull = 9,
+    /// Not proposed: the request or its command could not be read.
+    Malformed = 10,
+    /// Proposed, but the replica lost the lead before it was applied: it may still come to be committed. The body
+    /// may name the new leader; a retry with the same sequence finds out.
+    LeadershipLost = 11,
+    /// Not proposed: the sequence is too far above the lowest awaited one (64 in flight at most).
+    WindowExceeded = 12,
+}
+
+impl ClientStatus {
+    fn from_wire(byte: u8) -> Result<Self, DecodeError> {
+        Ok(match byte {
+            0 => Self::Ok,
+            1 => Self::NotLeader,
+            2 => Self::Busy,
+            3 => Self::Stale,
+            4 => Self::SessionExpired,
+            5 => Self::WrongCluster,
+            6 => Self::NoQuorum,
+            7 => Self::NotAttached,
+            8 => Self::TooLarge,
+            9 => Self::SessionsFull,
+            10 => Self::Malformed,
+            11 => Self::LeadershipLost,
+            12 => Self::WindowExceeded,
+            _ => return Err(DecodeError::Field { field: "status" }),
+        })
+    }
+
+    const fn has_leader_hint(self) -> bool {
+        matches!(self, Self::NotLeader | Self::LeadershipLost)
+    }
+}
+
+/// The answer to a [`ClientRequest`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClientReply<'a> {
+    /// How the request ended.
+    pub status: ClientStatus,
+    /// The raft group inside the cluster.
+    pub group: GroupId,
+    /// The cluster of the replica that answers, [`ClusterId::NONE`] while it has none.
+    pub cluster: ClusterId,
+    /// A write: the position where it was applied. A read: the applied position that it saw. Else zero.
+    pub position: u64,
+    /// Who leads, as far as the answering replica knows; only with `NotLeader` and `LeadershipLost`.
+    pub leader: Option<SocketAddr>,
+    /// The store's encoded response; empty unless `Ok`.
+    pub response: &'a [u8],
+}
+
+impl<'a> ClientReply<'a> {
+    /// A refusal without a body.
+    #[must_use]
+    pub const fn refusal(status: ClientStatus, cluster: ClusterId) -> Self {
+        Self {
+            status,
+            group: GroupId(0),
+            cluster,
+            position: 0,
+            leader: None,
+            response: &[],
+        }
+    }
+
+    /// Reads a reply; the store's response itself stays undecoded.
+    ///
+    /// # Errors
+    /// When it is cut short, of another version, or a field has no meaning.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::versioned(bytes)?;
+        let status = ClientStatus::from_wire(reader.u8()?)?;
+        reader.skip::<2>()?;
+        let group = GroupId(reader.u32()?);
+        let cluster = ClusterId(reader.u64()?);
+        let position = reader.u64()?;
+        let mut reply = Self {
+            status,
+            group,
+            cluster,
+            position,
+            leader: None,
+            response: &[],
+        };
+        if status == ClientStatus::Ok {
+            reply.response = reader.rest();
+            return Ok(reply);
+        }
+        if status.has_leader_hint() {
+            reply.leader = address::decode(&mut reader)?;
+        }
+        reader.finish()?;
+        Ok(reply)
+    }
+}
+
+impl Encode for ClientReply<'_> {
+    fn encoded_len(&self) -> usize {
+        let body = if self.status.has_leader_hint() {
+            ADDRESS_SIZE
+        } else {
+            self.response.len()
+        };
+        CLIENT_REPLY_HEADER_SIZE + body
+    }
+
+    fn encode(&self, out: &mut Writer<'_>) {
+        debug_assert!(
+            self.response.is_empty() || self.status == ClientStatus::Ok,
+            "only Ok has a response"
+        );
+        out.u8(MESSAGE_VERSION);
+        out.u8(self.status as u8);
+        out.zeros(2);
+        out.u32(self.group.0);
+        out.u64(self.cluster.0);
+        out.u64(self.position);
+        if self.status.has_leader_hint() {
+            address::encode(self.leader, out);
+        } else {
+            out.bytes(self.response);
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! How fixed layouts are read and written: a cursor on either side that knows nothing of the messages.
+
+use super::MESSAGE_VERSION;
+
+/// Why received bytes are not the message that they should be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum DecodeError {
+    /// The message ends before its layout does.
+    #[error("the message is cut short")]
+    Truncated,
+    /// The message goes on after its layout has ended.
+    #[error("the message has bytes behind its end")]
+    Trailing,
+    /// The sender speaks another version of the messages.
+    #[error(
+        "message version {theirs} is not {MESSAGE_VERSION}: run the same release on both sides"
+    )]
+    Version {
+        /// The version that the sender speaks.
+        theirs: u8,
+    },
+    /// A field has a value without a meaning.
+    #[error("field `{field}` has a value without a meaning")]
+    Field {
+        /// The field's name in `PROTOCOL.md`.
+        field: &'static str,
+    },
+}
+
+/// A message that can be written into a buffer.
+pub trait Encode {
+    /// Exactly the number of bytes that [`Encode::encode`] writes.
+    fn encoded_len(&self) -> usize;
+
+    /// Writes the message.
+    fn encode(&self, out: &mut Writer<'_>);
+
+    /// Writes the message to the front of `out` and returns its length.
+    ///
+    /// # Panics
+    /// When `out` is shorter than [`Encode::encoded_len`].
+    fn encode_to_slice(&self, out: &mut [u8]) -> usize {
+        let len = self.encoded_len();
+        let mut writer = Writer::new(&mut out[..len]);
+        self.encode(&mut writer);
+        assert!(writer.is_full(), "encode() wrote less than encoded_len()");
+        len
+    }
+
+    /// The message as a fresh vector; for tests and rare messages.
+    fn encode_to_vec(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.encoded_len()];
+        self.encode_to_slice(&mut bytes);
+        bytes
+    }
+}
+
+/// Writes fields one behind the other. Running over the end is the caller's bug and panics.
+#[derive(Debug)]
+pub struct Writer<'a> {
+    rest: &'a mut [u8],
+}
+
+impl<'a> Writer<'a> {
+    /// Starts at the front of `out`.
+    pub fn new(out: &'a mut [u8]) -> Self {
+        Self { rest: out }
+    }
+
+    /// Whether every byte was written.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// Appends `bytes` as they are.
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        let (head, tail) = std::mem::take(&mut self.rest).split_at_mut(bytes.len());
+        head.copy_from_slice(bytes);
+        self.rest = tail;
+    }
+
+    /// Appends `count` zero bytes: what is reserved goes out as zero.
+    pub(super) fn zeros(&mut self, count: usize) {
+        let (head, tail) = std::mem::take(&mut self.rest).split_at_mut(count);
+        head.fill(0);
+        self.rest = tail;
+    }
+
+    pub(super) fn u8(&mut self, value: u8) {
+        self.bytes(&[value]);
+    }
+
+    pub(super) fn u16(&mut self, value: u16) {
+        self.bytes(&value.to_le_bytes());
+    }
+
+    pub(super) fn u32(&mut self, value: u32) {
+        self.bytes(&value.to_le_bytes());
+    }
+
+    pub(super) fn u64(&mut self, value: u64) {
+        self.bytes(&value.to_le_bytes());
+    }
+}
+
+/// Reads fields one behind the other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    /// Starts behind the version byte, which has to be ours.
+    pub(super) fn versioned(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut reader = Self { rest: bytes };
+        match reader.u8()? {
+            MESSAGE_VERSION => Ok(reader),
+            theirs => Err(DecodeError::Version { theirs }),
+        }
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+        let (head, tail) = self
+            .rest
+            .split_first_chunk::<N>()
+            .ok_or(DecodeError::Truncated)?;
+        self.rest = tail;
+        Ok(*head)
+    }
+
+    /// Reserved bytes are skipped unread, so that a later minor addition may use them.
+    pub(super) fn skip<const N: usize>(&mut self) -> Result<(), DecodeError> {
+        self.array::<N>().map(|_| ())
+    }
+
+    pub(super) fn u8(&mut self) -> Result<u8, DecodeError> {
+        self.array::<1>().map(|[byte]| byte)
+    }
+
+    pub(super) fn u16(&mut self) -> Result<u16, DecodeError> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    pub(super) fn u32(&mut self) -> Result<u32, DecodeError> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub(super) fn u64(&mut self) -> Result<u64, DecodeError> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    pub(super) fn octets(&mut self) -> Result<[u8; 16], DecodeError> {
+        self.array()
+    }
+
+    /// Everything behind the fixed part.
+    pub(super) fn rest(self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// The message has to end here.
+    pub(super) fn finish(self) -> Result<(), DecodeError> {
+        if self.rest.is_empty() {
+            Ok(())
+        } else {
+            Err(DecodeError::Trailing)
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! How a new incarnation asks an existing group to take it in.
+
+use std::net::SocketAddr;
+
+use super::MESSAGE_VERSION;
+use super::address::{self, ADDRESS_SIZE};
+use super::codec::{DecodeError, Encode, Reader, Writer};
+use super::ids::{ClusterId, Incarnation, PlaceId};
+
+/// "I fill this place now, without any memory: make me a learner and then a voter in the place of who was here."
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct JoinRequest {
+    /// The place that the sender fills.
+    pub place: PlaceId,
+    /// The sender's present life.
+    pub incarnation: Incarnation,
+    /// Where the sender is reached.
+    pub address: SocketAddr,
+    /// The cluster that it wants to join; [`ClusterId::NONE`] for whichever cluster its peers belong to.
+    pub cluster: ClusterId,
+}
+
+impl JoinRequest {
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// When its length, version or a field is wrong.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::versioned(bytes)?;
+        reader.skip::<3>()?;
+        let place = PlaceId(reader.u32()?);
+        let incarnation = Incarnation(reader.u64()?);
+        let cluster = ClusterId(reader.u64()?);
+        let address = address::decode_present(&mut reader)?;
+        reader.finish()?;
+        Ok(Self {
+            place,
+            incarnation,
+            address,
+            cluster,
+        })
+    }
+}
+
+impl Encode for JoinRequest {
+    fn encoded_len(&self) -> usize {
+        24 + ADDRESS_SIZE
+    }
+
+    fn encode(&self, out: &mut Writer<'_>) {
+        out.u8(MESSAGE_VERSION);
+        out.zeros(3);
+        out.u32(self.place.0);
+        out.u64(self.incarnation.0);
+        out.u64(self.cluster.0);
+        address::encode(Some(self.address), out);
+    }
+}
+
+/// Why the group does not take it in, for now or for good.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum JoinRefusal {
+    /// The asked replica does not lead: ask the one that the reply names, if it names one.
+    NotLeader = 1,
+    /// Another change of the membership is under way: ask again.
+    ChangeInProgress = 2,
+    /// The replica belongs to no group itself.
+    NotAttached = 3,
+    /// The replica belongs to another cluster (the reply says which).
+    WrongCluster = 4,
+    /// The place is not one of the group's.
+    UnknownPlace = 5,
+    /// The place's present holder still answers at another address.
+    PlaceTaken = 6,
+}
+
+/// The answer to a [`JoinRequest`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum JoinReply {
+    /// The leader is working on it: the log or a snapshot will arrive. Asking again does no harm.
+    Accepted {
+        /// The cluster that the sender becomes a member of.
+        cluster: ClusterId,
+        /// The leader's present life.
+        leader: Incarnation,
+    },
+    /// Not now, or not here.
+    Refused {
+        /// Why.
+        reason: JoinRefusal,
+        /// The cluster of the replica that answers.
+        cluster: ClusterId,
+        /// Who leads, as far as it knows.
+        leader_address: Option<SocketAddr>,
+    },
+}
+
+const TAG_ACCEPTED: u8 = 1;
+const TAG_REFUSED: u8 = 2;
+
+impl JoinReply {
+    /// Reads a reply.
+    ///
+    /// # Errors
+    /// When its length, version or a field is wrong.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::versioned(bytes)?;
+        let tag = reader.u8()?;
+        let reason = reader.u8()?;
+        reader.skip::<5>()?;
+        let cluster = ClusterId(reader.u64()?);
+        let leader = Incarnation(reader.u64()?);
+        let leader_address = address::decode(&mut reader)?;
+        reader.finish()?;
+        match tag {
+            TAG_ACCEPTED => Ok(Self::Accepted { cluster, leader }),
+            TAG_REFUSED => Ok(Self::Refused {
+                reason: refusal_from_wire(reason)?,
+                cluster,
+                leader_address,
+            }),
+            _ => Err(DecodeError::Field {
+                field: "join reply",
+            }),
+        }
+    }
+}
+
+fn refusal_from_wire(byte: u8) -> Result<JoinRefusal, DecodeError> {
+    Ok(match byte {
+        1 => JoinRefusal::NotLeader,
+        2 => JoinRefusal::ChangeInProgress,
+        3 => JoinRefusal::NotAttached,
+        4 => JoinRefusal::WrongCluster,
+        5 => JoinRefusal::UnknownPlace,
+        6 => JoinRefusal::PlaceTaken,
+        _ => {
+            return Err(DecodeError::Field {
+                field: "join refusal",
+            });
+        }
+    })
+}
+
+impl Encode for JoinReply {
+    fn encoded_len(&self) -> usize {
+        24 + ADDRESS_SIZE
+    }
+
+    fn encode(&self, out: &mut Writer<'_>) {
+        let (tag, reason, cluster, leader, leader_address) = match *self {
+            Self::Accepted { cluster, leader } => (TAG_ACCEPTED, 0, cluster, leader, None),
+            Self::Refused {
+                reason,
+                cluster,
+                leader_address,
+            } => (
+                TAG_REFUSED,
+                reason as u8,
+                cluster,
+                Incarnation::NONE,
+                leader_address,
+            ),
+        };
+        out.u8(MESSAGE_VERSION);
+        out.u8(tag);
+        out.u8(reason);
+        out.zeros(5);
+        out.u64(cluster.0);
+        out.u64(leader.0);
+        address::encode(leader_address, out);
+    }
+}

@@ -1,0 +1,55 @@
+//! What crosses the wire above the transport: one file per message, fixed little-endian layouts.
+//!
+//! Decoding borrows from the received bytes and never panics. Encoding writes straight into the message buffer that
+//! is going to be sent. The layouts are drawn in `replica/PROTOCOL.md` and pinned by golden-byte tests.
+
+mod address;
+mod append;
+mod bootstrap;
+mod client;
+mod codec;
+mod ids;
+mod join;
+mod peer;
+mod snapshot;
+mod status;
+
+#[cfg(test)]
+mod tests;
+
+pub use address::ADDRESS_SIZE;
+pub use append::{APPEND_HEADER_SIZE, AppendFrame, set_stream_place, stream_place};
+pub use bootstrap::{
+    BeginRefusal, BootstrapReply, BootstrapRequest, MEMBERS_MAX, Member, MemberRole, Members,
+};
+pub use client::{
+    CLIENT_REPLY_HEADER_SIZE, CLIENT_REQUEST_HEADER_SIZE, ClientReply, ClientRequest, ClientStatus,
+    Operation,
+};
+pub use codec::{DecodeError, Encode, Writer};
+pub use ids::{ClusterId, GroupId, Incarnation, PlaceId, ReplyToken};
+pub use join::{JoinRefusal, JoinReply, JoinRequest};
+pub use peer::{PEER_HEADER_SIZE, PeerHeader, RaftFrame};
+pub use snapshot::{ChunkAck, ChunkOutcome, SNAPSHOT_HEADER_SIZE, SnapshotChunk};
+pub use status::{Discovery, RoleCode, StatusForm, StatusReply, StatusRequest};
+
+/// Version of every layout in this module. A message of another version is refused, never guessed at.
+pub const MESSAGE_VERSION: u8 = 1;
+
+/// The request types that the replica registers with the transport.
+pub mod kind {
+    /// A client's command: [`super::ClientRequest`] answered by [`super::ClientReply`].
+    pub const CLIENT: u8 = 1;
+    /// Log entries: [`super::AppendFrame`] answered by a [`super::RaftFrame`] or by nothing.
+    pub const APPEND: u8 = 2;
+    /// Any other raft message, one way: [`super::RaftFrame`], the answer is empty.
+    pub const RAFT: u8 = 3;
+    /// A piece of a snapshot: [`super::SnapshotChunk`] answered by [`super::ChunkAck`].
+    pub const SNAPSHOT: u8 = 4;
+    /// Beginning of a group: [`super::BootstrapRequest`] answered by [`super::BootstrapReply`].
+    pub const BOOTSTRAP: u8 = 5;
+    /// A new incarnation asks to become a member: [`super::JoinRequest`] answered by [`super::JoinReply`].
+    pub const JOIN: u8 = 6;
+    /// Group discovery and the status page: [`super::StatusRequest`] answered by [`super::StatusReply`].
+    pub const STATUS: u8 = 7;
+}

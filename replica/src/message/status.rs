@@ -1,0 +1,185 @@
+//! Who is in the group and who leads it: for clients in binary form, for people as JSON.
+
+use std::net::SocketAddr;
+
+use super::MESSAGE_VERSION;
+use super::address;
+use super::bootstrap::Members;
+use super::codec::{DecodeError, Encode, Reader, Writer};
+use super::ids::{ClusterId, Incarnation, PlaceId};
+
+/// Which form of the status is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum StatusForm {
+    /// [`Discovery`]: what a client needs to find the leader.
+    Discovery = 1,
+    /// The replica's whole status as JSON text.
+    Json = 2,
+}
+
+impl StatusForm {
+    fn from_wire(byte: u8) -> Result<Self, DecodeError> {
+        match byte {
+            1 => Ok(Self::Discovery),
+            2 => Ok(Self::Json),
+            _ => Err(DecodeError::Field {
+                field: "status form",
+            }),
+        }
+    }
+}
+
+/// Asks for the status. Answered by any replica at once, attached or not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StatusRequest {
+    /// The form of the answer.
+    pub form: StatusForm,
+}
+
+impl StatusRequest {
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// When its length, version or form is wrong.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::versioned(bytes)?;
+        let form = StatusForm::from_wire(reader.u8()?)?;
+        reader.skip::<2>()?;
+        reader.finish()?;
+        Ok(Self { form })
+    }
+}
+
+impl Encode for StatusRequest {
+    fn encoded_len(&self) -> usize {
+        4
+    }
+
+    fn encode(&self, out: &mut Writer<'_>) {
+        out.u8(MESSAGE_VERSION);
+        out.u8(self.form as u8);
+        out.zeros(2);
+    }
+}
+
+/// What a replica is at the moment.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum RoleCode {
+    /// Belongs to no group yet.
+    Unattached = 0,
+    /// Asks its peers to take it in, or receives the state.
+    Joining = 1,
+    /// Receives the log without a vote.
+    Learner = 2,
+    /// Follows a leader, or waits for one.
+    Follower = 3,
+    /// Asks for votes.
+    Candidate = 4,
+    /// Leads.
+    Leader = 5,
+}
+
+impl RoleCode {
+    fn from_wire(byte: u8) -> Result<Self, DecodeError> {
+        Ok(match byte {
+            0 => Self::Unattached,
+            1 => Self::Joining,
+            2 => Self::Learner,
+            3 => Self::Follower,
+            4 => Self::Candidate,
+            5 => Self::Leader,
+            _ => return Err(DecodeError::Field { field: "role" }),
+        })
+    }
+}
+
+/// What a client needs to find the leader.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Discovery {
+    /// The answering replica's cluster, [`ClusterId::NONE`] while it has none.
+    pub cluster: ClusterId,
+    /// The place that it fills.
+    pub place: PlaceId,
+    /// What it is at the moment.
+    pub role: RoleCode,
+    /// Its present life.
+    pub incarnation: Incarnation,
+    /// Its term.
+    pub term: u64,
+    /// Who leads, as far as it knows.
+    pub leader: Option<SocketAddr>,
+    /// The members that it knows.
+    pub members: Members,
+}
+
+/// The answer to a [`StatusRequest`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum StatusReply<'a> {
+    /// To [`StatusForm::Discovery`].
+    Discovery(Discovery),
+    /// To [`StatusForm::Json`]: UTF-8 text.
+    Json(&'a [u8]),
+}
+
+impl<'a> StatusReply<'a> {
+    /// Reads a reply.
+    ///
+    /// # Errors
+    /// When it is cut short, of another version, or a field has no meaning.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::versioned(bytes)?;
+        let form = StatusForm::from_wire(reader.u8()?)?;
+        let role = reader.u8()?;
+        reader.skip::<1>()?;
+        let place = PlaceId(reader.u32()?);
+        if form == StatusForm::Json {
+            return Ok(Self::Json(reader.rest()));
+        }
+        let discovery = Discovery {
+            place,
+            role: RoleCode::from_wire(role)?,
+            cluster: ClusterId(reader.u64()?),
+            incarnation: Incarnation(reader.u64()?),
+            term: reader.u64()?,
+            leader: address::decode(&mut reader)?,
+            members: Members::decode(&mut reader)?,
+        };
+        reader.finish()?;
+        Ok(Self::Discovery(discovery))
+    }
+}
+
+impl Encode for StatusReply<'_> {
+    fn encoded_len(&self) -> usize {
+        match self {
+            Self::Discovery(discovery) => {
+                32 + address::ADDRESS_SIZE + discovery.members.encoded_len()
+            }
+            Self::Json(text) => 8 + text.len(),
+        }
+    }
+
+    fn encode(&self, out: &mut Writer<'_>) {
+        out.u8(MESSAGE_VERSION);
+        match self {
+            Self::Discovery(discovery) => {
+                out.u8(StatusForm::Discovery as u8);
+                out.u8(discovery.role as u8);
+                out.zeros(1);
+                out.u32(discovery.place.0);
+                out.u64(discovery.cluster.0);
+                out.u64(discovery.incarnation.0);
+                out.u64(discovery.term);
+                address::encode(discovery.leader, out);
+                discovery.members.encode(out);
+            }
+            Self::Json(text) => {
+                out.u8(StatusForm::Json as u8);
+                out.zeros(6);
+                out.bytes(text);
+            }
+        }
+    }
+}
