@@ -1,1 +1,6 @@
 //! Reliable RPC over unreliable packets.
+
+pub mod backend;
+pub mod buf;
+pub mod prng;
+pub mod time;

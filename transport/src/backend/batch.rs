@@ -1,0 +1,308 @@
+//! Packets on their way between core and backend.
+//!
+//! Small packets are copied into the batch, header and body side by side, so that several of them
+//! for one route are already one datagram. Large bodies stay in their message buffer; the batch
+//! holds a [`BodyRef`].
+
+use std::ops::Range;
+
+use super::Route;
+use crate::buf::{BodyRef, MsgBuf};
+
+/// Datagrams that arrived; borrows the backend, whose next `rx_burst` releases them.
+///
+/// An iterator of [`RxPacket`]s. One item is one datagram, which may hold several wire packets one
+/// after the other; the core splits them.
+#[derive(Debug)]
+pub struct RxBatch<'a, R> {
+    source: Source<'a, R>,
+    next: usize,
+}
+
+#[derive(Debug)]
+enum Source<'a, R> {
+    Packets(&'a [RxPacket<'a, R>]),
+    Slots {
+        memory: &'a [u8],
+        slots: &'a [RxSlot<R>],
+    },
+}
+
+/// One datagram.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct RxPacket<'a, R> {
+    /// The datagram's payload.
+    pub bytes: &'a [u8],
+    /// Where it came from; an answer goes there.
+    pub route: R,
+    /// The network marked congestion on its way (ECN "congestion experienced").
+    pub ecn: bool,
+}
+
+/// Where a datagram lies in a backend's receive memory.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct RxSlot<R> {
+    /// Offset of the first payload byte.
+    pub start: u32,
+    /// Payload bytes.
+    pub len: u32,
+    /// Where it came from.
+    pub route: R,
+    /// The congestion mark.
+    pub ecn: bool,
+}
+
+impl<'a, R: Route> RxBatch<'a, R> {
+    /// A batch of packets that lie anywhere.
+    #[must_use]
+    pub const fn from_packets(packets: &'a [RxPacket<'a, R>]) -> Self {
+        Self {
+            source: Source::Packets(packets),
+            next: 0,
+        }
+    }
+
+    /// A batch of packets that lie in one receive memory.
+    #[must_use]
+    pub const fn from_slots(memory: &'a [u8], slots: &'a [RxSlot<R>]) -> Self {
+        Self {
+            source: Source::Slots { memory, slots },
+            next: 0,
+        }
+    }
+
+    /// A batch without packets.
+    #[must_use]
+    pub const fn empty() -> Self {
+        Self {
+            source: Source::Packets(&[]),
+            next: 0,
+        }
+    }
+
+    /// True if no datagram is left.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<'a, R: Route> Iterator for RxBatch<'a, R> {
+    type Item = RxPacket<'a, R>;
+
+    #[inline]
+    fn next(&mut self) -> Option<RxPacket<'a, R>> {
+        let packet = match &self.source {
+            Source::Packets(packets) => *packets.get(self.next)?,
+            Source::Slots { memory, slots } => {
+                let slot = slots.get(self.next)?;
+                let start = slot.start as usize;
+                let bytes = &memory[start..start + slot.len as usize];
+                RxPacket {
+                    bytes,
+                    route: slot.route,
+                    ecn: slot.ecn,
+                }
+            }
+        };
+        self.next += 1;
+        Some(packet)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let total = match &self.source {
+            Source::Packets(packets) => packets.len(),
+            Source::Slots { slots, .. } => slots.len(),
+        };
+        (total - self.next, Some(total - self.next))
+    }
+}
+
+impl<R: Route> ExactSizeIterator for RxBatch<'_, R> {}
+
+/// What follows a packet's header on the wire.
+#[derive(Debug)]
+pub enum Body<'a> {
+    /// Nothing.
+    None,
+    /// These bytes, copied; at most [`TxBatch::COPY_MAX`].
+    Bytes(&'a [u8]),
+    /// This part of a message; copied if it is short, otherwise referred to.
+    Message(&'a MsgBuf, Range<usize>),
+}
+
+/// Wire packets that wait to be sent in one burst.
+///
+/// Reused from turn to turn: after `tx_burst` it is empty and keeps its memory. While it is not
+/// empty it may hold [`BodyRef`]s, so message buffers in it must not be written.
+#[derive(Debug)]
+pub struct TxBatch<R> {
+    items: Vec<Item<R>>,
+    /// Header and copied body of all items, in order, without gaps.
+    copied: Vec<u8>,
+    items_max: usize,
+}
+
+#[derive(Debug)]
+struct Item<R> {
+    route: R,
+    start: u32,
+    copied_len: u32,
+    body: Option<BodyRef>,
+}
+
+/// One wire packet of a [`TxBatch`]: `head`, then `body`.
+#[derive(Copy, Clone, Debug)]
+pub struct TxItem<'a, R> {
+    /// Where it goes.
+    pub route: R,
+    /// The header, followed by the body if that was copied. Lies directly behind the previous
+    /// item's head.
+    pub head: &'a [u8],
+    /// The body if it was not copied.
+    pub body: Option<&'a BodyRef>,
+}
+
+impl<R: Route> TxBatch<R> {
+    /// Wire packets that fit into one batch by default.
+    pub const ITEMS_DEFAULT: usize = 64;
+    /// Longest header.
+    pub const HEADER_MAX: usize = 48;
+    /// Longest body that is copied instead of referred to.
+    pub const COPY_MAX: usize = 256;
+
+    /// A batch of [`TxBatch::ITEMS_DEFAULT`] packets.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_capacity(Self::ITEMS_DEFAULT)
+    }
+
+    /// A batch of at most `items` packets.
+    #[must_use]
+    pub fn with_capacity(items: usize) -> Self {
+        Self {
+            items: Vec::with_capacity(items),
+            copied: Vec::with_capacity(items * (Self::HEADER_MAX + Self::COPY_MAX)),
+            items_max: items,
+        }
+    }
+
+    /// Adds a wire packet.
+    ///
+    /// # Panics
+    ///
+    /// If the batch is full, the header longer than [`TxBatch::HEADER_MAX`], `Body::Bytes` longer
+    /// than [`TxBatch::COPY_MAX`] or a message's range outside its length.
+    pub fn push(&mut self, route: R, header: &[u8], body: Body<'_>) {
+        assert!(!self.is_full(), "push into a full transmit batch");
+        assert!(
+            header.len() <= Self::HEADER_MAX,
+            "a header longer than the batch allows"
+        );
+        let start = self.copied.len();
+        self.copied.extend_from_slice(header);
+        let shared = match body {
+            Body::None => None,
+            Body::Bytes(bytes) => {
+                assert!(
+                    bytes.len() <= Self::COPY_MAX,
+                    "a body too long to be copied"
+                );
+                self.copied.extend_from_slice(bytes);
+                None
+            }
+            Body::Message(message, range) if range.len() <= Self::COPY_MAX => {
+                self.copied.extend_from_slice(&message[range]);
+                None
+            }
+            Body::Message(message, range) => Some(message.share(range)),
+        };
+        let copied_len = (self.copied.len() - start) as u32;
+        self.items.push(Item {
+            route,
+            start: start as u32,
+            copied_len,
+            body: shared,
+        });
+    }
+
+    /// Packets in the batch.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// True if there is nothing to send.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// True if no further packet fits.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.items.len() == self.items_max
+    }
+
+    /// Packets that still fit.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.items_max - self.items.len()
+    }
+
+    /// The packets, in the order in which they were added.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = TxItem<'_, R>> {
+        self.items.iter().map(|item| self.view(item))
+    }
+
+    /// The packet at `index`.
+    #[must_use]
+    pub fn get(&self, index: usize) -> Option<TxItem<'_, R>> {
+        self.items.get(index).map(|item| self.view(item))
+    }
+
+    /// Forgets all packets; the batch keeps its memory.
+    pub fn clear(&mut self) {
+        self.items.clear();
+        self.copied.clear();
+    }
+
+    #[inline]
+    fn view<'a>(&'a self, item: &'a Item<R>) -> TxItem<'a, R> {
+        let start = item.start as usize;
+        let head = &self.copied[start..start + item.copied_len as usize];
+        TxItem {
+            route: item.route,
+            head,
+            body: item.body.as_ref(),
+        }
+    }
+}
+
+impl<R: Route> Default for TxBatch<R> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<R: Route> TxItem<'_, R> {
+    /// Bytes of the packet on the wire.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.head.len() + self.body.map_or(0, |body| body.len())
+    }
+
+    /// True for a packet without a single byte, which the core never makes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Appends the whole packet to `out`.
+    pub fn copy_to(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.head);
+        if let Some(body) = self.body {
+            out.extend_from_slice(body);
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Why a backend cannot be opened or used, with the cure in the message.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+
+/// A backend cannot be opened, or became unusable.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum BackendError {
+    /// Another process has the address.
+    AddressInUse {
+        /// The address that was asked for.
+        address: SocketAddr,
+    },
+    /// The address belongs to no interface of this machine.
+    AddressNotAvailable {
+        /// The address that was asked for.
+        address: SocketAddr,
+    },
+    /// The operating system forbids it.
+    PermissionDenied {
+        /// What was attempted.
+        what: String,
+    },
+    /// A system call failed in a way that retrying does not cure.
+    System {
+        /// The call that failed.
+        call: &'static str,
+        /// The operating system's error number.
+        os_error: i32,
+    },
+}
+
+impl fmt::Display for BackendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AddressInUse { address } => write!(
+                f,
+                "{address} is in use by another process; stop it (`ss -ulpn 'sport = :{}'` shows which) or choose another port",
+                address.port()
+            ),
+            Self::AddressNotAvailable { address } => write!(
+                f,
+                "{} belongs to no interface of this machine; `ip addr` lists those that do",
+                address.ip()
+            ),
+            Self::PermissionDenied { what } => {
+                write!(
+                    f,
+                    "the operating system forbids to {what}; ports below 1024 need CAP_NET_BIND_SERVICE"
+                )
+            }
+            Self::System { call, os_error } => write!(
+                f,
+                "{call} failed: {}",
+                io::Error::from_raw_os_error(*os_error)
+            ),
+        }
+    }
+}
+
+impl std::error::Error for BackendError {}

@@ -1,0 +1,141 @@
+//! What carries packets: one trait for kernel UDP, in-process queues, DPDK and InfiniBand UD.
+//!
+//! A backend moves datagrams and knows nothing of sessions. The core hands it wire packets in a
+//! [`TxBatch`] and takes datagrams from an [`RxBatch`] that borrows the backend's receive memory.
+//! Which of them copy, which need registered memory and which have 40 bytes in front of received
+//! data stays inside.
+
+mod batch;
+mod error;
+
+pub use batch::{Body, RxBatch, RxPacket, RxSlot, TxBatch, TxItem};
+pub use error::BackendError;
+
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use crate::buf::Pool;
+use crate::time::Duration;
+
+/// How a backend names the place a packet goes to or came from: a socket address, a queue number,
+/// an address handle with its queue pair.
+pub trait Route: Copy + Eq + Hash + Debug + Send + 'static {}
+
+impl<T: Copy + Eq + Hash + Debug + Send + 'static> Route for T {}
+
+/// What the core must know about a backend.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Caps {
+    /// Largest wire packet in bytes, headers of this protocol included.
+    pub mtu: usize,
+    /// Shortest retransmission timeout that makes sense here.
+    pub rto_floor: Duration,
+    /// True if `tx_burst` copies, so that `flush` is never needed.
+    pub copies: bool,
+    /// The paper's |RQ|: packets that can wait to be received before some are lost.
+    pub rx_queue_packets: u32,
+    /// True where each packet is expensive (a system call's work), so that acknowledging several
+    /// at once pays.
+    pub packet_is_dear: bool,
+}
+
+/// A device or socket that sends and receives datagrams for one endpoint thread.
+pub trait Backend {
+    /// Where packets go to and come from.
+    type Route: Route;
+
+    /// What the core must know; constant over the backend's life.
+    fn caps(&self) -> Caps;
+
+    /// The pool whose memory this backend can send from.
+    fn pool(&self) -> &Pool;
+
+    /// Takes what has arrived, without waiting. Packets of the previous batch are released.
+    ///
+    /// # Errors
+    ///
+    /// Only if the device or socket is unusable; trouble with single packets is counted.
+    fn rx_burst(&mut self) -> Result<RxBatch<'_, Self::Route>, BackendError>;
+
+    /// Sends all items and empties the batch. What the kernel or device refuses is lost, as on the
+    /// wire, and counted.
+    ///
+    /// # Errors
+    ///
+    /// Only if the device or socket is unusable.
+    fn tx_burst(&mut self, tx: &mut TxBatch<Self::Route>) -> Result<(), BackendError>;
+
+    /// Waits, for a bounded time, until nothing posted refers to any message buffer any more.
+    fn flush(&mut self);
+
+    /// Sleeps until a packet has arrived, a [`Waker`] was used or `timeout` has passed; for ever
+    /// without a timeout. May return early without a reason.
+    ///
+    /// # Errors
+    ///
+    /// Only if the device or socket is unusable.
+    fn wait(&mut self, timeout: Option<Duration>) -> Result<(), BackendError>;
+
+    /// A handle that ends [`Backend::wait`] from another thread.
+    fn waker(&self) -> Waker;
+
+    /// Counters since the backend was opened.
+    fn stats(&self) -> BackendStats;
+}
+
+/// Ends a backend's `wait` from another thread. A wake that comes before the wait ends that one.
+#[derive(Clone)]
+pub struct Waker {
+    target: Arc<dyn Wake>,
+}
+
+/// What a [`Waker`] calls.
+pub trait Wake: Send + Sync {
+    /// Makes the current or the next `wait` return.
+    fn wake(&self);
+}
+
+impl Waker {
+    /// A waker that calls `target`.
+    #[must_use]
+    pub fn new(target: Arc<dyn Wake>) -> Self {
+        Self { target }
+    }
+
+    /// Makes the current or the next `wait` of the backend return.
+    pub fn wake(&self) {
+        self.target.wake();
+    }
+}
+
+impl Debug for Waker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Waker")
+    }
+}
+
+/// What a backend counted since it was opened.
+#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+pub struct BackendStats {
+    /// Datagrams received and handed to the core.
+    pub rx_datagrams: u64,
+    /// Bytes in them.
+    pub rx_bytes: u64,
+    /// Datagrams dropped here because they were longer than the receive buffer.
+    pub rx_truncated: u64,
+    /// Receive calls that failed and were survived.
+    pub rx_errors: u64,
+    /// Wire packets handed in by the core.
+    pub tx_packets: u64,
+    /// Datagrams that carried them.
+    pub tx_datagrams: u64,
+    /// Bytes in those.
+    pub tx_bytes: u64,
+    /// Wire packets lost because the kernel, the device or a full queue refused them.
+    pub tx_refused: u64,
+    /// Times the backend slept in `wait`.
+    pub waits: u64,
+    /// Times a send found the way blocked for a moment and was tried again.
+    pub tx_retries: u64,
+}

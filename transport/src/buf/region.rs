@@ -1,0 +1,71 @@
+//! Where pool memory comes from: the heap by default, a device's registered memory otherwise.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ptr::NonNull;
+
+/// One contiguous piece of pool memory.
+#[derive(Copy, Clone, Debug)]
+pub struct Region {
+    /// First byte, aligned to at least [`Region::ALIGN`].
+    pub base: NonNull<u8>,
+    /// Length in bytes.
+    pub len: usize,
+    /// What a device calls this memory (the verbs lkey); zero where that means nothing.
+    pub key: u32,
+}
+
+impl Region {
+    /// Alignment of every region: a page, which devices like, and a multiple of a cache line.
+    pub const ALIGN: usize = 4096;
+}
+
+/// Hands out memory that a backend's device can read and write.
+///
+/// # Safety
+///
+/// `allocate` must return memory that is zeroed, aligned to [`Region::ALIGN`], `len >= bytes` long,
+/// valid for reads and writes by any thread until `release` is called with the same region, and
+/// not reachable through any other pointer.
+pub unsafe trait RegionAllocator: Send + Sync + 'static {
+    /// A region of at least `bytes` bytes, or `None` when there is no more memory.
+    fn allocate(&self, bytes: usize) -> Option<Region>;
+
+    /// Takes back a region of this allocator.
+    ///
+    /// # Safety
+    ///
+    /// `region` came from `allocate` of this same value and nothing refers to it any more.
+    unsafe fn release(&self, region: Region);
+}
+
+/// Regions from the process heap. For backends whose kernel or peer copies.
+#[derive(Copy, Clone, Default, Debug)]
+pub struct HeapRegions;
+
+fn layout(bytes: usize) -> Option<Layout> {
+    Layout::from_size_align(bytes, Region::ALIGN)
+        .ok()
+        .filter(|layout| layout.size() > 0)
+}
+
+// SAFETY: the global allocator's memory is zeroed by `alloc_zeroed`, aligned as the layout asks,
+// and exclusively ours until `dealloc`.
+unsafe impl RegionAllocator for HeapRegions {
+    fn allocate(&self, bytes: usize) -> Option<Region> {
+        let layout = layout(bytes)?;
+        // SAFETY: `layout` rejects a size of zero.
+        let base = unsafe { alloc_zeroed(layout) };
+        Some(Region {
+            base: NonNull::new(base)?,
+            len: bytes,
+            key: 0,
+        })
+    }
+
+    unsafe fn release(&self, region: Region) {
+        let layout = layout(region.len).expect("allocate built the same layout");
+        // SAFETY: by the caller's promise the region came from `allocate`, which used this layout,
+        // and nothing refers to it any more.
+        unsafe { dealloc(region.base.as_ptr(), layout) }
+    }
+}
