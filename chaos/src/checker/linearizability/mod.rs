@@ -1,0 +1,145 @@
+//! Is there one order of all operations that respects real time and the model of a register?
+//!
+//! Keys are judged one by one, since linearizability is local. For each key the first stage that
+//! decides wins:
+//!
+//! 1. [`witness`]: the order of the positions in the replies. Verified, it is a proof.
+//! 2. [`zones`]: the Gibbons-Korach zone test. It decides registers of unique values exactly, and
+//!    finds most violations of richer histories.
+//! 3. [`search`]: the Wing-Gong search in Lowe's just-in-time form, with memory of failed
+//!    configurations and a limit on its steps. At the limit the key is undecided.
+
+mod search;
+mod witness;
+mod zones;
+
+use super::model::{Step, steps_of};
+use super::{Verdict, Violation};
+use crate::history::{History, Operation};
+use std::collections::BTreeMap;
+
+/// Limits of a check.
+#[derive(Copy, Clone, Debug)]
+pub struct Limits {
+    /// Steps of the search per key, about 100 ns each.
+    pub search_steps: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            search_steps: 20_000_000,
+        }
+    }
+}
+
+/// The judgement, and how it was come by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The worst over all keys.
+    pub verdict: Verdict,
+    /// Operations judged.
+    pub operations: u64,
+    /// Keys that the order of the positions proved.
+    pub keys_by_witness: u64,
+    /// Keys that the zone test decided.
+    pub keys_by_zones: u64,
+    /// Keys that needed the search.
+    pub keys_by_search: u64,
+}
+
+/// Judges a history with the default limits.
+pub fn check(history: &History) -> Report {
+    check_with(history, Limits::default())
+}
+
+/// Judges a history.
+pub fn check_with(history: &History, limits: Limits) -> Report {
+    let mut report = Report {
+        verdict: Verdict::Pass,
+        operations: history.len() as u64,
+        keys_by_witness: 0,
+        keys_by_zones: 0,
+        keys_by_search: 0,
+    };
+    for operations in by_key(history).values() {
+        let (stage, verdict) = check_key(operations, limits);
+        match stage {
+            Stage::Witness => report.keys_by_witness += 1,
+            Stage::Zones => report.keys_by_zones += 1,
+            Stage::Search => report.keys_by_search += 1,
+        }
+        report.verdict = report.verdict.and(verdict);
+    }
+    report
+}
+
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Stage {
+    Witness,
+    Zones,
+    Search,
+}
+
+fn by_key(history: &History) -> BTreeMap<&[u8], Vec<&Operation>> {
+    let mut keys: BTreeMap<&[u8], Vec<&Operation>> = BTreeMap::new();
+    for operation in history.operations() {
+        keys.entry(&operation.key).or_default().push(operation);
+    }
+    keys
+}
+
+fn check_key(operations: &[&Operation], limits: Limits) -> (Stage, Verdict) {
+    let steps = steps_of(operations);
+    if witness::proves(&steps) {
+        return (Stage::Witness, Verdict::Pass);
+    }
+    match zones::check(&steps) {
+        zones::Finding::Linearizable => return (Stage::Zones, Verdict::Pass),
+        zones::Finding::Violation(finding) => {
+            return (Stage::Zones, finding.into_verdict(&steps, operations));
+        }
+        zones::Finding::Open => {}
+    }
+    let verdict = match search::check(&steps, limits.search_steps) {
+        search::Finding::Linearizable => Verdict::Pass,
+        search::Finding::Violation(finding) => finding.into_verdict(&steps, operations),
+        search::Finding::Undecided => Verdict::Undecided {
+            reason: format!(
+                "the search stopped after {} steps on a key of {} operations",
+                limits.search_steps,
+                operations.len()
+            ),
+        },
+    };
+    (Stage::Search, verdict)
+}
+
+/// A violation in terms of steps.
+#[derive(Debug)]
+struct Evidence {
+    explanation: String,
+    /// Indexes into the steps.
+    steps: Vec<usize>,
+}
+
+impl Evidence {
+    fn into_verdict(self, steps: &[Step], operations: &[&Operation]) -> Verdict {
+        let mut indexes: Vec<usize> = self
+            .steps
+            .iter()
+            .map(|&index| steps[index].operation)
+            .collect();
+        indexes.sort_unstable();
+        indexes.dedup();
+        let operations = indexes
+            .into_iter()
+            .map(|index| operations[index].clone())
+            .collect();
+        Verdict::Violation(Violation {
+            explanation: format!("not linearizable: {}", self.explanation),
+            operations,
+        })
+    }
+}
+

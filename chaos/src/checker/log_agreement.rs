@@ -1,0 +1,114 @@
+//! Do all replicas hold the same log and, at every applied index, the same state?
+//!
+//! Fed while a run goes on, because replicas come and go and logs are compacted: the first replica
+//! to show an index fixes what every other must show there.
+
+use super::Verdict;
+use std::collections::BTreeMap;
+
+/// What is known of the log so far.
+#[derive(Clone, Debug, Default)]
+pub struct LogAgreement {
+    entries: BTreeMap<u64, Entry>,
+    states: BTreeMap<u64, State>,
+    first_violation: Option<String>,
+}
+
+#[derive(Copy, Clone, Debug)]
+struct Entry {
+    term: u64,
+    digest: u64,
+    replica: u64,
+}
+
+#[derive(Copy, Clone, Debug)]
+struct State {
+    hash: u64,
+    replica: u64,
+}
+
+impl LogAgreement {
+    /// Nothing observed yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A replica applied the entry at `index`, of `term`, whose content has this digest.
+    pub fn observe_entry(&mut self, replica: u64, index: u64, term: u64, digest: u64) {
+        let entry = *self.entries.entry(index).or_insert(Entry {
+            term,
+            digest,
+            replica,
+        });
+        if (entry.term, entry.digest) != (term, digest) {
+            self.violate(format!(
+                "replicas {} and {replica} applied different entries at index {index} (terms {} and {term})",
+                entry.replica, entry.term
+            ));
+        }
+    }
+
+    /// A replica that has applied everything up to `applied` is in the state with this hash.
+    pub fn observe_state(&mut self, replica: u64, applied: u64, hash: u64) {
+        let state = *self
+            .states
+            .entry(applied)
+            .or_insert(State { hash, replica });
+        if state.hash != hash {
+            self.violate(format!(
+                "replicas {} and {replica} are in different states after index {applied}: {:016x} and {hash:016x}",
+                state.replica, state.hash
+            ));
+        }
+    }
+
+    /// Entries and states seen; a judgement over none of them says nothing.
+    pub fn observed(&self) -> (usize, usize) {
+        (self.entries.len(), self.states.len())
+    }
+
+    /// The judgement so far.
+    pub fn verdict(&self) -> Verdict {
+        match &self.first_violation {
+            None => Verdict::Pass,
+            Some(explanation) => Verdict::violation(format!("no agreement: {explanation}")),
+        }
+    }
+
+    fn violate(&mut self, explanation: String) {
+        self.first_violation.get_or_insert(explanation);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_logs_and_states_agree() {
+        let mut log = LogAgreement::new();
+        for replica in 1..=3 {
+            log.observe_entry(replica, 7, 2, 99);
+            log.observe_state(replica, 7, 1234);
+        }
+        assert_eq!(log.verdict(), Verdict::Pass);
+        assert_eq!(log.observed(), (1, 1));
+    }
+
+    #[test]
+    fn another_entry_at_the_same_index_is_a_violation() {
+        let mut log = LogAgreement::new();
+        log.observe_entry(1, 7, 2, 99);
+        log.observe_entry(2, 7, 3, 99);
+        assert!(matches!(log.verdict(), Verdict::Violation(_)));
+    }
+
+    #[test]
+    fn another_state_after_the_same_index_is_a_violation_that_stays() {
+        let mut log = LogAgreement::new();
+        log.observe_state(1, 7, 1);
+        log.observe_state(2, 7, 2);
+        log.observe_state(2, 8, 3);
+        assert!(matches!(log.verdict(), Verdict::Violation(_)));
+    }
+}

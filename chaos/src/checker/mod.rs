@@ -1,0 +1,80 @@
+//! Judges of a recorded run. None of them trusts the system under test: what its replies claim
+//! about order is used as a hint and then verified.
+
+pub mod coverage;
+pub mod exactly_once;
+pub mod linearizability;
+pub mod liveness;
+pub mod log_agreement;
+mod model;
+
+use crate::history::Operation;
+use std::fmt;
+
+/// The judgement of one checker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The property holds for this run, and that has been verified.
+    Pass,
+    /// The property does not hold.
+    Violation(Violation),
+    /// The checker gave up at its limit. This is not a pass.
+    Undecided {
+        /// What was left open and why.
+        reason: String,
+    },
+}
+
+/// What is wrong, and the operations that show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The property that was broken, and how.
+    pub explanation: String,
+    /// The operations that show it, as few as the checker could find.
+    pub operations: Vec<Operation>,
+}
+
+impl Verdict {
+    /// A violation without operations.
+    pub fn violation(explanation: impl Into<String>) -> Self {
+        Verdict::Violation(Violation {
+            explanation: explanation.into(),
+            operations: Vec::new(),
+        })
+    }
+
+    /// Whether the property was verified.
+    pub fn is_pass(&self) -> bool {
+        matches!(self, Verdict::Pass)
+    }
+
+    /// The worse of two judgements: a violation before undecided before a pass.
+    #[must_use]
+    pub fn and(self, other: Verdict) -> Verdict {
+        match (&self, &other) {
+            (Verdict::Violation(_), _) | (_, Verdict::Pass) => self,
+            (Verdict::Undecided { .. }, Verdict::Undecided { .. }) => self,
+            _ => other,
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Verdict::Pass => f.write_str("pass"),
+            Verdict::Undecided { reason } => write!(f, "undecided: {reason}"),
+            Verdict::Violation(violation) => violation.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "VIOLATION: {}", self.explanation)?;
+        for operation in &self.operations {
+            write!(f, "\n  {operation}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,334 @@
+//! The sequential model of one key: what each operation may answer in each state.
+
+use crate::history::{Action, Answer, Operation, Outcome};
+use std::collections::{HashMap, HashSet};
+
+/// Bytes of a value, interned; canonical decimal numbers are kept as numbers, for INCR.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Content {
+    Number(i64),
+    Opaque(u32),
+}
+
+/// Version of an item, where it is known.
+pub(crate) type Version = Option<u64>;
+
+/// The state of one key.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum State {
+    Absent,
+    /// The version is `None` only if the item was written by an operation of unknown outcome (or
+    /// by a client that was not told versions) and no read told it either.
+    Present {
+        content: Content,
+        version: Version,
+    },
+}
+
+/// What an operation does to its key, digested once before a check.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Read {
+        found: Option<(Content, Version)>,
+    },
+    Put {
+        content: Content,
+        version: Version,
+    },
+    /// `existed` is `None` if the outcome is unknown.
+    Delete {
+        existed: Option<bool>,
+    },
+    Cas {
+        expected: Version,
+        expected_is_known: bool,
+        content: Content,
+        version: Version,
+    },
+    CasMismatch {
+        expected: Version,
+        met: Version,
+        met_is_known: bool,
+    },
+    Incr {
+        by: i64,
+        result: Option<(i64, Version)>,
+    },
+    /// Refused by the state machine: legal anywhere.
+    Nothing,
+}
+
+/// One operation of one key that may have taken effect.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Step {
+    /// Index in the list of operations the steps were made of.
+    pub(crate) operation: usize,
+    /// Times are one nanosecond later than recorded, so that zero precedes all of them.
+    pub(crate) call_ns: u64,
+    /// `u64::MAX` if the outcome is unknown: it may take effect at any time after its call.
+    pub(crate) return_ns: u64,
+    pub(crate) position: Option<u64>,
+    pub(crate) kind: Kind,
+}
+
+impl Step {
+    /// Whether the operation may have had no effect at all.
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.return_ns == u64::MAX
+    }
+
+    /// Whether this one must come before the other in every legal order.
+    pub(crate) fn precedes(&self, other: &Step) -> bool {
+        self.return_ns < other.call_ns
+    }
+
+    /// The state after this operation, if it may answer in `state` as it did.
+    pub(crate) fn apply(&self, state: State) -> Option<State> {
+        match self.kind {
+            Kind::Nothing => Some(state),
+            Kind::Read { found } => matches_read(state, found).then_some(state),
+            Kind::Put { content, version } => Some(State::Present { content, version }),
+            Kind::Delete { existed } => {
+                let present = state != State::Absent;
+                (existed.is_none_or(|existed| existed == present)).then_some(State::Absent)
+            }
+            Kind::Cas {
+                expected,
+                expected_is_known,
+                content,
+                version,
+            } => may_have_version(state, expected, expected_is_known)
+                .then_some(State::Present { content, version }),
+            Kind::CasMismatch {
+                expected,
+                met,
+                met_is_known,
+            } => (expected != met && may_have_version(state, met, met_is_known)).then_some(state),
+            Kind::Incr { by, result } => apply_incr(state, by, result),
+        }
+    }
+}
+
+fn matches_read(state: State, found: Option<(Content, Version)>) -> bool {
+    match (state, found) {
+        (State::Absent, None) => true,
+        (State::Present { content, version }, Some((read, told))) => {
+            content == read && agree(version, told)
+        }
+        _ => false,
+    }
+}
+
+fn agree(one: Version, two: Version) -> bool {
+    one.is_none() || two.is_none() || one == two
+}
+
+/// Whether the state may be of version `wanted` (`None`: absent). An item whose version nobody was
+/// told cannot be of a version that belongs to some other item.
+fn may_have_version(state: State, wanted: Version, wanted_is_known: bool) -> bool {
+    match (state, wanted) {
+        (State::Absent, None) => true,
+        (
+            State::Present {
+                version: Some(version),
+                ..
+            },
+            Some(wanted),
+        ) => version == wanted,
+        (State::Present { version: None, .. }, Some(_)) => !wanted_is_known,
+        _ => false,
+    }
+}
+
+fn apply_incr(state: State, by: i64, result: Option<(i64, Version)>) -> Option<State> {
+    let before = match state {
+        State::Absent => 0,
+        State::Present {
+            content: Content::Number(number),
+            ..
+        } => number,
+        State::Present {
+            content: Content::Opaque(_),
+            ..
+        } => return None,
+    };
+    let after = before.checked_add(by)?;
+    match result {
+        Some((told, _)) if told != after => None,
+        Some((_, version)) => Some(State::Present {
+            content: Content::Number(after),
+            version,
+        }),
+        None => Some(State::Present {
+            content: Content::Number(after),
+            version: None,
+        }),
+    }
+}
+
+/// The operations of one key as steps, in the order given. Left out is what cannot matter: failed
+/// operations, and reads without an answer.
+pub(crate) fn steps_of(operations: &[&Operation]) -> Vec<Step> {
+    let mut digest = Digest::new(operations);
+    let mut steps = Vec::with_capacity(operations.len());
+    for (index, operation) in operations.iter().enumerate() {
+        let Some(kind) = digest.kind(operation) else {
+            continue;
+        };
+        let learned = digest.version_learned(operation);
+        steps.push(Step {
+            operation: index,
+            call_ns: operation.call_ns.saturating_add(1),
+            return_ns: operation.return_ns.map_or(u64::MAX, |return_ns| {
+                return_ns.saturating_add(1).min(u64::MAX - 1)
+            }),
+            position: operation.position.or(learned),
+            kind,
+        });
+    }
+    steps
+}
+
+/// What the operations of a key tell about its values and versions.
+struct Digest {
+    contents: HashMap<Vec<u8>, u32>,
+    /// Versions that some answer names, with an item.
+    known_versions: HashSet<u64>,
+    /// Versions of values that exactly one operation wrote, as reads told them.
+    version_of_value: HashMap<Vec<u8>, u64>,
+}
+
+impl Digest {
+    fn new(operations: &[&Operation]) -> Self {
+        let mut writers: HashMap<&[u8], u32> = HashMap::new();
+        for value in operations
+            .iter()
+            .filter_map(|operation| operation.action.written_value())
+        {
+            *writers.entry(value).or_default() += 1;
+        }
+        let mut digest = Self {
+            contents: HashMap::new(),
+            known_versions: HashSet::new(),
+            version_of_value: HashMap::new(),
+        };
+        for operation in operations {
+            match operation.answer() {
+                Some(Answer::Value {
+                    value,
+                    version: Some(version),
+                }) => {
+                    digest.known_versions.insert(*version);
+                    if writers.get(value.as_slice()) == Some(&1) {
+                        digest
+                            .version_of_value
+                            .entry(value.clone())
+                            .or_insert(*version);
+                    }
+                }
+                Some(
+                    Answer::Written {
+                        version: Some(version),
+                    }
+                    | Answer::Number {
+                        version: Some(version),
+                        ..
+                    },
+                ) => {
+                    digest.known_versions.insert(*version);
+                }
+                _ => {}
+            }
+        }
+        digest
+    }
+
+    fn content(&mut self, value: &[u8]) -> Content {
+        if let Some(number) = canonical_number(value) {
+            return Content::Number(number);
+        }
+        let next =
+            u32::try_from(self.contents.len()).expect("fewer than 2^32 operations in memory");
+        Content::Opaque(*self.contents.entry(value.to_vec()).or_insert(next))
+    }
+
+    /// The version of an item whose writer was not told it, where a read was.
+    fn version_learned(&self, operation: &Operation) -> Version {
+        if operation.outcome != Outcome::Unknown {
+            return None;
+        }
+        self.version_of_value
+            .get(operation.action.written_value()?)
+            .copied()
+    }
+
+    fn kind(&mut self, operation: &Operation) -> Option<Kind> {
+        let answer = match &operation.outcome {
+            Outcome::Failed => return None,
+            Outcome::Unknown => return self.unknown_kind(operation),
+            Outcome::Known(answer) => answer,
+        };
+        Some(match (&operation.action, answer) {
+            (_, Answer::Refused) => Kind::Nothing,
+            (Action::Get, Answer::NotFound) => Kind::Read { found: None },
+            (Action::Get, Answer::Value { value, version }) => Kind::Read {
+                found: Some((self.content(value), *version)),
+            },
+            (Action::Put { value }, Answer::Written { version }) => Kind::Put {
+                content: self.content(value),
+                version: *version,
+            },
+            (Action::Delete, Answer::Deleted { existed }) => Kind::Delete {
+                existed: Some(*existed),
+            },
+            (Action::Cas { expected, value }, Answer::Written { version }) => Kind::Cas {
+                expected: *expected,
+                expected_is_known: self.is_known(*expected),
+                content: self.content(value),
+                version: *version,
+            },
+            (Action::Cas { expected, .. }, Answer::Mismatch { version }) => Kind::CasMismatch {
+                expected: *expected,
+                met: *version,
+                met_is_known: self.is_known(*version),
+            },
+            (Action::Incr { by }, Answer::Number { value, version }) => Kind::Incr {
+                by: *by,
+                result: Some((*value, *version)),
+            },
+            (action, answer) => panic!("the recorder paired {action:?} with {answer:?}"),
+        })
+    }
+
+    fn unknown_kind(&mut self, operation: &Operation) -> Option<Kind> {
+        let version = self.version_learned(operation);
+        Some(match &operation.action {
+            Action::Get => return None,
+            Action::Put { value } => Kind::Put {
+                content: self.content(value),
+                version,
+            },
+            Action::Delete => Kind::Delete { existed: None },
+            Action::Cas { expected, value } => Kind::Cas {
+                expected: *expected,
+                expected_is_known: self.is_known(*expected),
+                content: self.content(value),
+                version,
+            },
+            Action::Incr { by } => Kind::Incr {
+                by: *by,
+                result: None,
+            },
+        })
+    }
+
+    fn is_known(&self, version: Version) -> bool {
+        version.is_some_and(|version| self.known_versions.contains(&version))
+    }
+}
+
+fn canonical_number(value: &[u8]) -> Option<i64> {
+    let text = std::str::from_utf8(value).ok()?;
+    let number: i64 = text.parse().ok()?;
+    (number.to_string() == text).then_some(number)
+}
