@@ -1,1 +1,23 @@
 //! The hash table and the deterministic state machine on it.
+//!
+//! [`Store::apply`] is the only way in which state changes, and [`Command`] is its whole input
+//! language. Every replica that applies the same commands at the same positions gives the same
+//! answers, also after it was rebuilt from a snapshot. `DESIGN.md` beside this crate describes
+//! the layout and the rules.
+
+pub mod codec;
+pub mod command;
+pub mod config;
+pub mod error;
+pub mod limits;
+pub mod position;
+pub mod response;
+pub mod store;
+
+pub use codec::{BufferTooSmall, DecodeError, List};
+pub use command::{Command, Condition, ExecuteMode, Pair, SetCondition, SetExpiry, SetOptions};
+pub use error::StoreError;
+pub use limits::{Limits, LimitsError};
+pub use position::Position;
+pub use response::{AbortCause, Response, Versioned};
+pub use store::{Stats, Store};

@@ -1,0 +1,182 @@
+//! Bytes to commands. Whatever comes out needs no further check of its form.
+
+use super::encode::kind;
+use super::{Command, Condition, ExecuteMode, Pair, SetCondition, SetExpiry, SetOptions};
+use crate::codec::{DecodeError, Element, List, Reader, Sink};
+use crate::config::STATE_VERSION;
+use crate::limits::Limits;
+use crate::position::Position;
+
+impl<'a> Command<'a> {
+    /// The command that `bytes` encode, borrowing from them.
+    ///
+    /// # Errors
+    /// When the bytes are not exactly one command that this build understands.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let command = Self::read(&mut reader, false)?;
+        reader.finish()?;
+        Ok(command)
+    }
+
+    fn read(reader: &mut Reader<'a>, nested: bool) -> Result<Self, DecodeError> {
+        let version = reader.u8()?;
+        if version > STATE_VERSION {
+            return Err(DecodeError::NewerVersion { version });
+        }
+        let kind = reader.u8()?;
+        let command = match kind {
+            kind::MULTI_GET
+            | kind::MULTI_PUT
+            | kind::EXECUTE
+            | kind::SET_LIMITS
+            | kind::RAISE_VERSION => {
+                if nested {
+                    return Err(DecodeError::Nested);
+                }
+                Self::read_without_key(kind, reader)?
+            }
+            _ => Self::read_with_key(kind, reader)?,
+        };
+        if version != command.version() {
+            return Err(DecodeError::WrongVersion { version });
+        }
+        Ok(command)
+    }
+
+    fn read_with_key(kind: u8, reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        if kind == 0 || kind > kind::EXECUTE {
+            return Err(DecodeError::UnknownKind { kind });
+        }
+        let key = reader.bytes()?;
+        Ok(match kind {
+            kind::GET => Self::Get { key },
+            kind::PUT => Self::Put {
+                key,
+                value: reader.bytes()?,
+            },
+            kind::DELETE => Self::Delete { key },
+            kind::SET => {
+                let options = SetOptions::read(reader)?;
+                Self::Set {
+                    key,
+                    value: reader.bytes()?,
+                    options,
+                }
+            }
+            kind::GET_DELETE => Self::GetDelete { key },
+            kind::COMPARE_AND_SWAP => {
+                let expected = Position::from_u64(reader.u64()?);
+                Self::CompareAndSwap {
+                    key,
+                    expected,
+                    value: reader.bytes()?,
+                }
+            }
+            kind::INCREMENT => Self::Increment {
+                key,
+                delta: reader.u64()?.cast_signed(),
+            },
+            kind::APPEND => Self::Append {
+                key,
+                value: reader.bytes()?,
+            },
+            kind::EXPIRE => Self::Expire {
+                key,
+                after_ns: reader.u64()?,
+            },
+            kind::PERSIST => Self::Persist { key },
+            kind::TIME_TO_LIVE => Self::TimeToLive { key },
+            kind => return Err(DecodeError::UnknownKind { kind }),
+        })
+    }
+
+    fn read_without_key(kind: u8, reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(match kind {
+            kind::MULTI_GET => Self::MultiGet {
+                keys: List::read(reader)?,
+            },
+            kind::MULTI_PUT => Self::MultiPut {
+                pairs: List::read(reader)?,
+            },
+            kind::EXECUTE => Self::Execute {
+                mode: if reader.flag("mode")? {
+                    ExecuteMode::Independent
+                } else {
+                    ExecuteMode::AllOrNothing
+                },
+                conditions: List::read(reader)?,
+                operations: List::read(reader)?,
+            },
+            kind::SET_LIMITS => Self::SetLimits {
+                limits: Limits::read(reader)?,
+            },
+            kind::RAISE_VERSION => Self::RaiseVersion {
+                version: reader.u8()?,
+            },
+            kind => return Err(DecodeError::UnknownKind { kind }),
+        })
+    }
+}
+
+impl SetOptions {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let condition = match reader.u8()? {
+            0 => SetCondition::Always,
+            1 => SetCondition::Absent,
+            2 => SetCondition::Present,
+            _ => return Err(DecodeError::BadField { field: "condition" }),
+        };
+        let expiry = match (reader.u8()?, reader.u64()?) {
+            (0, 0) => SetExpiry::Never,
+            (1, 0) => SetExpiry::Keep,
+            (2, after_ns) => SetExpiry::After(after_ns),
+            _ => return Err(DecodeError::BadField { field: "expiry" }),
+        };
+        Ok(Self {
+            condition,
+            expiry,
+            return_previous: reader.flag("return_previous")?,
+        })
+    }
+}
+
+impl<'a> Element<'a> for Command<'a> {
+    fn write_element(&self, sink: &mut impl Sink) {
+        self.write(sink);
+    }
+    fn read_element(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Self::read(reader, true)
+    }
+}
+
+impl<'a> Element<'a> for Pair<'a> {
+    fn write_element(&self, sink: &mut impl Sink) {
+        self.write(sink);
+    }
+    fn read_element(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            key: reader.bytes()?,
+            value: reader.bytes()?,
+        })
+    }
+}
+
+impl<'a> Element<'a> for Condition<'a> {
+    fn write_element(&self, sink: &mut impl Sink) {
+        self.write(sink);
+    }
+    fn read_element(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let kind = reader.u8()?;
+        let key = reader.bytes()?;
+        Ok(match kind {
+            0 => Self::Absent { key },
+            1 => Self::Present { key },
+            2 => Self::VersionIs {
+                key,
+                version: Position::from_u64(reader.u64()?),
+            },
+            _ => return Err(DecodeError::BadField { field: "condition" }),
+        })
+    }
+}

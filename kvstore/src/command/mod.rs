@@ -1,0 +1,255 @@
+//! The state machine's whole input language.
+
+mod decode;
+mod encode;
+
+use crate::codec::List;
+use crate::config::{STATE_VERSION, STATE_VERSION_FIRST};
+use crate::limits::Limits;
+use crate::position::Position;
+
+/// One command. It borrows its keys and values from whoever sent it, usually from a log entry.
+#[derive(Clone, Eq, PartialEq, Debug)]
+pub enum Command<'a> {
+    /// Reads a value.
+    Get {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// Writes a value without a condition; an expiry that the key had is gone.
+    Put {
+        /// The key.
+        key: &'a [u8],
+        /// The new value.
+        value: &'a [u8],
+    },
+    /// Removes a key.
+    Delete {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// Writes a value under a condition, with an expiry, and can return what was there.
+    Set {
+        /// The key.
+        key: &'a [u8],
+        /// The new value.
+        value: &'a [u8],
+        /// Condition, expiry and what to return.
+        options: SetOptions,
+    },
+    /// Removes a key and returns what was there.
+    GetDelete {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// Writes a value if the item's version is still `expected`.
+    CompareAndSwap {
+        /// The key.
+        key: &'a [u8],
+        /// The version that an earlier answer named.
+        expected: Position,
+        /// The new value.
+        value: &'a [u8],
+    },
+    /// Adds to a signed 64-bit decimal number; a missing key counts as 0.
+    Increment {
+        /// The key.
+        key: &'a [u8],
+        /// What to add.
+        delta: i64,
+    },
+    /// Appends to a value; a missing key counts as empty.
+    Append {
+        /// The key.
+        key: &'a [u8],
+        /// What to append.
+        value: &'a [u8],
+    },
+    /// Reads several values.
+    MultiGet {
+        /// The keys.
+        keys: List<'a, &'a [u8]>,
+    },
+    /// Writes several values, all of them or none.
+    MultiPut {
+        /// The keys with their values.
+        pairs: List<'a, Pair<'a>>,
+    },
+    /// Lets a key expire when `after_ns` of group time have passed.
+    Expire {
+        /// The key.
+        key: &'a [u8],
+        /// The time to live in nanoseconds of group time.
+        after_ns: u64,
+    },
+    /// Takes a key's expiry away.
+    Persist {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// Reads how long a key has to live.
+    TimeToLive {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// Applies operations at one position if every condition holds.
+    Execute {
+        /// What a failing operation does to the others.
+        mode: ExecuteMode,
+        /// All must hold, or nothing is applied.
+        conditions: List<'a, Condition<'a>>,
+        /// Applied in order; lists and administrative commands cannot stand here.
+        operations: List<'a, Command<'a>>,
+    },
+    /// Changes the replicated limits. Items beyond a lowered limit stay; writes are refused.
+    SetLimits {
+        /// The new limits.
+        limits: Limits,
+    },
+    /// Switches the group to a newer state-machine version, once every member understands it.
+    RaiseVersion {
+        /// The version to switch to.
+        version: u8,
+    },
+}
+
+/// A key with its value.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub struct Pair<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// The value.
+    pub value: &'a [u8],
+}
+
+/// What SET does beside writing.
+#[derive(Copy, Clone, Eq, PartialEq, Default, Debug)]
+pub struct SetOptions {
+    /// When the value is written.
+    pub condition: SetCondition,
+    /// What happens to the expiry.
+    pub expiry: SetExpiry,
+    /// Whether the answer carries the value that was there.
+    pub return_previous: bool,
+}
+
+/// When SET writes.
+#[derive(Copy, Clone, Eq, PartialEq, Default, Debug)]
+pub enum SetCondition {
+    /// In any case.
+    #[default]
+    Always,
+    /// Only if the key is absent (Redis: NX).
+    Absent,
+    /// Only if the key is present (Redis: XX).
+    Present,
+}
+
+/// What SET does to the expiry.
+#[derive(Copy, Clone, Eq, PartialEq, Default, Debug)]
+pub enum SetExpiry {
+    /// The key does not expire.
+    #[default]
+    Never,
+    /// An expiry that the key had stays (Redis: KEEPTTL).
+    Keep,
+    /// The key expires after this many nanoseconds of group time.
+    After(u64),
+}
+
+/// A condition of EXEC.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum Condition<'a> {
+    /// The key is absent.
+    Absent {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// The key is present.
+    Present {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// The key is present with this version.
+    VersionIs {
+        /// The key.
+        key: &'a [u8],
+        /// The version.
+        version: Position,
+    },
+}
+
+impl<'a> Condition<'a> {
+    /// The key that the condition looks at.
+    #[must_use]
+    pub fn key(&self) -> &'a [u8] {
+        match self {
+            Self::Absent { key } | Self::Present { key } | Self::VersionIs { key, .. } => key,
+        }
+    }
+}
+
+/// What a failing operation does to the others of its EXEC.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum ExecuteMode {
+    /// It undoes them all.
+    AllOrNothing,
+    /// It leaves them alone (Redis's way).
+    Independent,
+}
+
+impl<'a> Command<'a> {
+    /// Whether the command changes nothing, so that it can be answered by [`crate::Store::read`].
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        matches!(
+            self,
+            Self::Get { .. } | Self::MultiGet { .. } | Self::TimeToLive { .. }
+        )
+    }
+
+    /// The one key that the command is about; none for lists and administrative commands.
+    #[must_use]
+    pub fn key(&self) -> Option<&'a [u8]> {
+        match self {
+            Self::Get { key }
+            | Self::Put { key, .. }
+            | Self::Delete { key }
+            | Self::Set { key, .. }
+            | Self::GetDelete { key }
+            | Self::CompareAndSwap { key, .. }
+            | Self::Increment { key, .. }
+            | Self::Append { key, .. }
+            | Self::Expire { key, .. }
+            | Self::Persist { key }
+            | Self::TimeToLive { key } => Some(key),
+            Self::MultiGet { .. }
+            | Self::MultiPut { .. }
+            | Self::Execute { .. }
+            | Self::SetLimits { .. }
+            | Self::RaiseVersion { .. } => None,
+        }
+    }
+
+    /// The state-machine version that introduced the command; an older group refuses it.
+    #[must_use]
+    pub fn version(&self) -> u8 {
+        match self {
+            Self::Get { .. }
+            | Self::Put { .. }
+            | Self::Delete { .. }
+            | Self::SetLimits { .. }
+            | Self::RaiseVersion { .. } => STATE_VERSION_FIRST,
+            _ => STATE_VERSION,
+        }
+    }
+
+    /// Whether the command can be an operation of EXEC.
+    #[must_use]
+    pub fn can_be_operation(&self) -> bool {
+        self.key().is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests;

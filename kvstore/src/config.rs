@@ -1,0 +1,29 @@
+//! Hard limits of the store and their relations.
+//!
+//! The limits that may change an answer are replicated state ([`crate::Limits`]); the numbers
+//! here bound what those may be set to, and the work of a single command.
+
+/// The longest key that any limits may allow.
+pub const KEY_BYTES_MAX: u32 = 64 * 1024;
+
+/// The longest value that any limits may allow.
+pub const VALUE_BYTES_MAX: u32 = 1024 * 1024;
+
+/// What an item counts beside its key and value bytes: its index entry and its header.
+pub const ITEM_CHARGE_BYTES: u64 = 32;
+
+/// The most elements in a list of keys, pairs, conditions or operations.
+pub const LIST_ITEMS_MAX: u32 = 16 * 1024;
+
+/// The most bytes a list response may have; a command that would exceed it is refused.
+pub const LIST_RESPONSE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// The newest state-machine version that this build understands.
+pub const STATE_VERSION: u8 = 2;
+
+/// The version whose commands are GET, PUT, DELETE and the administrative ones.
+pub const STATE_VERSION_FIRST: u8 = 1;
+
+const _: () = assert!(VALUE_BYTES_MAX >= KEY_BYTES_MAX);
+const _: () = assert!(LIST_RESPONSE_BYTES_MAX > VALUE_BYTES_MAX as usize);
+const _: () = assert!(STATE_VERSION >= STATE_VERSION_FIRST);

@@ -1,0 +1,148 @@
+//! Why a command was refused. Every replica refuses alike.
+
+use crate::codec::{DecodeError, Reader, Sink};
+use std::fmt;
+
+/// A command was refused and changed nothing.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum StoreError {
+    /// The key is longer than the limit.
+    KeyTooLong {
+        /// The limit in bytes.
+        limit: u32,
+    },
+    /// The value is, or would become, longer than the limit.
+    ValueTooLong {
+        /// The limit in bytes.
+        limit: u32,
+    },
+    /// The live items would take more logical bytes than the limit.
+    Full {
+        /// The limit in logical bytes.
+        limit: u64,
+    },
+    /// The value is not a signed 64-bit decimal number.
+    NotANumber,
+    /// The sum does not fit a signed 64-bit number.
+    Overflow,
+    /// The command needs a key that is not there.
+    KeyMissing,
+    /// Only reads can be answered without the replicated order.
+    NotReadOnly,
+    /// This command cannot stand inside an EXEC.
+    NotInExecute,
+    /// A list in the command is longer than [`crate::config::LIST_ITEMS_MAX`].
+    ListTooLong,
+    /// The answer would be longer than [`crate::config::LIST_RESPONSE_BYTES_MAX`].
+    ResponseTooLarge,
+    /// The command belongs to a state-machine version that the group has not switched to.
+    VersionNotActive {
+        /// The version of the command.
+        required: u8,
+        /// The version that the group runs.
+        active: u8,
+    },
+    /// A state-machine version can only be raised, and only to one that this build understands.
+    BadVersion {
+        /// The version asked for.
+        asked: u8,
+    },
+    /// Limits that no store can hold to.
+    BadLimits,
+}
+
+impl StoreError {
+    pub(crate) fn write(self, sink: &mut impl Sink) {
+        let (kind, first, second): (u8, u64, u8) = match self {
+            Self::KeyTooLong { limit } => (1, u64::from(limit), 0),
+            Self::ValueTooLong { limit } => (2, u64::from(limit), 0),
+            Self::Full { limit } => (3, limit, 0),
+            Self::NotANumber => (4, 0, 0),
+            Self::Overflow => (5, 0, 0),
+            Self::KeyMissing => (6, 0, 0),
+            Self::NotReadOnly => (7, 0, 0),
+            Self::NotInExecute => (8, 0, 0),
+            Self::ListTooLong => (9, 0, 0),
+            Self::ResponseTooLarge => (10, 0, 0),
+            Self::VersionNotActive { required, active } => (11, u64::from(required), active),
+            Self::BadVersion { asked } => (12, u64::from(asked), 0),
+            Self::BadLimits => (13, 0, 0),
+        };
+        sink.put_u8(kind);
+        sink.put_u64(first);
+        sink.put_u8(second);
+    }
+
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let (kind, first, second) = (reader.u8()?, reader.u64()?, reader.u8()?);
+        let short = || u32::try_from(first).map_err(|_| DecodeError::BadField { field: "limit" });
+        let byte = || u8::try_from(first).map_err(|_| DecodeError::BadField { field: "version" });
+        if (second != 0 && kind != 11) || (first != 0 && !matches!(kind, 1..=3 | 11 | 12)) {
+            return Err(DecodeError::BadField { field: "error" });
+        }
+        Ok(match kind {
+            1 => Self::KeyTooLong { limit: short()? },
+            2 => Self::ValueTooLong { limit: short()? },
+            3 => Self::Full { limit: first },
+            4 => Self::NotANumber,
+            5 => Self::Overflow,
+            6 => Self::KeyMissing,
+            7 => Self::NotReadOnly,
+            8 => Self::NotInExecute,
+            9 => Self::ListTooLong,
+            10 => Self::ResponseTooLarge,
+            11 => Self::VersionNotActive {
+                required: byte()?,
+                active: second,
+            },
+            12 => Self::BadVersion { asked: byte()? },
+            13 => Self::BadLimits,
+            kind => return Err(DecodeError::UnknownKind { kind }),
+        })
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::KeyTooLong { limit } => write!(
+                formatter,
+                "the key is longer than the limit of {limit} bytes"
+            ),
+            Self::ValueTooLong { limit } => {
+                write!(
+                    formatter,
+                    "the value is longer than the limit of {limit} bytes"
+                )
+            }
+            Self::Full { limit } => {
+                write!(
+                    formatter,
+                    "the store is full (limit {limit} bytes): delete keys or raise the limit"
+                )
+            }
+            Self::NotANumber => {
+                write!(formatter, "the value is not a signed 64-bit decimal number")
+            }
+            Self::Overflow => write!(formatter, "the result does not fit a signed 64-bit number"),
+            Self::KeyMissing => write!(formatter, "there is no such key"),
+            Self::NotReadOnly => write!(formatter, "the command writes and was sent as a read"),
+            Self::NotInExecute => write!(formatter, "the command cannot stand inside an EXEC"),
+            Self::ListTooLong => write!(formatter, "the list has too many elements"),
+            Self::ResponseTooLarge => write!(
+                formatter,
+                "the answer would be too large: ask for fewer keys"
+            ),
+            Self::VersionNotActive { required, active } => write!(
+                formatter,
+                "the command needs state-machine version {required}, the group runs {active}: upgrade every member"
+            ),
+            Self::BadVersion { asked } => {
+                write!(formatter, "cannot switch to state-machine version {asked}")
+            }
+            Self::BadLimits => write!(formatter, "the limits are out of range"),
+        }
+    }
+}
+
+impl std::error::Error for StoreError {}

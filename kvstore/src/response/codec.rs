@@ -1,0 +1,239 @@
+//! Responses to bytes and back: version, kind, then the fields in the order of the enum.
+
+use super::{AbortCause, Response, Versioned};
+use crate::codec::{BufferTooSmall, Counter, DecodeError, Element, List, Reader, Sink, fill};
+use crate::error::StoreError;
+use crate::position::Position;
+
+/// The version of the response encoding.
+const RESPONSE_VERSION: u8 = 1;
+
+mod kind {
+    pub(crate) const VALUE: u8 = 1;
+    pub(crate) const NOT_FOUND: u8 = 2;
+    pub(crate) const WRITTEN: u8 = 3;
+    pub(crate) const DELETED: u8 = 4;
+    pub(crate) const NUMBER: u8 = 5;
+    pub(crate) const LENGTH: u8 = 6;
+    pub(crate) const CONFLICT: u8 = 7;
+    pub(crate) const EXCHANGED: u8 = 8;
+    pub(crate) const TIME_TO_LIVE: u8 = 9;
+    pub(crate) const LIST: u8 = 10;
+    pub(crate) const ABORTED: u8 = 11;
+    pub(crate) const DONE: u8 = 12;
+    pub(crate) const ERROR: u8 = 13;
+}
+
+impl<'a> Response<'a> {
+    /// Appends the encoding.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        self.write(out);
+    }
+
+    /// How long the encoding is.
+    #[must_use]
+    pub fn encoded_len(&self) -> usize {
+        let mut counter = Counter(0);
+        self.write(&mut counter);
+        counter.0
+    }
+
+    /// Writes the encoding to the front of `out` and returns its length.
+    ///
+    /// # Errors
+    /// When `out` is too small; nothing is written then.
+    pub fn encode_into(&self, out: &mut [u8]) -> Result<usize, BufferTooSmall> {
+        fill(out, self.encoded_len(), |filler| self.write(filler))
+    }
+
+    /// The response that `bytes` encode, borrowing from them.
+    ///
+    /// # Errors
+    /// When the bytes are not exactly one response that this build understands.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let version = reader.u8()?;
+        if version != RESPONSE_VERSION {
+            return Err(DecodeError::NewerVersion { version });
+        }
+        let response = Self::read(&mut reader, false)?;
+        reader.finish()?;
+        Ok(response)
+    }
+
+    fn write(&self, sink: &mut impl Sink) {
+        sink.put_u8(RESPONSE_VERSION);
+        self.write_body(sink);
+    }
+
+    fn write_body(&self, sink: &mut impl Sink) {
+        match self {
+            Self::Value { value, version } => {
+                sink.put_u8(kind::VALUE);
+                sink.put_u64(version.as_u64());
+                sink.put_bytes(value);
+            }
+            Self::NotFound => sink.put_u8(kind::NOT_FOUND),
+            Self::Written { version } => put_kind_and_version(sink, kind::WRITTEN, *version),
+            Self::Deleted { existed } => {
+                sink.put_u8(kind::DELETED);
+                sink.put_u8(u8::from(*existed));
+            }
+            Self::Number { value, version } => {
+                put_kind_and_version(sink, kind::NUMBER, *version);
+                sink.put(&value.to_le_bytes());
+            }
+            Self::Length { bytes, version } => {
+                put_kind_and_version(sink, kind::LENGTH, *version);
+                sink.put_u32(*bytes);
+            }
+            Self::Conflict { current } => {
+                sink.put_u8(kind::CONFLICT);
+                put_optional(sink, current.map(Position::as_u64));
+            }
+            Self::Exchanged { previous, written } => {
+                sink.put_u8(kind::EXCHANGED);
+                put_optional(sink, written.map(Position::as_u64));
+                put_optional(sink, previous.map(|previous| previous.version.as_u64()));
+                sink.put_bytes(previous.map_or(&[], |previous| previous.value));
+            }
+            Self::TimeToLive { remaining_ns } => {
+                sink.put_u8(kind::TIME_TO_LIVE);
+                put_optional(sink, *remaining_ns);
+            }
+            Self::List(responses) => {
+                sink.put_u8(kind::LIST);
+                responses.write(sink);
+            }
+            Self::Aborted { cause } => {
+                sink.put_u8(kind::ABORTED);
+                cause.write(sink);
+            }
+            Self::Done => sink.put_u8(kind::DONE),
+            Self::Error(error) => {
+                sink.put_u8(kind::ERROR);
+                error.write(sink);
+            }
+        }
+    }
+
+    fn read(reader: &mut Reader<'a>, nested: bool) -> Result<Self, DecodeError> {
+        Ok(match reader.u8()? {
+            kind::VALUE => {
+                let version = read_version(reader)?;
+                Self::Value {
+                    value: reader.bytes()?,
+                    version,
+                }
+            }
+            kind::NOT_FOUND => Self::NotFound,
+            kind::WRITTEN => Self::Written {
+                version: read_version(reader)?,
+            },
+            kind::DELETED => Self::Deleted {
+                existed: reader.flag("existed")?,
+            },
+            kind::NUMBER => {
+                let version = read_version(reader)?;
+                Self::Number {
+                    value: reader.u64()?.cast_signed(),
+                    version,
+                }
+            }
+            kind::LENGTH => {
+                let version = read_version(reader)?;
+                Self::Length {
+                    bytes: reader.u32()?,
+                    version,
+                }
+            }
+            kind::CONFLICT => Self::Conflict {
+                current: read_optional(reader)?.map(Position::from_u64),
+            },
+            kind::EXCHANGED => Self::read_exchanged(reader)?,
+            kind::TIME_TO_LIVE => Self::TimeToLive {
+                remaining_ns: read_optional(reader)?,
+            },
+            kind::LIST if nested => return Err(DecodeError::Nested),
+            kind::LIST => Self::List(List::read(reader)?),
+            kind::ABORTED => Self::Aborted {
+                cause: AbortCause::read(reader)?,
+            },
+            kind::DONE => Self::Done,
+            kind::ERROR => Self::Error(StoreError::read(reader)?),
+            kind => return Err(DecodeError::UnknownKind { kind }),
+        })
+    }
+
+    fn read_exchanged(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let written = read_optional(reader)?.map(Position::from_u64);
+        let version = read_optional(reader)?.map(Position::from_u64);
+        let value = reader.bytes()?;
+        if version.is_none() && !value.is_empty() {
+            return Err(DecodeError::BadField { field: "previous" });
+        }
+        Ok(Self::Exchanged {
+            previous: version.map(|version| Versioned { value, version }),
+            written,
+        })
+    }
+}
+
+impl<'a> Element<'a> for Response<'a> {
+    fn write_element(&self, sink: &mut impl Sink) {
+        self.write_body(sink);
+    }
+    fn read_element(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Self::read(reader, true)
+    }
+}
+
+impl AbortCause {
+    fn write(self, sink: &mut impl Sink) {
+        let (kind, index) = match self {
+            Self::Condition { index } => (0, index),
+            Self::Refused { index, .. } => (1, index),
+            Self::Conflict { index } => (2, index),
+        };
+        sink.put_u8(kind);
+        sink.put_u32(index);
+        if let Self::Refused { error, .. } = self {
+            error.write(sink);
+        }
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let (kind, index) = (reader.u8()?, reader.u32()?);
+        Ok(match kind {
+            0 => Self::Condition { index },
+            1 => Self::Refused {
+                index,
+                error: StoreError::read(reader)?,
+            },
+            2 => Self::Conflict { index },
+            _ => return Err(DecodeError::BadField { field: "cause" }),
+        })
+    }
+}
+
+fn put_kind_and_version(sink: &mut impl Sink, kind: u8, version: Position) {
+    sink.put_u8(kind);
+    sink.put_u64(version.as_u64());
+}
+
+fn read_version(reader: &mut Reader<'_>) -> Result<Position, DecodeError> {
+    Ok(Position::from_u64(reader.u64()?))
+}
+
+fn put_optional(sink: &mut impl Sink, value: Option<u64>) {
+    sink.put_u8(u8::from(value.is_some()));
+    sink.put_u64(value.unwrap_or(0));
+}
+
+fn read_optional(reader: &mut Reader<'_>) -> Result<Option<u64>, DecodeError> {
+    match (reader.flag("presence")?, reader.u64()?) {
+        (true, value) => Ok(Some(value)),
+        (false, 0) => Ok(None),
+        (false, _) => Err(DecodeError::BadField { field: "presence" }),
+    }
+}

@@ -1,0 +1,104 @@
+//! What the state machine answers.
+
+mod codec;
+
+use crate::codec::List;
+use crate::error::StoreError;
+use crate::position::Position;
+
+/// The answer to one command, borrowing from the store that gave it.
+#[derive(Clone, Eq, PartialEq, Debug)]
+pub enum Response<'a> {
+    /// The value of a key.
+    Value {
+        /// The value.
+        value: &'a [u8],
+        /// The position of the key's last change.
+        version: Position,
+    },
+    /// There is no such key.
+    NotFound,
+    /// The key was written.
+    Written {
+        /// Its new version.
+        version: Position,
+    },
+    /// DELETE was applied.
+    Deleted {
+        /// Whether there was a key to delete.
+        existed: bool,
+    },
+    /// INCR was applied.
+    Number {
+        /// The new number.
+        value: i64,
+        /// The key's new version.
+        version: Position,
+    },
+    /// APPEND was applied.
+    Length {
+        /// The length of the new value.
+        bytes: u32,
+        /// The key's new version.
+        version: Position,
+    },
+    /// A condition on the key did not hold; nothing was changed.
+    Conflict {
+        /// The key's version, if it is there.
+        current: Option<Position>,
+    },
+    /// SET with `return_previous` was answered.
+    Exchanged {
+        /// What was there before.
+        previous: Option<Versioned<'a>>,
+        /// The new version; none if the condition did not hold.
+        written: Option<Position>,
+    },
+    /// How long a key has to live.
+    TimeToLive {
+        /// Nanoseconds of group time; none if it does not expire.
+        remaining_ns: Option<u64>,
+    },
+    /// One answer for each key or operation, in order.
+    List(List<'a, Response<'a>>),
+    /// An EXEC changed nothing.
+    Aborted {
+        /// The first condition that did not hold or operation that failed.
+        cause: AbortCause,
+    },
+    /// An administrative command was applied.
+    Done,
+    /// The command was refused and changed nothing.
+    Error(StoreError),
+}
+
+/// A value with the position of its last change.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub struct Versioned<'a> {
+    /// The value.
+    pub value: &'a [u8],
+    /// The version.
+    pub version: Position,
+}
+
+/// Why an EXEC changed nothing.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum AbortCause {
+    /// The condition with this index does not hold.
+    Condition {
+        /// Counted from 0.
+        index: u32,
+    },
+    /// The operation with this index was refused.
+    Refused {
+        /// Counted from 0.
+        index: u32,
+        /// Its error.
+        error: StoreError,
+    },
+    /// The operation with this index found its own condition unmet.
+    Conflict {
+        /// Counted from 0.
+        index: u32,
+    },
+}
