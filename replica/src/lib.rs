@@ -1,3 +1,12 @@
 //! Replication: raft-rs on the transport.
 
+pub mod config;
 pub mod message;
+pub mod output;
+mod replica;
+pub mod status;
+
+pub use config::ReplicaConfig;
+pub use output::{Class, Output};
+pub use replica::Replica;
+pub use status::Status;

@@ -1,0 +1,157 @@
+//! What of a replica can be set, and every limit that bounds its memory.
+
+use trine_transport::time::Duration;
+
+/// Most commands that one log entry packs; the place inside an entry has 16 bits.
+pub const ENTRY_COMMANDS_MAX: usize = 65_535;
+/// Most bytes that one log entry packs.
+pub const ENTRY_BYTES_MAX: usize = 4 << 20;
+/// Commands of one client session that may be in flight.
+pub const SESSION_WINDOW: u64 = 64;
+/// ReadIndex rounds that may be outstanding; reads that arrive meanwhile share the next one.
+pub const READ_ROUNDS_MAX: usize = 4;
+/// Snapshot chunks of one transfer that may be in flight.
+pub const SNAPSHOT_CHUNKS_IN_FLIGHT: u32 = 4;
+/// Most snapshot transfers that a leader serves at a time.
+pub const SNAPSHOT_TRANSFERS_MAX: usize = 4;
+/// Most chunks of one snapshot that a receiver takes before it gives up.
+pub const SNAPSHOT_CHUNKS_MAX: u32 = 1 << 20;
+/// Requests to peers whose outcome is not known yet; more are dropped as the network would.
+pub const PEER_REQUESTS_MAX: usize = 16_384;
+/// Rounds of raft's ready loop in one turn, before other work gets its turn.
+pub const READY_ROUNDS_MAX: usize = 64;
+/// Version of the replicated state machine: what entries mean. A replica that knows less refuses to apply.
+pub const STATE_MACHINE_VERSION: u16 = 1;
+
+const _: () = assert!(ENTRY_COMMANDS_MAX < 1 << 16);
+const _: () = assert!(SESSION_WINDOW <= 64, "a session's window is kept in a 64-bit mask by clients");
+
+/// What bounds the client sessions. Replicated state: it changes answers, so every replica has the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SessionLimits {
+    /// Most sessions, those that are closed but still remembered included.
+    pub count_max: u32,
+    /// Most bytes of cached replies over all sessions.
+    pub reply_bytes_max: u64,
+    /// A session that was not used for this long (nanoseconds of group time) may be evicted.
+    pub ttl_ns: u64,
+}
+
+impl Default for SessionLimits {
+    fn default() -> Self {
+        Self { count_max: 65_536, reply_bytes_max: 64 << 20, ttl_ns: 60_000_000_000 }
+    }
+}
+
+/// How a replica behaves. Everything that changes answers is taken from here only by `--bootstrap`, and travels
+/// through the log from then on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReplicaConfig {
+    /// Length of one raft tick.
+    pub tick: Duration,
+    /// Ticks between two heartbeats of the leader.
+    pub heartbeat_ticks: usize,
+    /// The least ticks without a leader before a replica campaigns; the draw lies in `[this, 2 * this)`.
+    pub election_ticks: usize,
+    /// Begin a new group: every named peer has to be reachable and unattached.
+    pub bootstrap: bool,
+    /// Pause between two attempts to reach peers while unattached.
+    pub attach_retry: Duration,
+    /// The session limits for a new group.
+    pub session_limits: SessionLimits,
+    /// The log is compacted when it holds more bytes than this.
+    pub log_bytes_max: usize,
+    /// The log is compacted when it holds more entries than this.
+    pub log_entries_max: usize,
+    /// Bytes of client commands that may wait for their commit before clients are told to come back later.
+    pub pending_bytes_max: usize,
+    /// Client requests, reads included, that may wait for their answer.
+    pub pending_requests_max: usize,
+    /// Bytes of one append message between replicas.
+    pub append_bytes_max: u64,
+    /// Append messages to one follower that may be in flight.
+    pub appends_in_flight_max: usize,
+    /// Payload bytes of one snapshot chunk.
+    pub snapshot_chunk_bytes: usize,
+    /// How long a graceful stop waits for another replica to take the lead.
+    pub handover_timeout: Duration,
+}
+
+impl Default for ReplicaConfig {
+    fn default() -> Self {
+        Self {
+            tick: Duration::from_millis(10),
+            heartbeat_ticks: 3,
+            election_ticks: 15,
+            bootstrap: false,
+            attach_retry: Duration::from_millis(50),
+            session_limits: SessionLimits::default(),
+            log_bytes_max: 64 << 20,
+            log_entries_max: 65_536,
+            pending_bytes_max: 32 << 20,
+            pending_requests_max: 65_536,
+            append_bytes_max: 128 << 10,
+            appends_in_flight_max: 256,
+            snapshot_chunk_bytes: 64 << 10,
+            handover_timeout: Duration::from_millis(500),
+        }
+    }
+}
+
+/// A setting that cannot work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// raft needs at least one tick between heartbeats, and elections have to be rarer than heartbeats.
+    #[error("the election timeout ({election} ticks) has to be longer than the heartbeat interval ({heartbeat} ticks, at least 1)")]
+    Ticks {
+        /// The configured election ticks.
+        election: usize,
+        /// The configured heartbeat ticks.
+        heartbeat: usize,
+    },
+    /// A limit is too small for a single command to pass.
+    #[error("`{what}` is too small: at least {least}")]
+    TooSmall {
+        /// The setting.
+        what: &'static str,
+        /// Its least value.
+        least: usize,
+    },
+    /// The list of peers names a place twice, names this replica with another address, or lacks it.
+    #[error("the peer list has to name each place once, place {place} among them with this replica's own address")]
+    Peers {
+        /// This replica's place.
+        place: u32,
+    },
+    /// raft ids are never zero.
+    #[error("the incarnation must not be zero")]
+    Incarnation,
+}
+
+impl ReplicaConfig {
+    /// Checks the settings against each other.
+    ///
+    /// # Errors
+    /// Names the setting that cannot work.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        if self.heartbeat_ticks == 0 || self.election_ticks <= self.heartbeat_ticks {
+            return Err(ConfigError::Ticks { election: self.election_ticks, heartbeat: self.heartbeat_ticks });
+        }
+        let floors = [
+            ("tick", self.tick.as_nanos() as usize, 100_000),
+            ("log_bytes_max", self.log_bytes_max, 64 << 10),
+            ("log_entries_max", self.log_entries_max, 16),
+            ("pending_bytes_max", self.pending_bytes_max, ENTRY_BYTES_MAX),
+            ("pending_requests_max", self.pending_requests_max, 1),
+            ("append_bytes_max", self.append_bytes_max as usize, 1024),
+            ("appends_in_flight_max", self.appends_in_flight_max, 1),
+            ("snapshot_chunk_bytes", self.snapshot_chunk_bytes, 1024),
+        ];
+        for (what, value, least) in floors {
+            if value < least {
+                return Err(ConfigError::TooSmall { what, least });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,163 @@
+//! What a replica says about itself, for people and tools.
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+/// What a replica is at the moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Belongs to no group yet.
+    Unattached,
+    /// Asks its peers to take it in, or receives the state.
+    Joining,
+    /// Receives the log without a vote.
+    Learner,
+    /// Follows a leader, or waits for one.
+    Follower,
+    /// Asks for votes.
+    Candidate,
+    /// Leads.
+    Leader,
+}
+
+/// One member, as the answering replica knows it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct MemberStatus {
+    /// The place that it fills.
+    pub place: u32,
+    /// Its present life, in hexadecimal.
+    pub incarnation: String,
+    /// Where it is reached.
+    pub address: SocketAddr,
+    /// Whether its vote counts.
+    pub voter: bool,
+    /// Whether this is the answering replica itself.
+    pub this: bool,
+    /// Only from a leader: how far its log is known to agree.
+    pub matched: Option<u64>,
+    /// Only from a leader: entries that it lacks.
+    pub behind: Option<u64>,
+    /// Only from a leader: whether it is being sent a snapshot.
+    pub in_snapshot: Option<bool>,
+    /// Nanoseconds since it was last heard from; nothing if never in this life.
+    pub silent_ns: Option<u64>,
+}
+
+/// How large the log is.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct LogStatus {
+    /// Index of the first entry that is still held.
+    pub first_index: u64,
+    /// Index of the last entry.
+    pub last_index: u64,
+    /// Entries held.
+    pub entries: u64,
+    /// Bytes held.
+    pub bytes: u64,
+    /// Times that it was compacted.
+    pub compactions: u64,
+}
+
+/// The client sessions.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct SessionStatus {
+    /// Open sessions.
+    pub open: u64,
+    /// Closed sessions that are still remembered.
+    pub closed: u64,
+    /// Bytes of cached replies.
+    pub reply_bytes: u64,
+    /// Idle sessions that were evicted.
+    pub evicted: u64,
+    /// Registrations that were refused because every session was in use.
+    pub refused: u64,
+    /// Commands that were answered from a cached reply instead of being applied again.
+    pub duplicates: u64,
+}
+
+/// The store.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct StoreStatus {
+    /// Items held.
+    pub items: u64,
+    /// Logical bytes held.
+    pub logical_bytes: u64,
+    /// The limit on logical bytes.
+    pub memory_bytes: u64,
+}
+
+/// Counters since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct Counters {
+    /// Writes proposed.
+    pub writes_proposed: u64,
+    /// Entries that carried them.
+    pub entries_proposed: u64,
+    /// Commands applied.
+    pub commands_applied: u64,
+    /// Linearizable reads answered.
+    pub reads_linearizable: u64,
+    /// Stale reads answered.
+    pub reads_stale: u64,
+    /// Index rounds asked for.
+    pub read_rounds: u64,
+    /// Requests that were told to come back later.
+    pub busy: u64,
+    /// Requests that were sent to another replica.
+    pub redirected: u64,
+    /// Messages that made no sense and were dropped.
+    pub messages_refused: u64,
+    /// Messages for another cluster or another life, dropped.
+    pub messages_foreign: u64,
+    /// Messages that could not be sent: no buffer, no address, or too many outstanding.
+    pub messages_unsent: u64,
+    /// Times that this replica became leader.
+    pub elections_won: u64,
+    /// Snapshots sent completely.
+    pub snapshots_sent: u64,
+    /// Snapshots installed.
+    pub snapshots_installed: u64,
+    /// Snapshot transfers that failed.
+    pub snapshots_failed: u64,
+}
+
+/// Everything that `trine status` shows of one replica.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// The place that it fills.
+    pub place: u32,
+    /// Its present life, in hexadecimal.
+    pub incarnation: String,
+    /// Its cluster, in hexadecimal; nothing while it belongs to none.
+    pub cluster: Option<String>,
+    /// Where it is reached.
+    pub address: SocketAddr,
+    /// What it is at the moment.
+    pub role: Role,
+    /// Why it does not serve clients, in a sentence; nothing if it does, or knows who does.
+    pub not_serving: Option<String>,
+    /// Its term.
+    pub term: u64,
+    /// Who leads, as far as it knows.
+    pub leader: Option<SocketAddr>,
+    /// The commit index.
+    pub committed: u64,
+    /// The applied index.
+    pub applied: u64,
+    /// Group time in nanoseconds.
+    pub group_time_ns: u64,
+    /// Every member.
+    pub members: Vec<MemberStatus>,
+    /// Whether a change of the membership is under way.
+    pub change_in_progress: bool,
+    /// The log.
+    pub log: LogStatus,
+    /// The client sessions.
+    pub sessions: SessionStatus,
+    /// The store.
+    pub store: StoreStatus,
+    /// Counters since the start.
+    pub counters: Counters,
+}
