@@ -6,6 +6,7 @@
 //! data stays inside.
 
 mod batch;
+pub mod dpdk;
 mod error;
 
 pub use batch::{Body, RxBatch, RxPacket, RxSlot, TxBatch, TxItem};
