@@ -7,3 +7,4 @@
 
 pub mod checker;
 pub mod history;
+pub mod live;

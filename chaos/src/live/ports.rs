@@ -1,0 +1,76 @@
+//! Which loopback addresses can a group use?
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Below the range from which kernels draw ephemeral ports, so that no client socket takes the
+/// port of a replica that is down for a moment.
+const FIRST_PORT: u16 = 15_000;
+const PORT_COUNT: u16 = 15_000;
+/// How many ports are tried before giving up.
+const ATTEMPTS: u32 = 2_000;
+
+/// Addresses on loopback with consecutive ports from `base_port`, as `trine up` uses them.
+/// `None` when they would run past port 65535.
+#[must_use]
+pub fn addresses_from(base_port: u16, count: usize) -> Option<Vec<SocketAddr>> {
+    (0..count)
+        .map(|place| {
+            let port = base_port.checked_add(u16::try_from(place).ok()?)?;
+            Some(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
+        })
+        .collect()
+}
+
+/// `count` loopback addresses whose UDP ports nobody holds at this moment.
+///
+/// The ports are free again when this returns, so another process could take one first; the
+/// caller sees that as "port in use" and may simply ask again.
+pub fn free_addresses(count: usize) -> io::Result<Vec<SocketAddr>> {
+    let mut held: Vec<UdpSocket> = Vec::with_capacity(count);
+    for _ in 0..ATTEMPTS {
+        if held.len() == count {
+            break;
+        }
+        if let Ok(socket) = UdpSocket::bind((Ipv4Addr::LOCALHOST, next_candidate())) {
+            held.push(socket);
+        }
+    }
+    if held.len() < count {
+        return Err(io::Error::new(
+            io::ErrorKind::AddrInUse,
+            "no free UDP ports on loopback",
+        ));
+    }
+    held.iter().map(UdpSocket::local_addr).collect()
+}
+
+/// A walk over the range that starts at a different place in every process and never hands the
+/// same port to two callers in one process until the range is used up.
+fn next_candidate() -> u16 {
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    let start = std::process::id().wrapping_mul(2_654_435_761) >> 16;
+    let step = TAKEN.fetch_add(1, Ordering::Relaxed);
+    let offset = start.wrapping_add(step) % u32::from(PORT_COUNT);
+    FIRST_PORT + u16::try_from(offset).expect("the offset is below PORT_COUNT")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn free_addresses_are_distinct_and_bindable() {
+        let addresses = free_addresses(7).expect("seven free ports");
+        let held: Vec<_> = addresses.iter().map(UdpSocket::bind).collect();
+        assert!(held.iter().all(Result::is_ok), "{held:?}");
+    }
+
+    #[test]
+    fn consecutive_addresses_stop_at_the_last_port() {
+        let addresses = addresses_from(7471, 3).expect("in range");
+        assert_eq!(addresses[2], "127.0.0.1:7473".parse().expect("an address"));
+        assert_eq!(addresses_from(65_534, 3), None);
+    }
+}
