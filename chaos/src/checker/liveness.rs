@@ -114,7 +114,14 @@ mod tests {
         assert!(matches!(check(&history, &BOUND), Verdict::Violation(_)));
 
         let mut history = History::new();
-        let put = history.call(1, 200, b"k", Action::Put { value: b"v".to_vec() });
+        let put = history.call(
+            1,
+            200,
+            b"k",
+            Action::Put {
+                value: b"v".to_vec(),
+            },
+        );
         history.complete(put, 205, Answer::Written { version: None }, None);
         let get = history.call(1, 300, b"k", Action::Get);
         history.complete(get, 305, Answer::NotFound, None);

@@ -143,3 +143,5 @@ impl Evidence {
     }
 }
 
+#[cfg(test)]
+mod tests;

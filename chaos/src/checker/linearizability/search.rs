@@ -4,8 +4,8 @@
 //! Calls and returns are walked in the order of time. An operation is put into the order only when
 //! its own return comes up, or when it is needed in front of one whose return comes up; so what is
 //! kept does not grow with the history, only with what is open at one moment. An answered
-//! operation that fits the current state and leaves it as it is, is put into the order at once:
-//! nothing can be gained by waiting.
+//! operation that only observes and fits the current state is put into the order at once: nothing
+//! can be gained by waiting.
 //!
 //! Configurations that failed are remembered. At the limit of steps the answer is "undecided".
 
@@ -147,7 +147,7 @@ impl<'a> Search<'a> {
             self.steps_left -= 1;
             match event {
                 Event::Call(id) => {
-                    let absorbed = self.changes_nothing(id, configuration.state);
+                    let absorbed = self.only_observes(id, configuration.state);
                     insert(
                         if absorbed {
                             &mut configuration.ordered
@@ -169,9 +169,20 @@ impl<'a> Search<'a> {
         None
     }
 
-    fn changes_nothing(&self, id: u32, state: State) -> bool {
+    /// Whether the operation fits the state and would change no state that it fits. (An INCR by
+    /// zero is not of this kind: elsewhere it creates the item.)
+    fn only_observes(&self, id: u32, state: State) -> bool {
         let step = self.step(id);
-        !step.is_unknown() && step.apply(state) == Some(state)
+        let observer = match step.kind {
+            Kind::Read { .. }
+            | Kind::CasMismatch { .. }
+            | Kind::Nothing
+            | Kind::Delete {
+                existed: Some(false),
+            } => true,
+            Kind::Put { .. } | Kind::Delete { .. } | Kind::Cas { .. } | Kind::Incr { .. } => false,
+        };
+        observer && step.apply(state).is_some()
     }
 
     /// What may come next in the order, best last: first what lets the returning operation answer
@@ -213,7 +224,7 @@ impl<'a> Search<'a> {
         let (absorbed, pending) = after
             .pending
             .iter()
-            .partition(|&&id| self.changes_nothing(id, state));
+            .partition(|&&id| self.only_observes(id, state));
         after.pending = pending;
         let absorbed: Vec<u32> = absorbed;
         absorbed
