@@ -1,6 +1,23 @@
 //! Reliable RPC over unreliable packets.
 
+pub mod app;
 pub mod backend;
 pub mod buf;
+pub mod config;
+pub mod endpoint;
 pub mod prng;
+pub mod session;
+pub mod stats;
 pub mod time;
+pub mod wire;
+
+pub use app::{
+    App, Completion, Cx, Refused, RefusedReason, Reply, Request, RequestId, ResponseHandle,
+    RpcError, Stale,
+};
+pub use config::{Config, ConfigError, CongestionConfig};
+pub use endpoint::{Endpoint, Transmit};
+pub use session::{
+    ConnectError, ConnectParams, ConnectRefused, DownReason, Event, Identity, PeerInfo, SessionId,
+};
+pub use stats::{Drops, EndpointStats, SessionStats};

@@ -1,0 +1,257 @@
+//! What a program gives to an endpoint and gets from it: handlers, requests, replies, completions.
+
+use crate::backend::Route;
+use crate::buf::MsgBuf;
+use crate::config::Config;
+use crate::endpoint::Endpoint;
+use crate::session::{ConnectParams, ConnectRefused, Event, PeerInfo, SessionId};
+use crate::stats::{EndpointStats, SessionStats};
+use crate::time::{Duration, Instant};
+
+/// The program on top of an endpoint. Every call runs in the endpoint's thread.
+pub trait App<R: Route> {
+    /// A peer's request, executed at most once. `request.data` is valid during this call only:
+    /// whoever answers later copies what is needed.
+    fn on_request(&mut self, cx: &mut Cx<'_, R>, request: Request<'_>) -> Reply;
+
+    /// The end of a request that this endpoint enqueued with `tag`; called exactly once for each.
+    fn on_completion(&mut self, cx: &mut Cx<'_, R>, tag: u64, completion: Completion);
+
+    /// A session came, went, or could not be made.
+    fn on_event(&mut self, cx: &mut Cx<'_, R>, event: Event<R>) {
+        let _ = (cx, event);
+    }
+
+    /// Called once a turn of the event loop, after packets and timers.
+    fn on_turn(&mut self, cx: &mut Cx<'_, R>) {
+        let _ = cx;
+    }
+
+    /// When `on_turn` must run again at the latest.
+    fn next_timeout(&self) -> Option<Instant> {
+        None
+    }
+}
+
+/// A request as its handler sees it.
+#[derive(Debug)]
+pub struct Request<'a> {
+    /// The server end of the session that brought it.
+    pub session: SessionId,
+    /// The request type.
+    pub kind: u8,
+    /// The message; for a single-packet request these bytes are the received packet itself.
+    pub data: &'a [u8],
+    /// Names this request in [`Cx::enqueue_response`].
+    pub handle: ResponseHandle,
+    /// After this moment nobody waits for the answer.
+    pub deadline: Option<Instant>,
+}
+
+/// A handler's answer.
+#[derive(Debug)]
+pub enum Reply {
+    /// The response.
+    Now(MsgBuf),
+    /// The response follows through `enqueue_response` with the request's handle.
+    Later,
+}
+
+/// The end of a request: its outcome and both buffers.
+#[derive(Debug)]
+pub struct Completion {
+    /// `Ok` means that `response` holds the peer's answer, its length set.
+    pub result: Result<(), RpcError>,
+    /// The request buffer, unchanged.
+    pub request: MsgBuf,
+    /// The response buffer; its content counts only with `Ok`.
+    pub response: MsgBuf,
+}
+
+/// Why a request has no response.
+#[derive(Copy, Clone, Debug, Eq, PartialEq, Hash)]
+pub enum RpcError {
+    /// No packet of it left this endpoint: the handler did not run.
+    NotSent,
+    /// The session ended while it was in flight: the handler ran once or never.
+    OutcomeUnknown,
+    /// Its deadline passed; the handler ran once or never.
+    DeadlineExceeded,
+    /// The caller cancelled it; the handler ran once or never.
+    Cancelled,
+    /// The handler ran, but its response does not fit the response buffer.
+    ResponseTooLarge,
+}
+
+impl std::fmt::Display for RpcError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::NotSent => "the request was not sent",
+            Self::OutcomeUnknown => {
+                "the session ended before the response came; the outcome is unknown"
+            }
+            Self::DeadlineExceeded => "the deadline passed before the response came",
+            Self::Cancelled => "the request was cancelled",
+            Self::ResponseTooLarge => "the response does not fit its buffer",
+        })
+    }
+}
+
+impl std::error::Error for RpcError {}
+
+/// Names a request of this endpoint until its completion.
+#[derive(Copy, Clone, Debug, Eq, PartialEq, Hash)]
+pub struct RequestId {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+/// Names a received request until its response; late uses are detected and refused.
+#[derive(Copy, Clone, Debug, Eq, PartialEq, Hash)]
+pub struct ResponseHandle {
+    pub(crate) session: SessionId,
+    pub(crate) slot: u8,
+    pub(crate) sequence: u64,
+}
+
+impl ResponseHandle {
+    /// The session that brought the request.
+    #[must_use]
+    pub fn session(&self) -> SessionId {
+        self.session
+    }
+}
+
+/// A request that was not accepted, with its buffers.
+#[derive(Debug)]
+pub struct Refused {
+    /// Why.
+    pub reason: RefusedReason,
+    /// The request buffer.
+    pub request: MsgBuf,
+    /// The response buffer.
+    pub response: MsgBuf,
+}
+
+/// Why a request was not accepted.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum RefusedReason {
+    /// The session is gone, closing, or is the server end.
+    NoSession,
+    /// The session's or the endpoint's queue is full.
+    QueueFull,
+    /// The message is larger than `Config::message_bytes`.
+    RequestTooLarge,
+    /// The deadline has already passed.
+    DeadlineExceeded,
+}
+
+/// A response that nobody waits for any more, with its buffer.
+#[derive(Debug)]
+pub struct Stale {
+    /// The response buffer.
+    pub response: MsgBuf,
+}
+
+/// The endpoint as handlers see it: everything but packets and timers.
+pub struct Cx<'a, R: Route> {
+    pub(crate) endpoint: &'a mut Endpoint<R>,
+    pub(crate) now: Instant,
+}
+
+impl<'a, R: Route> Cx<'a, R> {
+    /// For event loops: what `on_event` and `on_turn` are called with.
+    pub fn new(endpoint: &'a mut Endpoint<R>, now: Instant) -> Self {
+        Self { endpoint, now }
+    }
+
+    /// The time of this turn.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// A message buffer of `len` bytes; `None` when the pool's limit is reached.
+    pub fn alloc(&mut self, len: usize) -> Option<MsgBuf> {
+        self.endpoint.pool().alloc(len)
+    }
+
+    /// See [`Endpoint::connect`].
+    pub fn connect(
+        &mut self,
+        route: R,
+        params: ConnectParams,
+    ) -> Result<SessionId, ConnectRefused> {
+        self.endpoint.connect(self.now, route, params)
+    }
+
+    /// See [`Endpoint::disconnect`].
+    pub fn disconnect(&mut self, session: SessionId) {
+        self.endpoint.disconnect(self.now, session);
+    }
+
+    /// See [`Endpoint::cancel`].
+    pub fn cancel(&mut self, request: RequestId) -> bool {
+        self.endpoint.cancel(self.now, request)
+    }
+
+    /// See [`Endpoint::enqueue_request`].
+    #[allow(clippy::result_large_err)] // the buffers come back in the error
+    pub fn enqueue_request(
+        &mut self,
+        session: SessionId,
+        kind: u8,
+        request: MsgBuf,
+        response: MsgBuf,
+        tag: u64,
+        deadline: Option<Instant>,
+    ) -> Result<RequestId, Refused> {
+        self.endpoint
+            .enqueue_request(self.now, session, kind, request, response, tag, deadline)
+    }
+
+    /// See [`Endpoint::enqueue_response`].
+    #[allow(clippy::result_large_err)] // the buffer comes back in the error
+    pub fn enqueue_response(
+        &mut self,
+        handle: ResponseHandle,
+        response: MsgBuf,
+    ) -> Result<(), Stale> {
+        self.endpoint.enqueue_response(self.now, handle, response)
+    }
+
+    /// See [`Endpoint::peer`].
+    #[must_use]
+    pub fn peer(&self, session: SessionId) -> Option<PeerInfo<R>> {
+        self.endpoint.peer(session)
+    }
+
+    /// See [`Endpoint::session_stats`].
+    #[must_use]
+    pub fn session_stats(&self, session: SessionId) -> Option<SessionStats> {
+        self.endpoint.session_stats(session)
+    }
+
+    /// See [`Endpoint::stats`].
+    #[must_use]
+    pub fn stats(&self) -> EndpointStats {
+        self.endpoint.stats()
+    }
+
+    /// See [`Endpoint::set_identity`].
+    pub fn set_identity(&mut self, identity: crate::session::Identity) {
+        self.endpoint.set_identity(identity);
+    }
+
+    /// The endpoint's configuration.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        self.endpoint.config()
+    }
+
+    /// A deadline `after` from now.
+    #[must_use]
+    pub fn deadline(&self, after: Duration) -> Instant {
+        self.now + after
+    }
+}

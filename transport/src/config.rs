@@ -1,0 +1,217 @@
+//! What an endpoint may be told, and the hard limits that no configuration can pass.
+
+use crate::time::Duration;
+
+/// Slots (concurrent requests) that one session can have at most: six bits of the request number.
+pub const SLOTS_MAX: usize = 64;
+/// Sessions that one endpoint can have at most; the index has 16 bits and `0xffff` means "none yet".
+pub const SESSIONS_MAX: usize = 65_535;
+/// The largest message, request or response.
+pub const MESSAGE_BYTES_MAX: usize = 8 << 20;
+/// The largest packet that every backend must carry.
+pub const MTU_MIN: usize = 512;
+/// The largest packet that the header's length field and the backends allow.
+pub const MTU_MAX: usize = 9_000;
+/// Packets in flight that one session may be granted.
+pub const CREDITS_MAX: u16 = 1_024;
+/// Credits that a session can work with: less than one packet in flight is nothing.
+pub const CREDITS_MIN: u16 = 1;
+/// Transmission times that a request remembers; packets beyond give no RTT sample.
+pub const RTT_STAMPS: usize = 32;
+
+const _: () = assert!(RTT_STAMPS.is_power_of_two());
+const _: () = assert!(SLOTS_MAX <= 64, "a session's slots are one 64-bit map");
+// Every packet number of the largest message over the smallest MTU fits the header's 16 bits.
+const _: () = assert!(
+    MESSAGE_BYTES_MAX.div_ceil(MTU_MIN - crate::wire::PACKET_OVERHEAD) * 2 < 65_535,
+    "packet numbers have 16 bits"
+);
+const _: () = assert!(MESSAGE_BYTES_MAX < 1 << 24, "the message size has 24 bits");
+
+/// Settings of an [`crate::Endpoint`]; `Config::default()` suits a three-node group on kernel UDP.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Packets that a client session may have unanswered, offered at connect; the smaller offer wins.
+    pub credits: u16,
+    /// Concurrent requests of a session, offered at connect; the smaller offer wins.
+    pub slots: u8,
+    /// Largest packet in bytes (UDP payload); `None` takes the backend's.
+    pub mtu: Option<u16>,
+    /// Sessions of this endpoint, of both modes together.
+    pub sessions: usize,
+    /// Requests of this endpoint that are in flight or queued, over all sessions.
+    pub requests: usize,
+    /// Requests that one session queues beyond those in slots; more are refused.
+    pub queued_requests_per_session: usize,
+    /// The largest message that is sent or accepted, at most [`MESSAGE_BYTES_MAX`].
+    pub message_bytes: usize,
+    /// Memory for requests that are still being received, over all sessions.
+    pub assembly_bytes: usize,
+    /// Packets that wait to be sent in answer to received ones; more are dropped and counted.
+    pub answers: usize,
+    /// Allows more sessions than receive queue divided by credits; induced loss is then possible.
+    pub overcommit: bool,
+
+    /// A session that heard no packet at all for this long is down.
+    pub failure_timeout: Duration,
+    /// A session that heard nothing for this long asks its peer for a sign of life.
+    pub keepalive_interval: Duration,
+    /// `connect` gives up after this long.
+    pub connect_timeout: Duration,
+    /// Retransmission timeout before the first RTT sample.
+    pub rto_initial: Duration,
+    /// The retransmission timeout never doubles beyond this.
+    pub rto_max: Duration,
+    /// Overrides the backend's retransmission timeout floor.
+    pub rto_floor: Option<Duration>,
+    /// Probes of a request that executes (BUSY) slow down to this interval.
+    pub probe_interval_max: Duration,
+    /// Credit returns may cover several packets when both sides agree; for backends where a packet is dear.
+    pub cumulative_credits: Option<bool>,
+    /// Congestion control and its bypasses.
+    pub congestion: CongestionConfig,
+    /// How long the event loop polls without finding anything before it sleeps.
+    pub spin: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            credits: 32,
+            slots: 8,
+            mtu: None,
+            sessions: 256,
+            requests: 16_384,
+            queued_requests_per_session: 4_096,
+            message_bytes: MESSAGE_BYTES_MAX,
+            assembly_bytes: 256 << 20,
+            answers: 4_096,
+            overcommit: false,
+            failure_timeout: Duration::from_millis(1_000),
+            keepalive_interval: Duration::from_millis(250),
+            connect_timeout: Duration::from_millis(1_000),
+            rto_initial: Duration::from_millis(10),
+            rto_max: Duration::from_millis(200),
+            rto_floor: None,
+            probe_interval_max: Duration::from_millis(50),
+            cumulative_credits: None,
+            congestion: CongestionConfig::default(),
+            spin: Duration::from_micros(50),
+        }
+    }
+}
+
+/// Switches of congestion control, so that each optimization's share can be measured.
+#[derive(Clone, Debug)]
+pub struct CongestionConfig {
+    /// Timely runs; off means that credits alone limit a session.
+    pub enabled: bool,
+    /// An uncongested session with an RTT below the low threshold skips the rate update.
+    pub timely_bypass: bool,
+    /// An uncongested session sends directly and never enters the timing wheel.
+    pub rate_limiter_bypass: bool,
+    /// The rate of an uncongested session, bytes per second.
+    pub link_bytes_per_second: u64,
+    /// Timely's low threshold: additive increase below.
+    pub rtt_low: Duration,
+    /// Timely's high threshold: multiplicative decrease above.
+    pub rtt_high: Duration,
+}
+
+impl Default for CongestionConfig {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            timely_bypass: true,
+            rate_limiter_bypass: true,
+            link_bytes_per_second: 3_125_000_000,
+            rtt_low: Duration::from_micros(50),
+            rtt_high: Duration::from_micros(1_000),
+        }
+    }
+}
+
+/// A configuration that contradicts itself or the backend.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum ConfigError {
+    /// Not between 1 and [`CREDITS_MAX`].
+    Credits,
+    /// Not between 1 and [`SLOTS_MAX`].
+    Slots,
+    /// Below [`MTU_MIN`] or above [`MTU_MAX`] or the backend's limit.
+    Mtu,
+    /// Not between 1 and [`SESSIONS_MAX`].
+    Sessions,
+    /// Not at least one request and one answer.
+    Queues,
+    /// Above [`MESSAGE_BYTES_MAX`], or more packets than the packet number counts.
+    MessageBytes,
+    /// A timeout is zero, or keepalive is not shorter than the failure timeout.
+    Timers,
+}
+
+impl std::fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Credits => "credits must be 1 to 1024",
+            Self::Slots => "slots must be 1 to 64",
+            Self::Mtu => "the MTU must be 512 to 9000 bytes and within the backend's",
+            Self::Sessions => "sessions must be 1 to 65535",
+            Self::Queues => "at least one request and one answer must fit",
+            Self::MessageBytes => "messages have at most 8 MiB",
+            Self::Timers => {
+                "timeouts must be above zero and keepalive shorter than the failure timeout"
+            }
+        })
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl Config {
+    /// Checks the relations that the core relies on.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let zero = Duration::from_nanos(0);
+        let timers = [
+            self.failure_timeout,
+            self.keepalive_interval,
+            self.connect_timeout,
+            self.rto_initial,
+            self.rto_max,
+            self.probe_interval_max,
+        ];
+        let rules = [
+            (
+                (CREDITS_MIN..=CREDITS_MAX).contains(&self.credits),
+                ConfigError::Credits,
+            ),
+            (
+                (1..=SLOTS_MAX).contains(&usize::from(self.slots)),
+                ConfigError::Slots,
+            ),
+            (
+                self.mtu
+                    .is_none_or(|m| (MTU_MIN..=MTU_MAX).contains(&usize::from(m))),
+                ConfigError::Mtu,
+            ),
+            (
+                (1..=SESSIONS_MAX).contains(&self.sessions),
+                ConfigError::Sessions,
+            ),
+            (self.requests >= 1 && self.answers >= 1, ConfigError::Queues),
+            (
+                self.message_bytes <= MESSAGE_BYTES_MAX,
+                ConfigError::MessageBytes,
+            ),
+            (timers.iter().all(|t| *t > zero), ConfigError::Timers),
+            (
+                self.keepalive_interval < self.failure_timeout,
+                ConfigError::Timers,
+            ),
+        ];
+        rules
+            .iter()
+            .find(|(holds, _)| !holds)
+            .map_or(Ok(()), |(_, error)| Err(*error))
+    }
+}

@@ -1,0 +1,122 @@
+//! Sessions as a program sees them: names, identities, events.
+
+use crate::backend::Route;
+use crate::time::Duration;
+
+/// Names a session of this endpoint; a later session at the same index has another generation.
+#[derive(Copy, Clone, Debug, Eq, PartialEq, Hash, Ord, PartialOrd)]
+pub struct SessionId {
+    pub(crate) index: u16,
+    pub(crate) generation: u32,
+}
+
+/// Who an endpoint is; the handshake carries it.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq, Hash)]
+pub struct Identity {
+    /// The group that this endpoint belongs to; 0 means none yet. Two different ones never connect.
+    pub cluster: u64,
+    /// Drawn anew at each boot of a process without a disk: tells a returned peer from the old one.
+    pub incarnation: u64,
+}
+
+/// What is known about the other end.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub struct PeerInfo<R> {
+    /// Where its packets go.
+    pub route: R,
+    /// Who it said it is.
+    pub identity: Identity,
+}
+
+/// Wishes for one session; `None` takes the endpoint's configuration.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct ConnectParams {
+    /// Packets in flight.
+    pub credits: Option<u16>,
+    /// Concurrent requests.
+    pub slots: Option<u8>,
+    /// How long to try.
+    pub timeout: Option<Duration>,
+}
+
+/// Why `connect` did not even start.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum ConnectRefused {
+    /// `Config::sessions` are in use.
+    TooManySessions,
+    /// The receive queue has no room for another session's credits; see `Config::overcommit`.
+    NoCredits,
+    /// Credits or slots are out of range.
+    BadParams,
+}
+
+/// Why a session could not be made.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum ConnectError {
+    /// Nobody answered in time.
+    TimedOut,
+    /// The peer belongs to another group.
+    WrongCluster {
+        /// The peer's cluster id.
+        theirs: u64,
+    },
+    /// The peer speaks another version of the protocol.
+    VersionMismatch {
+        /// The peer's version.
+        theirs: u8,
+    },
+    /// The peer has no room for another session.
+    PeerFull,
+    /// The caller took it back with `disconnect`.
+    Cancelled,
+}
+
+/// Why a session ended.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum DownReason {
+    /// This side disconnected.
+    Disconnected,
+    /// The peer disconnected.
+    PeerDisconnected,
+    /// The peer does not know the session any more: it has restarted or given it up.
+    Reset,
+    /// No packet at all came for the failure timeout.
+    TimedOut,
+    /// The peer broke the protocol.
+    Violation,
+}
+
+/// News about sessions.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum Event<R: Route> {
+    /// `connect` succeeded: requests can be enqueued.
+    Connected {
+        /// The session.
+        session: SessionId,
+        /// The server.
+        peer: PeerInfo<R>,
+    },
+    /// `connect` failed; the id is free again.
+    ConnectFailed {
+        /// The session that was to be.
+        session: SessionId,
+        /// Where it was to go.
+        route: R,
+        /// Why.
+        reason: ConnectError,
+    },
+    /// A peer connected to this endpoint.
+    Accepted {
+        /// The session's server end.
+        session: SessionId,
+        /// The client.
+        peer: PeerInfo<R>,
+    },
+    /// A session, of either mode, is over. Its pending requests complete with an error.
+    Down {
+        /// The session.
+        session: SessionId,
+        /// Why.
+        reason: DownReason,
+    },
+}

@@ -1,0 +1,149 @@
+//! What endpoint and sessions count: plain numbers, copied out on request.
+
+/// An endpoint's counters since its creation, and its present load.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub struct EndpointStats {
+    /// Sessions that this endpoint opened and that stand now.
+    pub sessions_client: u64,
+    /// Sessions that peers opened and that stand now.
+    pub sessions_server: u64,
+    /// Requests in flight or queued now.
+    pub requests_pending: u64,
+    /// Requests accepted by `enqueue_request`.
+    pub requests_enqueued: u64,
+    /// Requests that completed with a response.
+    pub requests_completed: u64,
+    /// Requests that completed with an error.
+    pub requests_failed: u64,
+    /// Handler calls.
+    pub requests_executed: u64,
+    /// Requests that had expired before their handler could run.
+    pub requests_expired: u64,
+    /// Packets sent.
+    pub packets_sent: u64,
+    /// Packets received whose layout was sound.
+    pub packets_received: u64,
+    /// Rollbacks after a timeout.
+    pub timeouts: u64,
+    /// Rollbacks after a gap in the peer's answers.
+    pub gaps: u64,
+    /// Packets sent again.
+    pub retransmissions: u64,
+    /// BUSY packets sent.
+    pub busy_sent: u64,
+    /// BUSY packets received.
+    pub busy_received: u64,
+    /// Slow probes of executing requests.
+    pub probes_sent: u64,
+    /// Times that a session had something to send but no credit.
+    pub credit_stalls: u64,
+    /// Responses that came after their request was over.
+    pub responses_stale: u64,
+    /// Sessions granted beyond the receive queue's size (`Config::overcommit`).
+    pub sessions_overcommitted: u64,
+    /// Received packets that were dropped, by cause.
+    pub drops: Drops,
+}
+
+/// Received packets that were dropped, by cause.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub struct Drops {
+    /// Shorter than a header or than the stated length; the rest of the datagram goes too.
+    pub truncated: u64,
+    /// Another protocol version.
+    pub version: u64,
+    /// An unknown packet type.
+    pub unknown_type: u64,
+    /// A flag that version 1 does not know at that place.
+    pub unsupported: u64,
+    /// A wrong checksum: corrupted, or of an older session at the same index.
+    pub checksum: u64,
+    /// No session at that index.
+    pub no_session: u64,
+    /// The session's peer has another address.
+    pub wrong_route: u64,
+    /// Not a packet for this end, or not in this state.
+    pub wrong_state: u64,
+    /// Slot, packet number or size outside the session's terms or the message.
+    pub bad_number: u64,
+    /// Of an earlier request or already answered.
+    pub past: u64,
+    /// Ahead of a missing packet.
+    pub reordered: u64,
+    /// A message above the limit.
+    pub too_large: u64,
+    /// No memory to receive the request.
+    pub no_memory: u64,
+    /// The queue of answers was full.
+    pub answers_full: u64,
+    /// A handshake packet that is malformed or fits no handshake.
+    pub handshake: u64,
+    /// A CONNECT whose cookie is wrong or too old.
+    pub cookie: u64,
+}
+
+impl Drops {
+    /// All causes together.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.named().iter().map(|(_, count)| count).sum()
+    }
+
+    /// Every cause with its name, for status pages.
+    #[must_use]
+    pub fn named(&self) -> [(&'static str, u64); 16] {
+        [
+            ("truncated", self.truncated),
+            ("version", self.version),
+            ("unknown_type", self.unknown_type),
+            ("unsupported", self.unsupported),
+            ("checksum", self.checksum),
+            ("no_session", self.no_session),
+            ("wrong_route", self.wrong_route),
+            ("wrong_state", self.wrong_state),
+            ("bad_number", self.bad_number),
+            ("past", self.past),
+            ("reordered", self.reordered),
+            ("too_large", self.too_large),
+            ("no_memory", self.no_memory),
+            ("answers_full", self.answers_full),
+            ("handshake", self.handshake),
+            ("cookie", self.cookie),
+        ]
+    }
+}
+
+/// A session's measurements and load.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub struct SessionStats {
+    /// Smoothed round-trip time; 0 before the first sample and at the server end.
+    pub rtt_ns_smoothed: u64,
+    /// The smallest sample; 0 before the first.
+    pub rtt_ns_min: u64,
+    /// The latest sample; 0 before the first.
+    pub rtt_ns_last: u64,
+    /// The present retransmission timeout.
+    pub rto_ns: u64,
+    /// Samples taken.
+    pub rtt_samples: u64,
+    /// Packets sent again.
+    pub retransmissions: u64,
+    /// Credits agreed on.
+    pub credits: u16,
+    /// Credits in use.
+    pub credits_in_use: u16,
+    /// Slots agreed on.
+    pub slots: u8,
+    /// Largest packet agreed on.
+    pub mtu: u16,
+    /// Requests in slots.
+    pub requests_in_flight: u32,
+    /// Requests that wait for a slot.
+    pub requests_queued: u32,
+    /// Requests completed with a response.
+    pub requests_completed: u64,
+    /// Times that the session had something to send but no credit.
+    pub credit_stalls: u64,
+    /// Timely's rate in bytes per second; 0 with congestion control off.
+    pub rate_bytes_per_second: u64,
+}

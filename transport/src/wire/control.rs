@@ -1,0 +1,274 @@
+//! The bodies of control packets (PROTOCOL.md section 3).
+
+use super::header::{CONTROL_BYTES_MAX, HEADER_BYTES};
+
+/// What both sides must have to use it; the intersection is used.
+#[derive(Copy, Clone, Debug, Eq, PartialEq, Default)]
+pub struct Features(u8);
+
+impl Features {
+    /// One credit return may cover several request packets.
+    pub const CUMULATIVE_CREDITS: Self = Self(1);
+    /// None.
+    pub const NONE: Self = Self(0);
+
+    /// What both have.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// Whether all of `other` are in.
+    #[must_use]
+    pub fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+/// A client's wish for a session.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub struct Connect {
+    /// The client's session index: where the server's packets go.
+    pub client_session: u16,
+    /// Packets in flight that the client would use.
+    pub credits: u16,
+    /// Slots that the client would use.
+    pub slots: u8,
+    /// What the client can do.
+    pub features: Features,
+    /// The client's largest packet.
+    pub mtu: u16,
+    /// Drawn by the client for this session; seeds the checksums.
+    pub nonce: u64,
+    /// The client's group, or 0.
+    pub cluster: u64,
+    /// The client's incarnation.
+    pub incarnation: u64,
+    /// The server's cookie; 0 in the first CONNECT.
+    pub cookie: u64,
+}
+
+/// A cookie to come back with.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub struct Cookie {
+    /// A keyed hash of the CONNECT and its sender.
+    pub cookie: u64,
+}
+
+/// The session stands, with these terms.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub struct Accept {
+    /// The server's session index: where the client's packets go.
+    pub server_session: u16,
+    /// Packets in flight.
+    pub credits: u16,
+    /// Slots.
+    pub slots: u8,
+    /// What both can do.
+    pub features: Features,
+    /// The largest packet of the session.
+    pub mtu: u16,
+    /// The server's group, or 0.
+    pub cluster: u64,
+    /// The server's incarnation.
+    pub incarnation: u64,
+}
+
+/// Why a server makes no session. Values are wire values.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+#[repr(u8)]
+pub enum RefuseReason {
+    /// `detail` is the server's version.
+    Version = 1,
+    /// `detail` is the server's cluster id.
+    Cluster = 2,
+    /// The server has no room.
+    Full = 3,
+}
+
+/// No session.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub struct Refuse {
+    /// Why.
+    pub reason: RefuseReason,
+    /// See [`RefuseReason`].
+    pub detail: u64,
+}
+
+/// The body of PING and DISCONNECT: enough to answer, and to refuse, without a session.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub struct Probe {
+    /// The sender's session index: where the answer goes.
+    pub sender_session: u16,
+    /// The session's nonce: tells the session from a later one at the same index.
+    pub nonce: u64,
+}
+
+/// The body bytes of a control packet.
+pub type Body = Bytes<{ CONTROL_BYTES_MAX - HEADER_BYTES }>;
+
+impl Connect {
+    /// As sent.
+    #[must_use]
+    pub fn write(&self) -> Body {
+        Body::new()
+            .put(&self.client_session.to_le_bytes())
+            .put(&self.credits.to_le_bytes())
+            .put(&[self.slots, self.features.0])
+            .put(&self.mtu.to_le_bytes())
+            .put(&self.nonce.to_le_bytes())
+            .put(&self.cluster.to_le_bytes())
+            .put(&self.incarnation.to_le_bytes())
+            .put(&self.cookie.to_le_bytes())
+    }
+
+    /// `None` unless the length is right. A later version may append fields.
+    #[must_use]
+    pub fn read(body: &[u8]) -> Option<Self> {
+        let body: &[u8; 40] = body.first_chunk()?;
+        Some(Self {
+            client_session: u16_at(body, 0),
+            credits: u16_at(body, 2),
+            slots: body[4],
+            features: Features(body[5]),
+            mtu: u16_at(body, 6),
+            nonce: u64_at(body, 8),
+            cluster: u64_at(body, 16),
+            incarnation: u64_at(body, 24),
+            cookie: u64_at(body, 32),
+        })
+    }
+}
+
+impl Cookie {
+    /// As sent.
+    #[must_use]
+    pub fn write(&self) -> Body {
+        Body::new().put(&self.cookie.to_le_bytes())
+    }
+
+    /// `None` unless the length is right.
+    #[must_use]
+    pub fn read(body: &[u8]) -> Option<Self> {
+        let body: &[u8; 8] = body.try_into().ok()?;
+        Some(Self {
+            cookie: u64_at(body, 0),
+        })
+    }
+}
+
+impl Accept {
+    /// As sent.
+    #[must_use]
+    pub fn write(&self) -> Body {
+        Body::new()
+            .put(&self.server_session.to_le_bytes())
+            .put(&self.credits.to_le_bytes())
+            .put(&[self.slots, self.features.0])
+            .put(&self.mtu.to_le_bytes())
+            .put(&self.cluster.to_le_bytes())
+            .put(&self.incarnation.to_le_bytes())
+    }
+
+    /// `None` unless the length is right.
+    #[must_use]
+    pub fn read(body: &[u8]) -> Option<Self> {
+        let body: &[u8; 24] = body.try_into().ok()?;
+        Some(Self {
+            server_session: u16_at(body, 0),
+            credits: u16_at(body, 2),
+            slots: body[4],
+            features: Features(body[5]),
+            mtu: u16_at(body, 6),
+            cluster: u64_at(body, 8),
+            incarnation: u64_at(body, 16),
+        })
+    }
+}
+
+impl Refuse {
+    /// As sent.
+    #[must_use]
+    pub fn write(&self) -> Body {
+        Body::new()
+            .put(&[self.reason as u8, 0, 0, 0, 0, 0, 0, 0])
+            .put(&self.detail.to_le_bytes())
+    }
+
+    /// `None` for an unknown reason or a wrong length. A later version may append fields.
+    #[must_use]
+    pub fn read(body: &[u8]) -> Option<Self> {
+        let body: &[u8; 16] = body.first_chunk()?;
+        let reason = match body[0] {
+            1 => RefuseReason::Version,
+            2 => RefuseReason::Cluster,
+            3 => RefuseReason::Full,
+            _ => return None,
+        };
+        Some(Self {
+            reason,
+            detail: u64_at(body, 8),
+        })
+    }
+}
+
+impl Probe {
+    /// As sent.
+    #[must_use]
+    pub fn write(&self) -> Body {
+        Body::new()
+            .put(&self.sender_session.to_le_bytes())
+            .put(&[0; 6])
+            .put(&self.nonce.to_le_bytes())
+    }
+
+    /// `None` unless the length is right.
+    #[must_use]
+    pub fn read(body: &[u8]) -> Option<Self> {
+        let body: &[u8; 16] = body.try_into().ok()?;
+        Some(Self {
+            sender_session: u16_at(body, 0),
+            nonce: u64_at(body, 8),
+        })
+    }
+}
+
+/// Up to `N` bytes, inline.
+#[derive(Copy, Clone, Debug)]
+pub struct Bytes<const N: usize> {
+    bytes: [u8; N],
+    len: usize,
+}
+
+impl<const N: usize> Bytes<N> {
+    fn new() -> Self {
+        Self {
+            bytes: [0; N],
+            len: 0,
+        }
+    }
+
+    fn put(mut self, part: &[u8]) -> Self {
+        self.bytes[self.len..self.len + part.len()].copy_from_slice(part);
+        self.len += part.len();
+        self
+    }
+}
+
+impl<const N: usize> std::ops::Deref for Bytes<N> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(word)
+}

@@ -1,0 +1,371 @@
+//! The 24-byte packet header and the cut of a datagram into packets (PROTOCOL.md section 2).
+
+use super::checksum::Seed;
+use super::held::Held;
+use crate::config::SLOTS_MAX;
+
+/// The protocol version that this code speaks.
+pub const VERSION: u8 = 1;
+/// Header size.
+pub const HEADER_BYTES: usize = 24;
+/// The deadline extension, behind the header of a request's first packet.
+pub const EXTENSION_BYTES: usize = 8;
+/// Room behind the data for an authentication tag of a later version.
+pub const TRAILER_BYTES: usize = 16;
+/// What a packet carries besides data, at most. Every packet of a message has the same room for data.
+pub const PACKET_OVERHEAD: usize = HEADER_BYTES + EXTENSION_BYTES + TRAILER_BYTES;
+/// The largest control packet (CONNECT).
+pub const CONTROL_BYTES_MAX: usize = 64;
+/// The session index of a packet that belongs to no session of its receiver yet.
+pub const NO_SESSION: u16 = u16::MAX;
+
+pub(super) const CHECKSUM_AT: usize = 20;
+const DEADLINE_UNIT_NS: u64 = 1_000;
+
+const _: () = assert!(CHECKSUM_AT + 4 == HEADER_BYTES);
+
+/// What a packet is. Values are wire values.
+#[derive(Copy, Clone, Debug, Eq, PartialEq, Hash)]
+#[repr(u8)]
+pub enum PacketType {
+    /// Client to server: a part of a request.
+    Request = 1,
+    /// Server to client: a part of a response.
+    Response = 2,
+    /// Server to client: request packets up to this number have arrived.
+    CreditReturn = 3,
+    /// Client to server: send this response packet.
+    RequestForResponse = 4,
+    /// Server to client: the request executes.
+    Busy = 5,
+    /// Server to client: no such session.
+    Reset = 7,
+    /// Client to server: make a session.
+    Connect = 8,
+    /// Server to client: come again with this cookie.
+    Cookie = 9,
+    /// Server to client: the session stands.
+    Accept = 10,
+    /// Server to client: no session, and why.
+    Refuse = 11,
+    /// End the session.
+    Disconnect = 12,
+    /// The session has ended.
+    Disconnected = 13,
+    /// Are you there?
+    Ping = 14,
+    /// Yes.
+    Pong = 15,
+}
+
+impl PacketType {
+    fn from_bits(bits: u8) -> Option<Self> {
+        Some(match bits {
+            1 => Self::Request,
+            2 => Self::Response,
+            3 => Self::CreditReturn,
+            4 => Self::RequestForResponse,
+            5 => Self::Busy,
+            7 => Self::Reset,
+            8 => Self::Connect,
+            9 => Self::Cookie,
+            10 => Self::Accept,
+            11 => Self::Refuse,
+            12 => Self::Disconnect,
+            13 => Self::Disconnected,
+            14 => Self::Ping,
+            15 => Self::Pong,
+            _ => return None,
+        })
+    }
+
+    /// These keep their place and layout in every version, so that a mismatch can be told.
+    fn is_in_every_version(self) -> bool {
+        matches!(self, Self::Connect | Self::Refuse)
+    }
+}
+
+/// Four flags and, in the upper half, the transmission round (PROTOCOL.md section 5.4).
+#[derive(Copy, Clone, Debug, Eq, PartialEq, Default)]
+pub struct Flags(u8);
+
+impl Flags {
+    /// The client's packet carried an ECN mark.
+    pub const ECN_ECHO: Self = Self(1);
+    /// The deadline extension follows the header.
+    pub const EXTENSION: Self = Self(2);
+    /// An authentication tag ends the packet; unused in version 1.
+    pub const TRAILER: Self = Self(4);
+    /// The server has seen a hole in the request before the packet that it answers.
+    pub const GAP: Self = Self(8);
+
+    /// No flag, round `round` (four bits count).
+    #[must_use]
+    pub fn of_round(round: u8) -> Self {
+        Self(round << 4)
+    }
+
+    /// The round.
+    #[must_use]
+    pub fn round(self) -> u8 {
+        self.0 >> 4
+    }
+
+    /// Whether all flags of `other` are set.
+    #[must_use]
+    pub fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Both sets.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// `other` set if `condition`.
+    #[must_use]
+    pub fn with_if(self, condition: bool, other: Self) -> Self {
+        if condition { self.with(other) } else { self }
+    }
+}
+
+/// Names a request within its session: the slot in the low six bits, the slot's sequence above.
+/// PING and DISCONNECT put a random token here, which their answers repeat.
+#[derive(Copy, Clone, Debug, Eq, PartialEq, Default, Hash)]
+pub struct RequestNumber(u64);
+
+impl RequestNumber {
+    const BITS: u32 = 48;
+    const SLOT_BITS: u32 = 6;
+    /// The last sequence of a slot: four million million requests.
+    pub const SEQUENCE_MAX: u64 = (1 << (Self::BITS - Self::SLOT_BITS)) - 1;
+
+    /// The number of the request with this sequence in this slot.
+    #[must_use]
+    pub fn new(slot: u8, sequence: u64) -> Self {
+        debug_assert!(usize::from(slot) < SLOTS_MAX && sequence <= Self::SEQUENCE_MAX);
+        Self(sequence << Self::SLOT_BITS | u64::from(slot))
+    }
+
+    /// 48 bits that only an answer repeats.
+    #[must_use]
+    pub fn token(random: u64) -> Self {
+        Self(random & ((1 << Self::BITS) - 1))
+    }
+
+    /// The slot, below [`SLOTS_MAX`].
+    #[must_use]
+    pub fn slot(self) -> u8 {
+        (self.0 & ((1 << Self::SLOT_BITS) - 1)) as u8
+    }
+
+    /// The slot's sequence.
+    #[must_use]
+    pub fn sequence(self) -> u64 {
+        self.0 >> Self::SLOT_BITS
+    }
+}
+
+/// A header's fields.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub struct Header {
+    /// The packet's version; anything but [`VERSION`] only in CONNECT and REFUSE.
+    pub version: u8,
+    /// What the packet is.
+    pub packet_type: PacketType,
+    /// Flags and round.
+    pub flags: Flags,
+    /// The receiver's session index.
+    pub session: u16,
+    /// The request type.
+    pub kind: u8,
+    /// Size of the whole message: the request's in REQUEST, the response's in RESPONSE.
+    pub message_bytes: u32,
+    /// The place of this packet in its message.
+    pub packet_number: u16,
+    /// The request.
+    pub request: RequestNumber,
+    /// How long the server held the packet that this one answers.
+    pub held: Held,
+}
+
+impl Header {
+    /// A header of this version with everything else zero.
+    #[must_use]
+    pub fn new(packet_type: PacketType, session: u16) -> Self {
+        Self {
+            version: VERSION,
+            packet_type,
+            flags: Flags::default(),
+            session,
+            kind: 0,
+            message_bytes: 0,
+            packet_number: 0,
+            request: RequestNumber::default(),
+            held: Held::NOT_HELD,
+        }
+    }
+
+    /// Writes header, optional extension and checksum for a packet with this `payload`;
+    /// returns the bytes to send in front of the payload.
+    #[must_use]
+    pub fn write(
+        &self,
+        seed: Seed,
+        extension: Option<[u8; EXTENSION_BYTES]>,
+        payload: &[u8],
+    ) -> Written {
+        let mut bytes = [0; HEADER_BYTES + EXTENSION_BYTES];
+        let extension_bytes = extension.map_or(0, |_| EXTENSION_BYTES);
+        let length = HEADER_BYTES + extension_bytes + payload.len();
+        let flags = self.flags.with_if(extension.is_some(), Flags::EXTENSION);
+        let mut header = [0; HEADER_BYTES];
+        header[0] = self.version << 4 | self.packet_type as u8;
+        header[1] = flags.0;
+        header[2..4].copy_from_slice(&self.session.to_le_bytes());
+        // A packet is never longer than the MTU, which has 16 bits.
+        header[4..6].copy_from_slice(&(length as u16).to_le_bytes());
+        header[6] = self.kind;
+        header[7..10].copy_from_slice(&self.message_bytes.to_le_bytes()[..3]);
+        header[10..12].copy_from_slice(&self.packet_number.to_le_bytes());
+        header[12..18].copy_from_slice(&self.request.0.to_le_bytes()[..6]);
+        header[18..20].copy_from_slice(&self.held.to_bits().to_le_bytes());
+        let extension = extension.unwrap_or_default();
+        let sum = seed.checksum(&header, [&extension[..extension_bytes], payload]);
+        header[CHECKSUM_AT..].copy_from_slice(&sum.to_le_bytes());
+        bytes[..HEADER_BYTES].copy_from_slice(&header);
+        bytes[HEADER_BYTES..].copy_from_slice(&extension);
+        Written {
+            bytes,
+            len: HEADER_BYTES + extension_bytes,
+        }
+    }
+
+    fn read(bytes: &[u8; HEADER_BYTES]) -> Result<Self, WireError> {
+        let packet_type = PacketType::from_bits(bytes[0] & 0x0f).ok_or(WireError::UnknownType)?;
+        let version = bytes[0] >> 4;
+        if version != VERSION && !packet_type.is_in_every_version() {
+            return Err(WireError::Version);
+        }
+        let flags = Flags(bytes[1]);
+        if flags.has(Flags::TRAILER) {
+            return Err(WireError::Unsupported);
+        }
+        if flags.has(Flags::EXTENSION) && packet_type != PacketType::Request {
+            return Err(WireError::Unsupported);
+        }
+        Ok(Self {
+            version,
+            packet_type,
+            flags,
+            session: u16::from_le_bytes([bytes[2], bytes[3]]),
+            kind: bytes[6],
+            message_bytes: u32::from_le_bytes([bytes[7], bytes[8], bytes[9], 0]),
+            packet_number: u16::from_le_bytes([bytes[10], bytes[11]]),
+            request: RequestNumber(u64::from_le_bytes([
+                bytes[12], bytes[13], bytes[14], bytes[15], bytes[16], bytes[17], 0, 0,
+            ])),
+            held: Held::from_bits(u16::from_le_bytes([bytes[18], bytes[19]])),
+        })
+    }
+}
+
+/// A written header with its extension.
+#[derive(Copy, Clone, Debug)]
+pub struct Written {
+    bytes: [u8; HEADER_BYTES + EXTENSION_BYTES],
+    len: usize,
+}
+
+impl std::ops::Deref for Written {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// A packet whose layout is sound; its checksum is verified once the session is known.
+#[derive(Copy, Clone, Debug)]
+pub struct Packet<'a> {
+    /// The header's fields.
+    pub header: Header,
+    /// Nanoseconds that were left until the request's deadline when the packet was sent.
+    pub deadline_ns: Option<u64>,
+    /// What follows header and extension.
+    pub payload: &'a [u8],
+    bytes: &'a [u8],
+}
+
+impl Packet<'_> {
+    /// Whether the checksum is right under this seed.
+    #[must_use]
+    pub fn verify(&self, seed: Seed) -> bool {
+        let Some((header, rest)) = self.bytes.split_first_chunk::<HEADER_BYTES>() else {
+            return false;
+        };
+        let stored = [header[20], header[21], header[22], header[23]];
+        seed.checksum(header, [rest, &[]]) == u32::from_le_bytes(stored)
+    }
+}
+
+/// The deadline extension's bytes: the time left in microseconds, rounded up, saturating.
+#[must_use]
+pub fn deadline_extension(left_ns: u64) -> [u8; EXTENSION_BYTES] {
+    let left = u32::try_from(left_ns.div_ceil(DEADLINE_UNIT_NS)).unwrap_or(u32::MAX);
+    let mut bytes = [0; EXTENSION_BYTES];
+    bytes[..4].copy_from_slice(&left.to_le_bytes());
+    bytes
+}
+
+/// Why bytes are no packet.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum WireError {
+    /// Shorter than a header, or than the length that it states.
+    Truncated,
+    /// Not this protocol's version.
+    Version,
+    /// An unknown packet type.
+    UnknownType,
+    /// A flag that this version does not know at this place.
+    Unsupported,
+}
+
+/// Cuts the first packet off a datagram. After an error the rest cannot be cut either.
+pub fn split_first(datagram: &[u8]) -> Result<(Packet<'_>, &[u8]), WireError> {
+    let first = datagram
+        .first_chunk::<HEADER_BYTES>()
+        .ok_or(WireError::Truncated)?;
+    let header = Header::read(first)?;
+    let length = usize::from(u16::from_le_bytes([first[4], first[5]]));
+    let (bytes, rest) = datagram
+        .split_at_checked(length)
+        .ok_or(WireError::Truncated)?;
+    let body = bytes.get(HEADER_BYTES..).ok_or(WireError::Truncated)?;
+    if !header.flags.has(Flags::EXTENSION) {
+        return Ok((
+            Packet {
+                header,
+                deadline_ns: None,
+                payload: body,
+                bytes,
+            },
+            rest,
+        ));
+    }
+    let (extension, payload) = body
+        .split_first_chunk::<EXTENSION_BYTES>()
+        .ok_or(WireError::Truncated)?;
+    let left = u32::from_le_bytes([extension[0], extension[1], extension[2], extension[3]]);
+    let deadline_ns = Some(u64::from(left) * DEADLINE_UNIT_NS);
+    Ok((
+        Packet {
+            header,
+            deadline_ns,
+            payload,
+            bytes,
+        },
+        rest,
+    ))
+}
