@@ -6,11 +6,15 @@
 //! data stays inside.
 
 mod batch;
+mod clock;
 pub mod dpdk;
 mod error;
+mod udp;
 
 pub use batch::{Body, RxBatch, RxPacket, RxSlot, TxBatch, TxItem};
+pub use clock::MonotonicClock;
 pub use error::BackendError;
+pub use udp::{MTU_DEFAULT, MTU_MAX, RxQueueShortfall, UdpBackend, UdpConfig};
 
 use std::fmt::Debug;
 use std::hash::Hash;

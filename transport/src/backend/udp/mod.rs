@@ -1,0 +1,337 @@
+//! Kernel UDP: batched system calls, several wire packets to one peer in one datagram.
+
+mod address;
+mod coalesce;
+mod sys;
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use self::coalesce::Plan;
+use self::sys::{Receiver, Sender, Verdict, WakeEvent};
+use super::{Backend, BackendError, BackendStats, Caps, RxBatch, RxSlot, TxBatch, Waker};
+use crate::buf::{Pool, PoolConfig};
+use crate::time::Duration;
+
+/// UDP payload of an Ethernet frame of 1500 bytes with IPv4: never an IP fragment.
+pub const MTU_DEFAULT: usize = 1472;
+/// Largest UDP payload over IPv4.
+pub const MTU_MAX: usize = 65_507;
+
+/// Datagrams taken in one receive call at most.
+const RX_BURST_MAX: usize = 32;
+/// Receive queue memory that one full packet uses up: payload plus the kernel's own bookkeeping,
+/// as charged on loopback for 1472 bytes.
+const RX_PACKET_CHARGE: usize = 2304;
+/// How often a send that finds the socket's queue full is tried again before its packets are lost.
+const SEND_RETRIES_MAX: u32 = 64;
+
+/// How a UDP backend is opened.
+#[derive(Clone, Debug)]
+pub struct UdpConfig {
+    /// Largest datagram in bytes, at most [`MTU_MAX`]. All peers must agree.
+    pub mtu: usize,
+    /// Receive queue to ask the kernel for, in bytes.
+    pub rx_queue_bytes: usize,
+    /// Limits of the message pool.
+    pub pool: PoolConfig,
+}
+
+/// The kernel gave a smaller receive queue than was asked for: bursts may be lost.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct RxQueueShortfall {
+    /// Bytes asked for.
+    pub asked: usize,
+    /// Bytes given.
+    pub granted: usize,
+}
+
+/// A UDP socket as a backend. Its routes are socket addresses.
+pub struct UdpBackend {
+    socket: UdpSocket,
+    local: SocketAddr,
+    caps: Caps,
+    shortfall: Option<RxQueueShortfall>,
+    pool: Pool,
+    receiver: Receiver,
+    slots: Vec<RxSlot<SocketAddr>>,
+    /// Datagrams to ask for in the next receive call: grows while calls come back full. One
+    /// attempt more than there are datagrams costs time that a lone packet should not pay.
+    rx_burst: usize,
+    sender: Sender,
+    plan: Plan<SocketAddr>,
+    wake: Arc<WakeEvent>,
+    stats: BackendStats,
+}
+
+impl Default for UdpConfig {
+    fn default() -> Self {
+        Self {
+            mtu: MTU_DEFAULT,
+            rx_queue_bytes: 8 << 20,
+            pool: PoolConfig::default(),
+        }
+    }
+}
+
+impl UdpBackend {
+    /// Binds a socket to `address`; port 0 takes any free one, see [`UdpBackend::local_addr`].
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError`] with cause and cure if the address is taken, not this machine's, or
+    /// forbidden.
+    ///
+    /// # Panics
+    ///
+    /// If the MTU of `config` exceeds [`MTU_MAX`].
+    pub fn bind(address: SocketAddr, config: &UdpConfig) -> Result<Self, BackendError> {
+        assert!(
+            config.mtu <= MTU_MAX,
+            "a UDP datagram has at most {MTU_MAX} bytes"
+        );
+        let socket = UdpSocket::bind(address).map_err(|error| bind_error(address, &error))?;
+        let local = socket
+            .local_addr()
+            .map_err(|error| BackendError::from_io("getsockname", &error))?;
+        socket
+            .set_nonblocking(true)
+            .map_err(|error| BackendError::from_io("fcntl", &error))?;
+        set_path_options(&socket, local)?;
+        let granted = ask_for_rx_queue(socket.as_fd(), config.rx_queue_bytes)?;
+        let shortfall = (granted < config.rx_queue_bytes).then_some(RxQueueShortfall {
+            asked: config.rx_queue_bytes,
+            granted,
+        });
+        let wake = WakeEvent::new().map_err(|error| BackendError::from_io("eventfd", &error))?;
+        Ok(Self {
+            socket,
+            local,
+            caps: Caps {
+                mtu: config.mtu,
+                rto_floor: Duration::from_millis(1),
+                copies: true,
+                rx_queue_packets: u32::try_from(granted / RX_PACKET_CHARGE).unwrap_or(u32::MAX),
+                packet_is_dear: true,
+            },
+            shortfall,
+            pool: Pool::new(config.pool),
+            receiver: Receiver::new(RX_BURST_MAX, config.mtu),
+            slots: Vec::with_capacity(RX_BURST_MAX),
+            rx_burst: 1,
+            sender: Sender::new(local.is_ipv6()),
+            plan: Plan::with_capacity(TxBatch::<SocketAddr>::ITEMS_DEFAULT),
+            wake: Arc::new(wake),
+            stats: BackendStats::default(),
+        })
+    }
+
+    /// The address that the socket is bound to.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Something to warn the user about if the kernel limits the receive queue.
+    #[must_use]
+    pub fn rx_queue_shortfall(&self) -> Option<RxQueueShortfall> {
+        self.shortfall
+    }
+
+    fn count_sent(&mut self) {
+        for datagram in self.plan.datagrams() {
+            self.stats.tx_datagrams += 1;
+            self.stats.tx_packets += u64::from(datagram.packets);
+            self.stats.tx_bytes += datagram.bytes as u64;
+        }
+    }
+}
+
+impl Backend for UdpBackend {
+    type Route = SocketAddr;
+
+    fn caps(&self) -> Caps {
+        self.caps
+    }
+
+    fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    fn rx_burst(&mut self) -> Result<RxBatch<'_, SocketAddr>, BackendError> {
+        self.slots.clear();
+        match self
+            .receiver
+            .receive(self.socket.as_fd(), self.rx_burst, &mut self.slots)
+        {
+            Ok((arrived, dropped)) => {
+                self.stats.rx_truncated += dropped as u64;
+                self.stats.rx_datagrams += self.slots.len() as u64;
+                self.stats.rx_bytes += self
+                    .slots
+                    .iter()
+                    .map(|slot| u64::from(slot.len))
+                    .sum::<u64>();
+                let full = arrived == self.rx_burst;
+                self.rx_burst = if full {
+                    (arrived * 2).min(RX_BURST_MAX)
+                } else {
+                    arrived.max(1)
+                };
+            }
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EAGAIN) => self.rx_burst = 1,
+                Some(fatal @ (libc::EBADF | libc::ENOTSOCK | libc::EFAULT)) => {
+                    return Err(BackendError::System {
+                        call: "recvmmsg",
+                        os_error: fatal,
+                    });
+                }
+                // An interrupted call, an ICMP error of an earlier send, or no memory right now.
+                _ => self.stats.rx_errors += 1,
+            },
+        }
+        Ok(RxBatch::from_slots(self.receiver.memory(), &self.slots))
+    }
+
+    fn tx_burst(&mut self, tx: &mut TxBatch<SocketAddr>) -> Result<(), BackendError> {
+        if tx.is_empty() {
+            return Ok(());
+        }
+        self.plan.make(tx, self.caps.mtu);
+        self.count_sent();
+        let (plan, stats) = (&self.plan, &mut self.stats);
+        let mut fatal = None;
+        let mut retries = 0;
+        self.sender
+            .send(self.socket.as_fd(), tx, plan, |index, error| {
+                let verdict = judge_send_error(&error, retries);
+                match verdict {
+                    Verdict::Retry => {
+                        retries += 1;
+                        stats.tx_retries += 1;
+                    }
+                    Verdict::Skip => stats.tx_refused += u64::from(plan.datagrams()[index].packets),
+                    Verdict::Stop => fatal = Some(BackendError::from_io("sendmmsg", &error)),
+                }
+                verdict
+            });
+        tx.clear();
+        fatal.map_or(Ok(()), Err)
+    }
+
+    /// The kernel has copied everything already.
+    fn flush(&mut self) {}
+
+    fn wait(&mut self, timeout: Option<Duration>) -> Result<(), BackendError> {
+        if self.wake.is_pending() {
+            self.wake.clear();
+            return Ok(());
+        }
+        self.stats.waits += 1;
+        let woken = sys::wait_readable(self.socket.as_fd(), self.wake.descriptor(), timeout)
+            .map_err(|error| BackendError::from_io("ppoll", &error))?;
+        if woken {
+            self.wake.clear();
+        }
+        Ok(())
+    }
+
+    fn waker(&self) -> Waker {
+        Waker::new(Arc::clone(&self.wake) as _)
+    }
+
+    fn stats(&self) -> BackendStats {
+        self.stats
+    }
+}
+
+impl std::fmt::Debug for UdpBackend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "UdpBackend({})", self.local)
+    }
+}
+
+impl std::fmt::Display for RxQueueShortfall {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "the kernel limits the UDP receive queue to {} bytes where {} were asked for, so bursts may be lost; \
+             cure: sysctl -w net.core.rmem_max={}",
+            self.granted, self.asked, self.asked
+        )
+    }
+}
+
+/// What a failed send means: a full queue is worth another try, a broken socket ends everything,
+/// the rest (unreachable, too long, filtered, no memory) is a packet lost on its way.
+fn judge_send_error(error: &io::Error, retries: u32) -> Verdict {
+    match error.raw_os_error() {
+        Some(libc::EINTR | libc::EAGAIN | libc::ECONNREFUSED) if retries < SEND_RETRIES_MAX => {
+            Verdict::Retry
+        }
+        Some(libc::EBADF | libc::ENOTSOCK | libc::EFAULT) => Verdict::Stop,
+        _ => Verdict::Skip,
+    }
+}
+
+fn bind_error(address: SocketAddr, error: &io::Error) -> BackendError {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => BackendError::AddressInUse { address },
+        io::ErrorKind::AddrNotAvailable => BackendError::AddressNotAvailable { address },
+        io::ErrorKind::PermissionDenied => BackendError::PermissionDenied {
+            what: format!("bind {address}"),
+        },
+        _ => BackendError::from_io("bind", error),
+    }
+}
+
+/// No fragments, congestion marks on: what every datagram of this protocol wants from the path.
+fn set_path_options(socket: &UdpSocket, local: SocketAddr) -> Result<(), BackendError> {
+    /// ECN field "capable transport, codepoint 0": routers may mark instead of dropping.
+    const ECT_0: i32 = 0b10;
+    let options = if local.is_ipv6() {
+        [
+            (
+                libc::IPPROTO_IPV6,
+                libc::IPV6_MTU_DISCOVER,
+                libc::IPV6_PMTUDISC_DO,
+            ),
+            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, ECT_0),
+            (libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1),
+        ]
+    } else {
+        [
+            (
+                libc::IPPROTO_IP,
+                libc::IP_MTU_DISCOVER,
+                libc::IP_PMTUDISC_DO,
+            ),
+            (libc::IPPROTO_IP, libc::IP_TOS, ECT_0),
+            (libc::IPPROTO_IP, libc::IP_RECVTOS, 1),
+        ]
+    };
+    for (level, name, value) in options {
+        sys::set_option(socket.as_fd(), level, name, value)
+            .map_err(|error| BackendError::from_io("setsockopt", &error))?;
+    }
+    Ok(())
+}
+
+/// Asks for a receive queue of `bytes`, beyond the system's limit if the process may; what it got.
+fn ask_for_rx_queue(socket: BorrowedFd<'_>, bytes: usize) -> Result<usize, BackendError> {
+    // The kernel doubles the value for its bookkeeping and reports the doubled one.
+    let half = i32::try_from(bytes / 2).unwrap_or(i32::MAX / 2);
+    if sys::set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, half).is_err() {
+        sys::set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, half)
+            .map_err(|error| BackendError::from_io("setsockopt SO_RCVBUF", &error))?;
+    }
+    let granted = sys::option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF)
+        .map_err(|error| BackendError::from_io("getsockopt SO_RCVBUF", &error))?;
+    Ok(granted.max(0) as usize)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,329 @@
+//! The backend against real sockets on loopback.
+
+use super::*;
+use crate::backend::Body;
+use std::net::Ipv4Addr;
+use std::time::{Duration as StdDuration, Instant as StdInstant};
+
+const PATIENCE: StdDuration = StdDuration::from_secs(10);
+
+fn any_port() -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, 0).into()
+}
+
+fn open() -> UdpBackend {
+    UdpBackend::bind(any_port(), &UdpConfig::default()).unwrap()
+}
+
+/// Receives until `count` datagrams have come, sleeping in the backend between bursts.
+fn receive(backend: &mut UdpBackend, count: usize) -> Vec<(Vec<u8>, SocketAddr)> {
+    let deadline = StdInstant::now() + PATIENCE;
+    let mut received = Vec::new();
+    while received.len() < count {
+        assert!(
+            StdInstant::now() < deadline,
+            "only {} of {count} datagrams came",
+            received.len()
+        );
+        let rx = backend.rx_burst().unwrap();
+        if rx.is_empty() {
+            backend.wait(Some(Duration::from_millis(100))).unwrap();
+            continue;
+        }
+        received.extend(rx.map(|packet| (packet.bytes.to_vec(), packet.route)));
+    }
+    received
+}
+
+#[test]
+fn packets_for_one_route_arrive_in_one_datagram() {
+    let (mut client, mut server) = (open(), open());
+    let mut tx = TxBatch::new();
+    let route = server.local_addr();
+    tx.push(route, b"first,", Body::Bytes(b"body,"));
+    tx.push(route, b"second", Body::None);
+    client.tx_burst(&mut tx).unwrap();
+    assert!(tx.is_empty());
+    assert_eq!(
+        receive(&mut server, 1),
+        [(b"first,body,second".to_vec(), client.local_addr())]
+    );
+    let stats = client.stats();
+    assert_eq!(
+        (stats.tx_packets, stats.tx_datagrams, stats.tx_bytes),
+        (2, 1, 17)
+    );
+    assert_eq!(server.stats().rx_datagrams, 1);
+}
+
+#[test]
+fn long_bodies_are_sent_from_their_message() {
+    let (mut client, mut server) = (open(), open());
+    let mut message = client.pool().alloc(4000).unwrap();
+    for (index, byte) in message.iter_mut().enumerate() {
+        *byte = index as u8;
+    }
+    let mut tx = TxBatch::new();
+    for start in (0..4000).step_by(1000) {
+        tx.push(
+            server.local_addr(),
+            &[start as u8; 24],
+            Body::Message(&message, start..start + 1000),
+        );
+    }
+    assert!(message.is_shared());
+    client.tx_burst(&mut tx).unwrap();
+    assert!(!message.is_shared());
+    for (index, (bytes, _)) in receive(&mut server, 4).iter().enumerate() {
+        assert_eq!(bytes[..24], [(index * 1000) as u8; 24]);
+        assert_eq!(bytes[24..], message[index * 1000..][..1000]);
+    }
+}
+
+#[test]
+fn a_large_burst_comes_whole_and_in_order() {
+    let (mut client, mut server) = (open(), open());
+    let mut tx = TxBatch::new();
+    let mut expected = Vec::new();
+    for burst in 0..4u8 {
+        while !tx.is_full() {
+            let packet = [burst; 250];
+            tx.push(server.local_addr(), &[tx.len() as u8], Body::Bytes(&packet));
+        }
+        for item in tx.iter() {
+            item.copy_to(&mut expected);
+        }
+        client.tx_burst(&mut tx).unwrap();
+    }
+    let datagrams = client.stats().tx_datagrams as usize;
+    assert!(datagrams < client.stats().tx_packets as usize / 4);
+    let received: Vec<u8> = receive(&mut server, datagrams)
+        .into_iter()
+        .flat_map(|(bytes, _)| bytes)
+        .collect();
+    assert_eq!(received, expected);
+}
+
+#[test]
+fn one_burst_reaches_several_peers() {
+    let mut client = open();
+    let mut servers = [open(), open(), open()];
+    let mut tx = TxBatch::new();
+    for round in 0..3u8 {
+        for server in &servers {
+            tx.push(server.local_addr(), &[round], Body::None);
+        }
+    }
+    client.tx_burst(&mut tx).unwrap();
+    for server in &mut servers {
+        assert_eq!(receive(server, 1)[0].0, [0, 1, 2]);
+    }
+}
+
+#[test]
+fn ipv6_and_dual_stack_routes_work_both_ways() {
+    let config = UdpConfig::default();
+    let Ok(mut dual) = UdpBackend::bind("[::]:0".parse().unwrap(), &config) else {
+        // A kernel without IPv6 has nothing to test here.
+        return;
+    };
+    let mut v4 = open();
+    let mut tx = TxBatch::new();
+    tx.push(
+        (Ipv4Addr::LOCALHOST, dual.local_addr().port()).into(),
+        b"ping",
+        Body::None,
+    );
+    v4.tx_burst(&mut tx).unwrap();
+    let (_, route) = receive(&mut dual, 1).remove(0);
+    assert_eq!(route, v4.local_addr(), "a mapped address is the IPv4 route");
+    tx.push(route, b"pong", Body::None);
+    dual.tx_burst(&mut tx).unwrap();
+    assert_eq!(receive(&mut v4, 1)[0].0, b"pong");
+}
+
+#[test]
+fn datagrams_beyond_the_mtu_are_dropped_and_counted() {
+    let mut server = open();
+    let raw = UdpSocket::bind(any_port()).unwrap();
+    raw.send_to(&[1; MTU_DEFAULT + 1], server.local_addr())
+        .unwrap();
+    raw.send_to(&[2; MTU_DEFAULT], server.local_addr()).unwrap();
+    assert_eq!(receive(&mut server, 1)[0].0, [2; MTU_DEFAULT]);
+    assert_eq!(server.stats().rx_truncated, 1);
+}
+
+#[test]
+fn an_empty_datagram_is_delivered_as_such() {
+    let mut server = open();
+    let raw = UdpSocket::bind(any_port()).unwrap();
+    raw.send_to(&[], server.local_addr()).unwrap();
+    assert_eq!(receive(&mut server, 1)[0].0, []);
+}
+
+#[test]
+fn congestion_marks_are_seen() {
+    let mut server = open();
+    let raw = UdpSocket::bind(any_port()).unwrap();
+    sys::set_option(raw.as_fd(), libc::IPPROTO_IP, libc::IP_TOS, 0b11).unwrap();
+    raw.send_to(b"marked", server.local_addr()).unwrap();
+    sys::set_option(raw.as_fd(), libc::IPPROTO_IP, libc::IP_TOS, 0b10).unwrap();
+    raw.send_to(b"capable", server.local_addr()).unwrap();
+    let mut seen = Vec::new();
+    let deadline = StdInstant::now() + PATIENCE;
+    while seen.len() < 2 {
+        assert!(
+            StdInstant::now() < deadline,
+            "datagrams on loopback did not arrive"
+        );
+        seen.extend(
+            server
+                .rx_burst()
+                .unwrap()
+                .map(|packet| (packet.bytes.to_vec(), packet.ecn)),
+        );
+    }
+    assert_eq!(
+        seen,
+        [(b"marked".to_vec(), true), (b"capable".to_vec(), false)]
+    );
+}
+
+#[test]
+fn a_port_without_listener_does_not_disturb_the_others() {
+    let (mut client, mut server) = (open(), open());
+    let gone = open().local_addr();
+    let mut tx = TxBatch::new();
+    for _ in 0..3 {
+        tx.push(gone, b"into the void", Body::None);
+        tx.push(server.local_addr(), b"hello", Body::None);
+        client.tx_burst(&mut tx).unwrap();
+        client.rx_burst().unwrap();
+    }
+    assert_eq!(receive(&mut server, 3).len(), 3);
+}
+
+#[test]
+fn packets_that_the_kernel_refuses_are_counted_and_the_rest_goes_out() {
+    let (mut client, mut server) = (open(), open());
+    let v6_only = "[2001:db8::1]:9".parse().unwrap();
+    let mut tx = TxBatch::new();
+    // Wrong address family for the socket, and port zero: EAFNOSUPPORT and EINVAL.
+    tx.push(v6_only, b"lost", Body::None);
+    tx.push((Ipv4Addr::LOCALHOST, 0).into(), b"lost", Body::None);
+    tx.push(server.local_addr(), b"kept", Body::None);
+    client.tx_burst(&mut tx).unwrap();
+    assert_eq!(receive(&mut server, 1)[0].0, b"kept");
+    assert_eq!(client.stats().tx_refused, 2);
+}
+
+#[test]
+fn a_packet_beyond_the_largest_datagram_is_refused_not_fatal() {
+    let (mut client, mut server) = (open(), open());
+    let message = client.pool().alloc(MTU_MAX + 1).unwrap();
+    let mut tx = TxBatch::new();
+    tx.push(
+        server.local_addr(),
+        &[],
+        Body::Message(&message, 0..message.len()),
+    );
+    tx.push(server.local_addr(), b"kept", Body::None);
+    client.tx_burst(&mut tx).unwrap();
+    assert_eq!(receive(&mut server, 1)[0].0, b"kept");
+    assert_eq!(client.stats().tx_refused, 1, "EMSGSIZE");
+}
+
+#[test]
+fn errors_of_single_sends_are_judged() {
+    let judge = |number, retries| judge_send_error(&io::Error::from_raw_os_error(number), retries);
+    assert!(matches!(judge(libc::EAGAIN, 0), Verdict::Retry));
+    assert!(matches!(
+        judge(libc::EAGAIN, SEND_RETRIES_MAX),
+        Verdict::Skip
+    ));
+    assert!(matches!(judge(libc::ECONNREFUSED, 0), Verdict::Retry));
+    assert!(matches!(judge(libc::ENOBUFS, 0), Verdict::Skip));
+    assert!(matches!(judge(libc::EMSGSIZE, 0), Verdict::Skip));
+    assert!(matches!(judge(libc::EPERM, 0), Verdict::Skip));
+    assert!(matches!(judge(libc::EBADF, 0), Verdict::Stop));
+}
+
+#[test]
+fn an_address_in_use_names_cause_and_cure() {
+    let first = open();
+    let error = UdpBackend::bind(first.local_addr(), &UdpConfig::default()).unwrap_err();
+    assert_eq!(
+        error,
+        BackendError::AddressInUse {
+            address: first.local_addr()
+        }
+    );
+    let text = error.to_string();
+    assert!(
+        text.contains("in use") && text.contains("another port"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_foreign_address_names_cause_and_cure() {
+    let error =
+        UdpBackend::bind("192.0.2.1:0".parse().unwrap(), &UdpConfig::default()).unwrap_err();
+    assert!(matches!(error, BackendError::AddressNotAvailable { .. }));
+    assert!(error.to_string().contains("ip addr"));
+}
+
+#[test]
+fn the_receive_queue_is_as_large_as_asked_or_says_so() {
+    let backend = open();
+    let granted = backend
+        .rx_queue_shortfall()
+        .map_or(UdpConfig::default().rx_queue_bytes, |s| s.granted);
+    let packets = backend.caps().rx_queue_packets as usize;
+    assert!(packets >= granted / RX_PACKET_CHARGE && packets > 0);
+    let shortfall = RxQueueShortfall {
+        asked: 8 << 20,
+        granted: 425_984,
+    };
+    assert!(
+        shortfall
+            .to_string()
+            .contains("sysctl -w net.core.rmem_max=8388608")
+    );
+}
+
+#[test]
+fn wait_ends_by_packet_by_waker_and_by_timeout() {
+    let (mut client, mut server) = (open(), open());
+    let start = StdInstant::now();
+    server.wait(Some(Duration::from_millis(20))).unwrap();
+    assert!(start.elapsed() >= StdDuration::from_millis(20));
+
+    let mut tx = TxBatch::new();
+    tx.push(server.local_addr(), b"wake up", Body::None);
+    client.tx_burst(&mut tx).unwrap();
+    server.wait(None).unwrap();
+    assert_eq!(receive(&mut server, 1).len(), 1);
+
+    // Before the wait, and while it sleeps.
+    server.waker().wake();
+    server.wait(None).unwrap();
+    let waker = server.waker();
+    let thread = std::thread::spawn(move || waker.wake());
+    server.wait(None).unwrap();
+    thread.join().unwrap();
+}
+
+#[test]
+fn one_wake_ends_one_wait() {
+    let mut server = open();
+    server.waker().wake();
+    server.waker().wake();
+    server.wait(None).unwrap();
+    let start = StdInstant::now();
+    server.wait(Some(Duration::from_millis(20))).unwrap();
+    assert!(
+        start.elapsed() >= StdDuration::from_millis(20),
+        "a used wake must not keep the node awake"
+    );
+}
