@@ -1,5 +1,9 @@
 #include "shim.h"
 
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include <rte_byteorder.h>
 #include <rte_flow.h>
 #include <rte_prefetch.h>
@@ -8,7 +12,35 @@
 
 int trine_errno(void) { return rte_errno; }
 
-int trine_is_lcore(void) { return rte_lcore_id() != LCORE_ID_ANY; }
+static FILE *capture;
+static char *captured;
+static size_t captured_size;
+
+int trine_log_capture_begin(void)
+{
+    capture = open_memstream(&captured, &captured_size);
+    if (capture == NULL)
+        return -errno;
+    rte_openlog_stream(capture);
+    return 0;
+}
+
+void trine_log_capture_end(char *text, size_t size)
+{
+    size_t skip;
+
+    text[0] = 0;
+    rte_openlog_stream(stderr);
+    if (capture == NULL)
+        return;
+    fclose(capture);
+    capture = NULL;
+    skip = captured_size < size ? 0 : captured_size - (size - 1);
+    memcpy(text, captured + skip, captured_size - skip);
+    text[captured_size - skip] = 0;
+    free(captured);
+    captured = NULL;
+}
 
 static uint32_t verdict_of(const struct rte_mbuf *m)
 {

@@ -41,8 +41,10 @@ struct trine_tx_frame {
 /* rte_errno is a thread-local variable behind a macro. */
 int trine_errno(void);
 
-/* Is the calling thread known to EAL (and so served by the mempools' caches)? */
-int trine_is_lcore(void);
+/* Collects what DPDK logs, from now until trine_log_capture_end, which copies the last `size` - 1 bytes of it to `text`
+ * and lets the log go to standard error again. One capture at a time, in the whole process. */
+int trine_log_capture_begin(void);
+void trine_log_capture_end(char *text, size_t size);
 
 uint16_t trine_rx_burst(uint16_t port, uint16_t queue, struct trine_rx_frame *frames, uint16_t count);
 void trine_rx_free(const struct trine_rx_frame *frames, uint16_t count);
