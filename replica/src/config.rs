@@ -24,7 +24,10 @@ pub const READY_ROUNDS_MAX: usize = 64;
 pub const STATE_MACHINE_VERSION: u16 = 1;
 
 const _: () = assert!(ENTRY_COMMANDS_MAX < 1 << 16);
-const _: () = assert!(SESSION_WINDOW <= 64, "a session's window is kept in a 64-bit mask by clients");
+const _: () = assert!(
+    SESSION_WINDOW <= 64,
+    "a session's window is kept in a 64-bit mask by clients"
+);
 
 /// What bounds the client sessions. Replicated state: it changes answers, so every replica has the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,7 +42,11 @@ pub struct SessionLimits {
 
 impl Default for SessionLimits {
     fn default() -> Self {
-        Self { count_max: 65_536, reply_bytes_max: 64 << 20, ttl_ns: 60_000_000_000 }
+        Self {
+            count_max: 65_536,
+            reply_bytes_max: 64 << 20,
+            ttl_ns: 60_000_000_000,
+        }
     }
 }
 
@@ -102,7 +109,9 @@ impl Default for ReplicaConfig {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ConfigError {
     /// raft needs at least one tick between heartbeats, and elections have to be rarer than heartbeats.
-    #[error("the election timeout ({election} ticks) has to be longer than the heartbeat interval ({heartbeat} ticks, at least 1)")]
+    #[error(
+        "the election timeout ({election} ticks) has to be longer than the heartbeat interval ({heartbeat} ticks, at least 1)"
+    )]
     Ticks {
         /// The configured election ticks.
         election: usize,
@@ -118,7 +127,9 @@ pub enum ConfigError {
         least: usize,
     },
     /// The list of peers names a place twice, names this replica with another address, or lacks it.
-    #[error("the peer list has to name each place once, place {place} among them with this replica's own address")]
+    #[error(
+        "the peer list has to name each place once, place {place} among them with this replica's own address"
+    )]
     Peers {
         /// This replica's place.
         place: u32,
@@ -135,7 +146,10 @@ impl ReplicaConfig {
     /// Names the setting that cannot work.
     pub fn validate(&self) -> Result<(), ConfigError> {
         if self.heartbeat_ticks == 0 || self.election_ticks <= self.heartbeat_ticks {
-            return Err(ConfigError::Ticks { election: self.election_ticks, heartbeat: self.heartbeat_ticks });
+            return Err(ConfigError::Ticks {
+                election: self.election_ticks,
+                heartbeat: self.heartbeat_ticks,
+            });
         }
         let floors = [
             ("tick", self.tick.as_nanos() as usize, 100_000),

@@ -1,9 +1,12 @@
 //! Replication: raft-rs on the transport.
 
+pub mod client;
 pub mod config;
 pub mod message;
 pub mod output;
 mod replica;
+pub mod route;
+mod slab;
 pub mod status;
 
 pub use config::ReplicaConfig;

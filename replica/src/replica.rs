@@ -30,7 +30,10 @@ impl Replica {
     ///
     /// # Errors
     /// When the settings contradict themselves.
-    #[expect(clippy::too_many_arguments, reason = "everything that is outside of the replica comes in here, once")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "everything that is outside of the replica comes in here, once"
+    )]
     pub fn new(
         config: ReplicaConfig,
         incarnation: Incarnation,
@@ -43,7 +46,18 @@ impl Replica {
     ) -> Result<Self, ConfigError> {
         config.validate()?;
         let outputs = VecDeque::new();
-        Ok(Self { config, incarnation, place, address, peers, pool, seed, outputs, next_attempt: now, stopping: false })
+        Ok(Self {
+            config,
+            incarnation,
+            place,
+            address,
+            peers,
+            pool,
+            seed,
+            outputs,
+            next_attempt: now,
+            stopping: false,
+        })
     }
 
     /// A request of kind CLIENT. It is answered through [`Output::Reply`], exactly once.
@@ -120,7 +134,13 @@ impl Replica {
 
     /// Everything that there is to say about this replica.
     pub fn status(&self, now: Instant) -> Status {
-        let _ = (now, &self.pool, self.seed, &self.peers, self.config.bootstrap);
+        let _ = (
+            now,
+            &self.pool,
+            self.seed,
+            &self.peers,
+            self.config.bootstrap,
+        );
         Status {
             place: self.place.0,
             incarnation: self.incarnation.to_string(),

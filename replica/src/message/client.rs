@@ -9,6 +9,8 @@ use super::ids::{ClusterId, GroupId};
 
 /// Bytes in front of the command of a [`ClientRequest`].
 pub const CLIENT_REQUEST_HEADER_SIZE: usize = 40;
+/// Where the part begins that [`ClientRequest::fill_in`] writes.
+const CLUSTER_OFFSET: usize = 8;
 /// Bytes in front of the body of a [`ClientReply`].
 pub const CLIENT_REPLY_HEADER_SIZE: usize = 24;
 
@@ -68,6 +70,38 @@ pub struct ClientRequest<'a> {
 }
 
 impl<'a> ClientRequest<'a> {
+    /// An envelope that names nobody yet and holds no command.
+    #[must_use]
+    pub const fn bare(operation: Operation) -> Self {
+        Self {
+            operation,
+            group: GroupId(0),
+            cluster: ClusterId::NONE,
+            client: 0,
+            sequence: 0,
+            lowest_awaited: 0,
+            command: &[],
+        }
+    }
+
+    /// Fills in who asks, in an encoded request: what a client knows only when it sends.
+    ///
+    /// # Panics
+    /// When `request` is shorter than [`CLIENT_REQUEST_HEADER_SIZE`]: it was not made by [`ClientRequest`].
+    pub fn fill_in(
+        request: &mut [u8],
+        cluster: ClusterId,
+        client: u64,
+        sequence: u64,
+        lowest_awaited: u64,
+    ) {
+        let mut writer = Writer::new(&mut request[CLUSTER_OFFSET..CLIENT_REQUEST_HEADER_SIZE]);
+        writer.u64(cluster.0);
+        writer.u64(client);
+        writer.u64(sequence);
+        writer.u64(lowest_awaited);
+    }
+
     /// Reads an envelope; the command itself stays undecoded.
     ///
     /// # Errors

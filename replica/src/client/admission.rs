@@ -1,0 +1,82 @@
+//! From "submitted" to "may be sent": a write needs a session with the group and a sequence in its window.
+
+use trine_transport::backend::Route;
+use trine_transport::time::Instant;
+
+use super::core::Clients;
+use super::logical::Registration;
+use super::operation::Ticket;
+use crate::message::{CLIENT_REQUEST_HEADER_SIZE, ClientRequest, Encode, Operation};
+use crate::slab::Key;
+
+impl<R: Route> Clients<R> {
+    /// Gives sequences to the writes that wait, as far as the session and its window allow; opens the session first.
+    pub(super) fn admit(&mut self, now: Instant, owner: Key) {
+        let Some(logical) = self.logical.get_mut(owner) else {
+            return;
+        };
+        match logical.registration {
+            Registration::None if !logical.waiting.is_empty() => self.register(now, owner),
+            Registration::None | Registration::Pending => {}
+            Registration::Done(client) => self.admit_registered(owner, client),
+        }
+    }
+
+    fn admit_registered(&mut self, owner: Key, client: u64) {
+        loop {
+            let Some(logical) = self.logical.get_mut(owner) else {
+                return;
+            };
+            let Some(&key) = logical.waiting.front() else {
+                return;
+            };
+            let Some(pending) = self.operations.get_mut(key) else {
+                logical.waiting.pop_front();
+                continue;
+            };
+            // The last command ends the session, so everything before it has to be over.
+            if pending.operation == Operation::ApplyAndClose && logical.in_flight > 1 {
+                return;
+            }
+            let Some(sequence) = logical.window.open() else {
+                return;
+            };
+            logical.waiting.pop_front();
+            pending.ticket = Some(Ticket {
+                client,
+                sequence,
+                epoch: logical.epoch,
+            });
+            self.make_ready(key);
+        }
+    }
+
+    /// Begins to open a session with the group for `owner`.
+    fn register(&mut self, now: Instant, owner: Key) {
+        let nonce = self.rng.next_u64();
+        let Some(mut request) = self.pool.alloc(CLIENT_REQUEST_HEADER_SIZE) else {
+            return;
+        };
+        ClientRequest {
+            client: nonce,
+            ..ClientRequest::bare(Operation::Register)
+        }
+        .encode_to_slice(&mut request);
+        // It is repeated until it succeeds: what waits for it has deadlines of its own.
+        let pending = self.pending_of(
+            owner,
+            Operation::Register,
+            request,
+            now,
+            Instant::FAR_FUTURE,
+            nonce,
+        );
+        let Ok(key) = self.operations.insert(pending) else {
+            return;
+        };
+        if let Some(logical) = self.logical.get_mut(owner) {
+            logical.registration = Registration::Pending;
+        }
+        self.make_ready(key);
+    }
+}

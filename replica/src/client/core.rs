@@ -1,0 +1,503 @@
+//! Many logical clients over one endpoint, without I/O: operations in, outcomes out.
+//!
+//! The steps are files of their own: `dispatch` sends what is ready, `reply` takes what comes back, `leader` finds
+//! whom to ask, `expire` gives up what is overdue.
+
+use std::collections::VecDeque;
+
+use trine_kvstore::Command;
+use trine_transport::app::{App, Completion, Cx, Reply, Request};
+use trine_transport::backend::Route;
+use trine_transport::buf::Pool;
+use trine_transport::prng::Prng;
+use trine_transport::session::Event;
+use trine_transport::time::{Duration, Instant};
+
+use super::config::{
+    ClientConfig, ClientConfigError, IN_FLIGHT_MAX, LOGICAL_CLIENTS_MAX, OPERATIONS_MAX,
+};
+use super::leader::{Leader, QUESTION_BIT};
+use super::logical::{Logical, Registration};
+use super::operation::{Mode, Pending, Stage};
+use super::outcome::{Answer, Error, Obstacle};
+use super::peers::Peers;
+use crate::message::{CLIENT_REQUEST_HEADER_SIZE, ClientRequest, ClusterId, Encode, Operation};
+use crate::route::RouteOf;
+use crate::slab::{Key, Slab};
+
+/// Names a logical client of one [`Clients`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ClientId(pub(super) Key);
+
+/// What a caller asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct Submission<'a> {
+    /// How it is to be done.
+    pub mode: Mode,
+    /// The store's command.
+    pub command: &'a Command<'a>,
+    /// When to give up; nothing takes the configured timeout.
+    pub deadline: Option<Instant>,
+    /// Comes back with the outcome.
+    pub tag: u64,
+}
+
+/// Why an operation was not even begun.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SubmitError {
+    /// As many operations as one client may have are in flight: take an outcome first.
+    #[error("{IN_FLIGHT_MAX} operations of this client are in flight: wait for one of them")]
+    InFlight,
+    /// The endpoint has as many operations as it may have.
+    #[error("{OPERATIONS_MAX} operations are in flight: wait for some of them")]
+    TooMany,
+    /// The client was closed, or never was.
+    #[error("the client is closed")]
+    Closed,
+    /// The command is a write and the mode is a read.
+    #[error("a command that changes something cannot be done as a read")]
+    NotARead,
+    /// The command exceeds what a message buffer can hold, or no buffer is left.
+    #[error("no message buffer for a command of {bytes} bytes")]
+    NoBuffer {
+        /// Length of the encoded request.
+        bytes: usize,
+    },
+}
+
+/// The end of an operation.
+#[derive(Debug)]
+pub struct Finished {
+    /// Whose it was.
+    pub client: ClientId,
+    /// The tag that it was submitted with.
+    pub tag: u64,
+    /// When it was submitted.
+    pub started: Instant,
+    /// When its end was known.
+    pub ended: Instant,
+    /// What became of it.
+    pub result: Result<Answer, Error>,
+}
+
+/// Counters of a client endpoint.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct ClientStats {
+    /// Operations that got an answer.
+    pub answered: u64,
+    /// Operations that ended in an error.
+    pub failed: u64,
+    /// Attempts beyond the first of an operation.
+    pub retries: u64,
+    /// Times that another replica than before was taken for the leader.
+    pub leader_changes: u64,
+    /// Sessions with the group that were evicted and had to be opened again.
+    pub sessions_lost: u64,
+    /// Replies and requests from peers that made no sense.
+    pub unreadable: u64,
+}
+
+/// The client side of one endpoint.
+pub struct Clients<R: Route> {
+    pub(super) config: ClientConfig,
+    pub(super) pool: Pool,
+    pub(super) rng: Prng,
+    pub(super) peers: Peers<R>,
+    pub(super) leader: Leader,
+    /// The cluster of this client: configured, or the first that gave an answer.
+    pub(super) cluster: ClusterId,
+    pub(super) logical: Slab<Logical>,
+    pub(super) operations: Slab<Pending>,
+    /// Operations for the leader. May name operations that are over.
+    pub(super) ready: VecDeque<Key>,
+    /// Operations that any replica can do. May name operations that are over.
+    pub(super) ready_stale: VecDeque<Key>,
+    /// Nothing is overdue before this moment.
+    pub(super) check_at: Instant,
+    pub(super) finished: VecDeque<Finished>,
+    pub(super) stats: ClientStats,
+}
+
+impl<R: Route> Clients<R> {
+    /// A client endpoint that has not spoken to anybody yet. `pool` is the backend's.
+    ///
+    /// # Errors
+    /// When the settings contradict themselves.
+    pub fn new(
+        config: ClientConfig,
+        route_of: RouteOf<R>,
+        pool: Pool,
+        seed: u64,
+    ) -> Result<Self, ClientConfigError> {
+        config.validate()?;
+        Ok(Self {
+            peers: Peers::new(&config, route_of),
+            cluster: config.cluster,
+            config,
+            pool,
+            rng: Prng::new(seed),
+            leader: Leader::new(),
+            logical: Slab::new(LOGICAL_CLIENTS_MAX),
+            operations: Slab::new(OPERATIONS_MAX),
+            ready: VecDeque::new(),
+            ready_stale: VecDeque::new(),
+            check_at: Instant::FAR_FUTURE,
+            finished: VecDeque::new(),
+            stats: ClientStats::default(),
+        })
+    }
+
+    /// A new logical client, or nothing if there are too many. It registers with the group when it first writes.
+    pub fn open(&mut self) -> Option<ClientId> {
+        self.logical.insert(Logical::new()).ok().map(ClientId)
+    }
+
+    /// Forgets a logical client once its operations are over. Its session with the group is left to expire:
+    /// [`Mode::WriteAndClose`] ends it in an orderly way.
+    pub fn close(&mut self, client: ClientId) {
+        if let Some(logical) = self.logical.get_mut(client.0) {
+            logical.closing = true;
+            self.release_if_closed(client.0);
+        }
+    }
+
+    /// Begins an operation; its end comes out of [`Clients::poll_finished`].
+    ///
+    /// # Errors
+    /// When it cannot be begun; nothing has happened then.
+    pub fn submit(
+        &mut self,
+        now: Instant,
+        client: ClientId,
+        submission: Submission<'_>,
+    ) -> Result<(), SubmitError> {
+        let Submission {
+            mode,
+            command,
+            deadline,
+            tag,
+        } = submission;
+        let logical = self
+            .logical
+            .get(client.0)
+            .filter(|logical| !logical.closing)
+            .ok_or(SubmitError::Closed)?;
+        if logical.in_flight >= IN_FLIGHT_MAX {
+            return Err(SubmitError::InFlight);
+        }
+        if self.operations.is_full() {
+            return Err(SubmitError::TooMany);
+        }
+        if !mode.is_write() && !command.is_read_only() {
+            return Err(SubmitError::NotARead);
+        }
+        let deadline = deadline.unwrap_or(now + self.config.operation_timeout);
+        let pending = self.pending(client.0, mode.operation(), command, now, deadline, tag)?;
+        let key = self
+            .operations
+            .insert(pending)
+            .map_err(|_| SubmitError::TooMany)?;
+        let logical = self.logical.get_mut(client.0).expect("found above");
+        logical.in_flight += 1;
+        logical.closing |= mode == Mode::WriteAndClose;
+        self.check_at = self.check_at.min(deadline);
+        match mode {
+            Mode::Write | Mode::WriteAndClose => {
+                logical.waiting.push_back(key);
+                self.admit(now, client.0);
+            }
+            Mode::Read => self.make_ready(key),
+            Mode::ReadStale => self.make_ready(key),
+        }
+        Ok(())
+    }
+
+    /// The next operation that is over.
+    pub fn poll_finished(&mut self) -> Option<Finished> {
+        self.finished.pop_front()
+    }
+
+    /// Operations that are not over yet.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.operations.len()
+    }
+
+    /// The cluster that this client talks to, [`ClusterId::NONE`] before the first answer.
+    #[must_use]
+    pub const fn cluster(&self) -> ClusterId {
+        self.cluster
+    }
+
+    /// The replica that is taken for the leader.
+    #[must_use]
+    pub fn leader(&self) -> Option<std::net::SocketAddr> {
+        self.leader
+            .target
+            .map(|index| self.peers.get(index).address)
+    }
+
+    /// Counters since the start.
+    #[must_use]
+    pub const fn stats(&self) -> ClientStats {
+        self.stats
+    }
+
+    /// Encodes the request; cluster, client and sequence are filled in when it is sent.
+    fn pending(
+        &self,
+        owner: Key,
+        operation: Operation,
+        command: &Command<'_>,
+        now: Instant,
+        deadline: Instant,
+        tag: u64,
+    ) -> Result<Pending, SubmitError> {
+        let bytes = CLIENT_REQUEST_HEADER_SIZE + command.encoded_len();
+        let mut request = self
+            .pool
+            .alloc(bytes)
+            .ok_or(SubmitError::NoBuffer { bytes })?;
+        ClientRequest::bare(operation).encode_to_slice(&mut request[..CLIENT_REQUEST_HEADER_SIZE]);
+        let written = command.encode_into(&mut request[CLIENT_REQUEST_HEADER_SIZE..]);
+        assert!(written.is_ok(), "the buffer has the encoded length");
+        Ok(self.pending_of(owner, operation, request, now, deadline, tag))
+    }
+
+    pub(super) fn pending_of(
+        &self,
+        owner: Key,
+        operation: Operation,
+        request: trine_transport::buf::MsgBuf,
+        now: Instant,
+        deadline: Instant,
+        tag: u64,
+    ) -> Pending {
+        Pending {
+            owner,
+            tag,
+            operation,
+            stage: Stage::Waiting,
+            request: Some(request),
+            response_bytes: self.config.response_bytes,
+            ticket: None,
+            started: now,
+            deadline,
+            may_be_applied: false,
+            obstacle: None,
+            given_up: false,
+        }
+    }
+
+    /// Puts an operation into the queue from which `dispatch` sends.
+    pub(super) fn make_ready(&mut self, key: Key) {
+        let Some(pending) = self.operations.get_mut(key) else {
+            return;
+        };
+        pending.stage = Stage::Ready;
+        if pending.operation == Operation::ReadStale {
+            self.ready_stale.push_back(key);
+        } else {
+            self.ready.push_back(key);
+        }
+    }
+
+    /// Ends an operation and tells its caller.
+    pub(super) fn finish(&mut self, now: Instant, key: Key, result: Result<Answer, Error>) {
+        let Some(pending) = self.operations.remove(key) else {
+            return;
+        };
+        debug_assert!(
+            !matches!(pending.stage, Stage::Sent { .. }),
+            "the transport still owns its buffers"
+        );
+        match result.is_ok() {
+            true => self.stats.answered += 1,
+            false => self.stats.failed += 1,
+        }
+        if let Some(logical) = self.logical.get_mut(pending.owner) {
+            logical.in_flight -= 1;
+            if let Some(ticket) = pending
+                .ticket
+                .filter(|ticket| ticket.epoch == logical.epoch)
+            {
+                logical.window.close(ticket.sequence);
+            }
+        }
+        let Pending {
+            owner,
+            tag,
+            started,
+            ..
+        } = pending;
+        self.finished.push_back(Finished {
+            client: ClientId(owner),
+            tag,
+            started,
+            ended: now,
+            result,
+        });
+        self.admit(now, owner);
+        self.release_if_closed(owner);
+    }
+
+    /// Ends a registration, with the client id that the group gave or without one.
+    pub(super) fn finish_registration(
+        &mut self,
+        now: Instant,
+        key: Key,
+        registration: Registration,
+    ) {
+        let Some(pending) = self.operations.remove(key) else {
+            return;
+        };
+        if let Some(logical) = self.logical.get_mut(pending.owner) {
+            logical.registration = registration;
+            self.admit(now, pending.owner);
+        }
+    }
+
+    fn release_if_closed(&mut self, owner: Key) {
+        if self
+            .logical
+            .get(owner)
+            .is_some_and(|logical| logical.closing && logical.in_flight == 0)
+        {
+            self.logical.remove(owner);
+        }
+    }
+
+    /// How long to pause before asking once more, after `streak` times in vain.
+    pub(super) fn pause(&mut self, streak: u32) -> Duration {
+        let longest = self.config.pause_max.as_nanos();
+        let pause = self
+            .config
+            .pause_min
+            .as_nanos()
+            .saturating_mul(1 << streak.min(16))
+            .min(longest)
+            .max(2);
+        Duration::from_nanos(pause / 2 + self.rng.below(pause / 2))
+    }
+
+    pub(super) fn note_unreadable(&mut self) {
+        self.stats.unreadable += 1;
+    }
+}
+
+impl<R: Route> App<R> for Clients<R> {
+    /// Clients serve nothing: whoever asks them something gets an empty answer.
+    fn on_request(&mut self, cx: &mut Cx<'_, R>, _request: Request<'_>) -> Reply {
+        self.note_unreadable();
+        cx.alloc(0).map_or(Reply::Later, Reply::Now)
+    }
+
+    fn on_completion(&mut self, cx: &mut Cx<'_, R>, tag: u64, completion: Completion) {
+        if tag & QUESTION_BIT != 0 {
+            self.on_leader_answer(cx, (tag & !QUESTION_BIT) as usize, &completion);
+        } else {
+            self.on_attempt_ended(cx, Key::from_u64(tag), completion);
+        }
+    }
+
+    fn on_event(&mut self, cx: &mut Cx<'_, R>, event: Event<R>) {
+        let now = cx.now();
+        match event {
+            Event::Connected { session, .. } => {
+                if let Some(index) = self.peers.of_session(session) {
+                    self.peers.on_connected(index, session, now);
+                }
+            }
+            Event::ConnectFailed {
+                session, reason, ..
+            } => {
+                if let Some(index) = self.peers.of_session(session) {
+                    let obstacle = super::peers::obstacle_of(reason);
+                    self.peers.on_failed(index, now, obstacle, &mut self.rng);
+                    self.fail_if_all_foreign(now);
+                }
+            }
+            Event::Down { session, .. } => {
+                if let Some(index) = self.peers.of_session(session) {
+                    self.peers.on_down(index, now);
+                }
+            }
+            Event::Accepted { .. } => {}
+        }
+    }
+
+    fn on_turn(&mut self, cx: &mut Cx<'_, R>) {
+        self.expire(cx);
+        if self.operations.len() > 0 {
+            self.peers.connect(cx, &mut self.rng);
+            self.ask_if_silent(cx);
+            self.dispatch(cx);
+        }
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        if self.operations.len() == 0 {
+            return None;
+        }
+        let mut due = self.check_at;
+        if !self.ready.is_empty() {
+            due = due.min(self.leader.resume_at);
+        }
+        if let Some(at) = self.silence_ends_at() {
+            due = due.min(at);
+        }
+        Some(self.peers.next_timeout().map_or(due, |at| due.min(at)))
+    }
+}
+
+impl<R: Route> Clients<R> {
+    /// Ends every operation at once when no replica is left that belongs to this client's cluster.
+    pub(super) fn fail_if_all_foreign(&mut self, now: Instant) {
+        let Some(obstacle) = self.peers.all_foreign() else {
+            return;
+        };
+        let idle = |pending: &Pending| !matches!(pending.stage, Stage::Sent { .. });
+        let keys: Vec<Key> = self
+            .operations
+            .iter()
+            .filter(|(_, pending)| idle(pending))
+            .map(|(key, _)| key)
+            .collect();
+        for key in keys {
+            self.refuse(now, key, obstacle);
+        }
+    }
+
+    /// Ends an operation because `obstacle` will not go away.
+    pub(super) fn refuse(&mut self, now: Instant, key: Key, obstacle: Obstacle) {
+        let Some(pending) = self.operations.get(key) else {
+            return;
+        };
+        if pending.operation == Operation::Register {
+            let owner = pending.owner;
+            self.finish_refused_registration(now, key, owner, obstacle);
+        } else {
+            let error = pending.refusal(now, obstacle);
+            self.finish(now, key, Err(error));
+        }
+    }
+
+    /// The group does not take this client: everything that waited for its session ends.
+    fn finish_refused_registration(
+        &mut self,
+        now: Instant,
+        key: Key,
+        owner: Key,
+        obstacle: Obstacle,
+    ) {
+        self.operations.remove(key);
+        let Some(logical) = self.logical.get_mut(owner) else {
+            return;
+        };
+        logical.registration = Registration::None;
+        let waiting = std::mem::take(&mut logical.waiting);
+        for key in waiting {
+            self.refuse(now, key, obstacle);
+        }
+    }
+}

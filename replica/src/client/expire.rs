@@ -1,0 +1,74 @@
+//! Giving up: operations whose deadline passed, and attempts that take too long.
+
+use trine_transport::app::Cx;
+use trine_transport::backend::Route;
+use trine_transport::time::Instant;
+
+use super::core::Clients;
+use super::operation::{Pending, Stage};
+use crate::slab::Key;
+
+/// What is to be done about an operation now.
+enum Overdue {
+    /// Its deadline passed while nothing was under way.
+    Ended,
+    /// Its deadline passed during an attempt.
+    GivenUp,
+    /// Only the attempt takes too long.
+    Attempt,
+}
+
+impl<R: Route> Clients<R> {
+    /// Looks through all operations, but only once something can be overdue.
+    pub(super) fn expire(&mut self, cx: &mut Cx<'_, R>) {
+        let now = cx.now();
+        if now < self.check_at {
+            return;
+        }
+        let mut next = Instant::FAR_FUTURE;
+        let mut overdue = Vec::new();
+        for (key, pending) in self.operations.iter() {
+            match self.judge(pending, now) {
+                Ok(at) => next = next.min(at),
+                Err(what) => overdue.push((key, what)),
+            }
+        }
+        self.check_at = next;
+        for (key, what) in overdue {
+            self.end_overdue(cx, key, &what);
+        }
+    }
+
+    /// What is overdue about `pending`, or when something will be.
+    fn judge(&self, pending: &Pending, now: Instant) -> Result<Instant, Overdue> {
+        let attempt_ends = match pending.stage {
+            // The cancelled attempt's completion is on its way, and nothing else can happen.
+            Stage::Sent { .. } if pending.given_up => return Ok(Instant::FAR_FUTURE),
+            Stage::Sent { at, .. } => Some(at + self.config.attempt_timeout),
+            Stage::Waiting | Stage::Ready => None,
+        };
+        match attempt_ends {
+            None if pending.deadline <= now => Err(Overdue::Ended),
+            None => Ok(pending.deadline),
+            Some(_) if pending.deadline <= now => Err(Overdue::GivenUp),
+            Some(at) if at <= now => Err(Overdue::Attempt),
+            Some(at) => Ok(at.min(pending.deadline)),
+        }
+    }
+
+    fn end_overdue(&mut self, cx: &mut Cx<'_, R>, key: Key, what: &Overdue) {
+        let now = cx.now();
+        let fallback = self.peers.obstacle();
+        let Some(pending) = self.operations.get_mut(key) else {
+            return;
+        };
+        if let Overdue::Ended = what {
+            let error = pending.failure(now, fallback);
+            return self.finish(now, key, Err(error));
+        }
+        pending.given_up = matches!(what, Overdue::GivenUp);
+        if let Stage::Sent { request, .. } = pending.stage {
+            cx.cancel(request);
+        }
+    }
+}

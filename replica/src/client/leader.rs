@@ -1,0 +1,232 @@
+//! Whom to ask: following hints, turning to others when nobody leads, and finding out why a leader fell silent.
+
+use std::net::SocketAddr;
+
+use trine_transport::app::{Completion, Cx};
+use trine_transport::backend::Route;
+use trine_transport::session::SessionId;
+use trine_transport::time::Instant;
+
+use super::core::Clients;
+use super::operation::Stage;
+use super::outcome::Obstacle;
+use super::peers::Link;
+use crate::message::{Discovery, Encode, StatusForm, StatusReply, StatusRequest, kind};
+
+/// Marks the tag of a question about the leader; the rest is the peer's index.
+pub(super) const QUESTION_BIT: u64 = 1 << 63;
+
+/// Room for a [`Discovery`] with the most members.
+const DISCOVERY_BYTES: usize = 4096;
+
+/// What is believed about the leader.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leader {
+    /// The peer that is taken for the leader.
+    pub(super) target: Option<usize>,
+    /// The highest term in which a replica has named a leader.
+    pub(super) term: u64,
+    /// Answers in vain since the last answer that was none.
+    pub(super) streak: u32,
+    /// Nothing is sent to the leader before this moment.
+    pub(super) resume_at: Instant,
+    /// The others are not asked before this moment.
+    pub(super) ask_at: Instant,
+    /// The peer to which something was sent last.
+    pub(super) last_asked: usize,
+}
+
+impl Leader {
+    pub(super) const fn new() -> Self {
+        Self {
+            target: None,
+            term: 0,
+            streak: 0,
+            resume_at: Instant::ZERO,
+            ask_at: Instant::ZERO,
+            last_asked: 0,
+        }
+    }
+}
+
+impl<R: Route> Clients<R> {
+    /// The session to the replica that is taken for the leader; another one's if that is not to be reached.
+    pub(super) fn target(&mut self) -> Option<(usize, SessionId)> {
+        if let Some(index) = self.leader.target {
+            let peer = self.peers.get(index);
+            match peer.link {
+                Link::Up(session) if !peer.is_foreign() => return Some((index, session)),
+                // A fresh hint deserves the wait, a replica that failed before does not.
+                Link::Connecting(_) if peer.failures == 0 => return None,
+                _ => {}
+            }
+        }
+        let index = self.peers.next_up(self.leader.last_asked)?;
+        self.turn_to(index);
+        self.peers
+            .get(index)
+            .session()
+            .map(|session| (index, session))
+    }
+
+    fn turn_to(&mut self, index: usize) {
+        if self.leader.target != Some(index) {
+            self.leader.target = Some(index);
+            self.stats.leader_changes += 1;
+        }
+    }
+
+    /// `from` does not lead; it may have said who does.
+    pub(super) fn redirect(&mut self, now: Instant, from: usize, hint: Option<SocketAddr>) {
+        if self.leader.target != Some(from) {
+            return; // Said by one that is no longer asked.
+        }
+        let Some(index) = hint
+            .and_then(|address| self.peers.add(address))
+            .filter(|&index| index != from)
+        else {
+            return self.ask_elsewhere(now, from);
+        };
+        self.leader.streak += 1;
+        // Hints may go round in a circle while an election is under way.
+        if self.leader.streak as usize > self.peers.len() {
+            self.leader.resume_at = now + self.pause(self.leader.streak);
+        }
+        self.turn_to(index);
+    }
+
+    /// `from` can do nothing and knows nobody who can: pause, then ask the next one.
+    pub(super) fn ask_elsewhere(&mut self, now: Instant, from: usize) {
+        if self.leader.target != Some(from) {
+            return;
+        }
+        self.hold_back(now);
+        if let Some(index) = self.peers.next_up(from) {
+            self.turn_to(index);
+        }
+    }
+
+    /// Nothing is sent to the leader for a while; the pause doubles until an answer comes.
+    pub(super) fn hold_back(&mut self, now: Instant) {
+        // Of many answers in the same pause only the first lengthens it.
+        if now >= self.leader.resume_at {
+            let pause = self.pause(self.leader.streak);
+            self.leader.resume_at = now + pause;
+            self.leader.streak = self.leader.streak.saturating_add(1);
+        }
+    }
+
+    pub(super) fn note_leader_answered(&mut self, peer: usize) {
+        if self.leader.target == Some(peer) {
+            self.leader.streak = 0;
+        }
+    }
+
+    /// When the leader's silence becomes suspicious.
+    pub(super) fn silence_ends_at(&self) -> Option<Instant> {
+        let peer = self.peers.get(self.leader.target?);
+        let others = self
+            .peers
+            .iter()
+            .any(|(index, other)| Some(index) != self.leader.target && other.session().is_some());
+        if peer.outstanding == 0 || !others {
+            return None;
+        }
+        Some((peer.heard_at + self.config.suspect_after).max(self.leader.ask_at))
+    }
+
+    /// Asks the other replicas who leads, if the one that is taken for the leader says nothing.
+    pub(super) fn ask_if_silent(&mut self, cx: &mut Cx<'_, R>) {
+        let now = cx.now();
+        if self.silence_ends_at().is_none_or(|at| at > now) {
+            return;
+        }
+        self.leader.ask_at = now + self.config.suspect_after;
+        for index in 0..self.peers.len() {
+            if self.leader.target != Some(index) && !self.peers.get(index).asked {
+                self.ask(cx, index);
+            }
+        }
+    }
+
+    fn ask(&mut self, cx: &mut Cx<'_, R>, index: usize) {
+        let Some(session) = self.peers.get(index).session() else {
+            return;
+        };
+        let question = StatusRequest {
+            form: StatusForm::Discovery,
+        };
+        let (Some(mut request), Some(response)) =
+            (cx.alloc(question.encoded_len()), cx.alloc(DISCOVERY_BYTES))
+        else {
+            return;
+        };
+        question.encode_to_slice(&mut request);
+        let deadline = cx.now() + self.config.attempt_timeout;
+        let tag = QUESTION_BIT | index as u64;
+        self.peers.get_mut(index).asked = cx
+            .enqueue_request(
+                session,
+                kind::STATUS,
+                request,
+                response,
+                tag,
+                Some(deadline),
+            )
+            .is_ok();
+    }
+
+    pub(super) fn on_leader_answer(
+        &mut self,
+        cx: &mut Cx<'_, R>,
+        index: usize,
+        completion: &Completion,
+    ) {
+        self.peers.get_mut(index).asked = false;
+        if completion.result.is_err() {
+            return;
+        }
+        let Ok(StatusReply::Discovery(discovery)) = StatusReply::decode(&completion.response)
+        else {
+            return self.note_unreadable();
+        };
+        if !self.cluster.admits(discovery.cluster) {
+            self.peers.get_mut(index).obstacle = Some(Obstacle::WrongCluster {
+                theirs: discovery.cluster,
+            });
+            return;
+        }
+        self.on_discovery(cx, &discovery);
+    }
+
+    fn on_discovery(&mut self, cx: &mut Cx<'_, R>, discovery: &Discovery) {
+        for member in &discovery.members.0 {
+            self.peers.add(member.address);
+        }
+        let Some(leader) = discovery.leader.and_then(|address| self.peers.add(address)) else {
+            return;
+        };
+        if discovery.term < self.leader.term {
+            return;
+        }
+        self.leader.term = discovery.term;
+        if let Some(old) = self.leader.target.filter(|&old| old != leader) {
+            self.take_back(cx, old);
+        }
+        self.turn_to(leader);
+    }
+
+    /// Cancels every attempt that is under way at a replica that no longer leads; each is made again elsewhere.
+    fn take_back(&mut self, cx: &mut Cx<'_, R>, peer: usize) {
+        for (_, pending) in self.operations.iter() {
+            match pending.stage {
+                Stage::Sent {
+                    peer: at, request, ..
+                } if at == peer => {
+                    cx.cancel(request);
+                }
+                _ => {}
+            }
+        }
+    }
+}

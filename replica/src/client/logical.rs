@@ -1,0 +1,51 @@
+//! One logical client: its session with the group and what waits for it.
+
+use std::collections::VecDeque;
+
+use super::window::Window;
+use crate::slab::Key;
+
+/// How far the client's session has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Registration {
+    /// Nothing has been written yet: clients that only read never register.
+    None,
+    /// A registration is under way.
+    Pending,
+    /// The client id that the log gave.
+    Done(u64),
+}
+
+#[derive(Debug)]
+pub(super) struct Logical {
+    pub(super) registration: Registration,
+    /// Counts the sessions that this client has had.
+    pub(super) epoch: u32,
+    pub(super) window: Window,
+    /// Operations that the caller has not had back yet.
+    pub(super) in_flight: usize,
+    /// Writes without a sequence, in the order of their submission. May name operations that are over.
+    pub(super) waiting: VecDeque<Key>,
+    /// Whether the last command was submitted, or the caller gave the client up: nothing more is taken.
+    pub(super) closing: bool,
+}
+
+impl Logical {
+    pub(super) fn new() -> Self {
+        Self {
+            registration: Registration::None,
+            epoch: 0,
+            window: Window::new(),
+            in_flight: 0,
+            waiting: VecDeque::new(),
+            closing: false,
+        }
+    }
+
+    /// The session is gone: the next write needs another one.
+    pub(super) fn forget_session(&mut self) {
+        self.registration = Registration::None;
+        self.epoch = self.epoch.wrapping_add(1);
+        self.window = Window::new();
+    }
+}

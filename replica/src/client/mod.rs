@@ -1,0 +1,26 @@
+//! The client library: one sans-IO core that hosts many logical clients, a blocking and an async front.
+//!
+//! A client never says "done" of a write that was not committed. When it cannot have an answer it says which of two
+//! things is true: [`Error::NotReachable`], the command was not applied and never will be, or
+//! [`Error::OutcomeUnknown`], it may have been.
+
+mod admission;
+mod config;
+mod core;
+mod dispatch;
+mod expire;
+mod leader;
+mod logical;
+mod operation;
+mod outcome;
+mod peers;
+mod reply;
+mod window;
+
+pub use config::{
+    ClientConfig, ClientConfigError, IN_FLIGHT_MAX, LOGICAL_CLIENTS_MAX, OPERATIONS_MAX, PEERS_MAX,
+    RESPONSE_BYTES_MAX,
+};
+pub use core::{ClientId, ClientStats, Clients, Finished, Submission, SubmitError};
+pub use operation::Mode;
+pub use outcome::{Answer, Error, Obstacle};

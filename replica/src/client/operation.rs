@@ -1,0 +1,117 @@
+//! One operation on its way: what it is, how far it got, and what is certain about it.
+
+use trine_transport::app::RequestId;
+use trine_transport::buf::MsgBuf;
+use trine_transport::time::{Duration, Instant};
+
+use super::outcome::{Error, Obstacle};
+use crate::message::Operation;
+use crate::slab::Key;
+
+/// How an operation is to be done.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Mode {
+    /// Through the log, exactly once.
+    Write,
+    /// Through the log, as the client's last command: its session ends with it.
+    WriteAndClose,
+    /// What is committed by now.
+    Read,
+    /// What some replica happens to know, also without a leader or a quorum.
+    ReadStale,
+}
+
+impl Mode {
+    pub(super) const fn is_write(self) -> bool {
+        matches!(self, Self::Write | Self::WriteAndClose)
+    }
+
+    pub(super) const fn operation(self) -> Operation {
+        match self {
+            Self::Write => Operation::Apply,
+            Self::WriteAndClose => Operation::ApplyAndClose,
+            Self::Read => Operation::ReadLinearizable,
+            Self::ReadStale => Operation::ReadStale,
+        }
+    }
+}
+
+/// Where an operation stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stage {
+    /// A write that has no sequence yet: its client is not registered, or its window is full.
+    Waiting,
+    /// Can be sent; its key stands in one of the ready queues.
+    Ready,
+    /// One attempt is under way; the transport owns the buffers and owes a completion.
+    Sent {
+        peer: usize,
+        request: RequestId,
+        at: Instant,
+    },
+}
+
+/// The session and sequence under which a write is done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Ticket {
+    pub(super) client: u64,
+    pub(super) sequence: u64,
+    /// Which of the logical client's sessions it belongs to.
+    pub(super) epoch: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) owner: Key,
+    pub(super) tag: u64,
+    pub(super) operation: Operation,
+    pub(super) stage: Stage,
+    /// Some exactly while no attempt is under way.
+    pub(super) request: Option<MsgBuf>,
+    pub(super) response_bytes: usize,
+    /// None for reads, for registrations, and for writes that wait.
+    pub(super) ticket: Option<Ticket>,
+    pub(super) started: Instant,
+    pub(super) deadline: Instant,
+    /// Whether an attempt of this write ended without saying that it was not executed.
+    pub(super) may_be_applied: bool,
+    /// What stood in the way the last time.
+    pub(super) obstacle: Option<Obstacle>,
+    /// Set when the deadline passed during an attempt: no further attempt is made.
+    pub(super) given_up: bool,
+}
+
+impl Pending {
+    /// The error with which the operation ends now, if it ends without an answer.
+    pub(super) fn failure(&self, now: Instant, fallback: Obstacle) -> Error {
+        let waited: Duration = now.saturating_since(self.started);
+        let obstacle = self.obstacle.unwrap_or(fallback);
+        if self.may_be_applied {
+            Error::OutcomeUnknown { obstacle, waited }
+        } else {
+            Error::NotReachable { obstacle, waited }
+        }
+    }
+
+    /// The error with which the operation ends now because `obstacle` will not go away.
+    pub(super) fn refusal(&self, now: Instant, obstacle: Obstacle) -> Error {
+        if self.may_be_applied {
+            Error::OutcomeUnknown {
+                obstacle,
+                waited: now.saturating_since(self.started),
+            }
+        } else {
+            Error::Refused { obstacle }
+        }
+    }
+
+    /// Whether no further attempt is to be made.
+    pub(super) fn is_over(&self, now: Instant) -> bool {
+        self.given_up || self.deadline <= now
+    }
+
+    /// An attempt ended without an answer and may have been executed.
+    pub(super) fn note_uncertain(&mut self) {
+        self.may_be_applied |= self.operation.is_write();
+    }
+}

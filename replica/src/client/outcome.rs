@@ -1,0 +1,170 @@
+//! What becomes of an operation: an answer, or an error that says precisely whether it can have been applied.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use trine_kvstore::{DecodeError, Position, Response};
+use trine_transport::buf::MsgBuf;
+use trine_transport::time::Duration;
+
+use crate::message::{CLIENT_REPLY_HEADER_SIZE, ClusterId};
+
+/// The group's answer to one operation. It owns the buffer that the reply arrived in.
+#[derive(Debug)]
+pub struct Answer {
+    position: Position,
+    reply: MsgBuf,
+}
+
+impl Answer {
+    /// Takes a reply whose status is `Ok` and whose response was decoded once.
+    pub(super) fn new(position: Position, reply: MsgBuf) -> Self {
+        Self { position, reply }
+    }
+
+    /// A write: where it was applied. A read: the last position that it saw.
+    #[must_use]
+    pub const fn position(&self) -> Position {
+        self.position
+    }
+
+    /// The store's response.
+    ///
+    /// # Errors
+    /// Never for an answer that [`super::Clients`] gave: it checks before it hands out.
+    pub fn response(&self) -> Result<Response<'_>, DecodeError> {
+        Response::decode(&self.reply[CLIENT_REPLY_HEADER_SIZE..])
+    }
+}
+
+/// What stood in an operation's way the last time that it was tried.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Obstacle {
+    /// No replica could be reached.
+    NoConnection,
+    /// An address is none that this kind of network can carry.
+    NoRoute {
+        /// The address.
+        peer: SocketAddr,
+    },
+    /// A replica was reached and did not answer in time.
+    NoAnswer,
+    /// No replica leads at the moment.
+    NoLeader,
+    /// The leader hears from no majority.
+    NoQuorum,
+    /// The replicas belong to no group yet.
+    NotAttached,
+    /// The leader has too much waiting.
+    Busy,
+    /// Every entry for client sessions is in use.
+    SessionsFull,
+    /// The replicas belong to another cluster.
+    WrongCluster {
+        /// Theirs.
+        theirs: ClusterId,
+    },
+    /// The replicas speak another version of the protocol.
+    VersionMismatch {
+        /// Theirs.
+        theirs: u8,
+    },
+    /// The client's session was evicted, and with it the memory of what had been applied.
+    SessionExpired,
+    /// The sequence was given up already.
+    Stale,
+    /// The command is larger than the group takes.
+    TooLarge,
+    /// The replica could not read the command: it runs another release.
+    Malformed,
+    /// The reply could not be read: the replica runs another release.
+    UnreadableReply,
+    /// No message buffer was left in this process.
+    NoBuffer,
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoConnection => {
+                f.write_str("no replica could be reached; check the addresses and that they run")
+            }
+            Self::NoRoute { peer } => write!(f, "{peer} is no address that this network can carry"),
+            Self::NoAnswer => f.write_str("the replica did not answer in time"),
+            Self::NoLeader => f.write_str("no replica leads at the moment"),
+            Self::NoQuorum => f.write_str("the leader hears from no majority of the group"),
+            Self::NotAttached => {
+                f.write_str("the replica belongs to no group yet; start one with --bootstrap")
+            }
+            Self::Busy => f.write_str("the leader has too much waiting"),
+            Self::SessionsFull => f.write_str("every client session of the group is in use"),
+            Self::WrongCluster { theirs } => {
+                write!(f, "the replicas belong to another cluster, {theirs}")
+            }
+            Self::VersionMismatch { theirs } => {
+                write!(
+                    f,
+                    "the replicas speak protocol version {theirs}; run the same release on both sides"
+                )
+            }
+            Self::SessionExpired => {
+                f.write_str("the client's session was evicted after a long silence")
+            }
+            Self::Stale => f.write_str("the command was already given up"),
+            Self::TooLarge => f.write_str("the command is larger than the group takes"),
+            Self::Malformed => f.write_str(
+                "the replica could not read the command; run the same release on both sides",
+            ),
+            Self::UnreadableReply => {
+                f.write_str("the reply could not be read; run the same release on both sides")
+            }
+            Self::NoBuffer => f.write_str("no message buffer was left"),
+        }
+    }
+}
+
+/// Why an operation has no answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Error {
+    /// The command was not applied and never will be: nobody took it in time.
+    #[error("not applied, the group was not reachable within {waited:?}: {obstacle}")]
+    NotReachable {
+        /// What stood in the way the last time.
+        obstacle: Obstacle,
+        /// How long it was tried.
+        waited: Duration,
+    },
+    /// The command may have been applied, once, or may still be: it was sent and no answer can tell.
+    #[error("outcome unknown after {waited:?}, it may have been applied: {obstacle}")]
+    OutcomeUnknown {
+        /// What stood in the way the last time.
+        obstacle: Obstacle,
+        /// How long it was tried.
+        waited: Duration,
+    },
+    /// The command was not applied and never will be; trying again as it is would not help.
+    #[error("not applied: {obstacle}")]
+    Refused {
+        /// Why.
+        obstacle: Obstacle,
+    },
+}
+
+impl Error {
+    /// Whether the command certainly was not applied and never will be.
+    #[must_use]
+    pub const fn is_definitely_not_applied(&self) -> bool {
+        !matches!(self, Self::OutcomeUnknown { .. })
+    }
+
+    /// What stood in the way.
+    #[must_use]
+    pub const fn obstacle(&self) -> Obstacle {
+        match self {
+            Self::NotReachable { obstacle, .. }
+            | Self::OutcomeUnknown { obstacle, .. }
+            | Self::Refused { obstacle } => *obstacle,
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! The replicas that a client endpoint knows, its session with each, and which of them leads.
+
+use std::net::SocketAddr;
+
+use trine_transport::app::Cx;
+use trine_transport::backend::Route;
+use trine_transport::prng::Prng;
+use trine_transport::session::{ConnectError, ConnectParams, SessionId};
+use trine_transport::time::{Duration, Instant};
+
+use super::config::{ClientConfig, PEERS_MAX};
+use super::outcome::Obstacle;
+use crate::message::ClusterId;
+use crate::route::RouteOf;
+
+/// How the session with one replica stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Link {
+    /// None; the next attempt is due at this moment.
+    Down { retry_at: Instant },
+    /// Under way.
+    Connecting(SessionId),
+    /// Requests can be sent.
+    Up(SessionId),
+}
+
+#[derive(Debug)]
+pub(super) struct Peer<R> {
+    pub(super) address: SocketAddr,
+    /// None when the address is none that this kind of network can carry: such a peer is never tried.
+    pub(super) route: Option<R>,
+    pub(super) link: Link,
+    /// Why the last attempt to reach it failed.
+    pub(super) obstacle: Option<Obstacle>,
+    /// Connection attempts that failed since the last success.
+    pub(super) failures: u32,
+    /// Attempts under way there, questions about the leader not counted.
+    pub(super) outstanding: usize,
+    /// The last answer, or the moment when the first of the outstanding attempts was sent.
+    pub(super) heard_at: Instant,
+    /// Whether a question about the leader is under way there.
+    pub(super) asked: bool,
+}
+
+impl<R> Peer<R> {
+    pub(super) const fn session(&self) -> Option<SessionId> {
+        match self.link {
+            Link::Up(session) => Some(session),
+            Link::Down { .. } | Link::Connecting(_) => None,
+        }
+    }
+
+    /// Whether it belongs to another cluster or speaks another version: nothing is to be had there.
+    pub(super) const fn is_foreign(&self) -> bool {
+        matches!(
+            self.obstacle,
+            Some(Obstacle::WrongCluster { .. } | Obstacle::VersionMismatch { .. })
+        )
+    }
+}
+
+pub(super) struct Peers<R> {
+    list: Vec<Peer<R>>,
+    route_of: RouteOf<R>,
+    params: ConnectParams,
+    reconnect_min: Duration,
+    reconnect_max: Duration,
+}
+
+impl<R: Route> Peers<R> {
+    pub(super) fn new(config: &ClientConfig, route_of: RouteOf<R>) -> Self {
+        let mut peers = Self {
+            list: Vec::new(),
+            route_of,
+            params: ConnectParams {
+                slots: Some(config.slots),
+                ..ConnectParams::default()
+            },
+            reconnect_min: config.reconnect_min,
+            reconnect_max: config.reconnect_max,
+        };
+        for &address in &config.peers {
+            peers.add(address);
+        }
+        peers
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    pub(super) fn get(&self, index: usize) -> &Peer<R> {
+        &self.list[index]
+    }
+
+    pub(super) fn get_mut(&mut self, index: usize) -> &mut Peer<R> {
+        &mut self.list[index]
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &Peer<R>)> {
+        self.list.iter().enumerate()
+    }
+
+    /// The peer with this address, which is added if it is new and there is room.
+    pub(super) fn add(&mut self, address: SocketAddr) -> Option<usize> {
+        if let Some(index) = self.list.iter().position(|peer| peer.address == address) {
+            return Some(index);
+        }
+        if self.list.len() >= PEERS_MAX {
+            return None;
+        }
+        let route = (self.route_of)(address);
+        let obstacle = if route.is_none() {
+            Some(Obstacle::NoRoute { peer: address })
+        } else {
+            None
+        };
+        self.list.push(Peer {
+            address,
+            route,
+            link: Link::Down {
+                retry_at: Instant::ZERO,
+            },
+            obstacle,
+            failures: 0,
+            outstanding: 0,
+            heard_at: Instant::ZERO,
+            asked: false,
+        });
+        Some(self.list.len() - 1)
+    }
+
+    pub(super) fn of_session(&self, session: SessionId) -> Option<usize> {
+        self.list
+            .iter()
+            .position(|peer| matches!(peer.link, Link::Connecting(s) | Link::Up(s) if s == session))
+    }
+
+    /// The next peer behind `after` with a session, foreign ones left out.
+    pub(super) fn next_up(&self, after: usize) -> Option<usize> {
+        let count = self.list.len();
+        (1..=count)
+            .map(|step| (after + step) % count)
+            .find(|&index| {
+                let peer = &self.list[index];
+                peer.session().is_some() && !peer.is_foreign()
+            })
+    }
+
+    /// Starts every connection attempt that is due.
+    pub(super) fn connect(&mut self, cx: &mut Cx<'_, R>, rng: &mut Prng) {
+        let now = cx.now();
+        for index in 0..self.list.len() {
+            let (Some(route), Link::Down { retry_at }) =
+                (self.list[index].route, self.list[index].link)
+            else {
+                continue;
+            };
+            if retry_at > now {
+                continue;
+            }
+            match cx.connect(route, self.params) {
+                Ok(session) => self.list[index].link = Link::Connecting(session),
+                Err(_) => self.on_failed(index, now, Obstacle::NoConnection, rng),
+            }
+        }
+    }
+
+    pub(super) fn on_connected(&mut self, index: usize, session: SessionId, now: Instant) {
+        let peer = &mut self.list[index];
+        peer.link = Link::Up(session);
+        peer.failures = 0;
+        peer.obstacle = None;
+        peer.heard_at = now;
+    }
+
+    /// The session could not be made: the next attempt follows after a pause that doubles, less a random half.
+    pub(super) fn on_failed(
+        &mut self,
+        index: usize,
+        now: Instant,
+        obstacle: Obstacle,
+        rng: &mut Prng,
+    ) {
+        let failures = self.list[index].failures;
+        let pause = self
+            .reconnect_min
+            .as_nanos()
+            .saturating_mul(1 << failures.min(16));
+        let pause = pause.min(self.reconnect_max.as_nanos()).max(2);
+        let jittered = pause / 2 + rng.below(pause / 2);
+        let peer = &mut self.list[index];
+        peer.failures = failures.saturating_add(1);
+        peer.obstacle = Some(obstacle);
+        peer.link = Link::Down {
+            retry_at: now + Duration::from_nanos(jittered),
+        };
+    }
+
+    /// The session that stood is over: the first attempt to make another one follows at once.
+    pub(super) fn on_down(&mut self, index: usize, now: Instant) {
+        let peer = &mut self.list[index];
+        peer.link = Link::Down { retry_at: now };
+        peer.obstacle = Some(Obstacle::NoConnection);
+    }
+
+    /// When the next connection attempt is due.
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        let due = |peer: &Peer<R>| match (peer.route.is_some(), peer.link) {
+            (true, Link::Down { retry_at }) => Some(retry_at),
+            _ => None,
+        };
+        self.list.iter().filter_map(due).min()
+    }
+
+    /// Why nothing can be sent, if nothing can.
+    pub(super) fn obstacle(&self) -> Obstacle {
+        let told = self.list.iter().filter_map(|peer| peer.obstacle);
+        told.max_by_key(|obstacle| *obstacle != Obstacle::NoConnection)
+            .unwrap_or(Obstacle::NoConnection)
+    }
+
+    /// The cluster or version that every replica has instead of the client's, if none is left to talk to.
+    pub(super) fn all_foreign(&self) -> Option<Obstacle> {
+        if self
+            .list
+            .iter()
+            .all(|peer| peer.is_foreign() || peer.route.is_none())
+        {
+            Some(self.obstacle())
+        } else {
+            None
+        }
+    }
+}
+
+/// What a failed connection attempt says to people.
+pub(super) const fn obstacle_of(error: ConnectError) -> Obstacle {
+    match error {
+        ConnectError::WrongCluster { theirs } => Obstacle::WrongCluster {
+            theirs: ClusterId(theirs),
+        },
+        ConnectError::VersionMismatch { theirs } => Obstacle::VersionMismatch { theirs },
+        ConnectError::PeerFull => Obstacle::Busy,
+        ConnectError::TimedOut | ConnectError::Cancelled => Obstacle::NoConnection,
+    }
+}

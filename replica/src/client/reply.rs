@@ -1,0 +1,256 @@
+//! What comes back: each status of a reply, and each way in which an attempt ends without one.
+
+use trine_kvstore::{Position, Response};
+use trine_transport::app::{Completion, Cx, RpcError};
+use trine_transport::backend::Route;
+use trine_transport::buf::MsgBuf;
+use trine_transport::time::Instant;
+
+use super::config::RESPONSE_BYTES_MAX;
+use super::core::Clients;
+use super::logical::Registration;
+use super::operation::{Pending, Stage};
+use super::outcome::{Answer, Obstacle};
+use crate::message::{ClientReply, ClientStatus, ClusterId, Operation};
+use crate::slab::Key;
+
+/// A reply without its borrowed parts.
+struct Heard {
+    status: ClientStatus,
+    cluster: ClusterId,
+    position: u64,
+    leader: Option<std::net::SocketAddr>,
+    /// Whether the store's response could be read; only with `Ok`.
+    is_sound: bool,
+}
+
+impl<R: Route> Clients<R> {
+    pub(super) fn on_attempt_ended(
+        &mut self,
+        cx: &mut Cx<'_, R>,
+        key: Key,
+        completion: Completion,
+    ) {
+        let now = cx.now();
+        let Completion {
+            result,
+            request,
+            response,
+        } = completion;
+        let Some(pending) = self.operations.get_mut(key) else {
+            debug_assert!(false, "an operation lives until its attempt has ended");
+            return;
+        };
+        let Stage::Sent { peer, .. } = pending.stage else {
+            debug_assert!(false, "only what was sent completes");
+            return;
+        };
+        pending.request = Some(request);
+        pending.stage = Stage::Ready;
+        self.peers.get_mut(peer).outstanding -= 1;
+        match result {
+            Ok(()) => self.on_reply(now, key, peer, response),
+            Err(error) => {
+                self.on_no_reply(key, error, response.capacity());
+                self.try_again(now, key);
+            }
+        }
+    }
+
+    fn on_no_reply(&mut self, key: Key, error: RpcError, capacity: usize) {
+        let Some(pending) = self.operations.get_mut(key) else {
+            return;
+        };
+        match error {
+            RpcError::NotSent => pending.obstacle = Some(Obstacle::NoConnection),
+            RpcError::OutcomeUnknown | RpcError::DeadlineExceeded | RpcError::Cancelled => {
+                pending.obstacle = Some(Obstacle::NoAnswer);
+                pending.note_uncertain();
+            }
+            RpcError::ResponseTooLarge => {
+                pending.note_uncertain();
+                let larger = capacity.max(pending.response_bytes).saturating_mul(16);
+                pending.response_bytes = larger.min(RESPONSE_BYTES_MAX);
+            }
+        }
+    }
+
+    /// Makes another attempt, unless the operation's time is over.
+    pub(super) fn try_again(&mut self, now: Instant, key: Key) {
+        let Some(pending) = self.operations.get(key) else {
+            return;
+        };
+        if pending.is_over(now) {
+            let error = pending.failure(now, Obstacle::NoAnswer);
+            self.finish(now, key, Err(error));
+        } else {
+            self.requeue(key);
+        }
+    }
+
+    fn on_reply(&mut self, now: Instant, key: Key, peer: usize, response: MsgBuf) {
+        let Some(heard) = read(&response) else {
+            self.note_unreadable();
+            self.with_pending(key, Pending::note_uncertain);
+            return self.refuse(now, key, Obstacle::UnreadableReply);
+        };
+        if !self.cluster.admits(heard.cluster) || heard.status == ClientStatus::WrongCluster {
+            return self.on_wrong_cluster(now, key, peer, heard.cluster);
+        }
+        if self.cluster.is_none() {
+            self.cluster = heard.cluster;
+        }
+        self.peers.get_mut(peer).heard_at = now;
+        self.on_status(now, key, peer, &heard, response);
+    }
+
+    fn on_status(&mut self, now: Instant, key: Key, peer: usize, heard: &Heard, response: MsgBuf) {
+        match heard.status {
+            ClientStatus::Ok => self.on_ok(now, key, peer, heard, response),
+            ClientStatus::NotLeader => {
+                self.redirect(now, peer, heard.leader);
+                self.obstructed(now, key, Obstacle::NoLeader);
+            }
+            ClientStatus::LeadershipLost => {
+                self.with_pending(key, Pending::note_uncertain);
+                self.redirect(now, peer, heard.leader);
+                self.obstructed(now, key, Obstacle::NoLeader);
+            }
+            ClientStatus::Busy | ClientStatus::WindowExceeded => {
+                self.hold_back(now);
+                self.obstructed(now, key, Obstacle::Busy);
+            }
+            ClientStatus::SessionsFull => {
+                self.hold_back(now);
+                self.obstructed(now, key, Obstacle::SessionsFull);
+            }
+            ClientStatus::NoQuorum => {
+                self.ask_elsewhere(now, peer);
+                self.obstructed(now, key, Obstacle::NoQuorum);
+            }
+            ClientStatus::NotAttached => {
+                self.ask_elsewhere(now, peer);
+                self.obstructed(now, key, Obstacle::NotAttached);
+            }
+            ClientStatus::SessionExpired => self.on_session_expired(now, key),
+            ClientStatus::Stale => self.refuse(now, key, Obstacle::Stale),
+            ClientStatus::TooLarge => self.refuse(now, key, Obstacle::TooLarge),
+            ClientStatus::Malformed => self.refuse(now, key, Obstacle::Malformed),
+            ClientStatus::WrongCluster => self.refuse(
+                now,
+                key,
+                Obstacle::WrongCluster {
+                    theirs: heard.cluster,
+                },
+            ),
+        }
+    }
+
+    fn on_ok(&mut self, now: Instant, key: Key, peer: usize, heard: &Heard, response: MsgBuf) {
+        let Some(operation) = self.operations.get(key).map(|pending| pending.operation) else {
+            return;
+        };
+        if operation != Operation::ReadStale {
+            self.note_leader_answered(peer);
+        }
+        if operation == Operation::Register {
+            return self.finish_registration(now, key, Registration::Done(heard.position));
+        }
+        if heard.is_sound {
+            self.finish(
+                now,
+                key,
+                Ok(Answer::new(Position::from_u64(heard.position), response)),
+            );
+        } else {
+            self.note_unreadable();
+            self.with_pending(key, Pending::note_uncertain);
+            self.refuse(now, key, Obstacle::UnreadableReply);
+        }
+    }
+
+    /// The state machine no longer knows the session. What was never sent before goes on under a new one; for the
+    /// rest nobody can tell any more.
+    fn on_session_expired(&mut self, now: Instant, key: Key) {
+        let Some(pending) = self.operations.get_mut(key) else {
+            return;
+        };
+        pending.obstacle = Some(Obstacle::SessionExpired);
+        let (owner, may_be_applied, is_over) =
+            (pending.owner, pending.may_be_applied, pending.is_over(now));
+        let Some(ticket) = pending.ticket else {
+            return self.refuse(now, key, Obstacle::SessionExpired);
+        };
+        if let Some(logical) = self.logical.get_mut(owner)
+            && logical.epoch == ticket.epoch
+        {
+            logical.forget_session();
+            self.stats.sessions_lost += 1;
+        }
+        if may_be_applied {
+            self.refuse(now, key, Obstacle::SessionExpired);
+        } else if is_over {
+            self.try_again(now, key);
+        } else {
+            self.wait_for_session(now, key, owner);
+        }
+    }
+
+    /// Takes the ticket of an evicted session away from an operation that was certainly not applied under it.
+    fn wait_for_session(&mut self, now: Instant, key: Key, owner: Key) {
+        let (Some(pending), Some(logical)) =
+            (self.operations.get_mut(key), self.logical.get_mut(owner))
+        else {
+            return;
+        };
+        pending.ticket = None;
+        pending.stage = Stage::Waiting;
+        logical.waiting.push_back(key);
+        self.admit(now, owner);
+    }
+
+    fn on_wrong_cluster(&mut self, now: Instant, key: Key, peer: usize, theirs: ClusterId) {
+        let obstacle = Obstacle::WrongCluster { theirs };
+        self.peers.get_mut(peer).obstacle = Some(obstacle);
+        if self.leader.target == Some(peer) {
+            self.leader.target = None;
+        }
+        if self.peers.all_foreign().is_some() {
+            self.refuse(now, key, obstacle);
+            self.fail_if_all_foreign(now);
+        } else {
+            self.obstructed(now, key, obstacle);
+        }
+    }
+
+    /// Notes what stood in the way and tries again.
+    fn obstructed(&mut self, now: Instant, key: Key, obstacle: Obstacle) {
+        self.with_pending(key, |pending| pending.obstacle = Some(obstacle));
+        self.try_again(now, key);
+    }
+
+    fn with_pending(&mut self, key: Key, change: impl FnOnce(&mut Pending)) {
+        if let Some(pending) = self.operations.get_mut(key) {
+            change(pending);
+        }
+    }
+}
+
+fn read(response: &MsgBuf) -> Option<Heard> {
+    let reply = ClientReply::decode(response).ok()?;
+    let ClientReply {
+        status,
+        cluster,
+        position,
+        leader,
+        ..
+    } = reply;
+    let is_sound = status == ClientStatus::Ok && Response::decode(reply.response).is_ok();
+    Some(Heard {
+        status,
+        cluster,
+        position,
+        leader,
+        is_sound,
+    })
+}

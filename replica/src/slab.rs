@@ -1,0 +1,140 @@
+//! Values under small numbers that are used again, each with the generation that tells old names from new ones.
+
+/// Names a value in a [`Slab`] until it is removed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Key {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+impl Key {
+    /// The key as one number, for tags and tokens.
+    pub(crate) const fn to_u64(self) -> u64 {
+        ((self.generation as u64) << 32) | self.index as u64
+    }
+
+    pub(crate) const fn from_u64(number: u64) -> Self {
+        Self {
+            index: number as u32,
+            generation: (number >> 32) as u32,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    generation: u32,
+    value: Option<T>,
+}
+
+/// A bounded table. Generations have 31 bits, so that the highest bit of [`Key::to_u64`] stays free for its user.
+#[derive(Debug)]
+pub(crate) struct Slab<T> {
+    entries: Vec<Entry<T>>,
+    free: Vec<u32>,
+    limit: usize,
+}
+
+impl<T> Slab<T> {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self {
+            entries: Vec::new(),
+            free: Vec::new(),
+            limit,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.len() >= self.limit
+    }
+
+    /// Stores `value`, or hands it back when the table is full.
+    pub(crate) fn insert(&mut self, value: T) -> Result<Key, T> {
+        if let Some(index) = self.free.pop() {
+            let entry = &mut self.entries[index as usize];
+            entry.value = Some(value);
+            return Ok(Key {
+                index,
+                generation: entry.generation,
+            });
+        }
+        if self.entries.len() >= self.limit {
+            return Err(value);
+        }
+        let index = self.entries.len() as u32;
+        self.entries.push(Entry {
+            generation: 0,
+            value: Some(value),
+        });
+        Ok(Key {
+            index,
+            generation: 0,
+        })
+    }
+
+    pub(crate) fn get(&self, key: Key) -> Option<&T> {
+        let entry = self.entries.get(key.index as usize)?;
+        if entry.generation == key.generation {
+            entry.value.as_ref()
+        } else {
+            None
+        }
+    }
+
+    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+        let entry = self.entries.get_mut(key.index as usize)?;
+        if entry.generation == key.generation {
+            entry.value.as_mut()
+        } else {
+            None
+        }
+    }
+
+    pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
+        let entry = self.entries.get_mut(key.index as usize)?;
+        if entry.generation != key.generation {
+            return None;
+        }
+        let value = entry.value.take()?;
+        entry.generation = (entry.generation + 1) & (u32::MAX >> 1);
+        self.free.push(key.index);
+        Some(value)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
+        self.entries
+            .iter()
+            .enumerate()
+            .filter_map(|(index, entry)| {
+                let key = Key {
+                    index: index as u32,
+                    generation: entry.generation,
+                };
+                entry.value.as_ref().map(|value| (key, value))
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_key_never_finds_the_value_that_took_its_place() {
+        let mut slab = Slab::new(2);
+        let old = slab.insert('a').expect("room");
+        assert_eq!(slab.remove(old), Some('a'));
+        let new = slab.insert('b').expect("room");
+        assert_eq!((new.index, slab.get(old)), (old.index, None));
+        assert_eq!(slab.remove(old), None);
+        assert_eq!(slab.get(Key::from_u64(new.to_u64())), Some(&'b'));
+        slab.insert('c').expect("room");
+        assert!(slab.is_full());
+        assert_eq!(slab.insert('d'), Err('d'));
+        assert_eq!(slab.len(), 2);
+    }
+}
