@@ -6,5 +6,7 @@
 //! alone and knows nothing of replicas, so a defect in the system cannot excuse itself.
 
 pub mod checker;
+pub mod fault;
 pub mod history;
 pub mod live;
+pub mod workload;

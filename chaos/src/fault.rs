@@ -1,0 +1,527 @@
+//! The vocabulary of faults, and the schedule that a seed makes of it.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+use trine_transport::prng::{Prng, Ratio};
+use trine_transport::time::{Duration, Instant};
+
+/// A kind of fault, as it is named on the command line and counted in reports.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Fault {
+    /// Packets vanish.
+    Loss,
+    /// Packets arrive twice.
+    Duplication,
+    /// Packets are overtaken by later ones.
+    Reordering,
+    /// Packets arrive much later.
+    Delay,
+    /// Bits of packets flip.
+    Corruption,
+    /// Packets above a size vanish.
+    Mtu,
+    /// Some machines cannot talk to the others.
+    Partition,
+    /// One machine cannot be heard by another, but hears it.
+    OneWay,
+    /// A link holds all packets back, then delivers them at once.
+    Clog,
+    /// A replica dies, and comes back without its memory.
+    Crash,
+    /// A replica stands still, and goes on as if nothing had happened.
+    Pause,
+    /// Clocks run too fast or too slow.
+    Drift,
+    /// A clock jumps ahead.
+    Jump,
+    /// A client dies with its operations open; another one takes its place.
+    ClientCrash,
+}
+
+impl Fault {
+    /// All of them.
+    pub const ALL: [Fault; 14] = [
+        Fault::Loss,
+        Fault::Duplication,
+        Fault::Reordering,
+        Fault::Delay,
+        Fault::Corruption,
+        Fault::Mtu,
+        Fault::Partition,
+        Fault::OneWay,
+        Fault::Clog,
+        Fault::Crash,
+        Fault::Pause,
+        Fault::Drift,
+        Fault::Jump,
+        Fault::ClientCrash,
+    ];
+
+    /// Its name on the command line and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fault::Loss => "loss",
+            Fault::Duplication => "dup",
+            Fault::Reordering => "reorder",
+            Fault::Delay => "delay",
+            Fault::Corruption => "corrupt",
+            Fault::Mtu => "mtu",
+            Fault::Partition => "partition",
+            Fault::OneWay => "one-way",
+            Fault::Clog => "clog",
+            Fault::Crash => "crash",
+            Fault::Pause => "pause",
+            Fault::Drift => "drift",
+            Fault::Jump => "jump",
+            Fault::ClientCrash => "client-crash",
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The text names no fault.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{name}` is not a fault; there are: {}", Fault::ALL.map(Fault::name).join(", "))]
+pub struct UnknownFault {
+    /// The text.
+    pub name: String,
+}
+
+impl FromStr for Fault {
+    type Err = UnknownFault;
+
+    fn from_str(name: &str) -> Result<Self, UnknownFault> {
+        let found = Fault::ALL.into_iter().find(|fault| fault.name() == name);
+        found.ok_or_else(|| UnknownFault {
+            name: name.to_owned(),
+        })
+    }
+}
+
+/// What a link does to packets at random.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Weather {
+    /// Packets that vanish.
+    pub loss: Ratio,
+    /// Packets that arrive twice.
+    pub duplication: Ratio,
+    /// Packets that later ones overtake.
+    pub reordering: Ratio,
+    /// Packets that are held back for up to [`Weather::delay_max`].
+    pub delay: Ratio,
+    /// The longest such delay.
+    pub delay_max: Duration,
+    /// Packets in which bits flip.
+    pub corruption: Ratio,
+    /// Packets above this size vanish; zero lets all pass.
+    pub mtu: usize,
+}
+
+/// Machines of a simulation: replicas first, then the machines that clients run on.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Topology {
+    /// Replicas.
+    pub replicas: usize,
+    /// Machines of clients.
+    pub client_machines: usize,
+}
+
+impl Topology {
+    /// All machines.
+    pub fn machines(&self) -> usize {
+        self.replicas + self.client_machines
+    }
+}
+
+/// Whom a fault of replicas hits; leaders deserve more than their share.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Victim {
+    /// Who leads at that moment.
+    Leader,
+    /// The replica at this place.
+    Replica(usize),
+}
+
+/// Something that happens to the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// From now on all links treat packets like this.
+    Weather(Weather),
+    /// The listed machines cannot talk to the others.
+    Partition {
+        /// One side.
+        side: BTreeSet<usize>,
+        /// For how long.
+        span: Duration,
+    },
+    /// The leader and some of the others are cut off, so that a new leader arises beside it.
+    IsolateLeader {
+        /// Whether client machines stay on the old leader's side: their reads must not be stale.
+        with_clients: bool,
+        /// For how long.
+        span: Duration,
+    },
+    /// Packets of one direction of a link vanish.
+    OneWay {
+        /// Sending machine.
+        from: usize,
+        /// Receiving machine.
+        to: usize,
+        /// For how long.
+        span: Duration,
+    },
+    /// Packets of one direction of a link are held back until the end.
+    Clog {
+        /// Sending machine.
+        from: usize,
+        /// Receiving machine.
+        to: usize,
+        /// For how long.
+        span: Duration,
+    },
+    /// A replica dies and is started again with nothing in memory.
+    Crash {
+        /// Which.
+        victim: Victim,
+        /// How long it is down.
+        span: Duration,
+    },
+    /// A replica stands still.
+    Pause {
+        /// Which.
+        victim: Victim,
+        /// For how long.
+        span: Duration,
+    },
+    /// A machine's clock runs at another speed.
+    Drift {
+        /// Which.
+        machine: usize,
+        /// Parts per million too fast (or too slow).
+        parts_per_million: i32,
+    },
+    /// A machine's clock jumps ahead.
+    Jump {
+        /// Which.
+        machine: usize,
+        /// How far.
+        span: Duration,
+    },
+    /// A machine of clients dies; new clients take the place of the old.
+    ClientCrash {
+        /// Which, counted among the client machines.
+        machine: usize,
+    },
+}
+
+/// What happens when, derived from a seed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// The kinds that this seed enables. Each must fire, or the run proves nothing.
+    pub enabled: BTreeSet<Fault>,
+    /// What happens, in order of time.
+    pub events: Vec<(Instant, Event)>,
+    /// From here on nothing happens and everything is healed.
+    pub quiet_from: Instant,
+}
+
+/// Fewest kinds of fault that a drawn schedule enables.
+pub const KINDS_MIN: usize = 3;
+/// How often the weather changes.
+const WEATHER_SPELL: Duration = Duration::from_secs(4);
+/// The loss that a spell of weather may reach, in percent; duplication reaches 50, the rest 20.
+const LOSS_PERCENT_MAX: u64 = 30;
+const DUPLICATION_PERCENT_MAX: u64 = 50;
+const OTHER_PERCENT_MAX: u64 = 20;
+/// Shortest distance between two crashes: time to come back and be a voter again.
+const EVENT_GAP: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(8));
+
+impl Schedule {
+    /// Nothing ever happens.
+    pub fn calm() -> Self {
+        Self {
+            enabled: BTreeSet::new(),
+            events: Vec::new(),
+            quiet_from: Instant::ZERO,
+        }
+    }
+
+    /// Draws a random subset of the faults, and what they do until `quiet_from`.
+    pub fn draw(prng: &mut Prng, topology: Topology, start: Instant, quiet_from: Instant) -> Self {
+        let mut kinds = Fault::ALL;
+        prng.shuffle(&mut kinds);
+        let count = prng.in_range(KINDS_MIN as u64..=Fault::ALL.len() as u64) as usize;
+        Self::of(
+            kinds.into_iter().take(count).collect(),
+            prng,
+            topology,
+            start,
+            quiet_from,
+        )
+    }
+
+    /// Draws what these kinds of fault do until `quiet_from`.
+    pub fn of(
+        enabled: BTreeSet<Fault>,
+        prng: &mut Prng,
+        topology: Topology,
+        start: Instant,
+        quiet_from: Instant,
+    ) -> Self {
+        let mut drawer = Drawer {
+            enabled: &enabled,
+            prng,
+            topology,
+            start,
+            quiet_from,
+            events: Vec::new(),
+        };
+        drawer.weather();
+        for fault in enabled.iter().copied() {
+            drawer.repeat(fault);
+        }
+        let mut events = drawer.events;
+        events.sort_by_key(|&(at, _)| at);
+        Self {
+            enabled,
+            events,
+            quiet_from,
+        }
+    }
+}
+
+struct Drawer<'a> {
+    enabled: &'a BTreeSet<Fault>,
+    prng: &'a mut Prng,
+    topology: Topology,
+    start: Instant,
+    quiet_from: Instant,
+    events: Vec<(Instant, Event)>,
+}
+
+impl Drawer<'_> {
+    fn weather(&mut self) {
+        let mut at = self.start;
+        while at < self.quiet_from {
+            let weather = Weather {
+                loss: self.rate(Fault::Loss, LOSS_PERCENT_MAX),
+                duplication: self.rate(Fault::Duplication, DUPLICATION_PERCENT_MAX),
+                reordering: self.rate(Fault::Reordering, OTHER_PERCENT_MAX),
+                delay: self.rate(Fault::Delay, OTHER_PERCENT_MAX),
+                delay_max: Duration::from_micros(self.prng.in_range(200..=100_000)),
+                corruption: self.rate(Fault::Corruption, OTHER_PERCENT_MAX),
+                mtu: 0,
+            };
+            let mtu = self.prng.in_range(600..=1_400) as usize;
+            let small = self.enabled.contains(&Fault::Mtu) && self.prng.chance(Ratio::percent(30));
+            self.events.push((
+                at,
+                Event::Weather(Weather {
+                    mtu: if small { mtu } else { 0 },
+                    ..weather
+                }),
+            ));
+            at += WEATHER_SPELL;
+        }
+    }
+
+    /// Mostly mild, sometimes up to the maximum, zero if the fault is not enabled.
+    fn rate(&mut self, fault: Fault, percent_max: u64) -> Ratio {
+        let mild = self.prng.chance(Ratio::percent(70));
+        let per_mille = self
+            .prng
+            .in_range(1..=if mild { 50 } else { percent_max * 10 });
+        if !self.enabled.contains(&fault) {
+            return Ratio::ZERO;
+        }
+        let per_mille = u32::try_from(per_mille).expect("at most a thousand");
+        Ratio::new(per_mille, 1_000).expect("at most one")
+    }
+
+    /// Puts events of one kind at random distances over the whole time.
+    fn repeat(&mut self, fault: Fault) {
+        let mut at = self.start;
+        loop {
+            at += Duration::from_nanos(
+                self.prng
+                    .in_range(EVENT_GAP.0.as_nanos()..=EVENT_GAP.1.as_nanos()),
+            );
+            if at >= self.quiet_from {
+                return;
+            }
+            let Some(event) = self.event(fault) else {
+                return;
+            };
+            self.events.push((at, event));
+        }
+    }
+
+    fn event(&mut self, fault: Fault) -> Option<Event> {
+        Some(match fault {
+            Fault::Partition if self.prng.chance(Ratio::percent(50)) => Event::IsolateLeader {
+                with_clients: self.prng.chance(Ratio::percent(70)),
+                span: self.span(100, 3_000),
+            },
+            Fault::Partition => Event::Partition {
+                side: self.side(),
+                span: self.span(50, 3_000),
+            },
+            Fault::OneWay => {
+                let (from, to) = self.link();
+                Event::OneWay {
+                    from,
+                    to,
+                    span: self.span(50, 3_000),
+                }
+            }
+            Fault::Clog => {
+                let (from, to) = self.link();
+                Event::Clog {
+                    from,
+                    to,
+                    span: self.span(10, 1_500),
+                }
+            }
+            Fault::Crash => Event::Crash {
+                victim: self.victim(),
+                span: self.span(1, 2_000),
+            },
+            Fault::Pause => Event::Pause {
+                victim: self.victim(),
+                span: self.span(1, 2_000),
+            },
+            Fault::Drift => {
+                let machine = self.machine();
+                let parts_per_million = self.prng.in_range(0..=20_000) as i32 - 10_000;
+                Event::Drift {
+                    machine,
+                    parts_per_million,
+                }
+            }
+            Fault::Jump => Event::Jump {
+                machine: self.machine(),
+                span: self.span(1, 1_000),
+            },
+            Fault::ClientCrash => Event::ClientCrash {
+                machine: self.prng.below(self.topology.client_machines as u64) as usize,
+            },
+            Fault::Loss
+            | Fault::Duplication
+            | Fault::Reordering
+            | Fault::Delay
+            | Fault::Corruption
+            | Fault::Mtu => return None,
+        })
+    }
+
+    fn span(&mut self, millis_min: u64, millis_max: u64) -> Duration {
+        Duration::from_micros(self.prng.in_range(millis_min * 1_000..=millis_max * 1_000))
+    }
+
+    fn machine(&mut self) -> usize {
+        self.prng.below(self.topology.machines() as u64) as usize
+    }
+
+    fn link(&mut self) -> (usize, usize) {
+        let from = self.machine();
+        let step = 1 + self.prng.below(self.topology.machines() as u64 - 1) as usize;
+        (from, (from + step) % self.topology.machines())
+    }
+
+    fn side(&mut self) -> BTreeSet<usize> {
+        let mut machines: Vec<usize> = (0..self.topology.machines()).collect();
+        self.prng.shuffle(&mut machines);
+        let count = 1 + self.prng.below(machines.len() as u64 - 1) as usize;
+        machines.into_iter().take(count).collect()
+    }
+
+    fn victim(&mut self) -> Victim {
+        if self.prng.chance(Ratio::percent(50)) {
+            return Victim::Leader;
+        }
+        Victim::Replica(self.prng.below(self.topology.replicas as u64) as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOPOLOGY: Topology = Topology {
+        replicas: 3,
+        client_machines: 2,
+    };
+
+    fn draw(seed: u64) -> Schedule {
+        let quiet_from = Instant::ZERO + Duration::from_secs(60);
+        Schedule::draw(&mut Prng::new(seed), TOPOLOGY, Instant::ZERO, quiet_from)
+    }
+
+    #[test]
+    fn the_seed_fixes_the_schedule() {
+        assert_eq!(draw(7), draw(7));
+        assert_ne!(draw(7), draw(8));
+    }
+
+    #[test]
+    fn every_seed_enables_some_faults_and_all_seeds_together_all_of_them() {
+        let mut all = BTreeSet::new();
+        for seed in 0..50 {
+            let schedule = draw(seed);
+            assert!(schedule.enabled.len() >= KINDS_MIN);
+            all.extend(schedule.enabled);
+        }
+        assert_eq!(all.len(), Fault::ALL.len());
+    }
+
+    #[test]
+    fn events_are_in_order_and_end_before_the_quiet_time() {
+        for seed in 0..50 {
+            let schedule = draw(seed);
+            assert!(
+                schedule
+                    .events
+                    .windows(2)
+                    .all(|pair| pair[0].0 <= pair[1].0)
+            );
+            assert!(
+                schedule
+                    .events
+                    .iter()
+                    .all(|&(at, _)| at < schedule.quiet_from)
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_not_enabled_does_not_happen() {
+        let mut prng = Prng::new(3);
+        let quiet_from = Instant::ZERO + Duration::from_secs(60);
+        let enabled = BTreeSet::from([Fault::Loss]);
+        let schedule = Schedule::of(enabled, &mut prng, TOPOLOGY, Instant::ZERO, quiet_from);
+        for (_, event) in schedule.events {
+            let Event::Weather(weather) = event else {
+                panic!("only loss was asked for: {event:?}")
+            };
+            assert!(!weather.loss.is_zero());
+            assert!(
+                weather.duplication.is_zero() && weather.corruption.is_zero() && weather.mtu == 0
+            );
+        }
+    }
+
+    #[test]
+    fn an_unknown_fault_is_refused_with_the_list() {
+        let error = "earthquake".parse::<Fault>().unwrap_err();
+        assert!(error.to_string().contains("partition"));
+        for fault in Fault::ALL {
+            assert_eq!(fault.name().parse::<Fault>().unwrap(), fault);
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! What clients ask: a seeded stream of operations over a few hot keys.
+//!
+//! Keys come in families, because what a checker can decide depends on what may happen to a key:
+//! `r` keys see GET and PUT only, `d` keys also DELETE, `c` keys also CAS, `n` keys hold numbers.
+//! Every value is written once in a run; it names its writer, so a foreign byte is noticed.
+
+use crate::history::{Action, Answer};
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use trine_transport::prng::{Prng, Ratio};
+
+/// How often each action is asked, relative to the others.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Mix {
+    /// GETs, spread over all families.
+    pub get: u32,
+    /// PUTs, spread over the families whose keys hold text.
+    pub put: u32,
+    /// DELETEs.
+    pub delete: u32,
+    /// CASs; only for stores that have the command.
+    pub cas: u32,
+    /// INCRs; only for stores that have the command.
+    pub incr: u32,
+}
+
+impl Mix {
+    /// GET, PUT and DELETE.
+    pub const BASIC: Mix = Mix {
+        get: 50,
+        put: 40,
+        delete: 10,
+        cas: 0,
+        incr: 0,
+    };
+    /// Everything that the checkers know.
+    pub const FULL: Mix = Mix {
+        get: 45,
+        put: 25,
+        delete: 8,
+        cas: 12,
+        incr: 10,
+    };
+
+    fn total(&self) -> u64 {
+        [self.get, self.put, self.delete, self.cas, self.incr]
+            .into_iter()
+            .map(u64::from)
+            .sum()
+    }
+}
+
+/// What a workload looks like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkloadConfig {
+    /// Keys in each family.
+    pub keys: u64,
+    /// How often the first key of its family is taken instead of a uniformly drawn one.
+    pub hot: Ratio,
+    /// The actions.
+    pub mix: Mix,
+    /// Sizes of values; what does not fit the writer's name is not cut off.
+    pub value_bytes: RangeInclusive<usize>,
+}
+
+impl Default for WorkloadConfig {
+    fn default() -> Self {
+        Self {
+            keys: 8,
+            hot: Ratio::percent(30),
+            mix: Mix::BASIC,
+            value_bytes: 16..=64,
+        }
+    }
+}
+
+/// One operation to call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The key.
+    pub key: Vec<u8>,
+    /// What to ask of it.
+    pub action: Action,
+}
+
+/// The endless stream of one client's operations.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    config: WorkloadConfig,
+    client: u64,
+    prng: Prng,
+    values_made: u64,
+    /// The version last seen of each CAS key; `None` means that it was absent.
+    versions: BTreeMap<Vec<u8>, Option<u64>>,
+}
+
+impl Workload {
+    /// The stream of a client. Clients of one run share the seed and differ in their number.
+    ///
+    /// # Panics
+    /// If the mix asks for nothing or there are no keys.
+    pub fn new(config: WorkloadConfig, seed: u64, client: u64) -> Self {
+        assert!(config.mix.total() > 0, "a workload asks for something");
+        assert!(config.keys > 0, "a workload has keys");
+        let prng = Prng::new(seed ^ client.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        Self {
+            config,
+            client,
+            prng,
+            values_made: 0,
+            versions: BTreeMap::new(),
+        }
+    }
+
+    /// The next operation.
+    pub fn next_request(&mut self) -> Request {
+        let mix = self.config.mix;
+        let mut drawn = self.prng.below(mix.total());
+        let mut falls_to = |weight: u32| {
+            let hit = drawn < u64::from(weight);
+            drawn = drawn.wrapping_sub(u64::from(weight));
+            hit
+        };
+        if falls_to(mix.get) {
+            let family = self.family(true);
+            return Request {
+                key: self.key(family),
+                action: Action::Get,
+            };
+        }
+        if falls_to(mix.put) {
+            let family = self.family(false);
+            return Request {
+                key: self.key(family),
+                action: Action::Put {
+                    value: self.value(),
+                },
+            };
+        }
+        if falls_to(mix.delete) {
+            return Request {
+                key: self.key('d'),
+                action: Action::Delete,
+            };
+        }
+        if falls_to(mix.cas) {
+            let key = self.key('c');
+            let expected = self.versions.get(&key).copied().flatten();
+            return Request {
+                key,
+                action: Action::Cas {
+                    expected,
+                    value: self.value(),
+                },
+            };
+        }
+        let by = i64::try_from(self.prng.in_range(1..=3)).expect("between one and three");
+        Request {
+            key: self.key('n'),
+            action: Action::Incr { by },
+        }
+    }
+
+    /// Learns from an answer: CAS needs the versions that were seen.
+    pub fn observe(&mut self, request: &Request, answer: &Answer) {
+        if !request.key.starts_with(b"c") {
+            return;
+        }
+        let version = match answer {
+            Answer::Value { version, .. }
+            | Answer::Written { version }
+            | Answer::Mismatch { version } => *version,
+            Answer::NotFound | Answer::Deleted { .. } => None,
+            Answer::Number { .. } | Answer::Refused => return,
+        };
+        self.versions.insert(request.key.clone(), version);
+    }
+
+    /// All keys that this workload may touch, for the reading at the end of a run.
+    pub fn keys(config: &WorkloadConfig) -> Vec<Vec<u8>> {
+        let families = ['r', 'd', 'c', 'n']
+            .into_iter()
+            .filter(|&family| is_used(config.mix, family));
+        families
+            .flat_map(|family| (0..config.keys).map(move |number| key_name(family, number)))
+            .collect()
+    }
+
+    fn family(&mut self, reading: bool) -> char {
+        let mix = self.config.mix;
+        let mut families = ['r', 'd', 'c', 'n'];
+        let mut count = 0;
+        for family in families {
+            if is_used(mix, family) && (reading || family != 'n') {
+                families[count] = family;
+                count += 1;
+            }
+        }
+        families[self.prng.below(count as u64) as usize]
+    }
+
+    fn key(&mut self, family: char) -> Vec<u8> {
+        let hot = self.prng.chance(self.config.hot);
+        let drawn = self.prng.below(self.config.keys);
+        key_name(family, if hot { 0 } else { drawn })
+    }
+
+    /// A value that no other operation of this run writes.
+    fn value(&mut self) -> Vec<u8> {
+        self.values_made += 1;
+        let (least, most) = (
+            *self.config.value_bytes.start(),
+            *self.config.value_bytes.end(),
+        );
+        let length = self.prng.in_range(least as u64..=most as u64) as usize;
+        let mut value = format!("{}.{}.", self.client, self.values_made).into_bytes();
+        while value.len() < length {
+            value.push(b'a' + (value.len() % 26) as u8);
+        }
+        value
+    }
+}
+
+/// Registers are always there: they are what the zone test decides.
+fn is_used(mix: Mix, family: char) -> bool {
+    match family {
+        'd' => mix.delete > 0,
+        'c' => mix.cas > 0,
+        'n' => mix.incr > 0,
+        _ => true,
+    }
+}
+
+fn key_name(family: char, number: u64) -> Vec<u8> {
+    format!("{family}{number}").into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn stream(seed: u64, client: u64, mix: Mix) -> Vec<Request> {
+        let mut workload = Workload::new(
+            WorkloadConfig {
+                mix,
+                ..WorkloadConfig::default()
+            },
+            seed,
+            client,
+        );
+        (0..2_000).map(|_| workload.next_request()).collect()
+    }
+
+    #[test]
+    fn the_seed_fixes_the_stream() {
+        assert_eq!(stream(7, 1, Mix::FULL), stream(7, 1, Mix::FULL));
+        assert_ne!(stream(7, 1, Mix::FULL), stream(8, 1, Mix::FULL));
+        assert_ne!(stream(7, 1, Mix::FULL), stream(7, 2, Mix::FULL));
+    }
+
+    #[test]
+    fn no_value_is_written_twice_by_any_client() {
+        let mut seen = BTreeSet::new();
+        for request in (0..4).flat_map(|client| stream(7, client, Mix::FULL)) {
+            if let Some(value) = request.action.written_value() {
+                assert!(seen.insert(value.to_vec()), "{request:?}");
+            }
+        }
+        assert!(seen.len() > 2_000);
+    }
+
+    #[test]
+    fn every_family_stays_within_its_actions() {
+        for request in stream(3, 1, Mix::FULL) {
+            let allowed = match request.key[0] {
+                b'r' => matches!(request.action, Action::Get | Action::Put { .. }),
+                b'd' => matches!(
+                    request.action,
+                    Action::Get | Action::Put { .. } | Action::Delete
+                ),
+                b'c' => matches!(
+                    request.action,
+                    Action::Get | Action::Put { .. } | Action::Cas { .. }
+                ),
+                _ => matches!(request.action, Action::Get | Action::Incr { .. }),
+            };
+            assert!(allowed, "{request:?}");
+        }
+    }
+
+    #[test]
+    fn the_basic_mix_asks_only_for_the_first_commands() {
+        let asked = stream(3, 1, Mix::BASIC);
+        let basic =
+            |action: &Action| matches!(action, Action::Get | Action::Put { .. } | Action::Delete);
+        assert!(asked.iter().all(|request| basic(&request.action)));
+        assert!(asked.iter().any(|request| request.action == Action::Delete));
+    }
+
+    #[test]
+    fn the_list_of_keys_covers_the_stream() {
+        let config = WorkloadConfig {
+            mix: Mix::FULL,
+            ..WorkloadConfig::default()
+        };
+        let keys: BTreeSet<_> = Workload::keys(&config).into_iter().collect();
+        assert!(
+            stream(5, 1, Mix::FULL)
+                .iter()
+                .all(|request| keys.contains(&request.key))
+        );
+    }
+
+    #[test]
+    fn cas_expects_what_was_seen_last() {
+        let config = WorkloadConfig {
+            keys: 1,
+            mix: Mix {
+                get: 0,
+                put: 0,
+                delete: 0,
+                cas: 1,
+                incr: 0,
+            },
+            ..WorkloadConfig::default()
+        };
+        let mut workload = Workload::new(config, 1, 1);
+        let first = workload.next_request();
+        assert!(matches!(first.action, Action::Cas { expected: None, .. }));
+        workload.observe(&first, &Answer::Written { version: Some(9) });
+        assert!(matches!(
+            workload.next_request().action,
+            Action::Cas {
+                expected: Some(9),
+                ..
+            }
+        ));
+    }
+}
