@@ -5,6 +5,7 @@ pub mod backend;
 pub mod buf;
 pub mod config;
 pub mod endpoint;
+pub mod event_loop;
 pub mod prng;
 pub mod session;
 pub mod stats;
@@ -17,6 +18,7 @@ pub use app::{
 };
 pub use config::{Config, ConfigError, CongestionConfig};
 pub use endpoint::{Endpoint, Transmit};
+pub use event_loop::{EventLoop, LoopStats};
 pub use session::{
     ConnectError, ConnectParams, ConnectRefused, DownReason, Event, Identity, PeerInfo, SessionId,
 };

@@ -9,11 +9,13 @@ mod batch;
 mod clock;
 pub mod dpdk;
 mod error;
+mod ring;
 mod udp;
 
 pub use batch::{Body, RxBatch, RxPacket, RxSlot, TxBatch, TxItem};
 pub use clock::MonotonicClock;
 pub use error::BackendError;
+pub use ring::{RingBackend, RingConfig, RingRoute};
 pub use udp::{MTU_DEFAULT, MTU_MAX, RxQueueShortfall, UdpBackend, UdpConfig};
 
 use std::fmt::Debug;

@@ -1,0 +1,314 @@
+//! The only place where core, backend and clock meet.
+//!
+//! One turn takes in what arrived, runs timers, lets the application act and sends. Between turns
+//! the loop polls again for a while, giving the processor away when others want it, and then
+//! sleeps in the kernel until a packet, a [`Waker`] or the next deadline. An idle node therefore
+//! costs next to nothing, a busy one never sleeps.
+
+use crate::app::{App, Cx};
+use crate::backend::{Backend, BackendError, TxBatch, Waker};
+use crate::config::{Config, ConfigError};
+use crate::endpoint::Endpoint;
+use crate::session::Identity;
+use crate::time::{Clock, Duration, Instant};
+
+/// Session events handled in one turn at most; the rest waits for the next.
+const EVENTS_PER_TURN_MAX: usize = 1024;
+/// Bursts sent in one turn at most, so that receiving is never shut out.
+const BURSTS_PER_TURN_MAX: usize = 8;
+
+/// An endpoint, its backend, its application and a clock, run by one thread.
+pub struct EventLoop<B: Backend, C, A> {
+    backend: B,
+    endpoint: Endpoint<B::Route>,
+    app: A,
+    clock: C,
+    tx: TxBatch<B::Route>,
+    /// When the last turn began.
+    now: Instant,
+    /// When packets last came or went; decides between polling on and sleeping.
+    active_at: Instant,
+    spin: Duration,
+    courtesy: Courtesy,
+    stats: LoopStats,
+}
+
+/// What an event loop counted.
+#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+pub struct LoopStats {
+    /// Turns run.
+    pub turns: u64,
+    /// Turns that received or sent a packet.
+    pub turns_busy: u64,
+    /// Times the processor was offered to others.
+    pub yields: u64,
+    /// Times the loop slept in the kernel.
+    pub sleeps: u64,
+}
+
+impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
+    /// Makes an endpoint over `backend` and joins the parts.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] if `config` contradicts itself or the backend.
+    pub fn new(
+        backend: B,
+        clock: C,
+        app: A,
+        config: Config,
+        identity: Identity,
+        seed: u64,
+    ) -> Result<Self, ConfigError> {
+        let spin = config.spin;
+        let pool = backend.pool().clone();
+        let endpoint = Endpoint::new(config, &backend.caps(), pool, identity, seed)?;
+        let now = clock.now();
+        Ok(Self {
+            backend,
+            endpoint,
+            app,
+            clock,
+            tx: TxBatch::new(),
+            now,
+            active_at: now,
+            spin,
+            courtesy: Courtesy::default(),
+            stats: LoopStats::default(),
+        })
+    }
+
+    /// Receives, runs timers, lets the application act, sends; never waits. True if a packet came
+    /// or went.
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError`] if the backend became unusable.
+    pub fn turn(&mut self) -> Result<bool, BackendError> {
+        let now = self.clock.now();
+        self.now = now;
+        self.courtesy.on_turn(now);
+        let mut rx = self.backend.rx_burst()?;
+        let received = rx.len();
+        if received > 0 {
+            self.endpoint.on_packets(now, &mut rx, &mut self.app);
+        }
+        self.endpoint.on_timeout(now, &mut self.app);
+        for _ in 0..EVENTS_PER_TURN_MAX {
+            let Some(event) = self.endpoint.poll_event() else {
+                break;
+            };
+            self.app
+                .on_event(&mut Cx::new(&mut self.endpoint, now), event);
+        }
+        self.app.on_turn(&mut Cx::new(&mut self.endpoint, now));
+        let sent = self.transmit(now)?;
+        let busy = received > 0 || sent;
+        if busy {
+            self.active_at = now;
+            self.stats.turns_busy += 1;
+        }
+        self.stats.turns += 1;
+        Ok(busy)
+    }
+
+    /// Runs turns until `done` says so or `deadline` has passed; true in the first case. `done` is
+    /// asked after every turn.
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError`] if the backend became unusable.
+    pub fn run_until(
+        &mut self,
+        deadline: Option<Instant>,
+        mut done: impl FnMut(&mut A) -> bool,
+    ) -> Result<bool, BackendError> {
+        loop {
+            let busy = self.turn()?;
+            if done(&mut self.app) {
+                return Ok(true);
+            }
+            if deadline.is_some_and(|deadline| self.now >= deadline) {
+                return Ok(false);
+            }
+            if !busy {
+                self.pause(deadline)?;
+            }
+        }
+    }
+
+    /// After a turn without packets: polls on, or sleeps until something is due, at most until
+    /// `deadline`.
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError`] if the backend became unusable.
+    pub fn pause(&mut self, deadline: Option<Instant>) -> Result<(), BackendError> {
+        if self.now.saturating_since(self.active_at) < self.spin {
+            if self.courtesy.should_yield(self.now) {
+                self.stats.yields += 1;
+                std::thread::yield_now();
+            }
+            return Ok(());
+        }
+        let due = [
+            self.endpoint.next_timeout(),
+            self.app.next_timeout(),
+            deadline,
+        ];
+        let timeout = due
+            .into_iter()
+            .flatten()
+            .min()
+            .map(|due| due.saturating_since(self.now));
+        if timeout == Some(Duration::ZERO) {
+            return Ok(());
+        }
+        self.stats.sleeps += 1;
+        self.backend.wait(timeout)
+    }
+
+    /// Calls `act` with the application and the endpoint as handlers see it, outside of a turn.
+    /// What it enqueues goes out in the next turn.
+    pub fn with<T>(&mut self, act: impl FnOnce(&mut A, &mut Cx<'_, B::Route>) -> T) -> T {
+        self.now = self.clock.now();
+        // Somebody is at work: polling pays.
+        self.active_at = self.now;
+        act(&mut self.app, &mut Cx::new(&mut self.endpoint, self.now))
+    }
+
+    /// The clock's time when the last turn began.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// The application.
+    #[must_use]
+    pub fn app(&self) -> &A {
+        &self.app
+    }
+
+    /// The application, to be changed between turns.
+    pub fn app_mut(&mut self) -> &mut A {
+        &mut self.app
+    }
+
+    /// The endpoint.
+    #[must_use]
+    pub fn endpoint(&self) -> &Endpoint<B::Route> {
+        &self.endpoint
+    }
+
+    /// The endpoint, to be changed between turns.
+    pub fn endpoint_mut(&mut self) -> &mut Endpoint<B::Route> {
+        &mut self.endpoint
+    }
+
+    /// The backend.
+    #[must_use]
+    pub fn backend(&self) -> &B {
+        &self.backend
+    }
+
+    /// The clock.
+    #[must_use]
+    pub fn clock(&self) -> &C {
+        &self.clock
+    }
+
+    /// A handle that ends the loop's sleep from another thread.
+    #[must_use]
+    pub fn waker(&self) -> Waker {
+        self.backend.waker()
+    }
+
+    /// The loop's counters.
+    #[must_use]
+    pub fn stats(&self) -> LoopStats {
+        self.stats
+    }
+
+    /// Gives the application back and closes the rest.
+    #[must_use]
+    pub fn into_app(self) -> A {
+        self.app
+    }
+
+    fn transmit(&mut self, now: Instant) -> Result<bool, BackendError> {
+        let mut sent = false;
+        for _ in 0..BURSTS_PER_TURN_MAX {
+            let transmit = self.endpoint.poll_transmit(now, &mut self.tx);
+            if transmit.flush_first {
+                self.backend.flush();
+                self.endpoint.on_tx_flushed();
+            }
+            if self.tx.is_empty() {
+                break;
+            }
+            sent = true;
+            let full = self.tx.is_full();
+            self.backend.tx_burst(&mut self.tx)?;
+            if !full {
+                break;
+            }
+        }
+        Ok(sent)
+    }
+}
+
+/// When a polling loop offers its processor to others.
+///
+/// A yield costs as much as a poll, so a loop that has a core of its own yields rarely. Where the
+/// core turns out to be shared (the time since the yield is longer than a poll takes), it yields
+/// after every empty turn, because what it waits for can only come if the other one runs.
+#[derive(Debug)]
+struct Courtesy {
+    /// Empty turns until the next yield.
+    countdown: u32,
+    interval: u32,
+    /// When the turn began that ended with a yield; `None` if the last turn did not.
+    yielded_at: Option<Instant>,
+}
+
+const YIELD_INTERVAL_MAX: u32 = 16;
+/// From one empty turn over a yield to the next: longer than this means that somebody else ran.
+const SHARED_CORE_GAP: Duration = Duration::from_nanos(2_000);
+
+impl Default for Courtesy {
+    fn default() -> Self {
+        Self {
+            countdown: 0,
+            interval: 1,
+            yielded_at: None,
+        }
+    }
+}
+
+impl Courtesy {
+    /// Called when a turn begins. If the turn before ended with a yield, the time in between says
+    /// whether somebody else ran, also when this turn then finds a packet.
+    fn on_turn(&mut self, now: Instant) {
+        if let Some(yielded_at) = self.yielded_at.take() {
+            let shared = now.saturating_since(yielded_at) > SHARED_CORE_GAP;
+            self.interval = if shared {
+                1
+            } else {
+                (self.interval * 2).min(YIELD_INTERVAL_MAX)
+            };
+            self.countdown = self.interval;
+        }
+    }
+
+    /// Called after an empty turn that began at `now`.
+    fn should_yield(&mut self, now: Instant) -> bool {
+        self.countdown = self.countdown.saturating_sub(1);
+        if self.countdown == 0 {
+            self.yielded_at = Some(now);
+        }
+        self.countdown == 0
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+//! The loop without a network: when it sleeps, when it yields, how it is woken.
+
+use super::*;
+use crate::app::{Completion, Reply, Request};
+use crate::backend::{MonotonicClock, RingBackend, RingConfig, RingRoute};
+use std::cell::Cell;
+
+/// Counts its turns and wants to be called at a fixed moment.
+#[derive(Debug, Default)]
+struct Counter {
+    turns: u32,
+    due: Option<Instant>,
+}
+
+impl App<RingRoute> for Counter {
+    fn on_request(&mut self, _cx: &mut Cx<'_, RingRoute>, _request: Request<'_>) -> Reply {
+        Reply::Later
+    }
+
+    fn on_completion(&mut self, _cx: &mut Cx<'_, RingRoute>, _tag: u64, _completion: Completion) {}
+
+    fn on_turn(&mut self, cx: &mut Cx<'_, RingRoute>) {
+        self.turns += 1;
+        if self.due.is_some_and(|due| cx.now() >= due) {
+            self.due = None;
+        }
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        self.due
+    }
+}
+
+fn event_loop(spin: Duration) -> EventLoop<RingBackend, MonotonicClock, Counter> {
+    let (backend, _) = RingBackend::pair(RingConfig::default());
+    let config = Config {
+        spin,
+        ..Config::default()
+    };
+    let identity = Identity {
+        cluster: 0,
+        incarnation: 1,
+    };
+    EventLoop::new(
+        backend,
+        MonotonicClock,
+        Counter::default(),
+        config,
+        identity,
+        1,
+    )
+    .unwrap()
+}
+
+#[test]
+fn an_idle_loop_sleeps_until_the_application_is_due() {
+    let mut event_loop = event_loop(Duration::from_micros(20));
+    event_loop.app_mut().due = Some(MonotonicClock.now() + Duration::from_millis(50));
+    assert!(event_loop.run_until(None, |app| app.due.is_none()).unwrap());
+    let stats = event_loop.stats();
+    assert!(stats.sleeps >= 1);
+    assert!(
+        stats.sleeps < 20,
+        "{stats:?}: it must not wake again and again"
+    );
+}
+
+#[test]
+fn the_deadline_ends_a_sleep() {
+    let mut event_loop = event_loop(Duration::ZERO);
+    let deadline = MonotonicClock.now() + Duration::from_millis(20);
+    assert!(!event_loop.run_until(Some(deadline), |_| false).unwrap());
+    assert!(event_loop.now() >= deadline);
+    assert!(event_loop.stats().sleeps >= 1);
+}
+
+#[test]
+fn a_waker_ends_a_sleep_without_end() {
+    let mut event_loop = event_loop(Duration::ZERO);
+    let waker = event_loop.waker();
+    let thread = std::thread::spawn(move || waker.wake());
+    // The wake comes before or during the first sleep; either way there is a second turn.
+    assert!(event_loop.run_until(None, |app| app.turns >= 2).unwrap());
+    thread.join().unwrap();
+}
+
+#[test]
+fn while_it_spins_it_does_not_sleep() {
+    let mut event_loop = event_loop(Duration::from_secs(1_000));
+    let deadline = MonotonicClock.now() + Duration::from_millis(5);
+    event_loop.run_until(Some(deadline), |_| false).unwrap();
+    let stats = event_loop.stats();
+    assert_eq!(stats.sleeps, 0);
+    assert!(stats.turns > 10 && stats.yields > 0, "{stats:?}");
+}
+
+/// Empty turns between yields when each turn takes `gap` after a yield and 300 ns otherwise.
+fn yields_in(turns: u32, gap: u64) -> u32 {
+    let (mut courtesy, now) = (Courtesy::default(), Cell::new(0));
+    let mut yields = 0;
+    for _ in 0..turns {
+        let turn = Instant::from_nanos(now.get());
+        courtesy.on_turn(turn);
+        let yielded = courtesy.should_yield(turn);
+        yields += u32::from(yielded);
+        now.set(now.get() + if yielded { gap } else { 300 });
+    }
+    yields
+}
+
+#[test]
+fn a_loop_with_its_own_core_yields_rarely() {
+    assert!(yields_in(1_600, 700) < 1_600 / YIELD_INTERVAL_MAX + 10);
+}
+
+#[test]
+fn a_loop_on_a_shared_core_yields_after_every_empty_turn() {
+    assert_eq!(yields_in(1_600, 5_000), 1_600);
+}
