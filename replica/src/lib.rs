@@ -3,6 +3,7 @@
 pub mod client;
 pub mod config;
 pub mod message;
+pub mod node;
 pub mod output;
 mod replica;
 pub mod route;
@@ -10,6 +11,7 @@ mod slab;
 pub mod status;
 
 pub use config::ReplicaConfig;
+pub use node::Node;
 pub use output::{Class, Output};
 pub use replica::Replica;
 pub use status::Status;

@@ -1,0 +1,39 @@
+//! Limits and settings of the glue between a replica and its endpoint.
+
+use trine_transport::Config;
+use trine_transport::time::Duration;
+
+/// Requests that wait for their answer from the replica.
+pub(super) const TOKENS_MAX: usize = 131_072;
+/// Requests to peers whose end the transport owes.
+pub(super) const REQUESTS_MAX: usize = 16_384;
+/// Links to peers: two for each address that a member has or had.
+pub(super) const LINKS_MAX: usize = 128;
+/// Messages to one peer that wait until its session stands.
+pub(super) const LINK_QUEUE_MAX: usize = 256;
+/// Appends that arrived ahead of a missing one and wait for it, for each session. More than a session has slots
+/// cannot be under way.
+pub(super) const EARLY_APPENDS_MAX: usize = 64;
+/// Times in one turn that the replica's outputs are drained, because failing one of them may bring up others.
+pub(super) const DRAINS_MAX: usize = 4;
+/// Slots of a session for consensus.
+pub(super) const RAFT_SLOTS: u8 = 32;
+/// Slots of a session for bulk data.
+pub(super) const BULK_SLOTS: u8 = 8;
+/// The first pause before connecting again to a peer that could not be reached; it doubles each time.
+pub(super) const RECONNECT_MIN: Duration = Duration::from_millis(5);
+/// The longest such pause.
+pub(super) const RECONNECT_MAX: Duration = Duration::from_millis(200);
+/// How long one attempt to connect to a peer may take.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
+
+const _: () = assert!(EARLY_APPENDS_MAX >= RAFT_SLOTS as usize);
+
+/// The transport's settings that suit a replica or a client: as many requests a session as a client may pipeline.
+#[must_use]
+pub fn endpoint_config() -> Config {
+    Config {
+        slots: 64,
+        ..Config::default()
+    }
+}

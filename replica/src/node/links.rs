@@ -1,0 +1,246 @@
+//! Links: the session to one peer and class, made when there is something to send, made again after a pause.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use trine_transport::backend::Route;
+use trine_transport::buf::MsgBuf;
+use trine_transport::prng::Prng;
+use trine_transport::time::{Duration, Instant};
+use trine_transport::{ConnectParams, Cx, SessionId};
+
+use super::config::{
+    BULK_SLOTS, CONNECT_TIMEOUT, LINK_QUEUE_MAX, LINKS_MAX, RAFT_SLOTS, RECONNECT_MAX,
+    RECONNECT_MIN,
+};
+use crate::message::Incarnation;
+use crate::output::Class;
+use crate::route::RouteOf;
+
+/// How the session stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum LinkState {
+    /// None; the next attempt may begin at this moment.
+    Down { retry_at: Instant },
+    /// Under way; messages wait in the queue.
+    Connecting(SessionId),
+    /// Messages go out at once. The queue is empty.
+    Up(SessionId),
+}
+
+/// A message that goes to a peer.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    pub(super) expect: Option<Incarnation>,
+    pub(super) kind: u8,
+    pub(super) bytes: MsgBuf,
+    pub(super) tag: u64,
+    pub(super) deadline: Instant,
+    pub(super) answer_bytes_max: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct Link<R> {
+    pub(super) address: SocketAddr,
+    pub(super) class: Class,
+    /// None when the address is none that this kind of network can carry.
+    route: Option<R>,
+    pub(super) state: LinkState,
+    /// Attempts to connect that failed since the last success.
+    failures: u32,
+    /// Times that a session stood and ended.
+    pub(super) sessions_lost: u64,
+    /// Who answered when the session was made; zero while none stands.
+    pub(super) peer: Incarnation,
+    /// Waiting for the session to stand, at most [`LINK_QUEUE_MAX`].
+    pub(super) queue: VecDeque<Outgoing>,
+    /// The stream of appends that is being written, and the place in it of the next one.
+    pub(super) stream: u32,
+    pub(super) next_sequence: u64,
+    /// When it was last used, to make room for others.
+    used_at: Instant,
+}
+
+impl<R> Link<R> {
+    /// The stream has lost an append: what follows begins a new one.
+    pub(super) fn begin_stream(&mut self) {
+        self.stream = self.stream.wrapping_add(1);
+        self.next_sequence = 0;
+    }
+
+    pub(super) fn session(&self) -> Option<SessionId> {
+        match self.state {
+            LinkState::Up(session) => Some(session),
+            LinkState::Down { .. } | LinkState::Connecting(_) => None,
+        }
+    }
+}
+
+/// Whether a message can go over a link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Way {
+    /// At once, over this session.
+    Open(SessionId),
+    /// Into the queue until the session stands.
+    Queue,
+    /// Not now.
+    Closed,
+}
+
+pub(super) struct Links<R> {
+    list: Vec<Link<R>>,
+    route_of: RouteOf<R>,
+}
+
+impl<R: Route> Links<R> {
+    pub(super) fn new(route_of: RouteOf<R>) -> Self {
+        Self {
+            list: Vec::new(),
+            route_of,
+        }
+    }
+
+    pub(super) fn get_mut(&mut self, index: usize) -> &mut Link<R> {
+        &mut self.list[index]
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Link<R>> {
+        self.list.iter()
+    }
+
+    pub(super) fn of_session(&self, session: SessionId) -> Option<usize> {
+        let is_its = |link: &Link<R>| matches!(link.state, LinkState::Connecting(s) | LinkState::Up(s) if s == session);
+        self.list.iter().position(is_its)
+    }
+
+    /// The link to this peer; nothing if there are too many that are in use.
+    pub(super) fn find_or_add(
+        &mut self,
+        address: SocketAddr,
+        class: Class,
+        now: Instant,
+    ) -> Option<usize> {
+        let known = self
+            .list
+            .iter()
+            .position(|link| link.address == address && link.class == class);
+        let index = known.or_else(|| self.place_for_new())?;
+        if known.is_none() {
+            let link = self.fresh(address, class);
+            if index == self.list.len() {
+                self.list.push(link);
+            } else {
+                self.list[index] = link;
+            }
+        }
+        self.list[index].used_at = now;
+        Some(index)
+    }
+
+    /// A new place, or that of the link that nobody has used for longest, if it is idle.
+    fn place_for_new(&self) -> Option<usize> {
+        if self.list.len() < LINKS_MAX {
+            return Some(self.list.len());
+        }
+        let idle =
+            |link: &Link<R>| matches!(link.state, LinkState::Down { .. }) && link.queue.is_empty();
+        let candidates = self.list.iter().enumerate().filter(|(_, link)| idle(link));
+        candidates
+            .min_by_key(|(_, link)| link.used_at)
+            .map(|(index, _)| index)
+    }
+
+    fn fresh(&self, address: SocketAddr, class: Class) -> Link<R> {
+        Link {
+            address,
+            class,
+            route: (self.route_of)(address),
+            state: LinkState::Down {
+                retry_at: Instant::ZERO,
+            },
+            failures: 0,
+            sessions_lost: 0,
+            peer: Incarnation::NONE,
+            queue: VecDeque::new(),
+            stream: 0,
+            next_sequence: 0,
+            used_at: Instant::ZERO,
+        }
+    }
+
+    /// How a message can go now; starts to connect if that is due.
+    pub(super) fn way(&mut self, index: usize, cx: &mut Cx<'_, R>, rng: &mut Prng) -> Way {
+        if let LinkState::Down { retry_at } = self.list[index].state
+            && retry_at <= cx.now()
+        {
+            self.connect(index, cx, rng);
+        }
+        let link = &self.list[index];
+        match link.state {
+            LinkState::Up(session) => Way::Open(session),
+            LinkState::Connecting(_) if link.queue.len() < LINK_QUEUE_MAX => Way::Queue,
+            LinkState::Connecting(_) | LinkState::Down { .. } => Way::Closed,
+        }
+    }
+
+    fn connect(&mut self, index: usize, cx: &mut Cx<'_, R>, rng: &mut Prng) {
+        let link = &mut self.list[index];
+        let slots = match link.class {
+            Class::Raft => RAFT_SLOTS,
+            Class::Bulk => BULK_SLOTS,
+        };
+        let params = ConnectParams {
+            slots: Some(slots),
+            timeout: Some(CONNECT_TIMEOUT),
+            ..ConnectParams::default()
+        };
+        match link.route.map(|route| cx.connect(route, params)) {
+            Some(Ok(session)) => link.state = LinkState::Connecting(session),
+            Some(Err(_)) | None => self.on_failed(index, cx.now(), rng),
+        }
+    }
+
+    pub(super) fn on_connected(&mut self, index: usize, session: SessionId, peer: Incarnation) {
+        let link = &mut self.list[index];
+        link.state = LinkState::Up(session);
+        link.failures = 0;
+        link.peer = peer;
+        link.begin_stream();
+    }
+
+    /// The session could not be made: the next attempt follows after a pause that doubles, less a random half.
+    pub(super) fn on_failed(&mut self, index: usize, now: Instant, rng: &mut Prng) {
+        let link = &mut self.list[index];
+        let pause = RECONNECT_MIN.as_nanos() << link.failures.min(8);
+        let pause = pause.min(RECONNECT_MAX.as_nanos());
+        let jittered = pause / 2 + rng.below(pause / 2);
+        link.failures = link.failures.saturating_add(1);
+        link.state = LinkState::Down {
+            retry_at: now + Duration::from_nanos(jittered),
+        };
+    }
+
+    /// The session that stood is over.
+    pub(super) fn on_down(&mut self, index: usize, now: Instant) {
+        let link = &mut self.list[index];
+        link.state = LinkState::Down { retry_at: now };
+        link.peer = Incarnation::NONE;
+        link.sessions_lost += 1;
+    }
+
+    /// Drops the waiting messages of which `keep` says no.
+    pub(super) fn retain_queued(&mut self, mut keep: impl FnMut(&Outgoing) -> bool) {
+        for link in &mut self.list {
+            link.queue.retain(&mut keep);
+        }
+    }
+
+    /// When the first message in a queue is overdue.
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        self.list
+            .iter()
+            .flat_map(|link| &link.queue)
+            .map(|outgoing| outgoing.deadline)
+            .min()
+    }
+}

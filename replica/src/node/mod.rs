@@ -1,0 +1,312 @@
+//! Glue: the transport's events become the replica's inputs, the replica's outputs go out over the endpoint.
+//!
+//! A node holds no opinion about consensus. It keeps a session to each peer and class ([`links`]), puts appends of
+//! one peer back into order ([`reorder`]), and remembers which request waits for which answer.
+
+mod config;
+mod links;
+mod reorder;
+mod send;
+mod status;
+
+use std::collections::BTreeMap;
+
+use trine_transport::backend::Route;
+use trine_transport::prng::Prng;
+use trine_transport::time::Instant;
+use trine_transport::{
+    App, Completion, Cx, Event, Identity, Reply, Request, ResponseHandle, SessionId,
+};
+
+pub use config::endpoint_config;
+pub use status::{LinkStatus, NodeStatus, TransportStatus};
+
+use self::config::{REQUESTS_MAX, TOKENS_MAX};
+use self::links::Links;
+use self::reorder::{Reorder, Verdict};
+use self::send::Sent;
+use crate::message::{
+    ClientReply, ClientStatus, ClusterId, Encode, Incarnation, ReplyToken, StatusForm, StatusReply,
+    StatusRequest, kind, stream_place,
+};
+use crate::replica::Replica;
+use crate::route::RouteOf;
+use crate::slab::{Key, Slab};
+
+/// Requests that made no sense and were answered with nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct NodeStats {
+    /// Of a kind that no replica knows.
+    pub unknown_kind: u64,
+    /// Whose layout is none.
+    pub unreadable: u64,
+    /// Appends that came after their stream was over.
+    pub appends_old: u64,
+    /// Appends that had to wait for an earlier one.
+    pub appends_early: u64,
+    /// Requests turned away because too many wait for their answer.
+    pub overloaded: u64,
+}
+
+/// One replica on one endpoint.
+pub struct Node<R: Route> {
+    replica: Replica,
+    links: Links<R>,
+    rng: Prng,
+    /// Requests that the replica answers later.
+    tokens: Slab<ResponseHandle>,
+    /// Requests to peers whose completion the transport owes.
+    sent: Slab<Sent>,
+    /// Appends that arrive, by the session that brings them.
+    streams: BTreeMap<SessionId, Reorder>,
+    /// The cluster that the endpoint names in handshakes.
+    cluster: ClusterId,
+    /// Tags of messages that could not be sent; the replica hears of them at the end of the turn.
+    unsent: Vec<u64>,
+    stats: NodeStats,
+}
+
+impl<R: Route> Node<R> {
+    /// Puts `replica` on an endpoint whose routes `route_of` knows.
+    pub fn new(replica: Replica, route_of: RouteOf<R>, seed: u64) -> Self {
+        Self {
+            cluster: replica.cluster(),
+            replica,
+            links: Links::new(route_of),
+            rng: Prng::new(seed),
+            tokens: Slab::new(TOKENS_MAX),
+            sent: Slab::new(REQUESTS_MAX),
+            streams: BTreeMap::new(),
+            unsent: Vec::new(),
+            stats: NodeStats::default(),
+        }
+    }
+
+    /// The replica.
+    #[must_use]
+    pub const fn replica(&self) -> &Replica {
+        &self.replica
+    }
+
+    /// The replica, for what its owner does with it: stop it, above all.
+    pub const fn replica_mut(&mut self) -> &mut Replica {
+        &mut self.replica
+    }
+
+    /// What an endpoint under this node says in handshakes.
+    #[must_use]
+    pub fn identity(&self) -> Identity {
+        Identity {
+            cluster: self.replica.cluster().0,
+            incarnation: self.replica.incarnation().0,
+        }
+    }
+
+    /// Counters since the start.
+    #[must_use]
+    pub const fn stats(&self) -> NodeStats {
+        self.stats
+    }
+
+    fn on_append(
+        &mut self,
+        cx: &mut Cx<'_, R>,
+        session: SessionId,
+        token: ReplyToken,
+        frame: &[u8],
+    ) {
+        let now = cx.now();
+        let Some((stream, sequence)) = stream_place(frame) else {
+            self.stats.unreadable += 1;
+            return self.answer_nothing(cx, token);
+        };
+        let reorder = self.streams.entry(session).or_default();
+        match reorder.on_append(stream, sequence, token, frame) {
+            Verdict::InOrder => {
+                self.replica.on_peer(now, token, kind::APPEND, frame);
+                while let Some(early) = reorder.next_ready() {
+                    self.replica
+                        .on_peer(now, early.token, kind::APPEND, &early.frame);
+                }
+            }
+            Verdict::Kept => self.stats.appends_early += 1,
+            Verdict::Old => {
+                self.stats.appends_old += 1;
+                self.answer_nothing(cx, token);
+            }
+        }
+        self.answer_orphans(cx, session);
+    }
+
+    /// Ends the requests of a stream that is over.
+    fn answer_orphans(&mut self, cx: &mut Cx<'_, R>, session: SessionId) {
+        while let Some(token) = self
+            .streams
+            .get_mut(&session)
+            .and_then(Reorder::next_orphan)
+        {
+            self.answer_nothing(cx, token);
+        }
+    }
+
+    fn answer_nothing(&mut self, cx: &mut Cx<'_, R>, token: ReplyToken) {
+        if let Some(empty) = cx.alloc(0) {
+            self.answer(cx, token, empty);
+        }
+    }
+
+    fn answer(
+        &mut self,
+        cx: &mut Cx<'_, R>,
+        token: ReplyToken,
+        bytes: trine_transport::buf::MsgBuf,
+    ) {
+        let handle = self.tokens.remove(Key::from_u64(token.0));
+        debug_assert!(handle.is_some(), "each token is answered once");
+        if let Some(handle) = handle {
+            // Stale: the session has ended, and whoever asked has been told so.
+            drop(cx.enqueue_response(handle, bytes));
+        }
+    }
+
+    fn on_status_request(&mut self, cx: &mut Cx<'_, R>, request: &[u8]) -> Reply {
+        let Ok(request) = StatusRequest::decode(request) else {
+            self.stats.unreadable += 1;
+            return reply_empty(cx);
+        };
+        match request.form {
+            StatusForm::Discovery => {
+                reply_with(cx, &StatusReply::Discovery(self.replica.discovery()))
+            }
+            StatusForm::Json => {
+                let text = serde_json::to_vec(&self.status(cx)).unwrap_or_default();
+                reply_with(cx, &StatusReply::Json(&text))
+            }
+        }
+    }
+
+    /// Too many requests wait for their answer: a client is asked to come back later.
+    fn on_overload(&mut self, cx: &mut Cx<'_, R>, request_kind: u8) -> Reply {
+        self.stats.overloaded += 1;
+        match request_kind {
+            kind::CLIENT => reply_with(
+                cx,
+                &ClientReply::refusal(ClientStatus::Busy, self.replica.cluster()),
+            ),
+            _ => reply_empty(cx),
+        }
+    }
+}
+
+fn reply_empty<R: Route>(cx: &mut Cx<'_, R>) -> Reply {
+    cx.alloc(0).map_or(Reply::Later, Reply::Now)
+}
+
+fn reply_with<R: Route>(cx: &mut Cx<'_, R>, message: &impl Encode) -> Reply {
+    let Some(mut bytes) = cx.alloc(message.encoded_len()) else {
+        return reply_empty(cx);
+    };
+    message.encode_to_slice(&mut bytes);
+    Reply::Now(bytes)
+}
+
+impl<R: Route> App<R> for Node<R> {
+    fn on_request(&mut self, cx: &mut Cx<'_, R>, request: Request<'_>) -> Reply {
+        match request.kind {
+            kind::STATUS => return self.on_status_request(cx, request.data),
+            kind::CLIENT..=kind::JOIN => {}
+            _ => {
+                self.stats.unknown_kind += 1;
+                return reply_empty(cx);
+            }
+        }
+        let Ok(key) = self.tokens.insert(request.handle) else {
+            return self.on_overload(cx, request.kind);
+        };
+        let token = ReplyToken(key.to_u64());
+        match request.kind {
+            kind::CLIENT => self.replica.on_client(cx.now(), token, request.data),
+            kind::APPEND => self.on_append(cx, request.session, token, request.data),
+            other => self.replica.on_peer(cx.now(), token, other, request.data),
+        }
+        Reply::Later
+    }
+
+    fn on_completion(&mut self, cx: &mut Cx<'_, R>, tag: u64, completion: Completion) {
+        let Some(sent) = self.sent.remove(Key::from_u64(tag)) else {
+            debug_assert!(false, "each request completes once");
+            return;
+        };
+        let answer = completion.result.is_ok().then(|| &completion.response[..]);
+        if answer.is_none() {
+            self.note_lost(&sent);
+        }
+        self.replica.on_peer_reply(cx.now(), sent.tag, answer);
+    }
+
+    fn on_event(&mut self, cx: &mut Cx<'_, R>, event: Event<R>) {
+        let now = cx.now();
+        match event {
+            Event::Connected { session, peer } => {
+                if let Some(index) = self.links.of_session(session) {
+                    self.links
+                        .on_connected(index, session, Incarnation(peer.identity.incarnation));
+                    self.send_queued(cx, index);
+                }
+            }
+            Event::ConnectFailed { session, .. } => {
+                if let Some(index) = self.links.of_session(session) {
+                    self.links.on_failed(index, now, &mut self.rng);
+                    self.fail_queued(index);
+                    self.note_unreachable(now, index);
+                }
+            }
+            Event::Down { session, .. } => self.on_session_down(cx, session),
+            Event::Accepted { .. } => {}
+        }
+    }
+
+    fn on_turn(&mut self, cx: &mut Cx<'_, R>) {
+        self.fail_overdue(cx.now());
+        self.replica.on_turn(cx.now());
+        self.drain(cx);
+        self.follow_cluster(cx);
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        if !self.unsent.is_empty() {
+            return Some(Instant::ZERO);
+        }
+        let due = [self.replica.next_timeout(), self.links.next_timeout()];
+        due.into_iter().flatten().min()
+    }
+}
+
+impl<R: Route> Node<R> {
+    fn on_session_down(&mut self, cx: &mut Cx<'_, R>, session: SessionId) {
+        if let Some(mut reorder) = self.streams.remove(&session) {
+            reorder.end();
+            while let Some(token) = reorder.next_orphan() {
+                self.answer_nothing(cx, token);
+            }
+        }
+        if let Some(index) = self.links.of_session(session) {
+            self.links.on_down(index, cx.now());
+            self.fail_queued(index);
+            self.note_unreachable(cx.now(), index);
+        }
+    }
+
+    fn note_unreachable(&mut self, now: Instant, index: usize) {
+        let address = self.links.get_mut(index).address;
+        self.replica.on_peer_unreachable(now, address);
+    }
+
+    /// Handshakes name the replica's cluster as soon as it has one.
+    fn follow_cluster(&mut self, cx: &mut Cx<'_, R>) {
+        if self.cluster != self.replica.cluster() {
+            self.cluster = self.replica.cluster();
+            cx.set_identity(self.identity());
+        }
+    }
+}

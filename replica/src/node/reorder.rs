@@ -1,0 +1,180 @@
+//! Appends of one peer back in order: what arrives ahead of a missing one waits for it.
+//!
+//! A session's concurrent requests arrive in any order, and raft answers each append that comes too early with a
+//! rejection and a retransmission of entries. So the sender numbers its appends in streams, and this buffer hands
+//! those of one stream out in their order. A lost append ends its stream at the sender, and the first append of the
+//! next stream ends it here; what still waits then is of no use any more.
+
+use crate::message::ReplyToken;
+
+use super::config::EARLY_APPENDS_MAX;
+
+/// An append that waits, copied: the received bytes are gone when its turn comes.
+#[derive(Debug)]
+pub(super) struct Early {
+    sequence: u64,
+    pub(super) token: ReplyToken,
+    pub(super) frame: Vec<u8>,
+}
+
+/// What to do with an append that has arrived.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Verdict {
+    /// Its turn: hand it to the replica now, then take what [`Reorder::next_ready`] gives.
+    InOrder,
+    /// It waits here.
+    Kept,
+    /// Of a stream that is over, or seen before: of no use.
+    Old,
+}
+
+/// The appends of one session.
+#[derive(Debug, Default)]
+pub(super) struct Reorder {
+    stream: u32,
+    /// The sequence that is due in `stream`.
+    next: u64,
+    /// Ahead of `next`, in no particular order, at most [`EARLY_APPENDS_MAX`].
+    early: Vec<Early>,
+    /// Tokens of a stream that is over; the caller answers them with nothing.
+    orphans: Vec<ReplyToken>,
+}
+
+impl Reorder {
+    /// Takes note of an append; it is copied only if it has to wait.
+    pub(super) fn on_append(
+        &mut self,
+        stream: u32,
+        sequence: u64,
+        token: ReplyToken,
+        frame: &[u8],
+    ) -> Verdict {
+        if is_newer(stream, self.stream) {
+            self.begin(stream);
+        }
+        if stream != self.stream || sequence < self.next {
+            return Verdict::Old;
+        }
+        if sequence > self.next && self.early.len() < EARLY_APPENDS_MAX {
+            self.early.push(Early {
+                sequence,
+                token,
+                frame: frame.to_vec(),
+            });
+            return Verdict::Kept;
+        }
+        // In order; or so many wait that the missing ones will not come: raft copes with a gap, not with silence.
+        self.next = sequence + 1;
+        Verdict::InOrder
+    }
+
+    /// The next append whose turn has come. Call it until there is none, after each append that was in order.
+    pub(super) fn next_ready(&mut self) -> Option<Early> {
+        let at = self
+            .early
+            .iter()
+            .position(|early| early.sequence <= self.next)?;
+        let early = self.early.swap_remove(at);
+        self.next = self.next.max(early.sequence + 1);
+        Some(early)
+    }
+
+    /// A request that will not be handed out any more and still has to be answered.
+    pub(super) fn next_orphan(&mut self) -> Option<ReplyToken> {
+        self.orphans.pop()
+    }
+
+    /// The session is over: everything that waits is an orphan.
+    pub(super) fn end(&mut self) {
+        self.orphans
+            .extend(self.early.drain(..).map(|early| early.token));
+    }
+
+    fn begin(&mut self, stream: u32) {
+        self.end();
+        self.stream = stream;
+        self.next = 0;
+    }
+}
+
+/// Whether stream `a` began after `b`; the counter may wrap.
+fn is_newer(a: u32, b: u32) -> bool {
+    a != b && a.wrapping_sub(b) < u32::MAX / 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Feeds appends and returns the sequences that are handed out.
+    fn feed(reorder: &mut Reorder, stream: u32, sequences: &[u64]) -> Vec<u64> {
+        let mut out = Vec::new();
+        for &sequence in sequences {
+            let token = ReplyToken(u64::from(stream) * 1000 + sequence);
+            if reorder.on_append(stream, sequence, token, &sequence.to_le_bytes())
+                == Verdict::InOrder
+            {
+                out.push(sequence);
+                while let Some(early) = reorder.next_ready() {
+                    assert_eq!(early.frame, early.sequence.to_le_bytes());
+                    out.push(early.sequence);
+                }
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn appends_leave_in_order_however_they_arrive() {
+        let mut reorder = Reorder::default();
+        assert_eq!(feed(&mut reorder, 0, &[1, 3, 2]), Vec::<u64>::new());
+        assert_eq!(feed(&mut reorder, 0, &[0, 5, 4, 6]), [0, 1, 2, 3, 4, 5, 6]);
+        assert_eq!(reorder.next_orphan(), None);
+    }
+
+    #[test]
+    fn what_was_handed_out_is_old() {
+        let mut reorder = Reorder::default();
+        feed(&mut reorder, 0, &[0, 1]);
+        assert_eq!(reorder.on_append(0, 1, ReplyToken(7), b""), Verdict::Old);
+    }
+
+    #[test]
+    fn a_new_stream_orphans_what_waited_and_starts_from_zero() {
+        let mut reorder = Reorder::default();
+        feed(&mut reorder, 0, &[0, 2, 3]);
+        assert_eq!(feed(&mut reorder, 1, &[1, 0]), [0, 1]);
+        let orphans: Vec<_> = std::iter::from_fn(|| reorder.next_orphan()).collect();
+        assert_eq!(orphans.len(), 2);
+        assert!(orphans.contains(&ReplyToken(2)) && orphans.contains(&ReplyToken(3)));
+        assert_eq!(
+            reorder.on_append(0, 1, ReplyToken(1), b""),
+            Verdict::Old,
+            "of the stream that is over"
+        );
+    }
+
+    #[test]
+    fn streams_are_told_apart_across_the_end_of_the_counter() {
+        let mut reorder = Reorder {
+            stream: u32::MAX,
+            ..Reorder::default()
+        };
+        assert_eq!(feed(&mut reorder, u32::MAX, &[0]), [0]);
+        assert_eq!(feed(&mut reorder, 0, &[0]), [0]);
+        assert_eq!(
+            reorder.on_append(u32::MAX, 1, ReplyToken(1), b""),
+            Verdict::Old
+        );
+    }
+
+    #[test]
+    fn a_peer_that_leaves_a_gap_for_ever_is_bounded() {
+        let mut reorder = Reorder::default();
+        let sequences: Vec<u64> = (1..=EARLY_APPENDS_MAX as u64).collect();
+        assert_eq!(feed(&mut reorder, 0, &sequences), Vec::<u64>::new());
+        let out = feed(&mut reorder, 0, &[1_000]);
+        assert_eq!(out.len(), EARLY_APPENDS_MAX + 1, "the gap is given up");
+        assert_eq!(feed(&mut reorder, 0, &[1_001]), [1_001]);
+    }
+}

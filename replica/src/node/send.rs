@@ -1,0 +1,159 @@
+//! From the replica's outputs into the sessions, and what becomes of messages that cannot go.
+
+use trine_transport::Cx;
+use trine_transport::backend::Route;
+use trine_transport::time::Instant;
+
+use super::Node;
+use super::config::DRAINS_MAX;
+use super::links::{Outgoing, Way};
+use crate::message::{kind, set_stream_place};
+use crate::output::Output;
+
+/// A request to a peer that the transport has taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Sent {
+    /// The replica's name for it.
+    pub(super) tag: u64,
+    link: usize,
+    /// The stream that an append belongs to.
+    stream: Option<u32>,
+}
+
+impl<R: Route> Node<R> {
+    /// Does what the replica wants done.
+    pub(super) fn drain(&mut self, cx: &mut Cx<'_, R>) {
+        for _ in 0..DRAINS_MAX {
+            while let Some(output) = self.replica.poll_output() {
+                self.on_output(cx, output);
+            }
+            if self.unsent.is_empty() {
+                return;
+            }
+            for tag in std::mem::take(&mut self.unsent) {
+                self.replica.on_peer_reply(cx.now(), tag, None);
+            }
+        }
+    }
+
+    fn on_output(&mut self, cx: &mut Cx<'_, R>, output: Output) {
+        match output {
+            Output::Reply { token, bytes } => self.answer(cx, token, bytes),
+            Output::Send {
+                to,
+                expect,
+                kind,
+                class,
+                bytes,
+                tag,
+                timeout,
+                answer_bytes_max,
+            } => {
+                let deadline = cx.now() + timeout;
+                let outgoing = Outgoing {
+                    expect,
+                    kind,
+                    bytes,
+                    tag,
+                    deadline,
+                    answer_bytes_max,
+                };
+                match self.links.find_or_add(to, class, cx.now()) {
+                    Some(index) => self.send(cx, index, outgoing),
+                    None => self.unsent.push(tag),
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, cx: &mut Cx<'_, R>, index: usize, outgoing: Outgoing) {
+        match self.links.way(index, cx, &mut self.rng) {
+            Way::Open(session) => self.send_over(cx, index, session, outgoing),
+            Way::Queue => self.links.get_mut(index).queue.push_back(outgoing),
+            Way::Closed => self.unsent.push(outgoing.tag),
+        }
+    }
+
+    fn send_over(
+        &mut self,
+        cx: &mut Cx<'_, R>,
+        index: usize,
+        session: trine_transport::SessionId,
+        outgoing: Outgoing,
+    ) {
+        let Outgoing {
+            expect,
+            kind,
+            mut bytes,
+            tag,
+            deadline,
+            answer_bytes_max,
+        } = outgoing;
+        let link = self.links.get_mut(index);
+        if expect.is_some_and(|expected| expected != link.peer) {
+            self.unsent.push(tag); // Another life of the peer answers there.
+            return;
+        }
+        let Some(response) = cx.alloc(answer_bytes_max) else {
+            self.unsent.push(tag);
+            return;
+        };
+        let stream = (kind == kind::APPEND).then_some(link.stream);
+        if let Some(stream) = stream {
+            set_stream_place(&mut bytes, stream, link.next_sequence);
+        }
+        let Ok(key) = self.sent.insert(Sent {
+            tag,
+            link: index,
+            stream,
+        }) else {
+            self.unsent.push(tag);
+            return;
+        };
+        match cx.enqueue_request(session, kind, bytes, response, key.to_u64(), Some(deadline)) {
+            // Only what was taken has a place in the stream.
+            Ok(_) => link.next_sequence += u64::from(stream.is_some()),
+            Err(_) => {
+                self.sent.remove(key);
+                self.unsent.push(tag);
+            }
+        }
+    }
+
+    /// A request ended without an answer: a stream with a gap in it is over.
+    pub(super) fn note_lost(&mut self, sent: &Sent) {
+        let link = self.links.get_mut(sent.link);
+        if sent.stream == Some(link.stream) {
+            link.begin_stream();
+        }
+    }
+
+    /// The session stands: what waited for it goes out.
+    pub(super) fn send_queued(&mut self, cx: &mut Cx<'_, R>, index: usize) {
+        for outgoing in std::mem::take(&mut self.links.get_mut(index).queue) {
+            self.send(cx, index, outgoing);
+        }
+    }
+
+    /// The session will not stand: what waited for it failed.
+    pub(super) fn fail_queued(&mut self, index: usize) {
+        let queue = std::mem::take(&mut self.links.get_mut(index).queue);
+        self.unsent
+            .extend(queue.into_iter().map(|outgoing| outgoing.tag));
+    }
+
+    /// Fails what has waited for its session for too long.
+    pub(super) fn fail_overdue(&mut self, now: Instant) {
+        if self.links.next_timeout().is_none_or(|at| at > now) {
+            return;
+        }
+        let Self { links, unsent, .. } = self;
+        links.retain_queued(|outgoing| {
+            let in_time = outgoing.deadline > now;
+            if !in_time {
+                unsent.push(outgoing.tag);
+            }
+            in_time
+        });
+    }
+}

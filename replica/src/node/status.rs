@@ -1,0 +1,111 @@
+//! The node's whole status, for people and tools: the replica's, and what the transport knows about each peer.
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+use trine_transport::backend::Route;
+use trine_transport::{Cx, EndpointStats};
+
+use super::Node;
+use super::links::{Link, LinkState};
+use crate::output::Class;
+use crate::status::Status;
+
+/// Everything that a node says about itself: the answer to a STATUS request in JSON form.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct NodeStatus {
+    /// The replica.
+    pub replica: Status,
+    /// The sessions that this node has opened to its peers.
+    pub links: Vec<LinkStatus>,
+    /// The endpoint under both.
+    pub transport: TransportStatus,
+}
+
+/// The session to one peer.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LinkStatus {
+    /// Where the peer is reached.
+    pub address: SocketAddr,
+    /// `raft` or `bulk`.
+    pub class: String,
+    /// `up`, `connecting` or `down`.
+    pub state: String,
+    /// Sessions that ended.
+    pub sessions_lost: u64,
+    /// Smoothed round-trip time, once there is one.
+    pub rtt_ns: Option<u64>,
+    /// The smallest round-trip time, once there is one.
+    pub rtt_ns_min: Option<u64>,
+    /// Packets sent again.
+    pub retransmissions: Option<u64>,
+}
+
+/// The endpoint's counters that a person asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct TransportStatus {
+    /// Sessions that peers and clients opened.
+    pub sessions_server: u64,
+    /// Sessions that this node opened.
+    pub sessions_client: u64,
+    /// Packets sent.
+    pub packets_sent: u64,
+    /// Packets received.
+    pub packets_received: u64,
+    /// Packets sent again.
+    pub retransmissions: u64,
+    /// Received packets that were dropped for whatever reason.
+    pub packets_dropped: u64,
+}
+
+impl TransportStatus {
+    fn of(stats: &EndpointStats) -> Self {
+        Self {
+            sessions_server: stats.sessions_server,
+            sessions_client: stats.sessions_client,
+            packets_sent: stats.packets_sent,
+            packets_received: stats.packets_received,
+            retransmissions: stats.retransmissions,
+            packets_dropped: stats.drops.total(),
+        }
+    }
+}
+
+impl<R: Route> Node<R> {
+    /// Everything that there is to say about this node.
+    #[must_use]
+    pub fn status(&self, cx: &Cx<'_, R>) -> NodeStatus {
+        NodeStatus {
+            replica: self.replica().status(cx.now()),
+            links: self
+                .links
+                .iter()
+                .map(|link| link_status(link, cx))
+                .collect(),
+            transport: TransportStatus::of(&cx.stats()),
+        }
+    }
+}
+
+fn link_status<R: Route>(link: &Link<R>, cx: &Cx<'_, R>) -> LinkStatus {
+    let stats = link.session().and_then(|session| cx.session_stats(session));
+    let sampled = stats.filter(|stats| stats.rtt_samples > 0);
+    let state = match link.state {
+        LinkState::Up(_) => "up",
+        LinkState::Connecting(_) => "connecting",
+        LinkState::Down { .. } => "down",
+    };
+    let class = match link.class {
+        Class::Raft => "raft",
+        Class::Bulk => "bulk",
+    };
+    LinkStatus {
+        address: link.address,
+        class: class.to_owned(),
+        state: state.to_owned(),
+        sessions_lost: link.sessions_lost,
+        rtt_ns: sampled.map(|stats| stats.rtt_ns_smoothed),
+        rtt_ns_min: sampled.map(|stats| stats.rtt_ns_min),
+        retransmissions: stats.map(|stats| stats.retransmissions),
+    }
+}
