@@ -122,26 +122,27 @@ impl Ratio {
         denominator: 1,
     };
 
-    /// The fraction `numerator / denominator`, or `None` if it is above one or divides by zero.
+    /// The fraction `numerator / denominator` in lowest terms, or `None` if it is above one or
+    /// divides by zero.
     #[must_use]
     pub const fn new(numerator: u32, denominator: u32) -> Option<Self> {
         if denominator == 0 || numerator > denominator {
             return None;
         }
+        let (mut a, mut b) = (numerator, denominator);
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
         Some(Self {
-            numerator,
-            denominator,
+            numerator: numerator / a,
+            denominator: denominator / a,
         })
     }
 
     /// `percent` hundredths; more than 100 is an error in the program.
     #[must_use]
     pub const fn percent(percent: u32) -> Self {
-        assert!(percent <= 100, "a probability is at most 100 %");
-        Self {
-            numerator: percent,
-            denominator: 100,
-        }
+        Self::new(percent, 100).expect("a probability is at most 100 %")
     }
 
     /// The upper part of the fraction.

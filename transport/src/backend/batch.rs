@@ -226,6 +226,24 @@ impl<R: Route> TxBatch<R> {
         });
     }
 
+    /// Adds a packet of another batch; a body that is referred to stays so.
+    ///
+    /// # Panics
+    ///
+    /// If the batch is full.
+    pub(crate) fn push_item(&mut self, item: &TxItem<'_, R>) {
+        assert!(!self.is_full(), "push into a full transmit batch");
+        let start = self.copied.len() as u32;
+        self.copied.extend_from_slice(item.head);
+        let copied_len = item.head.len() as u32;
+        self.items.push(Item {
+            route: item.route,
+            start,
+            copied_len,
+            body: item.body.cloned(),
+        });
+    }
+
     /// Packets in the batch.
     #[must_use]
     pub fn len(&self) -> usize {

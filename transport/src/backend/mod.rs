@@ -9,12 +9,16 @@ mod batch;
 mod clock;
 pub mod dpdk;
 mod error;
+mod faulty;
 mod ring;
 mod udp;
 
 pub use batch::{Body, RxBatch, RxPacket, RxSlot, TxBatch, TxItem};
 pub use clock::MonotonicClock;
 pub use error::BackendError;
+pub use faulty::{
+    Direction, FaultCounts, FaultHandle, Faults, Faulty, ParseFaultsError, REORDER_HOLD,
+};
 pub use ring::{RingBackend, RingConfig, RingRoute};
 pub use udp::{MTU_DEFAULT, MTU_MAX, RxQueueShortfall, UdpBackend, UdpConfig};
 
