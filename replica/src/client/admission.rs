@@ -63,7 +63,7 @@ impl<R: Route> Clients<R> {
         }
         .encode_to_slice(&mut request);
         // It is repeated until it succeeds: what waits for it has deadlines of its own.
-        let pending = self.pending_of(
+        let pending = self.pending(
             owner,
             Operation::Register,
             request,

@@ -5,65 +5,26 @@
 
 use std::collections::VecDeque;
 
-use trine_kvstore::Command;
 use trine_transport::app::{App, Completion, Cx, Reply, Request};
 use trine_transport::backend::Route;
-use trine_transport::buf::Pool;
+use trine_transport::buf::{MsgBuf, Pool};
 use trine_transport::prng::Prng;
 use trine_transport::session::Event;
 use trine_transport::time::{Duration, Instant};
 
-use super::config::{
-    ClientConfig, ClientConfigError, IN_FLIGHT_MAX, LOGICAL_CLIENTS_MAX, OPERATIONS_MAX,
-};
+use super::config::{ClientConfig, ClientConfigError, LOGICAL_CLIENTS_MAX, OPERATIONS_MAX};
 use super::leader::{Leader, QUESTION_BIT};
 use super::logical::{Logical, Registration};
-use super::operation::{Mode, Pending, Stage};
+use super::operation::{Pending, Stage};
 use super::outcome::{Answer, Error, Obstacle};
 use super::peers::Peers;
-use crate::message::{CLIENT_REQUEST_HEADER_SIZE, ClientRequest, ClusterId, Encode, Operation};
+use crate::message::{ClusterId, Operation};
 use crate::route::RouteOf;
 use crate::slab::{Key, Slab};
 
 /// Names a logical client of one [`Clients`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ClientId(pub(super) Key);
-
-/// What a caller asks for.
-#[derive(Clone, Copy, Debug)]
-pub struct Submission<'a> {
-    /// How it is to be done.
-    pub mode: Mode,
-    /// The store's command.
-    pub command: &'a Command<'a>,
-    /// When to give up; nothing takes the configured timeout.
-    pub deadline: Option<Instant>,
-    /// Comes back with the outcome.
-    pub tag: u64,
-}
-
-/// Why an operation was not even begun.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum SubmitError {
-    /// As many operations as one client may have are in flight: take an outcome first.
-    #[error("{IN_FLIGHT_MAX} operations of this client are in flight: wait for one of them")]
-    InFlight,
-    /// The endpoint has as many operations as it may have.
-    #[error("{OPERATIONS_MAX} operations are in flight: wait for some of them")]
-    TooMany,
-    /// The client was closed, or never was.
-    #[error("the client is closed")]
-    Closed,
-    /// The command is a write and the mode is a read.
-    #[error("a command that changes something cannot be done as a read")]
-    NotARead,
-    /// The command exceeds what a message buffer can hold, or no buffer is left.
-    #[error("no message buffer for a command of {bytes} bytes")]
-    NoBuffer {
-        /// Length of the encoded request.
-        bytes: usize,
-    },
-}
 
 /// The end of an operation.
 #[derive(Debug)]
@@ -161,57 +122,6 @@ impl<R: Route> Clients<R> {
         }
     }
 
-    /// Begins an operation; its end comes out of [`Clients::poll_finished`].
-    ///
-    /// # Errors
-    /// When it cannot be begun; nothing has happened then.
-    pub fn submit(
-        &mut self,
-        now: Instant,
-        client: ClientId,
-        submission: Submission<'_>,
-    ) -> Result<(), SubmitError> {
-        let Submission {
-            mode,
-            command,
-            deadline,
-            tag,
-        } = submission;
-        let logical = self
-            .logical
-            .get(client.0)
-            .filter(|logical| !logical.closing)
-            .ok_or(SubmitError::Closed)?;
-        if logical.in_flight >= IN_FLIGHT_MAX {
-            return Err(SubmitError::InFlight);
-        }
-        if self.operations.is_full() {
-            return Err(SubmitError::TooMany);
-        }
-        if !mode.is_write() && !command.is_read_only() {
-            return Err(SubmitError::NotARead);
-        }
-        let deadline = deadline.unwrap_or(now + self.config.operation_timeout);
-        let pending = self.pending(client.0, mode.operation(), command, now, deadline, tag)?;
-        let key = self
-            .operations
-            .insert(pending)
-            .map_err(|_| SubmitError::TooMany)?;
-        let logical = self.logical.get_mut(client.0).expect("found above");
-        logical.in_flight += 1;
-        logical.closing |= mode == Mode::WriteAndClose;
-        self.check_at = self.check_at.min(deadline);
-        match mode {
-            Mode::Write | Mode::WriteAndClose => {
-                logical.waiting.push_back(key);
-                self.admit(now, client.0);
-            }
-            Mode::Read => self.make_ready(key),
-            Mode::ReadStale => self.make_ready(key),
-        }
-        Ok(())
-    }
-
     /// The next operation that is over.
     pub fn poll_finished(&mut self) -> Option<Finished> {
         self.finished.pop_front()
@@ -221,6 +131,22 @@ impl<R: Route> Clients<R> {
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.operations.len()
+    }
+
+    /// Operations of one logical client that are not over yet.
+    #[must_use]
+    pub fn in_flight_of(&self, client: ClientId) -> usize {
+        self.logical
+            .get(client.0)
+            .map_or(0, |logical| logical.in_flight)
+    }
+
+    /// Whether a logical client takes operations.
+    #[must_use]
+    pub fn is_open(&self, client: ClientId) -> bool {
+        self.logical
+            .get(client.0)
+            .is_some_and(|logical| !logical.closing)
     }
 
     /// The cluster that this client talks to, [`ClusterId::NONE`] before the first answer.
@@ -243,32 +169,11 @@ impl<R: Route> Clients<R> {
         self.stats
     }
 
-    /// Encodes the request; cluster, client and sequence are filled in when it is sent.
-    fn pending(
+    pub(super) fn pending(
         &self,
         owner: Key,
         operation: Operation,
-        command: &Command<'_>,
-        now: Instant,
-        deadline: Instant,
-        tag: u64,
-    ) -> Result<Pending, SubmitError> {
-        let bytes = CLIENT_REQUEST_HEADER_SIZE + command.encoded_len();
-        let mut request = self
-            .pool
-            .alloc(bytes)
-            .ok_or(SubmitError::NoBuffer { bytes })?;
-        ClientRequest::bare(operation).encode_to_slice(&mut request[..CLIENT_REQUEST_HEADER_SIZE]);
-        let written = command.encode_into(&mut request[CLIENT_REQUEST_HEADER_SIZE..]);
-        assert!(written.is_ok(), "the buffer has the encoded length");
-        Ok(self.pending_of(owner, operation, request, now, deadline, tag))
-    }
-
-    pub(super) fn pending_of(
-        &self,
-        owner: Key,
-        operation: Operation,
-        request: trine_transport::buf::MsgBuf,
+        request: MsgBuf,
         now: Instant,
         deadline: Instant,
         tag: u64,

@@ -5,6 +5,8 @@
 //! [`Error::OutcomeUnknown`], it may have been.
 
 mod admission;
+mod asynchronous;
+mod blocking;
 mod config;
 mod core;
 mod dispatch;
@@ -14,13 +16,19 @@ mod logical;
 mod operation;
 mod outcome;
 mod peers;
+mod probe;
 mod reply;
+mod submit;
 mod window;
 
+pub use asynchronous::{AsyncCall, AsyncClient, AsyncClients};
+pub use blocking::{BlockingClient, CallError, OpenError};
 pub use config::{
     ClientConfig, ClientConfigError, IN_FLIGHT_MAX, LOGICAL_CLIENTS_MAX, OPERATIONS_MAX, PEERS_MAX,
     RESPONSE_BYTES_MAX,
 };
-pub use core::{ClientId, ClientStats, Clients, Finished, Submission, SubmitError};
+pub use core::{ClientId, ClientStats, Clients, Finished};
 pub use operation::Mode;
 pub use outcome::{Answer, Error, Obstacle};
+pub use probe::{ProbeError, Probed, probe_status};
+pub use submit::{EncodedCommand, Submission, SubmitError};

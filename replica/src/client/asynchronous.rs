@@ -1,0 +1,392 @@
+//! The async front: a thread drives the event loop, and plain futures wait for it on any executor.
+//!
+//! A caller encodes its command in its own thread, puts it into the inbox, and wakes the loop only if that is about
+//! to sleep. The answer comes back through a cell that the future and the loop share.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::thread::JoinHandle;
+
+use trine_kvstore::Command;
+use trine_transport::backend::{Backend, BackendError, Route};
+use trine_transport::buf::Pool;
+use trine_transport::event_loop::EventLoop;
+use trine_transport::time::{Clock, Instant};
+use trine_transport::{App, Completion, Cx, Event, Reply, Request};
+
+use super::blocking::{CallError, OpenError, client_identity};
+use super::config::{ClientConfig, IN_FLIGHT_MAX, OPERATIONS_MAX};
+use super::core::{ClientId, Clients, Finished};
+use super::operation::Mode;
+use super::outcome::Answer;
+use super::submit::{EncodedCommand, SubmitError};
+use crate::route::RouteOf;
+use crate::slab::{Key, Slab};
+
+/// What a call is waiting for.
+enum Slot {
+    Waiting(Option<Waker>),
+    Done(Result<Answer, CallError>),
+    Taken,
+}
+
+/// Shared by one future and the loop.
+struct Cell(Mutex<Slot>);
+
+impl Cell {
+    fn complete(&self, result: Result<Answer, CallError>) {
+        let before = std::mem::replace(&mut *lock(&self.0), Slot::Done(result));
+        if let Slot::Waiting(Some(waker)) = before {
+            waker.wake();
+        }
+    }
+}
+
+/// A command on its way into the loop.
+struct Call {
+    client: u64,
+    command: EncodedCommand,
+    cell: Arc<Cell>,
+}
+
+/// Calls that the loop has not taken yet.
+#[derive(Default)]
+struct Queue {
+    calls: VecDeque<Call>,
+    /// Nobody will take any more.
+    closed: bool,
+}
+
+/// What callers' threads and the loop's thread share.
+struct Inbox {
+    queue: Mutex<Queue>,
+    /// Calls that were begun and are not over.
+    pending: AtomicUsize,
+    /// Set by the loop before it looks into the inbox for the last time and sleeps.
+    sleeping: AtomicBool,
+    stopping: AtomicBool,
+    waker: trine_transport::backend::Waker,
+}
+
+impl Inbox {
+    /// The order matters on both sides: a caller puts in and then looks whether the loop sleeps, the loop says that
+    /// it sleeps and then looks whether there is anything.
+    fn push(&self, call: Call) -> Result<(), SubmitError> {
+        {
+            let mut queue = lock(&self.queue);
+            if queue.closed {
+                return Err(SubmitError::Closed);
+            }
+            queue.calls.push_back(call);
+        }
+        self.wake();
+        Ok(())
+    }
+
+    fn wake(&self) {
+        if self.sleeping.swap(false, Ordering::SeqCst) {
+            self.waker.wake();
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        lock(&self.queue).calls.is_empty()
+    }
+}
+
+/// A panic in another thread leaves these values whole: they are changed in single steps.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The application of the loop's thread: the clients, fed from the inbox.
+struct Hosted<R: Route> {
+    clients: Clients<R>,
+    inbox: Arc<Inbox>,
+    /// The logical clients of the handles, by the handle's number; those of dropped handles stay until their session
+    /// is over.
+    names: BTreeMap<u64, ClientId>,
+    /// Calls under way, by the tag of their operation.
+    calls: Slab<Arc<Cell>>,
+    /// Calls of clients that have as many operations in flight as they may.
+    held: VecDeque<Call>,
+}
+
+impl<R: Route> Hosted<R> {
+    /// Begins what callers have asked for.
+    fn take_calls(&mut self, now: Instant) {
+        self.inbox.sleeping.store(false, Ordering::SeqCst);
+        let fresh = std::mem::take(&mut lock(&self.inbox.queue).calls);
+        self.held.extend(fresh);
+        for _ in 0..self.held.len() {
+            let Some(call) = self.held.pop_front() else {
+                return;
+            };
+            self.begin(now, call);
+        }
+    }
+
+    fn begin(&mut self, now: Instant, call: Call) {
+        let client = match self.client_of(call.client) {
+            Ok(client) => client,
+            Err(error) => return self.end(&call.cell, Err(error.into())),
+        };
+        if self.clients.in_flight_of(client) >= IN_FLIGHT_MAX {
+            return self.held.push_back(call);
+        }
+        let Call { command, cell, .. } = call;
+        let Ok(key) = self.calls.insert(Arc::clone(&cell)) else {
+            return self.end(&cell, Err(SubmitError::TooMany.into()));
+        };
+        if let Err(error) = self
+            .clients
+            .submit_encoded(now, client, command, None, key.to_u64())
+        {
+            self.calls.remove(key);
+            self.end(&cell, Err(error.into()));
+        }
+    }
+
+    /// The logical client of a handle; a new one after a command that closed the last.
+    fn client_of(&mut self, name: u64) -> Result<ClientId, SubmitError> {
+        if let Some(&client) = self.names.get(&name)
+            && self.clients.is_open(client)
+        {
+            return Ok(client);
+        }
+        let client = self.clients.open().ok_or(SubmitError::TooMany)?;
+        self.names.insert(name, client);
+        Ok(client)
+    }
+
+    fn give_answers(&mut self) {
+        while let Some(Finished { tag, result, .. }) = self.clients.poll_finished() {
+            if let Some(cell) = self.calls.remove(Key::from_u64(tag)) {
+                self.end(&cell, result.map_err(CallError::Failed));
+            }
+        }
+    }
+
+    fn end(&self, cell: &Cell, result: Result<Answer, CallError>) {
+        self.inbox.pending.fetch_sub(1, Ordering::SeqCst);
+        cell.complete(result);
+    }
+
+    /// Nobody drives the loop any more: whoever waits is told so.
+    fn end_all(&mut self, error: &CallError) {
+        let under_way: Vec<Arc<Cell>> = self
+            .calls
+            .iter()
+            .map(|(_, cell)| Arc::clone(cell))
+            .collect();
+        let waiting = {
+            let mut queue = lock(&self.inbox.queue);
+            queue.closed = true;
+            std::mem::take(&mut queue.calls)
+        };
+        let waiting = waiting
+            .into_iter()
+            .chain(std::mem::take(&mut self.held))
+            .map(|call| call.cell);
+        for cell in under_way.into_iter().chain(waiting) {
+            self.end(&cell, Err(error.clone()));
+        }
+    }
+}
+
+impl<R: Route> App<R> for Hosted<R> {
+    fn on_request(&mut self, cx: &mut Cx<'_, R>, request: Request<'_>) -> Reply {
+        self.clients.on_request(cx, request)
+    }
+
+    fn on_completion(&mut self, cx: &mut Cx<'_, R>, tag: u64, completion: Completion) {
+        self.clients.on_completion(cx, tag, completion);
+    }
+
+    fn on_event(&mut self, cx: &mut Cx<'_, R>, event: Event<R>) {
+        self.clients.on_event(cx, event);
+    }
+
+    fn on_turn(&mut self, cx: &mut Cx<'_, R>) {
+        // Answers first: they make room for the calls that were held back.
+        self.give_answers();
+        self.take_calls(cx.now());
+        self.clients.on_turn(cx);
+        self.give_answers();
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        self.inbox.sleeping.store(true, Ordering::SeqCst);
+        if !self.inbox.is_empty() || self.inbox.stopping.load(Ordering::SeqCst) {
+            return Some(Instant::ZERO);
+        }
+        self.clients.next_timeout()
+    }
+}
+
+/// The thread that drives the clients. Dropping it stops the thread; whoever still waits is told so.
+pub struct AsyncClients {
+    inbox: Arc<Inbox>,
+    pool: Pool,
+    next_name: Arc<std::sync::atomic::AtomicU64>,
+    thread: Option<JoinHandle<Option<BackendError>>>,
+}
+
+impl AsyncClients {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// When settings contradict themselves.
+    pub fn start<B, C>(
+        backend: B,
+        clock: C,
+        config: ClientConfig,
+        transport: trine_transport::Config,
+        route_of: RouteOf<B::Route>,
+        seed: u64,
+    ) -> Result<Self, OpenError>
+    where
+        B: Backend + Send + 'static,
+        C: Clock + Send + 'static,
+    {
+        let identity = client_identity(&config, seed);
+        let pool = backend.pool().clone();
+        let inbox = Arc::new(Inbox {
+            queue: Mutex::default(),
+            pending: AtomicUsize::new(0),
+            sleeping: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
+            waker: backend.waker(),
+        });
+        let clients = Clients::new(config, route_of, pool.clone(), seed)?;
+        let hosted = Hosted {
+            clients,
+            inbox: Arc::clone(&inbox),
+            names: BTreeMap::new(),
+            calls: Slab::new(OPERATIONS_MAX),
+            held: VecDeque::new(),
+        };
+        let event_loop = EventLoop::new(backend, clock, hosted, transport, identity, seed)
+            .map_err(OpenError::Transport)?;
+        let thread = std::thread::Builder::new()
+            .name("trine-client".to_owned())
+            .spawn(move || drive(event_loop));
+        // Without a thread nothing works in this process: there is nobody to go on for.
+        let thread = Some(thread.expect("the system can start a thread"));
+        Ok(Self {
+            inbox,
+            pool,
+            next_name: Arc::default(),
+            thread,
+        })
+    }
+
+    /// A handle with a logical client of its own: up to 64 of its calls are in flight at a time, more wait.
+    #[must_use]
+    pub fn client(&self) -> AsyncClient {
+        let name = self.next_name.fetch_add(1, Ordering::Relaxed);
+        AsyncClient {
+            inbox: Arc::clone(&self.inbox),
+            pool: self.pool.clone(),
+            name,
+        }
+    }
+}
+
+impl Drop for AsyncClients {
+    fn drop(&mut self) {
+        self.inbox.stopping.store(true, Ordering::SeqCst);
+        self.inbox.waker.wake();
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+fn drive<B: Backend, C: Clock>(
+    mut event_loop: EventLoop<B, C, Hosted<B::Route>>,
+) -> Option<BackendError> {
+    let stopped = event_loop.run_until(None, |hosted| hosted.inbox.stopping.load(Ordering::SeqCst));
+    let error = stopped.err();
+    let hosted = event_loop.app_mut();
+    hosted.inbox.stopping.store(true, Ordering::SeqCst);
+    hosted.end_all(&error.clone().map_or(CallError::Stopped, CallError::Backend));
+    error
+}
+
+/// A client whose calls are futures. A clone shares its logical client.
+#[derive(Clone)]
+pub struct AsyncClient {
+    inbox: Arc<Inbox>,
+    pool: Pool,
+    name: u64,
+}
+
+impl AsyncClient {
+    /// Begins a command at once; the future waits for its end. Dropping the future does not take the command back.
+    pub fn execute(&self, mode: Mode, command: &Command<'_>) -> AsyncCall {
+        let cell = Arc::new(Cell(Mutex::new(Slot::Waiting(None))));
+        if let Err(error) = self.begin(mode, command, &cell) {
+            cell.complete(Err(error));
+        }
+        AsyncCall { cell }
+    }
+
+    /// The value of `key`, linearizable.
+    pub fn get(&self, key: &[u8]) -> AsyncCall {
+        self.execute(Mode::Read, &Command::Get { key })
+    }
+
+    /// Sets `key` to `value`.
+    pub fn put(&self, key: &[u8], value: &[u8]) -> AsyncCall {
+        self.execute(Mode::Write, &Command::Put { key, value })
+    }
+
+    /// Removes `key`.
+    pub fn delete(&self, key: &[u8]) -> AsyncCall {
+        self.execute(Mode::Write, &Command::Delete { key })
+    }
+
+    fn begin(&self, mode: Mode, command: &Command<'_>, cell: &Arc<Cell>) -> Result<(), CallError> {
+        let command = EncodedCommand::new(&self.pool, mode, command)?;
+        if self.inbox.pending.fetch_add(1, Ordering::SeqCst) >= OPERATIONS_MAX {
+            self.inbox.pending.fetch_sub(1, Ordering::SeqCst);
+            return Err(CallError::NotBegun(SubmitError::TooMany));
+        }
+        let call = Call {
+            client: self.name,
+            command,
+            cell: Arc::clone(cell),
+        };
+        self.inbox.push(call).inspect_err(|_| {
+            self.inbox.pending.fetch_sub(1, Ordering::SeqCst);
+        })?;
+        Ok(())
+    }
+}
+
+/// A command that is under way.
+#[must_use = "the outcome of a command is known only to who waits for it"]
+pub struct AsyncCall {
+    cell: Arc<Cell>,
+}
+
+impl Future for AsyncCall {
+    type Output = Result<Answer, CallError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut slot = lock(&self.cell.0);
+        match std::mem::replace(&mut *slot, Slot::Taken) {
+            Slot::Done(result) => Poll::Ready(result),
+            Slot::Waiting(_) => {
+                *slot = Slot::Waiting(Some(context.waker().clone()));
+                Poll::Pending
+            }
+            Slot::Taken => panic!("polled again after its end"),
+        }
+    }
+}

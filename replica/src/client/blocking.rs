@@ -1,0 +1,169 @@
+//! The blocking front: one call, one answer. It drives its own event loop in the caller's thread.
+
+use std::net::SocketAddr;
+
+use trine_kvstore::Command;
+use trine_transport::backend::{Backend, BackendError};
+use trine_transport::event_loop::EventLoop;
+use trine_transport::time::{Clock, Instant};
+use trine_transport::{ConfigError, Identity};
+
+use super::config::{ClientConfig, ClientConfigError};
+use super::core::{ClientId, Clients, Finished};
+use super::operation::Mode;
+use super::outcome::{Answer, Error};
+use super::submit::{Submission, SubmitError};
+use crate::route::RouteOf;
+
+/// Why a client could not be made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The client's settings contradict themselves.
+    #[error(transparent)]
+    Client(#[from] ClientConfigError),
+    /// The transport's settings contradict themselves or the backend.
+    #[error("{0}")]
+    Transport(ConfigError),
+}
+
+/// Why a call has no answer.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum CallError {
+    /// It was not even begun: nothing was sent.
+    #[error(transparent)]
+    NotBegun(#[from] SubmitError),
+    /// It was tried; the error says whether it can have been applied.
+    #[error(transparent)]
+    Failed(#[from] Error),
+    /// The socket became unusable while it was under way: it may have been applied.
+    #[error("outcome unknown, it may have been applied: {0}")]
+    Backend(BackendError),
+    /// The client's thread has ended while it was under way: it may have been applied.
+    #[error("outcome unknown, it may have been applied: the client was stopped")]
+    Stopped,
+}
+
+impl CallError {
+    /// Whether the command certainly was not applied and never will be.
+    #[must_use]
+    pub const fn is_definitely_not_applied(&self) -> bool {
+        match self {
+            Self::NotBegun(_) => true,
+            Self::Failed(error) => error.is_definitely_not_applied(),
+            Self::Backend(_) | Self::Stopped => false,
+        }
+    }
+}
+
+/// A client that waits for each answer.
+pub struct BlockingClient<B: Backend, C> {
+    event_loop: EventLoop<B, C, Clients<B::Route>>,
+    client: ClientId,
+}
+
+impl<B: Backend, C: Clock> BlockingClient<B, C> {
+    /// A client over `backend`; the first call connects.
+    ///
+    /// # Errors
+    /// When settings contradict themselves.
+    pub fn new(
+        backend: B,
+        clock: C,
+        config: ClientConfig,
+        transport: trine_transport::Config,
+        route_of: RouteOf<B::Route>,
+        seed: u64,
+    ) -> Result<Self, OpenError> {
+        let identity = client_identity(&config, seed);
+        let mut clients = Clients::new(config, route_of, backend.pool().clone(), seed)?;
+        let client = clients.open().expect("a new table has room for one client");
+        let event_loop = EventLoop::new(backend, clock, clients, transport, identity, seed)
+            .map_err(OpenError::Transport)?;
+        Ok(Self { event_loop, client })
+    }
+
+    /// Does one command and waits for its end.
+    ///
+    /// # Errors
+    /// [`CallError`] says whether the command can have been applied.
+    pub fn execute(&mut self, mode: Mode, command: &Command<'_>) -> Result<Answer, CallError> {
+        let client = self.current_client()?;
+        let submission = Submission {
+            mode,
+            command,
+            deadline: None,
+            tag: 0,
+        };
+        self.event_loop
+            .with(|clients, cx| clients.submit(cx.now(), client, submission))?;
+        self.wait()
+            .and_then(|finished| finished.result.map_err(CallError::Failed))
+    }
+
+    /// The value of `key`, linearizable.
+    ///
+    /// # Errors
+    /// As [`BlockingClient::execute`].
+    pub fn get(&mut self, key: &[u8]) -> Result<Answer, CallError> {
+        self.execute(Mode::Read, &Command::Get { key })
+    }
+
+    /// Sets `key` to `value`.
+    ///
+    /// # Errors
+    /// As [`BlockingClient::execute`].
+    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<Answer, CallError> {
+        self.execute(Mode::Write, &Command::Put { key, value })
+    }
+
+    /// Removes `key`.
+    ///
+    /// # Errors
+    /// As [`BlockingClient::execute`].
+    pub fn delete(&mut self, key: &[u8]) -> Result<Answer, CallError> {
+        self.execute(Mode::Write, &Command::Delete { key })
+    }
+
+    /// The replica that is taken for the leader.
+    #[must_use]
+    pub fn leader(&self) -> Option<SocketAddr> {
+        self.event_loop.app().leader()
+    }
+
+    /// The event loop underneath, for its clock and counters.
+    #[must_use]
+    pub const fn event_loop(&self) -> &EventLoop<B, C, Clients<B::Route>> {
+        &self.event_loop
+    }
+
+    /// The open logical client; another one after a command that closed the last.
+    fn current_client(&mut self) -> Result<ClientId, SubmitError> {
+        let clients = self.event_loop.app_mut();
+        if !clients.is_open(self.client) {
+            self.client = clients.open().ok_or(SubmitError::TooMany)?;
+        }
+        Ok(self.client)
+    }
+
+    /// Every operation ends by its deadline, so this does.
+    fn wait(&mut self) -> Result<Finished, CallError> {
+        let mut finished = None;
+        let done = |clients: &mut Clients<B::Route>| {
+            finished = clients.poll_finished();
+            finished.is_some()
+        };
+        self.event_loop
+            .run_until(None::<Instant>, done)
+            .map_err(CallError::Backend)?;
+        Ok(finished.expect("run_until without a deadline ends only when done"))
+    }
+}
+
+/// What a client's endpoint says in handshakes: its life, so that replicas can tell it from an earlier client at the
+/// same address, and its cluster only if that is configured.
+pub(super) fn client_identity(config: &ClientConfig, seed: u64) -> Identity {
+    Identity {
+        cluster: config.cluster.0,
+        incarnation: seed.max(1),
+    }
+}

@@ -1,0 +1,200 @@
+//! Asking replicas for their status, each by itself: it works without a leader, a quorum or a group.
+
+use std::net::SocketAddr;
+
+use trine_transport::backend::{Backend, BackendError, Route};
+use trine_transport::event_loop::EventLoop;
+use trine_transport::time::{Clock, Duration, Instant};
+use trine_transport::{
+    App, Completion, ConnectParams, Cx, Event, Identity, Reply, Request, SessionId,
+};
+
+use super::outcome::Obstacle;
+use super::peers::obstacle_of;
+use crate::message::{Encode, StatusForm, StatusReply, StatusRequest, kind};
+use crate::node::NodeStatus;
+use crate::route::RouteOf;
+
+/// Room for the longest status in JSON.
+const STATUS_BYTES_MAX: usize = 256 << 10;
+
+/// What one replica said about itself, or why it said nothing.
+#[derive(Debug)]
+pub struct Probed {
+    /// Where it was asked.
+    pub address: SocketAddr,
+    /// Its status.
+    pub status: Result<Box<NodeStatus>, Obstacle>,
+}
+
+struct Target<R> {
+    address: SocketAddr,
+    route: Option<R>,
+    session: Option<SessionId>,
+    outcome: Option<Result<Box<NodeStatus>, Obstacle>>,
+}
+
+/// Asks several replicas for their status at the same time.
+struct Probe<R: Route> {
+    targets: Vec<Target<R>>,
+    deadline: Instant,
+}
+
+impl<R: Route> Probe<R> {
+    fn is_done(&self) -> bool {
+        self.targets.iter().all(|target| target.outcome.is_some())
+    }
+
+    fn of_session(&mut self, session: SessionId) -> Option<&mut Target<R>> {
+        self.targets
+            .iter_mut()
+            .find(|target| target.session == Some(session))
+    }
+
+    fn connect(&mut self, cx: &mut Cx<'_, R>) {
+        let timeout = Some(self.deadline.saturating_since(cx.now()));
+        for target in self
+            .targets
+            .iter_mut()
+            .filter(|target| target.session.is_none() && target.outcome.is_none())
+        {
+            let params = ConnectParams {
+                timeout,
+                ..ConnectParams::default()
+            };
+            match target.route.map(|route| cx.connect(route, params)) {
+                Some(Ok(session)) => target.session = Some(session),
+                Some(Err(_)) => target.outcome = Some(Err(Obstacle::NoConnection)),
+                None => {
+                    target.outcome = Some(Err(Obstacle::NoRoute {
+                        peer: target.address,
+                    }))
+                }
+            }
+        }
+    }
+
+    fn ask(&mut self, cx: &mut Cx<'_, R>, session: SessionId) {
+        let Some(index) = self
+            .targets
+            .iter()
+            .position(|target| target.session == Some(session))
+        else {
+            return;
+        };
+        let question = StatusRequest {
+            form: StatusForm::Json,
+        };
+        let sent = match (cx.alloc(question.encoded_len()), cx.alloc(STATUS_BYTES_MAX)) {
+            (Some(mut request), Some(response)) => {
+                question.encode_to_slice(&mut request);
+                cx.enqueue_request(
+                    session,
+                    kind::STATUS,
+                    request,
+                    response,
+                    index as u64,
+                    Some(self.deadline),
+                )
+                .is_ok()
+            }
+            _ => false,
+        };
+        if !sent {
+            self.targets[index].outcome = Some(Err(Obstacle::NoBuffer));
+        }
+    }
+}
+
+impl<R: Route> App<R> for Probe<R> {
+    fn on_request(&mut self, cx: &mut Cx<'_, R>, _request: Request<'_>) -> Reply {
+        cx.alloc(0).map_or(Reply::Later, Reply::Now)
+    }
+
+    fn on_completion(&mut self, _cx: &mut Cx<'_, R>, tag: u64, completion: Completion) {
+        let outcome = match completion.result {
+            Ok(()) => read_status(&completion.response),
+            Err(_) => Err(Obstacle::NoAnswer),
+        };
+        self.targets[tag as usize].outcome = Some(outcome);
+    }
+
+    fn on_event(&mut self, cx: &mut Cx<'_, R>, event: Event<R>) {
+        match event {
+            Event::Connected { session, .. } => self.ask(cx, session),
+            Event::ConnectFailed {
+                session, reason, ..
+            } => {
+                if let Some(target) = self.of_session(session) {
+                    target.outcome = Some(Err(obstacle_of(reason)));
+                }
+            }
+            Event::Down { .. } | Event::Accepted { .. } => {}
+        }
+    }
+
+    fn on_turn(&mut self, cx: &mut Cx<'_, R>) {
+        self.connect(cx);
+    }
+}
+
+fn read_status(reply: &[u8]) -> Result<Box<NodeStatus>, Obstacle> {
+    match StatusReply::decode(reply) {
+        Ok(StatusReply::Json(text)) => {
+            serde_json::from_slice(text).map_err(|_| Obstacle::UnreadableReply)
+        }
+        _ => Err(Obstacle::UnreadableReply),
+    }
+}
+
+/// Asks each of `addresses` for its status and waits for the answers, at most for `timeout`.
+///
+/// # Errors
+/// When the backend is unusable or `transport` contradicts it.
+pub fn probe_status<B: Backend, C: Clock>(
+    backend: B,
+    clock: C,
+    transport: trine_transport::Config,
+    route_of: &RouteOf<B::Route>,
+    addresses: &[SocketAddr],
+    timeout: Duration,
+    seed: u64,
+) -> Result<Vec<Probed>, ProbeError> {
+    let deadline = clock.now() + timeout;
+    let target = |&address| Target {
+        address,
+        route: route_of(address),
+        session: None,
+        outcome: None,
+    };
+    let probe = Probe {
+        targets: addresses.iter().map(target).collect(),
+        deadline,
+    };
+    let identity = Identity {
+        cluster: 0,
+        incarnation: seed.max(1),
+    };
+    let mut event_loop = EventLoop::new(backend, clock, probe, transport, identity, seed)
+        .map_err(ProbeError::Transport)?;
+    event_loop
+        .run_until(Some(deadline), |probe| probe.is_done())
+        .map_err(ProbeError::Backend)?;
+    let targets = std::mem::take(&mut event_loop.app_mut().targets);
+    let probed = |target: Target<B::Route>| Probed {
+        address: target.address,
+        status: target.outcome.unwrap_or(Err(Obstacle::NoConnection)),
+    };
+    Ok(targets.into_iter().map(probed).collect())
+}
+
+/// Why nobody could be asked.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ProbeError {
+    /// The transport's settings contradict themselves or the backend.
+    #[error("{0}")]
+    Transport(trine_transport::ConfigError),
+    /// The socket is unusable.
+    #[error("{0}")]
+    Backend(BackendError),
+}

@@ -1,0 +1,139 @@
+//! Beginning an operation: encoded straight into the buffer that is going to be sent.
+
+use trine_kvstore::Command;
+use trine_transport::backend::Route;
+use trine_transport::buf::{MsgBuf, Pool};
+use trine_transport::time::Instant;
+
+use super::config::{IN_FLIGHT_MAX, OPERATIONS_MAX};
+use super::core::{ClientId, Clients};
+use super::operation::Mode;
+use crate::message::{CLIENT_REQUEST_HEADER_SIZE, ClientRequest, Encode};
+
+/// What a caller asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct Submission<'a> {
+    /// How it is to be done.
+    pub mode: Mode,
+    /// The store's command.
+    pub command: &'a Command<'a>,
+    /// When to give up; nothing takes the configured timeout.
+    pub deadline: Option<Instant>,
+    /// Comes back with the outcome.
+    pub tag: u64,
+}
+
+/// A command in the buffer that it will be sent from. It can be made in any thread.
+#[derive(Debug)]
+pub struct EncodedCommand {
+    mode: Mode,
+    /// The envelope, in which cluster, client and sequence are still missing, and the command.
+    request: MsgBuf,
+}
+
+impl EncodedCommand {
+    /// Encodes `command` into a buffer of `pool`, which has to be the backend's.
+    ///
+    /// # Errors
+    /// [`SubmitError::NotARead`] or [`SubmitError::NoBuffer`].
+    pub fn new(pool: &Pool, mode: Mode, command: &Command<'_>) -> Result<Self, SubmitError> {
+        if !mode.is_write() && !command.is_read_only() {
+            return Err(SubmitError::NotARead);
+        }
+        let bytes = CLIENT_REQUEST_HEADER_SIZE + command.encoded_len();
+        let mut request = pool.alloc(bytes).ok_or(SubmitError::NoBuffer { bytes })?;
+        ClientRequest::bare(mode.operation())
+            .encode_to_slice(&mut request[..CLIENT_REQUEST_HEADER_SIZE]);
+        let written = command.encode_into(&mut request[CLIENT_REQUEST_HEADER_SIZE..]);
+        assert!(written.is_ok(), "the buffer has the encoded length");
+        Ok(Self { mode, request })
+    }
+}
+
+/// Why an operation was not even begun.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SubmitError {
+    /// As many operations as one client may have are in flight: take an outcome first.
+    #[error("{IN_FLIGHT_MAX} operations of this client are in flight: wait for one of them")]
+    InFlight,
+    /// The endpoint has as many operations as it may have.
+    #[error("{OPERATIONS_MAX} operations are in flight: wait for some of them")]
+    TooMany,
+    /// The client was closed, or never was.
+    #[error("the client is closed")]
+    Closed,
+    /// The command is a write and the mode is a read.
+    #[error("a command that changes something cannot be done as a read")]
+    NotARead,
+    /// The command exceeds what a message buffer can hold, or no buffer is left.
+    #[error("no message buffer for a command of {bytes} bytes")]
+    NoBuffer {
+        /// Length of the encoded request.
+        bytes: usize,
+    },
+}
+
+impl<R: Route> Clients<R> {
+    /// Begins an operation; its end comes out of [`Clients::poll_finished`].
+    ///
+    /// # Errors
+    /// When it cannot be begun; nothing has happened then.
+    pub fn submit(
+        &mut self,
+        now: Instant,
+        client: ClientId,
+        submission: Submission<'_>,
+    ) -> Result<(), SubmitError> {
+        self.check_room(client)?;
+        let command = EncodedCommand::new(&self.pool, submission.mode, submission.command)?;
+        self.submit_encoded(now, client, command, submission.deadline, submission.tag)
+    }
+
+    /// Begins an operation whose command is encoded already.
+    ///
+    /// # Errors
+    /// When it cannot be begun; nothing has happened then.
+    pub fn submit_encoded(
+        &mut self,
+        now: Instant,
+        client: ClientId,
+        command: EncodedCommand,
+        deadline: Option<Instant>,
+        tag: u64,
+    ) -> Result<(), SubmitError> {
+        self.check_room(client)?;
+        let EncodedCommand { mode, request } = command;
+        let deadline = deadline.unwrap_or(now + self.config.operation_timeout);
+        let pending = self.pending(client.0, mode.operation(), request, now, deadline, tag);
+        let key = self
+            .operations
+            .insert(pending)
+            .map_err(|_| SubmitError::TooMany)?;
+        let logical = self.logical.get_mut(client.0).ok_or(SubmitError::Closed)?;
+        logical.in_flight += 1;
+        logical.closing |= mode == Mode::WriteAndClose;
+        self.check_at = self.check_at.min(deadline);
+        if mode.is_write() {
+            logical.waiting.push_back(key);
+            self.admit(now, client.0);
+        } else {
+            self.make_ready(key);
+        }
+        Ok(())
+    }
+
+    fn check_room(&self, client: ClientId) -> Result<(), SubmitError> {
+        let logical = self
+            .logical
+            .get(client.0)
+            .filter(|logical| !logical.closing)
+            .ok_or(SubmitError::Closed)?;
+        if logical.in_flight >= IN_FLIGHT_MAX {
+            return Err(SubmitError::InFlight);
+        }
+        if self.operations.is_full() {
+            return Err(SubmitError::TooMany);
+        }
+        Ok(())
+    }
+}
