@@ -1,0 +1,341 @@
+//! Every layout of `PROTOCOL.md`, byte by byte. A change here is a new message version.
+
+use std::net::SocketAddr;
+
+use super::super::*;
+
+fn header() -> PeerHeader {
+    PeerHeader {
+        cluster: ClusterId(0x0102),
+        group: GroupId(3),
+        from: Incarnation(0x0405),
+        to: Incarnation(0x0607),
+    }
+}
+
+const HEADER_BYTES: [u8; PEER_HEADER_SIZE] = [
+    1, 0, 0, 0, 3, 0, 0, 0, // version, reserved, group
+    2, 1, 0, 0, 0, 0, 0, 0, // cluster
+    5, 4, 0, 0, 0, 0, 0, 0, // from
+    7, 6, 0, 0, 0, 0, 0, 0, // to
+];
+
+const V4_BYTES: [u8; ADDRESS_SIZE] = [
+    4, 0, 0x2f, 0x1d, 0, 0, 0, 0, // family, reserved, port, scope
+    127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+];
+
+fn v4() -> SocketAddr {
+    "127.0.0.1:7471".parse().expect("an address")
+}
+
+/// The header's bytes with others behind them.
+fn framed(body: &[u8]) -> Vec<u8> {
+    [&HEADER_BYTES, body].concat()
+}
+
+#[test]
+fn client_request() {
+    let request = ClientRequest {
+        operation: Operation::Apply,
+        group: GroupId(3),
+        cluster: ClusterId(0x0102),
+        client: 0x0405,
+        sequence: 6,
+        lowest_awaited: 5,
+        command: b"cmd",
+    };
+    let bytes = [
+        1, 2, 0, 0, 3, 0, 0, 0, // version, operation, reserved, group
+        2, 1, 0, 0, 0, 0, 0, 0, // cluster
+        5, 4, 0, 0, 0, 0, 0, 0, // client
+        6, 0, 0, 0, 0, 0, 0, 0, // sequence
+        5, 0, 0, 0, 0, 0, 0, 0, // lowest awaited
+        b'c', b'm', b'd',
+    ];
+    assert_eq!(request.encode_to_vec(), bytes);
+    assert_eq!(ClientRequest::decode(&bytes), Ok(request));
+
+    let mut filled = ClientRequest {
+        group: GroupId(3),
+        command: b"cmd",
+        ..ClientRequest::bare(Operation::Apply)
+    }
+    .encode_to_vec();
+    ClientRequest::fill_in(&mut filled, ClusterId(0x0102), 0x0405, 6, 5);
+    assert_eq!(filled, bytes);
+}
+
+#[test]
+fn client_reply_with_a_response() {
+    let reply = ClientReply {
+        status: ClientStatus::Ok,
+        group: GroupId(3),
+        cluster: ClusterId(0x0102),
+        position: 0x0708,
+        leader: None,
+        response: b"re",
+    };
+    let bytes = [
+        1, 0, 0, 0, 3, 0, 0, 0, // version, status, reserved, group
+        2, 1, 0, 0, 0, 0, 0, 0, // cluster
+        8, 7, 0, 0, 0, 0, 0, 0, // position
+        b'r', b'e',
+    ];
+    assert_eq!(reply.encode_to_vec(), bytes);
+    assert_eq!(ClientReply::decode(&bytes), Ok(reply));
+}
+
+#[test]
+fn client_reply_with_a_hint() {
+    let reply = ClientReply {
+        leader: Some(v4()),
+        ..ClientReply::refusal(ClientStatus::NotLeader, ClusterId(2))
+    };
+    let mut bytes = vec![
+        1, 1, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    ];
+    bytes.extend(V4_BYTES);
+    assert_eq!(reply.encode_to_vec(), bytes);
+    assert_eq!(ClientReply::decode(&bytes), Ok(reply));
+
+    let unknown = ClientReply::refusal(ClientStatus::NotLeader, ClusterId(2));
+    bytes[24..].fill(0);
+    assert_eq!(unknown.encode_to_vec(), bytes);
+    assert_eq!(ClientReply::decode(&bytes), Ok(unknown));
+}
+
+#[test]
+fn every_status_has_its_number() {
+    let statuses = [
+        ClientStatus::Ok,
+        ClientStatus::NotLeader,
+        ClientStatus::Busy,
+        ClientStatus::Stale,
+        ClientStatus::SessionExpired,
+        ClientStatus::WrongCluster,
+        ClientStatus::NoQuorum,
+        ClientStatus::NotAttached,
+        ClientStatus::TooLarge,
+        ClientStatus::SessionsFull,
+        ClientStatus::Malformed,
+        ClientStatus::LeadershipLost,
+        ClientStatus::WindowExceeded,
+    ];
+    for (number, status) in statuses.into_iter().enumerate() {
+        let bytes = ClientReply::refusal(status, ClusterId::NONE).encode_to_vec();
+        assert_eq!(usize::from(bytes[1]), number);
+        assert_eq!(
+            ClientReply::decode(&bytes).map(|reply| reply.status),
+            Ok(status)
+        );
+    }
+    let mut bytes = ClientReply::refusal(ClientStatus::Busy, ClusterId::NONE).encode_to_vec();
+    bytes[1] = statuses.len() as u8;
+    assert_eq!(
+        ClientReply::decode(&bytes),
+        Err(DecodeError::Field { field: "status" })
+    );
+}
+
+#[test]
+fn raft_frame() {
+    let frame = RaftFrame {
+        header: header(),
+        message: b"raft",
+    };
+    let bytes = framed(b"raft");
+    assert_eq!(frame.encode_to_vec(), bytes);
+    assert_eq!(RaftFrame::decode(&bytes), Ok(frame));
+    assert_eq!(header().encode_to_vec(), HEADER_BYTES);
+}
+
+#[test]
+fn append_numbered_in_place() {
+    let mut bytes = AppendFrame {
+        header: header(),
+        stream: 0,
+        sequence: 0,
+        message: b"raft",
+    }
+    .encode_to_vec();
+    set_stream_place(&mut bytes, 8, 9);
+    assert_eq!(bytes, framed(b"\x08\0\0\0\0\0\0\0\x09\0\0\0\0\0\0\0raft"));
+    assert_eq!(stream_place(&bytes), Some((8, 9)));
+    assert_eq!(stream_place(&bytes[..APPEND_HEADER_SIZE - 1]), None);
+    assert_eq!(
+        AppendFrame::decode(&bytes),
+        Ok(AppendFrame {
+            header: header(),
+            stream: 8,
+            sequence: 9,
+            message: b"raft"
+        })
+    );
+
+    let mut front = [0xff; APPEND_HEADER_SIZE];
+    AppendFrame::encode_header(header(), &mut front);
+    set_stream_place(&mut front, 8, 9);
+    assert_eq!(front, bytes[..APPEND_HEADER_SIZE]);
+}
+
+#[test]
+fn snapshot_chunk_and_its_acknowledgement() {
+    let chunk = SnapshotChunk {
+        header: header(),
+        index: 10,
+        term: 11,
+        transfer: 12,
+        chunk: 13,
+        last: true,
+        data: b"data",
+    };
+    let body = [
+        10, 0, 0, 0, 0, 0, 0, 0, // index
+        11, 0, 0, 0, 0, 0, 0, 0, // term
+        12, 0, 0, 0, 0, 0, 0, 0, // transfer
+        13, 0, 0, 0, 1, 0, 0, 0, // chunk, last, reserved
+        b'd', b'a', b't', b'a',
+    ];
+    assert_eq!(chunk.encode_to_vec(), framed(&body));
+    assert_eq!(SnapshotChunk::decode(&framed(&body)), Ok(chunk));
+
+    let ack = ChunkAck {
+        outcome: ChunkOutcome::Installed,
+        next_chunk: 14,
+        transfer: 12,
+    };
+    let bytes = [1, 1, 0, 0, 14, 0, 0, 0, 12, 0, 0, 0, 0, 0, 0, 0];
+    assert_eq!(ack.encode_to_vec(), bytes);
+    assert_eq!(ChunkAck::decode(&bytes), Ok(ack));
+}
+
+#[test]
+fn bootstrap() {
+    let probe = BootstrapRequest::Probe { place: PlaceId(2) };
+    assert_eq!(probe.encode_to_vec(), [1, 1, 0, 0, 2, 0, 0, 0]);
+
+    let member = Member {
+        place: PlaceId(2),
+        role: MemberRole::Voter,
+        incarnation: Incarnation(5),
+        address: v4(),
+    };
+    let begin = BootstrapRequest::Begin {
+        place: PlaceId(2),
+        incarnation: Incarnation(5),
+        cluster: ClusterId(6),
+        members: Members(vec![member]),
+        first_entry: b"first",
+    };
+    let mut bytes = vec![
+        1, 2, 0, 0, 2, 0, 0, 0, // version, request, reserved, place
+        5, 0, 0, 0, 0, 0, 0, 0, // incarnation
+        6, 0, 0, 0, 0, 0, 0, 0, // cluster
+        1, 0, 0, 0, 0, 0, 0, 0, // member count, reserved
+        2, 0, 0, 0, 1, 0, 0, 0, // place, role, reserved
+        5, 0, 0, 0, 0, 0, 0, 0, // incarnation
+    ];
+    bytes.extend(V4_BYTES);
+    bytes.extend(b"first");
+    assert_eq!(begin.encode_to_vec(), bytes);
+    assert_eq!(BootstrapRequest::decode(&bytes), Ok(begin));
+
+    let refused = BootstrapReply::Refused {
+        reason: BeginRefusal::WrongPlace,
+        place: PlaceId(2),
+        incarnation: Incarnation(5),
+        cluster: ClusterId(6),
+    };
+    let bytes = [
+        1, 3, 2, 0, 2, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0,
+    ];
+    assert_eq!(refused.encode_to_vec(), bytes);
+    assert_eq!(BootstrapReply::decode(&bytes), Ok(refused));
+}
+
+#[test]
+fn join() {
+    let request = JoinRequest {
+        place: PlaceId(2),
+        incarnation: Incarnation(5),
+        address: v4(),
+        cluster: ClusterId(6),
+    };
+    let mut bytes = vec![
+        1, 0, 0, 0, 2, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0,
+    ];
+    bytes.extend(V4_BYTES);
+    assert_eq!(request.encode_to_vec(), bytes);
+    assert_eq!(JoinRequest::decode(&bytes), Ok(request));
+
+    let refused = JoinReply::Refused {
+        reason: JoinRefusal::NotLeader,
+        cluster: ClusterId(6),
+        leader_address: Some(v4()),
+    };
+    let mut bytes = vec![
+        1, 2, 1, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    ];
+    bytes.extend(V4_BYTES);
+    assert_eq!(refused.encode_to_vec(), bytes);
+    assert_eq!(JoinReply::decode(&bytes), Ok(refused));
+}
+
+#[test]
+fn status() {
+    let request = StatusRequest {
+        form: StatusForm::Json,
+    };
+    assert_eq!(request.encode_to_vec(), [1, 2, 0, 0]);
+    assert_eq!(StatusRequest::decode(&[1, 2, 0, 0]), Ok(request));
+
+    let discovery = Discovery {
+        cluster: ClusterId(6),
+        place: PlaceId(2),
+        role: RoleCode::Leader,
+        incarnation: Incarnation(5),
+        term: 7,
+        leader: Some(v4()),
+        members: Members::default(),
+    };
+    let mut bytes = vec![
+        1, 1, 5, 0, 2, 0, 0, 0, // version, form, role, reserved, place
+        6, 0, 0, 0, 0, 0, 0, 0, // cluster
+        5, 0, 0, 0, 0, 0, 0, 0, // incarnation
+        7, 0, 0, 0, 0, 0, 0, 0, // term
+    ];
+    bytes.extend(V4_BYTES);
+    bytes.extend([0; 8]);
+    let reply = StatusReply::Discovery(discovery);
+    assert_eq!(reply.encode_to_vec(), bytes);
+    assert_eq!(StatusReply::decode(&bytes), Ok(reply));
+    assert_eq!(
+        StatusReply::Json(b"{}").encode_to_vec(),
+        [1, 2, 0, 0, 0, 0, 0, 0, b'{', b'}']
+    );
+}
+
+#[test]
+fn another_version_is_refused_by_its_number() {
+    let mut bytes = ClientRequest::bare(Operation::Register).encode_to_vec();
+    bytes[0] = 2;
+    assert_eq!(
+        ClientRequest::decode(&bytes),
+        Err(DecodeError::Version { theirs: 2 })
+    );
+}
+
+#[test]
+fn an_ipv6_address_keeps_its_scope() {
+    let address: SocketAddr = "[fe80::1%7]:9".parse().expect("an address");
+    let request = JoinRequest {
+        place: PlaceId(0),
+        incarnation: Incarnation(1),
+        address,
+        cluster: ClusterId::NONE,
+    };
+    let bytes = request.encode_to_vec();
+    assert_eq!(bytes[24..32], [6, 0, 9, 0, 7, 0, 0, 0]);
+    assert_eq!(JoinRequest::decode(&bytes), Ok(request));
+}

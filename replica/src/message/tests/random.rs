@@ -1,0 +1,152 @@
+//! What is encoded is decoded again, and arbitrary or damaged bytes are refused or read, but never panic.
+
+use std::net::{IpAddr, SocketAddr};
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::super::*;
+
+fn any_address() -> impl Strategy<Value = SocketAddr> {
+    (any::<IpAddr>(), any::<u16>()).prop_map(|(ip, port)| SocketAddr::new(ip, port))
+}
+
+fn any_header() -> impl Strategy<Value = PeerHeader> {
+    any::<(u64, u32, u64, u64)>().prop_map(|(cluster, group, from, to)| PeerHeader {
+        cluster: ClusterId(cluster),
+        group: GroupId(group),
+        from: Incarnation(from),
+        to: Incarnation(to),
+    })
+}
+
+fn any_operation() -> impl Strategy<Value = Operation> {
+    prop_oneof![
+        Just(Operation::Register),
+        Just(Operation::Apply),
+        Just(Operation::ApplyAndClose),
+        Just(Operation::ReadLinearizable),
+        Just(Operation::ReadStale),
+    ]
+}
+
+fn any_members() -> impl Strategy<Value = Members> {
+    let role = prop_oneof![Just(MemberRole::Voter), Just(MemberRole::Learner)];
+    let member = (any::<u32>(), role, any::<u64>(), any_address()).prop_map(
+        |(place, role, incarnation, address)| Member {
+            place: PlaceId(place),
+            role,
+            incarnation: Incarnation(incarnation),
+            address,
+        },
+    );
+    vec(member, 0..=MEMBERS_MAX).prop_map(Members)
+}
+
+/// Runs every decoder over the same bytes; each may refuse them, none may panic.
+fn decode_all(bytes: &[u8]) {
+    let _ = ClientRequest::decode(bytes);
+    let _ = ClientReply::decode(bytes);
+    let _ = RaftFrame::decode(bytes);
+    let _ = AppendFrame::decode(bytes);
+    let _ = SnapshotChunk::decode(bytes);
+    let _ = ChunkAck::decode(bytes);
+    let _ = BootstrapRequest::decode(bytes);
+    let _ = BootstrapReply::decode(bytes);
+    let _ = JoinRequest::decode(bytes);
+    let _ = JoinReply::decode(bytes);
+    let _ = StatusRequest::decode(bytes);
+    let _ = StatusReply::decode(bytes);
+    let _ = stream_place(bytes);
+}
+
+proptest! {
+    #[test]
+    fn client_requests_survive(
+        operation in any_operation(),
+        (group, cluster, client, sequence, lowest_awaited) in any::<(u32, u64, u64, u64, u64)>(),
+        command in vec(any::<u8>(), 0..200),
+    ) {
+        let request = ClientRequest {
+            operation, group: GroupId(group), cluster: ClusterId(cluster), client, sequence, lowest_awaited, command: &command,
+        };
+        let bytes = request.encode_to_vec();
+        prop_assert_eq!(ClientRequest::decode(&bytes), Ok(request));
+        for len in 0..CLIENT_REQUEST_HEADER_SIZE {
+            prop_assert_eq!(ClientRequest::decode(&bytes[..len]), Err(DecodeError::Truncated));
+        }
+    }
+
+    #[test]
+    fn client_replies_survive(
+        (cluster, position) in any::<(u64, u64)>(),
+        leader in proptest::option::of(any_address()),
+        response in vec(any::<u8>(), 0..200),
+    ) {
+        let ok = ClientReply { position, response: &response, ..ClientReply::refusal(ClientStatus::Ok, ClusterId(cluster)) };
+        let bytes = ok.encode_to_vec();
+        prop_assert_eq!(ClientReply::decode(&bytes), Ok(ok));
+        let hint = ClientReply { leader, ..ClientReply::refusal(ClientStatus::LeadershipLost, ClusterId(cluster)) };
+        let bytes = hint.encode_to_vec();
+        prop_assert_eq!(ClientReply::decode(&bytes), Ok(hint));
+    }
+
+    #[test]
+    fn peer_messages_survive(
+        header in any_header(),
+        (stream, sequence, index, term, transfer, chunk, last) in any::<(u32, u64, u64, u64, u64, u32, bool)>(),
+        data in vec(any::<u8>(), 0..200),
+    ) {
+        let frame = AppendFrame { header, stream, sequence, message: &data };
+        let bytes = frame.encode_to_vec();
+        prop_assert_eq!(AppendFrame::decode(&bytes), Ok(frame));
+        let piece = SnapshotChunk { header, index, term, transfer, chunk, last, data: &data };
+        let bytes = piece.encode_to_vec();
+        prop_assert_eq!(SnapshotChunk::decode(&bytes), Ok(piece));
+    }
+
+    #[test]
+    fn groups_survive(
+        members in any_members(),
+        (place, incarnation, cluster, term) in any::<(u32, u64, u64, u64)>(),
+        leader in proptest::option::of(any_address()),
+        first_entry in vec(any::<u8>(), 0..100),
+    ) {
+        let (place, incarnation, cluster) = (PlaceId(place), Incarnation(incarnation), ClusterId(cluster));
+        let begin = BootstrapRequest::Begin { place, incarnation, cluster, members: members.clone(), first_entry: &first_entry };
+        let bytes = begin.encode_to_vec();
+        prop_assert_eq!(BootstrapRequest::decode(&bytes), Ok(begin));
+        let discovery = StatusReply::Discovery(Discovery {
+            cluster, place, role: RoleCode::Follower, incarnation, term, leader, members,
+        });
+        let bytes = discovery.encode_to_vec();
+        prop_assert_eq!(StatusReply::decode(&bytes), Ok(discovery));
+        prop_assert_eq!(StatusReply::decode(&bytes[..bytes.len() - 1]), Err(DecodeError::Truncated));
+    }
+
+    #[test]
+    fn arbitrary_bytes_never_panic(bytes in vec(any::<u8>(), 0..300)) {
+        decode_all(&bytes);
+    }
+
+    /// Bytes that pass the version check reach further into the decoders.
+    #[test]
+    fn damaged_messages_never_panic(
+        members in any_members(),
+        tag in any::<u8>(),
+        damage in vec((any::<prop::sample::Index>(), any::<u8>()), 0..8),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let begin = BootstrapRequest::Begin {
+            place: PlaceId(1), incarnation: Incarnation(2), cluster: ClusterId(3), members, first_entry: b"entry",
+        };
+        let mut bytes = begin.encode_to_vec();
+        bytes[1] = tag;
+        for (at, value) in damage {
+            let at = at.index(bytes.len());
+            bytes[at] = value;
+        }
+        decode_all(&bytes);
+        decode_all(&bytes[..cut.index(bytes.len())]);
+    }
+}
