@@ -9,4 +9,5 @@ pub mod checker;
 pub mod fault;
 pub mod history;
 pub mod live;
+pub mod sim;
 pub mod workload;

@@ -1,0 +1,305 @@
+//! A machine of clients: logical clients of the real client library, each with its stream of
+//! operations, and the record of what they saw.
+
+use super::Host;
+use crate::history::{Action, Answer, History, OperationIndex};
+use crate::workload::{Request, Workload};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use trine_kvstore::{Command, Position, Response, SetCondition, SetOptions};
+use trine_replica::client::{ClientId, Clients, Finished, Mode, Submission};
+use trine_transport::prng::{Prng, Ratio};
+use trine_transport::time::{Duration, Instant};
+
+/// How a client calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// Mean pause of a client between an answer and its next call.
+    pub pause: Duration,
+    /// Operations that one client keeps open at most.
+    pub open_max: usize,
+    /// How often an operation is given little time, so that its outcome may stay unknown.
+    pub hasty: Ratio,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            pause: Duration::from_millis(20),
+            open_max: 3,
+            hasty: Ratio::percent(5),
+        }
+    }
+}
+
+/// How long a hasty operation waits, and every other.
+const HASTY: (Duration, Duration) = (Duration::from_micros(100), Duration::from_millis(300));
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often a read takes the way through the log instead of ReadIndex.
+const LOGGED_READS: Ratio = Ratio::percent(5);
+
+pub(crate) struct Callers {
+    pub(crate) clients: Clients<Host>,
+    callers: Vec<Caller>,
+    open: BTreeMap<u64, Open>,
+    history: Rc<RefCell<History>>,
+    pace: Pace,
+    prng: Prng,
+    /// No further calls.
+    silent: bool,
+}
+
+struct Caller {
+    /// Its number in the history.
+    number: u64,
+    id: ClientId,
+    workload: Workload,
+    open: usize,
+    next_call: Instant,
+    /// Keys that this caller has to read once, ahead of its workload.
+    errands: Vec<Vec<u8>>,
+}
+
+struct Open {
+    caller: usize,
+    request: Request,
+    operation: OperationIndex,
+}
+
+impl Callers {
+    pub(crate) fn new(
+        clients: Clients<Host>,
+        history: Rc<RefCell<History>>,
+        pace: Pace,
+        prng: Prng,
+    ) -> Self {
+        Self {
+            clients,
+            callers: Vec::new(),
+            open: BTreeMap::new(),
+            history,
+            pace,
+            prng,
+            silent: false,
+        }
+    }
+
+    /// Adds a client that begins to call at `first_call`.
+    pub(crate) fn add(&mut self, number: u64, workload: Workload, first_call: Instant) {
+        let Some(id) = self.clients.open() else {
+            return;
+        };
+        self.callers.push(Caller {
+            number,
+            id,
+            workload,
+            open: 0,
+            next_call: first_call,
+            errands: Vec::new(),
+        });
+    }
+
+    /// Gives the first client these keys to read, once each.
+    pub(crate) fn send_on_errand(&mut self, keys: Vec<Vec<u8>>, now: Instant) {
+        if let Some(caller) = self.callers.first_mut() {
+            caller.errands.extend(keys);
+            caller.next_call = caller.next_call.min(now);
+        }
+    }
+
+    /// Whether all errands were called and nothing is open.
+    pub(crate) fn is_done(&self) -> bool {
+        self.open.is_empty() && self.callers.iter().all(|caller| caller.errands.is_empty())
+    }
+
+    /// From now on only errands are called.
+    pub(crate) fn silence(&mut self) {
+        self.silent = true;
+    }
+
+    pub(crate) fn next_call(&self) -> Option<Instant> {
+        let wants = |caller: &&Caller| {
+            caller.open < self.pace.open_max && (!self.silent || !caller.errands.is_empty())
+        };
+        self.callers
+            .iter()
+            .filter(wants)
+            .map(|caller| caller.next_call)
+            .min()
+    }
+
+    /// Calls what is due.
+    pub(crate) fn call(&mut self, now: Instant, simulated: Instant) {
+        for index in 0..self.callers.len() {
+            while self.callers[index].next_call <= simulated
+                && self.callers[index].open < self.pace.open_max
+            {
+                let Some(request) = self.next_request(index) else {
+                    break;
+                };
+                self.submit(now, simulated, index, request);
+                let pause = self.prng.below(self.pace.pause.as_nanos().max(1) * 2);
+                self.callers[index].next_call = simulated + Duration::from_nanos(pause);
+            }
+        }
+    }
+
+    fn next_request(&mut self, index: usize) -> Option<Request> {
+        let caller = &mut self.callers[index];
+        if let Some(key) = caller.errands.pop() {
+            return Some(Request {
+                key,
+                action: Action::Get,
+            });
+        }
+        (!self.silent).then(|| caller.workload.next_request())
+    }
+
+    fn submit(&mut self, now: Instant, simulated: Instant, index: usize, request: Request) {
+        let hasty = self.prng.chance(self.pace.hasty);
+        let patience = if hasty {
+            Duration::from_nanos(self.prng.in_range(HASTY.0.as_nanos()..=HASTY.1.as_nanos()))
+        } else {
+            PATIENCE
+        };
+        let logged = self.prng.chance(LOGGED_READS);
+        let mode = if request.action.is_read() && !logged {
+            Mode::Read
+        } else {
+            Mode::Write
+        };
+        let caller = &mut self.callers[index];
+        let mut history = self.history.borrow_mut();
+        let operation = history.call(
+            caller.number,
+            simulated.as_nanos(),
+            &request.key,
+            request.action.clone(),
+        );
+        let submission = Submission {
+            mode,
+            command: &command_of(&request),
+            deadline: Some(now + patience),
+            tag: operation.0 as u64,
+        };
+        match self.clients.submit(now, caller.id, submission) {
+            Ok(()) => {
+                caller.open += 1;
+                self.open.insert(
+                    operation.0 as u64,
+                    Open {
+                        caller: index,
+                        request,
+                        operation,
+                    },
+                );
+            }
+            Err(_) => history.fail(operation, simulated.as_nanos()),
+        }
+    }
+
+    /// Takes in what is over.
+    pub(crate) fn collect(&mut self, simulated: Instant) {
+        while let Some(finished) = self.clients.poll_finished() {
+            let open = self
+                .open
+                .remove(&finished.tag)
+                .expect("each operation ends once, and is known");
+            let caller = &mut self.callers[open.caller];
+            caller.open -= 1;
+            assert_eq!(
+                caller.id, finished.client,
+                "an operation ends at the client that called it"
+            );
+            let mut history = self.history.borrow_mut();
+            record(
+                &mut history,
+                simulated,
+                &open,
+                &mut caller.workload,
+                &finished,
+            );
+        }
+    }
+}
+
+fn record(
+    history: &mut History,
+    simulated: Instant,
+    open: &Open,
+    workload: &mut Workload,
+    finished: &Finished,
+) {
+    let now_ns = simulated.as_nanos();
+    match &finished.result {
+        Ok(answer) => {
+            let response = answer
+                .response()
+                .expect("the client library has decoded it once");
+            let position = answer.position().as_u64();
+            let answer = answer_of(&response);
+            workload.observe(&open.request, &answer);
+            history.complete(open.operation, now_ns, answer, Some(position));
+        }
+        Err(error) if error.is_definitely_not_applied() => history.fail(open.operation, now_ns),
+        // It stays open for good: nobody will ever tell.
+        Err(_) => {}
+    }
+}
+
+fn command_of(request: &Request) -> Command<'_> {
+    let key = request.key.as_slice();
+    match &request.action {
+        Action::Get => Command::Get { key },
+        Action::Put { value } => Command::Put { key, value },
+        Action::Delete => Command::Delete { key },
+        Action::Cas {
+            expected: Some(version),
+            value,
+        } => Command::CompareAndSwap {
+            key,
+            expected: Position::from_u64(*version),
+            value,
+        },
+        Action::Cas {
+            expected: None,
+            value,
+        } => {
+            let options = SetOptions {
+                condition: SetCondition::Absent,
+                ..SetOptions::default()
+            };
+            Command::Set {
+                key,
+                value,
+                options,
+            }
+        }
+        Action::Incr { by } => Command::Increment { key, delta: *by },
+    }
+}
+
+fn answer_of(response: &Response<'_>) -> Answer {
+    let told = |version: &Position| Some(version.as_u64());
+    match response {
+        Response::Value { value, version } => Answer::Value {
+            value: value.to_vec(),
+            version: told(version),
+        },
+        Response::NotFound => Answer::NotFound,
+        Response::Written { version } => Answer::Written {
+            version: told(version),
+        },
+        Response::Deleted { existed } => Answer::Deleted { existed: *existed },
+        Response::Number { value, version } => Answer::Number {
+            value: *value,
+            version: told(version),
+        },
+        Response::Conflict { current } => Answer::Mismatch {
+            version: current.as_ref().and_then(told),
+        },
+        Response::Error(_) => Answer::Refused,
+        other => panic!("the workload asks for nothing that is answered with {other:?}"),
+    }
+}

@@ -1,0 +1,185 @@
+//! Plays a schedule of faults on a cluster.
+
+use super::Host;
+use super::cluster::Cluster;
+use super::network::Cut;
+use crate::fault::{Event, Fault, Schedule, Victim};
+use std::collections::{BTreeMap, BTreeSet};
+use trine_transport::time::{Duration, Instant};
+
+/// How often the cluster is looked at.
+const PROBE: Duration = Duration::from_millis(5);
+
+/// What ends a fault.
+enum End {
+    Heal(u64),
+    Restart(Host),
+}
+
+pub(crate) struct Chaos {
+    ends: BTreeMap<(Instant, u64), End>,
+    number: u64,
+}
+
+impl Chaos {
+    pub(crate) fn new() -> Self {
+        Self {
+            ends: BTreeMap::new(),
+            number: 0,
+        }
+    }
+
+    /// Lets everything happen that the schedule says, and takes every fault away at its end.
+    pub(crate) fn play(&mut self, cluster: &mut Cluster, schedule: &Schedule) {
+        for (at, event) in &schedule.events {
+            self.run_until(cluster, *at);
+            cluster
+                .world
+                .trace
+                .note(*at, || format!("fault: {event:?}"));
+            self.apply(cluster, event);
+        }
+        self.run_until(cluster, schedule.quiet_from);
+        self.end_all(cluster);
+    }
+
+    /// Runs the cluster, ending faults when they are due and looking at it all the time.
+    pub(crate) fn run_until(&mut self, cluster: &mut Cluster, until: Instant) {
+        while cluster.world.now() < until {
+            let due = self.ends.keys().next().map_or(until, |&(at, _)| at);
+            let next = due.min(until).min(cluster.world.now() + PROBE);
+            cluster.world.run_until(next);
+            self.end_due(cluster);
+            cluster.probe();
+        }
+    }
+
+    fn end_due(&mut self, cluster: &mut Cluster) {
+        let now = cluster.world.now();
+        while let Some(entry) = self.ends.first_entry().filter(|entry| entry.key().0 <= now) {
+            let end = entry.remove();
+            Self::end(cluster, &end);
+        }
+    }
+
+    fn end_all(&mut self, cluster: &mut Cluster) {
+        cluster
+            .world
+            .trace
+            .note(cluster.world.now(), || "all faults end".to_owned());
+        for end in std::mem::take(&mut self.ends).into_values() {
+            Self::end(cluster, &end);
+        }
+        cluster.world.network.calm();
+    }
+
+    fn end(cluster: &mut Cluster, end: &End) {
+        match end {
+            End::Heal(number) => cluster.world.network.heal(*number),
+            End::Restart(host) => cluster.start_replica(*host, false),
+        }
+    }
+
+    fn end_later(&mut self, cluster: &Cluster, span: Duration, end: End) {
+        self.number += 1;
+        self.ends
+            .insert((cluster.world.now() + span, self.number), end);
+    }
+
+    fn apply(&mut self, cluster: &mut Cluster, event: &Event) {
+        match event {
+            Event::Weather(weather) => cluster.world.network.set_weather(*weather),
+            Event::Partition { side, span } => {
+                self.cut(
+                    cluster,
+                    *span,
+                    Cut::Partition(side.iter().map(|&machine| host(machine)).collect()),
+                );
+            }
+            Event::IsolateLeader { with_clients, span } => {
+                self.isolate_leader(cluster, *with_clients, *span)
+            }
+            Event::OneWay { from, to, span } => {
+                self.cut(cluster, *span, Cut::OneWay(host(*from), host(*to)))
+            }
+            Event::Clog { from, to, span } => {
+                let until = cluster.world.now() + *span;
+                cluster.world.network.clog(host(*from), host(*to), until);
+            }
+            Event::Crash { victim, span } => self.crash(cluster, *victim, *span),
+            Event::Pause { victim, span } => {
+                let Some(host) = resolve(cluster, *victim) else {
+                    return;
+                };
+                fire_if(cluster, Fault::Pause, |cluster| {
+                    cluster.world.pause(host, *span)
+                });
+            }
+            Event::Drift {
+                machine,
+                parts_per_million,
+            } => fire_if(cluster, Fault::Drift, |cluster| {
+                cluster.world.with_clock(host(*machine), |clock, now| {
+                    clock.drift(now, *parts_per_million)
+                })
+            }),
+            Event::Jump { machine, span } => fire_if(cluster, Fault::Jump, |cluster| {
+                cluster
+                    .world
+                    .with_clock(host(*machine), |clock, now| clock.jump(now, *span))
+            }),
+            Event::ClientCrash { machine } => {
+                let host = cluster.caller_host(*machine);
+                fire_if(cluster, Fault::ClientCrash, |cluster| {
+                    cluster.world.kill(host).is_some()
+                });
+                cluster.start_callers(*machine);
+            }
+        }
+    }
+
+    fn cut(&mut self, cluster: &mut Cluster, span: Duration, cut: Cut) {
+        self.end_later(cluster, span, End::Heal(self.number + 1));
+        cluster.world.network.cut(self.number, cut);
+    }
+
+    fn isolate_leader(&mut self, cluster: &mut Cluster, with_clients: bool, span: Duration) {
+        let Some((leader, _)) = cluster.leader() else {
+            return;
+        };
+        let mut side = BTreeSet::from([leader]);
+        if with_clients {
+            side.insert(cluster.caller_host(0));
+        }
+        self.cut(cluster, span, Cut::Partition(side));
+    }
+
+    fn crash(&mut self, cluster: &mut Cluster, victim: Victim, span: Duration) {
+        let Some(host) = resolve(cluster, victim) else {
+            return;
+        };
+        if cluster.world.program(host).is_none() || !cluster.survives_without(host) {
+            return;
+        }
+        cluster.world.kill(host);
+        cluster.world.network.stats.fire(Fault::Crash);
+        self.end_later(cluster, span, End::Restart(host));
+    }
+}
+
+fn host(machine: usize) -> Host {
+    Host(machine as u16)
+}
+
+fn resolve(cluster: &Cluster, victim: Victim) -> Option<Host> {
+    match victim {
+        Victim::Leader => cluster.leader().map(|(host, _)| host),
+        Victim::Replica(index) => Some(host(index)),
+    }
+}
+
+fn fire_if(cluster: &mut Cluster, fault: Fault, act: impl FnOnce(&mut Cluster) -> bool) {
+    if act(cluster) {
+        cluster.world.network.stats.fire(fault);
+    }
+}

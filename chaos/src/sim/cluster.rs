@@ -1,0 +1,307 @@
+//! A group of replicas and its clients in a simulated world: how they start, die and come back.
+
+use super::Host;
+use super::callers::Callers;
+use super::config::SimConfig;
+use super::member::Member;
+use super::trace::Trace;
+use super::world::World;
+use crate::checker::log_agreement::LogAgreement;
+use crate::history::History;
+use crate::workload::Workload;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use trine_replica::client::{ClientConfig, Clients};
+use trine_replica::message::{Discovery, Incarnation, MemberRole, PlaceId, RoleCode};
+use trine_replica::node::endpoint_config;
+use trine_replica::{Node, Replica, ReplicaConfig};
+use trine_transport::backend::Caps;
+use trine_transport::buf::{Pool, PoolConfig};
+use trine_transport::endpoint::Endpoint;
+use trine_transport::prng::{Prng, Ratio};
+use trine_transport::session::Identity;
+use trine_transport::time::{Duration, Instant};
+
+/// Memory that one machine's message buffers may take.
+const POOL_BYTES: usize = 512 << 20;
+
+pub(crate) struct Cluster {
+    pub(crate) world: World<Member>,
+    pub(crate) config: SimConfig,
+    pub(crate) prng: Prng,
+    pub(crate) history: Rc<RefCell<History>>,
+    pub(crate) log: LogAgreement,
+    pub(crate) leaders: Leaders,
+    clients_made: u64,
+}
+
+/// Who has led.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Leaders {
+    /// The leader seen last, with its term.
+    current: Option<(u64, Host)>,
+    /// When each leader after the first was first seen.
+    pub(crate) failovers: Vec<Instant>,
+}
+
+impl Cluster {
+    /// Starts all machines; the first replica begins the group.
+    pub(crate) fn new(config: SimConfig, trace: Trace) -> Self {
+        let mut prng = Prng::new(config.seed);
+        let world = World::new(&mut prng, config.topology().machines(), trace);
+        let mut cluster = Self {
+            world,
+            config,
+            prng,
+            history: Rc::default(),
+            log: LogAgreement::new(),
+            leaders: Leaders::default(),
+            clients_made: 0,
+        };
+        for host in cluster.replica_hosts() {
+            cluster.start_replica(host, true);
+        }
+        for machine in 0..cluster.config.client_machines {
+            cluster.start_callers(machine);
+        }
+        cluster
+    }
+
+    pub(crate) fn replica_hosts(&self) -> impl Iterator<Item = Host> + use<> {
+        (0..self.config.replicas as u16).map(Host)
+    }
+
+    pub(crate) fn caller_host(&self, machine: usize) -> Host {
+        Host((self.config.replicas + machine) as u16)
+    }
+
+    fn caller_hosts(&self) -> impl Iterator<Item = Host> + use<> {
+        let replicas = self.config.replicas as u16;
+        (replicas..replicas + self.config.client_machines as u16).map(Host)
+    }
+
+    fn addresses(&self) -> Vec<SocketAddr> {
+        self.replica_hosts().map(Host::address).collect()
+    }
+
+    fn caps(&mut self) -> Caps {
+        Caps {
+            mtu: 1_472,
+            rto_floor: Duration::from_millis(1),
+            copies: self.prng.chance(Ratio::percent(50)),
+            rx_queue_packets: 4_096,
+            packet_is_dear: true,
+        }
+    }
+
+    /// Only machines of this world have routes.
+    fn route_of(&self) -> Box<dyn Fn(SocketAddr) -> Option<Host> + Send> {
+        let machines = self.config.topology().machines();
+        Box::new(move |address| Host::of_address(address).filter(|host| host.index() < machines))
+    }
+
+    /// Starts a replica under a new identity, with nothing in memory.
+    pub(crate) fn start_replica(&mut self, host: Host, bootstrap: bool) {
+        let clock = self.world.fresh_clock();
+        let now = clock.local(self.world.now());
+        let pool = Pool::new(PoolConfig {
+            bytes_max: POOL_BYTES,
+        });
+        let incarnation = Incarnation(self.prng.next_u64() | 1);
+        let place = |host: Host| PlaceId(u32::from(host.0) + 1);
+        let peers = self
+            .replica_hosts()
+            .map(|host| (place(host), host.address()))
+            .collect();
+        let config = ReplicaConfig {
+            bootstrap,
+            ..ReplicaConfig::default()
+        };
+        let seed = self.prng.next_u64();
+        let replica = Replica::new(
+            config,
+            incarnation,
+            place(host),
+            host.address(),
+            peers,
+            pool.clone(),
+            seed,
+            now,
+        );
+        let replica = replica.expect("the simulated settings are sound");
+        let node = Node::new(replica, self.route_of(), self.prng.next_u64());
+        let endpoint = self.endpoint(pool, node.identity());
+        self.world
+            .start(host, endpoint, Member::Replica(Box::new(node)), clock);
+    }
+
+    /// Starts a machine of clients that nobody has seen before.
+    pub(crate) fn start_callers(&mut self, machine: usize) {
+        let host = self.caller_host(machine);
+        let clock = self.world.fresh_clock();
+        let pool = Pool::new(PoolConfig {
+            bytes_max: POOL_BYTES,
+        });
+        let config = ClientConfig::new(self.addresses());
+        let clients = Clients::new(config, self.route_of(), pool.clone(), self.prng.next_u64());
+        let clients = clients.expect("the simulated settings are sound");
+        let mut callers = Callers::new(
+            clients,
+            Rc::clone(&self.history),
+            self.config.pace.clone(),
+            self.prng.fork(),
+        );
+        for _ in 0..self.config.clients_per_machine {
+            self.clients_made += 1;
+            let workload = Workload::new(
+                self.config.workload.clone(),
+                self.config.seed,
+                self.clients_made,
+            );
+            callers.add(self.clients_made, workload, self.world.now());
+        }
+        let identity = Identity {
+            cluster: 0,
+            incarnation: self.prng.next_u64() | 1,
+        };
+        let endpoint = self.endpoint(pool, identity);
+        self.world
+            .start(host, endpoint, Member::Callers(Box::new(callers)), clock);
+    }
+
+    fn endpoint(&mut self, pool: Pool, identity: Identity) -> Endpoint<Host> {
+        let caps = self.caps();
+        let seed = self.prng.next_u64();
+        Endpoint::new(endpoint_config(), &caps, pool, identity, seed)
+            .expect("the simulated settings are sound")
+    }
+
+    /// What every running replica says about the group.
+    pub(crate) fn discoveries(&self) -> Vec<(Host, Discovery)> {
+        let replicas = self
+            .world
+            .machines()
+            .filter_map(|(host, machine)| Some((host, machine.program.replica()?)));
+        replicas
+            .map(|(host, node)| (host, node.replica().discovery()))
+            .collect()
+    }
+
+    /// The leader of the highest term.
+    pub(crate) fn leader(&self) -> Option<(Host, Discovery)> {
+        let leaders = self
+            .discoveries()
+            .into_iter()
+            .filter(|(_, discovery)| discovery.role == RoleCode::Leader);
+        leaders.max_by_key(|(_, discovery)| discovery.term)
+    }
+
+    /// Whether the group keeps a majority of its voters, each with its memory, without `victim`.
+    /// In memory mode nobody could save it otherwise.
+    pub(crate) fn survives_without(&self, victim: Host) -> bool {
+        let discoveries = self.discoveries();
+        let Some((_, leader)) = self.leader() else {
+            return false;
+        };
+        let voters: Vec<Incarnation> = leader
+            .members
+            .0
+            .iter()
+            .filter(|member| member.role != MemberRole::Learner)
+            .map(|member| member.incarnation)
+            .collect();
+        let alive: BTreeSet<Incarnation> = discoveries
+            .iter()
+            .filter(|(host, _)| *host != victim)
+            .map(|(_, discovery)| discovery.incarnation)
+            .collect();
+        let left = voters.iter().filter(|voter| alive.contains(voter)).count();
+        !voters.is_empty()
+            && left > voters.len() / 2
+            && self.membership_is_settled(&discoveries, &voters)
+    }
+
+    /// Whether all members that run see the same voters: nobody is between two configurations.
+    fn membership_is_settled(
+        &self,
+        discoveries: &[(Host, Discovery)],
+        voters: &[Incarnation],
+    ) -> bool {
+        discoveries
+            .iter()
+            .filter(|(_, discovery)| voters.contains(&discovery.incarnation))
+            .all(|(_, discovery)| {
+                let seen = discovery
+                    .members
+                    .0
+                    .iter()
+                    .filter(|member| member.role != MemberRole::Learner);
+                seen.map(|member| member.incarnation)
+                    .eq(voters.iter().copied())
+            })
+    }
+
+    /// Looks at all replicas: who leads, and do their states agree?
+    pub(crate) fn probe(&mut self) {
+        if let Some((host, discovery)) = self.leader() {
+            let now = self.world.now();
+            match self.leaders.current {
+                Some((term, _)) if discovery.term <= term => {}
+                seen => {
+                    if seen.is_some() {
+                        self.leaders.failovers.push(now);
+                    }
+                    self.world
+                        .trace
+                        .note(now, || format!("{host} leads in term {}", discovery.term));
+                    self.leaders.current = Some((discovery.term, host));
+                }
+            }
+        }
+        self.observe_states();
+    }
+
+    /// Compares the state of all replicas that stand at the same index.
+    fn observe_states(&mut self) {
+        for (_, machine) in self.world.machines() {
+            let Some(node) = machine.program.replica() else {
+                continue;
+            };
+            let replica = node.replica();
+            let _ = (&mut self.log, replica);
+        }
+    }
+
+    /// Lets the first machine of clients read all keys, and waits until it has.
+    pub(crate) fn read_everything(&mut self, patience: Duration) -> Instant {
+        let from = self.world.now();
+        for host in self.caller_hosts() {
+            if let Some(callers) = self.world.program_mut(host).and_then(Member::callers_mut) {
+                callers.silence();
+            }
+        }
+        let keys = Workload::keys(&self.config.workload);
+        let host = self.caller_host(0);
+        if let Some(callers) = self.world.program_mut(host).and_then(Member::callers_mut) {
+            callers.send_on_errand(keys, from);
+        }
+        self.world.poke(host);
+        while self.world.now() < from + patience && !self.all_done() {
+            let next = self.world.now() + Duration::from_millis(10);
+            self.world.run_until(next);
+        }
+        from
+    }
+
+    fn all_done(&mut self) -> bool {
+        let hosts: Vec<Host> = self.caller_hosts().collect();
+        hosts.into_iter().all(|host| {
+            self.world
+                .program_mut(host)
+                .and_then(Member::callers_mut)
+                .is_none_or(|callers| callers.is_done())
+        })
+    }
+}

@@ -1,0 +1,146 @@
+//! What a simulation is told. The seed alone is enough: the rest follows from it.
+
+use super::callers::Pace;
+use crate::checker::linearizability::Limits;
+use crate::fault::{Fault, Topology};
+use crate::workload::{Mix, WorkloadConfig};
+use std::collections::BTreeSet;
+use trine_transport::prng::Prng;
+use trine_transport::time::Duration;
+
+/// What to simulate.
+#[derive(Clone, Debug)]
+pub struct SimConfig {
+    /// Everything random follows from it.
+    pub seed: u64,
+    /// Replicas: three, five or seven.
+    pub replicas: usize,
+    /// Machines that clients run on.
+    pub client_machines: usize,
+    /// Clients on each of them.
+    pub clients_per_machine: usize,
+    /// What the clients ask.
+    pub workload: WorkloadConfig,
+    /// How fast they ask.
+    pub pace: Pace,
+    /// Simulated time in which faults happen.
+    pub faulty: Duration,
+    /// Simulated time behind it, in which the group has to recover and serve.
+    pub quiet: Duration,
+    /// The kinds of fault; nothing draws a subset.
+    pub faults: Option<BTreeSet<Fault>>,
+    /// Fewest operations that must complete, or the run proves nothing.
+    pub operations_min: u64,
+    /// Limits of the linearizability check.
+    pub limits: Limits,
+}
+
+/// Why a configuration cannot be simulated.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SimConfigError {
+    /// A group has three, five or seven replicas.
+    #[error("{replicas} replicas: a simulated group has 3, 5 or 7")]
+    Replicas {
+        /// What was asked for.
+        replicas: usize,
+    },
+    /// Nobody would call.
+    #[error(
+        "{machines} machines with {clients} clients each: at least one of both and at most 64 machines are needed"
+    )]
+    Clients {
+        /// Client machines.
+        machines: usize,
+        /// Clients on each.
+        clients: usize,
+    },
+    /// Recovery and its judgement need time.
+    #[error(
+        "a quiet time of {quiet:?} is too short to judge the recovery: at least {least:?} are needed"
+    )]
+    Quiet {
+        /// What was asked for.
+        quiet: Duration,
+        /// The least.
+        least: Duration,
+    },
+}
+
+/// How long the group may take to serve everybody after the last fault.
+pub(crate) const RECOVERY: Duration = Duration::from_secs(5);
+/// How long one operation may take after that.
+pub(crate) const OPERATION: Duration = Duration::from_secs(2);
+/// The least quiet time: recovery, an operation, and time to be judged in.
+pub const QUIET_MIN: Duration = Duration::from_secs(8);
+
+impl SimConfig {
+    /// The run that a seed stands for: 60 simulated seconds, a random subset of the faults.
+    pub fn from_seed(seed: u64) -> Self {
+        let mut prng = Prng::new(seed ^ 0x5eed_5eed_5eed_5eed);
+        let replicas = match prng.below(100) {
+            0..=74 => 3,
+            75..=94 => 5,
+            _ => 7,
+        };
+        let keys = prng.in_range(1..=10);
+        let pause = Duration::from_micros(prng.in_range(2_000..=60_000));
+        let value_bytes = match prng.below(10) {
+            0 => 16..=20_000,
+            1..=3 => 16..=2_000,
+            _ => 16..=64,
+        };
+        Self {
+            seed,
+            replicas,
+            client_machines: prng.in_range(1..=3) as usize,
+            clients_per_machine: prng.in_range(1..=4) as usize,
+            workload: WorkloadConfig {
+                keys,
+                mix: Mix::BASIC,
+                value_bytes,
+                ..WorkloadConfig::default()
+            },
+            pace: Pace {
+                pause,
+                open_max: prng.in_range(1..=6) as usize,
+                ..Pace::default()
+            },
+            faulty: Duration::from_secs(50),
+            quiet: Duration::from_secs(10),
+            faults: None,
+            operations_min: 2_000,
+            limits: Limits::default(),
+        }
+    }
+
+    /// The machines.
+    pub fn topology(&self) -> Topology {
+        Topology {
+            replicas: self.replicas,
+            client_machines: self.client_machines,
+        }
+    }
+
+    /// Checks the settings.
+    ///
+    /// # Errors
+    /// Names the setting that cannot work.
+    pub fn validate(&self) -> Result<(), SimConfigError> {
+        if ![3, 5, 7].contains(&self.replicas) {
+            return Err(SimConfigError::Replicas {
+                replicas: self.replicas,
+            });
+        }
+        if self.client_machines == 0 || self.client_machines > 64 || self.clients_per_machine == 0 {
+            let (machines, clients) = (self.client_machines, self.clients_per_machine);
+            return Err(SimConfigError::Clients { machines, clients });
+        }
+        if self.quiet < QUIET_MIN {
+            return Err(SimConfigError::Quiet {
+                quiet: self.quiet,
+                least: QUIET_MIN,
+            });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,124 @@
+//! One machine: a program on an endpoint, what waits to be received, and its clock.
+
+use super::clock::LocalClock;
+use super::{Host, Program};
+use trine_transport::app::Cx;
+use trine_transport::backend::{RxBatch, RxPacket, TxBatch};
+use trine_transport::endpoint::Endpoint;
+use trine_transport::time::Instant;
+
+/// Datagrams that wait to be received; more are lost, as in a socket's buffer.
+const INBOX_MAX: usize = 4_096;
+/// Datagrams that one turn takes in.
+const BURST_MAX: usize = 64;
+/// Transmit batches of one turn; what is left goes with the next.
+const TRANSMITS_MAX: usize = 16;
+
+pub(crate) struct Machine<P> {
+    pub(crate) endpoint: Endpoint<Host>,
+    pub(crate) program: P,
+    pub(crate) clock: LocalClock,
+    inbox: Vec<(Host, Vec<u8>)>,
+    tx: TxBatch<Host>,
+    /// The machine stands still until then.
+    pub(crate) paused_until: Instant,
+    /// The processor is busy with the last turn until then.
+    pub(crate) busy_until: Instant,
+    /// The turn that is planned: an earlier plan with another ticket is void.
+    pub(crate) ticket: u64,
+    pub(crate) planned_at: Instant,
+}
+
+impl<P: Program> Machine<P> {
+    pub(crate) fn new(endpoint: Endpoint<Host>, program: P, clock: LocalClock) -> Self {
+        Self {
+            endpoint,
+            program,
+            clock,
+            inbox: Vec::new(),
+            tx: TxBatch::new(),
+            paused_until: Instant::ZERO,
+            busy_until: Instant::ZERO,
+            ticket: 0,
+            planned_at: Instant::FAR_FUTURE,
+        }
+    }
+
+    /// Takes a datagram into the receive queue; false if the queue is full.
+    pub(crate) fn receive(&mut self, from: Host, bytes: Vec<u8>) -> bool {
+        let room = self.inbox.len() < INBOX_MAX;
+        if room {
+            self.inbox.push((from, bytes));
+        }
+        room
+    }
+
+    /// One turn of the event loop, in the order of `trine_transport::event_loop`. Wire packets to
+    /// send are appended to `sent`; the number of datagrams that were taken in is returned.
+    pub(crate) fn turn(&mut self, simulated: Instant, sent: &mut Vec<(Host, Vec<u8>)>) -> usize {
+        let now = self.clock.local(simulated);
+        self.program.before_turn(now, simulated);
+        let taken = self.take_in(now);
+        self.endpoint.on_timeout(now, &mut self.program);
+        while let Some(event) = self.endpoint.poll_event() {
+            self.program
+                .on_event(&mut Cx::new(&mut self.endpoint, now), event);
+        }
+        self.program.on_turn(&mut Cx::new(&mut self.endpoint, now));
+        self.transmit(now, sent);
+        self.program.after_turn(now, simulated);
+        taken
+    }
+
+    fn take_in(&mut self, now: Instant) -> usize {
+        let count = self.inbox.len().min(BURST_MAX);
+        let burst: Vec<(Host, Vec<u8>)> = self.inbox.drain(..count).collect();
+        let packets: Vec<RxPacket<'_, Host>> = burst
+            .iter()
+            .map(|(from, bytes)| RxPacket {
+                bytes,
+                route: *from,
+                ecn: false,
+            })
+            .collect();
+        self.endpoint
+            .on_packets(now, &mut RxBatch::from_packets(&packets), &mut self.program);
+        count
+    }
+
+    fn transmit(&mut self, now: Instant, sent: &mut Vec<(Host, Vec<u8>)>) {
+        for _ in 0..TRANSMITS_MAX {
+            let transmit = self.endpoint.poll_transmit(now, &mut self.tx);
+            for item in self.tx.iter() {
+                let mut bytes = Vec::with_capacity(item.len());
+                item.copy_to(&mut bytes);
+                sent.push((item.route, bytes));
+            }
+            self.tx.clear();
+            // Everything was copied out, so nothing refers to a buffer any more.
+            if transmit.flush_first {
+                self.endpoint.on_tx_flushed();
+            }
+            if transmit.count == 0 {
+                return;
+            }
+        }
+    }
+
+    /// When the machine has to act next, in simulated time.
+    pub(crate) fn next_turn(&self) -> Option<Instant> {
+        if !self.inbox.is_empty() {
+            return Some(self.busy_until.max(self.paused_until));
+        }
+        let local = [self.endpoint.next_timeout(), self.program.next_timeout()]
+            .into_iter()
+            .flatten()
+            .min();
+        let due = local.map(|local| self.clock.simulated(local));
+        let due = [due, self.program.next_call()]
+            .into_iter()
+            .flatten()
+            .min()?;
+        Some(due.max(self.busy_until).max(self.paused_until))
+    }
+}

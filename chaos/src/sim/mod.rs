@@ -1,0 +1,120 @@
+//! The simulator: whole clusters in one thread on virtual time.
+//!
+//! What runs is the real thing: the transport's endpoint, the replica on raft, the store, the
+//! client library. Simulated are the network, the clocks, the machines and their deaths. Everything
+//! random is drawn from the seed, so a seed replays its run byte for byte.
+//!
+//! [`rpc`] exercises the transport alone, with programs that know what must come back.
+
+mod callers;
+mod chaos;
+mod clock;
+mod cluster;
+mod config;
+mod machine;
+mod member;
+mod network;
+mod report;
+pub mod rpc;
+mod trace;
+mod world;
+
+pub use callers::Pace;
+pub use config::{QUIET_MIN, SimConfig, SimConfigError};
+pub use report::SimReport;
+pub use trace::Trace;
+
+use self::chaos::Chaos;
+use self::cluster::Cluster;
+use crate::fault::Schedule;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use trine_transport::app::App;
+use trine_transport::time::{Duration, Instant};
+
+/// Time in which the group forms, before the first fault.
+const FORMING: Duration = Duration::from_millis(1_500);
+/// Time that the last reading of all keys may take.
+const READING: Duration = Duration::from_secs(5);
+
+/// Simulates one run and judges it.
+///
+/// # Errors
+/// When the configuration cannot be simulated.
+pub fn run(config: SimConfig, trace: Trace) -> Result<SimReport, SimConfigError> {
+    config.validate()?;
+    let mut cluster = Cluster::new(config, trace);
+    let mut chaos = Chaos::new();
+    let started = cluster.world.now();
+    let faulty_from = started + FORMING;
+    let quiet_from = faulty_from + cluster.config.faulty;
+    let topology = cluster.config.topology();
+    let mut prng = cluster.prng.fork();
+    let schedule = match cluster.config.faults.clone() {
+        Some(kinds) => Schedule::of(kinds, &mut prng, topology, faulty_from, quiet_from),
+        None => Schedule::draw(&mut prng, topology, faulty_from, quiet_from),
+    };
+    chaos.run_until(&mut cluster, faulty_from);
+    chaos.play(&mut cluster, &schedule);
+    let quiet = cluster.config.quiet;
+    chaos.run_until(&mut cluster, quiet_from + quiet);
+    let silent_from = cluster.world.now();
+    let reread_from = cluster.read_everything(READING);
+    Ok(SimReport::of(
+        &cluster,
+        &schedule,
+        started,
+        silent_from,
+        reread_from,
+    ))
+}
+
+/// A machine of the simulation; also the route of packets to it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Host(pub u16);
+
+/// The port that every simulated machine listens on.
+const PORT: u16 = 7471;
+
+impl Host {
+    pub(crate) fn index(self) -> usize {
+        usize::from(self.0)
+    }
+
+    /// The address under which replicas and clients know the machine.
+    pub fn address(self) -> SocketAddr {
+        let [high, low] = self.0.to_be_bytes();
+        SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, high, low)), PORT)
+    }
+
+    /// The machine with this address.
+    pub fn of_address(address: SocketAddr) -> Option<Host> {
+        match address.ip() {
+            IpAddr::V4(ip) if address.port() == PORT => {
+                let [ten, zero, high, low] = ip.octets();
+                ([ten, zero] == [10, 0]).then_some(Host(u16::from_be_bytes([high, low])))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "m{}", self.0)
+    }
+}
+
+/// A program on a simulated machine: the application of its endpoint, and what surrounds a turn.
+pub(crate) trait Program: App<Host> {
+    /// Runs in front of each turn, with the machine's own time and the simulated one.
+    fn before_turn(&mut self, _now: Instant, _simulated: Instant) {}
+
+    /// Runs behind each turn.
+    fn after_turn(&mut self, _now: Instant, _simulated: Instant) {}
+
+    /// When the program wants its next turn for reasons of its own, in simulated time.
+    fn next_call(&self) -> Option<Instant> {
+        None
+    }
+}

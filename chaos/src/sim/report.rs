@@ -1,0 +1,163 @@
+//! What came of a simulation.
+
+use super::cluster::Cluster;
+use super::config::{OPERATION, RECOVERY, SimConfig};
+use crate::checker::{Verdict, coverage, exactly_once, linearizability, liveness};
+use crate::fault::{Fault, KINDS_MIN, Schedule};
+use crate::history::{History, Tally};
+use std::collections::BTreeMap;
+use std::fmt;
+use trine_transport::time::{Duration, Instant};
+
+/// What came of a simulation.
+#[derive(Clone, Debug)]
+pub struct SimReport {
+    /// The seed.
+    pub seed: u64,
+    /// The worst of all judgements.
+    pub verdict: Verdict,
+    /// The hash of the history: the same seed at the same commit has the same.
+    pub hash: u64,
+    /// The history.
+    pub history: History,
+    /// Its operations by outcome.
+    pub tally: Tally,
+    /// How linearizability was decided.
+    pub linearizability: linearizability::Report,
+    /// How often each enabled fault fired.
+    pub faults: BTreeMap<Fault, u64>,
+    /// Changes of the leader.
+    pub failovers: u64,
+    /// Simulated time.
+    pub simulated: Duration,
+    /// Wire packets sent.
+    pub packets: u64,
+    /// Turns of event loops.
+    pub turns: u64,
+    /// Entries and states that replicas were compared in.
+    pub log_observed: (usize, usize),
+}
+
+impl SimReport {
+    /// Judges a run that is over. `reread_from` is when the last reading of all keys began.
+    pub(crate) fn of(
+        cluster: &Cluster,
+        schedule: &Schedule,
+        started: Instant,
+        silent_from: Instant,
+        reread_from: Instant,
+    ) -> Self {
+        let config = &cluster.config;
+        let history = cluster.history.borrow().clone();
+        let linearizability = linearizability::check_with(&history, config.limits);
+        let fired = &cluster.world.network.stats.fired;
+        let faults: BTreeMap<Fault, u64> = schedule
+            .enabled
+            .iter()
+            .map(|fault| (*fault, fired.get(fault).copied().unwrap_or(0)))
+            .collect();
+        let verdict = linearizability
+            .verdict
+            .clone()
+            .and(exactly_once::check(&history))
+            .and(cluster.log.verdict())
+            .and(liveness::check(&history, &bound(schedule, silent_from)))
+            .and(coverage::check(
+                &history,
+                &required(config, &faults, reread_from),
+            ));
+        Self {
+            seed: config.seed,
+            verdict,
+            hash: history.hash(),
+            tally: history.tally(),
+            linearizability,
+            faults,
+            failovers: cluster.leaders.failovers.len() as u64,
+            simulated: cluster.world.now().saturating_since(started),
+            packets: cluster.world.network.stats.packets_sent,
+            turns: cluster.world.stats.turns,
+            log_observed: cluster.log.observed(),
+            history,
+        }
+    }
+
+    /// The command that replays this run.
+    pub fn replay_command(&self) -> String {
+        format!("trine sim --seed {} --trace", self.seed)
+    }
+}
+
+fn bound(schedule: &Schedule, silent_from: Instant) -> liveness::Bound {
+    liveness::Bound {
+        healed_at_ns: schedule.quiet_from.as_nanos(),
+        recovery_ns: RECOVERY.as_nanos(),
+        ended_at_ns: silent_from.as_nanos(),
+        operation_ns: OPERATION.as_nanos(),
+    }
+}
+
+/// Faults that were asked for by name must all have fired; of a drawn subset some must have.
+fn required(
+    config: &SimConfig,
+    faults: &BTreeMap<Fault, u64>,
+    reread_from: Instant,
+) -> coverage::Required {
+    let by_name = config.faults.is_some();
+    let counted = faults.iter().filter(|(_, fired)| by_name || **fired > 0);
+    let kinds_min = if by_name { faults.len() } else { KINDS_MIN };
+    coverage::Required {
+        completed_operations: config.operations_min,
+        faults_fired: counted
+            .map(|(fault, fired)| (fault.to_string(), *fired))
+            .collect(),
+        fault_kinds: kinds_min as u64,
+        failovers_ns: Vec::new(),
+        reread_from_ns: Some(reread_from.as_nanos()),
+    }
+}
+
+impl fmt::Display for SimReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tally = &self.tally;
+        writeln!(
+            f,
+            "seed {}: {} s simulated, {} operations ({} answered, {} unknown, {} without effect), {} failovers, {} packets, history {:016x}",
+            self.seed,
+            self.simulated.as_nanos() / 1_000_000_000,
+            tally.called,
+            tally.completed,
+            tally.unknown,
+            tally.failed,
+            self.failovers,
+            self.packets,
+            self.hash
+        )?;
+        let faults: Vec<String> = self
+            .faults
+            .iter()
+            .map(|(fault, fired)| format!("{fault} {fired}"))
+            .collect();
+        writeln!(
+            f,
+            "faults: {}",
+            if faults.is_empty() {
+                "none".to_owned()
+            } else {
+                faults.join(", ")
+            }
+        )?;
+        writeln!(
+            f,
+            "keys decided by positions {}, by zones {}, by search {}",
+            self.linearizability.keys_by_witness,
+            self.linearizability.keys_by_zones,
+            self.linearizability.keys_by_search
+        )?;
+        write!(f, "{}", self.verdict)?;
+        if !self.verdict.is_pass() {
+            write!(f, "\nreplay with: {}", self.replay_command())?;
+        }
+        Ok(())
+    }
+}

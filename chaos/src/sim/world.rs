@@ -1,0 +1,318 @@
+//! Simulated time: machines, the network between them, and one queue of what happens next.
+//!
+//! Everything runs in one thread. Two happenings at the same nanosecond come in the order in which
+//! they were planned, so the seed fixes the run.
+
+use super::clock::LocalClock;
+use super::machine::Machine;
+use super::network::{Arrival, Network};
+use super::trace::Trace;
+use super::{Host, Program};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use trine_transport::endpoint::Endpoint;
+use trine_transport::prng::{Prng, Ratio};
+use trine_transport::time::{Duration, Instant};
+
+/// Processor time of a turn, and of each datagram in it.
+const TURN_COST_NS: u64 = 1_500;
+const DATAGRAM_COST_NS: u64 = 300;
+/// Largest datagram that packets are put together into.
+const DATAGRAM_MAX: usize = 1_472;
+
+pub(crate) struct World<P> {
+    now: Instant,
+    queue: BinaryHeap<Reverse<Planned>>,
+    planned: u64,
+    machines: Vec<Option<Machine<P>>>,
+    prng: Prng,
+    pub(crate) network: Network,
+    pub(crate) trace: Trace,
+    pub(crate) stats: WorldStats,
+    arrivals: Vec<Arrival>,
+    sent: Vec<(Host, Vec<u8>)>,
+}
+
+/// What the world counts.
+#[derive(Copy, Clone, Debug, Default)]
+pub(crate) struct WorldStats {
+    pub(crate) turns: u64,
+    /// Datagrams for machines that were down or whose receive queue was full.
+    pub(crate) datagrams_lost: u64,
+}
+
+struct Planned {
+    at: Instant,
+    number: u64,
+    happening: Happening,
+}
+
+enum Happening {
+    Arrive {
+        from: Host,
+        to: Host,
+        bytes: Vec<u8>,
+    },
+    Turn {
+        host: Host,
+        ticket: u64,
+    },
+}
+
+impl PartialEq for Planned {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+impl Eq for Planned {}
+impl PartialOrd for Planned {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Planned {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.number).cmp(&(other.at, other.number))
+    }
+}
+
+impl<P: Program> World<P> {
+    pub(crate) fn new(prng: &mut Prng, hosts: usize, trace: Trace) -> Self {
+        Self {
+            now: Instant::from_nanos(1_000_000),
+            queue: BinaryHeap::new(),
+            planned: 0,
+            machines: (0..hosts).map(|_| None).collect(),
+            prng: prng.fork(),
+            network: Network::new(prng.fork()),
+            trace,
+            stats: WorldStats::default(),
+            arrivals: Vec::new(),
+            sent: Vec::new(),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// What a machine's clock will show at its start, now: clocks share no epoch.
+    pub(crate) fn fresh_clock(&mut self) -> LocalClock {
+        let local = Instant::from_nanos(self.prng.in_range(1_000_000_000..=1_000_000_000_000));
+        LocalClock::new(self.now, local)
+    }
+
+    /// Starts a program on a host; whatever ran there before is gone.
+    pub(crate) fn start(
+        &mut self,
+        host: Host,
+        endpoint: Endpoint<Host>,
+        program: P,
+        clock: LocalClock,
+    ) {
+        self.trace.note(self.now, || format!("{host} starts"));
+        self.machines[host.index()] = Some(Machine::new(endpoint, program, clock));
+        self.plan_turn(host);
+    }
+
+    /// Ends the program on a host at once. Packets that are under way still arrive.
+    pub(crate) fn kill(&mut self, host: Host) -> Option<P> {
+        self.trace.note(self.now, || format!("{host} dies"));
+        self.machines[host.index()]
+            .take()
+            .map(|machine| machine.program)
+    }
+
+    pub(crate) fn program(&self, host: Host) -> Option<&P> {
+        self.machines[host.index()]
+            .as_ref()
+            .map(|machine| &machine.program)
+    }
+
+    pub(crate) fn program_mut(&mut self, host: Host) -> Option<&mut P> {
+        self.machines[host.index()]
+            .as_mut()
+            .map(|machine| &mut machine.program)
+    }
+
+    /// The running machines.
+    pub(crate) fn machines(&self) -> impl Iterator<Item = (Host, &Machine<P>)> {
+        let numbered = (0..).map(Host).zip(&self.machines);
+        numbered.filter_map(|(host, machine)| machine.as_ref().map(|machine| (host, machine)))
+    }
+
+    pub(crate) fn pause(&mut self, host: Host, span: Duration) -> bool {
+        let until = self.now + span;
+        let Some(machine) = &mut self.machines[host.index()] else {
+            return false;
+        };
+        machine.paused_until = machine.paused_until.max(until);
+        self.plan_turn(host);
+        true
+    }
+
+    /// Changes a machine's clock; false if the machine is down.
+    pub(crate) fn with_clock(
+        &mut self,
+        host: Host,
+        change: impl FnOnce(&mut LocalClock, Instant),
+    ) -> bool {
+        let now = self.now;
+        let Some(machine) = &mut self.machines[host.index()] else {
+            return false;
+        };
+        change(&mut machine.clock, now);
+        self.plan_turn(host);
+        true
+    }
+
+    /// Makes a machine look at its work, after something outside has given it some.
+    pub(crate) fn poke(&mut self, host: Host) {
+        self.plan_turn(host);
+    }
+
+    /// Lets everything happen that is due until `until`.
+    pub(crate) fn run_until(&mut self, until: Instant) {
+        while let Some(Reverse(planned)) = self.queue.peek() {
+            if planned.at > until {
+                break;
+            }
+            let Some(Reverse(planned)) = self.queue.pop() else {
+                break;
+            };
+            self.now = planned.at;
+            match planned.happening {
+                Happening::Arrive { from, to, bytes } => self.arrive(from, to, bytes),
+                Happening::Turn { host, ticket } => self.turn(host, ticket),
+            }
+        }
+        self.now = self.now.max(until);
+    }
+
+    fn arrive(&mut self, from: Host, to: Host, bytes: Vec<u8>) {
+        self.trace.packet(self.now, "recv", from, to, &bytes);
+        let received = self.machines[to.index()]
+            .as_mut()
+            .is_some_and(|machine| machine.receive(from, bytes));
+        if received {
+            self.network.stats.packets_delivered += 1;
+            self.plan_turn(to);
+        } else {
+            self.stats.datagrams_lost += 1;
+        }
+    }
+
+    fn turn(&mut self, host: Host, ticket: u64) {
+        let now = self.now;
+        let Some(machine) = &mut self.machines[host.index()] else {
+            return;
+        };
+        if machine.ticket != ticket || machine.planned_at != now {
+            return;
+        }
+        machine.planned_at = Instant::FAR_FUTURE;
+        if machine.paused_until > now {
+            return self.plan_turn(host);
+        }
+        self.stats.turns += 1;
+        let mut sent = std::mem::take(&mut self.sent);
+        let taken = machine.turn(now, &mut sent);
+        let cost = TURN_COST_NS + DATAGRAM_COST_NS * (taken + sent.len()) as u64;
+        machine.busy_until = now + Duration::from_nanos(cost);
+        self.send(host, &mut sent);
+        self.sent = sent;
+        self.plan_turn(host);
+    }
+
+    /// Sends wire packets; neighbours for one host may share a datagram.
+    fn send(&mut self, from: Host, sent: &mut Vec<(Host, Vec<u8>)>) {
+        let mut open: Option<(Host, Instant, Vec<u8>)> = None;
+        for (to, bytes) in sent.drain(..) {
+            assert!(
+                to.index() < self.machines.len(),
+                "routes name hosts of this world"
+            );
+            self.trace.packet(self.now, "send", from, to, &bytes);
+            let mut arrivals = std::mem::take(&mut self.arrivals);
+            self.network.send(self.now, from, to, bytes, &mut arrivals);
+            for arrival in arrivals.drain(..) {
+                open = self.join(from, to, open, arrival);
+            }
+            self.arrivals = arrivals;
+        }
+        if let Some((to, at, bytes)) = open {
+            self.plan(at, Happening::Arrive { from, to, bytes });
+        }
+    }
+
+    /// Adds an arrival to the open datagram where that is possible; returns what is open then.
+    fn join(
+        &mut self,
+        from: Host,
+        to: Host,
+        open: Option<(Host, Instant, Vec<u8>)>,
+        arrival: Arrival,
+    ) -> Option<(Host, Instant, Vec<u8>)> {
+        if !arrival.ordinary {
+            self.plan(
+                arrival.at,
+                Happening::Arrive {
+                    from,
+                    to,
+                    bytes: arrival.bytes,
+                },
+            );
+            return open;
+        }
+        match open {
+            Some((open_to, at, mut bytes))
+                if open_to == to
+                    && bytes.len() + arrival.bytes.len() <= DATAGRAM_MAX
+                    && self.prng.chance(Ratio::percent(75)) =>
+            {
+                bytes.extend_from_slice(&arrival.bytes);
+                Some((to, at.max(arrival.at), bytes))
+            }
+            Some((open_to, at, bytes)) => {
+                self.plan(
+                    at,
+                    Happening::Arrive {
+                        from,
+                        to: open_to,
+                        bytes,
+                    },
+                );
+                Some((to, arrival.at, arrival.bytes))
+            }
+            None => Some((to, arrival.at, arrival.bytes)),
+        }
+    }
+
+    fn plan_turn(&mut self, host: Host) {
+        let now = self.now;
+        let Some(machine) = &mut self.machines[host.index()] else {
+            return;
+        };
+        let Some(due) = machine.next_turn() else {
+            return;
+        };
+        let at = due.max(now);
+        if at == machine.planned_at {
+            return;
+        }
+        machine.ticket = self.planned;
+        machine.planned_at = at;
+        let ticket = machine.ticket;
+        self.plan(at, Happening::Turn { host, ticket });
+    }
+
+    fn plan(&mut self, at: Instant, happening: Happening) {
+        let number = self.planned;
+        self.planned += 1;
+        self.queue.push(Reverse(Planned {
+            at,
+            number,
+            happening,
+        }));
+    }
+}
