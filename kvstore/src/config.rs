@@ -18,6 +18,22 @@ pub const LIST_ITEMS_MAX: u32 = 16 * 1024;
 /// The most bytes a list response may have; a command that would exceed it is refused.
 pub const LIST_RESPONSE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
+/// The most bytes of overwritten items that an EXEC or MSET may have to put back.
+pub const UNDO_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Expired items that one step of group time removes.
+pub const SWEEP_ITEMS_MAX: u32 = 64;
+
+/// The body of a snapshot chunk, unless a single item is larger.
+pub const CHUNK_BODY_BYTES: usize = 64 * 1024;
+
+/// The most bytes that a snapshot chunk can have.
+pub const CHUNK_BYTES_MAX: usize = 64 + KEY_BYTES_MAX as usize + VALUE_BYTES_MAX as usize;
+
+/// What a running snapshot may keep of overwritten items at least; a larger store allows half of
+/// its live bytes.
+pub const SNAPSHOT_KEPT_BYTES_MIN: u64 = 64 * 1024 * 1024;
+
 /// The newest state-machine version that this build understands.
 pub const STATE_VERSION: u8 = 2;
 
@@ -26,4 +42,5 @@ pub const STATE_VERSION_FIRST: u8 = 1;
 
 const _: () = assert!(VALUE_BYTES_MAX >= KEY_BYTES_MAX);
 const _: () = assert!(LIST_RESPONSE_BYTES_MAX > VALUE_BYTES_MAX as usize);
+const _: () = assert!(CHUNK_BODY_BYTES <= CHUNK_BYTES_MAX);
 const _: () = assert!(STATE_VERSION >= STATE_VERSION_FIRST);

@@ -49,6 +49,8 @@ pub enum StoreError {
     },
     /// Limits that no store can hold to.
     BadLimits,
+    /// Undoing the command would take more than [`crate::config::UNDO_BYTES_MAX`].
+    ExecuteTooLarge,
 }
 
 impl StoreError {
@@ -67,6 +69,7 @@ impl StoreError {
             Self::VersionNotActive { required, active } => (11, u64::from(required), active),
             Self::BadVersion { asked } => (12, u64::from(asked), 0),
             Self::BadLimits => (13, 0, 0),
+            Self::ExecuteTooLarge => (14, 0, 0),
         };
         sink.put_u8(kind);
         sink.put_u64(first);
@@ -97,6 +100,7 @@ impl StoreError {
             },
             12 => Self::BadVersion { asked: byte()? },
             13 => Self::BadLimits,
+            14 => Self::ExecuteTooLarge,
             kind => return Err(DecodeError::UnknownKind { kind }),
         })
     }
@@ -141,6 +145,10 @@ impl fmt::Display for StoreError {
                 write!(formatter, "cannot switch to state-machine version {asked}")
             }
             Self::BadLimits => write!(formatter, "the limits are out of range"),
+            Self::ExecuteTooLarge => write!(
+                formatter,
+                "the operations change too much at once: split them"
+            ),
         }
     }
 }

@@ -5,14 +5,22 @@
 //! answers, also after it was rebuilt from a snapshot. `DESIGN.md` beside this crate describes
 //! the layout and the rules.
 
+mod arena;
 pub mod codec;
 pub mod command;
 pub mod config;
 pub mod error;
+mod expiry;
+mod hash;
+mod items;
 pub mod limits;
+mod machine;
+mod memory;
 pub mod position;
 pub mod response;
+pub mod snapshot;
 pub mod store;
+mod table;
 
 pub use codec::{BufferTooSmall, DecodeError, List};
 pub use command::{Command, Condition, ExecuteMode, Pair, SetCondition, SetExpiry, SetOptions};
@@ -20,4 +28,5 @@ pub use error::StoreError;
 pub use limits::{Limits, LimitsError};
 pub use position::Position;
 pub use response::{AbortCause, Response, Versioned};
+pub use snapshot::{RestoreError, SnapshotError, SnapshotReader, SnapshotStep, SnapshotSummary};
 pub use store::{Stats, Store};

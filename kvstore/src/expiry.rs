@@ -1,0 +1,40 @@
+//! Which items expire when, in an order that every replica shares.
+
+use crate::hash::KeyHash;
+use std::collections::BTreeMap;
+
+/// Expiries with the hashes of their keys, soonest first. Two keys with one hash and one expiry
+/// share an entry and leave together, so that no order depends on where an item lies.
+#[derive(Default, Debug)]
+pub(crate) struct Expiries {
+    due: BTreeMap<(u64, KeyHash), u32>,
+}
+
+impl Expiries {
+    /// Counts an item in; 0 is no expiry.
+    pub(crate) fn add(&mut self, expiry_ns: u64, hash: KeyHash) {
+        if expiry_ns != 0 {
+            *self.due.entry((expiry_ns, hash)).or_insert(0) += 1;
+        }
+    }
+
+    /// Counts an item out.
+    pub(crate) fn remove(&mut self, expiry_ns: u64, hash: KeyHash) {
+        if expiry_ns == 0 {
+            return;
+        }
+        let count = self
+            .due
+            .get_mut(&(expiry_ns, hash))
+            .expect("an item with an expiry was counted in");
+        *count -= 1;
+        if *count == 0 {
+            self.due.remove(&(expiry_ns, hash));
+        }
+    }
+
+    /// The soonest expiry.
+    pub(crate) fn first(&self) -> Option<(u64, KeyHash)> {
+        self.due.keys().next().copied()
+    }
+}

@@ -1,0 +1,255 @@
+//! Index and arena as one map that keeps count: of items, logical bytes, expiries and the sum
+//! that the state hash is made of.
+
+use crate::arena::{Arena, Item, Location, Stamp, Usage};
+use crate::expiry::Expiries;
+use crate::hash::{Hasher, KeyHash};
+use crate::limits::item_charge;
+use crate::machine::prefetch;
+use crate::snapshot::Progress;
+use crate::table::{Slot, Table};
+
+/// How many defragmentation steps a change may make.
+const DEFRAGMENT_STEPS_MAX: u32 = 4;
+
+/// A moved block of this size ends the steps of its command.
+const DEFRAGMENT_LARGE_BYTES: u64 = 16 * 1024;
+
+/// All items of a store.
+#[derive(Debug)]
+pub(crate) struct Items {
+    pub(crate) table: Table,
+    pub(crate) arena: Arena,
+    pub(crate) hasher: Hasher,
+    pub(crate) expiries: Expiries,
+    /// Some exactly while a snapshot is written or what it kept is cleared away.
+    pub(crate) snapshot: Option<Progress>,
+    count: u64,
+    logical_bytes: u64,
+    sum: u128,
+}
+
+/// Where a key is or would be. Stale after any change.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) hash: KeyHash,
+    pub(crate) slot: Option<(Slot, Location)>,
+}
+
+impl Items {
+    pub(crate) fn new(hash_seed: [u64; 2]) -> Self {
+        Self::with_table(hash_seed, Table::new())
+    }
+
+    /// Ready for `count` items without growing on the way.
+    pub(crate) fn for_count(hash_seed: [u64; 2], count: u64) -> Self {
+        Self::with_table(hash_seed, Table::for_entries(count))
+    }
+
+    fn with_table(hash_seed: [u64; 2], table: Table) -> Self {
+        Self {
+            table,
+            arena: Arena::new(),
+            hasher: Hasher::new(hash_seed),
+            expiries: Expiries::default(),
+            snapshot: None,
+            count: 0,
+            logical_bytes: 0,
+            sum: 0,
+        }
+    }
+
+    /// Live items.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// What the memory limit counts.
+    pub(crate) fn logical_bytes(&self) -> u64 {
+        self.logical_bytes
+    }
+
+    /// The sum of the items' hashes.
+    pub(crate) fn sum(&self) -> u128 {
+        self.sum
+    }
+
+    pub(crate) fn usage(&self) -> (Usage, u64) {
+        (self.arena.usage(), self.table.memory_bytes())
+    }
+
+    #[inline]
+    pub(crate) fn find(&self, key: &[u8]) -> Found {
+        let hash = self.hasher.key(key);
+        Found {
+            hash,
+            slot: self
+                .table
+                .find(hash, |location| self.arena.is_current(location, key)),
+        }
+    }
+
+    /// Starts to load the bucket of a key.
+    #[inline]
+    pub(crate) fn prefetch_bucket(&self, hash: KeyHash) {
+        prefetch(self.table.bucket(self.table.home(hash)));
+    }
+
+    #[inline]
+    pub(crate) fn item(&self, found: Found) -> Option<Item<'_>> {
+        found.slot.map(|(_, location)| self.arena.item(location))
+    }
+
+    /// Writes an item, over the one that was found or as a new one.
+    pub(crate) fn put(&mut self, found: Found, key: &[u8], value: &[u8], stamp: Stamp) {
+        match found.slot {
+            None => self.insert(found.hash, key, value, stamp),
+            Some((slot, location)) => self.replace(found.hash, slot, location, key, value, stamp),
+        }
+        self.count_in(found.hash, key, value, stamp);
+        self.maintain();
+    }
+
+    /// Removes the item that was found.
+    pub(crate) fn remove(&mut self, found: Found) {
+        let Some((slot, location)) = found.slot else {
+            return;
+        };
+        self.count_out(found.hash, location);
+        if !self.keep_for_snapshot(found.hash, location) {
+            self.table.remove(found.hash, slot);
+            self.arena.remove(location);
+        }
+        self.maintain();
+    }
+
+    /// Removes every item with this hash and expiry.
+    pub(crate) fn remove_expired(&mut self, hash: KeyHash, expiry_ns: u64) {
+        while self.expiries.first() == Some((expiry_ns, hash)) {
+            let slot = self.table.find(hash, |location| {
+                let item = self.arena.item(location);
+                item.stamp.expiry_ns == expiry_ns
+                    && !self.arena.is_shadowed(location)
+                    && self.hasher.key(item.key) == hash
+            });
+            assert!(slot.is_some(), "an item with an expiry was counted in");
+            self.remove(Found { hash, slot });
+        }
+    }
+
+    /// Puts an item back as it was before the command that is being undone.
+    pub(crate) fn restore(&mut self, key: &[u8], value: &[u8], stamp: Stamp) {
+        let found = self.find(key);
+        let shadow = self.table.find(found.hash, |location| {
+            self.arena.is_shadow(location, key)
+                && self.arena.item(location).stamp.version == stamp.version
+        });
+        let Some((_, shadow)) = shadow else {
+            return self.put(found, key, value, stamp);
+        };
+        // The snapshot keeps exactly this item: two of them would be written twice.
+        if let Some((slot, location)) = found.slot {
+            self.count_out(found.hash, location);
+            self.table.remove(found.hash, slot);
+            self.arena.remove(location);
+        }
+        self.arena.set_shadow(shadow, false);
+        let bytes = self.arena.block_bytes(shadow);
+        self.snapshot
+            .as_mut()
+            .expect("only a snapshot keeps shadows")
+            .forget(bytes);
+        self.count_in(found.hash, key, value, stamp);
+    }
+
+    fn insert(&mut self, hash: KeyHash, key: &[u8], value: &[u8], stamp: Stamp) {
+        let location = self.arena.add(key, value, stamp);
+        self.table.insert(hash, location);
+        let (arena, hasher) = (&self.arena, &self.hasher);
+        self.table
+            .grow(|location| hasher.key(arena.item(location).key));
+    }
+
+    fn replace(
+        &mut self,
+        hash: KeyHash,
+        slot: Slot,
+        old: Location,
+        key: &[u8],
+        value: &[u8],
+        stamp: Stamp,
+    ) {
+        self.count_out(hash, old);
+        if self.keep_for_snapshot(hash, old) {
+            self.insert(hash, key, value, stamp);
+        } else if !self.arena.overwrite(old, key, value, stamp) {
+            let new = self.arena.add(key, value, stamp);
+            self.table.set_location(slot, new);
+            self.arena.remove(old);
+        }
+    }
+
+    /// Leaves an item in place as a shadow if the running snapshot has not passed it yet.
+    fn keep_for_snapshot(&mut self, hash: KeyHash, location: Location) -> bool {
+        let Some(progress) = &mut self.snapshot else {
+            return false;
+        };
+        let item = self.arena.item(location);
+        if !progress.needs(hash, item.key, item.stamp.version) {
+            return false;
+        }
+        progress.keep(
+            self.arena.block_bytes(location),
+            self.arena.usage().live_bytes,
+        );
+        self.arena.set_shadow(location, true);
+        true
+    }
+
+    fn count_in(&mut self, hash: KeyHash, key: &[u8], value: &[u8], stamp: Stamp) {
+        self.count += 1;
+        self.logical_bytes += item_charge(key.len(), value.len());
+        self.sum =
+            self.sum.wrapping_add(
+                self.hasher
+                    .item(hash, stamp.version, stamp.expiry_ns, value),
+            );
+        self.expiries.add(stamp.expiry_ns, hash);
+    }
+
+    fn count_out(&mut self, hash: KeyHash, location: Location) {
+        let Item { key, value, stamp } = self.arena.item(location);
+        self.count -= 1;
+        self.logical_bytes -= item_charge(key.len(), value.len());
+        self.sum =
+            self.sum.wrapping_sub(
+                self.hasher
+                    .item(hash, stamp.version, stamp.expiry_ns, value),
+            );
+        self.expiries.remove(stamp.expiry_ns, hash);
+    }
+
+    /// The work that every change does a little of: defragmentation, and clearing away what an
+    /// abandoned snapshot kept.
+    fn maintain(&mut self) {
+        for _ in 0..DEFRAGMENT_STEPS_MAX {
+            let Some(from) = self.arena.defragment_step() else {
+                break;
+            };
+            let bytes = self.arena.block_bytes(from);
+            let hash = self.hasher.key(self.arena.item(from).key);
+            let slot = self
+                .table
+                .find_location(hash, from)
+                .expect("every live block is in the index");
+            let to = self.arena.relocate(from);
+            self.table.set_location(slot, to);
+            if bytes >= DEFRAGMENT_LARGE_BYTES {
+                break;
+            }
+        }
+        if self.snapshot.as_ref().is_some_and(Progress::is_clearing) {
+            self.clear_shadows();
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! How far a snapshot is, and what it still needs.
+
+use super::format::SnapshotSummary;
+use crate::config::SNAPSHOT_KEPT_BYTES_MIN;
+use crate::hash::KeyHash;
+use crate::position::Position;
+
+/// What the walk is for.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+enum Purpose {
+    /// Writing items and clearing the shadows that were written.
+    Writing,
+    /// The snapshot was given up; only clearing.
+    Clearing,
+}
+
+/// The state of the one snapshot that a store may be writing.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    purpose: Purpose,
+    /// Every item before this place is written. The key decides among equal hashes.
+    cursor_order: u64,
+    cursor_key: Vec<u8>,
+    /// Whether the walk went past the last place.
+    at_end: bool,
+    /// Bytes of the blocks of shadows.
+    kept_bytes: u64,
+    /// Whether shadows took more than they may.
+    over_limit: bool,
+    pub(super) summary: SnapshotSummary,
+    pub(super) sequence: u32,
+    pub(super) items_written: u64,
+    /// The items of the chunk that is being filled.
+    pub(super) open_body: Vec<u8>,
+    pub(super) open_items: u32,
+}
+
+impl Progress {
+    pub(super) fn new(summary: SnapshotSummary) -> Self {
+        Self {
+            purpose: Purpose::Writing,
+            cursor_order: 0,
+            cursor_key: Vec::new(),
+            at_end: false,
+            kept_bytes: 0,
+            over_limit: false,
+            summary,
+            sequence: 0,
+            items_written: 0,
+            open_body: Vec::new(),
+            open_items: 0,
+        }
+    }
+
+    pub(crate) fn is_clearing(&self) -> bool {
+        self.purpose == Purpose::Clearing
+    }
+
+    pub(super) fn at_end(&self) -> bool {
+        self.at_end
+    }
+
+    pub(super) fn cursor_order(&self) -> u64 {
+        self.cursor_order
+    }
+
+    /// Whether this place is still to be written.
+    pub(super) fn is_ahead(&self, order: u64, key: &[u8]) -> bool {
+        !self.at_end && (order, key) >= (self.cursor_order, &self.cursor_key)
+    }
+
+    /// Whether the snapshot still has to write this item.
+    pub(crate) fn needs(&self, hash: KeyHash, key: &[u8], version: Position) -> bool {
+        self.purpose == Purpose::Writing
+            && version <= self.summary.position
+            && self.is_ahead(hash.order(), key)
+    }
+
+    /// Counts a shadow; beyond the limit the snapshot is given up.
+    pub(crate) fn keep(&mut self, bytes: u64, live_bytes: u64) {
+        self.kept_bytes += bytes;
+        if self.kept_bytes > SNAPSHOT_KEPT_BYTES_MIN.max(live_bytes / 2) {
+            self.over_limit = true;
+            self.purpose = Purpose::Clearing;
+        }
+    }
+
+    /// Counts a shadow out.
+    pub(crate) fn forget(&mut self, bytes: u64) {
+        self.kept_bytes -= bytes;
+    }
+
+    /// Whether no shadow is left.
+    pub(super) fn is_clear(&self) -> bool {
+        self.kept_bytes == 0
+    }
+
+    pub(super) fn kept_bytes(&self) -> u64 {
+        self.kept_bytes
+    }
+
+    pub(super) fn give_up(&mut self) {
+        self.purpose = Purpose::Clearing;
+    }
+
+    /// The walk goes on with this item.
+    pub(super) fn stop_before(&mut self, order: u64, key: &[u8]) {
+        self.cursor_order = order;
+        self.cursor_key.clear();
+        self.cursor_key.extend_from_slice(key);
+    }
+
+    /// The walk goes on with the first item of the range behind the one of `bits` hash bits that
+    /// the cursor is in.
+    pub(super) fn pass_range(&mut self, bits: u32) {
+        self.cursor_key.clear();
+        let size = 1_u64 << (64 - bits);
+        match (self.cursor_order & !(size - 1)).checked_add(size) {
+            Some(next) => self.cursor_order = next,
+            None => self.at_end = true,
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! A store out of chunks.
+
+use super::format::{ChunkHeader, ITEM_HEADER_BYTES, Kind, RestoreError, SnapshotSummary};
+use crate::arena::Stamp;
+use crate::codec::{DecodeError, Reader};
+use crate::config::{KEY_BYTES_MAX, STATE_VERSION, VALUE_BYTES_MAX};
+use crate::position::Position;
+use crate::store::Store;
+
+/// Builds a store from the chunks of one snapshot, each pushed once and in order. The items go
+/// straight into the new store: there is no second copy.
+#[derive(Debug, Default)]
+pub struct SnapshotReader {
+    /// None until the head has come.
+    restoring: Option<Restoring>,
+    next_sequence: u32,
+    ended: bool,
+}
+
+#[derive(Debug)]
+struct Restoring {
+    summary: SnapshotSummary,
+    store: Store,
+    /// The place of the last item: its order, and its key for equal hashes.
+    last: Option<(u64, Vec<u8>)>,
+}
+
+impl SnapshotReader {
+    /// Waits for the head.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The number of the chunk that is due.
+    #[must_use]
+    pub fn expects(&self) -> u32 {
+        self.next_sequence
+    }
+
+    /// What is being restored, once the head has come.
+    #[must_use]
+    pub fn summary(&self) -> Option<SnapshotSummary> {
+        self.restoring.as_ref().map(|restoring| restoring.summary)
+    }
+
+    /// Whether the last chunk has come.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.ended
+    }
+
+    /// Takes the next chunk.
+    ///
+    /// # Errors
+    /// When the chunk is damaged, not due or not of this snapshot. After a damaged or undue chunk
+    /// the right one can still be pushed; after any other error the reader is useless.
+    pub fn push(&mut self, chunk: &[u8]) -> Result<(), RestoreError> {
+        let (header, body) = ChunkHeader::open(chunk)?;
+        self.check_place(&header)?;
+        match (header.kind, &mut self.restoring) {
+            (Kind::Head, None) => self.restoring = Some(Restoring::new(header, body)?),
+            (Kind::Items, Some(restoring)) => restoring.add_items(header, body)?,
+            (Kind::End, Some(restoring)) => {
+                restoring.check_end(header, body)?;
+                self.ended = true;
+            }
+            _ => {
+                return Err(RestoreError::Malformed {
+                    sequence: header.sequence,
+                });
+            }
+        }
+        self.next_sequence += 1;
+        Ok(())
+    }
+
+    /// The restored store.
+    ///
+    /// # Errors
+    /// When the last chunk has not come.
+    pub fn finish(self) -> Result<Store, RestoreError> {
+        match self.restoring {
+            Some(restoring) if self.ended => Ok(restoring.store),
+            _ => Err(RestoreError::Incomplete {
+                expected: self.next_sequence,
+            }),
+        }
+    }
+
+    fn check_place(&self, header: &ChunkHeader) -> Result<(), RestoreError> {
+        if self.ended {
+            return Err(RestoreError::AfterEnd);
+        }
+        if let Some(summary) = self.summary()
+            && header.position != summary.position
+        {
+            return Err(RestoreError::OtherSnapshot {
+                expected: summary.position,
+                found: header.position,
+            });
+        }
+        if header.sequence != self.next_sequence {
+            return Err(RestoreError::WrongSequence {
+                expected: self.next_sequence,
+                found: header.sequence,
+            });
+        }
+        Ok(())
+    }
+}
+
+impl Restoring {
+    fn new(header: ChunkHeader, body: &[u8]) -> Result<Self, RestoreError> {
+        let malformed = |_: DecodeError| RestoreError::Malformed {
+            sequence: header.sequence,
+        };
+        let summary = SnapshotSummary::read(header.position, body).map_err(malformed)?;
+        if summary.state_version > STATE_VERSION || summary.state_version == 0 {
+            return Err(RestoreError::NewerStateVersion {
+                version: summary.state_version,
+            });
+        }
+        Ok(Self {
+            summary,
+            store: Store::from_summary(&summary),
+            last: None,
+        })
+    }
+
+    fn add_items(&mut self, header: ChunkHeader, body: &[u8]) -> Result<(), RestoreError> {
+        let malformed = |_: DecodeError| RestoreError::Malformed {
+            sequence: header.sequence,
+        };
+        let mut reader = Reader::new(body);
+        for _ in 0..header.items {
+            let item = StoredItem::read(&mut reader).map_err(malformed)?;
+            self.add(&item, header.sequence)?;
+        }
+        reader.finish().map_err(malformed)
+    }
+
+    fn add(&mut self, item: &StoredItem<'_>, sequence: u32) -> Result<(), RestoreError> {
+        let items = &mut self.store.items;
+        let found = items.find(item.key);
+        let order = found.hash.order();
+        if let Some((last_order, last_key)) = &mut self.last {
+            if (order, item.key) <= (*last_order, last_key.as_slice()) {
+                return Err(RestoreError::OutOfOrder { sequence });
+            }
+            *last_order = order;
+            last_key.clear();
+            last_key.extend_from_slice(item.key);
+        } else {
+            self.last = Some((order, item.key.to_vec()));
+        }
+        if item.stamp.version > self.summary.position {
+            return Err(RestoreError::Malformed { sequence });
+        }
+        items.put(found, item.key, item.value, item.stamp);
+        Ok(())
+    }
+
+    fn check_end(&self, header: ChunkHeader, body: &[u8]) -> Result<(), RestoreError> {
+        let announced: [u8; 8] = body.try_into().map_err(|_| RestoreError::Malformed {
+            sequence: header.sequence,
+        })?;
+        let restored = self.store.summary();
+        if u64::from_le_bytes(announced) != restored.items || restored != self.summary {
+            return Err(RestoreError::StateDiffers {
+                items_expected: self.summary.items,
+                items_found: restored.items,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// An item in a chunk.
+struct StoredItem<'a> {
+    key: &'a [u8],
+    value: &'a [u8],
+    stamp: Stamp,
+}
+
+impl<'a> StoredItem<'a> {
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        const _: () = assert!(ITEM_HEADER_BYTES == 4 + 4 + 8 + 8);
+        let (key_length, value_length) = (reader.u32()?, reader.u32()?);
+        let stamp = Stamp {
+            version: Position::from_u64(reader.u64()?),
+            expiry_ns: reader.u64()?,
+        };
+        if key_length > KEY_BYTES_MAX || value_length > VALUE_BYTES_MAX {
+            return Err(DecodeError::BadField { field: "length" });
+        }
+        let key = reader.take(key_length as usize)?;
+        Ok(Self {
+            key,
+            value: reader.take(value_length as usize)?,
+            stamp,
+        })
+    }
+}

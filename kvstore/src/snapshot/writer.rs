@@ -1,0 +1,253 @@
+//! Writing a snapshot chunk by chunk, between commands.
+
+use super::format::{ChunkHeader, HEADER_BYTES, ITEM_HEADER_BYTES, Kind};
+use super::progress::Progress;
+use crate::arena::Location;
+use crate::codec::{Sink, length_u32};
+use crate::config::CHUNK_BODY_BYTES;
+use crate::hash::KeyHash;
+use crate::items::Items;
+use crate::store::Store;
+use std::fmt;
+
+/// Buckets that one call of [`Store::snapshot_chunk`] looks at.
+const WALK_BUCKETS_MAX: u32 = 2048;
+
+/// Buckets whose shadows one command clears away.
+const CLEAR_BUCKETS_MAX: u32 = 8;
+
+/// What [`Store::snapshot_chunk`] has done.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum SnapshotStep {
+    /// No chunk yet: the walk came through too many empty buckets. Call again.
+    Pending,
+    /// A chunk was written and more follow.
+    Chunk,
+    /// The last chunk was written.
+    Last,
+}
+
+/// Why there is no chunk.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum SnapshotError {
+    /// Another snapshot is being written, or what an earlier one kept is not cleared away yet.
+    Busy,
+    /// No snapshot is being written.
+    NotRunning,
+    /// Overwritten items took more memory than they may; begin again.
+    GivenUp,
+}
+
+impl fmt::Display for SnapshotError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Busy => write!(formatter, "an earlier snapshot is not finished"),
+            Self::NotRunning => write!(formatter, "no snapshot was begun"),
+            Self::GivenUp => write!(
+                formatter,
+                "too much was overwritten while the snapshot was written"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for SnapshotError {}
+
+impl Store {
+    /// Begins a snapshot of the state as it is now. Commands may go on while its chunks are
+    /// written; they will not be in it.
+    ///
+    /// # Errors
+    /// [`SnapshotError::Busy`] while another one is written or cleared away;
+    /// [`Store::clear_snapshot`] ends that.
+    pub fn begin_snapshot(&mut self) -> Result<super::SnapshotSummary, SnapshotError> {
+        if self.items.snapshot.is_some() {
+            return Err(SnapshotError::Busy);
+        }
+        let summary = self.summary();
+        self.items.snapshot = Some(Progress::new(summary));
+        Ok(summary)
+    }
+
+    /// Replaces `chunk` by the next chunk: at most [`crate::config::CHUNK_BYTES_MAX`] bytes.
+    ///
+    /// # Errors
+    /// When there is no snapshot, or it had to be given up.
+    pub fn snapshot_chunk(&mut self, chunk: &mut Vec<u8>) -> Result<SnapshotStep, SnapshotError> {
+        let progress = self
+            .items
+            .snapshot
+            .as_ref()
+            .ok_or(SnapshotError::NotRunning)?;
+        if progress.is_clearing() {
+            return Err(SnapshotError::GivenUp);
+        }
+        chunk.clear();
+        chunk.resize(HEADER_BYTES, 0);
+        let kind = if progress.sequence == 0 {
+            progress.summary.write(chunk);
+            Kind::Head
+        } else if progress.at_end() {
+            chunk.put_u64(progress.items_written);
+            Kind::End
+        } else if self.items.fill_chunk() {
+            Kind::Items
+        } else {
+            chunk.clear();
+            return Ok(SnapshotStep::Pending);
+        };
+        let progress = self.items.snapshot.as_mut().expect("it was there above");
+        chunk.append(&mut progress.open_body);
+        let items = std::mem::take(&mut progress.open_items);
+        let header = ChunkHeader {
+            kind,
+            position: progress.summary.position,
+            sequence: progress.sequence,
+            items,
+        };
+        header.seal(chunk);
+        progress.sequence += 1;
+        progress.items_written += u64::from(items);
+        if kind != Kind::End {
+            return Ok(SnapshotStep::Chunk);
+        }
+        assert!(progress.is_clear(), "the walk has passed every shadow");
+        assert_eq!(
+            progress.items_written, progress.summary.items,
+            "a snapshot has all items and no other"
+        );
+        self.items.snapshot = None;
+        Ok(SnapshotStep::Last)
+    }
+
+    /// Gives the running snapshot up. What it kept is cleared away by the following commands.
+    pub fn abandon_snapshot(&mut self) {
+        if let Some(progress) = &mut self.items.snapshot {
+            progress.give_up();
+            self.items.clear_shadows();
+        }
+    }
+
+    /// Clears away a little of what an abandoned snapshot kept; true once nothing is left.
+    pub fn clear_snapshot(&mut self) -> bool {
+        if self
+            .items
+            .snapshot
+            .as_ref()
+            .is_some_and(Progress::is_clearing)
+        {
+            self.items.clear_shadows();
+        }
+        self.items.snapshot.is_none()
+    }
+}
+
+impl Items {
+    /// Fills the open chunk from the cursor on; true once it is full or the walk is at its end.
+    fn fill_chunk(&mut self) -> bool {
+        let mut progress = self
+            .snapshot
+            .take()
+            .expect("called while a snapshot is written");
+        let mut range = Vec::new();
+        let mut full = false;
+        for _ in 0..WALK_BUCKETS_MAX {
+            let bits = self.collect_range(&progress, &mut range);
+            full = !self.write_range(&mut progress, &range);
+            if full {
+                break;
+            }
+            progress.pass_range(bits);
+            if progress.at_end() {
+                full = true;
+                break;
+            }
+        }
+        self.snapshot = Some(progress);
+        full
+    }
+
+    /// The items that the snapshot needs of the cursor's bucket, in order, and how many hash bits
+    /// that bucket stands for.
+    fn collect_range(&self, progress: &Progress, range: &mut Vec<(u64, Location)>) -> u32 {
+        range.clear();
+        let hash = KeyHash::from_order(progress.cursor_order());
+        self.table
+            .for_each_in_chain(self.table.home(hash), |location| {
+                let item = self.arena.item(location);
+                if item.stamp.version <= progress.summary.position {
+                    let order = self.hasher.key(item.key).order();
+                    if progress.is_ahead(order, item.key) {
+                        range.push((order, location));
+                    }
+                }
+            });
+        let key = |location: Location| self.arena.item(location).key;
+        range.sort_unstable_by(|left, right| {
+            left.0
+                .cmp(&right.0)
+                .then_with(|| key(left.1).cmp(key(right.1)))
+        });
+        self.table.home_bits(hash)
+    }
+
+    /// Moves a range into the open chunk and clears its shadows away; false if not all of it fits.
+    fn write_range(&mut self, progress: &mut Progress, range: &[(u64, Location)]) -> bool {
+        for &(order, location) in range {
+            let item = self.arena.item(location);
+            let bytes = ITEM_HEADER_BYTES + item.key.len() + item.value.len();
+            if progress.open_items > 0 && progress.open_body.len() + bytes > CHUNK_BODY_BYTES {
+                progress.stop_before(order, item.key);
+                return false;
+            }
+            let body = &mut progress.open_body;
+            body.put_u32(length_u32(item.key.len()));
+            body.put_u32(length_u32(item.value.len()));
+            body.put_u64(item.stamp.version.as_u64());
+            body.put_u64(item.stamp.expiry_ns);
+            body.put(item.key);
+            body.put(item.value);
+            progress.open_items += 1;
+            self.drop_shadow(progress, KeyHash::from_order(order), location);
+        }
+        true
+    }
+
+    /// Ends an item that only the snapshot needed.
+    fn drop_shadow(&mut self, progress: &mut Progress, hash: KeyHash, location: Location) {
+        if !self.arena.is_shadowed(location) {
+            return;
+        }
+        let slot = self
+            .table
+            .find_location(hash, location)
+            .expect("every live block is in the index");
+        progress.forget(self.arena.block_bytes(location));
+        self.table.remove(hash, slot);
+        self.arena.remove(location);
+    }
+
+    /// Clears away what an abandoned snapshot kept in the next few buckets.
+    pub(crate) fn clear_shadows(&mut self) {
+        let Some(mut progress) = self.snapshot.take() else {
+            return;
+        };
+        let mut range = Vec::new();
+        for _ in 0..CLEAR_BUCKETS_MAX {
+            if progress.at_end() || progress.is_clear() {
+                assert!(
+                    progress.is_clear(),
+                    "{} bytes of shadows were passed",
+                    progress.kept_bytes()
+                );
+                return;
+            }
+            let bits = self.collect_range(&progress, &mut range);
+            for &(order, location) in &range {
+                self.drop_shadow(&mut progress, KeyHash::from_order(order), location);
+            }
+            progress.pass_range(bits);
+        }
+        self.snapshot = Some(progress);
+    }
+}

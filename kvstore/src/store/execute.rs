@@ -1,0 +1,169 @@
+//! EXEC: conditions and operations at one position, and the journal that undoes them.
+
+use super::Store;
+use crate::arena::Stamp;
+use crate::codec::{Element, List, length_u32};
+use crate::command::{Command, Condition, ExecuteMode};
+use crate::config::{LIST_ITEMS_MAX, LIST_RESPONSE_BYTES_MAX, UNDO_BYTES_MAX};
+use crate::error::StoreError;
+use crate::items::Found;
+use crate::position::Position;
+use crate::response::{AbortCause, Response};
+use std::borrow::Cow;
+
+/// What the command that runs has overwritten, oldest first.
+#[derive(Default, Debug)]
+pub(super) struct Journal {
+    entries: Vec<JournalEntry>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct JournalEntry {
+    key: Vec<u8>,
+    /// None if the key was absent.
+    previous: Option<(Vec<u8>, Stamp)>,
+}
+
+/// Why an EXEC is undone.
+enum Undo {
+    Aborted(AbortCause),
+    Refused(StoreError),
+}
+
+impl Store {
+    pub(super) fn execute(
+        &mut self,
+        at: Position,
+        mode: ExecuteMode,
+        conditions: &List<'_, Condition<'_>>,
+        operations: &List<'_, Command<'_>>,
+    ) -> Response<'_> {
+        if conditions.len().max(operations.len()) > LIST_ITEMS_MAX as usize {
+            return Response::Error(StoreError::ListTooLong);
+        }
+        if let Some(index) = conditions
+            .iter()
+            .position(|condition| !self.holds(&condition))
+        {
+            return Response::Aborted {
+                cause: AbortCause::Condition {
+                    index: length_u32(index),
+                },
+            };
+        }
+        let mut responses = Vec::new();
+        self.begin_undoable();
+        let result = self.run(at, mode, operations, &mut responses);
+        self.end_undoable(result.is_ok());
+        match result {
+            Ok(()) => Response::List(List::from_encoded(
+                length_u32(operations.len()),
+                Cow::Owned(responses),
+            )),
+            Err(Undo::Aborted(cause)) => Response::Aborted { cause },
+            Err(Undo::Refused(error)) => Response::Error(error),
+        }
+    }
+
+    fn holds(&self, condition: &Condition<'_>) -> bool {
+        let version = self
+            .live(self.items.find(condition.key()))
+            .map(|item| item.stamp.version);
+        match condition {
+            Condition::Absent { .. } => version.is_none(),
+            Condition::Present { .. } => version.is_some(),
+            Condition::VersionIs {
+                version: expected, ..
+            } => version == Some(*expected),
+        }
+    }
+
+    fn run(
+        &mut self,
+        at: Position,
+        mode: ExecuteMode,
+        operations: &List<'_, Command<'_>>,
+        responses: &mut Vec<u8>,
+    ) -> Result<(), Undo> {
+        for (index, operation) in operations.iter().enumerate() {
+            let response = self.apply_to_key(at, &operation);
+            response.write_element(responses);
+            let cause = failure(&response, length_u32(index));
+            match cause {
+                // Too much to undo is no failure of one operation: nothing could go on after it.
+                Some(AbortCause::Refused {
+                    error: StoreError::ExecuteTooLarge,
+                    ..
+                }) => {
+                    return Err(Undo::Refused(StoreError::ExecuteTooLarge));
+                }
+                Some(cause) if mode == ExecuteMode::AllOrNothing => {
+                    return Err(Undo::Aborted(cause));
+                }
+                _ => {}
+            }
+            if responses.len() > LIST_RESPONSE_BYTES_MAX {
+                return Err(Undo::Refused(StoreError::ResponseTooLarge));
+            }
+        }
+        Ok(())
+    }
+
+    /// From here on, what commands overwrite is kept.
+    pub(super) fn begin_undoable(&mut self) {
+        debug_assert!(self.journal.is_none());
+        self.journal = Some(Journal::default());
+    }
+
+    /// Forgets what was kept, or puts it back.
+    pub(super) fn end_undoable(&mut self, done: bool) {
+        let journal = self.journal.take().expect("begin_undoable was called");
+        if done {
+            return;
+        }
+        for entry in journal.entries.into_iter().rev() {
+            match entry.previous {
+                Some((value, stamp)) => self.items.restore(&entry.key, &value, stamp),
+                None => {
+                    let found = self.items.find(&entry.key);
+                    self.items.remove(found);
+                }
+            }
+        }
+    }
+
+    /// Keeps what is about to be overwritten, if the command that runs may have to be undone.
+    pub(super) fn note_for_undo(&mut self, found: Found, key: &[u8]) -> Result<(), StoreError> {
+        let Some(journal) = &mut self.journal else {
+            return Ok(());
+        };
+        let previous = self
+            .items
+            .item(found)
+            .map(|item| (item.value.to_vec(), item.stamp));
+        journal.bytes += key.len() + previous.as_ref().map_or(0, |(value, _)| value.len());
+        if journal.bytes > UNDO_BYTES_MAX {
+            return Err(StoreError::ExecuteTooLarge);
+        }
+        journal.entries.push(JournalEntry {
+            key: key.to_vec(),
+            previous,
+        });
+        Ok(())
+    }
+}
+
+/// Whether an operation's answer is one that all-or-nothing does not accept.
+fn failure(response: &Response<'_>, index: u32) -> Option<AbortCause> {
+    match response {
+        Response::Error(error) => Some(AbortCause::Refused {
+            index,
+            error: *error,
+        }),
+        Response::Conflict { .. } | Response::Exchanged { written: None, .. } => {
+            Some(AbortCause::Conflict { index })
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,115 @@
+//! Group time, and keys that live only so long.
+//!
+//! An item whose expiry has come is absent for every command from then on. Its memory is freed by
+//! a sweep that is part of the replicated order (each step of group time removes a few), because
+//! the memory limit must see the same items on every replica.
+
+use super::Store;
+use crate::arena::{Item, Stamp};
+use crate::config::SWEEP_ITEMS_MAX;
+use crate::error::StoreError;
+use crate::items::Found;
+use crate::position::Position;
+use crate::response::Response;
+
+impl Store {
+    /// Moves group time forward, never back, and removes up to [`SWEEP_ITEMS_MAX`] expired items.
+    /// Every replica calls this with the same times between the same commands.
+    pub fn set_group_time(&mut self, group_time_ns: u64) {
+        self.group_time_ns = self.group_time_ns.max(group_time_ns);
+        for _ in 0..SWEEP_ITEMS_MAX {
+            let Some((expiry_ns, hash)) = self.items.expiries.first() else {
+                return;
+            };
+            if !self.has_expired(expiry_ns) {
+                return;
+            }
+            self.items.remove_expired(hash, expiry_ns);
+        }
+    }
+
+    /// Group time in nanoseconds.
+    #[must_use]
+    pub fn group_time(&self) -> u64 {
+        self.group_time_ns
+    }
+
+    /// When the next item expires, in nanoseconds of group time: when the leader must see to it
+    /// that group time moves.
+    #[must_use]
+    pub fn next_expiry(&self) -> Option<u64> {
+        self.items.expiries.first().map(|(expiry_ns, _)| expiry_ns)
+    }
+
+    #[inline]
+    pub(super) fn has_expired(&self, expiry_ns: u64) -> bool {
+        expiry_ns != 0 && expiry_ns <= self.group_time_ns
+    }
+
+    pub(super) fn expiry_after(&self, after_ns: u64) -> u64 {
+        self.group_time_ns.saturating_add(after_ns.max(1))
+    }
+
+    pub(super) fn expire(&mut self, at: Position, key: &[u8], after_ns: u64) -> Response<'_> {
+        let found = self.items.find(key);
+        if self.live(found).is_none() {
+            return Response::NotFound;
+        }
+        let expiry_ns = self.expiry_after(after_ns);
+        self.restamp(at, found, key, expiry_ns)
+    }
+
+    pub(super) fn persist(&mut self, at: Position, key: &[u8]) -> Response<'_> {
+        let found = self.items.find(key);
+        match self.live(found).map(|item| item.stamp) {
+            None => Response::NotFound,
+            Some(Stamp {
+                version,
+                expiry_ns: 0,
+            }) => Response::Conflict {
+                current: Some(version),
+            },
+            Some(_) => self.restamp(at, found, key, 0),
+        }
+    }
+
+    pub(super) fn time_to_live(&self, key: &[u8]) -> Response<'_> {
+        match self.live(self.items.find(key)) {
+            None => Response::NotFound,
+            Some(Item {
+                stamp: Stamp { expiry_ns: 0, .. },
+                ..
+            }) => Response::TimeToLive { remaining_ns: None },
+            Some(Item { stamp, .. }) => Response::TimeToLive {
+                remaining_ns: Some(stamp.expiry_ns - self.group_time_ns),
+            },
+        }
+    }
+
+    /// Gives an item another expiry and, because that is a change, another version.
+    fn restamp(&mut self, at: Position, found: Found, key: &[u8], expiry_ns: u64) -> Response<'_> {
+        match self.try_restamp(
+            found,
+            key,
+            Stamp {
+                version: at,
+                expiry_ns,
+            },
+        ) {
+            Ok(()) => Response::Written { version: at },
+            Err(error) => Response::Error(error),
+        }
+    }
+
+    fn try_restamp(&mut self, found: Found, key: &[u8], stamp: Stamp) -> Result<(), StoreError> {
+        let mut value = std::mem::take(&mut self.scratch);
+        value.clear();
+        value.extend_from_slice(self.items.item(found).map_or(&[], |item| item.value));
+        let noted = self.note_for_undo(found, key);
+        if noted.is_ok() {
+            self.items.put(found, key, &value, stamp);
+        }
+        self.scratch = value;
+        noted
+    }
+}

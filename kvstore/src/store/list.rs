@@ -1,0 +1,82 @@
+//! MGET and MSET.
+
+use super::Store;
+use crate::arena::Stamp;
+use crate::codec::{Element, List, length_u32};
+use crate::command::Pair;
+use crate::config::{LIST_ITEMS_MAX, LIST_RESPONSE_BYTES_MAX};
+use crate::error::StoreError;
+use crate::position::Position;
+use crate::response::Response;
+use std::borrow::Cow;
+
+impl Store {
+    pub(super) fn multi_get(&mut self, keys: &List<'_, &[u8]>) -> Response<'_> {
+        let mut values = std::mem::take(&mut self.scratch);
+        values.clear();
+        let result = self.append_values(keys, &mut values);
+        self.scratch = values;
+        match result {
+            Ok(()) => Response::List(List::from_encoded(
+                length_u32(keys.len()),
+                Cow::Borrowed(&self.scratch),
+            )),
+            Err(error) => Response::Error(error),
+        }
+    }
+
+    pub(super) fn read_many(&self, keys: &List<'_, &[u8]>) -> Response<'_> {
+        let mut values = Vec::new();
+        match self.append_values(keys, &mut values) {
+            Ok(()) => Response::List(List::from_encoded(
+                length_u32(keys.len()),
+                Cow::Owned(values),
+            )),
+            Err(error) => Response::Error(error),
+        }
+    }
+
+    fn append_values(
+        &self,
+        keys: &List<'_, &[u8]>,
+        values: &mut Vec<u8>,
+    ) -> Result<(), StoreError> {
+        if keys.len() > LIST_ITEMS_MAX as usize {
+            return Err(StoreError::ListTooLong);
+        }
+        for key in keys.iter() {
+            let response = match self.live(self.items.find(key)) {
+                Some(item) => Response::Value {
+                    value: item.value,
+                    version: item.stamp.version,
+                },
+                None => Response::NotFound,
+            };
+            response.write_element(values);
+            if values.len() > LIST_RESPONSE_BYTES_MAX {
+                return Err(StoreError::ResponseTooLarge);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn multi_put(&mut self, at: Position, pairs: &List<'_, Pair<'_>>) -> Response<'_> {
+        if pairs.len() > LIST_ITEMS_MAX as usize {
+            return Response::Error(StoreError::ListTooLong);
+        }
+        self.begin_undoable();
+        let stamp = Stamp {
+            version: at,
+            expiry_ns: 0,
+        };
+        let result = pairs.iter().try_for_each(|pair| {
+            let found = self.items.find(pair.key);
+            self.write(found, pair.key, pair.value, stamp)
+        });
+        self.end_undoable(result.is_ok());
+        match result {
+            Ok(()) => Response::Written { version: at },
+            Err(error) => Response::Error(error),
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! The deterministic state machine: commands in, answers out.
+//!
+//! Every way in which an answer depends on something is replicated: the items, the limits, group
+//! time, the hash seed, the state-machine version. There is no clock, no randomness and no
+//! iteration order of a standard map in here.
+
+mod execute;
+mod expire;
+mod list;
+mod number;
+mod remove;
+mod write;
+
+use crate::arena::Item;
+use crate::codec::Sink;
+use crate::command::Command;
+use crate::config::{STATE_VERSION, STATE_VERSION_FIRST};
+use crate::error::StoreError;
+use crate::items::{Found, Items};
+use crate::limits::Limits;
+use crate::position::Position;
+use crate::response::Response;
+use crate::snapshot::SnapshotSummary;
+use execute::Journal;
+
+/// One shard of the key space with its replicated state.
+#[derive(Debug)]
+pub struct Store {
+    pub(crate) items: Items,
+    limits: Limits,
+    group_time_ns: u64,
+    state_version: u8,
+    applied: Position,
+    /// Some exactly while a command runs that may have to be undone.
+    journal: Option<Journal>,
+    /// A value that is on its way out of the store, for the response that carries it.
+    departing: Vec<u8>,
+    /// The encoded elements of a list response, or a value that is being put together.
+    scratch: Vec<u8>,
+}
+
+/// What a store holds and takes.
+#[derive(Copy, Clone, Eq, PartialEq, Default, Debug)]
+pub struct Stats {
+    /// Live items.
+    pub items: u64,
+    /// What the memory limit counts.
+    pub logical_bytes: u64,
+    /// Bytes in the blocks of items.
+    pub arena_live_bytes: u64,
+    /// Bytes that the arena has from the system.
+    pub arena_bytes: u64,
+    /// Bytes that the index has from the system.
+    pub index_bytes: u64,
+}
+
+impl Store {
+    /// An empty store. `hash_seed` is drawn when the group begins and is replicated state.
+    ///
+    /// # Panics
+    /// If the limits fail [`Limits::check`].
+    #[must_use]
+    pub fn new(limits: Limits, hash_seed: [u64; 2]) -> Self {
+        Self::with_version(limits, hash_seed, STATE_VERSION)
+    }
+
+    /// An empty store of a group that runs this state-machine version.
+    ///
+    /// # Panics
+    /// If the limits fail [`Limits::check`] or the version is unknown.
+    #[must_use]
+    pub fn with_version(limits: Limits, hash_seed: [u64; 2], state_version: u8) -> Self {
+        limits
+            .check()
+            .expect("limits are checked before they become replicated state");
+        assert!((STATE_VERSION_FIRST..=STATE_VERSION).contains(&state_version));
+        Self::with_items(Items::new(hash_seed), limits, state_version)
+    }
+
+    fn with_items(items: Items, limits: Limits, state_version: u8) -> Self {
+        Self {
+            items,
+            limits,
+            group_time_ns: 0,
+            state_version,
+            applied: Position::ZERO,
+            journal: None,
+            departing: Vec::new(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Applies one command at its position and answers it.
+    ///
+    /// # Panics
+    /// If `at` is not behind every earlier position: versions would no longer tell changes apart.
+    pub fn apply(&mut self, at: Position, command: &Command<'_>) -> Response<'_> {
+        assert!(
+            at > self.applied,
+            "commands are applied in the order of their positions"
+        );
+        self.applied = at;
+        if command.version() > self.state_version {
+            let (required, active) = (command.version(), self.state_version);
+            return Response::Error(StoreError::VersionNotActive { required, active });
+        }
+        match command {
+            Command::MultiPut { pairs } => self.multi_put(at, pairs),
+            Command::Execute {
+                mode,
+                conditions,
+                operations,
+            } => self.execute(at, *mode, conditions, operations),
+            Command::MultiGet { keys } => self.multi_get(keys),
+            Command::SetLimits { limits } => self.set_limits(*limits),
+            Command::RaiseVersion { version } => self.raise_version(*version),
+            _ => self.apply_to_key(at, command),
+        }
+    }
+
+    /// Applies a command that is about one key.
+    fn apply_to_key(&mut self, at: Position, command: &Command<'_>) -> Response<'_> {
+        match *command {
+            Command::Get { .. } | Command::TimeToLive { .. } => self.read(command),
+            Command::Put { key, value } => self.put(at, key, value),
+            Command::Delete { key } => self.delete(key),
+            Command::Set {
+                key,
+                value,
+                options,
+            } => self.set(at, key, value, options),
+            Command::GetDelete { key } => self.get_delete(key),
+            Command::CompareAndSwap {
+                key,
+                expected,
+                value,
+            } => self.compare_and_swap(at, key, expected, value),
+            Command::Increment { key, delta } => self.increment(at, key, delta),
+            Command::Append { key, value } => self.append(at, key, value),
+            Command::Expire { key, after_ns } => self.expire(at, key, after_ns),
+            Command::Persist { key } => self.persist(at, key),
+            _ => Response::Error(StoreError::NotInExecute),
+        }
+    }
+
+    /// Answers a command that changes nothing, from the state as it is.
+    #[must_use]
+    pub fn read(&self, command: &Command<'_>) -> Response<'_> {
+        match command {
+            Command::Get { key } => match self.live(self.items.find(key)) {
+                Some(item) => Response::Value {
+                    value: item.value,
+                    version: item.stamp.version,
+                },
+                None => Response::NotFound,
+            },
+            Command::TimeToLive { key } => self.time_to_live(key),
+            Command::MultiGet { keys } => self.read_many(keys),
+            _ => Response::Error(StoreError::NotReadOnly),
+        }
+    }
+
+    /// Starts to load what a command about one key will need first. It changes nothing; calling
+    /// it for several commands before the first is applied hides the latency of memory.
+    pub fn prefetch(&self, command: &Command<'_>) {
+        if let Some(key) = command.key() {
+            self.items.prefetch_bucket(self.items.hasher.key(key));
+        }
+    }
+
+    /// The replicated limits.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// The replicated hash seed.
+    #[must_use]
+    pub fn hash_seed(&self) -> [u64; 2] {
+        self.items.hasher.seed()
+    }
+
+    /// The state-machine version that the group runs.
+    #[must_use]
+    pub fn state_version(&self) -> u8 {
+        self.state_version
+    }
+
+    /// The position of the last applied command.
+    #[must_use]
+    pub fn applied(&self) -> Position {
+        self.applied
+    }
+
+    /// What the store holds and takes.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let (arena, index_bytes) = self.items.usage();
+        Stats {
+            items: self.items.count(),
+            logical_bytes: self.items.logical_bytes(),
+            arena_live_bytes: arena.live_bytes,
+            arena_bytes: arena.region_bytes,
+            index_bytes,
+        }
+    }
+
+    /// A 128-bit sum over all that a snapshot holds, at no cost: two replicas that applied the
+    /// same commands have the same one. Whoever keeps more replicated state beside the store adds
+    /// the hash of that (wrapping).
+    #[must_use]
+    pub fn state_hash(&self) -> u128 {
+        let mut rest = Vec::with_capacity(64);
+        self.limits.write(&mut rest);
+        rest.put_u64(self.group_time_ns);
+        rest.put_u8(self.state_version);
+        rest.put_u64(self.items.count());
+        rest.put_u64(self.items.logical_bytes());
+        self.items
+            .sum()
+            .wrapping_add(self.items.hasher.bytes(&rest))
+    }
+
+    /// All of the replicated state but the items.
+    pub(crate) fn summary(&self) -> SnapshotSummary {
+        SnapshotSummary {
+            position: self.applied,
+            limits: self.limits,
+            hash_seed: self.hash_seed(),
+            group_time_ns: self.group_time_ns,
+            state_version: self.state_version,
+            items: self.items.count(),
+            logical_bytes: self.items.logical_bytes(),
+            state_hash: self.state_hash(),
+        }
+    }
+
+    /// The store of a summary, before its items are added.
+    pub(crate) fn from_summary(summary: &SnapshotSummary) -> Self {
+        let items = Items::for_count(summary.hash_seed, summary.items);
+        let mut store = Self::with_items(items, summary.limits, summary.state_version);
+        store.group_time_ns = summary.group_time_ns;
+        store.applied = summary.position;
+        store
+    }
+
+    /// The item that was found, unless it has expired.
+    #[inline]
+    fn live(&self, found: Found) -> Option<Item<'_>> {
+        self.items
+            .item(found)
+            .filter(|item| !self.has_expired(item.stamp.expiry_ns))
+    }
+
+    fn set_limits(&mut self, limits: Limits) -> Response<'_> {
+        if limits.check().is_err() {
+            return Response::Error(StoreError::BadLimits);
+        }
+        self.limits = limits;
+        Response::Done
+    }
+
+    fn raise_version(&mut self, version: u8) -> Response<'_> {
+        if version < self.state_version || version > STATE_VERSION {
+            return Response::Error(StoreError::BadVersion { asked: version });
+        }
+        self.state_version = version;
+        Response::Done
+    }
+}

@@ -1,0 +1,97 @@
+//! INCR: a signed 64-bit number in decimal.
+
+use super::Store;
+use crate::arena::Stamp;
+use crate::error::StoreError;
+use crate::position::Position;
+use crate::response::Response;
+
+/// "-9223372036854775808" has 20 characters.
+const DIGITS_MAX: usize = 20;
+
+impl Store {
+    pub(super) fn increment(&mut self, at: Position, key: &[u8], delta: i64) -> Response<'_> {
+        match self.try_increment(at, key, delta) {
+            Ok(value) => Response::Number { value, version: at },
+            Err(error) => Response::Error(error),
+        }
+    }
+
+    fn try_increment(&mut self, at: Position, key: &[u8], delta: i64) -> Result<i64, StoreError> {
+        let found = self.items.find(key);
+        let (number, expiry_ns) = match self.live(found) {
+            Some(item) => (
+                parse(item.value).ok_or(StoreError::NotANumber)?,
+                item.stamp.expiry_ns,
+            ),
+            None => (0, 0),
+        };
+        let sum = number.checked_add(delta).ok_or(StoreError::Overflow)?;
+        let mut text = [0; DIGITS_MAX];
+        let text = format(sum, &mut text);
+        self.write(
+            found,
+            key,
+            text,
+            Stamp {
+                version: at,
+                expiry_ns,
+            },
+        )?;
+        Ok(sum)
+    }
+}
+
+/// The number that exactly these bytes are the decimal form of.
+fn parse(text: &[u8]) -> Option<i64> {
+    let number: i64 = std::str::from_utf8(text).ok()?.parse().ok()?;
+    let mut canonical = [0; DIGITS_MAX];
+    (format(number, &mut canonical) == text).then_some(number)
+}
+
+fn format(number: i64, text: &mut [u8; DIGITS_MAX]) -> &[u8] {
+    let mut rest = number.unsigned_abs();
+    let mut start = DIGITS_MAX;
+    loop {
+        start -= 1;
+        text[start] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if number < 0 {
+        start -= 1;
+        text[start] = b'-';
+    }
+    &text[start..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_canonical_decimals_are_numbers() {
+        for number in [0, 1, -1, 10, i64::MAX, i64::MIN] {
+            assert_eq!(parse(number.to_string().as_bytes()), Some(number));
+        }
+        let not_numbers = [
+            "",
+            "-",
+            "+1",
+            "01",
+            "-0",
+            " 1",
+            "1 ",
+            "1.0",
+            "9223372036854775808",
+            "x",
+        ];
+        assert!(
+            not_numbers
+                .iter()
+                .all(|text| parse(text.as_bytes()).is_none())
+        );
+    }
+}

@@ -1,0 +1,70 @@
+//! Growth without a stop: a few splits with each insertion.
+
+use super::{BucketId, LEVEL_FIRST, SEGMENT_BUCKETS, SLOTS, Table};
+use crate::arena::Location;
+use crate::hash::KeyHash;
+use crate::memory::Region;
+
+/// The most buckets that one command may split.
+pub(crate) const MOVES_PER_COMMAND_MAX: u32 = 8;
+
+/// The table grows when more than this share of the main buckets' slots is in use. Chains take
+/// what exceeds a bucket; at this load about one lookup in ten follows a link.
+const LOAD_MAX: (u64, u64) = (13, 16);
+
+/// The largest number of hash bits that bucket numbers may use.
+const LEVEL_MAX: u32 = 30;
+
+impl Table {
+    /// Splits buckets until the load is right again, at most [`MOVES_PER_COMMAND_MAX`] of them.
+    /// `hash_of` reads an item's key.
+    pub(crate) fn grow(&mut self, hash_of: impl Fn(Location) -> KeyHash) {
+        let mut moves = 0;
+        while self.is_loaded() && moves < MOVES_PER_COMMAND_MAX {
+            self.split_one(&hash_of);
+            moves += 1;
+        }
+        assert!(moves <= MOVES_PER_COMMAND_MAX, "growth stays incremental");
+    }
+
+    /// Gives an empty table the buckets for `count` entries.
+    pub(super) fn presize(&mut self, count: u64) {
+        debug_assert_eq!(self.entries, 0);
+        let slots = (count * LOAD_MAX.1).div_ceil(LOAD_MAX.0);
+        let buckets = slots
+            .div_ceil(u64::from(SLOTS))
+            .clamp(1 << LEVEL_FIRST, 1 << LEVEL_MAX) as u32;
+        self.level = buckets.ilog2();
+        self.split = buckets - (1 << self.level);
+        while self.main.len() * (SEGMENT_BUCKETS as usize) < buckets as usize {
+            self.main.push(Region::zeroed(SEGMENT_BUCKETS as usize));
+        }
+    }
+
+    fn is_loaded(&self) -> bool {
+        let slots = u64::from(self.buckets()) * u64::from(SLOTS);
+        self.entries * LOAD_MAX.1 > slots * LOAD_MAX.0 && self.level < LEVEL_MAX
+    }
+
+    fn split_one(&mut self, hash_of: &impl Fn(Location) -> KeyHash) {
+        let old = BucketId::main(self.split);
+        let new = self.buckets();
+        if new as usize == self.main.len() * SEGMENT_BUCKETS as usize {
+            self.main.push(Region::zeroed(SEGMENT_BUCKETS as usize));
+        }
+        let mut moving = std::mem::take(&mut self.moving);
+        self.for_each_in_chain(old, |location| moving.push((hash_of(location), location)));
+        self.clear_chain(old);
+        self.split += 1;
+        if self.split == 1 << self.level {
+            self.level += 1;
+            self.split = 0;
+        }
+        for (hash, location) in moving.drain(..) {
+            let home = self.home(hash);
+            debug_assert!(home == old || home == BucketId::main(new));
+            self.append(home, hash, location);
+        }
+        self.moving = moving;
+    }
+}
