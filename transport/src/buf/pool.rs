@@ -390,11 +390,14 @@ impl Shared {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .blocks;
-        // Blocks that come back while the lists are being counted subtract themselves. The extra
-        // one keeps the balance above zero until all lists are closed.
-        self.outstanding.fetch_add(1, Ordering::AcqRel);
-        for (class, &total) in blocks.iter().enumerate() {
-            let mut id = self.heads[class].swap(u64::from(CLOSED), Ordering::AcqRel) as u32;
+        // Every block is subtracted once: below if its list holds it, by `release` if it comes back
+        // to a closed list. The whole sum, and one more, is there before the first list is closed,
+        // so the count cannot reach zero early.
+        let total: usize = blocks.iter().sum();
+        self.outstanding
+            .fetch_add(total as i64 + 1, Ordering::AcqRel);
+        for head in &self.heads {
+            let mut id = head.swap(u64::from(CLOSED), Ordering::AcqRel) as u32;
             let mut free = 0;
             while id != NIL {
                 free += 1;
@@ -402,8 +405,7 @@ impl Shared {
                 // SAFETY: the swap took the whole list, so its blocks belong to this thread.
                 id = unsafe { &block.as_ref().link }.load(Ordering::Relaxed);
             }
-            self.outstanding
-                .fetch_add((total - free) as i64, Ordering::AcqRel);
+            self.outstanding.fetch_sub(free, Ordering::AcqRel);
         }
         self.outstanding.fetch_sub(1, Ordering::AcqRel) == 1
     }
