@@ -79,6 +79,14 @@ impl Fault {
     }
 }
 
+/// Draws a random subset of the faults, of at least [`KINDS_MIN`].
+pub fn draw_kinds(prng: &mut Prng) -> BTreeSet<Fault> {
+    let mut kinds = Fault::ALL;
+    prng.shuffle(&mut kinds);
+    let count = prng.in_range(KINDS_MIN as u64..=Fault::ALL.len() as u64) as usize;
+    kinds.into_iter().take(count).collect()
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
@@ -252,21 +260,8 @@ impl Schedule {
         }
     }
 
-    /// Draws a random subset of the faults, and what they do until `quiet_from`.
-    pub fn draw(prng: &mut Prng, topology: Topology, start: Instant, quiet_from: Instant) -> Self {
-        let mut kinds = Fault::ALL;
-        prng.shuffle(&mut kinds);
-        let count = prng.in_range(KINDS_MIN as u64..=Fault::ALL.len() as u64) as usize;
-        Self::of(
-            kinds.into_iter().take(count).collect(),
-            prng,
-            topology,
-            start,
-            quiet_from,
-        )
-    }
-
-    /// Draws what these kinds of fault do until `quiet_from`.
+    /// Draws what these kinds of fault do until `quiet_from`. What one kind does is independent of
+    /// which others are enabled, so that faults can be taken away from a failing run one by one.
     pub fn of(
         enabled: BTreeSet<Fault>,
         prng: &mut Prng,
@@ -276,15 +271,18 @@ impl Schedule {
     ) -> Self {
         let mut drawer = Drawer {
             enabled: &enabled,
-            prng,
+            prng: prng.fork(),
             topology,
             start,
             quiet_from,
             events: Vec::new(),
         };
         drawer.weather();
-        for fault in enabled.iter().copied() {
-            drawer.repeat(fault);
+        for fault in Fault::ALL {
+            drawer.prng = prng.fork();
+            if enabled.contains(&fault) {
+                drawer.repeat(fault);
+            }
         }
         let mut events = drawer.events;
         events.sort_by_key(|&(at, _)| at);
@@ -298,7 +296,7 @@ impl Schedule {
 
 struct Drawer<'a> {
     enabled: &'a BTreeSet<Fault>,
-    prng: &'a mut Prng,
+    prng: Prng,
     topology: Topology,
     start: Instant,
     quiet_from: Instant,
@@ -459,8 +457,30 @@ mod tests {
     };
 
     fn draw(seed: u64) -> Schedule {
+        let mut prng = Prng::new(seed);
+        let kinds = draw_kinds(&mut prng);
+        of(kinds, &mut prng)
+    }
+
+    fn of(kinds: BTreeSet<Fault>, prng: &mut Prng) -> Schedule {
         let quiet_from = Instant::ZERO + Duration::from_secs(60);
-        Schedule::draw(&mut Prng::new(seed), TOPOLOGY, Instant::ZERO, quiet_from)
+        Schedule::of(kinds, prng, TOPOLOGY, Instant::ZERO, quiet_from)
+    }
+
+    #[test]
+    fn taking_one_fault_away_leaves_what_the_others_do() {
+        let all = of(BTreeSet::from(Fault::ALL), &mut Prng::new(5));
+        let some = of(
+            BTreeSet::from([Fault::Crash, Fault::Clog]),
+            &mut Prng::new(5),
+        );
+        let others = |event: &Event| matches!(event, Event::Crash { .. } | Event::Clog { .. });
+        let kept = |schedule: &Schedule| -> Vec<(Instant, Event)> {
+            let events = schedule.events.iter().cloned();
+            events.filter(|(_, event)| others(event)).collect()
+        };
+        assert_eq!(kept(&all), kept(&some));
+        assert!(!kept(&all).is_empty());
     }
 
     #[test]
@@ -501,10 +521,7 @@ mod tests {
 
     #[test]
     fn what_is_not_enabled_does_not_happen() {
-        let mut prng = Prng::new(3);
-        let quiet_from = Instant::ZERO + Duration::from_secs(60);
-        let enabled = BTreeSet::from([Fault::Loss]);
-        let schedule = Schedule::of(enabled, &mut prng, TOPOLOGY, Instant::ZERO, quiet_from);
+        let schedule = of(BTreeSet::from([Fault::Loss]), &mut Prng::new(3));
         for (_, event) in schedule.events {
             let Event::Weather(weather) = event else {
                 panic!("only loss was asked for: {event:?}")

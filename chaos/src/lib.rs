@@ -9,5 +9,6 @@ pub mod checker;
 pub mod fault;
 pub mod history;
 pub mod live;
+pub mod shrink;
 pub mod sim;
 pub mod workload;

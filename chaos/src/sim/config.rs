@@ -89,6 +89,11 @@ impl SimConfig {
             1..=3 => 16..=2_000,
             _ => 16..=64,
         };
+        let mix = if prng.below(4) == 0 {
+            Mix::BASIC
+        } else {
+            Mix::FULL
+        };
         Self {
             seed,
             replicas,
@@ -96,7 +101,7 @@ impl SimConfig {
             clients_per_machine: prng.in_range(1..=4) as usize,
             workload: WorkloadConfig {
                 keys,
-                mix: Mix::BASIC,
+                mix,
                 value_bytes,
                 ..WorkloadConfig::default()
             },

@@ -26,7 +26,7 @@ pub use trace::Trace;
 
 use self::chaos::Chaos;
 use self::cluster::Cluster;
-use crate::fault::Schedule;
+use crate::fault::{Schedule, draw_kinds};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use trine_transport::app::App;
@@ -50,10 +50,9 @@ pub fn run(config: SimConfig, trace: Trace) -> Result<SimReport, SimConfigError>
     let quiet_from = faulty_from + cluster.config.faulty;
     let topology = cluster.config.topology();
     let mut prng = cluster.prng.fork();
-    let schedule = match cluster.config.faults.clone() {
-        Some(kinds) => Schedule::of(kinds, &mut prng, topology, faulty_from, quiet_from),
-        None => Schedule::draw(&mut prng, topology, faulty_from, quiet_from),
-    };
+    let drawn = draw_kinds(&mut prng);
+    let kinds = cluster.config.faults.clone().unwrap_or(drawn);
+    let schedule = Schedule::of(kinds, &mut prng, topology, faulty_from, quiet_from);
     chaos.run_until(&mut cluster, faulty_from);
     chaos.play(&mut cluster, &schedule);
     let quiet = cluster.config.quiet;

@@ -187,11 +187,10 @@ impl Network {
             at = at.max(*last);
             *last = at;
         }
-        if let Some(&until) = self.clogs.get(&(from, to)) {
-            if until > at {
-                self.stats.fire(Fault::Clog);
-                at = until;
-            }
+        let clogged_until = self.clogs.get(&(from, to)).copied();
+        if let Some(until) = clogged_until.filter(|&until| until > at) {
+            self.stats.fire(Fault::Clog);
+            at = until;
         }
         Arrival {
             at,
