@@ -1,5 +1,6 @@
 //! What of a replica can be set, and every limit that bounds its memory.
 
+use trine_kvstore::Limits;
 use trine_transport::time::Duration;
 
 /// Most commands that one log entry packs; the place inside an entry has 16 bits.
@@ -64,6 +65,8 @@ pub struct ReplicaConfig {
     pub bootstrap: bool,
     /// Pause between two attempts to reach peers while unattached.
     pub attach_retry: Duration,
+    /// The store's limits for a new group.
+    pub store_limits: Limits,
     /// The session limits for a new group.
     pub session_limits: SessionLimits,
     /// The log is compacted when it holds more bytes than this.
@@ -92,6 +95,7 @@ impl Default for ReplicaConfig {
             election_ticks: 15,
             bootstrap: false,
             attach_retry: Duration::from_millis(50),
+            store_limits: Limits::default(),
             session_limits: SessionLimits::default(),
             log_bytes_max: 64 << 20,
             log_entries_max: 65_536,

@@ -1,14 +1,26 @@
 //! Replication: raft-rs on the transport.
 
+mod bootstrap;
 pub mod client;
+mod client_sessions;
 pub mod config;
+mod group;
+mod join;
+mod log;
+mod membership;
 pub mod message;
 pub mod node;
+mod outbox;
 pub mod output;
+mod raft_group;
+mod reads;
 mod replica;
 pub mod route;
 mod slab;
+mod snapshot_transfer;
+mod state_machine;
 pub mod status;
+mod writes;
 
 pub use config::ReplicaConfig;
 pub use node::Node;

@@ -1,27 +1,46 @@
 //! One replica as a sans-IO value: requests, peers' answers and time go in, messages and answers come out.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use trine_transport::buf::Pool;
+use trine_transport::prng::Prng;
 use trine_transport::time::Instant;
 
+use crate::bootstrap::{self, Bootstrap, Origin, Progress};
 use crate::config::{ConfigError, ReplicaConfig};
-use crate::message::{ClusterId, Discovery, Incarnation, Members, PlaceId, ReplyToken, RoleCode};
+use crate::group::Group;
+use crate::join::Joiner;
+use crate::message::{
+    AppendFrame, BeginRefusal, BootstrapReply, BootstrapRequest, ClientReply, ClientRequest,
+    ClientStatus, ClusterId, DecodeError, Discovery, Incarnation, JoinRefusal, JoinReply,
+    JoinRequest, Member, MemberRole, Members, PlaceId, RaftFrame, ReplyToken, RoleCode,
+    SnapshotChunk, kind,
+};
+use crate::outbox::{Outbox, Purpose};
 use crate::output::Output;
-use crate::status::{Counters, LogStatus, Role, SessionStatus, Status, StoreStatus};
+use crate::status::{LogStatus, Role, SessionStatus, Status, StoreStatus};
 
 /// One replica. Every call is followed by draining [`Replica::poll_output`].
+///
+/// ```text
+///                     every peer has begun
+/// bootstrapping ----------------------------------------> member
+///      | yields                                           ^    ^
+///      v            begin from a bootstrapper             |    |
+///   joining ----------------------------------------------+    |
+///      |                                                       |
+///      +---> taken in: learner ---> snapshot ---> promoted ----+
+/// ```
 pub struct Replica {
     config: ReplicaConfig,
-    incarnation: Incarnation,
-    place: PlaceId,
-    address: SocketAddr,
-    peers: Vec<(PlaceId, SocketAddr)>,
-    pool: Pool,
+    own: Member,
     seed: u64,
-    outputs: VecDeque<Output>,
-    next_attempt: Instant,
+    /// Some while a new group is being begun by this replica.
+    bootstrap: Option<Bootstrap>,
+    /// Some until this replica has a vote.
+    joiner: Option<Joiner>,
+    group: Option<Box<Group>>,
+    out: Outbox,
     stopping: bool,
 }
 
@@ -45,109 +64,373 @@ impl Replica {
         now: Instant,
     ) -> Result<Self, ConfigError> {
         config.validate()?;
-        let outputs = VecDeque::new();
+        if incarnation.is_none() {
+            return Err(ConfigError::Incarnation);
+        }
+        check_peers(place, address, &peers)?;
+        let own = Member {
+            place,
+            role: MemberRole::Voter,
+            incarnation,
+            address,
+        };
+        let others: Vec<_> = peers
+            .into_iter()
+            .filter(|&(other, _)| other != place)
+            .collect();
+        let addresses = others.iter().map(|&(_, address)| address).collect();
+        let joiner = Joiner::new(
+            own,
+            addresses,
+            config.attach_retry,
+            now,
+            "looking for the group".to_owned(),
+        );
+        let prng = Prng::new(seed ^ incarnation.0.rotate_left(32));
+        let bootstrap = config
+            .bootstrap
+            .then(|| Bootstrap::new(own, others, config, prng, now));
+        let (joiner, out) = (Some(joiner), Outbox::new(pool));
         Ok(Self {
             config,
-            incarnation,
-            place,
-            address,
-            peers,
-            pool,
+            own,
             seed,
-            outputs,
-            next_attempt: now,
+            bootstrap,
+            joiner,
+            group: None,
+            out,
             stopping: false,
         })
     }
 
     /// A request of kind CLIENT. It is answered through [`Output::Reply`], exactly once.
     pub fn on_client(&mut self, now: Instant, token: ReplyToken, request: &[u8]) {
-        let _ = (now, token, request);
+        let cluster = self.cluster();
+        match (ClientRequest::decode(request), &mut self.group) {
+            (Ok(request), Some(group)) if !self.stopping => {
+                group.on_client(now, token, &request, &mut self.out)
+            }
+            (Ok(_), Some(_)) => self.out.reply(
+                token,
+                &ClientReply::refusal(ClientStatus::NotLeader, cluster),
+            ),
+            (Ok(_), None) => self.out.reply(
+                token,
+                &ClientReply::refusal(ClientStatus::NotAttached, cluster),
+            ),
+            (Err(_), _) => self.out.reply(
+                token,
+                &ClientReply::refusal(ClientStatus::Malformed, cluster),
+            ),
+        }
     }
 
     /// A request from a peer, of kind APPEND, RAFT, SNAPSHOT, BOOTSTRAP or JOIN. It is answered through
     /// [`Output::Reply`], exactly once.
     pub fn on_peer(&mut self, now: Instant, token: ReplyToken, kind: u8, request: &[u8]) {
-        let _ = (now, token, kind, request);
+        let result = match kind {
+            kind::APPEND => AppendFrame::decode(request).map(|frame| {
+                self.on_raft(
+                    now,
+                    token,
+                    RaftFrame {
+                        header: frame.header,
+                        message: frame.message,
+                    },
+                )
+            }),
+            kind::RAFT => RaftFrame::decode(request).map(|frame| self.on_raft(now, token, frame)),
+            kind::SNAPSHOT => {
+                SnapshotChunk::decode(request).map(|chunk| self.on_chunk(now, token, &chunk))
+            }
+            kind::BOOTSTRAP => BootstrapRequest::decode(request)
+                .map(|request| self.on_bootstrap(now, token, request)),
+            kind::JOIN => {
+                JoinRequest::decode(request).map(|request| self.on_join(now, token, &request))
+            }
+            _ => Err(DecodeError::Field { field: "kind" }),
+        };
+        if result.is_err() {
+            self.out.counters.messages_refused += 1;
+            self.out.reply_empty(token);
+        }
+    }
+
+    fn on_raft(&mut self, now: Instant, token: ReplyToken, frame: RaftFrame<'_>) {
+        match &mut self.group {
+            Some(group) => {
+                group.on_raft_request(now, token, &frame.header, frame.message, &mut self.out)
+            }
+            None => self.drop_foreign(token),
+        }
+    }
+
+    fn on_chunk(&mut self, now: Instant, token: ReplyToken, chunk: &SnapshotChunk<'_>) {
+        match &mut self.group {
+            Some(group) => group.on_chunk(now, token, chunk, &mut self.out),
+            None => self.drop_foreign(token),
+        }
+    }
+
+    fn drop_foreign(&mut self, token: ReplyToken) {
+        self.out.counters.messages_foreign += 1;
+        self.out.reply_empty(token);
+    }
+
+    fn on_bootstrap(&mut self, now: Instant, token: ReplyToken, request: BootstrapRequest<'_>) {
+        let Member {
+            place, incarnation, ..
+        } = self.own;
+        let reply = match request {
+            BootstrapRequest::Probe { .. } => {
+                bootstrap::present(place, incarnation, self.cluster())
+            }
+            BootstrapRequest::Begin {
+                place: meant,
+                incarnation: life,
+                cluster,
+                members,
+                first_entry,
+            } => match self.on_begin(now, (meant, life, cluster, members, first_entry)) {
+                Ok(()) => BootstrapReply::Begun {
+                    place,
+                    incarnation,
+                    cluster,
+                },
+                Err(reason) => BootstrapReply::Refused {
+                    reason,
+                    place,
+                    incarnation,
+                    cluster: self.cluster(),
+                },
+            },
+        };
+        self.out.reply(token, &reply);
+    }
+
+    fn on_begin(
+        &mut self,
+        now: Instant,
+        request: (PlaceId, Incarnation, ClusterId, Members, &[u8]),
+    ) -> Result<(), BeginRefusal> {
+        let cluster = request.2;
+        let origin = Origin::from_begin(request, self.own.place, self.own.incarnation)?;
+        if self.group.is_some() {
+            // Told twice, because the first answer was lost.
+            return if self.cluster() == cluster {
+                Ok(())
+            } else {
+                Err(BeginRefusal::AlreadyAttached)
+            };
+        }
+        if self.bootstrap.is_some() {
+            return Err(BeginRefusal::OtherBootstrapper);
+        }
+        self.become_first_member(now, origin);
+        Ok(())
+    }
+
+    fn become_first_member(&mut self, now: Instant, origin: Origin) {
+        let group = Group::first_member(self.config, self.own, origin, self.seed, now);
+        self.group = Some(Box::new(group));
+        self.joiner = None;
+    }
+
+    fn on_join(&mut self, now: Instant, token: ReplyToken, request: &JoinRequest) {
+        let reply = match &mut self.group {
+            Some(group) => group.on_join(now, request, &mut self.out),
+            None => JoinReply::Refused {
+                reason: JoinRefusal::NotAttached,
+                cluster: ClusterId::NONE,
+                leader_address: None,
+            },
+        };
+        self.out.reply(token, &reply);
     }
 
     /// The end of a request that was sent through [`Output::Send`]: its answer, or nothing if there was none.
     pub fn on_peer_reply(&mut self, now: Instant, tag: u64, answer: Option<&[u8]>) {
-        let _ = (now, tag, answer);
+        match self.out.recall(tag) {
+            Some(Purpose::Raft { to, append }) => self.on_raft_answer(now, to, append, answer),
+            Some(Purpose::Chunk { to, transfer }) => {
+                if let Some(group) = &mut self.group {
+                    group.on_chunk_answer(now, to, transfer, answer, &mut self.out);
+                }
+            }
+            Some(Purpose::Bootstrap(place)) => {
+                if let Some(bootstrap) = &mut self.bootstrap {
+                    let progress = bootstrap.on_answer(place, answer, &mut self.out);
+                    self.follow_bootstrap(now, progress);
+                }
+            }
+            Some(Purpose::Join(from)) => self.on_join_answer(now, from, answer),
+            None => self.out.counters.messages_foreign += 1,
+        }
     }
 
     /// The session to a peer has ended; its pending requests end through [`Replica::on_peer_reply`] one by one.
-    pub fn on_peer_unreachable(&mut self, now: Instant, address: SocketAddr) {
-        let _ = (now, address);
+    pub fn on_peer_unreachable(&mut self, _now: Instant, address: SocketAddr) {
+        if let Some(group) = &mut self.group {
+            group.on_unreachable(address);
+        }
+    }
+
+    fn on_raft_answer(
+        &mut self,
+        now: Instant,
+        to: Incarnation,
+        append: bool,
+        answer: Option<&[u8]>,
+    ) {
+        let Some(group) = &mut self.group else { return };
+        match answer {
+            Some([]) => group.on_empty_answer(now, to),
+            Some(bytes) => match RaftFrame::decode(bytes) {
+                Ok(frame) => group.on_raft_answer(
+                    now,
+                    to,
+                    append,
+                    Some((&frame.header, frame.message)),
+                    &mut self.out,
+                ),
+                Err(_) => self.out.counters.messages_refused += 1,
+            },
+            None => group.on_raft_answer(now, to, append, None, &mut self.out),
+        }
+    }
+
+    fn follow_bootstrap(&mut self, now: Instant, progress: Progress) {
+        match progress {
+            Progress::Waiting => {}
+            Progress::Begun(origin) => {
+                self.bootstrap = None;
+                self.become_first_member(now, origin);
+                if let Some(group) = &mut self.group {
+                    group.campaign();
+                }
+            }
+            Progress::Yielded => {
+                if let (Some(bootstrap), Some(joiner)) = (self.bootstrap.take(), &mut self.joiner) {
+                    joiner.explain(format!("bootstrap refused: {}", bootstrap.problem()));
+                }
+            }
+        }
+    }
+
+    fn on_join_answer(&mut self, now: Instant, from: SocketAddr, answer: Option<&[u8]>) {
+        let Some(joiner) = &mut self.joiner else {
+            return;
+        };
+        let Some(cluster) = joiner.on_answer(now, from, answer) else {
+            return;
+        };
+        let replaced = self
+            .group
+            .as_ref()
+            .is_none_or(|group| group.cluster() != cluster && !group.has_state());
+        if replaced && self.bootstrap.is_none() {
+            self.group = Some(Box::new(Group::joining(
+                self.config,
+                self.own,
+                cluster,
+                self.seed,
+                now,
+            )));
+        }
     }
 
     /// To be called once after each burst of the calls above, and whenever [`Replica::next_timeout`] has passed: packs
     /// what has arrived into one proposal, runs raft, applies what is committed, ticks if a tick is due.
     pub fn on_turn(&mut self, now: Instant) {
-        let _ = (now, self.stopping);
+        if let Some(bootstrap) = &mut self.bootstrap {
+            let progress = bootstrap.on_turn(now, &mut self.out);
+            self.follow_bootstrap(now, progress);
+        }
+        if let Some(group) = &mut self.group {
+            group.on_turn(now, &mut self.out);
+            if group.is_voter() {
+                self.joiner = None;
+            }
+        }
+        let cluster = self.cluster();
+        if let (Some(joiner), None) = (&mut self.joiner, &self.bootstrap) {
+            joiner.on_turn(now, cluster, &mut self.out);
+        }
     }
 
     /// The next thing to do, or nothing.
     pub fn poll_output(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+        self.out.pop()
     }
 
     /// When [`Replica::on_turn`] has to be called next, if nothing else happens before.
     pub fn next_timeout(&self) -> Option<Instant> {
-        Some(self.next_attempt)
+        let bootstrap = self.bootstrap.as_ref().map(Bootstrap::next_timeout);
+        let joiner = self
+            .joiner
+            .as_ref()
+            .filter(|_| self.bootstrap.is_none())
+            .map(Joiner::next_timeout);
+        let group = self.group.as_ref().and_then(|group| group.next_timeout());
+        [bootstrap, joiner, group].into_iter().flatten().min()
     }
 
-    /// Begins a graceful stop: a leader hands the lead over. Poll [`Replica::is_stopped`] after each turn.
+    /// Begins a graceful stop: a leader hands the lead over, and clients are sent elsewhere. Poll
+    /// [`Replica::is_stopped`] after each turn.
     pub fn stop(&mut self, now: Instant) {
-        let _ = now;
         self.stopping = true;
+        if let Some(group) = &mut self.group {
+            group.stop(now);
+        }
     }
 
     /// Whether the process may end: the lead is in other hands, or the time for that is over.
     pub fn is_stopped(&self, now: Instant) -> bool {
-        let _ = now;
         self.stopping
+            && self
+                .group
+                .as_ref()
+                .is_none_or(|group| group.is_stopped(now))
     }
 
     /// The cluster that this replica belongs to, [`ClusterId::NONE`] while it belongs to none.
     pub fn cluster(&self) -> ClusterId {
-        ClusterId::NONE
+        self.group
+            .as_ref()
+            .map_or(ClusterId::NONE, |group| group.cluster())
     }
 
     /// This life of the replica.
     pub fn incarnation(&self) -> Incarnation {
-        self.incarnation
+        self.own.incarnation
     }
 
     /// What a client needs to find the leader.
     pub fn discovery(&self) -> Discovery {
-        Discovery {
+        let mut discovery = Discovery {
             cluster: ClusterId::NONE,
-            place: self.place,
+            place: self.own.place,
             role: RoleCode::Unattached,
-            incarnation: self.incarnation,
+            incarnation: self.own.incarnation,
             term: 0,
             leader: None,
             members: Members::default(),
+        };
+        if let Some(group) = &self.group {
+            group.discover(&mut discovery);
         }
+        discovery
     }
 
     /// Everything that there is to say about this replica.
     pub fn status(&self, now: Instant) -> Status {
-        let _ = (
-            now,
-            &self.pool,
-            self.seed,
-            &self.peers,
-            self.config.bootstrap,
-        );
-        Status {
-            place: self.place.0,
-            incarnation: self.incarnation.to_string(),
+        let mut status = Status {
+            place: self.own.place.0,
+            incarnation: self.own.incarnation.to_string(),
             cluster: None,
-            address: self.address,
+            address: self.own.address,
             role: Role::Unattached,
-            not_serving: Some("belongs to no group yet".to_owned()),
+            not_serving: None,
             term: 0,
             leader: None,
             committed: 0,
@@ -158,7 +441,38 @@ impl Replica {
             log: LogStatus::default(),
             sessions: SessionStatus::default(),
             store: StoreStatus::default(),
-            counters: Counters::default(),
+            counters: self.out.counters,
+        };
+        match &self.group {
+            Some(group) => group.report(now, &mut status),
+            None => {
+                let joiner = self
+                    .joiner
+                    .as_ref()
+                    .map_or("belongs to no group yet", Joiner::problem);
+                let problem = self.bootstrap.as_ref().map_or(joiner, Bootstrap::problem);
+                status.not_serving = Some(problem.to_owned());
+            }
         }
+        status
     }
+}
+
+fn check_peers(
+    place: PlaceId,
+    address: SocketAddr,
+    peers: &[(PlaceId, SocketAddr)],
+) -> Result<(), ConfigError> {
+    let error = ConfigError::Peers { place: place.0 };
+    let mut places: Vec<_> = peers.iter().map(|&(place, _)| place).collect();
+    let mut addresses: Vec<_> = peers.iter().map(|&(_, address)| address).collect();
+    places.sort_unstable();
+    addresses.sort_unstable();
+    let distinct = places.windows(2).all(|pair| pair[0] != pair[1])
+        && addresses.windows(2).all(|pair| pair[0] != pair[1]);
+    if !distinct || peers.len() > crate::message::MEMBERS_MAX || !peers.contains(&(place, address))
+    {
+        return Err(error);
+    }
+    Ok(())
 }

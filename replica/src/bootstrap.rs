@@ -1,0 +1,428 @@
+//! How a group begins: `--bootstrap` asks every named peer who it is, and when all are there and free, tells them one
+//! by one that the group exists.
+//!
+//! ```text
+//!            all present and free              every peer has begun, or can never
+//! probing ------------------------> beginning ------------------------------------> the bootstrapper begins, too
+//!    |                                  |
+//!    | a peer belongs to a group        | the first peer refuses, and none has begun
+//!    +--------------> yielded <---------+
+//! ```
+//!
+//! The bootstrapper comes last, so an interrupted attempt leaves no group with its vote in it. Peers are told in the
+//! order of their places: of two bootstrappers the one with the higher place meets the other one before it has told
+//! anybody above, and yields. A begin whose answer was lost is repeated until there is one, for it may have been taken.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use trine_transport::prng::Prng;
+use trine_transport::time::{Duration, Instant};
+
+use crate::config::ReplicaConfig;
+use crate::message::{
+    BeginRefusal, BootstrapReply, BootstrapRequest, ClusterId, Encode, Incarnation, Member,
+    MemberRole, Members, PlaceId, kind,
+};
+use crate::outbox::{Letter, Outbox, Purpose};
+use crate::output::Class;
+use crate::state_machine::Genesis;
+
+/// Everything that a replica needs to be a member from the beginning.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Origin {
+    /// The new group.
+    pub(crate) cluster: ClusterId,
+    /// Its first members, all of them voters.
+    pub(crate) members: Members,
+    /// Its settings.
+    pub(crate) genesis: Genesis,
+}
+
+impl Origin {
+    /// Reads a begin that is meant for `place` in its life `incarnation`.
+    ///
+    /// # Errors
+    /// Why it cannot be followed.
+    pub(crate) fn from_begin(
+        request: (PlaceId, Incarnation, ClusterId, Members, &[u8]),
+        place: PlaceId,
+        incarnation: Incarnation,
+    ) -> Result<Self, BeginRefusal> {
+        let (for_place, for_incarnation, cluster, members, first_entry) = request;
+        if for_place != place {
+            return Err(BeginRefusal::WrongPlace);
+        }
+        if for_incarnation != incarnation {
+            return Err(BeginRefusal::WrongIncarnation);
+        }
+        let genesis = Genesis::decode(first_entry).map_err(|_| BeginRefusal::BadSettings)?;
+        let named = members
+            .0
+            .iter()
+            .any(|member| member.place == place && member.incarnation == incarnation);
+        if !named || cluster.is_none() || !are_distinct(&members) {
+            return Err(BeginRefusal::BadSettings);
+        }
+        Ok(Self {
+            cluster,
+            members,
+            genesis,
+        })
+    }
+
+    /// The message that makes `member` one of the group.
+    pub(crate) fn send_begin(&self, member: &Member, timeout: Duration, out: &mut Outbox) {
+        let first_entry = self.genesis.encode();
+        let request = BootstrapRequest::Begin {
+            place: member.place,
+            incarnation: member.incarnation,
+            cluster: self.cluster,
+            members: self.members.clone(),
+            first_entry: &first_entry,
+        };
+        out.send(
+            letter(
+                member.place,
+                member.address,
+                Some(member.incarnation),
+                timeout,
+            ),
+            &request,
+        );
+    }
+}
+
+fn are_distinct(members: &Members) -> bool {
+    let mut seen = std::collections::BTreeSet::new();
+    members.0.iter().all(|member| {
+        let voter = member.role == MemberRole::Voter && !member.incarnation.is_none();
+        voter
+            && seen.insert((0, member.incarnation.0))
+            && seen.insert((1, u64::from(member.place.0)))
+    })
+}
+
+/// Where a bootstrap stands.
+#[derive(Debug)]
+enum Stage {
+    /// The lives of the peers that have answered in this round.
+    Probing(BTreeMap<PlaceId, Incarnation>),
+    Beginning {
+        origin: Origin,
+        /// Not told yet, in the order of their places.
+        untold: Vec<Member>,
+        /// Whether any peer has begun: from then on there is no way back.
+        begun: bool,
+    },
+}
+
+/// What an answer has led to.
+#[derive(Debug)]
+pub(crate) enum Progress {
+    /// Nothing yet.
+    Waiting,
+    /// The group exists; this replica is the last to begin.
+    Begun(Origin),
+    /// Another group, or another bootstrapper, has precedence: join.
+    Yielded,
+}
+
+/// A bootstrap under way.
+#[derive(Debug)]
+pub(crate) struct Bootstrap {
+    own: Member,
+    /// All other places.
+    peers: Vec<(PlaceId, SocketAddr)>,
+    config: ReplicaConfig,
+    prng: Prng,
+    stage: Stage,
+    next_attempt: Instant,
+    problem: String,
+}
+
+impl Bootstrap {
+    /// Begins with the first probes at the next turn.
+    #[must_use]
+    pub(crate) fn new(
+        own: Member,
+        peers: Vec<(PlaceId, SocketAddr)>,
+        config: ReplicaConfig,
+        prng: Prng,
+        now: Instant,
+    ) -> Self {
+        let stage = Stage::Probing(BTreeMap::new());
+        Self {
+            own,
+            peers,
+            config,
+            prng,
+            stage,
+            next_attempt: now,
+            problem: "asking the peers who they are".to_owned(),
+        }
+    }
+
+    /// What this replica waits for, in words.
+    #[must_use]
+    pub(crate) fn problem(&self) -> &str {
+        &self.problem
+    }
+
+    /// When [`Bootstrap::on_turn`] has something to do.
+    #[must_use]
+    pub(crate) fn next_timeout(&self) -> Instant {
+        self.next_attempt
+    }
+
+    /// Asks, or tells, once more.
+    pub(crate) fn on_turn(&mut self, now: Instant, out: &mut Outbox) -> Progress {
+        if now < self.next_attempt {
+            return Progress::Waiting;
+        }
+        self.next_attempt = now + self.config.attach_retry;
+        if self.peers.is_empty() {
+            self.begin();
+        }
+        self.act(out)
+    }
+
+    fn act(&mut self, out: &mut Outbox) -> Progress {
+        let timeout = self.config.attach_retry;
+        match &self.stage {
+            Stage::Probing(found) => {
+                for &(place, address) in self
+                    .peers
+                    .iter()
+                    .filter(|(place, _)| !found.contains_key(place))
+                {
+                    out.send(
+                        letter(place, address, None, timeout),
+                        &BootstrapRequest::Probe { place },
+                    );
+                }
+            }
+            Stage::Beginning { origin, untold, .. } => match untold.first() {
+                Some(member) => origin.send_begin(member, timeout, out),
+                None => return Progress::Begun(origin.clone()),
+            },
+        }
+        Progress::Waiting
+    }
+
+    /// The peer at `place` has answered, or has not.
+    pub(crate) fn on_answer(
+        &mut self,
+        place: PlaceId,
+        answer: Option<&[u8]>,
+        out: &mut Outbox,
+    ) -> Progress {
+        let Some(reply) = answer.and_then(|bytes| BootstrapReply::decode(bytes).ok()) else {
+            if let Stage::Probing(found) = &mut self.stage {
+                // What was heard earlier may have ended together with what is not heard now.
+                found.clear();
+            }
+            self.problem = format!("no answer from {}", self.name(place));
+            return Progress::Waiting;
+        };
+        match reply {
+            BootstrapReply::Present {
+                place: filled,
+                incarnation,
+                cluster,
+            } => self.on_present(place, filled, incarnation, cluster, out),
+            BootstrapReply::Begun {
+                incarnation,
+                cluster,
+                ..
+            } => self.on_begun(place, incarnation, cluster, out),
+            BootstrapReply::Refused {
+                reason,
+                incarnation,
+                cluster,
+                ..
+            } => self.on_refused(place, reason, incarnation, cluster, out),
+        }
+    }
+
+    fn on_present(
+        &mut self,
+        place: PlaceId,
+        filled: PlaceId,
+        incarnation: Incarnation,
+        cluster: ClusterId,
+        out: &mut Outbox,
+    ) -> Progress {
+        let name = self.name(place);
+        let Stage::Probing(found) = &mut self.stage else {
+            return Progress::Waiting;
+        };
+        if filled != place || incarnation.is_none() || incarnation == self.own.incarnation {
+            self.problem = format!("{name} says that it is place {filled}: the peer lists differ");
+            return Progress::Waiting;
+        }
+        if !cluster.is_none() {
+            self.problem = format!(
+                "{name} belongs to cluster {cluster} already: a group is there, joining it"
+            );
+            return Progress::Yielded;
+        }
+        found.insert(place, incarnation);
+        if found.len() < self.peers.len() {
+            return Progress::Waiting;
+        }
+        self.begin();
+        self.act(out)
+    }
+
+    /// Every peer is there and free: fixes the lives, and draws what the group will be known by.
+    fn begin(&mut self) {
+        let Stage::Probing(found) = &self.stage else {
+            return;
+        };
+        let mut untold: Vec<Member> = self
+            .peers
+            .iter()
+            .filter_map(|&(place, address)| {
+                let incarnation = *found.get(&place)?;
+                Some(Member {
+                    place,
+                    role: MemberRole::Voter,
+                    incarnation,
+                    address,
+                })
+            })
+            .collect();
+        untold.sort_by_key(|member| member.place);
+        let mut members = untold.clone();
+        members.push(self.own);
+        members.sort_by_key(|member| member.place);
+        let cluster = ClusterId(self.prng.next_u64().max(1));
+        let genesis = Genesis::new(&self.config, [self.prng.next_u64(), self.prng.next_u64()]);
+        let origin = Origin {
+            cluster,
+            members: Members(members),
+            genesis,
+        };
+        self.problem = "telling the peers that the group exists".to_owned();
+        self.stage = Stage::Beginning {
+            origin,
+            untold,
+            begun: false,
+        };
+    }
+
+    fn on_begun(
+        &mut self,
+        place: PlaceId,
+        incarnation: Incarnation,
+        cluster: ClusterId,
+        out: &mut Outbox,
+    ) -> Progress {
+        let Stage::Beginning {
+            origin,
+            untold,
+            begun,
+        } = &mut self.stage
+        else {
+            return Progress::Waiting;
+        };
+        let told = untold
+            .first()
+            .is_some_and(|m| m.place == place && m.incarnation == incarnation);
+        if !told || cluster != origin.cluster {
+            return Progress::Waiting;
+        }
+        untold.remove(0);
+        *begun = true;
+        self.act(out)
+    }
+
+    fn on_refused(
+        &mut self,
+        place: PlaceId,
+        reason: BeginRefusal,
+        incarnation: Incarnation,
+        cluster: ClusterId,
+        out: &mut Outbox,
+    ) -> Progress {
+        let name = self.name(place);
+        let Stage::Beginning { untold, begun, .. } = &mut self.stage else {
+            return Progress::Waiting;
+        };
+        let Some(asked) = untold
+            .first()
+            .filter(|member| member.place == place)
+            .copied()
+        else {
+            return Progress::Waiting;
+        };
+        let same_life = incarnation == asked.incarnation;
+        self.problem = match reason {
+            BeginRefusal::AlreadyAttached => format!("{name} belongs to cluster {cluster} already"),
+            BeginRefusal::OtherBootstrapper => format!("{name} was started with --bootstrap, too"),
+            BeginRefusal::WrongPlace => {
+                format!("{name} fills another place: the peer lists differ")
+            }
+            BeginRefusal::WrongIncarnation => format!("{name} was restarted meanwhile"),
+            BeginRefusal::BadSettings => {
+                format!("{name} cannot hold to the settings of the new group")
+            }
+        };
+        match reason {
+            // The other one meets this replica next, sees the lower place and yields.
+            BeginRefusal::OtherBootstrapper if *begun || self.own.place < place => {
+                Progress::Waiting
+            }
+            BeginRefusal::OtherBootstrapper => Progress::Yielded,
+            // Whoever is not with the group now joins it later, like any restarted replica.
+            _ if *begun => {
+                untold.remove(0);
+                self.act(out)
+            }
+            BeginRefusal::AlreadyAttached if same_life => Progress::Yielded,
+            _ => {
+                self.stage = Stage::Probing(BTreeMap::new());
+                Progress::Waiting
+            }
+        }
+    }
+
+    fn name(&self, place: PlaceId) -> String {
+        match self.peers.iter().find(|(other, _)| *other == place) {
+            Some((_, address)) => format!("place {place} at {address}"),
+            None => format!("place {place}"),
+        }
+    }
+}
+
+/// What a replica that belongs to no group, or to `cluster`, says to a probe.
+#[must_use]
+pub(crate) fn present(
+    place: PlaceId,
+    incarnation: Incarnation,
+    cluster: ClusterId,
+) -> BootstrapReply {
+    BootstrapReply::Present {
+        place,
+        incarnation,
+        cluster,
+    }
+}
+
+fn letter(
+    place: PlaceId,
+    to: SocketAddr,
+    expect: Option<Incarnation>,
+    timeout: Duration,
+) -> Letter {
+    Letter {
+        to,
+        expect,
+        kind: kind::BOOTSTRAP,
+        class: Class::Bulk,
+        purpose: Purpose::Bootstrap(place),
+        timeout,
+        answer_bytes_max: present(place, Incarnation::NONE, ClusterId::NONE).encoded_len(),
+    }
+}

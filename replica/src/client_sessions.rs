@@ -1,0 +1,539 @@
+//! Exactly once: which commands of which client have been applied, and what they were answered.
+//!
+//! Part of the replicated state: every replica has the same sessions at the same log index, so a command that was
+//! applied before its leader died is answered from here when the client asks the next leader.
+//!
+//! A session covers the sequences from the lowest awaited one to 64 above it. What lies below was answered and will
+//! not be asked for again; what lies above is refused. Sessions stand in the order of their last use, which is the order
+//! of their group time, so that the first open one is the longest idle.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+
+use trine_kvstore::Position;
+
+use crate::config::{SESSION_WINDOW, SessionLimits};
+use crate::message::ClientStatus;
+use crate::state_machine::codec::{Cursor, StateError, put_bytes, put_u32, put_u64};
+
+/// Bytes that a session counts beside its cached replies.
+pub(crate) const SESSION_CHARGE: u64 = 128;
+/// Bytes that a cached reply counts beside its response.
+pub(crate) const REPLY_CHARGE: u64 = 32;
+
+const NONE: u32 = u32::MAX;
+
+/// What a session says to a command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    /// New: apply it, then [`ClientSessions::record`] its reply.
+    Apply,
+    /// Applied before: give this answer ([`ClientSessions::cached`]).
+    Duplicate,
+    /// Not applied, and answered with this.
+    Refuse(ClientStatus),
+}
+
+/// How a registration ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Registration {
+    /// The session's client id: the position of the (first) registration.
+    Session(Position),
+    /// Every session is in use.
+    Full,
+}
+
+/// An answer that a retry will get again.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct CachedReply {
+    /// Number of the command in its session.
+    pub(crate) sequence: u64,
+    /// Where the command was applied.
+    pub(crate) position: Position,
+    /// The store's encoded response.
+    pub(crate) response: Box<[u8]>,
+}
+
+#[derive(Debug)]
+struct Session {
+    client: u64,
+    /// The number that the client drew when it registered, so that a repeated registration finds the session again.
+    nonce: u64,
+    last_used_ns: u64,
+    lowest_awaited: u64,
+    /// A closed session only answers duplicates, and is the first to go.
+    closed: bool,
+    /// At most [`SESSION_WINDOW`], all at or above `lowest_awaited`, in the order in which they were applied.
+    replies: VecDeque<CachedReply>,
+    /// Neighbours in the list of open or of closed sessions.
+    previous: u32,
+    next: u32,
+}
+
+/// A list through the sessions, least recently used first.
+#[derive(Clone, Copy, Debug)]
+struct List {
+    first: u32,
+    last: u32,
+    len: u32,
+}
+
+impl List {
+    const EMPTY: Self = Self {
+        first: NONE,
+        last: NONE,
+        len: 0,
+    };
+}
+
+/// Client ids are positions that this state machine has handed out: no client can choose them, so a cheap hash does.
+#[derive(Default)]
+struct PositionHasher(u64);
+
+impl Hasher for PositionHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = (self.0.rotate_left(5) ^ value)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(20);
+    }
+}
+
+/// What happened since the start; not part of the replicated state.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct SessionCounters {
+    /// Idle sessions that were evicted.
+    pub(crate) evicted: u64,
+    /// Registrations that were refused.
+    pub(crate) refused: u64,
+    /// Commands that were answered from a cached reply.
+    pub(crate) duplicates: u64,
+}
+
+/// Every client's session.
+#[derive(Debug)]
+pub(crate) struct ClientSessions {
+    limits: SessionLimits,
+    /// Some exactly for the slots that are in a list.
+    slots: Vec<Option<Session>>,
+    free: Vec<u32>,
+    by_client: HashMap<u64, u32, BuildHasherDefault<PositionHasher>>,
+    /// Clients draw these numbers, so this one keeps the standard, keyed hash. It is only ever looked up.
+    by_nonce: HashMap<u64, u32>,
+    open: List,
+    closed: List,
+    bytes: u64,
+    counters: SessionCounters,
+}
+
+impl ClientSessions {
+    /// No sessions yet.
+    #[must_use]
+    pub(crate) fn new(limits: SessionLimits) -> Self {
+        Self {
+            limits,
+            slots: Vec::new(),
+            free: Vec::new(),
+            by_client: HashMap::default(),
+            by_nonce: HashMap::new(),
+            open: List::EMPTY,
+            closed: List::EMPTY,
+            bytes: 0,
+            counters: SessionCounters::default(),
+        }
+    }
+
+    /// Opens a session whose client id is `at`, or finds the one that the same client has opened before.
+    pub(crate) fn register(&mut self, at: Position, nonce: u64, now_ns: u64) -> Registration {
+        if nonce != 0
+            && let Some(&slot) = self.by_nonce.get(&nonce)
+        {
+            self.touch(slot, now_ns);
+            return Registration::Session(Position::from_u64(self.session(slot).client));
+        }
+        if !self.make_room(now_ns) {
+            self.counters.refused += 1;
+            return Registration::Full;
+        }
+        self.insert(Session {
+            client: at.as_u64(),
+            nonce,
+            last_used_ns: now_ns,
+            lowest_awaited: 1,
+            closed: false,
+            replies: VecDeque::new(),
+            previous: NONE,
+            next: NONE,
+        });
+        Registration::Session(at)
+    }
+
+    /// Judges a command. A known session is thereby used, and forgets what its client awaits no more.
+    pub(crate) fn judge(
+        &mut self,
+        client: u64,
+        sequence: u64,
+        lowest_awaited: u64,
+        now_ns: u64,
+    ) -> Verdict {
+        let Some(&slot) = self.by_client.get(&client) else {
+            return Verdict::Refuse(ClientStatus::SessionExpired);
+        };
+        self.touch(slot, now_ns);
+        // A client awaits at least the command that it sends.
+        self.forget_below(slot, lowest_awaited.min(sequence));
+        let session = self.session(slot);
+        if sequence < session.lowest_awaited {
+            return Verdict::Refuse(ClientStatus::Stale);
+        }
+        if session
+            .replies
+            .iter()
+            .any(|reply| reply.sequence == sequence)
+        {
+            self.counters.duplicates += 1;
+            return Verdict::Duplicate;
+        }
+        if session.closed {
+            return Verdict::Refuse(ClientStatus::SessionExpired);
+        }
+        if sequence - session.lowest_awaited >= SESSION_WINDOW {
+            return Verdict::Refuse(ClientStatus::WindowExceeded);
+        }
+        if !self.has_reply_room(now_ns) {
+            return Verdict::Refuse(ClientStatus::SessionsFull);
+        }
+        Verdict::Apply
+    }
+
+    /// The answer of a command that was judged a duplicate.
+    #[must_use]
+    pub(crate) fn cached(&self, client: u64, sequence: u64) -> Option<&CachedReply> {
+        let slot = *self.by_client.get(&client)?;
+        self.session(slot)
+            .replies
+            .iter()
+            .find(|reply| reply.sequence == sequence)
+    }
+
+    /// Keeps the answer of a command that was judged new and has been applied.
+    ///
+    /// # Panics
+    /// When the session does not exist: [`ClientSessions::judge`] has just used it.
+    pub(crate) fn record(
+        &mut self,
+        client: u64,
+        sequence: u64,
+        position: Position,
+        response: &[u8],
+    ) {
+        let slot = self.by_client[&client];
+        self.bytes += REPLY_CHARGE + response.len() as u64;
+        let session = self.session_mut(slot);
+        assert!(
+            (session.replies.len() as u64) < SESSION_WINDOW,
+            "the window bounds the cached replies"
+        );
+        session.replies.push_back(CachedReply {
+            sequence,
+            position,
+            response: response.into(),
+        });
+    }
+
+    /// Ends a session: it still answers duplicates until its room is needed.
+    pub(crate) fn close(&mut self, client: u64) {
+        let Some(&slot) = self.by_client.get(&client) else {
+            return;
+        };
+        if !self.session(slot).closed {
+            self.unlink(slot);
+            self.session_mut(slot).closed = true;
+            self.link_last(slot);
+        }
+    }
+
+    /// Open sessions.
+    #[must_use]
+    pub(crate) fn open_count(&self) -> u64 {
+        u64::from(self.open.len)
+    }
+
+    /// Closed sessions that are still remembered.
+    #[must_use]
+    pub(crate) fn closed_count(&self) -> u64 {
+        u64::from(self.closed.len)
+    }
+
+    /// What sessions and cached replies count together.
+    #[must_use]
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// What happened since the start.
+    #[must_use]
+    pub(crate) fn counters(&self) -> SessionCounters {
+        self.counters
+    }
+
+    /// The limits, which are replicated state.
+    #[cfg(test)]
+    #[must_use]
+    pub(crate) fn limits(&self) -> SessionLimits {
+        self.limits
+    }
+
+    fn make_room(&mut self, now_ns: u64) -> bool {
+        while self.open.len + self.closed.len >= self.limits.count_max {
+            if !self.evict_one(now_ns) {
+                return false;
+            }
+        }
+        self.has_reply_room(now_ns)
+    }
+
+    fn has_reply_room(&mut self, now_ns: u64) -> bool {
+        while self.bytes >= self.limits.reply_bytes_max {
+            if !self.evict_one(now_ns) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The closed session that was used longest ago, or the open one if it has been idle for its whole time to live.
+    fn evict_one(&mut self, now_ns: u64) -> bool {
+        if self.closed.first != NONE {
+            self.remove(self.closed.first);
+            return true;
+        }
+        let first = self.open.first;
+        if first == NONE
+            || now_ns.saturating_sub(self.session(first).last_used_ns) < self.limits.ttl_ns
+        {
+            return false;
+        }
+        self.remove(first);
+        self.counters.evicted += 1;
+        true
+    }
+
+    fn forget_below(&mut self, slot: u32, lowest: u64) {
+        let session = self.session_mut(slot);
+        if lowest <= session.lowest_awaited {
+            return;
+        }
+        session.lowest_awaited = lowest;
+        let mut freed = 0;
+        session.replies.retain(|reply| {
+            let keep = reply.sequence >= lowest;
+            freed += if keep {
+                0
+            } else {
+                REPLY_CHARGE + reply.response.len() as u64
+            };
+            keep
+        });
+        self.bytes -= freed;
+    }
+
+    fn touch(&mut self, slot: u32, now_ns: u64) {
+        self.unlink(slot);
+        self.session_mut(slot).last_used_ns = now_ns;
+        self.link_last(slot);
+    }
+
+    fn insert(&mut self, session: Session) {
+        let (client, nonce) = (session.client, session.nonce);
+        self.bytes += SESSION_CHARGE
+            + session
+                .replies
+                .iter()
+                .map(|r| REPLY_CHARGE + r.response.len() as u64)
+                .sum::<u64>();
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            (self.slots.len() - 1) as u32
+        });
+        self.slots[slot as usize] = Some(session);
+        self.by_client.insert(client, slot);
+        if nonce != 0 {
+            self.by_nonce.insert(nonce, slot);
+        }
+        self.link_last(slot);
+    }
+
+    fn remove(&mut self, slot: u32) {
+        self.unlink(slot);
+        let Some(session) = self.slots[slot as usize].take() else {
+            return;
+        };
+        self.bytes -= SESSION_CHARGE
+            + session
+                .replies
+                .iter()
+                .map(|r| REPLY_CHARGE + r.response.len() as u64)
+                .sum::<u64>();
+        self.by_client.remove(&session.client);
+        if session.nonce != 0 {
+            self.by_nonce.remove(&session.nonce);
+        }
+        self.free.push(slot);
+    }
+
+    fn session(&self, slot: u32) -> &Session {
+        self.slots[slot as usize]
+            .as_ref()
+            .expect("the maps and lists name only slots in use")
+    }
+
+    fn session_mut(&mut self, slot: u32) -> &mut Session {
+        self.slots[slot as usize]
+            .as_mut()
+            .expect("the maps and lists name only slots in use")
+    }
+
+    fn list_mut(&mut self, closed: bool) -> &mut List {
+        if closed {
+            &mut self.closed
+        } else {
+            &mut self.open
+        }
+    }
+
+    fn unlink(&mut self, slot: u32) {
+        let Session {
+            previous,
+            next,
+            closed,
+            ..
+        } = *self.session(slot);
+        match previous {
+            NONE => self.list_mut(closed).first = next,
+            previous => self.session_mut(previous).next = next,
+        }
+        match next {
+            NONE => self.list_mut(closed).last = previous,
+            next => self.session_mut(next).previous = previous,
+        }
+        self.list_mut(closed).len -= 1;
+    }
+
+    fn link_last(&mut self, slot: u32) {
+        let closed = self.session(slot).closed;
+        let last = self.list_mut(closed).last;
+        let session = self.session_mut(slot);
+        (session.previous, session.next) = (last, NONE);
+        match last {
+            NONE => self.list_mut(closed).first = slot,
+            last => self.session_mut(last).next = slot,
+        }
+        let list = self.list_mut(closed);
+        list.last = slot;
+        list.len += 1;
+    }
+
+    /// Writes every session into pieces of about `piece_bytes`, in the order that decides evictions.
+    #[must_use]
+    pub(crate) fn to_pieces(&self, piece_bytes: usize) -> Vec<Vec<u8>> {
+        let mut pieces = Vec::new();
+        let mut piece = Vec::new();
+        for list in [self.closed, self.open] {
+            let mut slot = list.first;
+            while slot != NONE {
+                let session = self.session(slot);
+                session.write(&mut piece);
+                if piece.len() >= piece_bytes {
+                    pieces.push(std::mem::take(&mut piece));
+                }
+                slot = session.next;
+            }
+        }
+        if !piece.is_empty() {
+            pieces.push(piece);
+        }
+        pieces
+    }
+
+    /// Adds the sessions of one piece; pieces come in their order.
+    ///
+    /// # Errors
+    /// When the piece was not made by [`ClientSessions::to_pieces`].
+    pub(crate) fn add_piece(&mut self, piece: &[u8]) -> Result<(), StateError> {
+        let mut cursor = Cursor::new(piece, "client sessions");
+        while !cursor.is_at_end() {
+            let session = Session::read(&mut cursor)?;
+            let twice = self.by_client.contains_key(&session.client);
+            if twice || self.open.len + self.closed.len >= self.limits.count_max {
+                return Err(cursor.error());
+            }
+            self.insert(session);
+        }
+        Ok(())
+    }
+}
+
+impl Session {
+    fn write(&self, out: &mut Vec<u8>) {
+        put_u64(out, self.client);
+        put_u64(out, self.nonce);
+        put_u64(out, self.last_used_ns);
+        put_u64(out, self.lowest_awaited);
+        out.push(u8::from(self.closed));
+        put_u32(out, self.replies.len() as u32);
+        for reply in &self.replies {
+            put_u64(out, reply.sequence);
+            put_u64(out, reply.position.as_u64());
+            put_bytes(out, &reply.response);
+        }
+    }
+
+    fn read(cursor: &mut Cursor<'_>) -> Result<Self, StateError> {
+        let (client, nonce) = (cursor.u64()?, cursor.u64()?);
+        let (last_used_ns, lowest_awaited) = (cursor.u64()?, cursor.u64()?);
+        let closed = match cursor.u8()? {
+            0 => false,
+            1 => true,
+            _ => return Err(cursor.error()),
+        };
+        let count = cursor.u32()?;
+        if u64::from(count) > SESSION_WINDOW {
+            return Err(cursor.error());
+        }
+        let replies = (0..count)
+            .map(|_| read_reply(cursor))
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            client,
+            nonce,
+            last_used_ns,
+            lowest_awaited,
+            closed,
+            replies,
+            previous: NONE,
+            next: NONE,
+        })
+    }
+}
+
+fn read_reply(cursor: &mut Cursor<'_>) -> Result<CachedReply, StateError> {
+    let (sequence, position) = (cursor.u64()?, Position::from_u64(cursor.u64()?));
+    Ok(CachedReply {
+        sequence,
+        position,
+        response: cursor.bytes()?.into(),
+    })
+}
+
+#[cfg(test)]
+mod tests;

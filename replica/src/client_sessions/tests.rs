@@ -1,0 +1,274 @@
+use super::*;
+use proptest::prelude::*;
+
+const TTL: u64 = 1000;
+
+fn sessions(count_max: u32) -> ClientSessions {
+    ClientSessions::new(SessionLimits {
+        count_max,
+        reply_bytes_max: 1 << 20,
+        ttl_ns: TTL,
+    })
+}
+
+fn at(index: u64) -> Position {
+    Position::new(index, 0)
+}
+
+fn open(sessions: &mut ClientSessions, index: u64, now_ns: u64) -> u64 {
+    assert_eq!(
+        sessions.register(at(index), index, now_ns),
+        Registration::Session(at(index))
+    );
+    at(index).as_u64()
+}
+
+fn apply(
+    sessions: &mut ClientSessions,
+    client: u64,
+    sequence: u64,
+    lowest: u64,
+    now_ns: u64,
+) -> Verdict {
+    let verdict = sessions.judge(client, sequence, lowest, now_ns);
+    if verdict == Verdict::Apply {
+        sessions.record(
+            client,
+            sequence,
+            at(100 + sequence),
+            &sequence.to_le_bytes(),
+        );
+    }
+    verdict
+}
+
+#[test]
+fn a_retry_gets_the_first_answer() {
+    let mut sessions = sessions(4);
+    let client = open(&mut sessions, 1, 0);
+    assert_eq!(apply(&mut sessions, client, 1, 1, 0), Verdict::Apply);
+    assert_eq!(apply(&mut sessions, client, 1, 1, 0), Verdict::Duplicate);
+    assert_eq!(sessions.cached(client, 1).unwrap().position, at(101));
+}
+
+#[test]
+fn below_the_lowest_awaited_a_command_is_stale_and_never_applied() {
+    let mut sessions = sessions(4);
+    let client = open(&mut sessions, 1, 0);
+    apply(&mut sessions, client, 1, 1, 0);
+    apply(&mut sessions, client, 2, 2, 0);
+    assert_eq!(
+        apply(&mut sessions, client, 1, 1, 0),
+        Verdict::Refuse(ClientStatus::Stale)
+    );
+    assert!(sessions.cached(client, 1).is_none());
+}
+
+#[test]
+fn commands_may_overtake_each_other_inside_the_window_only() {
+    let mut sessions = sessions(4);
+    let client = open(&mut sessions, 1, 0);
+    assert_eq!(apply(&mut sessions, client, 64, 1, 0), Verdict::Apply);
+    assert_eq!(
+        apply(&mut sessions, client, 65, 1, 0),
+        Verdict::Refuse(ClientStatus::WindowExceeded)
+    );
+    assert_eq!(apply(&mut sessions, client, 1, 1, 0), Verdict::Apply);
+    assert_eq!(apply(&mut sessions, client, 65, 2, 0), Verdict::Apply);
+}
+
+#[test]
+fn only_idle_sessions_are_evicted_and_their_clients_are_told() {
+    let mut sessions = sessions(2);
+    let first = open(&mut sessions, 1, 0);
+    let second = open(&mut sessions, 2, 10);
+    assert_eq!(sessions.register(at(3), 3, TTL - 1), Registration::Full);
+    assert_eq!(apply(&mut sessions, first, 1, 1, TTL - 1), Verdict::Apply);
+    // The first was used just now, so the second has been idle longest.
+    open(&mut sessions, 4, 10 + TTL);
+    assert_eq!(
+        apply(&mut sessions, second, 1, 1, 10 + TTL),
+        Verdict::Refuse(ClientStatus::SessionExpired)
+    );
+    assert_eq!(apply(&mut sessions, first, 2, 2, 10 + TTL), Verdict::Apply);
+    assert_eq!(
+        sessions.counters(),
+        SessionCounters {
+            evicted: 1,
+            refused: 1,
+            duplicates: 0
+        }
+    );
+}
+
+#[test]
+fn a_loop_of_one_shot_clients_evicts_nobody() {
+    let mut sessions = sessions(3);
+    let resident = open(&mut sessions, 1, 0);
+    apply(&mut sessions, resident, 1, 1, 0);
+    for index in 2..1000 {
+        let client = open(&mut sessions, index, 0);
+        assert_eq!(apply(&mut sessions, client, 1, 1, 0), Verdict::Apply);
+        sessions.close(client);
+        assert_eq!(
+            apply(&mut sessions, client, 1, 1, 0),
+            Verdict::Duplicate,
+            "a lost answer is given again"
+        );
+        assert_eq!(
+            apply(&mut sessions, client, 2, 1, 0),
+            Verdict::Refuse(ClientStatus::SessionExpired)
+        );
+    }
+    assert_eq!(apply(&mut sessions, resident, 1, 1, 0), Verdict::Duplicate);
+    assert_eq!(sessions.counters().evicted, 0);
+    assert_eq!(sessions.open_count() + sessions.closed_count(), 3);
+}
+
+#[test]
+fn a_repeated_registration_finds_its_session() {
+    let mut sessions = sessions(3);
+    let first = sessions.register(at(1), 77, 0);
+    assert_eq!(sessions.register(at(2), 77, 0), first);
+    assert_eq!(sessions.open_count(), 1);
+    assert_eq!(sessions.register(at(3), 0, 0), Registration::Session(at(3)));
+    assert_eq!(sessions.register(at(4), 0, 0), Registration::Session(at(4)));
+}
+
+#[test]
+fn cached_replies_are_bounded_in_bytes() {
+    let limits = SessionLimits {
+        count_max: 10,
+        reply_bytes_max: 4096,
+        ttl_ns: TTL,
+    };
+    let mut sessions = ClientSessions::new(limits);
+    let client = open(&mut sessions, 1, 0);
+    let mut applied = 0;
+    for sequence in 1..=64 {
+        match sessions.judge(client, sequence, 1, 0) {
+            Verdict::Apply => sessions.record(client, sequence, at(sequence), &[0; 500]),
+            Verdict::Refuse(ClientStatus::SessionsFull) => break,
+            other => panic!("{other:?}"),
+        }
+        applied = sequence;
+    }
+    assert!(applied < 10);
+    assert!(sessions.bytes() < 4096 + 500 + REPLY_CHARGE);
+    // Room comes back as soon as the client awaits less.
+    assert_eq!(
+        apply(&mut sessions, client, applied + 1, applied + 1, 0),
+        Verdict::Apply
+    );
+}
+
+#[test]
+fn thousands_of_sessions_keep_their_order_and_their_bytes() {
+    let mut sessions = sessions(5000);
+    let clients: Vec<u64> = (1..=5000)
+        .map(|index| open(&mut sessions, index, index))
+        .collect();
+    for &client in clients.iter().rev() {
+        assert_eq!(apply(&mut sessions, client, 1, 1, 6000), Verdict::Apply);
+    }
+    assert_eq!(sessions.bytes(), 5000 * (SESSION_CHARGE + REPLY_CHARGE + 8));
+    // All were used at the same time; the one that was used first goes first: the last that was opened.
+    open(&mut sessions, 9000, 6000 + TTL);
+    assert_eq!(
+        apply(&mut sessions, clients[4999], 2, 2, 6000 + TTL),
+        Verdict::Refuse(ClientStatus::SessionExpired)
+    );
+    assert_eq!(
+        apply(&mut sessions, clients[0], 2, 2, 6000 + TTL),
+        Verdict::Apply
+    );
+}
+
+fn copy(sessions: &ClientSessions, piece_bytes: usize) -> ClientSessions {
+    let mut copy = ClientSessions::new(sessions.limits());
+    for piece in sessions.to_pieces(piece_bytes) {
+        copy.add_piece(&piece).unwrap();
+    }
+    copy
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Register(u64),
+    Command {
+        client: u64,
+        sequence: u64,
+        lowest: u64,
+        close: bool,
+    },
+    Pass(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        (1..12_u64).prop_map(Step::Register),
+        (1..40_u64, 1..80_u64, 1..20_u64, any::<bool>()).prop_map(
+            |(client, sequence, lowest, close)| Step::Command {
+                client,
+                sequence,
+                lowest,
+                close
+            }
+        ),
+        (0..600_u64).prop_map(Step::Pass),
+    ]
+}
+
+/// Runs the step and says everything that a client could see of it.
+fn observe(sessions: &mut ClientSessions, index: u64, now: &mut u64, step: &Step) -> String {
+    match *step {
+        Step::Register(nonce) => format!("{:?}", sessions.register(at(index), nonce, *now)),
+        Step::Command {
+            client,
+            sequence,
+            lowest,
+            close,
+        } => {
+            let client = at(client).as_u64();
+            let verdict = apply(sessions, client, sequence, lowest, *now);
+            if close {
+                sessions.close(client);
+            }
+            format!("{verdict:?} {:?}", sessions.cached(client, sequence))
+        }
+        Step::Pass(ns) => {
+            *now += ns;
+            String::new()
+        }
+    }
+}
+
+proptest! {
+    /// A replica that was rebuilt from a snapshot answers every later command as the others do.
+    #[test]
+    fn a_copy_through_pieces_behaves_alike(before in prop::collection::vec(step(), 0..80),
+                                           after in prop::collection::vec(step(), 0..80),
+                                           piece_bytes in 1..400_usize) {
+        let mut original = sessions(6);
+        let mut now = 0;
+        let mut index = 0;
+        for step in &before {
+            index += 1;
+            observe(&mut original, index, &mut now, step);
+        }
+        let mut rebuilt = copy(&original, piece_bytes);
+        prop_assert_eq!(rebuilt.bytes(), original.bytes());
+        let mut rebuilt_now = now;
+        for step in &after {
+            index += 1;
+            let expected = observe(&mut original, index, &mut now, step);
+            prop_assert_eq!(observe(&mut rebuilt, index, &mut rebuilt_now, step), expected);
+        }
+        prop_assert_eq!(rebuilt.to_pieces(64), original.to_pieces(64));
+    }
+
+    #[test]
+    fn arbitrary_pieces_never_panic(piece in prop::collection::vec(any::<u8>(), 0..300)) {
+        let _ = sessions(4).add_piece(&piece);
+    }
+}

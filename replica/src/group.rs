@@ -1,0 +1,401 @@
+//! A replica that belongs to a group: raft, the replicated state, and everything that waits for either.
+
+mod clients;
+mod members;
+mod peers;
+mod report;
+mod snapshots;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use prost::Message as _;
+use raft::StateRole;
+use raft::eraftpb::{ConfChangeV2, Entry, EntryType, Message, MessageType};
+use trine_transport::time::{Duration, Instant};
+
+use crate::bootstrap::Origin;
+use crate::config::{READY_ROUNDS_MAX, ReplicaConfig};
+use crate::log::{Log, MemoryLog};
+use crate::membership;
+use crate::message::{ClusterId, Incarnation, Member, ReplyToken};
+use crate::outbox::Outbox;
+use crate::raft_group::{RaftGroup, Work, is_answer};
+use crate::reads::Reads;
+use crate::snapshot_transfer::{Image, Incoming, Outgoing};
+use crate::state_machine::StateMachine;
+use crate::state_machine::genesis::{FIRST_INDEX, FIRST_TERM};
+use crate::writes::Writes;
+
+/// A member of a group, or one that is being taken in.
+pub(crate) struct Group {
+    cluster: ClusterId,
+    own: Member,
+    config: ReplicaConfig,
+    raft: RaftGroup<MemoryLog>,
+    /// Nothing until the first snapshot has arrived, for a replica that joins.
+    state: Option<StateMachine>,
+    /// How the group began, if this replica was there: a first member that has missed it is told by anybody who knows.
+    origin: Option<Origin>,
+    writes: Writes,
+    reads: Reads,
+    /// One for each answer that raft has made and not handed out yet: the request that it belongs to, if it came as one.
+    answers: VecDeque<Option<ReplyToken>>,
+    /// The term in which this replica leads, as far as it has acted on it.
+    leads_in: Option<u64>,
+    /// Group time runs from the first with the monotonic time since the second.
+    time_anchor: (u64, Instant),
+    /// When each member was last heard from.
+    heard: BTreeMap<Incarnation, Instant>,
+    leaderless_since: Option<Instant>,
+    image: Option<Arc<Image>>,
+    outgoing: Vec<Outgoing>,
+    next_transfer: u64,
+    incoming: Option<Incoming>,
+    /// Received and checked, while raft makes up its mind about it.
+    installing: Option<StateMachine>,
+    compactions: u64,
+    stopping: Option<Instant>,
+    /// Why this replica takes part no more.
+    halted: Option<String>,
+    pumped_to_the_end: bool,
+}
+
+impl Group {
+    /// A first member of a new group.
+    pub(crate) fn first_member(
+        config: ReplicaConfig,
+        own: Member,
+        origin: Origin,
+        seed: u64,
+        now: Instant,
+    ) -> Self {
+        let voters = origin
+            .members
+            .0
+            .iter()
+            .map(|member| member.incarnation.0)
+            .collect();
+        let log = MemoryLog::with_base(FIRST_INDEX, FIRST_TERM, voters);
+        // Nobody can have heard a promise in a group that begins only now: votes may be given at once.
+        let raft = RaftGroup::new(&config, own.incarnation.0, log, FIRST_INDEX, seed, now, now);
+        let state = StateMachine::new(
+            origin.cluster,
+            origin.genesis,
+            &origin.members.0,
+            FIRST_INDEX,
+        );
+        Self::with(
+            config,
+            own,
+            origin.cluster,
+            raft,
+            Some(state),
+            Some(origin),
+            now,
+        )
+    }
+
+    /// A new identity that a group has promised to take in.
+    pub(crate) fn joining(
+        config: ReplicaConfig,
+        own: Member,
+        cluster: ClusterId,
+        seed: u64,
+        now: Instant,
+    ) -> Self {
+        let votes_from = now + election_timeout(&config);
+        let raft = RaftGroup::new(
+            &config,
+            own.incarnation.0,
+            MemoryLog::new(),
+            0,
+            seed,
+            now,
+            votes_from,
+        );
+        Self::with(config, own, cluster, raft, None, None, now)
+    }
+
+    fn with(
+        config: ReplicaConfig,
+        own: Member,
+        cluster: ClusterId,
+        raft: RaftGroup<MemoryLog>,
+        state: Option<StateMachine>,
+        origin: Option<Origin>,
+        now: Instant,
+    ) -> Self {
+        Self {
+            cluster,
+            own,
+            config,
+            raft,
+            state,
+            origin,
+            writes: Writes::default(),
+            reads: Reads::default(),
+            answers: VecDeque::new(),
+            leads_in: None,
+            time_anchor: (0, now),
+            heard: BTreeMap::new(),
+            leaderless_since: Some(now),
+            image: None,
+            outgoing: Vec::new(),
+            next_transfer: 1,
+            incoming: None,
+            installing: None,
+            compactions: 0,
+            stopping: None,
+            halted: None,
+            pumped_to_the_end: true,
+        }
+    }
+
+    /// Asks for votes at once: the bootstrapper knows that there is no leader.
+    pub(crate) fn campaign(&mut self) {
+        self.raft.campaign();
+    }
+
+    /// One turn: proposes what has arrived, ticks if a tick is due, and runs raft until it wants nothing.
+    pub(crate) fn on_turn(&mut self, now: Instant, out: &mut Outbox) {
+        if self.halted.is_some() {
+            return;
+        }
+        self.propose_waiting(now, out);
+        self.begin_read_round(out);
+        let ticked = self.raft.tick_if_due(now);
+        self.pump(now, out);
+        if ticked {
+            self.maintain(now, out);
+            self.pump(now, out);
+        }
+        self.send_chunks(now, out);
+    }
+
+    /// When the next turn is due.
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        if self.halted.is_some() {
+            return None;
+        }
+        if !self.pumped_to_the_end {
+            return Some(Instant::ZERO);
+        }
+        self.outgoing
+            .iter()
+            .filter_map(Outgoing::next_timeout)
+            .chain([self.raft.next_tick()])
+            .min()
+    }
+
+    /// Runs raft's ready loop; bounded, so that clients and the clock get their turn.
+    fn pump(&mut self, now: Instant, out: &mut Outbox) {
+        self.pumped_to_the_end = false;
+        for _ in 0..READY_ROUNDS_MAX {
+            let Some(work) = self.raft.poll_work() else {
+                self.pumped_to_the_end = true;
+                break;
+            };
+            self.do_work(now, work, out);
+            if self.halted.is_some() {
+                return;
+            }
+        }
+        self.answer_ready_reads(out);
+    }
+
+    fn do_work(&mut self, now: Instant, work: Work, out: &mut Outbox) {
+        for message in work.messages {
+            self.dispatch(now, message, out);
+        }
+        if let Some(snapshot) = work.snapshot {
+            self.install(&snapshot, out);
+        }
+        let mut applied = None;
+        for entry in work.committed {
+            let index = entry.index;
+            self.apply(now, entry, out);
+            if self.halted.is_some() {
+                return;
+            }
+            applied = Some(index);
+        }
+        if let Some(index) = applied {
+            self.raft.applied_to(index);
+        }
+        for state in work.read_states {
+            if let Ok(context) = state.request_ctx.as_slice().try_into() {
+                self.reads
+                    .on_confirmed(u64::from_le_bytes(context), state.index);
+            }
+        }
+        self.follow_role(now, out);
+    }
+
+    /// Where a message of raft goes: with the response to the request that it answers, or on its own.
+    fn dispatch(&mut self, now: Instant, message: Message, out: &mut Outbox) {
+        if message.get_msg_type() == MessageType::MsgSnapshot {
+            return self.begin_transfer(now, message, out);
+        }
+        let to = Incarnation(message.to);
+        let request = if is_answer(&message) {
+            self.answers.pop_front().flatten()
+        } else {
+            None
+        };
+        match request {
+            Some(token) => out.reply_raft(token, self.header_to(to), &message),
+            None => self.send_to_member(to, &message, out),
+        }
+    }
+
+    fn apply(&mut self, now: Instant, entry: Entry, out: &mut Outbox) {
+        let Some(state) = &mut self.state else {
+            self.halt("the log holds entries that no state can be found for");
+            return;
+        };
+        if entry.get_entry_type() == EntryType::EntryConfChangeV2 {
+            return self.apply_conf_change(&entry);
+        }
+        let tokens = self.writes.take_applied(entry.index, entry.term);
+        let cluster = self.cluster;
+        let result = state.apply(entry.index, &entry.data, |place, answer| {
+            if let Some(&token) = tokens.as_ref().and_then(|tokens| tokens.get(place)) {
+                clients::answer(token, cluster, &answer, out);
+            }
+        });
+        if let Err(error) = result {
+            return self.halt(&error.to_string());
+        }
+        if let Some(tokens) = tokens {
+            self.writes.recycle(tokens);
+        }
+        if entry.data.is_empty() && self.leads_in == Some(entry.term) {
+            // Everything that earlier leaders have stamped is applied now.
+            self.anchor_time(now);
+        }
+    }
+
+    fn apply_conf_change(&mut self, entry: &Entry) {
+        // What cannot be read changes nothing, on every replica alike.
+        let change = ConfChangeV2::decode(entry.data.as_slice()).ok();
+        let named = change.as_ref().and_then(membership::named_member);
+        let conf = change
+            .as_ref()
+            .and_then(|change| self.raft.apply_conf_change(change));
+        if let Some(state) = &mut self.state {
+            state.apply_conf_change(entry.index, named.as_ref(), conf.as_ref());
+            self.heard
+                .retain(|incarnation, _| state.members().get(*incarnation).is_some());
+        }
+    }
+
+    /// Notices that this replica has come to lead, or leads no more.
+    fn follow_role(&mut self, now: Instant, out: &mut Outbox) {
+        if self.raft.leader() != 0 {
+            self.leaderless_since = None;
+        } else if self.leaderless_since.is_none() {
+            self.leaderless_since = Some(now);
+        }
+        let leads_in = self.raft.is_leader().then(|| self.raft.term());
+        if leads_in == self.leads_in {
+            return;
+        }
+        if self.leads_in.is_some() {
+            self.abandon_clients(out);
+            self.outgoing.clear();
+        }
+        self.leads_in = leads_in;
+        if leads_in.is_some() {
+            out.counters.elections_won += 1;
+            self.anchor_time(now);
+        }
+    }
+
+    fn anchor_time(&mut self, now: Instant) {
+        self.time_anchor = (
+            self.state.as_ref().map_or(0, StateMachine::group_time_ns),
+            now,
+        );
+    }
+
+    /// The stamp of an entry that is proposed now: the last known group time and the monotonic time since.
+    fn group_time(&self, now: Instant) -> u64 {
+        let (anchor_ns, anchored) = self.time_anchor;
+        anchor_ns + now.saturating_since(anchored).as_nanos()
+    }
+
+    /// What is due once a tick: nothing here is urgent.
+    fn maintain(&mut self, now: Instant, out: &mut Outbox) {
+        self.compact();
+        self.offer_snapshot();
+        if self.raft.is_leader() {
+            self.change_members(now);
+            self.end_useless_transfers();
+            self.hand_over(now);
+        }
+        if self.raft.role() == StateRole::Leader || self.raft.leader() == 0 {
+            // A snapshot only arrives from a leader; a new one begins anew.
+            self.incoming = None;
+        }
+        out.settle_debts(self.cluster);
+    }
+
+    fn compact(&mut self) {
+        let log = self.raft.log();
+        if log.bytes() <= self.config.log_bytes_max
+            && log.entry_count() <= self.config.log_entries_max
+        {
+            return;
+        }
+        let point = log.compaction_point(
+            self.config.log_entries_max / 2,
+            self.config.log_bytes_max / 2,
+        );
+        let through = point.min(self.raft.applied());
+        self.raft.log_mut().compact(through);
+        self.compactions += 1;
+    }
+
+    /// Takes part no more: whatever it did next could differ from what the others do.
+    fn halt(&mut self, why: &str) {
+        self.halted = Some(why.to_owned());
+    }
+
+    /// Whether this replica has a vote.
+    pub(crate) fn is_voter(&self) -> bool {
+        self.state.is_some() && self.raft.is_voter()
+    }
+
+    /// The group that this replica belongs to.
+    pub(crate) fn cluster(&self) -> ClusterId {
+        self.cluster
+    }
+
+    /// Whether the group's state has arrived here.
+    pub(crate) fn has_state(&self) -> bool {
+        self.state.is_some()
+    }
+
+    fn leader_address(&self) -> Option<std::net::SocketAddr> {
+        let leader = Incarnation(self.raft.leader());
+        self.state
+            .as_ref()?
+            .members()
+            .get(leader)
+            .map(|member| member.address)
+    }
+
+    /// Whether a member was heard from within two election timeouts.
+    fn is_alive(&self, incarnation: Incarnation, now: Instant) -> bool {
+        let patience = Duration::from_nanos(2 * election_timeout(&self.config).as_nanos());
+        self.heard
+            .get(&incarnation)
+            .is_some_and(|&heard| now.saturating_since(heard) < patience)
+    }
+}
+
+/// The least election timeout.
+pub(crate) fn election_timeout(config: &ReplicaConfig) -> Duration {
+    Duration::from_nanos(config.tick.as_nanos() * config.election_ticks as u64)
+}

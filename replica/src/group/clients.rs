@@ -1,0 +1,247 @@
+//! Client requests: refused at the door, packed into the next entry, or kept until a quorum has confirmed the lead.
+
+use trine_kvstore::Command;
+use trine_transport::time::Instant;
+
+use super::{Group, election_timeout};
+use crate::config::SESSION_WINDOW;
+use crate::message::{
+    ClientReply, ClientRequest, ClientStatus, ClusterId, GroupId, Operation, ReplyToken,
+};
+use crate::outbox::Outbox;
+use crate::raft_group::ProposeError;
+use crate::reads::Read;
+use crate::state_machine::Answer;
+use crate::state_machine::entry::EntryBuilder;
+
+/// Tells a client how its command ended.
+pub(super) fn answer(token: ReplyToken, cluster: ClusterId, answer: &Answer<'_>, out: &mut Outbox) {
+    let Answer {
+        status,
+        position,
+        response,
+    } = *answer;
+    let reply = ClientReply {
+        status,
+        group: GroupId(0),
+        cluster,
+        position: position.as_u64(),
+        leader: None,
+        response,
+    };
+    out.reply(token, &reply);
+}
+
+impl Group {
+    /// A client's request, whose envelope could be read.
+    pub(crate) fn on_client(
+        &mut self,
+        now: Instant,
+        token: ReplyToken,
+        request: &ClientRequest<'_>,
+        out: &mut Outbox,
+    ) {
+        if let Err(status) = self.admit(now, request) {
+            return self.refuse(token, status, out);
+        }
+        match request.operation {
+            Operation::ReadStale => self.read_now(token, request.command, out),
+            Operation::ReadLinearizable if cfg!(feature = "canary-stale-read") => {
+                self.read_now(token, request.command, out);
+            }
+            Operation::ReadLinearizable => self.reads.push(Read {
+                token,
+                command: request.command.to_vec(),
+            }),
+            Operation::Register | Operation::Apply | Operation::ApplyAndClose => {
+                self.write(now, token, request, out)
+            }
+        }
+    }
+
+    fn admit(&self, now: Instant, request: &ClientRequest<'_>) -> Result<(), ClientStatus> {
+        if self.state.is_none() || self.halted.is_some() {
+            return Err(ClientStatus::NotAttached);
+        }
+        let nameless_allowed = matches!(
+            request.operation,
+            Operation::Register | Operation::ReadLinearizable | Operation::ReadStale
+        );
+        let known =
+            request.cluster == self.cluster || (request.cluster.is_none() && nameless_allowed);
+        if !known || request.group != GroupId(0) {
+            return Err(ClientStatus::WrongCluster);
+        }
+        check_command(request)?;
+        let anywhere = request.operation == Operation::ReadStale
+            || (cfg!(feature = "canary-stale-read")
+                && request.operation == Operation::ReadLinearizable);
+        if anywhere {
+            Ok(())
+        } else {
+            self.admit_to_leader(now)
+        }
+    }
+
+    fn admit_to_leader(&self, now: Instant) -> Result<(), ClientStatus> {
+        if !self.raft.is_leader() {
+            let patience = election_timeout(&self.config).as_nanos() * 4;
+            let forsaken = self
+                .leaderless_since
+                .is_some_and(|since| now.saturating_since(since).as_nanos() > patience);
+            return Err(if forsaken {
+                ClientStatus::NoQuorum
+            } else {
+                ClientStatus::NotLeader
+            });
+        }
+        let waiting = self.writes.commands() + self.reads.count();
+        let full = waiting >= self.config.pending_requests_max
+            || self.writes.bytes() >= self.config.pending_bytes_max;
+        if full || self.raft.is_transferring() {
+            Err(ClientStatus::Busy)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Answers a request without doing it.
+    pub(super) fn refuse(&self, token: ReplyToken, status: ClientStatus, out: &mut Outbox) {
+        match status {
+            ClientStatus::Busy => out.counters.busy += 1,
+            ClientStatus::NotLeader => out.counters.redirected += 1,
+            _ => {}
+        }
+        let leader = self
+            .leader_address()
+            .filter(|&leader| leader != self.own.address);
+        out.reply(
+            token,
+            &ClientReply {
+                leader,
+                ..ClientReply::refusal(status, self.cluster)
+            },
+        );
+    }
+
+    fn write(
+        &mut self,
+        now: Instant,
+        token: ReplyToken,
+        request: &ClientRequest<'_>,
+        out: &mut Outbox,
+    ) {
+        if !self.writes.has_room(request) {
+            self.propose_waiting(now, out);
+        }
+        self.writes.push(token, request);
+        out.counters.writes_proposed += 1;
+    }
+
+    /// Packs what has arrived into one entry.
+    pub(super) fn propose_waiting(&mut self, now: Instant, out: &mut Outbox) {
+        if !self.writes.has_waiting() {
+            return;
+        }
+        let data = self.writes.take_entry(self.group_time(now));
+        let bytes = data.len();
+        match self.raft.propose(data) {
+            Ok((index, term)) => {
+                out.counters.entries_proposed += 1;
+                self.writes.on_proposed(index, term, bytes);
+            }
+            Err(error) => {
+                let status = match error {
+                    ProposeError::NotLeader => ClientStatus::NotLeader,
+                    ProposeError::Dropped | ProposeError::ChangeInProgress => ClientStatus::Busy,
+                };
+                for token in self.writes.take_waiting() {
+                    self.refuse(token, status, out);
+                }
+            }
+        }
+    }
+
+    /// Begins a ReadIndex round for the reads that have arrived, if raft would not drop it.
+    pub(super) fn begin_read_round(&mut self, out: &mut Outbox) {
+        let Some(context) = self.reads.due() else {
+            return;
+        };
+        if self.raft.read_index(context) {
+            self.reads.on_begun(context);
+            out.counters.read_rounds += 1;
+        }
+    }
+
+    pub(super) fn answer_ready_reads(&mut self, out: &mut Outbox) {
+        let Some(applied) = self.state.as_ref().map(|state| state.applied_index()) else {
+            return;
+        };
+        for read in self.reads.take_ready(applied) {
+            out.counters.reads_linearizable += 1;
+            self.answer_read(read.token, &read.command, out);
+        }
+    }
+
+    fn read_now(&mut self, token: ReplyToken, command: &[u8], out: &mut Outbox) {
+        out.counters.reads_stale += 1;
+        self.answer_read(token, command, out);
+    }
+
+    fn answer_read(&self, token: ReplyToken, command: &[u8], out: &mut Outbox) {
+        let Some(state) = &self.state else {
+            return self.refuse(token, ClientStatus::NotAttached, out);
+        };
+        match Command::decode(command) {
+            Ok(command) => {
+                let position = state.applied_position().as_u64();
+                out.reply_response(token, self.cluster, position, &state.store().read(&command));
+            }
+            Err(_) => self.refuse(token, ClientStatus::Malformed, out),
+        }
+    }
+
+    /// The lead is lost: whoever waits here has to ask somebody else.
+    pub(super) fn abandon_clients(&mut self, out: &mut Outbox) {
+        for token in self.writes.take_proposed() {
+            self.refuse(token, ClientStatus::LeadershipLost, out);
+        }
+        for token in self.writes.take_waiting() {
+            self.refuse(token, ClientStatus::NotLeader, out);
+        }
+        for read in self.reads.take_all() {
+            self.refuse(read.token, ClientStatus::NotLeader, out);
+        }
+    }
+}
+
+/// What can be said about a command without any state.
+fn check_command(request: &ClientRequest<'_>) -> Result<(), ClientStatus> {
+    if !EntryBuilder::can_ever_hold(request.command.len()) {
+        return Err(ClientStatus::TooLarge);
+    }
+    if request.operation == Operation::Register {
+        return if request.command.is_empty() {
+            Ok(())
+        } else {
+            Err(ClientStatus::Malformed)
+        };
+    }
+    let Ok(command) = Command::decode(request.command) else {
+        return Err(ClientStatus::Malformed);
+    };
+    if !request.operation.is_write() {
+        return if command.is_read_only() {
+            Ok(())
+        } else {
+            Err(ClientStatus::Malformed)
+        };
+    }
+    if request.sequence == 0 || request.lowest_awaited > request.sequence {
+        return Err(ClientStatus::Malformed);
+    }
+    if request.sequence - request.lowest_awaited >= SESSION_WINDOW {
+        return Err(ClientStatus::WindowExceeded);
+    }
+    Ok(())
+}

@@ -1,0 +1,185 @@
+//! Changes of the membership that a leader makes by itself: it takes a new identity of a place in, and lets it replace
+//! the old one.
+
+use trine_transport::time::Instant;
+
+use super::{Group, election_timeout};
+use crate::membership::{add_learner, leave_joint, replace};
+use crate::message::{Incarnation, JoinRefusal, JoinReply, JoinRequest, Member, MemberRole};
+use crate::outbox::Outbox;
+use crate::state_machine::StateMachine;
+
+/// A learner that lacks no more entries than this is as good as a voter.
+const PROMOTION_LAG_MAX: u64 = 256;
+
+impl Group {
+    /// A new identity asks to be taken in.
+    pub(crate) fn on_join(
+        &mut self,
+        now: Instant,
+        request: &JoinRequest,
+        out: &mut Outbox,
+    ) -> JoinReply {
+        match self.consider(now, request, out) {
+            Ok(()) => JoinReply::Accepted {
+                cluster: self.cluster,
+                leader: self.own.incarnation,
+            },
+            Err(reason) => {
+                let leader_address = self.leader_address();
+                JoinReply::Refused {
+                    reason,
+                    cluster: self.cluster,
+                    leader_address,
+                }
+            }
+        }
+    }
+
+    fn consider(
+        &mut self,
+        now: Instant,
+        request: &JoinRequest,
+        out: &mut Outbox,
+    ) -> Result<(), JoinRefusal> {
+        let Some(state) = &self.state else {
+            return Err(JoinRefusal::NotAttached);
+        };
+        if self.halted.is_some() {
+            return Err(JoinRefusal::NotAttached);
+        }
+        if !request.cluster.is_none() && request.cluster != self.cluster {
+            return Err(JoinRefusal::WrongCluster);
+        }
+        if request.cluster.is_none() && self.remind_first_member(request.incarnation, out) {
+            return Err(JoinRefusal::ChangeInProgress);
+        }
+        if !self.raft.leads_with_commit() {
+            return Err(JoinRefusal::NotLeader);
+        }
+        if state.members().get(request.incarnation).is_some() {
+            return Ok(());
+        }
+        let new = Member {
+            place: request.place,
+            role: MemberRole::Learner,
+            incarnation: request.incarnation,
+            address: request.address,
+        };
+        let Some(old) = state.members().voter_at(new.place, new.incarnation) else {
+            return Err(JoinRefusal::UnknownPlace);
+        };
+        // Whoever leads has heard nobody before, and must not take silence for death at once.
+        let settled = now.saturating_since(self.time_anchor.1) >= election_timeout(&self.config);
+        let old_lives =
+            old.incarnation == self.own.incarnation || self.is_alive(old.incarnation, now);
+        if old_lives || new.incarnation.is_none() {
+            return Err(JoinRefusal::PlaceTaken);
+        }
+        let change = add_learner(&new, state.members());
+        if !settled || self.raft.propose_conf_change(change).is_err() {
+            return Err(JoinRefusal::ChangeInProgress);
+        }
+        Ok(())
+    }
+
+    /// A first member that has not heard of the group's beginning is told again; it is a voter, and was never anything
+    /// else in this life.
+    fn remind_first_member(&self, incarnation: Incarnation, out: &mut Outbox) -> bool {
+        let Some(origin) = &self.origin else {
+            return false;
+        };
+        let Some(member) = origin
+            .members
+            .0
+            .iter()
+            .find(|member| member.incarnation == incarnation)
+        else {
+            return false;
+        };
+        let still_voter = self
+            .state
+            .as_ref()
+            .is_some_and(|state| state.members().get(incarnation).is_some());
+        if still_voter {
+            origin.send_begin(member, self.config.attach_retry, out);
+        }
+        still_voter
+    }
+
+    /// Proposes the next change that is due, if any: at most one is under way at a time.
+    pub(super) fn change_members(&mut self, now: Instant) {
+        if self.raft.has_pending_conf() || !self.raft.leads_with_commit() || self.stopping.is_some()
+        {
+            return;
+        }
+        let change = if self.raft.conf_state().voters_outgoing.is_empty() {
+            self.due_replacement(now)
+                .map(|(old, new)| replace(old, new))
+        } else {
+            Some(leave_joint())
+        };
+        if let Some(change) = change {
+            // Refused while raft is busy with something else; the next tick asks again.
+            let _ = self.raft.propose_conf_change(change);
+        }
+    }
+
+    /// A learner that has caught up, and the silent voter of its place.
+    fn due_replacement(&self, now: Instant) -> Option<(Incarnation, Incarnation)> {
+        let members = self.state.as_ref().map(StateMachine::members)?;
+        let learners = members
+            .all()
+            .iter()
+            .filter(|member| member.role == MemberRole::Learner);
+        learners
+            .filter(|learner| self.has_caught_up(learner.incarnation, now))
+            .find_map(|learner| {
+                let old = members
+                    .voter_at(learner.place, learner.incarnation)?
+                    .incarnation;
+                (old != self.own.incarnation && !self.is_alive(old, now))
+                    .then_some((old, learner.incarnation))
+            })
+    }
+
+    fn has_caught_up(&self, learner: Incarnation, now: Instant) -> bool {
+        let close =
+            |matched: u64| matched + PROMOTION_LAG_MAX >= self.raft.last_index() && matched > 0;
+        let progress = self.raft.progress(learner.0);
+        self.is_alive(learner, now) && progress.is_some_and(|p| p.replicating && close(p.matched))
+    }
+
+    /// Begins a graceful stop.
+    pub(crate) fn stop(&mut self, now: Instant) {
+        self.stopping
+            .get_or_insert(now + self.config.handover_timeout);
+        self.hand_over(now);
+    }
+
+    /// Whether the lead is in other hands, or nobody has taken it in time.
+    pub(crate) fn is_stopped(&self, now: Instant) -> bool {
+        !self.raft.is_leader() || self.stopping.is_some_and(|deadline| now >= deadline)
+    }
+
+    /// A leader that stops asks the member with the longest log to take over.
+    pub(super) fn hand_over(&mut self, now: Instant) {
+        if self.stopping.is_none() || !self.raft.is_leader() || self.raft.is_transferring() {
+            return;
+        }
+        let Some(state) = &self.state else { return };
+        let candidates = state.members().all().iter().filter(|member| {
+            member.role == MemberRole::Voter
+                && member.incarnation != self.own.incarnation
+                && self.is_alive(member.incarnation, now)
+        });
+        let matched = |member: &&Member| {
+            self.raft
+                .progress(member.incarnation.0)
+                .map(|progress| progress.matched)
+        };
+        if let Some(best) = candidates.max_by_key(matched) {
+            self.raft.transfer_leader(best.incarnation.0);
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Raft messages from and to other members.
+
+use std::net::SocketAddr;
+
+use prost::Message as _;
+use raft::eraftpb::{Message, MessageType};
+use trine_transport::time::{Duration, Instant};
+
+use super::{Group, election_timeout};
+use crate::message::{GroupId, Incarnation, PEER_HEADER_SIZE, PeerHeader, ReplyToken, kind};
+use crate::outbox::{Letter, Outbox, Purpose};
+use crate::output::Class;
+
+/// Room for the answer to a raft message; answers carry neither entries nor snapshots.
+const ANSWER_BYTES_MAX: usize = PEER_HEADER_SIZE + 256;
+
+impl Group {
+    /// A raft message that came as a request: the answer that raft makes rides in the response.
+    pub(crate) fn on_raft_request(
+        &mut self,
+        now: Instant,
+        token: ReplyToken,
+        header: &PeerHeader,
+        message: &[u8],
+        out: &mut Outbox,
+    ) {
+        let message = self.take_message(now, header, message, out);
+        let answers =
+            message.is_some_and(|message| self.step(now, header.from, message, Some(token), out));
+        if !answers {
+            out.reply_empty(token);
+        }
+    }
+
+    /// The end of a request to a member.
+    pub(crate) fn on_raft_answer(
+        &mut self,
+        now: Instant,
+        to: Incarnation,
+        append: bool,
+        answer: Option<(&PeerHeader, &[u8])>,
+        out: &mut Outbox,
+    ) {
+        match answer {
+            Some((header, message)) if header.from == to => {
+                if let Some(message) = self.take_message(now, header, message, out) {
+                    self.step(now, to, message, None, out);
+                }
+            }
+            Some(_) => out.counters.messages_foreign += 1,
+            // A lost append leaves a gap, which raft would otherwise only find by the next rejection.
+            None if append => self.raft.report_unreachable(to.0),
+            None => {}
+        }
+    }
+
+    /// The session to the members at this address has ended.
+    pub(crate) fn on_unreachable(&mut self, address: SocketAddr) {
+        let Some(state) = &self.state else { return };
+        for member in state
+            .members()
+            .all()
+            .iter()
+            .filter(|member| member.address == address)
+        {
+            self.raft.report_unreachable(member.incarnation.0);
+        }
+    }
+
+    /// An answer without content: the member lives, and had nothing to say.
+    pub(crate) fn on_empty_answer(&mut self, now: Instant, to: Incarnation) {
+        self.hear(now, to);
+    }
+
+    pub(super) fn hear(&mut self, now: Instant, from: Incarnation) {
+        let known = self
+            .state
+            .as_ref()
+            .is_some_and(|state| state.members().get(from).is_some());
+        if known {
+            self.heard.insert(from, now);
+        }
+    }
+
+    /// Whether a frame is meant for this life of this replica, in this cluster.
+    pub(super) fn concerns(&self, header: &PeerHeader, out: &mut Outbox) -> bool {
+        let concerns = header.cluster == self.cluster
+            && header.group == GroupId(0)
+            && header.to == self.own.incarnation
+            && self.halted.is_none();
+        out.counters.messages_foreign += u64::from(!concerns);
+        concerns
+    }
+
+    fn take_message(
+        &mut self,
+        now: Instant,
+        header: &PeerHeader,
+        bytes: &[u8],
+        out: &mut Outbox,
+    ) -> Option<Message> {
+        if !self.concerns(header, out) {
+            return None;
+        }
+        self.hear(now, header.from);
+        match Message::decode(bytes) {
+            // A snapshot message is stepped only behind the state that belongs to it.
+            Ok(message) if message.get_msg_type() != MessageType::MsgSnapshot => Some(message),
+            _ => {
+                out.counters.messages_refused += 1;
+                None
+            }
+        }
+    }
+
+    /// Steps a message; returns whether its answer will come through the request's token.
+    pub(super) fn step(
+        &mut self,
+        now: Instant,
+        from: Incarnation,
+        message: Message,
+        token: Option<ReplyToken>,
+        out: &mut Outbox,
+    ) -> bool {
+        let appends = matches!(
+            message.get_msg_type(),
+            MessageType::MsgAppend | MessageType::MsgHeartbeat
+        );
+        if !appends && self.raft.has_unwritten() {
+            // Raft asserts that a candidate's log is written.
+            self.pump(now, out);
+        }
+        match self.raft.step(now, from.0, message) {
+            Ok(true) => {
+                self.answers.push_back(token);
+                token.is_some()
+            }
+            Ok(false) => false,
+            Err(_) => {
+                out.counters.messages_refused += 1;
+                false
+            }
+        }
+    }
+
+    pub(super) fn header_to(&self, to: Incarnation) -> PeerHeader {
+        PeerHeader {
+            cluster: self.cluster,
+            group: GroupId(0),
+            from: self.own.incarnation,
+            to,
+        }
+    }
+
+    pub(super) fn send_to_member(&mut self, to: Incarnation, message: &Message, out: &mut Outbox) {
+        let Some(member) = self
+            .state
+            .as_ref()
+            .and_then(|state| state.members().get(to))
+        else {
+            // Removed meanwhile, or not known here yet.
+            out.counters.messages_unsent += 1;
+            return;
+        };
+        let append = message.get_msg_type() == MessageType::MsgAppend;
+        let timeout = if append {
+            Duration::from_secs(1)
+        } else {
+            election_timeout(&self.config)
+        };
+        let letter = Letter {
+            to: member.address,
+            expect: Some(to),
+            kind: if append { kind::APPEND } else { kind::RAFT },
+            class: Class::Raft,
+            purpose: Purpose::Raft { to, append },
+            timeout,
+            answer_bytes_max: ANSWER_BYTES_MAX,
+        };
+        if !out.send_raft(letter, self.header_to(to), message) && append {
+            self.raft.report_unreachable(to.0);
+        }
+    }
+}

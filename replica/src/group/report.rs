@@ -1,0 +1,143 @@
+//! What a member says about itself.
+
+use raft::{StateRole, Storage};
+use trine_transport::time::Instant;
+
+use super::Group;
+use crate::log::Log;
+use crate::message::{Discovery, Incarnation, Member, MemberRole, Members, RoleCode};
+use crate::status::{LogStatus, MemberStatus, Role, SessionStatus, Status, StoreStatus};
+
+impl Group {
+    fn role(&self) -> Role {
+        if self.state.is_none() {
+            return Role::Joining;
+        }
+        match self.raft.role() {
+            StateRole::Leader => Role::Leader,
+            StateRole::Candidate | StateRole::PreCandidate => Role::Candidate,
+            StateRole::Follower if self.raft.is_voter() => Role::Follower,
+            StateRole::Follower => Role::Learner,
+        }
+    }
+
+    /// Fills in what a client needs to find the leader.
+    pub(crate) fn discover(&self, discovery: &mut Discovery) {
+        discovery.cluster = self.cluster;
+        discovery.term = self.raft.term();
+        discovery.leader = self.leader_address();
+        discovery.role = match self.role() {
+            Role::Unattached => RoleCode::Unattached,
+            Role::Joining => RoleCode::Joining,
+            Role::Learner => RoleCode::Learner,
+            Role::Follower => RoleCode::Follower,
+            Role::Candidate => RoleCode::Candidate,
+            Role::Leader => RoleCode::Leader,
+        };
+        if let Some(state) = &self.state {
+            discovery.members = Members(state.members().all().to_vec());
+        }
+    }
+
+    /// Fills in everything that there is to say.
+    pub(crate) fn report(&self, now: Instant, status: &mut Status) {
+        status.cluster = Some(self.cluster.to_string());
+        status.role = self.role();
+        status.not_serving = self.why_not_serving(now);
+        status.term = self.raft.term();
+        status.leader = self.leader_address();
+        status.committed = self.raft.committed();
+        status.change_in_progress =
+            self.raft.has_pending_conf() || !self.raft.conf_state().voters_outgoing.is_empty();
+        let log = self.raft.log();
+        status.log = LogStatus {
+            first_index: log.first_index().unwrap_or_default(),
+            last_index: self.raft.last_index(),
+            entries: log.entry_count() as u64,
+            bytes: log.bytes() as u64,
+            compactions: self.compactions,
+        };
+        let Some(state) = &self.state else { return };
+        status.applied = state.applied_index();
+        status.group_time_ns = state.group_time_ns();
+        status.members = state
+            .members()
+            .all()
+            .iter()
+            .map(|member| self.member_status(now, member))
+            .collect();
+        let (sessions, counters) = (state.sessions(), state.sessions().counters());
+        status.sessions = SessionStatus {
+            open: sessions.open_count(),
+            closed: sessions.closed_count(),
+            reply_bytes: sessions.bytes(),
+            evicted: counters.evicted,
+            refused: counters.refused,
+            duplicates: counters.duplicates,
+        };
+        let stats = state.store().stats();
+        status.store = StoreStatus {
+            items: stats.items,
+            logical_bytes: stats.logical_bytes,
+            memory_bytes: state.store().limits().memory_bytes,
+        };
+        status.counters.commands_applied = state.commands_applied();
+    }
+
+    fn member_status(&self, now: Instant, member: &Member) -> MemberStatus {
+        let this = member.incarnation == self.own.incarnation;
+        let progress = self
+            .raft
+            .is_leader()
+            .then(|| self.raft.progress(member.incarnation.0))
+            .flatten();
+        MemberStatus {
+            place: member.place.0,
+            incarnation: member.incarnation.to_string(),
+            address: member.address,
+            voter: member.role == MemberRole::Voter,
+            this,
+            matched: progress.map(|progress| progress.matched),
+            behind: progress
+                .map(|progress| self.raft.last_index().saturating_sub(progress.matched)),
+            in_snapshot: progress.map(|progress| progress.in_snapshot),
+            silent_ns: self.silence(now, member.incarnation),
+        }
+    }
+
+    fn silence(&self, now: Instant, incarnation: Incarnation) -> Option<u64> {
+        self.heard
+            .get(&incarnation)
+            .map(|&heard| now.saturating_since(heard).as_nanos())
+    }
+
+    fn why_not_serving(&self, now: Instant) -> Option<String> {
+        if let Some(why) = &self.halted {
+            return Some(format!("stopped taking part: {why}"));
+        }
+        let Some(state) = &self.state else {
+            return Some("waiting for the group's state".to_owned());
+        };
+        if self.raft.leader() != 0 {
+            return None;
+        }
+        let voters = state
+            .members()
+            .all()
+            .iter()
+            .filter(|member| member.role == MemberRole::Voter);
+        let (alive, all) = voters.fold((0, 0), |(alive, all), member| {
+            let lives = member.incarnation == self.own.incarnation
+                || self.is_alive(member.incarnation, now);
+            (alive + u32::from(lives), all + 1)
+        });
+        let quorum = all / 2 + 1;
+        Some(if alive < quorum {
+            format!(
+                "no quorum: {alive} of {all} voters were heard from lately, {quorum} are needed"
+            )
+        } else {
+            "no leader yet: an election is under way".to_owned()
+        })
+    }
+}

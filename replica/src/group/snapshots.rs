@@ -1,0 +1,245 @@
+//! Snapshots: taken when raft asks for one, sent chunk by chunk, received and installed.
+
+use std::sync::Arc;
+
+use prost::Message as _;
+use raft::Storage;
+use raft::eraftpb::{Message, Snapshot};
+use trine_transport::time::Instant;
+
+use super::Group;
+use crate::config::SNAPSHOT_TRANSFERS_MAX;
+use crate::log::Log;
+use crate::message::{ChunkAck, ChunkOutcome, Incarnation, ReplyToken, SnapshotChunk};
+use crate::outbox::Outbox;
+use crate::snapshot_transfer::{Image, Incoming, Outgoing, Outlook, ended};
+
+impl Group {
+    /// Takes a snapshot if raft has looked for one, and lets go of one that nobody needs.
+    pub(super) fn offer_snapshot(&mut self) {
+        let wanted = self.raft.log_mut().take_snapshot_wanted() && self.raft.is_leader();
+        if !wanted {
+            self.drop_old_image();
+            return;
+        }
+        let Some(state) = &mut self.state else { return };
+        let Some(image) = Image::take(state, self.config.snapshot_chunk_bytes) else {
+            return;
+        };
+        let mut snapshot = Snapshot::default();
+        let metadata = snapshot.mut_metadata();
+        metadata.index = image.index;
+        let Some(term) = self.raft.term_at(image.index) else {
+            return;
+        };
+        metadata.term = term;
+        metadata.conf_state = Some(self.raft.conf_state());
+        self.image = Some(Arc::new(image));
+        self.raft.log_mut().offer_snapshot(Some(snapshot));
+    }
+
+    /// An image behind which the log was compacted helps nobody any more.
+    fn drop_old_image(&mut self) {
+        let useful = self.image.as_ref().is_some_and(|image| {
+            self.raft.is_leader() && image.index + 1 >= self.raft.log().first_index().unwrap_or(0)
+        });
+        if !useful && self.image.take().is_some() {
+            self.raft.log_mut().offer_snapshot(None);
+        }
+    }
+
+    /// Raft wants `message`'s snapshot sent: the state goes in front of it.
+    pub(super) fn begin_transfer(&mut self, now: Instant, message: Message, out: &mut Outbox) {
+        let to = Incarnation(message.to);
+        let metadata = message.get_snapshot().get_metadata();
+        let image = self
+            .image
+            .as_ref()
+            .filter(|image| image.index == metadata.index);
+        let member = self
+            .state
+            .as_ref()
+            .and_then(|state| state.members().get(to));
+        self.outgoing.retain(|transfer| transfer.to() != to);
+        let (Some(image), Some(member), true) =
+            (image, member, self.outgoing.len() < SNAPSHOT_TRANSFERS_MAX)
+        else {
+            out.counters.snapshots_failed += 1;
+            return self.raft.report_snapshot(to.0, false);
+        };
+        let transfer = self.next_transfer;
+        self.next_transfer += 1;
+        let (header, address, term) = (self.header_to(to), member.address, metadata.term);
+        let bytes = message.encode_to_vec();
+        self.outgoing.push(Outgoing::new(
+            header,
+            address,
+            transfer,
+            term,
+            Arc::clone(image),
+            bytes,
+            now,
+        ));
+    }
+
+    pub(super) fn send_chunks(&mut self, now: Instant, out: &mut Outbox) {
+        for transfer in &mut self.outgoing {
+            transfer.on_turn(now, out);
+        }
+    }
+
+    /// Raft has turned away from the snapshot: the receiver was helped otherwise, or is gone.
+    pub(super) fn end_useless_transfers(&mut self) {
+        let raft = &self.raft;
+        self.outgoing.retain(|transfer| {
+            raft.progress(transfer.to().0)
+                .is_some_and(|progress| progress.in_snapshot)
+        });
+    }
+
+    /// A chunk was answered, or was not.
+    pub(crate) fn on_chunk_answer(
+        &mut self,
+        now: Instant,
+        to: Incarnation,
+        transfer: u64,
+        answer: Option<&[u8]>,
+        out: &mut Outbox,
+    ) {
+        if answer.is_some() {
+            self.hear(now, to);
+        }
+        let Some(at) = self
+            .outgoing
+            .iter()
+            .position(|outgoing| outgoing.to() == to)
+        else {
+            return;
+        };
+        let outlook = self.outgoing[at].on_answer(now, transfer, answer);
+        if outlook == Outlook::Going {
+            return;
+        }
+        self.outgoing.remove(at);
+        let installed = outlook == Outlook::Installed;
+        let counter = if installed {
+            &mut out.counters.snapshots_sent
+        } else {
+            &mut out.counters.snapshots_failed
+        };
+        *counter += 1;
+        self.raft.report_snapshot(to.0, installed);
+    }
+
+    /// A chunk has arrived.
+    pub(crate) fn on_chunk(
+        &mut self,
+        now: Instant,
+        token: ReplyToken,
+        chunk: &SnapshotChunk<'_>,
+        out: &mut Outbox,
+    ) {
+        if !self.concerns(&chunk.header, out) {
+            return out.reply_empty(token);
+        }
+        self.hear(now, chunk.header.from);
+        let ack = self.take_chunk(now, chunk, out);
+        out.reply(token, &ack);
+    }
+
+    fn take_chunk(
+        &mut self,
+        now: Instant,
+        chunk: &SnapshotChunk<'_>,
+        out: &mut Outbox,
+    ) -> ChunkAck {
+        let refused = ended(ChunkOutcome::Refused, chunk.transfer);
+        if chunk.chunk == 0 {
+            return self.begin_incoming(chunk, out).unwrap_or(refused);
+        }
+        let Some(incoming) = self
+            .incoming
+            .as_mut()
+            .filter(|incoming| incoming.is_of(chunk))
+        else {
+            // This life does not know the transfer (any more): it has to begin anew.
+            return ended(ChunkOutcome::Wanted, chunk.transfer);
+        };
+        if !incoming.is_due(chunk) {
+            return incoming.wanted();
+        }
+        if incoming.push(chunk).is_none() {
+            out.counters.snapshots_failed += 1;
+            self.incoming = None;
+            return refused;
+        }
+        if !chunk.last {
+            return incoming.wanted();
+        }
+        let installed = self.finish_incoming(now, chunk.header.from, out);
+        if installed {
+            ended(ChunkOutcome::Installed, chunk.transfer)
+        } else {
+            refused
+        }
+    }
+
+    fn begin_incoming(&mut self, chunk: &SnapshotChunk<'_>, out: &mut Outbox) -> Option<ChunkAck> {
+        if let Some(incoming) = self
+            .incoming
+            .as_ref()
+            .filter(|incoming| incoming.is_of(chunk))
+        {
+            return Some(incoming.wanted());
+        }
+        let incoming = Incoming::begin(chunk)?;
+        let useful = chunk.index > self.raft.applied() && !self.raft.is_leader();
+        if !useful
+            || self
+                .raft
+                .check(chunk.header.from.0, incoming.message())
+                .is_err()
+        {
+            out.counters.messages_refused += u64::from(useful);
+            return None;
+        }
+        let ack = incoming.wanted();
+        self.incoming = Some(incoming);
+        Some(ack)
+    }
+
+    /// Everything is here: lets raft decide, and puts the state in place if raft takes it.
+    fn finish_incoming(&mut self, now: Instant, from: Incarnation, out: &mut Outbox) -> bool {
+        let Some((message, state)) = self.incoming.take().and_then(Incoming::finish) else {
+            out.counters.snapshots_failed += 1;
+            return false;
+        };
+        if state.cluster() != self.cluster {
+            out.counters.messages_foreign += 1;
+            return false;
+        }
+        let index = state.applied_index();
+        self.installing = Some(state);
+        self.step(now, from, message, None, out);
+        self.pump(now, out);
+        // Still there if raft has found the snapshot to be of no use.
+        self.installing.take().is_none()
+            && self
+                .state
+                .as_ref()
+                .is_some_and(|state| state.applied_index() >= index)
+    }
+
+    /// Raft's log stands on the snapshot now: so does the state.
+    pub(super) fn install(&mut self, snapshot: &Snapshot, out: &mut Outbox) {
+        let index = snapshot.get_metadata().index;
+        match self.installing.take() {
+            Some(state) if state.applied_index() == index => {
+                self.state = Some(state);
+                self.raft.applied_to(index);
+                out.counters.snapshots_installed += 1;
+            }
+            _ => self.halt("raft has taken a snapshot whose state is not here"),
+        }
+    }
+}

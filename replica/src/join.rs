@@ -1,0 +1,181 @@
+//! How a new identity gets into an existing group: it asks its peers in turn until a leader has taken it in, and goes
+//! on asking until it votes, because leaders change.
+
+use std::net::SocketAddr;
+
+use trine_transport::time::{Duration, Instant};
+
+use crate::message::{ClusterId, Encode, JoinRefusal, JoinReply, JoinRequest, Member, kind};
+use crate::outbox::{Letter, Outbox, Purpose};
+use crate::output::Class;
+
+/// A replica's pleas to be taken in.
+#[derive(Debug)]
+pub(crate) struct Joiner {
+    own: Member,
+    peers: Vec<SocketAddr>,
+    /// Next of `peers` to ask where nobody is known to lead.
+    turn: usize,
+    leader: Option<SocketAddr>,
+    retry: Duration,
+    next_attempt: Instant,
+    problem: String,
+}
+
+impl Joiner {
+    /// Asks for the first time at the next turn.
+    #[must_use]
+    pub(crate) fn new(
+        own: Member,
+        peers: Vec<SocketAddr>,
+        retry: Duration,
+        now: Instant,
+        problem: String,
+    ) -> Self {
+        Self {
+            own,
+            peers,
+            turn: 0,
+            leader: None,
+            retry,
+            next_attempt: now,
+            problem,
+        }
+    }
+
+    /// What this replica waits for, in words.
+    #[must_use]
+    pub(crate) fn problem(&self) -> &str {
+        &self.problem
+    }
+
+    /// Says why this replica joins although it was started to do something else.
+    pub(crate) fn explain(&mut self, problem: String) {
+        self.problem = problem;
+    }
+
+    /// When [`Joiner::on_turn`] has something to do.
+    #[must_use]
+    pub(crate) fn next_timeout(&self) -> Instant {
+        self.next_attempt
+    }
+
+    /// Asks once more. `cluster` is the one that has taken this replica in, if any has.
+    pub(crate) fn on_turn(&mut self, now: Instant, cluster: ClusterId, out: &mut Outbox) {
+        if now < self.next_attempt {
+            return;
+        }
+        // Once it is taken in, asking again only matters after a change of leader.
+        let patience = if cluster.is_none() { 1 } else { 4 };
+        self.next_attempt = now + Duration::from_nanos(self.retry.as_nanos() * patience);
+        let Some(&next) = self.peers.get(self.turn % self.peers.len().max(1)) else {
+            return;
+        };
+        let to = self.leader.take().unwrap_or_else(|| {
+            self.turn += 1;
+            next
+        });
+        let Member {
+            place,
+            incarnation,
+            address,
+            ..
+        } = self.own;
+        let letter = Letter {
+            to,
+            expect: None,
+            kind: kind::JOIN,
+            class: Class::Bulk,
+            purpose: Purpose::Join(to),
+            timeout: self.retry,
+            answer_bytes_max: JoinReply::Accepted {
+                cluster,
+                leader: incarnation,
+            }
+            .encoded_len(),
+        };
+        out.send(
+            letter,
+            &JoinRequest {
+                place,
+                incarnation,
+                address,
+                cluster,
+            },
+        );
+    }
+
+    /// The replica at `from` has answered, or has not. Returns the cluster that takes this replica in.
+    pub(crate) fn on_answer(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        answer: Option<&[u8]>,
+    ) -> Option<ClusterId> {
+        let Some(reply) = answer.and_then(|bytes| JoinReply::decode(bytes).ok()) else {
+            self.problem = format!("no answer from {from}");
+            return None;
+        };
+        match reply {
+            JoinReply::Accepted { cluster, .. } => {
+                self.leader = Some(from);
+                self.problem = format!("taken in by cluster {cluster}, receiving its state");
+                (!cluster.is_none()).then_some(cluster)
+            }
+            JoinReply::Refused {
+                reason,
+                cluster,
+                leader_address,
+            } => {
+                self.on_refused(now, from, reason, cluster, leader_address);
+                None
+            }
+        }
+    }
+
+    fn on_refused(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        reason: JoinRefusal,
+        cluster: ClusterId,
+        leader: Option<SocketAddr>,
+    ) {
+        let place = self.own.place;
+        self.problem = match reason {
+            JoinRefusal::NotLeader => {
+                format!("{from} does not lead cluster {cluster}, asking its leader")
+            }
+            JoinRefusal::ChangeInProgress => {
+                format!("cluster {cluster} is changing its members, asking again")
+            }
+            JoinRefusal::NotAttached => {
+                format!(
+                    "{from} belongs to no group either: begin one with --bootstrap on exactly one replica"
+                )
+            }
+            JoinRefusal::WrongCluster => {
+                format!("{from} belongs to cluster {cluster}, which is not this replica's")
+            }
+            JoinRefusal::UnknownPlace => {
+                format!("cluster {cluster} has no place {place}: check --id and --peers")
+            }
+            JoinRefusal::PlaceTaken => {
+                format!(
+                    "place {place} of cluster {cluster} is filled by a replica that is alive: check --id"
+                )
+            }
+        };
+        match reason {
+            JoinRefusal::NotLeader
+                if leader.is_some_and(|leader| leader != from && leader != self.own.address) =>
+            {
+                self.leader = leader;
+                // Two replicas that take each other for the leader must not make this a busy loop.
+                self.next_attempt = now + Duration::from_nanos(self.retry.as_nanos() / 8);
+            }
+            JoinRefusal::ChangeInProgress | JoinRefusal::PlaceTaken => self.leader = Some(from),
+            _ => {}
+        }
+    }
+}

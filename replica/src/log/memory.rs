@@ -1,0 +1,331 @@
+//! The log of memory mode: a ring of entries behind a base whose term is remembered.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+
+use raft::eraftpb::{ConfState, Entry, HardState, Snapshot};
+use raft::{Error, GetEntriesContext, RaftState, Storage, StorageError};
+
+use super::Log;
+
+/// What an entry costs besides its data.
+const ENTRY_OVERHEAD: usize = 96;
+
+/// Entries in DRAM. Nothing survives the process, which is why a restarted replica has to be a new identity.
+#[derive(Debug, Default)]
+pub(crate) struct MemoryLog {
+    /// Index of the last entry that is not held any more; the snapshot that this log stands on ends there.
+    base_index: u64,
+    base_term: u64,
+    /// Invariant: `entries[i].index == base_index + 1 + i`.
+    entries: VecDeque<Entry>,
+    /// Sum of [`entry_bytes`] over `entries`.
+    bytes: usize,
+    hard_state: HardState,
+    conf_state: ConfState,
+    offered: Option<Snapshot>,
+    /// Set by `Storage::snapshot`, which gets `&self`.
+    snapshot_wanted: Cell<bool>,
+}
+
+impl MemoryLog {
+    /// An empty log of a replica that belongs to no configuration yet: it can only receive a snapshot.
+    #[must_use]
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// A log that begins behind an entry which every voter has by construction: the group's first one.
+    #[must_use]
+    pub(crate) fn with_base(index: u64, term: u64, voters: Vec<u64>) -> Self {
+        let hard_state = HardState {
+            term,
+            vote: 0,
+            commit: index,
+        };
+        let conf_state = ConfState {
+            voters,
+            ..ConfState::default()
+        };
+        Self {
+            base_index: index,
+            base_term: term,
+            hard_state,
+            conf_state,
+            ..Self::default()
+        }
+    }
+
+    fn last(&self) -> u64 {
+        self.base_index + self.entries.len() as u64
+    }
+
+    fn truncate_from(&mut self, index: u64) {
+        while self.last() >= index {
+            // `last` is above the base as long as the deque is not empty, and `append` asserts index > base.
+            let Some(entry) = self.entries.pop_back() else {
+                break;
+            };
+            self.bytes -= entry_bytes(&entry);
+        }
+    }
+}
+
+fn entry_bytes(entry: &Entry) -> usize {
+    entry.data.len() + entry.context.len() + ENTRY_OVERHEAD
+}
+
+impl Storage for MemoryLog {
+    fn initial_state(&self) -> raft::Result<RaftState> {
+        Ok(RaftState::new(
+            self.hard_state.clone(),
+            self.conf_state.clone(),
+        ))
+    }
+
+    fn entries(
+        &self,
+        low: u64,
+        high: u64,
+        max_size: impl Into<Option<u64>>,
+        _context: GetEntriesContext,
+    ) -> raft::Result<Vec<Entry>> {
+        if low <= self.base_index {
+            return Err(Error::Store(StorageError::Compacted));
+        }
+        assert!(
+            high <= self.last() + 1,
+            "raft asks for entries up to {high}, the log ends at {}",
+            self.last()
+        );
+        let budget = max_size.into().unwrap_or(u64::MAX);
+        let first = (low - self.base_index - 1) as usize;
+        let count = (high - low) as usize;
+        let mut used = 0_u64;
+        let mut taken = Vec::new();
+        for entry in self.entries.range(first..first + count) {
+            used = used.saturating_add(entry_bytes(entry) as u64);
+            if used > budget && !taken.is_empty() {
+                break;
+            }
+            taken.push(entry.clone());
+        }
+        Ok(taken)
+    }
+
+    fn term(&self, index: u64) -> raft::Result<u64> {
+        if index == self.base_index {
+            return Ok(self.base_term);
+        }
+        if index < self.base_index {
+            return Err(Error::Store(StorageError::Compacted));
+        }
+        let offset = (index - self.base_index - 1) as usize;
+        self.entries
+            .get(offset)
+            .map(|entry| entry.term)
+            .ok_or(Error::Store(StorageError::Unavailable))
+    }
+
+    fn first_index(&self) -> raft::Result<u64> {
+        Ok(self.base_index + 1)
+    }
+
+    fn last_index(&self) -> raft::Result<u64> {
+        Ok(self.last())
+    }
+
+    fn snapshot(&self, request_index: u64, to: u64) -> raft::Result<Snapshot> {
+        let usable = self.offered.as_ref().filter(|snapshot| {
+            let metadata = snapshot.get_metadata();
+            // Raft refuses a snapshot in which the receiver is not a member, and the leader would never hear of it.
+            let conf = metadata.get_conf_state();
+            let knows = conf.voters.contains(&to)
+                || conf.learners.contains(&to)
+                || conf.voters_outgoing.contains(&to);
+            metadata.index >= request_index && metadata.index >= self.base_index && knows
+        });
+        if let Some(snapshot) = usable {
+            return Ok(snapshot.clone());
+        }
+        self.snapshot_wanted.set(true);
+        Err(Error::Store(StorageError::SnapshotTemporarilyUnavailable))
+    }
+}
+
+impl Log for MemoryLog {
+    fn append(&mut self, entries: Vec<Entry>) {
+        let Some(first) = entries.first() else { return };
+        assert!(
+            first.index > self.base_index,
+            "an entry behind the compacted part is never replaced"
+        );
+        assert!(first.index <= self.last() + 1, "the log has no holes");
+        self.truncate_from(first.index);
+        for entry in entries {
+            assert_eq!(entry.index, self.last() + 1, "entries are contiguous");
+            self.bytes += entry_bytes(&entry);
+            self.entries.push_back(entry);
+        }
+    }
+
+    fn set_hard_state(&mut self, state: HardState) {
+        self.hard_state = state;
+    }
+
+    fn set_commit(&mut self, commit: u64) {
+        self.hard_state.commit = commit;
+    }
+
+    fn set_conf_state(&mut self, state: ConfState) {
+        self.conf_state = state;
+    }
+
+    fn restore(&mut self, snapshot: &Snapshot) {
+        let metadata = snapshot.get_metadata();
+        self.base_index = metadata.index;
+        self.base_term = metadata.term;
+        self.entries.clear();
+        self.bytes = 0;
+        self.conf_state = metadata.get_conf_state().clone();
+        self.hard_state.commit = self.hard_state.commit.max(metadata.index);
+        self.hard_state.term = self.hard_state.term.max(metadata.term);
+    }
+
+    fn compact(&mut self, through: u64) {
+        assert!(
+            through <= self.hard_state.commit,
+            "only committed entries are compacted"
+        );
+        while self.base_index < through {
+            let Some(entry) = self.entries.pop_front() else {
+                break;
+            };
+            self.bytes -= entry_bytes(&entry);
+            self.base_index = entry.index;
+            self.base_term = entry.term;
+        }
+    }
+
+    fn offer_snapshot(&mut self, snapshot: Option<Snapshot>) {
+        self.offered = snapshot;
+    }
+
+    fn take_snapshot_wanted(&mut self) -> bool {
+        self.snapshot_wanted.replace(false)
+    }
+
+    fn entry_count(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn compaction_point(&self, entries: usize, bytes: usize) -> u64 {
+        let mut left = (self.entries.len(), self.bytes);
+        let mut point = self.base_index;
+        for entry in &self.entries {
+            if left.0 <= entries && left.1 <= bytes {
+                break;
+            }
+            left = (left.0 - 1, left.1 - entry_bytes(entry));
+            point = entry.index;
+        }
+        point
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(index: u64, term: u64) -> Entry {
+        Entry {
+            index,
+            term,
+            data: vec![0; 100],
+            ..Entry::default()
+        }
+    }
+
+    fn log_of(terms: &[u64]) -> MemoryLog {
+        let mut log = MemoryLog::with_base(1, 1, vec![1]);
+        log.append(
+            terms
+                .iter()
+                .enumerate()
+                .map(|(i, &term)| entry(i as u64 + 2, term))
+                .collect(),
+        );
+        log
+    }
+
+    fn context() -> GetEntriesContext {
+        GetEntriesContext::empty(false)
+    }
+
+    #[test]
+    fn a_conflicting_tail_is_replaced() {
+        let mut log = log_of(&[1, 1, 2, 2]);
+        log.append(vec![entry(4, 3)]);
+        assert_eq!(log.last_index().unwrap(), 4);
+        assert_eq!(log.term(4).unwrap(), 3);
+        assert_eq!(log.term(3).unwrap(), 1);
+        assert_eq!(log.bytes(), 3 * (100 + ENTRY_OVERHEAD));
+    }
+
+    #[test]
+    fn compaction_keeps_the_term_of_the_base_and_forgets_what_is_below() {
+        let mut log = log_of(&[1, 2, 2, 3]);
+        log.set_commit(5);
+        log.compact(4);
+        assert_eq!(log.first_index().unwrap(), 5);
+        assert_eq!(log.term(4).unwrap(), 2);
+        assert_eq!(log.term(3), Err(Error::Store(StorageError::Compacted)));
+        assert_eq!(
+            log.entries(4, 5, None, context()),
+            Err(Error::Store(StorageError::Compacted))
+        );
+        assert_eq!(log.entries(5, 6, None, context()).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn the_size_limit_of_a_read_lets_one_entry_pass() {
+        let log = log_of(&[1, 1, 1]);
+        assert_eq!(log.entries(2, 5, 0, context()).unwrap().len(), 1);
+        assert_eq!(
+            log.entries(2, 5, 2 * (100 + ENTRY_OVERHEAD as u64), context())
+                .unwrap()
+                .len(),
+            2
+        );
+        assert_eq!(log.entries(2, 5, None, context()).unwrap().len(), 3);
+    }
+
+    #[test]
+    fn the_compaction_point_leaves_both_limits_kept() {
+        let log = log_of(&[1; 10]);
+        assert_eq!(log.compaction_point(10, usize::MAX), 1);
+        assert_eq!(log.compaction_point(4, usize::MAX), 7);
+        assert_eq!(log.compaction_point(10, 2 * (100 + ENTRY_OVERHEAD)), 9);
+    }
+
+    #[test]
+    fn a_snapshot_is_wanted_until_one_is_offered_that_knows_the_receiver() {
+        let mut log = log_of(&[1, 1]);
+        assert!(log.snapshot(0, 9).is_err());
+        assert!(log.take_snapshot_wanted());
+        let mut snapshot = Snapshot::default();
+        snapshot.mut_metadata().index = 3;
+        snapshot.mut_metadata().mut_conf_state().voters = vec![1];
+        log.offer_snapshot(Some(snapshot.clone()));
+        assert!(log.snapshot(0, 9).is_err());
+        snapshot.mut_metadata().mut_conf_state().learners = vec![9];
+        log.offer_snapshot(Some(snapshot));
+        log.take_snapshot_wanted();
+        assert!(log.snapshot(0, 9).is_ok());
+        assert!(!log.take_snapshot_wanted());
+    }
+}

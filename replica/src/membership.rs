@@ -1,0 +1,279 @@
+//! Who is in the group, and which single change of it is due next.
+//!
+//! A new identity of a place becomes a learner first, receives the state, and then one joint change makes it a voter
+//! and removes the old identity. Raft's configuration says whose vote counts; the table here says who and where they
+//! are, and travels in the context of the same entries.
+
+use raft::eraftpb::{
+    ConfChangeSingle, ConfChangeTransition, ConfChangeType, ConfChangeV2, ConfState,
+};
+
+use crate::message::{Incarnation, MEMBERS_MAX, Member, MemberRole, PlaceId};
+use crate::state_machine::codec::{Cursor, StateError, put_u32, put_u64};
+
+/// The members, in the order of their places.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct MemberTable {
+    members: Vec<Member>,
+}
+
+impl MemberTable {
+    /// The members of a new group.
+    #[must_use]
+    pub(crate) fn new(members: &[Member]) -> Self {
+        let mut members = members.to_vec();
+        members.sort_by_key(|member| (member.place, member.incarnation));
+        Self { members }
+    }
+
+    /// Every member, learners and (during a joint change) leaving ones included.
+    #[must_use]
+    pub(crate) fn all(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// The member that has this identity.
+    #[must_use]
+    pub(crate) fn get(&self, incarnation: Incarnation) -> Option<&Member> {
+        self.members
+            .iter()
+            .find(|member| member.incarnation == incarnation)
+    }
+
+    /// The voter that fills this place, other than `except`.
+    #[must_use]
+    pub(crate) fn voter_at(&self, place: PlaceId, except: Incarnation) -> Option<&Member> {
+        let fits = |member: &&Member| {
+            member.place == place
+                && member.role == MemberRole::Voter
+                && member.incarnation != except
+        };
+        self.members.iter().find(fits)
+    }
+
+    /// Follows a change of raft's configuration. `named` is who the change's context introduces.
+    pub(crate) fn change(&mut self, named: Option<&Member>, conf: &ConfState) {
+        if let Some(named) = named
+            && self.get(named.incarnation).is_none()
+        {
+            self.members.push(*named);
+        }
+        let lists = [&conf.voters, &conf.learners, &conf.voters_outgoing];
+        self.members.retain(|member| {
+            lists
+                .iter()
+                .any(|list| list.contains(&member.incarnation.0))
+        });
+        for member in &mut self.members {
+            let id = member.incarnation.0;
+            let votes = conf.voters.contains(&id) || conf.voters_outgoing.contains(&id);
+            member.role = if votes {
+                MemberRole::Voter
+            } else {
+                MemberRole::Learner
+            };
+        }
+        self.members
+            .sort_by_key(|member| (member.place, member.incarnation));
+    }
+
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        put_u32(out, self.members.len() as u32);
+        for member in &self.members {
+            write_member(member, out);
+        }
+    }
+
+    pub(crate) fn read(cursor: &mut Cursor<'_>) -> Result<Self, StateError> {
+        let count = cursor.u32()? as usize;
+        if count > MEMBERS_MAX {
+            return Err(cursor.error());
+        }
+        let members = (0..count)
+            .map(|_| read_member(cursor))
+            .collect::<Result<_, _>>()?;
+        Ok(Self { members })
+    }
+}
+
+/// The change that takes a new identity in as a learner, and drops learners that tried for its place before.
+#[must_use]
+pub(crate) fn add_learner(member: &Member, table: &MemberTable) -> ConfChangeV2 {
+    let mut changes = vec![single(ConfChangeType::AddLearnerNode, member.incarnation)];
+    let given_up = |other: &&Member| {
+        other.place == member.place
+            && other.role == MemberRole::Learner
+            && other.incarnation != member.incarnation
+    };
+    changes.extend(
+        table
+            .all()
+            .iter()
+            .filter(given_up)
+            .map(|m| single(ConfChangeType::RemoveNode, m.incarnation)),
+    );
+    let mut context = Vec::new();
+    write_member(member, &mut context);
+    ConfChangeV2 {
+        transition: ConfChangeTransition::Auto.into(),
+        changes,
+        context,
+    }
+}
+
+/// The one joint change that makes `learner` a voter and removes the old identity of its place.
+#[must_use]
+pub(crate) fn replace(old: Incarnation, learner: Incarnation) -> ConfChangeV2 {
+    let changes = vec![
+        single(ConfChangeType::AddNode, learner),
+        single(ConfChangeType::RemoveNode, old),
+    ];
+    ConfChangeV2 {
+        transition: ConfChangeTransition::Implicit.into(),
+        changes,
+        context: Vec::new(),
+    }
+}
+
+/// The change that leaves a joint configuration. Raft proposes it by itself, but not across a change of leader.
+#[must_use]
+pub(crate) fn leave_joint() -> ConfChangeV2 {
+    ConfChangeV2::default()
+}
+
+/// Who the context of a change introduces.
+#[must_use]
+pub(crate) fn named_member(change: &ConfChangeV2) -> Option<Member> {
+    let mut cursor = Cursor::new(&change.context, "member");
+    read_member(&mut cursor).ok()
+}
+
+fn single(kind: ConfChangeType, incarnation: Incarnation) -> ConfChangeSingle {
+    ConfChangeSingle {
+        change_type: kind.into(),
+        node_id: incarnation.0,
+    }
+}
+
+fn write_member(member: &Member, out: &mut Vec<u8>) {
+    put_u32(out, member.place.0);
+    out.push(member.role as u8);
+    put_u64(out, member.incarnation.0);
+    let text = member.address.to_string();
+    put_u32(out, text.len() as u32);
+    out.extend_from_slice(text.as_bytes());
+}
+
+fn read_member(cursor: &mut Cursor<'_>) -> Result<Member, StateError> {
+    let place = PlaceId(cursor.u32()?);
+    let role = match cursor.u8()? {
+        1 => MemberRole::Voter,
+        2 => MemberRole::Learner,
+        _ => return Err(cursor.error()),
+    };
+    let incarnation = Incarnation(cursor.u64()?);
+    let text = std::str::from_utf8(cursor.bytes()?).map_err(|_| cursor.error())?;
+    let address = text.parse().map_err(|_| cursor.error())?;
+    Ok(Member {
+        place,
+        role,
+        incarnation,
+        address,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(place: u32, incarnation: u64, role: MemberRole) -> Member {
+        let address = format!("127.0.0.1:{}", 7000 + place).parse().unwrap();
+        Member {
+            place: PlaceId(place),
+            role,
+            incarnation: Incarnation(incarnation),
+            address,
+        }
+    }
+
+    fn three() -> MemberTable {
+        MemberTable::new(
+            &[3, 1, 2].map(|place| member(place, u64::from(place) * 10, MemberRole::Voter)),
+        )
+    }
+
+    #[test]
+    fn a_replacement_goes_through_learner_and_joint_change() {
+        let mut table = three();
+        let new = member(2, 21, MemberRole::Learner);
+        let change = add_learner(&new, &table);
+        assert_eq!(named_member(&change), Some(new));
+        let learners = vec![21];
+        table.change(
+            Some(&new),
+            &ConfState {
+                voters: vec![10, 20, 30],
+                learners,
+                ..ConfState::default()
+            },
+        );
+        assert_eq!(
+            table
+                .voter_at(PlaceId(2), new.incarnation)
+                .unwrap()
+                .incarnation,
+            Incarnation(20)
+        );
+
+        // While the change is joint the old identity is still there: its quorum counts.
+        let voters_outgoing = vec![10, 20, 30];
+        let joint = ConfState {
+            voters: vec![10, 21, 30],
+            voters_outgoing,
+            auto_leave: true,
+            ..ConfState::default()
+        };
+        table.change(None, &joint);
+        assert_eq!(table.all().len(), 4);
+        table.change(
+            None,
+            &ConfState {
+                voters: vec![10, 21, 30],
+                ..ConfState::default()
+            },
+        );
+        let ids: Vec<u64> = table.all().iter().map(|m| m.incarnation.0).collect();
+        assert_eq!(ids, [10, 21, 30]);
+        assert!(table.all().iter().all(|m| m.role == MemberRole::Voter));
+    }
+
+    #[test]
+    fn a_second_attempt_for_a_place_drops_the_first_learner() {
+        let mut table = three();
+        let first = member(2, 21, MemberRole::Learner);
+        table.change(
+            Some(&first),
+            &ConfState {
+                voters: vec![10, 20, 30],
+                learners: vec![21],
+                ..ConfState::default()
+            },
+        );
+        let change = add_learner(&member(2, 22, MemberRole::Learner), &table);
+        assert_eq!(change.changes.len(), 2);
+        assert_eq!(
+            (change.changes[1].node_id, change.changes[1].change_type),
+            (21, ConfChangeType::RemoveNode.into())
+        );
+    }
+
+    #[test]
+    fn the_table_survives_being_written() {
+        let table = three();
+        let mut bytes = Vec::new();
+        table.write(&mut bytes);
+        let mut cursor = Cursor::new(&bytes, "members");
+        assert_eq!(MemberTable::read(&mut cursor), Ok(table));
+        assert!(cursor.is_at_end());
+    }
+}

@@ -1,0 +1,247 @@
+//! Where a replica puts what it wants sent, and where it remembers what it is still waiting for.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use prost::Message as _;
+use raft::eraftpb::Message;
+use trine_kvstore::Response;
+use trine_transport::buf::{MsgBuf, Pool};
+use trine_transport::time::Duration;
+
+use crate::config::PEER_REQUESTS_MAX;
+use crate::message::{
+    APPEND_HEADER_SIZE, CLIENT_REPLY_HEADER_SIZE, ClientReply, ClientStatus, ClusterId, Encode,
+    Incarnation, PEER_HEADER_SIZE, PeerHeader, PlaceId, ReplyToken, kind,
+};
+use crate::output::{Class, Output};
+use crate::status::Counters;
+
+/// What a request to a peer was about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Purpose {
+    /// A raft message to this member; its answer, if it has one, is another.
+    Raft {
+        /// The member.
+        to: Incarnation,
+        /// Whether it carried log entries, so that its loss leaves a gap.
+        append: bool,
+    },
+    /// A snapshot chunk of this transfer.
+    Chunk {
+        /// The receiver.
+        to: Incarnation,
+        /// The transfer.
+        transfer: u64,
+    },
+    /// A probe or begin of a bootstrap, to this place.
+    Bootstrap(PlaceId),
+    /// A plea to be taken in.
+    Join(SocketAddr),
+}
+
+/// A request to a peer, before it has bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Letter {
+    pub(crate) to: SocketAddr,
+    pub(crate) expect: Option<Incarnation>,
+    pub(crate) kind: u8,
+    pub(crate) class: Class,
+    pub(crate) purpose: Purpose,
+    pub(crate) timeout: Duration,
+    pub(crate) answer_bytes_max: usize,
+}
+
+/// Outputs, and the requests whose end is not known yet.
+pub(crate) struct Outbox {
+    pool: Pool,
+    outputs: VecDeque<Output>,
+    /// Slot and generation of a request make its tag. Some exactly while the request is under way.
+    requests: Vec<(u32, Option<Purpose>)>,
+    free: Vec<u32>,
+    /// Requests that could not be answered for want of a buffer.
+    owed: Vec<ReplyToken>,
+    pub(crate) counters: Counters,
+}
+
+impl Outbox {
+    pub(crate) fn new(pool: Pool) -> Self {
+        let outputs = VecDeque::new();
+        Self {
+            pool,
+            outputs,
+            requests: Vec::new(),
+            free: Vec::new(),
+            owed: Vec::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// Answers a request with a message.
+    pub(crate) fn reply(&mut self, token: ReplyToken, message: &impl Encode) {
+        let Some(mut bytes) = self.alloc(message.encoded_len()) else {
+            return self.owed.push(token);
+        };
+        message.encode_to_slice(&mut bytes);
+        self.outputs.push_back(Output::Reply { token, bytes });
+    }
+
+    /// Answers a request with nothing: it was taken, or it was not worth an answer.
+    pub(crate) fn reply_empty(&mut self, token: ReplyToken) {
+        match self.pool.alloc(0) {
+            Some(bytes) => self.outputs.push_back(Output::Reply { token, bytes }),
+            None => self.owed.push(token),
+        }
+    }
+
+    /// Answers a client with a response of the store, written straight into the message.
+    pub(crate) fn reply_response(
+        &mut self,
+        token: ReplyToken,
+        cluster: ClusterId,
+        position: u64,
+        response: &Response<'_>,
+    ) {
+        let len = CLIENT_REPLY_HEADER_SIZE + response.encoded_len();
+        let Some(mut bytes) = self.alloc(len) else {
+            return self.owed.push(token);
+        };
+        let head = ClientReply {
+            position,
+            ..ClientReply::refusal(ClientStatus::Ok, cluster)
+        };
+        let written = head.encode_to_slice(&mut bytes);
+        assert_eq!(
+            written, CLIENT_REPLY_HEADER_SIZE,
+            "an empty response leaves the head alone"
+        );
+        response
+            .encode_into(&mut bytes[written..])
+            .expect("the buffer was sized by encoded_len()");
+        self.outputs.push_back(Output::Reply { token, bytes });
+    }
+
+    /// Answers a request with a raft message.
+    pub(crate) fn reply_raft(&mut self, token: ReplyToken, header: PeerHeader, message: &Message) {
+        match self.raft_frame(header, message, PEER_HEADER_SIZE) {
+            Some(bytes) => self.outputs.push_back(Output::Reply { token, bytes }),
+            None => self.owed.push(token),
+        }
+    }
+
+    /// Answers again what went without an answer for want of a buffer. "May have been executed, ask again" is true of
+    /// every one of them; to a peer these bytes are noise, which it drops as it would a lost answer.
+    pub(crate) fn settle_debts(&mut self, cluster: ClusterId) {
+        for token in std::mem::take(&mut self.owed) {
+            self.reply(
+                token,
+                &ClientReply::refusal(ClientStatus::LeadershipLost, cluster),
+            );
+        }
+    }
+
+    /// Sends a message to a peer. Returns false if it could not leave; then no answer will come.
+    pub(crate) fn send(&mut self, letter: Letter, message: &impl Encode) -> bool {
+        let Some(mut bytes) = self.alloc(message.encoded_len()) else {
+            return false;
+        };
+        message.encode_to_slice(&mut bytes);
+        self.post(letter, bytes)
+    }
+
+    /// Sends a raft message to a member. Returns false if it could not leave.
+    pub(crate) fn send_raft(
+        &mut self,
+        letter: Letter,
+        header: PeerHeader,
+        message: &Message,
+    ) -> bool {
+        let head = if letter.kind == kind::APPEND {
+            APPEND_HEADER_SIZE
+        } else {
+            PEER_HEADER_SIZE
+        };
+        let Some(bytes) = self.raft_frame(header, message, head) else {
+            return false;
+        };
+        self.post(letter, bytes)
+    }
+
+    fn raft_frame(&mut self, header: PeerHeader, message: &Message, head: usize) -> Option<MsgBuf> {
+        let mut bytes = self.alloc(head + message.encoded_len())?;
+        header.encode_to_slice(&mut bytes);
+        // Stream and sequence of an append are the node's to fill in; what is reserved goes out as zero.
+        bytes[PEER_HEADER_SIZE..head].fill(0);
+        let mut rest = &mut bytes[head..];
+        message
+            .encode(&mut rest)
+            .expect("the buffer was sized by encoded_len()");
+        Some(bytes)
+    }
+
+    fn alloc(&mut self, len: usize) -> Option<MsgBuf> {
+        let bytes = self.pool.alloc(len);
+        if bytes.is_none() {
+            self.counters.messages_unsent += 1;
+        }
+        bytes
+    }
+
+    fn post(&mut self, letter: Letter, bytes: MsgBuf) -> bool {
+        let Some(tag) = self.remember(letter.purpose) else {
+            self.counters.messages_unsent += 1;
+            return false;
+        };
+        let Letter {
+            to,
+            expect,
+            kind,
+            class,
+            timeout,
+            answer_bytes_max,
+            ..
+        } = letter;
+        self.outputs.push_back(Output::Send {
+            to,
+            expect,
+            kind,
+            class,
+            bytes,
+            tag,
+            timeout,
+            answer_bytes_max,
+        });
+        true
+    }
+
+    fn remember(&mut self, purpose: Purpose) -> Option<u64> {
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None if self.requests.len() < PEER_REQUESTS_MAX => {
+                self.requests.push((0, None));
+                (self.requests.len() - 1) as u32
+            }
+            None => return None,
+        };
+        let (generation, held) = &mut self.requests[slot as usize];
+        *held = Some(purpose);
+        Some((u64::from(*generation) << 32) | u64::from(slot))
+    }
+
+    /// What the request with this tag was about. Each tag is answered once; another answer finds nothing.
+    pub(crate) fn recall(&mut self, tag: u64) -> Option<Purpose> {
+        let slot = tag as u32;
+        let (generation, held) = self.requests.get_mut(slot as usize)?;
+        if u64::from(*generation) != tag >> 32 {
+            return None;
+        }
+        let purpose = held.take()?;
+        *generation = generation.wrapping_add(1);
+        self.free.push(slot);
+        Some(purpose)
+    }
+}

@@ -1,0 +1,396 @@
+//! The one place that owns raft's `RawNode`: what may go in, when it ticks, and what comes out of its ready loop.
+
+mod validate;
+
+use raft::eraftpb::{ConfChangeV2, ConfState, Entry, Message, MessageType, Snapshot};
+use raft::{Config, ProgressState, RawNode, ReadOnlyOption, ReadState, SnapshotStatus, StateRole};
+use slog::{Discard, Logger, o};
+use trine_transport::time::Instant;
+
+pub(crate) use validate::{Refusal, validate};
+
+use crate::config::ReplicaConfig;
+use crate::log::Log;
+
+/// Raft and its log as one value on virtual time.
+pub(crate) struct RaftGroup<L: Log> {
+    node: RawNode<L>,
+    config: ReplicaConfig,
+    seed: u64,
+    next_tick: Instant,
+    /// Until then no vote is given: an earlier life may have promised a leader its silence.
+    votes_from: Instant,
+}
+
+/// What one round of the ready loop asks for, in the order in which it has to be done.
+#[derive(Default)]
+pub(crate) struct Work {
+    /// To be sent. Whatever they promise has been written to the log already.
+    pub(crate) messages: Vec<Message>,
+    /// The log now stands on this snapshot: install the state that belongs to it before applying anything.
+    pub(crate) snapshot: Option<Snapshot>,
+    /// To be applied, in this order.
+    pub(crate) committed: Vec<Entry>,
+    /// Index rounds that a quorum has confirmed.
+    pub(crate) read_states: Vec<ReadState>,
+}
+
+/// Why raft did not take a proposal. It has put nothing into the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub(crate) enum ProposeError {
+    /// This replica does not lead.
+    #[error("this replica does not lead")]
+    NotLeader,
+    /// Too much is uncommitted, or the lead is being handed over.
+    #[error("raft takes no proposals at the moment")]
+    Dropped,
+    /// Another change of the configuration is under way.
+    #[error("another change of the configuration is under way")]
+    ChangeInProgress,
+}
+
+/// What the leader knows of one member.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Progress {
+    /// Greatest index known to be in its log.
+    pub(crate) matched: u64,
+    /// Whether it is sent a snapshot at the moment.
+    pub(crate) in_snapshot: bool,
+    /// Whether appends flow to it without waiting for each answer.
+    pub(crate) replicating: bool,
+}
+
+impl<L: Log> RaftGroup<L> {
+    /// Raft for the identity `id` on `log`, which says where it stands; `applied` is what the state machine holds.
+    ///
+    /// # Panics
+    /// When `log` contradicts itself: that is damage which must not be built upon.
+    pub(crate) fn new(
+        config: &ReplicaConfig,
+        id: u64,
+        log: L,
+        applied: u64,
+        seed: u64,
+        now: Instant,
+        votes_from: Instant,
+    ) -> Self {
+        let raft_config = Config {
+            id,
+            election_tick: config.election_ticks,
+            heartbeat_tick: config.heartbeat_ticks,
+            applied,
+            max_size_per_msg: config.append_bytes_max,
+            max_inflight_msgs: config.appends_in_flight_max,
+            check_quorum: true,
+            pre_vote: true,
+            read_only_option: ReadOnlyOption::Safe,
+            skip_bcast_commit: true,
+            batch_append: true,
+            max_uncommitted_size: (config.pending_bytes_max as u64).saturating_mul(2),
+            max_committed_size_per_ready: 1 << 20,
+            ..Config::default()
+        };
+        let node = RawNode::new(&raft_config, log, &Logger::root(Discard, o!()))
+            .expect("the settings were validated, and the log answers for its own bounds");
+        Self {
+            node,
+            config: *config,
+            seed,
+            next_tick: now + config.tick,
+            votes_from,
+        }
+    }
+
+    /// Steps a message that `sender` is known to have sent. Returns whether raft has answered it to the sender.
+    ///
+    /// # Errors
+    /// The message made no sense and was dropped.
+    pub(crate) fn step(
+        &mut self,
+        now: Instant,
+        sender: u64,
+        message: Message,
+    ) -> Result<bool, Refusal> {
+        validate(&self.node.raft, sender, &message)?;
+        let vote = matches!(
+            message.get_msg_type(),
+            MessageType::MsgRequestVote | MessageType::MsgRequestPreVote
+        );
+        if vote && now < self.votes_from {
+            return Err(Refusal::TooEarlyToVote);
+        }
+        let before = self.node.raft.msgs.len();
+        self.node.step(message).map_err(|_| Refusal::NotEntitled)?;
+        Ok(self.node.raft.msgs[before..]
+            .iter()
+            .any(|m| m.to == sender && is_answer(m)))
+    }
+
+    /// Checks a message that may be stepped later.
+    ///
+    /// # Errors
+    /// The message makes no sense.
+    pub(crate) fn check(&self, sender: u64, message: &Message) -> Result<(), Refusal> {
+        validate(&self.node.raft, sender, message)
+    }
+
+    /// Whether entries wait for the log. Raft may only be made a candidate or a leader when none do.
+    pub(crate) fn has_unwritten(&self) -> bool {
+        !self.node.raft.raft_log.unstable_entries().is_empty()
+            || self.node.raft.raft_log.unstable_snapshot().is_some()
+    }
+
+    /// Proposes one entry and returns its index and term.
+    ///
+    /// # Errors
+    /// Nothing was proposed.
+    pub(crate) fn propose(&mut self, data: Vec<u8>) -> Result<(u64, u64), ProposeError> {
+        // A follower would forward the proposal without a word.
+        if !self.is_leader() {
+            return Err(ProposeError::NotLeader);
+        }
+        self.node
+            .propose(Vec::new(), data)
+            .map_err(|_| ProposeError::Dropped)?;
+        Ok((self.last_index(), self.term()))
+    }
+
+    /// Proposes a change of the configuration and returns the index of its entry.
+    ///
+    /// # Errors
+    /// Nothing was proposed.
+    pub(crate) fn propose_conf_change(
+        &mut self,
+        change: ConfChangeV2,
+    ) -> Result<u64, ProposeError> {
+        if !self.is_leader() {
+            return Err(ProposeError::NotLeader);
+        }
+        // Raft would put an empty entry in its place.
+        let joint = !self.conf_state().voters_outgoing.is_empty();
+        let leaves = change.changes.is_empty();
+        if self.node.raft.has_pending_conf() || joint != leaves {
+            return Err(ProposeError::ChangeInProgress);
+        }
+        self.node
+            .propose_conf_change(Vec::new(), change)
+            .map_err(|_| ProposeError::Dropped)?;
+        Ok(self.last_index())
+    }
+
+    /// Asks a quorum whether this replica still leads. The context comes back in [`Work::read_states`] once it is
+    /// confirmed, or never. Returns false when raft would drop the question silently.
+    pub(crate) fn read_index(&mut self, context: u64) -> bool {
+        if !self.is_leader() || !self.node.raft.commit_to_current_term() {
+            return false;
+        }
+        self.node.read_index(context.to_le_bytes().to_vec());
+        true
+    }
+
+    /// One tick if one is due. The next is due a whole period later: ticks that were missed are never made up, because
+    /// a burst of them after a pause would break the promises that a lease stands on.
+    pub(crate) fn tick_if_due(&mut self, now: Instant) -> bool {
+        if now < self.next_tick {
+            return false;
+        }
+        self.next_tick = now + self.config.tick;
+        let draw = self.drawn_election_timeout();
+        self.node.raft.set_randomized_election_timeout(draw);
+        self.node.tick();
+        true
+    }
+
+    /// When the next tick is due.
+    pub(crate) fn next_tick(&self) -> Instant {
+        self.next_tick
+    }
+
+    /// In place of raft's own draw from a thread-local generator, which could not be replayed.
+    fn drawn_election_timeout(&self) -> usize {
+        let base = self.config.election_ticks;
+        let mixed = mix(self.seed ^ mix(self.node.raft.id ^ mix(self.node.raft.term)));
+        base + (mixed % base as u64) as usize
+    }
+
+    /// One round of the ready loop, or nothing if raft wants nothing.
+    pub(crate) fn poll_work(&mut self) -> Option<Work> {
+        if !self.node.has_ready() {
+            return None;
+        }
+        let mut ready = self.node.ready();
+        let mut work = Work {
+            read_states: ready.take_read_states(),
+            ..Work::default()
+        };
+        // Only a leader has messages here; they may leave before its own write.
+        work.messages = ready.take_messages();
+        if !ready.snapshot().is_empty() {
+            let snapshot = ready.snapshot().clone();
+            self.node.mut_store().restore(&snapshot);
+            work.snapshot = Some(snapshot);
+        }
+        let entries = ready.take_entries();
+        self.node.mut_store().append(entries);
+        if let Some(state) = ready.hs() {
+            let state = state.clone();
+            self.node.mut_store().set_hard_state(state);
+        }
+        work.messages.append(&mut ready.take_persisted_messages());
+        work.committed = ready.take_committed_entries();
+        let mut light = self.node.advance_append(ready);
+        if let Some(commit) = light.commit_index() {
+            self.node.mut_store().set_commit(commit);
+        }
+        work.messages.append(&mut light.take_messages());
+        work.committed.append(&mut light.take_committed_entries());
+        Some(work)
+    }
+
+    /// Puts a committed change of the configuration into force. Raft may refuse it: then it is as if it said nothing,
+    /// on every replica alike, because all apply it to the same configuration.
+    pub(crate) fn apply_conf_change(&mut self, change: &ConfChangeV2) -> Option<ConfState> {
+        let state = self.node.apply_conf_change(change).ok()?;
+        self.node.mut_store().set_conf_state(state.clone());
+        Some(state)
+    }
+
+    /// The state machine holds everything up to `index`.
+    pub(crate) fn applied_to(&mut self, index: u64) {
+        self.node.advance_apply_to(index);
+    }
+
+    /// Appends to `id` may have been lost.
+    pub(crate) fn report_unreachable(&mut self, id: u64) {
+        self.node.report_unreachable(id);
+    }
+
+    /// The snapshot for `id` has arrived or failed.
+    pub(crate) fn report_snapshot(&mut self, id: u64, arrived: bool) {
+        let status = if arrived {
+            SnapshotStatus::Finish
+        } else {
+            SnapshotStatus::Failure
+        };
+        self.node.report_snapshot(id, status);
+    }
+
+    /// Begins to hand the lead over to `id`.
+    pub(crate) fn transfer_leader(&mut self, id: u64) {
+        self.node.transfer_leader(id);
+    }
+
+    /// Whether the lead is being handed over.
+    pub(crate) fn is_transferring(&self) -> bool {
+        self.node.raft.lead_transferee.is_some()
+    }
+
+    /// Asks for votes at once, without waiting for the election timeout.
+    pub(crate) fn campaign(&mut self) {
+        // Raft's only error here is that it is not in a position to campaign, which the next timeout mends.
+        let _ = self.node.campaign();
+    }
+
+    /// The present term.
+    pub(crate) fn term(&self) -> u64 {
+        self.node.raft.term
+    }
+
+    /// The present role.
+    pub(crate) fn role(&self) -> StateRole {
+        self.node.raft.state
+    }
+
+    /// Whether this replica leads, as far as it knows.
+    pub(crate) fn is_leader(&self) -> bool {
+        self.node.raft.state == StateRole::Leader
+    }
+
+    /// Whether it leads and has committed an entry of its own term, so that its commit index is the group's.
+    pub(crate) fn leads_with_commit(&self) -> bool {
+        self.is_leader() && self.node.raft.commit_to_current_term()
+    }
+
+    /// Who leads, as far as this replica knows; zero for nobody.
+    pub(crate) fn leader(&self) -> u64 {
+        self.node.raft.leader_id
+    }
+
+    /// Whether this replica votes.
+    pub(crate) fn is_voter(&self) -> bool {
+        self.node.raft.promotable()
+    }
+
+    /// The commit index.
+    pub(crate) fn committed(&self) -> u64 {
+        self.node.raft.raft_log.committed
+    }
+
+    /// The applied index, as raft was told.
+    pub(crate) fn applied(&self) -> u64 {
+        self.node.raft.raft_log.applied
+    }
+
+    /// Index of the last entry, written or not.
+    pub(crate) fn last_index(&self) -> u64 {
+        self.node.raft.raft_log.last_index()
+    }
+
+    /// The configuration in force.
+    pub(crate) fn conf_state(&self) -> ConfState {
+        self.node.raft.prs().conf().to_conf_state()
+    }
+
+    /// Whether a change of the configuration may still be unapplied.
+    pub(crate) fn has_pending_conf(&self) -> bool {
+        self.node.raft.has_pending_conf()
+    }
+
+    /// Term of the entry at `index`, if it is still known.
+    pub(crate) fn term_at(&self, index: u64) -> Option<u64> {
+        self.node
+            .raft
+            .raft_log
+            .term(index)
+            .ok()
+            .filter(|&term| term != 0)
+    }
+
+    /// What the leader knows of the member `id`.
+    pub(crate) fn progress(&self, id: u64) -> Option<Progress> {
+        self.node.raft.prs().get(id).map(|progress| Progress {
+            matched: progress.matched,
+            in_snapshot: progress.state == ProgressState::Snapshot,
+            replicating: progress.state == ProgressState::Replicate,
+        })
+    }
+
+    /// The log.
+    pub(crate) fn log(&self) -> &L {
+        self.node.store()
+    }
+
+    /// The log, for what is not raft's business: compaction, snapshots on offer.
+    pub(crate) fn log_mut(&mut self) -> &mut L {
+        self.node.mut_store()
+    }
+}
+
+/// Whether `message` answers a request, so that it rides in the response to it.
+pub(crate) fn is_answer(message: &Message) -> bool {
+    matches!(
+        message.get_msg_type(),
+        MessageType::MsgAppendResponse
+            | MessageType::MsgHeartbeatResponse
+            | MessageType::MsgRequestVoteResponse
+            | MessageType::MsgRequestPreVoteResponse
+    )
+}
+
+/// The finalizer of SplitMix64: every input bit reaches every output bit.
+fn mix(value: u64) -> u64 {
+    let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

@@ -1,0 +1,222 @@
+//! Which messages from other replicas may reach raft: it panics on senseless ones, so they are stopped here.
+//!
+//! A message that passes cannot make raft panic, whatever it says; it can still lie, which is outside of what a
+//! crash-tolerant protocol defends against.
+
+use raft::eraftpb::{ConfState, Entry, EntryType, Message, MessageType};
+use raft::{Raft, StateRole, Storage};
+
+/// No term or index of a group that lives gets near this; sums with it cannot overflow.
+pub(crate) const INDEX_MAX: u64 = 1 << 56;
+
+/// Why a message was not stepped.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
+pub(crate) enum Refusal {
+    /// Its sender or receiver is not who the frame says.
+    #[error("the raft message names another sender or receiver than its frame")]
+    WrongParty,
+    /// Its type is unknown, or one that never travels between replicas.
+    #[error("a message type that does not travel")]
+    MessageType,
+    /// Its term is missing or absurd.
+    #[error("a term without a meaning")]
+    Term,
+    /// An index is absurd or beyond the log.
+    #[error("an index without a meaning")]
+    Index,
+    /// Its entries are not contiguous, decrease in term, or are of an unknown type.
+    #[error("entries that do not belong behind each other")]
+    Entries,
+    /// A field is set that belongs to another message type.
+    #[error("a field that does not belong to the message type")]
+    ForeignField,
+    /// A snapshot's metadata contradict themselves.
+    #[error("a snapshot without usable metadata")]
+    Snapshot,
+    /// An answer from somebody who is not a member, or an order from somebody who does not lead.
+    #[error("the sender is not entitled to this message")]
+    NotEntitled,
+    /// A vote is asked for before the first election timeout of this life is over.
+    #[error("no vote before the first election timeout has passed")]
+    TooEarlyToVote,
+}
+
+/// Checks `message` against everything that raft takes for granted. `sender` is who the frame says it is from.
+///
+/// # Errors
+/// Says what is wrong; the message has to be dropped and counted.
+pub(crate) fn validate<L: Storage>(
+    raft: &Raft<L>,
+    sender: u64,
+    message: &Message,
+) -> Result<(), Refusal> {
+    if message.from != sender || sender == raft.id || sender == 0 || message.to != raft.id {
+        return Err(Refusal::WrongParty);
+    }
+    if message.term == 0 || message.term > INDEX_MAX {
+        return Err(Refusal::Term);
+    }
+    let known = MessageType::from_i32(message.msg_type).ok_or(Refusal::MessageType)?;
+    check_foreign_fields(known, message)?;
+    match known {
+        MessageType::MsgAppend => check_append(message),
+        MessageType::MsgHeartbeat => check_heartbeat(raft, message),
+        MessageType::MsgSnapshot => check_snapshot(raft.id, message),
+        MessageType::MsgAppendResponse => check_append_response(raft, message),
+        MessageType::MsgHeartbeatResponse => check_commit(message).and(check_member(raft, sender)),
+        MessageType::MsgRequestVote | MessageType::MsgRequestPreVote => check_vote(message),
+        MessageType::MsgRequestVoteResponse | MessageType::MsgRequestPreVoteResponse => {
+            check_vote(message).and(check_member(raft, sender))
+        }
+        MessageType::MsgTimeoutNow => check_timeout_now(raft, message),
+        // Local messages, and those by which followers forward to the leader: clients are redirected instead.
+        _ => Err(Refusal::MessageType),
+    }
+}
+
+fn check_foreign_fields(kind: MessageType, message: &Message) -> Result<(), Refusal> {
+    let entries_allowed = kind == MessageType::MsgAppend;
+    let snapshot_allowed = kind == MessageType::MsgSnapshot;
+    let foreign = (!entries_allowed && !message.entries.is_empty())
+        || (!snapshot_allowed && message.snapshot.is_some())
+        || message.request_snapshot != 0;
+    if foreign {
+        Err(Refusal::ForeignField)
+    } else {
+        Ok(())
+    }
+}
+
+fn check_append(message: &Message) -> Result<(), Refusal> {
+    if message.index > INDEX_MAX || message.commit > INDEX_MAX {
+        return Err(Refusal::Index);
+    }
+    if message.log_term > message.term || (message.index == 0) != (message.log_term == 0) {
+        return Err(Refusal::Term);
+    }
+    let mut previous = (message.index, message.log_term);
+    for entry in &message.entries {
+        check_entry(entry, previous, message.term)?;
+        previous = (entry.index, entry.term);
+    }
+    Ok(())
+}
+
+fn check_entry(entry: &Entry, previous: (u64, u64), leader_term: u64) -> Result<(), Refusal> {
+    let known = matches!(
+        EntryType::from_i32(entry.entry_type),
+        Some(EntryType::EntryNormal | EntryType::EntryConfChangeV2)
+    );
+    let follows = entry.index == previous.0 + 1 && entry.term >= previous.1 && entry.term != 0;
+    if known && follows && entry.term <= leader_term {
+        Ok(())
+    } else {
+        Err(Refusal::Entries)
+    }
+}
+
+/// A leader never tells a follower a commit index beyond what that follower has acknowledged.
+fn check_heartbeat<L: Storage>(raft: &Raft<L>, message: &Message) -> Result<(), Refusal> {
+    if message.commit > raft.raft_log.last_index() {
+        Err(Refusal::Index)
+    } else {
+        Ok(())
+    }
+}
+
+fn check_append_response<L: Storage>(raft: &Raft<L>, message: &Message) -> Result<(), Refusal> {
+    check_member(raft, message.from)?;
+    check_commit(message)?;
+    if message.index > INDEX_MAX || message.reject_hint > INDEX_MAX || message.log_term > INDEX_MAX
+    {
+        return Err(Refusal::Index);
+    }
+    // Only a leader of this very term acts on the indexes; its log is then at least as long as what it has sent.
+    let concerns_us = message.term == raft.term && raft.state == StateRole::Leader;
+    let last = raft.raft_log.last_index();
+    if concerns_us && (message.index > last || message.reject_hint > last) {
+        return Err(Refusal::Index);
+    }
+    Ok(())
+}
+
+fn check_commit(message: &Message) -> Result<(), Refusal> {
+    if message.commit > INDEX_MAX {
+        Err(Refusal::Index)
+    } else {
+        Ok(())
+    }
+}
+
+/// Candidates need not be members: a replica that lags behind may not know of a member that was added since.
+fn check_vote(message: &Message) -> Result<(), Refusal> {
+    if message.index > INDEX_MAX || message.log_term > INDEX_MAX {
+        return Err(Refusal::Index);
+    }
+    check_commit(message)
+}
+
+fn check_member<L: Storage>(raft: &Raft<L>, sender: u64) -> Result<(), Refusal> {
+    if raft.prs().get(sender).is_some() {
+        Ok(())
+    } else {
+        Err(Refusal::NotEntitled)
+    }
+}
+
+fn check_timeout_now<L: Storage>(raft: &Raft<L>, message: &Message) -> Result<(), Refusal> {
+    let from_leader = message.term == raft.term && raft.leader_id == message.from;
+    if from_leader && raft.state == StateRole::Follower {
+        Ok(())
+    } else {
+        Err(Refusal::NotEntitled)
+    }
+}
+
+fn check_snapshot(id: u64, message: &Message) -> Result<(), Refusal> {
+    let metadata = message
+        .snapshot
+        .as_ref()
+        .and_then(|s| s.metadata.as_ref())
+        .ok_or(Refusal::Snapshot)?;
+    let conf = metadata.conf_state.as_ref().ok_or(Refusal::Snapshot)?;
+    let sane = metadata.index != 0
+        && metadata.index <= INDEX_MAX
+        && metadata.term != 0
+        && metadata.term <= message.term
+        && is_sane(conf)
+        && (conf.voters.contains(&id)
+            || conf.learners.contains(&id)
+            || conf.voters_outgoing.contains(&id));
+    if sane { Ok(()) } else { Err(Refusal::Snapshot) }
+}
+
+/// Whether raft can build its configuration from this: it asserts where this is false.
+#[must_use]
+pub(crate) fn is_sane(conf: &ConfState) -> bool {
+    let lists = [
+        &conf.voters,
+        &conf.learners,
+        &conf.voters_outgoing,
+        &conf.learners_next,
+    ];
+    let unique = |list: &Vec<u64>| {
+        let mut sorted = list.clone();
+        sorted.sort_unstable();
+        sorted.first() != Some(&0) && sorted.windows(2).all(|pair| pair[0] != pair[1])
+    };
+    let joint = !conf.voters_outgoing.is_empty();
+    lists
+        .iter()
+        .all(|list| list.len() <= crate::message::MEMBERS_MAX && unique(list))
+        && !conf.voters.is_empty()
+        && conf
+            .learners
+            .iter()
+            .all(|id| !conf.voters.contains(id) && !conf.voters_outgoing.contains(id))
+        && conf
+            .learners_next
+            .iter()
+            .all(|id| conf.voters_outgoing.contains(id) && !conf.voters.contains(id))
+        && (joint || (conf.learners_next.is_empty() && !conf.auto_leave))
+}

@@ -1,0 +1,93 @@
+//! The receiver's side of a transfer.
+
+use prost::Message as _;
+use raft::eraftpb::Message;
+
+use super::ImageReader;
+use crate::config::SNAPSHOT_CHUNKS_MAX;
+use crate::message::{ChunkAck, ChunkOutcome, Incarnation, SnapshotChunk};
+use crate::state_machine::StateMachine;
+
+/// A snapshot that is being received.
+pub(crate) struct Incoming {
+    from: Incarnation,
+    transfer: u64,
+    index: u64,
+    message: Message,
+    next_chunk: u32,
+    reader: ImageReader,
+}
+
+impl Incoming {
+    /// Begins with chunk 0 of a transfer; nothing if that is not a raft message.
+    pub(crate) fn begin(chunk: &SnapshotChunk<'_>) -> Option<Self> {
+        let message = Message::decode(chunk.data).ok()?;
+        let metadata = message.snapshot.as_ref()?.metadata.as_ref()?;
+        if chunk.chunk != 0
+            || chunk.last
+            || metadata.index != chunk.index
+            || metadata.term != chunk.term
+        {
+            return None;
+        }
+        Some(Self {
+            from: chunk.header.from,
+            transfer: chunk.transfer,
+            index: chunk.index,
+            message,
+            next_chunk: 1,
+            reader: ImageReader::default(),
+        })
+    }
+
+    /// Raft's message, to be validated before anything is received for it.
+    pub(crate) fn message(&self) -> &Message {
+        &self.message
+    }
+
+    /// Whether `chunk` belongs to this transfer.
+    pub(crate) fn is_of(&self, chunk: &SnapshotChunk<'_>) -> bool {
+        self.from == chunk.header.from
+            && self.transfer == chunk.transfer
+            && self.index == chunk.index
+    }
+
+    /// What is answered to a chunk that was taken.
+    pub(crate) fn wanted(&self) -> ChunkAck {
+        ChunkAck {
+            outcome: ChunkOutcome::Wanted,
+            next_chunk: self.next_chunk,
+            transfer: self.transfer,
+        }
+    }
+
+    /// Takes the chunk that is due. Nothing comes back if it cannot be used: the transfer is over then.
+    pub(crate) fn push(&mut self, chunk: &SnapshotChunk<'_>) -> Option<()> {
+        if self.next_chunk >= SNAPSHOT_CHUNKS_MAX {
+            return None;
+        }
+        self.reader.push(chunk.data).ok()?;
+        self.next_chunk += 1;
+        Some(())
+    }
+
+    /// Whether `chunk` is the one that is due.
+    pub(crate) fn is_due(&self, chunk: &SnapshotChunk<'_>) -> bool {
+        chunk.chunk == self.next_chunk
+    }
+
+    /// The state, after its last chunk; nothing if it does not hold together.
+    pub(crate) fn finish(self) -> Option<(Message, StateMachine)> {
+        let state = self.reader.finish().ok()?;
+        (state.applied_index() == self.index).then_some((self.message, state))
+    }
+}
+
+/// The answer that ends a transfer.
+pub(crate) fn ended(outcome: ChunkOutcome, transfer: u64) -> ChunkAck {
+    ChunkAck {
+        outcome,
+        next_chunk: 0,
+        transfer,
+    }
+}

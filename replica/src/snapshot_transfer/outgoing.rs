@@ -1,0 +1,166 @@
+//! The sender's side of one transfer.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use trine_transport::time::{Duration, Instant};
+
+use super::Image;
+use crate::message::{
+    ChunkAck, ChunkOutcome, Encode, Incarnation, PeerHeader, SnapshotChunk, kind,
+};
+use crate::outbox::{Letter, Outbox, Purpose};
+use crate::output::Class;
+
+/// Chunks that may go unanswered one after the other before the transfer is given up.
+const FAILURES_MAX: u32 = 16;
+/// Pause before a chunk that went unanswered is sent again.
+const RETRY: Duration = Duration::from_millis(50);
+/// How long the answer to a chunk may take; the last one installs the state.
+const CHUNK_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What a transfer has come to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Outlook {
+    Going,
+    Installed,
+    Failed,
+}
+
+/// One snapshot on its way to one member.
+pub(crate) struct Outgoing {
+    header: PeerHeader,
+    address: SocketAddr,
+    transfer: u64,
+    term: u64,
+    image: Arc<Image>,
+    /// Raft's own message, encoded: chunk 0.
+    message: Vec<u8>,
+    next_chunk: u32,
+    failures: u32,
+    /// Some while the next chunk waits to be sent, none while it is under way.
+    send_at: Option<Instant>,
+}
+
+impl Outgoing {
+    pub(crate) fn new(
+        header: PeerHeader,
+        address: SocketAddr,
+        transfer: u64,
+        term: u64,
+        image: Arc<Image>,
+        message: Vec<u8>,
+        now: Instant,
+    ) -> Self {
+        let send_at = Some(now);
+        Self {
+            header,
+            address,
+            transfer,
+            term,
+            image,
+            message,
+            next_chunk: 0,
+            failures: 0,
+            send_at,
+        }
+    }
+
+    pub(crate) fn to(&self) -> Incarnation {
+        self.header.to
+    }
+
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        self.send_at
+    }
+
+    /// Sends the next chunk if it is due.
+    pub(crate) fn on_turn(&mut self, now: Instant, out: &mut Outbox) {
+        if self.send_at.is_none_or(|at| now < at) {
+            return;
+        }
+        let number = self.next_chunk as usize;
+        let data = match number.checked_sub(1) {
+            None => Some(self.message.as_slice()),
+            Some(number) => self.image.chunk(number),
+        };
+        // `next_chunk` is only ever set to a chunk that exists.
+        let Some(data) = data else { return };
+        let chunk = SnapshotChunk {
+            header: self.header,
+            index: self.image.index,
+            term: self.term,
+            transfer: self.transfer,
+            chunk: self.next_chunk,
+            last: number == self.image.len(),
+            data,
+        };
+        let left = out.send(self.letter(), &chunk);
+        self.send_at = if left { None } else { Some(now + RETRY) };
+    }
+
+    fn letter(&self) -> Letter {
+        let ack = ChunkAck {
+            outcome: ChunkOutcome::Wanted,
+            next_chunk: 0,
+            transfer: 0,
+        };
+        Letter {
+            to: self.address,
+            expect: Some(self.header.to),
+            kind: kind::SNAPSHOT,
+            class: Class::Bulk,
+            purpose: Purpose::Chunk {
+                to: self.header.to,
+                transfer: self.transfer,
+            },
+            timeout: CHUNK_TIMEOUT,
+            answer_bytes_max: ack.encoded_len(),
+        }
+    }
+
+    /// The receiver has answered a chunk, or has not.
+    pub(crate) fn on_answer(
+        &mut self,
+        now: Instant,
+        transfer: u64,
+        answer: Option<&[u8]>,
+    ) -> Outlook {
+        if transfer != self.transfer {
+            return Outlook::Going;
+        }
+        let ack = answer
+            .and_then(|bytes| ChunkAck::decode(bytes).ok())
+            .filter(|ack| ack.transfer == transfer);
+        match ack {
+            Some(ChunkAck {
+                outcome: ChunkOutcome::Installed,
+                ..
+            }) => return Outlook::Installed,
+            Some(ChunkAck {
+                outcome: ChunkOutcome::Wanted,
+                next_chunk,
+                ..
+            }) if next_chunk as usize <= self.image.len() => {
+                // A receiver that goes back has lost its part; it may do that a few times only.
+                self.failures = if next_chunk > self.next_chunk {
+                    0
+                } else {
+                    self.failures + 1
+                };
+                self.next_chunk = next_chunk;
+                self.send_at = Some(now);
+            }
+            Some(_) => return Outlook::Failed,
+            None => {
+                self.failures += 1;
+                self.send_at = Some(now + RETRY);
+            }
+        }
+        if self.failures > FAILURES_MAX {
+            Outlook::Failed
+        } else {
+            Outlook::Going
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! The replicated state: store, client sessions, members and group time, moved forward by log entries alone.
+
+pub(crate) mod codec;
+pub(crate) mod entry;
+pub(crate) mod genesis;
+
+pub(crate) use genesis::Genesis;
+
+use raft::eraftpb::ConfState;
+use trine_kvstore::{Command, Position, Store};
+
+use crate::client_sessions::{ClientSessions, Registration, Verdict};
+use crate::membership::MemberTable;
+use crate::message::{ClientStatus, ClusterId, Member, Operation};
+use entry::{EntryError, EntryView, Envelope};
+
+/// What a command is answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Answer<'a> {
+    /// How it ended.
+    pub(crate) status: ClientStatus,
+    /// Where it was applied; for a registration the client id.
+    pub(crate) position: Position,
+    /// The store's encoded response.
+    pub(crate) response: &'a [u8],
+}
+
+/// Everything that replicas agree on. Equal log prefixes give equal values of this.
+#[derive(Debug)]
+pub(crate) struct StateMachine {
+    cluster: ClusterId,
+    genesis: Genesis,
+    store: Store,
+    sessions: ClientSessions,
+    members: MemberTable,
+    group_time_ns: u64,
+    applied_index: u64,
+    /// The last command that was applied, or the entry itself where it held none.
+    applied_position: Position,
+    commands_applied: u64,
+    /// Reused for encoding responses.
+    scratch: Vec<u8>,
+}
+
+impl StateMachine {
+    /// The state behind the first entry, which sets the group's limits and names its members.
+    #[must_use]
+    pub(crate) fn new(
+        cluster: ClusterId,
+        genesis: Genesis,
+        members: &[Member],
+        first_index: u64,
+    ) -> Self {
+        Self {
+            cluster,
+            genesis,
+            store: Store::new(genesis.store_limits, genesis.hash_seed),
+            sessions: ClientSessions::new(genesis.session_limits),
+            members: MemberTable::new(members),
+            group_time_ns: 0,
+            applied_index: first_index,
+            applied_position: Position::new(first_index, 0),
+            commands_applied: 0,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// The state that a snapshot holds, put together by `snapshot_transfer`.
+    pub(crate) fn from_parts(parts: Parts) -> Self {
+        Self {
+            cluster: parts.cluster,
+            genesis: parts.genesis,
+            store: parts.store,
+            sessions: parts.sessions,
+            members: parts.members,
+            group_time_ns: parts.group_time_ns,
+            applied_index: parts.applied_index,
+            applied_position: parts.applied_position,
+            commands_applied: 0,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Applies the entry at `index` and hands each command's answer to `answers`, in the order of the commands.
+    ///
+    /// # Errors
+    /// The entry was written by a newer release, and nothing was applied. (An entry that no release can have written is
+    /// skipped, on every replica alike.)
+    pub(crate) fn apply(
+        &mut self,
+        index: u64,
+        data: &[u8],
+        mut answers: impl FnMut(usize, Answer<'_>),
+    ) -> Result<(), EntryError> {
+        assert_eq!(
+            index,
+            self.applied_index + 1,
+            "entries are applied in order, each once"
+        );
+        let view = match EntryView::decode(data) {
+            _ if data.is_empty() => None,
+            Ok(view) => Some(view),
+            Err(EntryError::Damaged) => None,
+            Err(newer) => return Err(newer),
+        };
+        self.applied_index = index;
+        self.applied_position = Position::new(index, 0);
+        let Some(view) = view else { return Ok(()) };
+        self.group_time_ns = self.group_time_ns.max(view.group_time_ns);
+        self.store.set_group_time(self.group_time_ns);
+        for (place, envelope) in view.commands().enumerate() {
+            // `EntryView` holds at most 65,535 commands.
+            let at = Position::new(index, place as u16);
+            self.applied_position = at;
+            self.apply_command(at, &envelope, |answer| answers(place, answer));
+        }
+        Ok(())
+    }
+
+    /// A change of the configuration was applied at `index`.
+    pub(crate) fn apply_conf_change(
+        &mut self,
+        index: u64,
+        named: Option<&Member>,
+        conf: Option<&ConfState>,
+    ) {
+        assert_eq!(
+            index,
+            self.applied_index + 1,
+            "entries are applied in order, each once"
+        );
+        self.applied_index = index;
+        self.applied_position = Position::new(index, 0);
+        if let Some(conf) = conf {
+            self.members.change(named, conf);
+        }
+    }
+
+    fn apply_command(
+        &mut self,
+        at: Position,
+        envelope: &Envelope<'_>,
+        answer: impl FnOnce(Answer<'_>),
+    ) {
+        self.commands_applied += 1;
+        let refusal = |status| Answer {
+            status,
+            position: at,
+            response: &[],
+        };
+        if envelope.operation == Operation::Register {
+            return answer(
+                match self
+                    .sessions
+                    .register(at, envelope.client, self.group_time_ns)
+                {
+                    Registration::Session(client) => Answer {
+                        status: ClientStatus::Ok,
+                        position: client,
+                        response: &[],
+                    },
+                    Registration::Full => refusal(ClientStatus::SessionsFull),
+                },
+            );
+        }
+        let Envelope {
+            client,
+            sequence,
+            lowest_awaited,
+            ..
+        } = *envelope;
+        match self
+            .sessions
+            .judge(client, sequence, lowest_awaited, self.group_time_ns)
+        {
+            Verdict::Apply => answer(self.apply_new(at, envelope)),
+            Verdict::Duplicate => answer(self.cached_answer(client, sequence, at)),
+            Verdict::Refuse(status) => answer(refusal(status)),
+        }
+        if envelope.operation == Operation::ApplyAndClose {
+            self.sessions.close(client);
+        }
+    }
+
+    fn apply_new(&mut self, at: Position, envelope: &Envelope<'_>) -> Answer<'_> {
+        let Ok(command) = Command::decode(envelope.command) else {
+            return Answer {
+                status: ClientStatus::Malformed,
+                position: at,
+                response: &[],
+            };
+        };
+        self.scratch.clear();
+        self.store.apply(at, &command).encode(&mut self.scratch);
+        self.sessions
+            .record(envelope.client, envelope.sequence, at, &self.scratch);
+        Answer {
+            status: ClientStatus::Ok,
+            position: at,
+            response: &self.scratch,
+        }
+    }
+
+    fn cached_answer(&self, client: u64, sequence: u64, at: Position) -> Answer<'_> {
+        match self.sessions.cached(client, sequence) {
+            Some(reply) => Answer {
+                status: ClientStatus::Ok,
+                position: reply.position,
+                response: &reply.response,
+            },
+            None => Answer {
+                status: ClientStatus::Stale,
+                position: at,
+                response: &[],
+            },
+        }
+    }
+
+    /// The group's cluster id.
+    #[must_use]
+    pub(crate) fn cluster(&self) -> ClusterId {
+        self.cluster
+    }
+
+    /// What the first entry has set.
+    #[must_use]
+    pub(crate) fn genesis(&self) -> &Genesis {
+        &self.genesis
+    }
+
+    /// The store, to read from.
+    #[must_use]
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The store, to write a snapshot of; commands go through [`StateMachine::apply`] alone.
+    pub(crate) fn store_mut(&mut self) -> &mut Store {
+        &mut self.store
+    }
+
+    /// The client sessions.
+    #[must_use]
+    pub(crate) fn sessions(&self) -> &ClientSessions {
+        &self.sessions
+    }
+
+    /// The members.
+    #[must_use]
+    pub(crate) fn members(&self) -> &MemberTable {
+        &self.members
+    }
+
+    /// Group time in nanoseconds.
+    #[must_use]
+    pub(crate) fn group_time_ns(&self) -> u64 {
+        self.group_time_ns
+    }
+
+    /// Index of the last applied entry.
+    #[must_use]
+    pub(crate) fn applied_index(&self) -> u64 {
+        self.applied_index
+    }
+
+    /// Position up to which everything is applied: what a read from here sees.
+    #[must_use]
+    pub(crate) fn applied_position(&self) -> Position {
+        self.applied_position
+    }
+
+    /// Commands applied since the start of this process.
+    #[must_use]
+    pub(crate) fn commands_applied(&self) -> u64 {
+        self.commands_applied
+    }
+}
+
+/// What a state machine is rebuilt from.
+pub(crate) struct Parts {
+    pub(crate) cluster: ClusterId,
+    pub(crate) genesis: Genesis,
+    pub(crate) store: Store,
+    pub(crate) sessions: ClientSessions,
+    pub(crate) members: MemberTable,
+    pub(crate) group_time_ns: u64,
+    pub(crate) applied_index: u64,
+    pub(crate) applied_position: Position,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,84 @@
+//! How replicated state is written down: little-endian fields one behind the other in a growing vector.
+
+/// The bytes are not what they should be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("replicated state cannot be read: {what}")]
+pub(crate) struct StateError {
+    /// Which part.
+    pub(crate) what: &'static str,
+}
+
+/// Appends `value`.
+pub(crate) fn put_u32(out: &mut Vec<u8>, value: u32) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+/// Appends `value`.
+pub(crate) fn put_u64(out: &mut Vec<u8>, value: u64) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+/// Appends the length of `bytes` and `bytes`.
+pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_u32(out, bytes.len() as u32);
+    out.extend_from_slice(bytes);
+}
+
+/// Reads what the functions above have written.
+pub(crate) struct Cursor<'a> {
+    rest: &'a [u8],
+    what: &'static str,
+}
+
+impl<'a> Cursor<'a> {
+    /// Starts at the front of `bytes`, which hold `what`.
+    pub(crate) fn new(bytes: &'a [u8], what: &'static str) -> Self {
+        Self { rest: bytes, what }
+    }
+
+    /// The error that names this part.
+    pub(crate) fn error(&self) -> StateError {
+        StateError { what: self.what }
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], StateError> {
+        let (head, tail) = self.rest.split_first_chunk::<N>().ok_or(self.error())?;
+        self.rest = tail;
+        Ok(*head)
+    }
+
+    pub(crate) fn u8(&mut self) -> Result<u8, StateError> {
+        self.array::<1>().map(|[byte]| byte)
+    }
+
+    pub(crate) fn u32(&mut self) -> Result<u32, StateError> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub(crate) fn u64(&mut self) -> Result<u64, StateError> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    pub(crate) fn bytes(&mut self) -> Result<&'a [u8], StateError> {
+        let len = self.u32()? as usize;
+        self.take(len)
+    }
+
+    pub(crate) fn take(&mut self, len: usize) -> Result<&'a [u8], StateError> {
+        let (head, tail) = self.rest.split_at_checked(len).ok_or(self.error())?;
+        self.rest = tail;
+        Ok(head)
+    }
+
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    pub(crate) fn finish(self) -> Result<(), StateError> {
+        if self.rest.is_empty() {
+            Ok(())
+        } else {
+            Err(self.error())
+        }
+    }
+}

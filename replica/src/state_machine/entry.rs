@@ -1,0 +1,297 @@
+//! One log entry: a batch of commands, each in its client's envelope, under one stamp of group time.
+//!
+//! ```text
+//! 0        1        2                 4                          8                         16
+//! | version| kind 1 | reserved (zero) | number of commands (u32) | group time in ns (u64)  | commands ...
+//!
+//! each command:
+//! 0                4           5                8            16         24               32
+//! | length (u32)   | operation | reserved (zero)| client     | sequence | lowest awaited | store command ...
+//! ```
+//! The length counts the store command alone. An entry without commands moves group time forward. Raft's own entry at
+//! the beginning of a term has no bytes at all.
+
+use super::codec::{Cursor, StateError, put_u32, put_u64};
+use crate::config::{ENTRY_BYTES_MAX, ENTRY_COMMANDS_MAX};
+use crate::message::{ClientRequest, Operation};
+
+/// Version of the entry layout. A replica that meets another one stops: guessing would make replicas differ.
+pub(crate) const ENTRY_VERSION: u8 = 1;
+/// Bytes in front of the first command.
+pub(crate) const ENTRY_HEADER_SIZE: usize = 16;
+/// Bytes in front of each store command.
+pub(crate) const ENVELOPE_SIZE: usize = 32;
+
+const KIND_COMMANDS: u8 = 1;
+
+/// A command as the state machine gets it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Envelope<'a> {
+    /// What is to be done: a write operation.
+    pub(crate) operation: Operation,
+    /// The client's id; for a registration the number that the client has drawn.
+    pub(crate) client: u64,
+    /// Number of the command in its session.
+    pub(crate) sequence: u64,
+    /// No sequence below this will be asked for again.
+    pub(crate) lowest_awaited: u64,
+    /// The encoded store command.
+    pub(crate) command: &'a [u8],
+}
+
+/// Packs commands into one entry.
+#[derive(Default, Debug)]
+pub(crate) struct EntryBuilder {
+    bytes: Vec<u8>,
+    count: usize,
+}
+
+impl EntryBuilder {
+    /// Whether a command of `command_bytes` fits into any entry at all.
+    #[must_use]
+    pub(crate) const fn can_ever_hold(command_bytes: usize) -> bool {
+        command_bytes <= ENTRY_BYTES_MAX - ENTRY_HEADER_SIZE - ENVELOPE_SIZE
+    }
+
+    /// Whether a command of `command_bytes` still fits.
+    #[must_use]
+    pub(crate) fn has_room(&self, command_bytes: usize) -> bool {
+        let used = self.bytes.len().max(ENTRY_HEADER_SIZE);
+        self.count < ENTRY_COMMANDS_MAX && used + ENVELOPE_SIZE + command_bytes <= ENTRY_BYTES_MAX
+    }
+
+    /// Appends a command.
+    ///
+    /// # Panics
+    /// When there is no room for it ([`EntryBuilder::has_room`]).
+    pub(crate) fn push(&mut self, request: &ClientRequest<'_>) {
+        assert!(
+            self.has_room(request.command.len()),
+            "an entry's limits are checked before proposing"
+        );
+        if self.bytes.is_empty() {
+            self.bytes.resize(ENTRY_HEADER_SIZE, 0);
+        }
+        let out = &mut self.bytes;
+        put_u32(out, request.command.len() as u32);
+        out.extend_from_slice(&[request.operation as u8, 0, 0, 0]);
+        put_u64(out, request.client);
+        put_u64(out, request.sequence);
+        put_u64(out, request.lowest_awaited);
+        out.extend_from_slice(request.command);
+        self.count += 1;
+    }
+
+    /// Commands so far.
+    #[cfg(test)]
+    #[must_use]
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Bytes so far.
+    #[must_use]
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The entry's data; the builder is empty again.
+    pub(crate) fn finish(&mut self, group_time_ns: u64) -> Vec<u8> {
+        let mut bytes = std::mem::take(&mut self.bytes);
+        bytes.resize(bytes.len().max(ENTRY_HEADER_SIZE), 0);
+        bytes[0] = ENTRY_VERSION;
+        bytes[1] = KIND_COMMANDS;
+        bytes[4..8].copy_from_slice(&(self.count as u32).to_le_bytes());
+        bytes[8..16].copy_from_slice(&group_time_ns.to_le_bytes());
+        self.count = 0;
+        bytes
+    }
+}
+
+/// An entry whose every length has been checked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct EntryView<'a> {
+    /// The stamp of group time.
+    pub(crate) group_time_ns: u64,
+    count: usize,
+    commands: &'a [u8],
+}
+
+/// Why an entry cannot be applied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub(crate) enum EntryError {
+    /// Written by a newer release: this replica must not go on.
+    #[error(
+        "the log holds an entry of version {version}, kind {kind}: this replica is older than its group, upgrade it"
+    )]
+    Unknown {
+        /// The entry's version.
+        version: u8,
+        /// The entry's kind.
+        kind: u8,
+    },
+    /// No release writes this. Every replica skips it alike.
+    #[error("the log holds an entry that cannot be read")]
+    Damaged,
+}
+
+impl From<StateError> for EntryError {
+    fn from(_: StateError) -> Self {
+        Self::Damaged
+    }
+}
+
+impl<'a> EntryView<'a> {
+    /// Reads an entry that is not empty.
+    ///
+    /// # Errors
+    /// When its version is not ours, or a length contradicts another.
+    pub(crate) fn decode(data: &'a [u8]) -> Result<Self, EntryError> {
+        let mut cursor = Cursor::new(data, "entry");
+        let (version, kind) = (cursor.u8()?, cursor.u8()?);
+        if version != ENTRY_VERSION || kind != KIND_COMMANDS {
+            return Err(EntryError::Unknown { version, kind });
+        }
+        cursor.take(2)?;
+        let count = cursor.u32()? as usize;
+        let group_time_ns = cursor.u64()?;
+        if count > ENTRY_COMMANDS_MAX {
+            return Err(EntryError::Damaged);
+        }
+        let view = Self {
+            group_time_ns,
+            count,
+            commands: &data[ENTRY_HEADER_SIZE..],
+        };
+        let mut walk = Cursor::new(view.commands, "entry");
+        for _ in 0..count {
+            read_envelope(&mut walk)?;
+        }
+        walk.finish()?;
+        Ok(view)
+    }
+
+    /// Commands inside.
+    #[cfg(test)]
+    #[must_use]
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The commands in their order.
+    pub(crate) fn commands(&self) -> impl Iterator<Item = Envelope<'a>> {
+        let mut cursor = Cursor::new(self.commands, "entry");
+        // `decode` has walked over every one of them.
+        (0..self.count).map_while(move |_| read_envelope(&mut cursor).ok())
+    }
+}
+
+fn read_envelope<'a>(cursor: &mut Cursor<'a>) -> Result<Envelope<'a>, StateError> {
+    let len = cursor.u32()? as usize;
+    let operation = match cursor.u8()? {
+        1 => Operation::Register,
+        2 => Operation::Apply,
+        3 => Operation::ApplyAndClose,
+        _ => return Err(cursor.error()),
+    };
+    cursor.take(3)?;
+    let (client, sequence, lowest_awaited) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
+    let command = cursor.take(len)?;
+    Ok(Envelope {
+        operation,
+        client,
+        sequence,
+        lowest_awaited,
+        command,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{ClusterId, GroupId};
+    use proptest::prelude::*;
+
+    fn request(sequence: u64, command: &[u8]) -> ClientRequest<'_> {
+        ClientRequest {
+            operation: Operation::Apply,
+            group: GroupId(0),
+            cluster: ClusterId(7),
+            client: 3,
+            sequence,
+            lowest_awaited: 1,
+            command,
+        }
+    }
+
+    #[test]
+    fn the_layout_is_pinned() {
+        let mut builder = EntryBuilder::default();
+        builder.push(&request(2, b"xy"));
+        let bytes = builder.finish(0x0102);
+        let mut expected = vec![1, 1, 0, 0, 1, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0];
+        expected.extend([2, 0, 0, 0, 2, 0, 0, 0]);
+        expected.extend([
+            3, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0,
+        ]);
+        expected.extend(b"xy");
+        assert_eq!(bytes, expected);
+        assert_eq!(builder.count(), 0);
+    }
+
+    #[test]
+    fn an_entry_without_commands_carries_the_time() {
+        let bytes = EntryBuilder::default().finish(99);
+        let view = EntryView::decode(&bytes).unwrap();
+        assert_eq!((view.group_time_ns, view.count()), (99, 0));
+    }
+
+    #[test]
+    fn a_newer_entry_is_told_from_a_damaged_one() {
+        let mut bytes = EntryBuilder::default().finish(0);
+        bytes[0] = 2;
+        assert_eq!(
+            EntryView::decode(&bytes),
+            Err(EntryError::Unknown {
+                version: 2,
+                kind: 1
+            })
+        );
+        bytes[0] = 1;
+        bytes[4] = 1;
+        assert_eq!(EntryView::decode(&bytes), Err(EntryError::Damaged));
+    }
+
+    #[test]
+    fn the_largest_command_fits_and_one_byte_more_does_not() {
+        let largest = ENTRY_BYTES_MAX - ENTRY_HEADER_SIZE - ENVELOPE_SIZE;
+        assert!(EntryBuilder::can_ever_hold(largest));
+        assert!(!EntryBuilder::can_ever_hold(largest + 1));
+        let mut builder = EntryBuilder::default();
+        builder.push(&request(1, &vec![0; largest]));
+        assert_eq!(builder.bytes(), ENTRY_BYTES_MAX);
+        assert!(!builder.has_room(0));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_packed_comes_out(commands in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..20)) {
+            let mut builder = EntryBuilder::default();
+            for (i, command) in commands.iter().enumerate() {
+                builder.push(&request(i as u64, command));
+            }
+            let bytes = builder.finish(5);
+            let view = EntryView::decode(&bytes).unwrap();
+            let out: Vec<_> = view.commands().map(|e| (e.sequence, e.command.to_vec())).collect();
+            let expected: Vec<_> = commands.into_iter().enumerate().map(|(i, c)| (i as u64, c)).collect();
+            prop_assert_eq!(out, expected);
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            if let Ok(view) = EntryView::decode(&bytes) {
+                prop_assert_eq!(view.commands().count(), view.count());
+            }
+        }
+    }
+}

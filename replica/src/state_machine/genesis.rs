@@ -1,0 +1,114 @@
+//! The first entry: the settings that change answers and are therefore the same on every replica from the beginning.
+
+use trine_kvstore::Limits;
+
+use super::codec::{Cursor, StateError, put_u32, put_u64};
+use crate::config::{ReplicaConfig, SessionLimits};
+
+/// Version of the layout below.
+const GENESIS_VERSION: u8 = 1;
+
+/// Index and term of the first entry. Every voter has it by construction, so the log begins behind it.
+pub(crate) const FIRST_INDEX: u64 = 1;
+/// Term of the first entry.
+pub(crate) const FIRST_TERM: u64 = 1;
+
+/// What the first entry sets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Genesis {
+    /// Drawn at the bootstrap: nobody outside may choose which keys meet in a bucket.
+    pub(crate) hash_seed: [u64; 2],
+    /// The store's limits.
+    pub(crate) store_limits: Limits,
+    /// The sessions' limits.
+    pub(crate) session_limits: SessionLimits,
+    /// The least election timeout: no replica votes sooner after it has heard from a leader.
+    pub(crate) election_timeout_ns: u64,
+}
+
+impl Genesis {
+    /// The settings of a new group.
+    #[must_use]
+    pub(crate) fn new(config: &ReplicaConfig, hash_seed: [u64; 2]) -> Self {
+        Self {
+            hash_seed,
+            store_limits: config.store_limits,
+            session_limits: config.session_limits,
+            election_timeout_ns: config.tick.as_nanos() * config.election_ticks as u64,
+        }
+    }
+
+    /// The entry's bytes.
+    #[must_use]
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = vec![GENESIS_VERSION, 0, 0, 0];
+        put_u64(&mut out, self.hash_seed[0]);
+        put_u64(&mut out, self.hash_seed[1]);
+        put_u64(&mut out, self.store_limits.memory_bytes);
+        put_u32(&mut out, self.store_limits.key_bytes);
+        put_u32(&mut out, self.store_limits.value_bytes);
+        put_u32(&mut out, self.session_limits.count_max);
+        put_u64(&mut out, self.session_limits.reply_bytes_max);
+        put_u64(&mut out, self.session_limits.ttl_ns);
+        put_u64(&mut out, self.election_timeout_ns);
+        out
+    }
+
+    /// Reads the entry's bytes.
+    ///
+    /// # Errors
+    /// When they are of another version, or set limits that no store can hold to.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, StateError> {
+        let mut cursor = Cursor::new(bytes, "the group's settings");
+        if cursor.u8()? != GENESIS_VERSION {
+            return Err(cursor.error());
+        }
+        cursor.take(3)?;
+        let hash_seed = [cursor.u64()?, cursor.u64()?];
+        let store_limits = Limits {
+            memory_bytes: cursor.u64()?,
+            key_bytes: cursor.u32()?,
+            value_bytes: cursor.u32()?,
+        };
+        let session_limits = SessionLimits {
+            count_max: cursor.u32()?,
+            reply_bytes_max: cursor.u64()?,
+            ttl_ns: cursor.u64()?,
+        };
+        let genesis = Self {
+            hash_seed,
+            store_limits,
+            session_limits,
+            election_timeout_ns: cursor.u64()?,
+        };
+        let usable = store_limits.check().is_ok()
+            && session_limits.count_max > 0
+            && session_limits.reply_bytes_max > 0;
+        if !usable {
+            return Err(cursor.error());
+        }
+        cursor.finish()?;
+        Ok(genesis)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_survive_and_bad_ones_are_refused() {
+        let genesis = Genesis::new(&ReplicaConfig::default(), [1, 2]);
+        let bytes = genesis.encode();
+        assert_eq!(Genesis::decode(&bytes), Ok(genesis));
+        assert!(Genesis::decode(&bytes[..bytes.len() - 1]).is_err());
+        let no_sessions = Genesis {
+            session_limits: SessionLimits {
+                count_max: 0,
+                ..genesis.session_limits
+            },
+            ..genesis
+        };
+        assert!(Genesis::decode(&no_sessions.encode()).is_err());
+    }
+}

@@ -1,0 +1,157 @@
+use super::entry::EntryBuilder;
+use super::*;
+use crate::config::ReplicaConfig;
+use crate::message::{ClientRequest, GroupId};
+use trine_kvstore::Response;
+
+fn machine() -> StateMachine {
+    StateMachine::new(
+        ClusterId(7),
+        Genesis::new(&ReplicaConfig::default(), [1, 2]),
+        &[],
+        1,
+    )
+}
+
+fn request<'a>(
+    operation: Operation,
+    client: u64,
+    sequence: u64,
+    command: &'a [u8],
+) -> ClientRequest<'a> {
+    ClientRequest {
+        operation,
+        group: GroupId(0),
+        cluster: ClusterId(7),
+        client,
+        sequence,
+        lowest_awaited: sequence,
+        command,
+    }
+}
+
+fn put(key: &[u8], value: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    Command::Put { key, value }.encode(&mut bytes);
+    bytes
+}
+
+type Told = (ClientStatus, Position, Vec<u8>);
+
+fn apply(machine: &mut StateMachine, time: u64, requests: &[ClientRequest<'_>]) -> Vec<Told> {
+    let mut builder = EntryBuilder::default();
+    requests.iter().for_each(|request| builder.push(request));
+    let data = builder.finish(time);
+    let mut told = Vec::new();
+    let answers = |place, answer: Answer<'_>| {
+        assert_eq!(place, told.len());
+        told.push((answer.status, answer.position, answer.response.to_vec()));
+    };
+    machine
+        .apply(machine.applied_index() + 1, &data, answers)
+        .unwrap();
+    told
+}
+
+#[test]
+fn one_entry_answers_each_of_its_commands_at_its_place() {
+    let mut machine = machine();
+    let register = [
+        request(Operation::Register, 11, 0, b""),
+        request(Operation::Register, 12, 0, b""),
+    ];
+    let told = apply(&mut machine, 0, &register);
+    let clients = [Position::new(2, 0).as_u64(), Position::new(2, 1).as_u64()];
+    assert_eq!(
+        told.iter().map(|t| t.1.as_u64()).collect::<Vec<_>>(),
+        clients
+    );
+
+    let command = put(b"k", b"v");
+    let told = apply(
+        &mut machine,
+        0,
+        &clients.map(|client| request(Operation::Apply, client, 1, &command)),
+    );
+    let second = Position::new(3, 1);
+    assert_eq!(
+        Response::decode(&told[1].2),
+        Ok(Response::Written { version: second })
+    );
+    assert_eq!(machine.applied_position(), second);
+
+    let again = apply(
+        &mut machine,
+        0,
+        &[request(Operation::Apply, clients[1], 1, &command)],
+    );
+    assert_eq!(
+        again[0], told[1],
+        "a duplicate gets the first answer, position included"
+    );
+    assert_eq!(
+        machine.store().applied(),
+        second,
+        "and is not applied again"
+    );
+}
+
+#[test]
+fn closing_with_the_last_command_still_answers_its_retry() {
+    let mut machine = machine();
+    let client = apply(&mut machine, 0, &[request(Operation::Register, 5, 0, b"")])[0]
+        .1
+        .as_u64();
+    let command = put(b"k", b"v");
+    let last = request(Operation::ApplyAndClose, client, 1, &command);
+    let first = apply(&mut machine, 0, &[last]);
+    assert_eq!(apply(&mut machine, 0, &[last]), first);
+    let more = apply(
+        &mut machine,
+        0,
+        &[request(Operation::Apply, client, 2, &command)],
+    );
+    assert_eq!(more[0].0, ClientStatus::SessionExpired);
+}
+
+#[test]
+fn group_time_never_goes_back() {
+    let mut machine = machine();
+    apply(&mut machine, 50, &[]);
+    apply(&mut machine, 40, &[]);
+    assert_eq!(machine.group_time_ns(), 50);
+    assert_eq!(machine.applied_position(), Position::new(3, 0));
+}
+
+#[test]
+fn a_newer_entry_stops_and_a_damaged_one_is_skipped() {
+    let mut machine = machine();
+    assert!(machine.apply(2, &[9, 9, 0, 0], |_, _| {}).is_err());
+    assert_eq!(machine.applied_index(), 1);
+    machine.apply(2, &[1, 1, 0], |_, _| {}).unwrap();
+    assert_eq!(machine.applied_index(), 2);
+}
+
+#[test]
+fn a_command_that_cannot_be_read_is_answered_and_uses_no_sequence() {
+    let mut machine = machine();
+    let client = apply(&mut machine, 0, &[request(Operation::Register, 5, 0, b"")])[0]
+        .1
+        .as_u64();
+    let told = apply(
+        &mut machine,
+        0,
+        &[request(Operation::Apply, client, 1, b"\xff\xff")],
+    );
+    assert_eq!(told[0].0, ClientStatus::Malformed);
+    let command = put(b"k", b"v");
+    assert_eq!(
+        apply(
+            &mut machine,
+            0,
+            &[request(Operation::Apply, client, 1, &command)]
+        )[0]
+        .0,
+        ClientStatus::Ok
+    );
+}

@@ -1,0 +1,111 @@
+//! Client commands on their way through the log: what waits for the next entry, and what waits for its commit.
+
+use std::collections::VecDeque;
+
+use crate::message::{ClientRequest, ReplyToken};
+use crate::state_machine::entry::EntryBuilder;
+
+/// An entry that this leader has proposed and that is not applied yet.
+struct Proposed {
+    index: u64,
+    term: u64,
+    bytes: usize,
+    /// One for each command, in their order.
+    tokens: Vec<ReplyToken>,
+}
+
+/// The write path of a leader. Every token that goes in comes out exactly once.
+#[derive(Default)]
+pub(crate) struct Writes {
+    builder: EntryBuilder,
+    /// One for each command in `builder`.
+    waiting: Vec<ReplyToken>,
+    /// In the order of their indexes.
+    proposed: VecDeque<Proposed>,
+    proposed_bytes: usize,
+    proposed_commands: usize,
+    spare: Vec<Vec<ReplyToken>>,
+}
+
+impl Writes {
+    /// Bytes that wait.
+    pub(crate) fn bytes(&self) -> usize {
+        self.builder.bytes() + self.proposed_bytes
+    }
+
+    /// Commands that wait.
+    pub(crate) fn commands(&self) -> usize {
+        self.waiting.len() + self.proposed_commands
+    }
+
+    /// Whether the next entry has room for this command.
+    pub(crate) fn has_room(&self, request: &ClientRequest<'_>) -> bool {
+        self.builder.has_room(request.command.len())
+    }
+
+    /// Adds a command to the next entry.
+    pub(crate) fn push(&mut self, token: ReplyToken, request: &ClientRequest<'_>) {
+        self.builder.push(request);
+        self.waiting.push(token);
+    }
+
+    /// Whether commands wait for the next entry.
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// The next entry's data.
+    pub(crate) fn take_entry(&mut self, group_time_ns: u64) -> Vec<u8> {
+        self.builder.finish(group_time_ns)
+    }
+
+    /// The entry that was taken stands in the log.
+    pub(crate) fn on_proposed(&mut self, index: u64, term: u64, bytes: usize) {
+        let tokens = std::mem::replace(&mut self.waiting, self.spare.pop().unwrap_or_default());
+        self.proposed_bytes += bytes;
+        self.proposed_commands += tokens.len();
+        self.proposed.push_back(Proposed {
+            index,
+            term,
+            bytes,
+            tokens,
+        });
+    }
+
+    /// The entry that was taken was not accepted, or will not be: its tokens.
+    pub(crate) fn take_waiting(&mut self) -> Vec<ReplyToken> {
+        self.builder = EntryBuilder::default();
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// The entry at `index` is being applied: its tokens, if this leader has proposed it in `term`.
+    pub(crate) fn take_applied(&mut self, index: u64, term: u64) -> Option<Vec<ReplyToken>> {
+        let front = self
+            .proposed
+            .front()
+            .filter(|front| front.index == index && front.term == term)?;
+        (self.proposed_bytes, self.proposed_commands) = (
+            self.proposed_bytes - front.bytes,
+            self.proposed_commands - front.tokens.len(),
+        );
+        self.proposed.pop_front().map(|proposed| proposed.tokens)
+    }
+
+    /// Gives the vector of [`Writes::take_applied`] back for reuse.
+    pub(crate) fn recycle(&mut self, mut tokens: Vec<ReplyToken>) {
+        const SPARE_MAX: usize = 32;
+        if self.spare.len() < SPARE_MAX {
+            tokens.clear();
+            self.spare.push(tokens);
+        }
+    }
+
+    /// The lead is lost: the tokens of everything that stands in the log and may still come to be committed.
+    pub(crate) fn take_proposed(&mut self) -> Vec<ReplyToken> {
+        (self.proposed_bytes, self.proposed_commands) = (0, 0);
+        self.proposed
+            .drain(..)
+            .flat_map(|proposed| proposed.tokens)
+            .collect()
+    }
+}
