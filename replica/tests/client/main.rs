@@ -1,0 +1,9 @@
+//! The client's core against replicas that follow a script: what it says of each operation has to be true.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod deadlines;
+mod leaders;
+mod sessions;
+mod world;

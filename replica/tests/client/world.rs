@@ -1,0 +1,379 @@
+//! Scripted replicas and one client endpoint on a ring, on virtual time, in one thread.
+
+use std::net::SocketAddr;
+
+use trine_kvstore::{Command, Position, Response};
+use trine_replica::client::{
+    ClientConfig, ClientId, Clients, Finished, Mode, Submission, SubmitError,
+};
+use trine_replica::message::{
+    ClientReply, ClientRequest, ClientStatus, ClusterId, Discovery, Encode, Incarnation, Members,
+    Operation, PlaceId, RoleCode, StatusReply, kind,
+};
+use trine_replica::node::endpoint_config;
+use trine_transport::backend::Backend;
+use trine_transport::backend::{RingBackend, RingRoute};
+use trine_transport::event_loop::EventLoop;
+use trine_transport::time::{Duration, Instant};
+use trine_transport::{App, Completion, Cx, Identity, Reply, Request, ResponseHandle, SessionId};
+
+use crate::support::{ManualClock, address, mesh, route_of};
+
+pub(crate) const CLUSTER: ClusterId = ClusterId(0xc1);
+/// How far the clock goes between two turns.
+const STEP: Duration = Duration::from_micros(20);
+
+/// A request as a scripted replica saw it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Seen {
+    pub(crate) at: Instant,
+    pub(crate) operation: Operation,
+    pub(crate) cluster: ClusterId,
+    pub(crate) client: u64,
+    pub(crate) sequence: u64,
+    pub(crate) lowest_awaited: u64,
+    pub(crate) command: Vec<u8>,
+}
+
+/// What a scripted replica does with a request.
+pub(crate) enum Act {
+    /// The store's response at a position.
+    Ok(Position, Vec<u8>),
+    /// A refusal.
+    Status(ClientStatus),
+    /// Not the leader; who is.
+    NotLeader(Option<SocketAddr>),
+    /// Proposed, but the lead is lost; who leads now.
+    LeadershipLost(Option<SocketAddr>),
+    /// As a replica of another cluster.
+    Foreign(ClusterId),
+    /// Bytes that are no reply.
+    Garbage,
+    /// No answer, ever.
+    Silent,
+    /// No answer until [`World::answer_held`].
+    Hold,
+}
+
+pub(crate) type Script = Box<dyn FnMut(&Seen) -> Act>;
+
+pub(crate) struct FakeReplica {
+    pub(crate) script: Script,
+    pub(crate) seen: Vec<Seen>,
+    pub(crate) discovery: Option<Discovery>,
+    pub(crate) questions: usize,
+    pub(crate) sessions: Vec<SessionId>,
+    held: Vec<(ResponseHandle, Seen)>,
+}
+
+impl FakeReplica {
+    fn reply(cx: &mut Cx<'_, RingRoute>, message: &impl Encode) -> Reply {
+        let mut bytes = cx
+            .alloc(message.encoded_len())
+            .expect("a test never runs out of buffers");
+        message.encode_to_slice(&mut bytes);
+        Reply::Now(bytes)
+    }
+
+    fn act(cx: &mut Cx<'_, RingRoute>, act: &Act) -> Reply {
+        let refusal = |status| ClientReply::refusal(status, CLUSTER);
+        match act {
+            Act::Ok(position, response) => {
+                let position = position.as_u64();
+                Self::reply(
+                    cx,
+                    &ClientReply {
+                        position,
+                        response,
+                        ..refusal(ClientStatus::Ok)
+                    },
+                )
+            }
+            Act::Status(status) => Self::reply(cx, &refusal(*status)),
+            Act::NotLeader(leader) => Self::reply(
+                cx,
+                &ClientReply {
+                    leader: *leader,
+                    ..refusal(ClientStatus::NotLeader)
+                },
+            ),
+            Act::LeadershipLost(leader) => Self::reply(
+                cx,
+                &ClientReply {
+                    leader: *leader,
+                    ..refusal(ClientStatus::LeadershipLost)
+                },
+            ),
+            Act::Foreign(theirs) => Self::reply(
+                cx,
+                &ClientReply::refusal(ClientStatus::WrongCluster, *theirs),
+            ),
+            Act::Garbage => {
+                let mut bytes = cx.alloc(3).expect("a test never runs out of buffers");
+                bytes.copy_from_slice(&[0xff; 3]);
+                Reply::Now(bytes)
+            }
+            Act::Silent | Act::Hold => Reply::Later,
+        }
+    }
+}
+
+impl App<RingRoute> for FakeReplica {
+    fn on_request(&mut self, cx: &mut Cx<'_, RingRoute>, request: Request<'_>) -> Reply {
+        if !self.sessions.contains(&request.session) {
+            self.sessions.push(request.session);
+        }
+        if request.kind == kind::STATUS {
+            self.questions += 1;
+            return match self.discovery.clone() {
+                Some(discovery) => Self::reply(cx, &StatusReply::Discovery(discovery)),
+                None => Reply::Later,
+            };
+        }
+        assert_eq!(request.kind, kind::CLIENT, "clients send nothing else");
+        let envelope =
+            ClientRequest::decode(request.data).expect("clients encode what can be decoded");
+        let seen = Seen {
+            at: cx.now(),
+            operation: envelope.operation,
+            cluster: envelope.cluster,
+            client: envelope.client,
+            sequence: envelope.sequence,
+            lowest_awaited: envelope.lowest_awaited,
+            command: envelope.command.to_vec(),
+        };
+        self.seen.push(seen.clone());
+        let act = (self.script)(&seen);
+        if matches!(act, Act::Hold) {
+            self.held.push((request.handle, seen));
+        }
+        Self::act(cx, &act)
+    }
+
+    fn on_completion(&mut self, _cx: &mut Cx<'_, RingRoute>, _tag: u64, _completion: Completion) {
+        unreachable!("scripted replicas ask nothing");
+    }
+}
+
+type ClientLoop = EventLoop<RingBackend, ManualClock, Clients<RingRoute>>;
+type ReplicaLoop = EventLoop<RingBackend, ManualClock, FakeReplica>;
+
+pub(crate) struct World {
+    pub(crate) clock: ManualClock,
+    pub(crate) client: ClientLoop,
+    replicas: Vec<ReplicaLoop>,
+    /// A replica that is not alive gets no turn: from outside it looks killed or stopped.
+    pub(crate) alive: Vec<bool>,
+    pub(crate) finished: Vec<Finished>,
+}
+
+impl World {
+    /// As many replicas as scripts, and a client endpoint with default settings.
+    pub(crate) fn new(scripts: Vec<Script>) -> Self {
+        Self::with(scripts, |_| {})
+    }
+
+    pub(crate) fn with(scripts: Vec<Script>, change: impl FnOnce(&mut ClientConfig)) -> Self {
+        let clock = ManualClock::new();
+        let mut backends = mesh(scripts.len() as u16 + 1);
+        let client_backend = backends.pop().expect("one more than scripts");
+        let mut config = ClientConfig::new((0..scripts.len() as u16).map(address).collect());
+        change(&mut config);
+        let pool = client_backend.pool().clone();
+        let clients = Clients::new(config, route_of(), pool, 7).expect("a sound configuration");
+        let client = looped(client_backend, &clock, clients, 100);
+        let replicas =
+            scripts
+                .into_iter()
+                .zip(backends)
+                .zip(0..)
+                .map(|((script, backend), index)| {
+                    let (seen, sessions, held) = (Vec::new(), Vec::new(), Vec::new());
+                    let app = FakeReplica {
+                        script,
+                        seen,
+                        discovery: None,
+                        questions: 0,
+                        sessions,
+                        held,
+                    };
+                    looped(backend, &clock, app, index + 1)
+                });
+        let replicas: Vec<_> = replicas.collect();
+        let alive = vec![true; replicas.len()];
+        Self {
+            clock,
+            client,
+            replicas,
+            alive,
+            finished: Vec::new(),
+        }
+    }
+
+    pub(crate) fn replica(&mut self, index: usize) -> &mut FakeReplica {
+        self.replicas[index].app_mut()
+    }
+
+    /// Replica `index` names `leader` when it is asked who leads.
+    pub(crate) fn knows_leader(&mut self, index: usize, leader: u16, term: u64) {
+        self.replica(index).discovery = Some(Discovery {
+            cluster: CLUSTER,
+            place: PlaceId(index as u32),
+            role: RoleCode::Follower,
+            incarnation: Incarnation(index as u64 + 1),
+            term,
+            leader: Some(address(leader)),
+            members: Members::default(),
+        });
+    }
+
+    /// Answers everything that replica `index` has held back.
+    pub(crate) fn answer_held(&mut self, index: usize, mut act: impl FnMut(&Seen) -> Act) {
+        let replica = &mut self.replicas[index];
+        let held = std::mem::take(&mut replica.app_mut().held);
+        replica.with(|_, cx| {
+            for (handle, seen) in held {
+                let Reply::Now(bytes) = FakeReplica::act(cx, &act(&seen)) else {
+                    continue;
+                };
+                // Nobody may wait any more: that is what some tests are about.
+                drop(cx.enqueue_response(handle, bytes));
+            }
+        });
+    }
+
+    /// Ends every session that replica `index` serves.
+    pub(crate) fn reset_sessions(&mut self, index: usize) {
+        let replica = &mut self.replicas[index];
+        let sessions = std::mem::take(&mut replica.app_mut().sessions);
+        replica.with(|_, cx| {
+            sessions
+                .into_iter()
+                .for_each(|session| cx.disconnect(session))
+        });
+    }
+
+    pub(crate) fn open(&mut self) -> ClientId {
+        self.client.app_mut().open().expect("room for a client")
+    }
+
+    pub(crate) fn submit(
+        &mut self,
+        client: ClientId,
+        mode: Mode,
+        command: &Command<'_>,
+        tag: u64,
+    ) -> Result<(), SubmitError> {
+        let submission = Submission {
+            mode,
+            command,
+            deadline: None,
+            tag,
+        };
+        self.client
+            .with(|clients, cx| clients.submit(cx.now(), client, submission))
+    }
+
+    pub(crate) fn put(&mut self, client: ClientId, tag: u64) {
+        let command = Command::Put {
+            key: b"key",
+            value: &tag.to_le_bytes(),
+        };
+        self.submit(client, Mode::Write, &command, tag)
+            .expect("room for a command");
+    }
+
+    pub(crate) fn step(&mut self) {
+        self.clock.advance(STEP);
+        for (replica, _) in self
+            .replicas
+            .iter_mut()
+            .zip(&self.alive)
+            .filter(|(_, alive)| **alive)
+        {
+            replica.turn().expect("rings do not fail");
+        }
+        self.client.turn().expect("rings do not fail");
+        while let Some(finished) = self.client.app_mut().poll_finished() {
+            self.finished.push(finished);
+        }
+    }
+
+    pub(crate) fn run_for(&mut self, span: Duration) {
+        for _ in 0..span.as_nanos() / STEP.as_nanos() {
+            self.step();
+        }
+    }
+
+    /// Runs until `count` operations are over; how long that took.
+    pub(crate) fn run_until_finished(&mut self, count: usize) -> Duration {
+        let start = self.client.now();
+        while self.finished.len() < count {
+            self.step();
+            let waited = self.client.now().saturating_since(start);
+            assert!(
+                waited < Duration::from_secs(20),
+                "{} of {count} operations are over",
+                self.finished.len()
+            );
+        }
+        self.client.now().saturating_since(start)
+    }
+}
+
+fn looped<A: App<RingRoute>>(
+    backend: RingBackend,
+    clock: &ManualClock,
+    app: A,
+    seed: u64,
+) -> EventLoop<RingBackend, ManualClock, A> {
+    let identity = Identity {
+        cluster: 0,
+        incarnation: seed,
+    };
+    EventLoop::new(
+        backend,
+        clock.clone(),
+        app,
+        endpoint_config(),
+        identity,
+        seed,
+    )
+    .expect("a sound configuration")
+}
+
+/// Commits everything: registrations and writes at growing positions, reads find nothing.
+pub(crate) fn leader() -> Script {
+    let mut index = 0;
+    Box::new(move |seen| {
+        index += 1;
+        commit(seen, index)
+    })
+}
+
+/// The answer of a leader that has applied `seen` at `index`.
+pub(crate) fn commit(seen: &Seen, index: u64) -> Act {
+    let position = Position::new(index, 0);
+    match seen.operation {
+        Operation::Register => Act::Ok(position, Vec::new()),
+        Operation::Apply | Operation::ApplyAndClose => {
+            ok(position, &Response::Written { version: position })
+        }
+        Operation::ReadLinearizable | Operation::ReadStale => ok(position, &Response::NotFound),
+    }
+}
+
+pub(crate) fn ok(position: Position, response: &Response<'_>) -> Act {
+    let mut bytes = Vec::new();
+    response.encode(&mut bytes);
+    Act::Ok(position, bytes)
+}
+
+/// Follows `leader`.
+pub(crate) fn follower(leader: u16) -> Script {
+    Box::new(move |_| Act::NotLeader(Some(address(leader))))
+}
+
+pub(crate) fn always(make: impl Fn() -> Act + 'static) -> Script {
+    Box::new(move |_| make())
+}
