@@ -1,24 +1,61 @@
 //! The sans-IO core: called with `now` and packets, hands back packets, deadlines and events.
+//!
+//! ```text
+//!   on_packets -> rpc/receive -> a handler per packet type -> answers, ready sessions, callbacks
+//!   on_timeout -> session/timers -> rollbacks, probes, keepalive
+//!   poll_transmit <- control packets, answers, ready sessions
+//! ```
+//! What the files in `session/` and `rpc/` add to [`Endpoint`] belongs to one packet type or one
+//! operation each; here is what holds them together.
 
 use std::collections::VecDeque;
 
-use crate::app::{App, Refused, RefusedReason, RequestId, ResponseHandle, Stale};
+use crate::app::App;
 use crate::backend::{Caps, Route, RxBatch, TxBatch};
 use crate::buf::{MsgBuf, Pool};
-use crate::config::{Config, ConfigError};
-use crate::prng::Prng;
-use crate::session::{ConnectParams, ConnectRefused, Event, Identity, PeerInfo, SessionId};
+use crate::config::{Config, ConfigError, MTU_MAX, MTU_MIN};
+use crate::rpc::{AnswerQueue, Control, Finished, RequestTable};
+use crate::session::{
+    Event, Identity, PeerInfo, Role, RtoLimits, Secret, SessionId, SessionTable, State, Terms,
+};
 use crate::stats::{EndpointStats, SessionStats};
 use crate::time::Instant;
+use crate::timing_wheel::TimingWheel;
+use crate::wire::Features;
 
 /// One end of any number of sessions, for one thread: no I/O, no clock.
 pub struct Endpoint<R: Route> {
-    config: Config,
-    pool: Pool,
-    identity: Identity,
-    _prng: Prng,
-    events: VecDeque<Event<R>>,
-    stats: EndpointStats,
+    pub(crate) config: Config,
+    pub(crate) pool: Pool,
+    pub(crate) identity: Identity,
+    pub(crate) secret: Secret,
+    pub(crate) rto_limits: RtoLimits,
+    /// The session's MTU that this side offers.
+    mtu: u16,
+    features: Features,
+    rx_queue_packets: u64,
+    /// The backend copies what it sends: nothing ever waits for a flush.
+    pub(crate) tx_copies: bool,
+
+    pub(crate) sessions: SessionTable<R>,
+    pub(crate) requests: RequestTable,
+    /// Sessions whose client end has something to send and a credit for it.
+    pub(crate) ready: VecDeque<u16>,
+    pub(crate) answers: AnswerQueue,
+    pub(crate) control: VecDeque<Control<R>>,
+    pub(crate) timers: TimingWheel,
+    pub(crate) events: VecDeque<Event<R>>,
+    /// Completions that wait for an application or for a flush.
+    pub(crate) finished: VecDeque<Finished>,
+    /// Responses that wait for a flush before their memory is free.
+    pub(crate) retired: Vec<(MsgBuf, u64)>,
+    /// Memory in use by requests that are being received.
+    pub(crate) assembly_bytes: usize,
+    /// Counts calls of `poll_transmit`, from 1.
+    pub(crate) epoch: u64,
+    /// Nothing that was sent up to this epoch is referred to.
+    pub(crate) flushed_epoch: u64,
+    pub(crate) stats: EndpointStats,
 }
 
 /// What [`Endpoint::poll_transmit`] did.
@@ -33,6 +70,7 @@ pub struct Transmit {
 
 impl<R: Route> Endpoint<R> {
     /// An endpoint over a backend with these capabilities, whose `pool` its messages come from.
+    /// All its nonces and cookies come from `seed`.
     pub fn new(
         config: Config,
         caps: &Caps,
@@ -41,94 +79,103 @@ impl<R: Route> Endpoint<R> {
         seed: u64,
     ) -> Result<Self, ConfigError> {
         config.validate()?;
-        let _ = caps;
+        let mtu = config.mtu.map_or(caps.mtu.min(MTU_MAX), usize::from);
+        if !(MTU_MIN..=caps.mtu.min(MTU_MAX)).contains(&mtu) {
+            return Err(ConfigError::Mtu);
+        }
+        let cumulative = config.cumulative_credits.unwrap_or(caps.packet_is_dear);
+        let rto_floor = config.rto_floor.unwrap_or(caps.rto_floor);
         Ok(Self {
-            config,
             pool,
             identity,
-            _prng: Prng::new(seed),
-            events: VecDeque::new(),
+            secret: Secret::new(seed),
+            rto_limits: RtoLimits {
+                initial: config.rto_initial.max(rto_floor),
+                floor: rto_floor,
+                max: config.rto_max.max(rto_floor),
+            },
+            // At most MTU_MAX.
+            mtu: mtu as u16,
+            features: if cumulative {
+                Features::CUMULATIVE_CREDITS
+            } else {
+                Features::NONE
+            },
+            rx_queue_packets: u64::from(caps.rx_queue_packets),
+            tx_copies: caps.copies,
+            sessions: SessionTable::new(config.sessions),
+            requests: RequestTable::new(config.requests),
+            ready: VecDeque::with_capacity(config.sessions),
+            answers: AnswerQueue::new(config.answers),
+            control: VecDeque::with_capacity(config.answers.min(256)),
+            timers: TimingWheel::new(config.sessions, rto_floor.as_nanos() / 32),
+            events: VecDeque::with_capacity(config.sessions.min(256)),
+            finished: VecDeque::with_capacity(config.requests),
+            retired: Vec::new(),
+            assembly_bytes: 0,
+            epoch: 0,
+            flushed_epoch: 0,
             stats: EndpointStats::default(),
+            config,
         })
     }
 
-    /// Starts to make a session with the endpoint at `route`; the result arrives as an event.
-    pub fn connect(
-        &mut self,
-        now: Instant,
-        route: R,
-        params: ConnectParams,
-    ) -> Result<SessionId, ConnectRefused> {
-        let _ = (now, route, params);
-        Err(ConnectRefused::TooManySessions)
-    }
-
-    /// Ends a session of either mode. Pending requests complete with an error, then `Down` follows.
-    pub fn disconnect(&mut self, now: Instant, session: SessionId) {
-        let _ = (now, session);
-    }
-
-    /// Gives up a request: it completes with `Cancelled`. False if it has already completed.
-    pub fn cancel(&mut self, now: Instant, request: RequestId) -> bool {
-        let _ = (now, request);
-        false
-    }
-
-    /// Sends `request` as soon as slots and credits allow. The answer goes into `response`, whose
-    /// capacity bounds it. Both buffers come back in the completion with `tag`.
-    #[allow(clippy::too_many_arguments)]
-    pub fn enqueue_request(
-        &mut self,
-        now: Instant,
-        session: SessionId,
-        kind: u8,
-        request: MsgBuf,
-        response: MsgBuf,
-        tag: u64,
-        deadline: Option<Instant>,
-    ) -> Result<RequestId, Refused> {
-        let _ = (now, session, kind, tag, deadline);
-        Err(Refused {
-            reason: RefusedReason::NoSession,
-            request,
-            response,
-        })
-    }
-
-    /// Answers a request whose handler said `Later`.
-    pub fn enqueue_response(
-        &mut self,
-        now: Instant,
-        handle: ResponseHandle,
-        response: MsgBuf,
-    ) -> Result<(), Stale> {
-        let _ = (now, handle);
-        Err(Stale { response })
-    }
-
-    /// Takes received datagrams in.
+    /// Takes received datagrams in. Handlers and completions run in here.
     pub fn on_packets(&mut self, now: Instant, rx: &mut RxBatch<'_, R>, app: &mut impl App<R>) {
-        let _ = (now, rx, app);
+        for datagram in rx {
+            self.on_datagram(now, &datagram, app);
+        }
     }
 
     /// Runs the timers that are due, and the completions that wait for an application.
     pub fn on_timeout(&mut self, now: Instant, app: &mut impl App<R>) {
-        let _ = (now, app);
+        self.deliver_finished(now, app);
+        while let Some(entry) = self.timers.pop_due(now) {
+            // The wheel's entries are session indexes.
+            self.on_session_timer(now, entry as u16, app);
+        }
     }
 
-    /// Fills `tx` with packets to send.
+    /// Fills `tx` with packets to send. What does not fit comes with the next call.
     pub fn poll_transmit(&mut self, now: Instant, tx: &mut TxBatch<R>) -> Transmit {
-        let _ = (now, tx);
-        Transmit::default()
+        let before = tx.len();
+        self.epoch += 1;
+        self.transmit_control(tx);
+        self.transmit_answers(now, tx);
+        self.transmit_requests(now, tx);
+        let count = tx.len() - before;
+        self.stats.packets_sent += count as u64;
+        let waits = |epoch: u64| epoch > self.flushed_epoch;
+        let flush_first = self
+            .finished
+            .iter()
+            .any(|finished| waits(finished.after_epoch))
+            || self.retired.iter().any(|(_, epoch)| waits(*epoch));
+        Transmit { count, flush_first }
     }
 
     /// The backend has flushed: nothing handed out before the last `poll_transmit` is referred to.
-    pub fn on_tx_flushed(&mut self) {}
+    pub fn on_tx_flushed(&mut self) {
+        self.flushed_epoch = self.epoch.saturating_sub(1);
+        let flushed = self.flushed_epoch;
+        self.retired.retain(|(_, epoch)| *epoch > flushed);
+    }
 
-    /// When `on_timeout` must be called at the latest; a moment in the past means at once.
+    /// When `on_timeout` and `poll_transmit` must be called at the latest; a moment in the past
+    /// means at once.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
-        None
+        let has_work = !self.ready.is_empty()
+            || !self.answers.is_empty()
+            || !self.control.is_empty()
+            || !self.finished.is_empty()
+            || !self.retired.is_empty()
+            || !self.events.is_empty();
+        if has_work {
+            Some(Instant::ZERO)
+        } else {
+            self.timers.next()
+        }
     }
 
     /// The next news about sessions.
@@ -136,7 +183,7 @@ impl<R: Route> Endpoint<R> {
         self.events.pop_front()
     }
 
-    /// Changes what later handshakes say about this endpoint.
+    /// Changes what later handshakes say about this endpoint. Standing sessions stay.
     pub fn set_identity(&mut self, identity: Identity) {
         self.identity = identity;
     }
@@ -150,21 +197,53 @@ impl<R: Route> Endpoint<R> {
     /// Counters.
     #[must_use]
     pub fn stats(&self) -> EndpointStats {
-        self.stats
+        EndpointStats {
+            requests_pending: self.requests.used() as u64,
+            ..self.stats
+        }
     }
 
     /// A session's measurements; `None` once it is over.
     #[must_use]
     pub fn session_stats(&self, session: SessionId) -> Option<SessionStats> {
-        let _ = session;
-        None
+        let entry = self.sessions.get(session)?;
+        let terms = entry.terms;
+        let agreed = SessionStats {
+            credits: terms.credits,
+            slots: terms.slots,
+            mtu: terms.mtu,
+            ..SessionStats::default()
+        };
+        let Role::Client(client) = &entry.role else {
+            return Some(agreed);
+        };
+        Some(SessionStats {
+            rtt_ns_smoothed: client.rtt.smoothed_ns(),
+            rtt_ns_min: client.rtt.min_ns,
+            rtt_ns_last: client.rtt.last_ns,
+            rto_ns: client.rtt.rto(0).as_nanos(),
+            rtt_samples: client.rtt.samples,
+            retransmissions: client.retransmissions,
+            credits_in_use: terms.credits - client.credits,
+            requests_in_flight: client.in_flight(),
+            requests_queued: client.queued,
+            requests_completed: client.completed,
+            credit_stalls: client.credit_stalls,
+            ..agreed
+        })
     }
 
     /// The other end of a session that stands.
     #[must_use]
     pub fn peer(&self, session: SessionId) -> Option<PeerInfo<R>> {
-        let _ = session;
-        None
+        let entry = self
+            .sessions
+            .get(session)
+            .filter(|entry| entry.state == State::Open)?;
+        Some(PeerInfo {
+            route: entry.route,
+            identity: entry.peer,
+        })
     }
 
     /// The pool of the backend.
@@ -177,5 +256,24 @@ impl<R: Route> Endpoint<R> {
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// What this side offers in a handshake.
+    pub(crate) fn own_terms(&self) -> Terms {
+        Terms {
+            credits: self.config.credits,
+            slots: self.config.slots,
+            features: self.features,
+            mtu: self.mtu,
+        }
+    }
+
+    /// Whether the receive queue has room for another session's packets (the paper's |RQ| / C).
+    pub(crate) fn has_credits_for(&mut self, terms: &Terms) -> bool {
+        let fits = self.sessions.credits + u64::from(terms.credits) <= self.rx_queue_packets;
+        if !fits && self.config.overcommit {
+            self.stats.sessions_overcommitted += 1;
+        }
+        fits || self.config.overcommit
     }
 }

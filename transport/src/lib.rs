@@ -7,9 +7,11 @@ pub mod config;
 pub mod endpoint;
 pub mod event_loop;
 pub mod prng;
+mod rpc;
 pub mod session;
 pub mod stats;
 pub mod time;
+mod timing_wheel;
 pub mod wire;
 
 pub use app::{
@@ -23,3 +25,6 @@ pub use session::{
     ConnectError, ConnectParams, ConnectRefused, DownReason, Event, Identity, PeerInfo, SessionId,
 };
 pub use stats::{Drops, EndpointStats, SessionStats};
+
+#[cfg(test)]
+mod tests;

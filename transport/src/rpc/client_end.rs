@@ -1,0 +1,117 @@
+//! The client end of a session: slots, credits, the queue beyond the slots.
+
+use super::request_table::NO_REQUEST;
+use crate::session::{RtoLimits, Rtt, Terms};
+use crate::time::Instant;
+
+/// State of a client end. Credits in use are always the sum over slots of packets sent less
+/// packets answered.
+pub(crate) struct ClientEnd {
+    pub(crate) slots: Box<[ClientSlot]>,
+    /// A bit per slot without a request.
+    free: u64,
+    /// A bit per slot that has a packet to send.
+    pub(crate) sendable: u64,
+    /// Where the round over the slots goes on.
+    next_slot: u8,
+    /// Credits left.
+    pub(crate) credits: u16,
+    /// True exactly while the session is in the endpoint's list of those that can send.
+    pub(crate) is_ready: bool,
+    /// Requests that wait for a slot, linked through the request table.
+    pub(crate) queue_first: u32,
+    pub(crate) queue_last: u32,
+    pub(crate) queued: u32,
+    /// No queued request has an earlier deadline.
+    pub(crate) queue_deadline: Instant,
+    pub(crate) rtt: Rtt,
+    pub(crate) retransmissions: u64,
+    pub(crate) completed: u64,
+    pub(crate) credit_stalls: u64,
+}
+
+/// A place for one request at a time.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct ClientSlot {
+    /// Of the present request, or of the last one. Grows by one with each request.
+    pub(crate) sequence: u64,
+    /// Index in the request table, or `NO_REQUEST`.
+    pub(crate) request: u32,
+}
+
+impl ClientEnd {
+    pub(crate) fn new(terms: &Terms, rto: RtoLimits) -> Self {
+        let slots = usize::from(terms.slots);
+        Self {
+            slots: vec![
+                ClientSlot {
+                    sequence: 0,
+                    request: NO_REQUEST
+                };
+                slots
+            ]
+            .into_boxed_slice(),
+            free: u64::MAX >> (64 - slots),
+            sendable: 0,
+            next_slot: 0,
+            credits: terms.credits,
+            is_ready: false,
+            queue_first: NO_REQUEST,
+            queue_last: NO_REQUEST,
+            queued: 0,
+            queue_deadline: Instant::FAR_FUTURE,
+            rtt: Rtt::new(rto),
+            retransmissions: 0,
+            completed: 0,
+            credit_stalls: 0,
+        }
+    }
+
+    /// Fits the slots to what the server granted, before the first request is in a slot.
+    pub(crate) fn set_terms(&mut self, terms: &Terms) {
+        let slots = usize::from(terms.slots);
+        assert!(self.sendable == 0, "terms change under a request");
+        self.slots = self.slots[..slots].into();
+        self.free = u64::MAX >> (64 - slots);
+        self.credits = terms.credits;
+    }
+
+    /// Takes the lowest free slot: few slots stay few and warm.
+    pub(crate) fn take_slot(&mut self) -> Option<u8> {
+        if self.free == 0 {
+            return None;
+        }
+        let slot = self.free.trailing_zeros() as u8;
+        self.free &= !(1 << slot);
+        Some(slot)
+    }
+
+    pub(crate) fn give_slot_back(&mut self, slot: u8) {
+        debug_assert!(self.free & (1 << slot) == 0, "a slot was given back twice");
+        self.slots[usize::from(slot)].request = NO_REQUEST;
+        self.sendable &= !(1 << slot);
+        self.free |= 1 << slot;
+    }
+
+    pub(crate) fn has_free_slot(&self) -> bool {
+        self.free != 0
+    }
+
+    /// The next slot in the round that has something to send.
+    pub(crate) fn next_sendable(&mut self) -> Option<u8> {
+        if self.sendable == 0 {
+            return None;
+        }
+        let ahead = self
+            .sendable
+            .rotate_right(u32::from(self.next_slot))
+            .trailing_zeros() as u8;
+        let slot = (self.next_slot + ahead) % 64;
+        self.next_slot = (slot + 1) % 64;
+        Some(slot)
+    }
+
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.slots.len() as u32 - self.free.count_ones()
+    }
+}

@@ -1,0 +1,180 @@
+//! A request's beginning: into a slot, or into the session's queue. And its end at the caller's wish.
+
+use super::{Buffers, ClientRequest, NO_REQUEST, Place};
+use crate::app::{Refused, RefusedReason, RequestId, RpcError};
+use crate::backend::Route;
+use crate::buf::MsgBuf;
+use crate::endpoint::Endpoint;
+use crate::session::{Role, SessionId, State};
+use crate::time::Instant;
+use crate::wire::RequestNumber;
+
+impl<R: Route> Endpoint<R> {
+    /// Sends `request` as soon as slots and credits allow. The answer goes into `response`, whose
+    /// capacity bounds it. Both buffers come back in the completion with `tag`, or at once in
+    /// [`Refused`].
+    #[allow(clippy::too_many_arguments, clippy::result_large_err)]
+    pub fn enqueue_request(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        kind: u8,
+        request: MsgBuf,
+        response: MsgBuf,
+        tag: u64,
+        deadline: Option<Instant>,
+    ) -> Result<RequestId, Refused> {
+        if let Some(reason) = self.reason_to_refuse(now, session, request.len(), deadline) {
+            return Err(Refused {
+                reason,
+                request,
+                response,
+            });
+        }
+        self.stats.requests_enqueued += 1;
+        let buffers = Buffers { request, response };
+        let id = self.requests.insert(ClientRequest::new(
+            session.index,
+            kind,
+            tag,
+            deadline,
+            buffers,
+        ));
+        let state = self.sessions[session.index].state;
+        let Role::Client(client) = &mut self.sessions[session.index].role else {
+            unreachable!("checked above")
+        };
+        let starts_now =
+            state == State::Open && client.has_free_slot() && client.queue_first == NO_REQUEST;
+        if let Some(deadline) = deadline {
+            self.timers
+                .set_if_sooner(u32::from(session.index), deadline);
+        }
+        if starts_now {
+            self.put_in_slot(id.index);
+            return Ok(id);
+        }
+        match client.queue_last {
+            NO_REQUEST => client.queue_first = id.index,
+            last => self.requests[last].next = id.index,
+        }
+        client.queue_last = id.index;
+        client.queued += 1;
+        client.queue_deadline = client
+            .queue_deadline
+            .min(deadline.unwrap_or(Instant::FAR_FUTURE));
+        Ok(id)
+    }
+
+    fn reason_to_refuse(
+        &self,
+        now: Instant,
+        session: SessionId,
+        request_bytes: usize,
+        deadline: Option<Instant>,
+    ) -> Option<RefusedReason> {
+        let entry = self
+            .sessions
+            .get(session)
+            .filter(|entry| entry.state != State::Closing);
+        let Some(Role::Client(client)) = entry.map(|entry| &entry.role) else {
+            return Some(RefusedReason::NoSession);
+        };
+        if request_bytes > self.config.message_bytes {
+            return Some(RefusedReason::RequestTooLarge);
+        }
+        if deadline.is_some_and(|deadline| deadline <= now) {
+            return Some(RefusedReason::DeadlineExceeded);
+        }
+        let queue_is_full = client.queued as usize >= self.config.queued_requests_per_session;
+        (self.requests.is_full() || (queue_is_full && !client.has_free_slot()))
+            .then_some(RefusedReason::QueueFull)
+    }
+
+    /// Gives up a request: it completes with `Cancelled`. False if it has already completed.
+    /// A handler that runs goes on; its response is dropped.
+    pub fn cancel(&mut self, now: Instant, request: RequestId) -> bool {
+        let _ = now;
+        let Some(index) = self.requests.find(request) else {
+            return false;
+        };
+        let finished = self.end_request(index, Err(RpcError::Cancelled));
+        self.finished.push_back(finished);
+        true
+    }
+
+    /// Starts queued requests while slots are free.
+    pub(crate) fn start_queued(&mut self, session: u16) {
+        while self.sessions[session].state == State::Open {
+            let Role::Client(client) = &mut self.sessions[session].role else {
+                return;
+            };
+            if client.queue_first == NO_REQUEST || !client.has_free_slot() {
+                return;
+            }
+            let index = self.pop_queued(session);
+            if self.requests[index].buffers.is_some() {
+                self.put_in_slot(index);
+            } else {
+                self.requests.release(index);
+            }
+        }
+    }
+
+    /// Takes the first entry off a session's queue, which is not empty.
+    pub(crate) fn pop_queued(&mut self, session: u16) -> u32 {
+        let Role::Client(client) = &mut self.sessions[session].role else {
+            unreachable!("servers queue nothing")
+        };
+        let index = client.queue_first;
+        let entry = &self.requests[index];
+        client.queue_first = entry.next;
+        if client.queue_first == NO_REQUEST {
+            client.queue_last = NO_REQUEST;
+            client.queue_deadline = Instant::FAR_FUTURE;
+        }
+        // One that ended in the queue was uncounted then.
+        client.queued -= u32::from(entry.buffers.is_some());
+        index
+    }
+
+    /// Gives a request the slot that is free, and the slot's next sequence.
+    fn put_in_slot(&mut self, index: u32) {
+        let request = &mut self.requests[index];
+        let session = &mut self.sessions[request.session];
+        let terms = session.terms;
+        let Role::Client(client) = &mut session.role else {
+            unreachable!("only clients have requests")
+        };
+        let slot = client.take_slot().expect("the caller has seen a free slot");
+        let place = &mut client.slots[usize::from(slot)];
+        place.sequence += 1;
+        assert!(
+            place.sequence <= RequestNumber::SEQUENCE_MAX,
+            "a slot has used up its request numbers"
+        );
+        place.request = index;
+        client.sendable |= 1 << slot;
+        request.slot = slot;
+        request.place = Place::InSlot;
+        request.next = NO_REQUEST;
+        let request_bytes = request
+            .buffers
+            .as_ref()
+            .map_or(0, |buffers| buffers.request.len());
+        request.request_packets = terms.packets(request_bytes);
+        let session = request.session;
+        self.mark_ready(session);
+    }
+
+    /// Lists the session among those that can send, if it can.
+    pub(crate) fn mark_ready(&mut self, session: u16) {
+        let Some(client) = self.sessions[session].client() else {
+            return;
+        };
+        if client.sendable != 0 && client.credits > 0 && !client.is_ready {
+            client.is_ready = true;
+            self.ready.push_back(session);
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Loss and progress: go-back-N, its timer, and what counts as news (PROTOCOL.md section 5.4).
+//!
+//! Each rollback begins a new round of transmissions. Packets carry the round and answers repeat it,
+//! so that an answer tells which transmission it belongs to: RTT samples are unambiguous (Karn), and
+//! a gap in the answers to this round is a loss in this round, found before the timer fires.
+
+use super::{NO_REQUEST, Received};
+use crate::app::{App, RpcError};
+use crate::backend::Route;
+use crate::endpoint::Endpoint;
+use crate::session::{Role, SessionId, State};
+use crate::time::Instant;
+use crate::wire::{Flags, Header, PacketType, RequestNumber};
+
+/// Why packets are sent again.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Cause {
+    /// An answer has come that only a later packet can have caused.
+    Gap,
+    /// Nothing has come in time.
+    Timeout,
+}
+
+impl<R: Route> Endpoint<R> {
+    /// Packets below `answered` are answered: credits return, the timer starts anew.
+    pub(crate) fn on_progress(&mut self, now: Instant, index: u32, answered: u32) {
+        let request = &mut self.requests[index];
+        let Some(client) = self.sessions[request.session].client() else {
+            return;
+        };
+        let in_flight = request.in_flight();
+        request.answered = answered;
+        request.sent = request.sent.max(answered);
+        request.sent_max = request.sent_max.max(answered);
+        request.attempts = 0;
+        request.is_busy = false;
+        client.credits += in_flight - request.in_flight();
+        let rto = client.rtt.rto(0);
+        request.due = if request.in_flight() > 0 {
+            now + rto
+        } else {
+            Instant::FAR_FUTURE
+        };
+        if request.has_more_to_send() {
+            client.sendable |= 1 << request.slot;
+        }
+        let session = request.session;
+        self.mark_ready(session);
+    }
+
+    /// Takes an RTT sample from the answer to packet `number`, before the progress that it brings.
+    pub(crate) fn sample_rtt(&mut self, rx: &Received<'_>, index: u32, number: u32) {
+        let request = &self.requests[index];
+        let sent_at = request.stamp_of(number, rx.packet.header.flags.round());
+        let (Some(sent_at), Some(held)) = (sent_at, rx.packet.header.held.to_duration()) else {
+            return;
+        };
+        if let Some(client) = self.sessions[request.session].client() {
+            client
+                .rtt
+                .on_sample(rx.now.saturating_since(sent_at).saturating_sub(held));
+        }
+    }
+
+    /// Back to the first unanswered packet. The credits of what is given up return.
+    pub(crate) fn roll_back(&mut self, index: u32, cause: Cause) {
+        let request = &mut self.requests[index];
+        let Some(client) = self.sessions[request.session].client() else {
+            return;
+        };
+        client.credits += request.in_flight();
+        client.sendable |= 1 << request.slot;
+        request.sent = request.answered;
+        request.round = request.round.wrapping_add(1);
+        // The timer starts with the next transmission.
+        request.due = Instant::FAR_FUTURE;
+        match cause {
+            Cause::Gap => self.stats.gaps += 1,
+            Cause::Timeout => {
+                self.stats.timeouts += 1;
+                request.attempts = request.attempts.saturating_add(1);
+                client.rtt.on_timeout();
+            }
+        }
+        let session = request.session;
+        self.mark_ready(session);
+    }
+
+    /// Looks at every slot of a client end: deadlines, lost packets, probes of busy requests.
+    pub(crate) fn check_slots(&mut self, now: Instant, id: SessionId, app: &mut impl App<R>) {
+        for slot in 0.. {
+            // A completion may end the session.
+            let Some(session) = self
+                .sessions
+                .get(id)
+                .filter(|session| session.state == State::Open)
+            else {
+                return;
+            };
+            let Role::Client(client) = &session.role else {
+                return;
+            };
+            let Some(place) = client.slots.get(slot) else {
+                return;
+            };
+            if place.request == NO_REQUEST {
+                continue;
+            }
+            let request = &self.requests[place.request];
+            let rto = client.rtt.rto(0);
+            if request.deadline.is_some_and(|deadline| deadline <= now) {
+                self.complete(now, place.request, Err(RpcError::DeadlineExceeded), app);
+            } else if request.due <= now && request.is_busy {
+                // Fits: a session has at most 64 slots.
+                self.probe_busy(now, slot as u8, place.request, place.sequence);
+            } else if request.due <= now {
+                let (index, sent_at) = (place.request, request.sent_at);
+                self.roll_back(index, Cause::Timeout);
+                self.ping_after_timeout(now, id.index, sent_at, rto);
+            }
+        }
+    }
+
+    /// Asks for the first response packet of a request that executes. Costs no credit: the last
+    /// request packet's is still in use.
+    fn probe_busy(&mut self, now: Instant, slot: u8, index: u32, sequence: u64) {
+        let request = &mut self.requests[index];
+        let session = &mut self.sessions[request.session];
+        let (route, seed, remote) = (session.route, session.seed, session.remote);
+        let Some(client) = session.client() else {
+            return;
+        };
+        request.attempts = request.attempts.saturating_add(1);
+        request.due = now
+            + client
+                .rtt
+                .rto(request.attempts)
+                .min(self.config.probe_interval_max);
+        let header = Header {
+            request: RequestNumber::new(slot, sequence),
+            message_bytes: 1,
+            flags: Flags::of_round(request.round),
+            ..Header::new(PacketType::RequestForResponse, remote)
+        };
+        self.stats.probes_sent += 1;
+        self.send_control(route, header, seed, None);
+    }
+}

@@ -1,0 +1,30 @@
+//! Requests and responses: a file per packet type, and what they share (PROTOCOL.md section 5).
+//!
+//! A request's way: `enqueue` puts it into a slot, `transmit` sends its packets, the peer's
+//! `request` receives them and calls the handler, `respond` takes the response, `response` receives
+//! it, `completion` hands the buffers back. `loss` does what nobody hopes for.
+
+mod answers;
+mod busy;
+mod client_end;
+mod completion;
+mod credit_return;
+mod enqueue;
+#[cfg(test)]
+mod invariants;
+mod loss;
+mod receive;
+mod request;
+mod request_for_response;
+mod request_table;
+mod respond;
+mod response;
+mod server_end;
+mod transmit;
+
+pub(crate) use answers::{Answer, AnswerQueue, What};
+pub(crate) use client_end::ClientEnd;
+pub(crate) use receive::Received;
+pub(crate) use request_table::{Buffers, ClientRequest, Finished, NO_REQUEST, Place, RequestTable};
+pub(crate) use server_end::{ServerEnd, ServerSlot, ServerSlotState};
+pub(crate) use transmit::Control;

@@ -1,0 +1,136 @@
+//! From a datagram to the handler of each packet in it.
+
+use super::NO_REQUEST;
+use crate::app::App;
+use crate::backend::{Route, RxPacket};
+use crate::endpoint::Endpoint;
+use crate::session::State;
+use crate::time::Instant;
+use crate::wire::{Packet, PacketType, WireError, split_first};
+
+/// A packet that belongs to a session: its route and checksum are right.
+pub(crate) struct Received<'a> {
+    pub(crate) now: Instant,
+    pub(crate) packet: &'a Packet<'a>,
+    pub(crate) session: u16,
+    pub(crate) ecn: bool,
+}
+
+impl<R: Route> Endpoint<R> {
+    /// Cuts a datagram into packets.
+    pub(crate) fn on_datagram(
+        &mut self,
+        now: Instant,
+        datagram: &RxPacket<'_, R>,
+        app: &mut impl App<R>,
+    ) {
+        let mut rest = datagram.bytes;
+        while !rest.is_empty() {
+            match split_first(rest) {
+                Ok((packet, after)) => {
+                    rest = after;
+                    self.stats.packets_received += 1;
+                    self.on_packet(now, &packet, datagram.route, datagram.ecn, app);
+                }
+                Err(error) => {
+                    let drops = &mut self.stats.drops;
+                    *match error {
+                        WireError::Truncated => &mut drops.truncated,
+                        WireError::Version => &mut drops.version,
+                        WireError::UnknownType => &mut drops.unknown_type,
+                        WireError::Unsupported => &mut drops.unsupported,
+                    } += 1;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn on_packet(
+        &mut self,
+        now: Instant,
+        packet: &Packet<'_>,
+        route: R,
+        ecn: bool,
+        app: &mut impl App<R>,
+    ) {
+        match packet.header.packet_type {
+            PacketType::Connect => self.on_connect(now, packet, route),
+            PacketType::Ping => self.on_ping(now, packet, route),
+            PacketType::Disconnect => self.on_disconnect(packet, route),
+            PacketType::Reset => self.on_reset(packet, route),
+            _ => self.on_session_packet(now, packet, route, ecn, app),
+        }
+    }
+
+    fn on_session_packet(
+        &mut self,
+        now: Instant,
+        packet: &Packet<'_>,
+        route: R,
+        ecn: bool,
+        app: &mut impl App<R>,
+    ) {
+        let index = packet.header.session;
+        let Some(session) = self.sessions.at(index) else {
+            self.stats.drops.no_session += 1;
+            return;
+        };
+        if session.route != route {
+            self.stats.drops.wrong_route += 1;
+            return;
+        }
+        if !packet.verify(session.seed) {
+            self.stats.drops.checksum += 1;
+            return;
+        }
+        session.heard_at = now;
+        session.probe = None;
+        let rx = Received {
+            now,
+            packet,
+            session: index,
+            ecn,
+        };
+        match packet.header.packet_type {
+            PacketType::Request => self.on_request(&rx, app),
+            PacketType::Response => self.on_response(&rx, app),
+            PacketType::CreditReturn => self.on_credit_return(&rx),
+            PacketType::RequestForResponse => self.on_request_for_response(&rx),
+            PacketType::Busy => self.on_busy(&rx),
+            PacketType::Cookie => self.on_cookie(&rx),
+            PacketType::Accept => self.on_accept(&rx),
+            PacketType::Refuse => self.on_refuse(&rx),
+            PacketType::Disconnected => self.on_disconnected(&rx),
+            // That it was heard is all there is to it.
+            PacketType::Pong => {}
+            PacketType::Connect | PacketType::Ping | PacketType::Disconnect | PacketType::Reset => {
+                unreachable!("dispatched above")
+            }
+        }
+    }
+
+    /// The request in flight that a server's packet answers; counts what answers none.
+    pub(crate) fn answered_request(&mut self, rx: &Received<'_>) -> Option<u32> {
+        let number = rx.packet.header.request;
+        let session = &mut self.sessions[rx.session];
+        let is_open = session.state == State::Open;
+        let Some(client) = session.client().filter(|_| is_open) else {
+            self.stats.drops.wrong_state += 1;
+            return None;
+        };
+        let Some(slot) = client.slots.get(usize::from(number.slot())) else {
+            self.stats.drops.bad_number += 1;
+            return None;
+        };
+        if slot.sequence == number.sequence() && slot.request != NO_REQUEST {
+            return Some(slot.request);
+        }
+        if number.sequence() <= slot.sequence {
+            self.stats.drops.past += 1;
+        } else {
+            self.stats.drops.bad_number += 1;
+        }
+        None
+    }
+}

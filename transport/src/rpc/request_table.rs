@@ -1,0 +1,225 @@
+//! Requests that this endpoint made and that are not complete: in a slot, or queued for one.
+//!
+//! They live apart from the sessions, in one table that is reused from the last entry freed, so
+//! that 20,000 idle sessions cost no cache and a few busy requests stay warm.
+
+use crate::app::{Completion, RequestId, RpcError};
+use crate::buf::MsgBuf;
+use crate::config::RTT_STAMPS;
+use crate::time::Instant;
+
+/// No request.
+pub(crate) const NO_REQUEST: u32 = u32::MAX;
+
+/// A request and its wire state. Packets are numbered over the whole exchange: the request's
+/// packets first, then one request-for-response for each response packet but the first. The
+/// server's answers have the same numbers.
+pub(crate) struct ClientRequest {
+    generation: u32,
+    /// The next one in the session's queue or in the list of free entries.
+    pub(crate) next: u32,
+    pub(crate) session: u16,
+    /// Means nothing while queued.
+    pub(crate) slot: u8,
+    pub(crate) kind: u8,
+    pub(crate) place: Place,
+    pub(crate) tag: u64,
+    pub(crate) deadline: Option<Instant>,
+    /// Both Some until the request ends. A queued request that has ended keeps its place, empty.
+    pub(crate) buffers: Option<Buffers>,
+
+    pub(crate) request_packets: u32,
+    /// 0 until the first response packet has come.
+    pub(crate) response_packets: u32,
+    /// Packets sent in this round; the first unsent packet's number.
+    pub(crate) sent: u32,
+    /// The most that was ever sent.
+    pub(crate) sent_max: u32,
+    /// Packets answered, always the first ones. Never more than `sent`.
+    pub(crate) answered: u32,
+    /// Counts rollbacks; four bits go over the wire.
+    pub(crate) round: u8,
+    /// Timeouts or probes since the last progress.
+    pub(crate) attempts: u8,
+    /// The server has said that the handler runs.
+    pub(crate) is_busy: bool,
+    /// When a packet of it was last sent.
+    pub(crate) sent_at: Instant,
+    /// When it must be retransmitted or probed; `FAR_FUTURE` while nothing is unanswered.
+    pub(crate) due: Instant,
+    /// The transmission epoch of the last retransmitted data packet; 0 for none.
+    pub(crate) resent_in: u64,
+    /// When the packets of this round were sent, by number modulo `RTT_STAMPS`.
+    stamps: [Instant; RTT_STAMPS],
+}
+
+/// The two buffers that a request brings and takes home.
+pub(crate) struct Buffers {
+    pub(crate) request: MsgBuf,
+    pub(crate) response: MsgBuf,
+}
+
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Place {
+    Free,
+    Queued,
+    InSlot,
+}
+
+/// A completion that could not be delivered where it arose.
+pub(crate) struct Finished {
+    pub(crate) tag: u64,
+    pub(crate) completion: Completion,
+    /// Delivered once transmissions up to this epoch are flushed.
+    pub(crate) after_epoch: u64,
+}
+
+impl ClientRequest {
+    pub(crate) fn new(
+        session: u16,
+        kind: u8,
+        tag: u64,
+        deadline: Option<Instant>,
+        buffers: Buffers,
+    ) -> Self {
+        Self {
+            generation: 0,
+            next: NO_REQUEST,
+            session,
+            slot: 0,
+            kind,
+            place: Place::Queued,
+            tag,
+            deadline,
+            buffers: Some(buffers),
+            request_packets: 0,
+            response_packets: 0,
+            sent: 0,
+            sent_max: 0,
+            answered: 0,
+            round: 0,
+            attempts: 0,
+            is_busy: false,
+            sent_at: Instant::ZERO,
+            due: Instant::FAR_FUTURE,
+            resent_in: 0,
+            stamps: [Instant::ZERO; RTT_STAMPS],
+        }
+    }
+
+    /// Packets of the whole exchange as far as known.
+    pub(crate) fn packets(&self) -> u32 {
+        self.request_packets + self.response_packets.saturating_sub(1)
+    }
+
+    pub(crate) fn has_more_to_send(&self) -> bool {
+        self.sent < self.packets()
+    }
+
+    pub(crate) fn in_flight(&self) -> u16 {
+        // Bounded by the session's credits.
+        (self.sent - self.answered) as u16
+    }
+
+    pub(crate) fn stamp(&mut self, number: u32, now: Instant) {
+        self.stamps[number as usize % RTT_STAMPS] = now;
+    }
+
+    /// When packet `number` was sent, if it was sent once and its stamp still stands.
+    pub(crate) fn stamp_of(&self, number: u32, round: u8) -> Option<Instant> {
+        let is_this_round = round == self.round & 0x0f;
+        let still_stands = number < self.sent && (self.sent - number) as usize <= RTT_STAMPS;
+        (is_this_round && still_stands).then(|| self.stamps[number as usize % RTT_STAMPS])
+    }
+}
+
+/// All requests.
+pub(crate) struct RequestTable {
+    entries: Vec<ClientRequest>,
+    free: u32,
+    limit: usize,
+    used: usize,
+}
+
+impl RequestTable {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self {
+            entries: Vec::with_capacity(limit),
+            free: NO_REQUEST,
+            limit,
+            used: 0,
+        }
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.used == self.limit
+    }
+
+    pub(crate) fn used(&self) -> usize {
+        self.used
+    }
+
+    /// Takes an entry into use. The caller has checked that there is one.
+    pub(crate) fn insert(&mut self, request: ClientRequest) -> RequestId {
+        self.used += 1;
+        if self.free == NO_REQUEST {
+            assert!(
+                self.entries.len() < self.limit,
+                "insert into a full request table"
+            );
+            self.entries.push(request);
+            return RequestId {
+                index: self.entries.len() as u32 - 1,
+                generation: 0,
+            };
+        }
+        let index = self.free;
+        let entry = &mut self.entries[index as usize];
+        self.free = entry.next;
+        let generation = entry.generation;
+        *entry = request;
+        entry.generation = generation;
+        RequestId { index, generation }
+    }
+
+    /// Frees an entry whose buffers are gone.
+    pub(crate) fn release(&mut self, index: u32) {
+        let entry = &mut self.entries[index as usize];
+        debug_assert!(entry.buffers.is_none() && entry.place != Place::Free);
+        entry.generation = entry.generation.wrapping_add(1);
+        entry.place = Place::Free;
+        entry.next = self.free;
+        self.free = index;
+        self.used -= 1;
+    }
+
+    /// The index of a request that is not complete.
+    pub(crate) fn find(&self, id: RequestId) -> Option<u32> {
+        let entry = self.entries.get(id.index as usize)?;
+        (entry.generation == id.generation && entry.buffers.is_some()).then_some(id.index)
+    }
+}
+
+impl std::ops::Index<u32> for RequestTable {
+    type Output = ClientRequest;
+
+    fn index(&self, index: u32) -> &ClientRequest {
+        &self.entries[index as usize]
+    }
+}
+
+impl std::ops::IndexMut<u32> for RequestTable {
+    fn index_mut(&mut self, index: u32) -> &mut ClientRequest {
+        &mut self.entries[index as usize]
+    }
+}
+
+impl Buffers {
+    pub(crate) fn into_completion(self, result: Result<(), RpcError>) -> Completion {
+        Completion {
+            result,
+            request: self.request,
+            response: self.response,
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! What goes out, in this order: control packets, the server ends' answers, the client ends' packets.
+
+use super::{Answer, ClientEnd, ClientRequest, ServerSlotState, What};
+use crate::backend::{Body as TxBody, Route, TxBatch};
+use crate::endpoint::Endpoint;
+use crate::session::{Role, Session, State};
+use crate::stats::EndpointStats;
+use crate::time::Instant;
+use crate::wire::{
+    Body, Features, Flags, Header, Held, PacketType, RequestNumber, Seed, deadline_extension,
+};
+
+/// A packet of a handshake, a teardown, a keepalive or a probe.
+pub(crate) struct Control<R> {
+    route: R,
+    header: Header,
+    seed: Seed,
+    body: Option<Body>,
+}
+
+impl<R: Route> Endpoint<R> {
+    /// Queues a control packet. A full queue loses it, as the wire might.
+    pub(crate) fn send_control(
+        &mut self,
+        route: R,
+        header: Header,
+        seed: Seed,
+        body: Option<Body>,
+    ) {
+        if self.control.len() < self.config.answers {
+            self.control.push_back(Control {
+                route,
+                header,
+                seed,
+                body,
+            });
+        } else {
+            self.stats.drops.answers_full += 1;
+        }
+    }
+
+    pub(crate) fn transmit_control(&mut self, tx: &mut TxBatch<R>) {
+        while !tx.is_full() {
+            let Some(control) = self.control.pop_front() else {
+                return;
+            };
+            let body = control.body.as_deref().unwrap_or(&[]);
+            let head = control.header.write(control.seed, None, body);
+            tx.push(control.route, &head, TxBody::Bytes(body));
+        }
+    }
+
+    pub(crate) fn transmit_answers(&mut self, now: Instant, tx: &mut TxBatch<R>) {
+        while !tx.is_full() {
+            let Some(answer) = self.answers.front() else {
+                return;
+            };
+            let answer = *answer;
+            match self.transmit_answer(now, &answer, tx) {
+                None => self.answers.pop_front(),
+                // The batch is full in the middle of a range.
+                Some(rest) => {
+                    if let Some(front) = self.answers.front() {
+                        front.what = rest;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends an answer. Returns what is left of it.
+    fn transmit_answer(
+        &mut self,
+        now: Instant,
+        answer: &Answer,
+        tx: &mut TxBatch<R>,
+    ) -> Option<What> {
+        let session = self.sessions.at(answer.session)?;
+        if session.generation != answer.generation || session.state != State::Open {
+            return None;
+        }
+        let flags = Flags::of_round(answer.round).with_if(answer.ecn, Flags::ECN_ECHO);
+        let header = |packet_type, number, flags| Header {
+            packet_number: number,
+            flags,
+            request: RequestNumber::new(answer.slot, answer.sequence),
+            ..Header::new(packet_type, session.remote)
+        };
+        let header = match answer.what {
+            What::CreditReturn(number) => header(PacketType::CreditReturn, number, flags),
+            What::Gap(number) => header(PacketType::CreditReturn, number, flags.with(Flags::GAP)),
+            What::Busy => {
+                self.stats.busy_sent += 1;
+                header(PacketType::Busy, 0, flags)
+            }
+            What::Response { first, count } => {
+                let header = header(PacketType::Response, first, flags);
+                return self.transmit_response(now, answer, header, count, tx);
+            }
+        };
+        tx.push(
+            session.route,
+            &header.write(session.seed, None, &[]),
+            TxBody::None,
+        );
+        None
+    }
+
+    /// Sends `count` response packets beginning with the header's. Returns those that are left.
+    fn transmit_response(
+        &mut self,
+        now: Instant,
+        answer: &Answer,
+        mut header: Header,
+        count: u16,
+        tx: &mut TxBatch<R>,
+    ) -> Option<What> {
+        let session = &mut self.sessions[answer.session];
+        let (terms, seed, route) = (session.terms, session.seed, session.route);
+        let slot = session.server()?.slots.get_mut(usize::from(answer.slot))?;
+        if slot.sequence != answer.sequence || slot.state != ServerSlotState::Answered {
+            return None;
+        }
+        let response = slot.response.as_ref()?;
+        header.message_bytes = response.len() as u32;
+        let end = header.packet_number.saturating_add(count);
+        while header.packet_number < end {
+            if tx.is_full() {
+                let (first, count) = (header.packet_number, end - header.packet_number);
+                return Some(What::Response { first, count });
+            }
+            let number = u32::from(header.packet_number);
+            let range = terms.data_range(response.len(), number);
+            header.held = match number {
+                0 => Held::from_duration(now.saturating_since(slot.arrived_at)),
+                _ => Held::NOT_HELD,
+            };
+            if number < slot.sent_max {
+                slot.resent_in = self.epoch;
+                self.stats.retransmissions += 1;
+            }
+            slot.sent_max = slot.sent_max.max(number + 1);
+            let head = header.write(seed, None, &response[range.clone()]);
+            tx.push(route, &head, TxBody::Message(response, range));
+            header.packet_number += 1;
+        }
+        None
+    }
+
+    pub(crate) fn transmit_requests(&mut self, now: Instant, tx: &mut TxBatch<R>) {
+        while !tx.is_full() {
+            let Some(index) = self.ready.pop_front() else {
+                return;
+            };
+            self.transmit_session(now, index, tx);
+        }
+    }
+
+    /// Sends what a session's credits and the batch allow, a packet a slot in turn.
+    fn transmit_session(&mut self, now: Instant, index: u16, tx: &mut TxBatch<R>) {
+        let session = &mut self.sessions[index];
+        let wire = Wire::of(session);
+        let Role::Client(client) = &mut session.role else {
+            return;
+        };
+        if !client.is_ready {
+            // The list's entry is of an earlier session at this index.
+            return;
+        }
+        client.is_ready = false;
+        while client.credits > 0 && !tx.is_full() {
+            let Some(slot) = client.next_sendable() else {
+                break;
+            };
+            let place = client.slots[usize::from(slot)];
+            let request = &mut self.requests[place.request];
+            let number = RequestNumber::new(slot, place.sequence);
+            wire.transmit(
+                now,
+                client,
+                request,
+                number,
+                self.epoch,
+                &mut self.stats,
+                tx,
+            );
+            if !request.has_more_to_send() {
+                client.sendable &= !(1 << slot);
+            }
+            self.timers.set_if_sooner(u32::from(index), request.due);
+        }
+        if client.sendable != 0 && client.credits == 0 {
+            client.credit_stalls += 1;
+            self.stats.credit_stalls += 1;
+        }
+        self.mark_ready(index);
+    }
+}
+
+/// What all packets of a session have in common.
+struct Wire<R> {
+    route: R,
+    seed: Seed,
+    remote: u16,
+    terms: crate::session::Terms,
+}
+
+impl<R: Route> Wire<R> {
+    fn of(session: &Session<R>) -> Self {
+        Self {
+            route: session.route,
+            seed: session.seed,
+            remote: session.remote,
+            terms: session.terms,
+        }
+    }
+
+    /// Sends a request's next packet: request data first, then requests for response packets.
+    #[allow(clippy::too_many_arguments)]
+    fn transmit(
+        &self,
+        now: Instant,
+        client: &mut ClientEnd,
+        request: &mut ClientRequest,
+        name: RequestNumber,
+        epoch: u64,
+        stats: &mut EndpointStats,
+        tx: &mut TxBatch<R>,
+    ) {
+        let number = request.sent;
+        let count = if number < request.request_packets {
+            self.push_request(now, request, name, tx);
+            if number < request.sent_max {
+                request.resent_in = epoch;
+            }
+            1
+        } else {
+            let wanted = request.packets() - number;
+            let may_ask_for_many = self.terms.features.has(Features::CUMULATIVE_CREDITS);
+            let count = if may_ask_for_many {
+                wanted.min(u32::from(client.credits))
+            } else {
+                1
+            };
+            self.push_request_for_response(request, name, count, tx);
+            count
+        };
+        if number < request.sent_max {
+            client.retransmissions += 1;
+            stats.retransmissions += 1;
+        }
+        if request.in_flight() == 0 {
+            request.due = now + client.rtt.rto(request.attempts);
+        }
+        for number in number..number + count {
+            request.stamp(number, now);
+        }
+        request.sent_at = now;
+        request.sent += count;
+        request.sent_max = request.sent_max.max(request.sent);
+        // `count` is at most the credits left.
+        client.credits -= count as u16;
+    }
+
+    fn push_request(
+        &self,
+        now: Instant,
+        request: &ClientRequest,
+        name: RequestNumber,
+        tx: &mut TxBatch<R>,
+    ) {
+        let Some(buffers) = &request.buffers else {
+            unreachable!("a request in a slot has its buffers")
+        };
+        let data = &buffers.request;
+        let range = self.terms.data_range(data.len(), request.sent);
+        let header = Header {
+            kind: request.kind,
+            message_bytes: data.len() as u32,
+            packet_number: request.sent as u16,
+            request: name,
+            flags: Flags::of_round(request.round),
+            ..Header::new(PacketType::Request, self.remote)
+        };
+        let extension = request
+            .deadline
+            .filter(|_| request.sent == 0)
+            .map(|deadline| deadline_extension(deadline.saturating_since(now).as_nanos()));
+        let head = header.write(self.seed, extension, &data[range.clone()]);
+        tx.push(self.route, &head, TxBody::Message(data, range));
+    }
+
+    fn push_request_for_response(
+        &self,
+        request: &ClientRequest,
+        name: RequestNumber,
+        count: u32,
+        tx: &mut TxBatch<R>,
+    ) {
+        let header = Header {
+            message_bytes: count,
+            packet_number: (request.sent - request.request_packets + 1) as u16,
+            request: name,
+            flags: Flags::of_round(request.round),
+            ..Header::new(PacketType::RequestForResponse, self.remote)
+        };
+        tx.push(
+            self.route,
+            &header.write(self.seed, None, &[]),
+            TxBody::None,
+        );
+    }
+}

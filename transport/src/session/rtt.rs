@@ -1,0 +1,121 @@
+//! Round-trip time of a session and the retransmission timeout made of it (RFC 6298).
+
+use crate::time::Duration;
+
+/// Smoothed RTT, its variation, and the timeout. Samples have the server's holding time taken out.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Rtt {
+    smoothed_ns: u64,
+    variation_ns: u64,
+    pub(crate) min_ns: u64,
+    pub(crate) last_ns: u64,
+    pub(crate) samples: u64,
+    /// Doublings since the last sample: an RTT that grew past the timeout must still be measured.
+    backoff: u8,
+    limits: RtoLimits,
+}
+
+/// Bounds of the retransmission timeout.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct RtoLimits {
+    pub(crate) initial: Duration,
+    pub(crate) floor: Duration,
+    pub(crate) max: Duration,
+}
+
+const BACKOFF_MAX: u8 = 12;
+
+impl Rtt {
+    pub(crate) fn new(limits: RtoLimits) -> Self {
+        Self {
+            smoothed_ns: 0,
+            variation_ns: 0,
+            min_ns: 0,
+            last_ns: 0,
+            samples: 0,
+            backoff: 0,
+            limits,
+        }
+    }
+
+    pub(crate) fn smoothed_ns(&self) -> u64 {
+        self.smoothed_ns
+    }
+
+    /// A packet that was sent once was answered after this time.
+    pub(crate) fn on_sample(&mut self, rtt: Duration) {
+        let sample = rtt.as_nanos();
+        self.last_ns = sample;
+        if self.samples == 0 {
+            self.smoothed_ns = sample;
+            self.variation_ns = sample / 2;
+            self.min_ns = sample;
+        } else {
+            let deviation = self.smoothed_ns.abs_diff(sample);
+            self.variation_ns = (3 * self.variation_ns + deviation) / 4;
+            self.smoothed_ns = (7 * self.smoothed_ns + sample) / 8;
+            self.min_ns = self.min_ns.min(sample);
+        }
+        self.samples += 1;
+        self.backoff = 0;
+    }
+
+    /// A timeout has fired.
+    pub(crate) fn on_timeout(&mut self) {
+        self.backoff = (self.backoff + 1).min(BACKOFF_MAX);
+    }
+
+    /// The timeout for a request that has already timed out `attempts` times in a row.
+    pub(crate) fn rto(&self, attempts: u8) -> Duration {
+        let base = if self.samples == 0 {
+            self.limits.initial
+        } else {
+            Duration::from_nanos(self.smoothed_ns + 4 * self.variation_ns).max(self.limits.floor)
+        };
+        let doublings = attempts.max(self.backoff).min(BACKOFF_MAX);
+        base.saturating_mul(1 << doublings).min(self.limits.max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rtt() -> Rtt {
+        Rtt::new(RtoLimits {
+            initial: Duration::from_millis(10),
+            floor: Duration::from_millis(1),
+            max: Duration::from_millis(200),
+        })
+    }
+
+    #[test]
+    fn the_timeout_follows_the_rtt_down_to_the_floor() {
+        let mut rtt = rtt();
+        assert_eq!(rtt.rto(0), Duration::from_millis(10));
+        rtt.on_sample(Duration::from_millis(4));
+        assert_eq!(rtt.rto(0), Duration::from_millis(12), "RTT + 4 * RTT / 2");
+        for _ in 0..100 {
+            rtt.on_sample(Duration::from_micros(20));
+        }
+        assert_eq!(rtt.rto(0), Duration::from_millis(1));
+        assert_eq!(rtt.min_ns, 20_000);
+    }
+
+    #[test]
+    fn it_doubles_until_its_limit_and_a_sample_ends_that() {
+        let mut rtt = rtt();
+        rtt.on_sample(Duration::from_micros(20));
+        assert_eq!(rtt.rto(3), Duration::from_millis(8));
+        assert_eq!(rtt.rto(200), Duration::from_millis(200));
+        rtt.on_timeout();
+        rtt.on_timeout();
+        assert_eq!(
+            rtt.rto(0),
+            Duration::from_millis(4),
+            "the session remembers timeouts"
+        );
+        rtt.on_sample(Duration::from_micros(20));
+        assert_eq!(rtt.rto(0), Duration::from_millis(1));
+    }
+}

@@ -1,0 +1,131 @@
+//! The life of a session as a table (PROTOCOL.md section 4).
+//!
+//! ```text
+//!            Open            Cookie             Accept
+//!   Free ----------> Asking ---------> Returning --------> Open
+//!    ^  \                                  ^ |              |  |
+//!    |   \  Cookie came back (server)      +-+ Cookie       |  | Close
+//!    |    +-----------------------------------------> Open  |  v
+//!    +--- Refused, GaveUp, Lost, PeerClosed ----------------+ Closing
+//! ```
+
+/// Where a session is in its life.
+#[derive(Copy, Clone, Debug, Eq, PartialEq, Hash)]
+pub(crate) enum State {
+    /// No session at this index.
+    Free,
+    /// A client has sent CONNECT without a cookie.
+    Asking,
+    /// A client has sent CONNECT with the server's cookie.
+    Returning,
+    /// Requests may flow.
+    Open,
+    /// This side has sent DISCONNECT and waits for the answer.
+    Closing,
+}
+
+/// What can happen to a session.
+#[derive(Copy, Clone, Debug, Eq, PartialEq, Hash)]
+pub(crate) enum Input {
+    /// The program connects.
+    Connect,
+    /// A CONNECT with a good cookie has come.
+    CookieReturned,
+    /// COOKIE has come.
+    Cookie,
+    /// ACCEPT has come.
+    Accept,
+    /// REFUSE has come.
+    Refuse,
+    /// The program disconnects.
+    Close,
+    /// DISCONNECT has come.
+    PeerClosed,
+    /// DISCONNECTED has come.
+    CloseConfirmed,
+    /// RESET has come, with the token of our probe.
+    Reset,
+    /// Nothing has come for too long.
+    Silence,
+    /// The peer has broken the protocol.
+    Violation,
+}
+
+impl State {
+    /// The state after `input`; `None` if it does not belong here and changes nothing.
+    pub(crate) const fn after(self, input: Input) -> Option<Self> {
+        use Input as I;
+        use State as S;
+        Some(match (self, input) {
+            (S::Free, I::Connect) => S::Asking,
+            (S::Free, I::CookieReturned) => S::Open,
+            (S::Asking | S::Returning, I::Cookie) => S::Returning,
+            (S::Returning, I::Accept) => S::Open,
+            (S::Asking | S::Returning, I::Refuse | I::Close | I::Silence) => S::Free,
+            (S::Open, I::Close) => S::Closing,
+            (S::Open, I::PeerClosed | I::Reset | I::Silence | I::Violation) => S::Free,
+            (S::Closing, I::PeerClosed | I::CloseConfirmed | I::Reset | I::Silence) => S::Free,
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STATES: [State; 5] = [
+        State::Free,
+        State::Asking,
+        State::Returning,
+        State::Open,
+        State::Closing,
+    ];
+    const INPUTS: [Input; 11] = [
+        Input::Connect,
+        Input::CookieReturned,
+        Input::Cookie,
+        Input::Accept,
+        Input::Refuse,
+        Input::Close,
+        Input::PeerClosed,
+        Input::CloseConfirmed,
+        Input::Reset,
+        Input::Silence,
+        Input::Violation,
+    ];
+
+    /// The whole table, as PROTOCOL.md prints it.
+    #[test]
+    fn the_transition_table() {
+        let mut table = String::new();
+        for input in INPUTS {
+            table += &format!("{:15}", format!("{input:?}"));
+            for state in STATES {
+                table += &format!(
+                    "{:10}",
+                    state.after(input).map_or("-".into(), |s| format!("{s:?}"))
+                );
+            }
+            table = table.trim_end().to_string() + "\n";
+        }
+        let expected = "\
+Connect        Asking    -         -         -         -
+CookieReturned Open      -         -         -         -
+Cookie         -         Returning Returning -         -
+Accept         -         -         Open      -         -
+Refuse         -         Free      Free      -         -
+Close          -         Free      Free      Closing   -
+PeerClosed     -         -         -         Free      Free
+CloseConfirmed -         -         -         -         Free
+Reset          -         -         -         Free      Free
+Silence        -         Free      Free      Free      Free
+Violation      -         -         -         Free      -
+";
+        assert_eq!(table, expected);
+        let protocol = include_str!("../../PROTOCOL.md");
+        for line in expected.lines() {
+            assert!(protocol.contains(line), "PROTOCOL.md does not show: {line}");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! A session's one timer: the earliest of handshake, requests, deadlines and keepalive.
+//!
+//! The wheel's entry may be early: it is only moved forward, and when it fires the true time is
+//! computed. An idle session's entry sits at its keepalive and costs nothing in between.
+
+use super::{ConnectError, DownReason, Input, Role, SessionId, State};
+use crate::app::App;
+use crate::backend::Route;
+use crate::endpoint::Endpoint;
+use crate::rpc::NO_REQUEST;
+use crate::time::Instant;
+
+impl<R: Route> Endpoint<R> {
+    /// The session's timer has fired.
+    pub(crate) fn on_session_timer(&mut self, now: Instant, index: u16, app: &mut impl App<R>) {
+        let Some(session) = self.sessions.at(index) else {
+            return;
+        };
+        let (id, handshake) = (
+            SessionId {
+                index,
+                generation: session.generation,
+            },
+            session.handshake,
+        );
+        match session.state {
+            State::Asking | State::Returning if handshake.give_up_at <= now => {
+                let gone = session.go(Input::Silence);
+                debug_assert!(gone, "silence ends a handshake");
+                self.end_connect(index, ConnectError::TimedOut);
+            }
+            State::Asking | State::Returning if handshake.resend_at <= now => {
+                self.send_connect(now, index)
+            }
+            State::Closing if handshake.give_up_at <= now => {
+                self.end_session(index, Input::Silence, DownReason::Disconnected);
+            }
+            State::Closing if handshake.resend_at <= now => self.send_disconnect(now, index),
+            State::Open => self.check_session(now, id, app),
+            _ => {}
+        }
+        self.expire_queued(now, id, app);
+        if self.sessions.get(id).is_some() {
+            self.rearm(index);
+        }
+    }
+
+    fn check_session(&mut self, now: Instant, id: SessionId, app: &mut impl App<R>) {
+        let is_down = self.check_silence(now, id.index);
+        if !is_down {
+            self.check_slots(now, id, app);
+        }
+    }
+
+    /// Sets the wheel's entry to the true time.
+    pub(crate) fn rearm(&mut self, index: u16) {
+        let due = self.session_due(index);
+        self.timers.set(u32::from(index), due);
+    }
+
+    fn session_due(&self, index: u16) -> Instant {
+        let session = &self.sessions[index];
+        let requests = match &session.role {
+            Role::Client(client) => client
+                .slots
+                .iter()
+                .filter(|slot| slot.request != NO_REQUEST)
+                .map(|slot| &self.requests[slot.request])
+                .map(|request| {
+                    request
+                        .deadline
+                        .map_or(request.due, |deadline| deadline.min(request.due))
+                })
+                .fold(client.queue_deadline, Instant::min),
+            Role::Server(_) => Instant::FAR_FUTURE,
+        };
+        match session.state {
+            State::Open => requests.min(self.keepalive_due(index)),
+            State::Asking | State::Returning | State::Closing => requests
+                .min(session.handshake.resend_at)
+                .min(session.handshake.give_up_at),
+            State::Free => Instant::FAR_FUTURE,
+        }
+    }
+}

@@ -1,0 +1,416 @@
+//! The slice that everything stands on: sessions, small and large messages, loss, death.
+
+use super::net::{Manner, Net, pattern};
+use crate::prng::Ratio;
+use crate::time::Duration;
+use crate::{Config, ConnectError, DownReason, Event, Identity, RpcError};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn completed(net: &Net, node: usize, count: usize) -> bool {
+    net.nodes[node].app.completions.len() == count
+}
+
+#[test]
+fn a_request_comes_back_answered() {
+    let mut net = Net::new(1, 2, &Config::default());
+    let session = net.connected(0, 1);
+    net.request(0, session, 5, 32);
+    assert!(net.run_until(SECOND, |net| completed(net, 0, 1)));
+    assert_eq!(net.nodes[0].app.completions[0], (5, Ok(()), pattern(5, 32)));
+    let stats = net.nodes[0]
+        .endpoint
+        .session_stats(session)
+        .expect("it stands");
+    assert_eq!(stats.rtt_ns_min, 20_000, "two ways of 10 us");
+    assert_eq!(stats.credits_in_use, 0);
+    assert_eq!(net.nodes[0].endpoint.stats().retransmissions, 0);
+}
+
+#[test]
+fn messages_of_every_size_arrive_whole() {
+    let full = 1472 - 48;
+    for bytes in [
+        0,
+        1,
+        full - 1,
+        full,
+        full + 1,
+        3 * full,
+        3 * full + 1,
+        100_000,
+        8 << 20,
+    ] {
+        for cumulative in [false, true] {
+            let config = Config {
+                cumulative_credits: Some(cumulative),
+                ..Config::default()
+            };
+            let mut net = Net::new(2, 2, &config);
+            let session = net.connected(0, 1);
+            net.request(0, session, 9, bytes);
+            assert!(
+                net.run_until(SECOND * 10, |net| completed(net, 0, 1)),
+                "{bytes} bytes"
+            );
+            assert_eq!(
+                net.nodes[0].app.completions[0],
+                (9, Ok(()), pattern(9, bytes)),
+                "{bytes} bytes"
+            );
+            assert_eq!(
+                net.nodes[0].endpoint.stats().retransmissions,
+                0,
+                "{bytes} bytes"
+            );
+        }
+    }
+}
+
+#[test]
+fn requests_beyond_the_slots_wait_their_turn() {
+    let mut net = Net::new(3, 2, &Config::default());
+    let session = net.connected(0, 1);
+    for tag in 0..1_000 {
+        net.request(0, session, tag, 100);
+    }
+    assert!(net.run_until(SECOND, |net| completed(net, 0, 1_000)));
+    assert!(
+        net.nodes[0]
+            .app
+            .completions
+            .iter()
+            .all(|(tag, result, data)| { result.is_ok() && *data == pattern(*tag, 100) })
+    );
+}
+
+#[test]
+fn a_slow_request_does_not_hold_up_the_others_and_is_sent_once_more_at_most() {
+    let mut net = Net::new(4, 2, &Config::default());
+    let session = net.connected(0, 1);
+    net.nodes[1].app.manner = Manner::Later;
+    net.request(0, session, 1, 64);
+    net.run_for(Duration::from_millis(1));
+    net.nodes[1].app.manner = Manner::Echo;
+    net.request(0, session, 2, 64);
+    net.run_for(Duration::from_millis(500));
+    assert_eq!(net.nodes[0].app.completions.len(), 1);
+    assert_eq!(net.nodes[0].app.completions[0].0, 2);
+    let stats = net.nodes[0].endpoint.stats();
+    assert_eq!(
+        stats.retransmissions, 1,
+        "BUSY ends the retransmission of the data"
+    );
+    assert!(
+        stats.probes_sent < 20,
+        "probes slow down: {}",
+        stats.probes_sent
+    );
+    net.answer_all(1);
+    assert!(net.run_until(Duration::from_millis(1), |net| completed(net, 0, 2)));
+    assert_eq!(net.nodes[1].app.executed[&1], 1);
+    let rtt = net.nodes[0]
+        .endpoint
+        .session_stats(session)
+        .expect("it stands")
+        .rtt_ns_smoothed;
+    assert!(
+        rtt < 100_000,
+        "a slow handler does not look like a slow network: {rtt} ns"
+    );
+}
+
+#[test]
+fn under_loss_everything_completes_and_runs_once() {
+    for (seed, loss) in [(1, 1), (2, 5), (3, 30), (4, 50)] {
+        let mut net = Net::new(seed, 2, &Config::default());
+        let session = net.connected(0, 1);
+        net.faults.loss = Ratio::percent(loss);
+        net.faults.duplication = Ratio::percent(2);
+        net.faults.reorder = Ratio::percent(2);
+        for tag in 0..200 {
+            net.request(0, session, tag, 10 + 20 * tag as usize);
+        }
+        assert!(
+            net.run_until(SECOND * 100, |net| completed(net, 0, 200)),
+            "loss {loss} %"
+        );
+        for (tag, result, data) in &net.nodes[0].app.completions {
+            assert_eq!(*result, Ok(()), "loss {loss} %");
+            assert_eq!(*data, pattern(*tag, 10 + 20 * *tag as usize));
+        }
+        assert!(net.nodes[1].app.executed.values().all(|count| *count == 1));
+    }
+}
+
+#[test]
+fn a_dead_peer_is_found_and_its_requests_end() {
+    let mut net = Net::new(5, 2, &Config::default());
+    let session = net.connected(0, 1);
+    net.nodes[1].app.manner = Manner::Later;
+    net.request(0, session, 1, 64);
+    net.run_for(Duration::from_millis(100));
+    net.nodes[1].is_dead = true;
+    assert!(net.run_until(SECOND * 2, |net| completed(net, 0, 1)));
+    assert_eq!(
+        net.nodes[0].app.completions[0].1,
+        Err(RpcError::OutcomeUnknown)
+    );
+    assert_eq!(
+        net.nodes[0].app.events[1],
+        Event::Down {
+            session,
+            reason: DownReason::TimedOut
+        }
+    );
+    assert_eq!(net.nodes[0].endpoint.stats().sessions_client, 0);
+}
+
+#[test]
+fn an_idle_session_lives_and_costs_a_few_packets() {
+    let mut net = Net::new(6, 2, &Config::default());
+    let session = net.connected(0, 1);
+    net.faults.loss = Ratio::percent(20);
+    net.run_for(SECOND * 60);
+    assert!(net.nodes[0].endpoint.peer(session).is_some());
+    assert_eq!(net.nodes[1].endpoint.stats().sessions_server, 1);
+    let sent = net.nodes[0].endpoint.stats().packets_sent;
+    assert!(sent < 60 * 10, "{sent} packets in a minute");
+}
+
+#[test]
+fn a_restarted_peer_resets_the_session_at_once() {
+    let config = Config::default();
+    let mut net = Net::new(7, 2, &config);
+    let session = net.connected(0, 1);
+    net.request(0, session, 1, 64);
+    assert!(net.run_until(SECOND, |net| completed(net, 0, 1)));
+    net.restart(1, &config);
+    net.request(0, session, 2, 64);
+    assert!(net.run_until(Duration::from_millis(20), |net| completed(net, 0, 2)));
+    assert_eq!(
+        net.nodes[0].app.completions[1].1,
+        Err(RpcError::OutcomeUnknown)
+    );
+    assert_eq!(
+        net.nodes[0].app.events[1],
+        Event::Down {
+            session,
+            reason: DownReason::Reset
+        }
+    );
+    // And a new session to the new process works.
+    let session = net.connected(0, 1);
+    net.request(0, session, 3, 64);
+    assert!(net.run_until(SECOND, |net| completed(net, 0, 3)));
+    assert_eq!(net.nodes[0].app.completions[2].1, Ok(()));
+}
+
+#[test]
+fn disconnect_tells_the_peer_and_ends_what_is_pending() {
+    let mut net = Net::new(8, 2, &Config::default());
+    let session = net.connected(0, 1);
+    net.nodes[1].app.manner = Manner::Later;
+    for tag in 0..10 {
+        net.request(0, session, tag, 64);
+    }
+    net.run_for(Duration::from_millis(1));
+    let now = net.now;
+    net.nodes[0].endpoint.disconnect(now, session);
+    net.run_for(Duration::from_millis(1));
+    let results: Vec<_> = net.nodes[0]
+        .app
+        .completions
+        .iter()
+        .map(|(tag, result, _)| (*tag, *result))
+        .collect();
+    for (tag, result) in results {
+        let expected = if tag < 8 {
+            RpcError::OutcomeUnknown
+        } else {
+            RpcError::NotSent
+        };
+        assert_eq!(result, Err(expected), "request {tag}");
+    }
+    assert_eq!(
+        net.nodes[0].app.events[1],
+        Event::Down {
+            session,
+            reason: DownReason::Disconnected
+        }
+    );
+    assert!(matches!(
+        net.nodes[1].app.events[1],
+        Event::Down {
+            reason: DownReason::PeerDisconnected,
+            ..
+        }
+    ));
+    net.answer_all(1);
+    assert_eq!(net.nodes[1].endpoint.stats().responses_stale, 8);
+}
+
+#[test]
+fn nobody_there_is_said_in_time_and_queued_requests_were_not_sent() {
+    let mut net = Net::new(9, 1, &Config::default());
+    let session = net.connect(0, 77);
+    net.request(0, session, 1, 64);
+    assert!(net.run_until(SECOND * 2, |net| completed(net, 0, 1)));
+    assert_eq!(net.nodes[0].app.completions[0].1, Err(RpcError::NotSent));
+    let failed = Event::ConnectFailed {
+        session,
+        route: 77,
+        reason: ConnectError::TimedOut,
+    };
+    assert_eq!(net.nodes[0].app.events, [failed]);
+}
+
+#[test]
+fn another_cluster_is_refused_by_name() {
+    let config = Config::default();
+    let mut net = Net::new(10, 0, &config);
+    net.add(
+        &config,
+        super::net::caps(),
+        Identity {
+            cluster: 5,
+            incarnation: 1,
+        },
+    );
+    net.add(
+        &config,
+        super::net::caps(),
+        Identity {
+            cluster: 6,
+            incarnation: 2,
+        },
+    );
+    net.add(
+        &config,
+        super::net::caps(),
+        Identity {
+            cluster: 0,
+            incarnation: 3,
+        },
+    );
+    let session = net.connect(0, 1);
+    net.run_for(Duration::from_millis(5));
+    let reason = ConnectError::WrongCluster { theirs: 6 };
+    assert_eq!(
+        net.nodes[0].app.events,
+        [Event::ConnectFailed {
+            session,
+            route: 1,
+            reason
+        }]
+    );
+    net.connected(2, 0);
+    net.connected(2, 1);
+}
+
+#[test]
+fn a_response_that_does_not_fit_says_so_and_the_slot_goes_on() {
+    let mut net = Net::new(11, 2, &Config::default());
+    let session = net.connected(0, 1);
+    net.nodes[1].app.manner = Manner::Sized(5_000);
+    net.request_for(0, session, 1, 64, 1_000, None);
+    net.request_for(0, session, 2, 64, 5_000, None);
+    assert!(net.run_until(SECOND, |net| completed(net, 0, 2)));
+    net.nodes[0]
+        .app
+        .completions
+        .sort_by_key(|completion| completion.0);
+    assert_eq!(
+        net.nodes[0].app.completions[0].1,
+        Err(RpcError::ResponseTooLarge)
+    );
+    assert_eq!(
+        net.nodes[0].app.completions[1],
+        (2, Ok(()), pattern(2, 5_000))
+    );
+}
+
+#[test]
+fn a_deadline_ends_the_wait_and_is_told_to_the_handler() {
+    let mut net = Net::new(12, 2, &Config::default());
+    let session = net.connected(0, 1);
+    net.nodes[1].app.manner = Manner::Later;
+    let deadline = net.now + Duration::from_millis(7);
+    net.request_for(0, session, 1, 64, 64, Some(deadline));
+    assert!(net.run_until(SECOND, |net| completed(net, 0, 1)));
+    assert_eq!(
+        net.nodes[0].app.completions[0].1,
+        Err(RpcError::DeadlineExceeded)
+    );
+    assert!(net.now.saturating_since(deadline) < Duration::from_millis(1));
+    let told = net.nodes[1].app.deadlines[0].expect("the handler knows the deadline");
+    assert!(told >= deadline && told.saturating_since(deadline) < Duration::from_micros(20));
+    // The late answer is dropped and the slot works on.
+    net.answer_all(1);
+    net.nodes[1].app.manner = Manner::Echo;
+    net.request(0, session, 2, 64);
+    assert!(net.run_until(SECOND, |net| completed(net, 0, 2)));
+    assert_eq!(net.nodes[0].app.completions[1].1, Ok(()));
+}
+
+#[test]
+fn an_expired_request_is_not_executed() {
+    let mut net = Net::new(13, 2, &Config::default());
+    let session = net.connected(0, 1);
+    // Three packets, the first of which tells a deadline that passes before the last arrives.
+    net.faults.loss = Ratio::ZERO;
+    let deadline = net.now + Duration::from_micros(4);
+    net.request_for(0, session, 1, 60_000, 64, Some(deadline));
+    net.run_for(Duration::from_millis(10));
+    assert_eq!(
+        net.nodes[0].app.completions[0].1,
+        Err(RpcError::DeadlineExceeded)
+    );
+    assert!(
+        net.nodes[1].app.executed.is_empty(),
+        "an expired request ran"
+    );
+}
+
+#[test]
+fn cancelling_frees_the_slot_for_others() {
+    let config = Config {
+        slots: 1,
+        ..Config::default()
+    };
+    let mut net = Net::new(14, 2, &config);
+    let session = net.connected(0, 1);
+    net.nodes[1].app.manner = Manner::Later;
+    let running = net.request(0, session, 1, 64);
+    let queued = net.request(0, session, 2, 64);
+    net.request(0, session, 3, 64);
+    net.run_for(Duration::from_millis(1));
+    let now = net.now;
+    assert!(net.nodes[0].endpoint.cancel(now, queued));
+    assert!(
+        !net.nodes[0].endpoint.cancel(now, queued),
+        "a request ends once"
+    );
+    assert!(net.nodes[0].endpoint.cancel(now, running));
+    net.nodes[1].app.manner = Manner::Echo;
+    assert!(net.run_until(SECOND, |net| completed(net, 0, 3)));
+    let results: Vec<_> = net.nodes[0]
+        .app
+        .completions
+        .iter()
+        .map(|(tag, result, _)| (*tag, *result))
+        .collect();
+    assert_eq!(
+        results,
+        [
+            (2, Err(RpcError::Cancelled)),
+            (1, Err(RpcError::Cancelled)),
+            (3, Ok(()))
+        ]
+    );
+    assert!(!net.nodes[1].app.executed.contains_key(&2));
+    // The cancelled request's answer comes late and changes nothing.
+    net.answer_all(1);
+    net.run_for(Duration::from_millis(5));
+    assert_eq!(net.nodes[0].app.completions.len(), 3);
+}

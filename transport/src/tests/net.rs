@@ -1,0 +1,400 @@
+//! A network of endpoints in one thread: virtual time, seeded faults, an application that counts.
+
+use std::collections::BTreeMap;
+
+use crate::backend::{Caps, RxBatch, RxPacket, TxBatch};
+use crate::buf::{MsgBuf, Pool, PoolConfig};
+use crate::prng::{Prng, Ratio};
+use crate::time::{Duration, Instant};
+use crate::{
+    App, Completion, Config, ConnectParams, Cx, Endpoint, Event, Identity, Reply, Request,
+    ResponseHandle, RpcError, SessionId,
+};
+
+/// What the network does to packets.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Faults {
+    pub(crate) loss: Ratio,
+    pub(crate) duplication: Ratio,
+    pub(crate) reorder: Ratio,
+    pub(crate) corruption: Ratio,
+    pub(crate) delay: Duration,
+    /// A reordered packet comes up to this much later.
+    pub(crate) reorder_by: Duration,
+}
+
+impl Faults {
+    pub(crate) const NONE: Self = Self {
+        loss: Ratio::ZERO,
+        duplication: Ratio::ZERO,
+        reorder: Ratio::ZERO,
+        corruption: Ratio::ZERO,
+        delay: Duration::from_micros(10),
+        reorder_by: Duration::from_micros(100),
+    };
+}
+
+/// Endpoints and the packets between them. A node's route is its index.
+pub(crate) struct Net {
+    pub(crate) now: Instant,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) faults: Faults,
+    pub(crate) prng: Prng,
+    /// Packets under way by arrival time and order of sending: (to, from, bytes).
+    under_way: BTreeMap<(Instant, u64), (u32, u32, Vec<u8>)>,
+    sent: u64,
+    /// Every wire packet that was sent: (from, to, bytes), while recording.
+    pub(crate) recorded: Option<Vec<(u32, u32, Vec<u8>)>>,
+}
+
+pub(crate) struct Node {
+    pub(crate) endpoint: Endpoint<u32>,
+    pub(crate) app: TestApp,
+    /// Neither sends nor receives.
+    pub(crate) is_dead: bool,
+    tx: TxBatch<u32>,
+}
+
+/// How the test handler answers.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Manner {
+    /// With the request's own bytes.
+    Echo,
+    /// With this many bytes that follow from the request's first.
+    Sized(usize),
+    /// Not before the test says so; then like `Echo`.
+    Later,
+}
+
+/// Echoes, counts executions by the request's first eight bytes, keeps completions and events.
+pub(crate) struct TestApp {
+    pub(crate) manner: Manner,
+    pub(crate) executed: BTreeMap<u64, u32>,
+    pub(crate) waiting: Vec<(ResponseHandle, MsgBuf)>,
+    pub(crate) completions: Vec<(u64, Result<(), RpcError>, Vec<u8>)>,
+    pub(crate) events: Vec<Event<u32>>,
+    pub(crate) deadlines: Vec<Option<Instant>>,
+}
+
+impl App<u32> for TestApp {
+    fn on_request(&mut self, cx: &mut Cx<'_, u32>, request: Request<'_>) -> Reply {
+        let id = request
+            .data
+            .first_chunk()
+            .map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        *self.executed.entry(id).or_default() += 1;
+        self.deadlines.push(request.deadline);
+        let bytes = match self.manner {
+            Manner::Sized(bytes) => bytes,
+            Manner::Echo | Manner::Later => request.data.len(),
+        };
+        let mut response = cx.alloc(bytes).expect("the test pool is large enough");
+        match self.manner {
+            Manner::Sized(_) => response.copy_from_slice(&pattern(id, bytes)),
+            Manner::Echo | Manner::Later => response.copy_from_slice(request.data),
+        }
+        if self.manner == Manner::Later {
+            self.waiting.push((request.handle, response));
+            return Reply::Later;
+        }
+        Reply::Now(response)
+    }
+
+    fn on_completion(&mut self, _cx: &mut Cx<'_, u32>, tag: u64, completion: Completion) {
+        self.completions
+            .push((tag, completion.result, completion.response.to_vec()));
+    }
+}
+
+/// Bytes that follow from an id.
+pub(crate) fn pattern(id: u64, bytes: usize) -> Vec<u8> {
+    let mut out = vec![0; bytes];
+    Prng::new(id).fill(&mut out);
+    if let Some(first) = out.first_chunk_mut() {
+        *first = id.to_le_bytes();
+    }
+    out
+}
+
+pub(crate) fn caps() -> Caps {
+    Caps {
+        mtu: 1472,
+        rto_floor: Duration::from_millis(1),
+        copies: true,
+        rx_queue_packets: 4096,
+        packet_is_dear: false,
+    }
+}
+
+impl Net {
+    pub(crate) fn new(seed: u64, nodes: usize, config: &Config) -> Self {
+        Self::with_caps(seed, nodes, config, caps())
+    }
+
+    pub(crate) fn with_caps(seed: u64, nodes: usize, config: &Config, caps: Caps) -> Self {
+        let mut net = Self {
+            now: Instant::from_nanos(1_000_000_000),
+            nodes: Vec::new(),
+            faults: Faults::NONE,
+            prng: Prng::new(seed),
+            under_way: BTreeMap::new(),
+            sent: 0,
+            recorded: None,
+        };
+        for index in 0..nodes {
+            let identity = Identity {
+                cluster: 0,
+                incarnation: index as u64 + 1,
+            };
+            net.add(config, caps, identity);
+        }
+        net
+    }
+
+    /// Adds a node; its route is the index.
+    pub(crate) fn add(&mut self, config: &Config, caps: Caps, identity: Identity) -> usize {
+        let seed = self.prng.next_u64();
+        self.nodes.push(Node::new(config, caps, identity, seed));
+        self.nodes.len() - 1
+    }
+
+    /// A node's process dies and a new one takes its address.
+    pub(crate) fn restart(&mut self, node: usize, config: &Config) {
+        let seed = self.prng.next_u64();
+        self.nodes[node] = Node::new(
+            config,
+            caps(),
+            Identity {
+                cluster: 0,
+                incarnation: seed,
+            },
+            seed,
+        );
+    }
+
+    pub(crate) fn connect(&mut self, from: usize, to: usize) -> SessionId {
+        let now = self.now;
+        self.nodes[from]
+            .endpoint
+            .connect(now, to as u32, ConnectParams::default())
+            .expect("there is room")
+    }
+
+    /// Connects and waits for it.
+    pub(crate) fn connected(&mut self, from: usize, to: usize) -> SessionId {
+        let session = self.connect(from, to);
+        let stands = |net: &Self| {
+            net.nodes[from]
+                .app
+                .events
+                .iter()
+                .any(|e| matches!(e, Event::Connected { session: s, .. } if *s == session))
+        };
+        assert!(
+            self.run_until(Duration::from_secs(5), stands),
+            "no session: {:?}",
+            self.nodes[from].app.events
+        );
+        session
+    }
+
+    /// Enqueues a request of this size whose id is `tag`, with room for as large a response.
+    pub(crate) fn request(
+        &mut self,
+        from: usize,
+        session: SessionId,
+        tag: u64,
+        bytes: usize,
+    ) -> crate::RequestId {
+        self.request_for(from, session, tag, bytes, bytes, None)
+    }
+
+    pub(crate) fn request_for(
+        &mut self,
+        from: usize,
+        session: SessionId,
+        tag: u64,
+        bytes: usize,
+        response_bytes: usize,
+        deadline: Option<Instant>,
+    ) -> crate::RequestId {
+        let node = &mut self.nodes[from].endpoint;
+        let mut request = node
+            .pool()
+            .alloc(bytes)
+            .expect("the test pool is large enough");
+        request.copy_from_slice(&pattern(tag, bytes));
+        let response = node
+            .pool()
+            .alloc(response_bytes)
+            .expect("the test pool is large enough");
+        node.enqueue_request(self.now, session, 7, request, response, tag, deadline)
+            .expect("accepted")
+    }
+
+    /// Lets time pass until `done` holds; false if it does not within `limit`.
+    pub(crate) fn run_until(&mut self, limit: Duration, done: impl Fn(&Self) -> bool) -> bool {
+        let end = self.now + limit;
+        loop {
+            self.settle();
+            if done(self) {
+                return true;
+            }
+            let next = self.next_moment();
+            if next > end {
+                self.now = end;
+                self.settle();
+                return done(self);
+            }
+            self.now = self.now.max(next);
+        }
+    }
+
+    pub(crate) fn run_for(&mut self, span: Duration) {
+        self.run_until(span, |_| false);
+    }
+
+    /// Hands bytes to a node as if they had come from `from`.
+    pub(crate) fn inject(&mut self, to: usize, from: u32, bytes: &[u8]) {
+        let now = self.now;
+        self.nodes[to].receive(now, from, bytes);
+    }
+
+    /// Answers everything that a `Later` handler has kept.
+    pub(crate) fn answer_all(&mut self, node: usize) {
+        let now = self.now;
+        let node = &mut self.nodes[node];
+        for (handle, response) in std::mem::take(&mut node.app.waiting) {
+            let _ = node.endpoint.enqueue_response(now, handle, response);
+        }
+    }
+
+    fn next_moment(&self) -> Instant {
+        let arrival = self
+            .under_way
+            .keys()
+            .next()
+            .map_or(Instant::FAR_FUTURE, |(at, _)| *at);
+        self.nodes
+            .iter()
+            .filter(|node| !node.is_dead)
+            .filter_map(|node| node.endpoint.next_timeout())
+            .fold(arrival, Instant::min)
+    }
+
+    /// Does everything that can be done at this moment.
+    fn settle(&mut self) {
+        for turn in 0.. {
+            assert!(turn < 100_000, "the endpoints never come to rest");
+            let arrived = self.deliver();
+            let sent = self.turn();
+            if arrived + sent == 0 && self.next_moment() > self.now {
+                return;
+            }
+        }
+    }
+
+    fn deliver(&mut self) -> usize {
+        let later = self.under_way.split_off(&(self.now, u64::MAX));
+        let arrived = std::mem::replace(&mut self.under_way, later);
+        let count = arrived.len();
+        for (to, from, bytes) in arrived.into_values() {
+            let now = self.now;
+            if let Some(node) = self.nodes.get_mut(to as usize).filter(|node| !node.is_dead) {
+                node.receive(now, from, &bytes);
+            }
+        }
+        count
+    }
+
+    fn turn(&mut self) -> usize {
+        let mut count = 0;
+        for index in 0..self.nodes.len() {
+            if self.nodes[index].is_dead {
+                continue;
+            }
+            for (to, bytes) in self.nodes[index].turn(self.now) {
+                count += 1;
+                if let Some(recorded) = &mut self.recorded {
+                    recorded.push((index as u32, to, bytes.clone()));
+                }
+                self.send(index as u32, to, bytes);
+            }
+        }
+        count
+    }
+
+    fn send(&mut self, from: u32, to: u32, mut bytes: Vec<u8>) {
+        let faults = self.faults;
+        let copies = 1 + usize::from(self.prng.chance(faults.duplication));
+        if self.prng.chance(faults.loss) {
+            return;
+        }
+        for _ in 0..copies {
+            let mut at = self.now + faults.delay;
+            if self.prng.chance(faults.reorder) {
+                at += Duration::from_nanos(self.prng.below(faults.reorder_by.as_nanos() + 1));
+            }
+            if self.prng.chance(faults.corruption) {
+                let place = self.prng.below(bytes.len() as u64 * 8);
+                bytes[place as usize / 8] ^= 1 << (place % 8);
+            }
+            self.sent += 1;
+            self.under_way
+                .insert((at, self.sent), (to, from, bytes.clone()));
+        }
+    }
+}
+
+impl Node {
+    fn new(config: &Config, caps: Caps, identity: Identity, seed: u64) -> Self {
+        let pool = Pool::new(PoolConfig::default());
+        let app = TestApp {
+            manner: Manner::Echo,
+            executed: BTreeMap::new(),
+            waiting: Vec::new(),
+            completions: Vec::new(),
+            events: Vec::new(),
+            deadlines: Vec::new(),
+        };
+        let endpoint = Endpoint::new(config.clone(), &caps, pool, identity, seed)
+            .expect("a good configuration");
+        Self {
+            endpoint,
+            app,
+            is_dead: false,
+            tx: TxBatch::new(),
+        }
+    }
+
+    fn receive(&mut self, now: Instant, from: u32, bytes: &[u8]) {
+        let packets = [RxPacket {
+            bytes,
+            route: from,
+            ecn: false,
+        }];
+        self.endpoint
+            .on_packets(now, &mut RxBatch::from_packets(&packets), &mut self.app);
+        self.endpoint.check_invariants();
+    }
+
+    fn turn(&mut self, now: Instant) -> Vec<(u32, Vec<u8>)> {
+        self.endpoint.on_timeout(now, &mut self.app);
+        while let Some(event) = self.endpoint.poll_event() {
+            self.app.events.push(event);
+        }
+        let transmit = self.endpoint.poll_transmit(now, &mut self.tx);
+        if transmit.flush_first {
+            self.endpoint.on_tx_flushed();
+        }
+        self.endpoint.check_invariants();
+        let packets = self.tx.iter().map(|item| {
+            let mut bytes = Vec::new();
+            item.copy_to(&mut bytes);
+            (item.route, bytes)
+        });
+        let packets = packets.collect();
+        self.tx.clear();
+        packets
+    }
+}

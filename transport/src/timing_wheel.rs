@@ -1,0 +1,302 @@
+//! A hierarchical timing wheel: one entry per session, moved and removed in constant time.
+//!
+//! It runs the sessions' timers and, as Carousel's wheel, the departures of rate-limited sessions.
+//! Entries are numbers; nothing in here refers to a buffer.
+//!
+//! ```text
+//! level 0: 64 slots of 1 tick | level 1: 64 slots of 64 ticks | ... | level 5
+//! ```
+//! An entry sits at the level of the highest six bits in which its tick differs from the present
+//! one, and moves down when its slot is reached, at most five times.
+
+use crate::time::Instant;
+
+const SLOT_BITS: u32 = 6;
+const SLOTS: usize = 1 << SLOT_BITS;
+const LEVELS: usize = 6;
+const LISTS: usize = LEVELS * SLOTS + 1;
+/// The list of entries that are due already.
+const DUE: u16 = (LISTS - 1) as u16;
+const NONE: u32 = u32::MAX;
+const NO_LIST: u16 = u16::MAX;
+/// Ticks ahead that the wheel can tell apart; later entries come early and are put back.
+const HORIZON: u64 = (1 << (SLOT_BITS as usize * LEVELS)) - 1;
+
+/// Entries `0..n`, each at most once in the wheel.
+pub(crate) struct TimingWheel {
+    /// The nanoseconds of a tick, as a power of two.
+    tick_shift: u32,
+    /// Every entry before this tick has been taken out.
+    present: u64,
+    /// A bit per non-empty slot.
+    occupied: [u64; LEVELS],
+    first: Box<[u32; LISTS]>,
+    nodes: Vec<Node>,
+}
+
+#[derive(Copy, Clone)]
+struct Node {
+    at: Instant,
+    next: u32,
+    previous: u32,
+    /// `NO_LIST` exactly when the entry is not in the wheel.
+    list: u16,
+}
+
+const ABSENT: Node = Node {
+    at: Instant::FAR_FUTURE,
+    next: NONE,
+    previous: NONE,
+    list: NO_LIST,
+};
+
+impl TimingWheel {
+    /// A wheel for up to `entries` entries whose tick is at most `precision_ns`.
+    pub(crate) fn new(entries: usize, precision_ns: u64) -> Self {
+        Self {
+            tick_shift: precision_ns.max(1).ilog2(),
+            present: 0,
+            occupied: [0; LEVELS],
+            first: Box::new([NONE; LISTS]),
+            nodes: Vec::with_capacity(entries),
+        }
+    }
+
+    /// When `entry` is due, `FAR_FUTURE` if it is not in the wheel.
+    pub(crate) fn at(&self, entry: u32) -> Instant {
+        self.nodes
+            .get(entry as usize)
+            .map_or(Instant::FAR_FUTURE, |node| node.at)
+    }
+
+    /// Puts `entry` in, or moves it.
+    pub(crate) fn set(&mut self, entry: u32, at: Instant) {
+        if self.nodes.len() <= entry as usize {
+            self.nodes.resize(entry as usize + 1, ABSENT);
+        }
+        self.remove(entry);
+        self.nodes[entry as usize].at = at;
+        if at != Instant::FAR_FUTURE {
+            let list = self.list_for(at);
+            self.link(entry, list);
+        }
+    }
+
+    /// Puts `entry` in, or moves it forward; a later time changes nothing.
+    pub(crate) fn set_if_sooner(&mut self, entry: u32, at: Instant) {
+        if at < self.at(entry) {
+            self.set(entry, at);
+        }
+    }
+
+    /// Takes `entry` out.
+    pub(crate) fn remove(&mut self, entry: u32) {
+        let Some(&node) = self.nodes.get(entry as usize) else {
+            return;
+        };
+        if node.list == NO_LIST {
+            return;
+        }
+        match node.previous {
+            NONE => self.first[usize::from(node.list)] = node.next,
+            previous => self.nodes[previous as usize].next = node.next,
+        }
+        if node.next != NONE {
+            self.nodes[node.next as usize].previous = node.previous;
+        }
+        if self.first[usize::from(node.list)] == NONE && node.list != DUE {
+            self.occupied[usize::from(node.list) / SLOTS] &=
+                !(1 << (usize::from(node.list) % SLOTS));
+        }
+        self.nodes[entry as usize] = ABSENT;
+    }
+
+    /// Takes out an entry that is due at `now`.
+    pub(crate) fn pop_due(&mut self, now: Instant) -> Option<u32> {
+        loop {
+            let due = self.first[usize::from(DUE)];
+            if due != NONE {
+                self.remove(due);
+                return Some(due);
+            }
+            let tick = now.as_nanos() >> self.tick_shift;
+            match self.next_slot() {
+                Some((list, start)) if start <= tick => {
+                    self.present = start;
+                    self.empty_slot(list, now);
+                }
+                _ => {
+                    self.present = self.present.max(tick);
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Nothing has to be done before this moment; `None` if there are no entries. A far entry may
+    /// only move down then, so that the caller is woken at most five times too often.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        if self.first[usize::from(DUE)] != NONE {
+            return Some(Instant::ZERO);
+        }
+        let (_, start) = self.next_slot()?;
+        Some(Instant::from_nanos(start << self.tick_shift))
+    }
+
+    /// The non-empty slot that comes first, and its first tick.
+    fn next_slot(&self) -> Option<(u16, u64)> {
+        for level in 0..LEVELS {
+            if self.occupied[level] == 0 {
+                continue;
+            }
+            let shift = SLOT_BITS * level as u32;
+            let place = (self.present >> shift) % SLOTS as u64;
+            let ahead = self.occupied[level]
+                .rotate_right(place as u32)
+                .trailing_zeros();
+            let start = ((self.present >> shift) + u64::from(ahead)) << shift;
+            let slot = (place as usize + ahead as usize) % SLOTS;
+            return Some(((level * SLOTS + slot) as u16, start));
+        }
+        None
+    }
+
+    /// Moves a reached slot's entries to where they belong now.
+    fn empty_slot(&mut self, list: u16, now: Instant) {
+        let mut entry = self.first[usize::from(list)];
+        while entry != NONE {
+            let node = self.nodes[entry as usize];
+            self.remove(entry);
+            self.nodes[entry as usize].at = node.at;
+            let list = if node.at <= now {
+                DUE
+            } else {
+                self.list_for(node.at)
+            };
+            self.link(entry, list);
+            entry = node.next;
+        }
+    }
+
+    fn list_for(&self, at: Instant) -> u16 {
+        // A tick is reached when it is over, so that an entry never comes early.
+        let tick = (at.as_nanos() >> self.tick_shift).saturating_add(1);
+        if tick <= self.present {
+            return DUE;
+        }
+        let tick = tick.min(self.present + HORIZON);
+        let differing = u64::BITS - 1 - (tick ^ self.present).leading_zeros();
+        let level = ((differing / SLOT_BITS) as usize).min(LEVELS - 1);
+        let slot = (tick >> (SLOT_BITS * level as u32)) as usize % SLOTS;
+        (level * SLOTS + slot) as u16
+    }
+
+    fn link(&mut self, entry: u32, list: u16) {
+        let next = self.first[usize::from(list)];
+        let node = &mut self.nodes[entry as usize];
+        node.list = list;
+        node.next = next;
+        node.previous = NONE;
+        if next != NONE {
+            self.nodes[next as usize].previous = entry;
+        }
+        self.first[usize::from(list)] = entry;
+        if list != DUE {
+            self.occupied[usize::from(list) / SLOTS] |= 1 << (usize::from(list) % SLOTS);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::prng::Prng;
+
+    fn at(ns: u64) -> Instant {
+        Instant::from_nanos(ns)
+    }
+
+    #[test]
+    fn an_entry_comes_at_its_time_and_once() {
+        let mut wheel = TimingWheel::new(4, 1_000);
+        wheel.set(2, at(5_000_000));
+        assert_eq!(wheel.pop_due(at(4_999_999)), None);
+        assert_eq!(wheel.pop_due(at(5_002_000)), Some(2));
+        assert_eq!(wheel.pop_due(at(9_000_000_000)), None);
+        assert_eq!(wheel.next(), None);
+    }
+
+    #[test]
+    fn a_past_time_is_due_at_once() {
+        let mut wheel = TimingWheel::new(1, 1_000);
+        assert_eq!(wheel.pop_due(at(1_000_000)), None);
+        wheel.set(0, at(10));
+        assert_eq!(wheel.next(), Some(Instant::ZERO));
+        assert_eq!(wheel.pop_due(at(1_000_000)), Some(0));
+    }
+
+    #[test]
+    fn sooner_moves_and_later_does_not() {
+        let mut wheel = TimingWheel::new(1, 1_000);
+        wheel.set_if_sooner(0, at(1_000_000));
+        wheel.set_if_sooner(0, at(2_000_000));
+        assert_eq!(wheel.at(0), at(1_000_000));
+        wheel.set_if_sooner(0, at(500_000));
+        assert_eq!(wheel.pop_due(at(502_000)), Some(0));
+    }
+
+    #[test]
+    fn an_entry_beyond_the_horizon_still_waits_for_its_time() {
+        let mut wheel = TimingWheel::new(1, 1);
+        let far = at(3 * HORIZON);
+        wheel.set(0, far);
+        let mut wakes = 0;
+        while let Some(next) = wheel.next() {
+            wakes += 1;
+            assert!(wakes < 20, "a far entry wakes too often");
+            if wheel.pop_due(next).is_some() {
+                assert!(next >= far, "an entry came early");
+                return;
+            }
+        }
+        panic!("the entry was lost");
+    }
+
+    /// Against a plain list of deadlines: never early, never lost, late by a tick at most.
+    #[test]
+    fn random_operations_agree_with_a_list() {
+        let mut prng = Prng::new(5);
+        for round in 0..50 {
+            let mut wheel = TimingWheel::new(64, 256);
+            let mut model = [Instant::FAR_FUTURE; 64];
+            let mut now = 0;
+            for _ in 0..2_000 {
+                let entry = prng.below(64) as usize;
+                match prng.below(4) {
+                    0 => {
+                        wheel.remove(entry as u32);
+                        model[entry] = Instant::FAR_FUTURE;
+                    }
+                    1 | 2 => {
+                        let span = 1 << prng.below(40);
+                        model[entry] = at(now + prng.below(span));
+                        wheel.set(entry as u32, model[entry]);
+                    }
+                    _ => {
+                        let span = 1 << prng.below(36);
+                        now += prng.below(span);
+                    }
+                }
+                while let Some(due) = wheel.pop_due(at(now)) {
+                    assert!(model[due as usize] <= at(now), "round {round}: early");
+                    model[due as usize] = Instant::FAR_FUTURE;
+                }
+                let late = model.iter().filter(|t| t.as_nanos().saturating_add(256) <= now).count();
+                assert_eq!(late, 0, "round {round}: late or lost");
+                let first = model.iter().min().copied().unwrap_or(Instant::FAR_FUTURE);
+                let next = wheel.next().unwrap_or(Instant::FAR_FUTURE);
+                assert!(next.as_nanos() <= first.as_nanos().saturating_add(256));
+            }
+        }
+    }
+}
