@@ -6,7 +6,7 @@ use std::{env, path::PathBuf};
 const LIBRARIES: [&str; 4] = ["rte_ethdev", "rte_mbuf", "rte_mempool", "rte_eal"];
 
 const EAL_FUNCTIONS: &str =
-    "trine_.*|rte_eal_(init|cleanup)|rte_log_set_global_level|rte_pktmbuf_pool_create";
+    "trine_.*|rte_eal_cleanup|rte_log_set_global_level|rte_pktmbuf_pool_create";
 const ETH_FUNCTIONS: &str = "rte_eth_(dev_(count_avail|configure|start|stop|close|info_get|get_mtu|set_mtu|\
     adjust_nb_rx_tx_desc|get_name_by_port|get_port_by_name|is_valid_port|socket_id)|[rt]x_queue_setup|macaddr_get|\
     link_get_nowait|stats_get|dev_default_mac_addr_set|promiscuous_enable)";

@@ -12,6 +12,20 @@
 
 int trine_errno(void) { return rte_errno; }
 
+int trine_eal_init(int argc, char **argv)
+{
+    FILE *out = stdout, *nowhere = fopen("/dev/null", "w");
+    int result;
+
+    if (nowhere != NULL)
+        stdout = nowhere;
+    result = rte_eal_init(argc, argv);
+    stdout = out;
+    if (nowhere != NULL)
+        fclose(nowhere);
+    return result;
+}
+
 static FILE *capture;
 static char *captured;
 static size_t captured_size;
@@ -89,6 +103,29 @@ void trine_rx_free(const struct trine_rx_frame *frames, uint16_t count)
     }
 }
 
+static uint16_t send_all(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t count, uint32_t tries)
+{
+    uint16_t sent = 0;
+
+    /* Without a peer a virtual port takes nothing, for ever: the loop is bounded. */
+    for (uint32_t i = 0; i < tries && sent < count; i++)
+        sent += rte_eth_tx_burst(port, queue, mbufs + sent, count - sent);
+    if (sent < count)
+        rte_pktmbuf_free_bulk(mbufs + sent, count - sent);
+    return sent;
+}
+
+uint16_t trine_rx_send_back(uint16_t port, uint16_t queue, const struct trine_rx_frame *frames, uint16_t count,
+                            uint32_t tries)
+{
+    struct rte_mbuf *mbufs[MAX_BURST];
+
+    count = RTE_MIN(count, MAX_BURST);
+    for (uint16_t i = 0; i < count; i++)
+        mbufs[i] = frames[i].mbuf;
+    return send_all(port, queue, mbufs, count, tries);
+}
+
 int trine_tx_alloc(struct rte_mempool *pool, struct trine_tx_frame *frames, uint16_t count)
 {
     struct rte_mbuf *mbufs[MAX_BURST];
@@ -110,7 +147,6 @@ uint16_t trine_tx_burst(uint16_t port, uint16_t queue, const struct trine_tx_fra
 {
     struct rte_mbuf *mbufs[MAX_BURST];
     uint64_t flags = 0;
-    uint16_t sent = 0;
 
     count = RTE_MIN(count, MAX_BURST);
     if (offload & TRINE_TX_IP_CKSUM)
@@ -129,12 +165,7 @@ uint16_t trine_tx_burst(uint16_t port, uint16_t queue, const struct trine_tx_fra
         }
         mbufs[i] = m;
     }
-    /* Without a peer a virtual port takes nothing, for ever: the loop is bounded. */
-    for (uint32_t i = 0; i < tries && sent < count; i++)
-        sent += rte_eth_tx_burst(port, queue, mbufs + sent, count - sent);
-    if (sent < count)
-        rte_pktmbuf_free_bulk(mbufs + sent, count - sent);
-    return sent;
+    return send_all(port, queue, mbufs, count, tries);
 }
 
 void trine_tx_free(const struct trine_tx_frame *frames, uint16_t count)

@@ -41,6 +41,9 @@ struct trine_tx_frame {
 /* rte_errno is a thread-local variable behind a macro. */
 int trine_errno(void);
 
+/* rte_eal_init, whose several screens of help about a wrong option do not go to standard output. */
+int trine_eal_init(int argc, char **argv);
+
 /* Collects what DPDK logs, from now until trine_log_capture_end, which copies the last `size` - 1 bytes of it to `text`
  * and lets the log go to standard error again. One capture at a time, in the whole process. */
 int trine_log_capture_begin(void);
@@ -48,6 +51,10 @@ void trine_log_capture_end(char *text, size_t size);
 
 uint16_t trine_rx_burst(uint16_t port, uint16_t queue, struct trine_rx_frame *frames, uint16_t count);
 void trine_rx_free(const struct trine_rx_frame *frames, uint16_t count);
+
+/* Sends received frames as they are, under the same rules as trine_tx_burst. */
+uint16_t trine_rx_send_back(uint16_t port, uint16_t queue, const struct trine_rx_frame *frames, uint16_t count,
+                            uint32_t tries);
 
 /* All or nothing: 0, or -ENOENT when the pool has not count mbufs left. */
 int trine_tx_alloc(struct rte_mempool *pool, struct trine_tx_frame *frames, uint16_t count);

@@ -2,7 +2,7 @@
 
 mod address;
 mod coalesce;
-mod sys;
+pub(in crate::backend) mod sys;
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};

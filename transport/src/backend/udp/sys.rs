@@ -417,7 +417,7 @@ pub(super) fn option(socket: BorrowedFd<'_>, level: i32, name: i32) -> io::Resul
 
 /// Sleeps until one of two descriptors is readable or `timeout` has passed. Says whether the
 /// second one is.
-pub(super) fn wait_readable(
+pub(in crate::backend) fn wait_readable(
     socket: BorrowedFd<'_>,
     wake: BorrowedFd<'_>,
     timeout: Option<Duration>,
@@ -447,13 +447,13 @@ pub(super) fn wait_readable(
 }
 
 /// An eventfd that ends a poll, written only if somebody has not done so already.
-pub(super) struct WakeEvent {
+pub(in crate::backend) struct WakeEvent {
     event: File,
     pending: AtomicBool,
 }
 
 impl WakeEvent {
-    pub(super) fn new() -> io::Result<Self> {
+    pub(in crate::backend) fn new() -> io::Result<Self> {
         // SAFETY: no pointers.
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         if fd < 0 {
@@ -468,13 +468,13 @@ impl WakeEvent {
     }
 
     /// True if a wake came since the last [`WakeEvent::clear`].
-    pub(super) fn is_pending(&self) -> bool {
+    pub(in crate::backend) fn is_pending(&self) -> bool {
         self.pending.load(Ordering::Acquire)
     }
 
     /// Forgets wakes so far. A waker that was just about to write makes the next poll return once
     /// more, without a reason.
-    pub(super) fn clear(&self) {
+    pub(in crate::backend) fn clear(&self) {
         // Drain first: a wake between the two statements finds `pending` set and is covered by
         // this one; the caller looks for work after `clear`.
         let mut count = [0u8; 8];
@@ -482,7 +482,7 @@ impl WakeEvent {
         self.pending.store(false, Ordering::Release);
     }
 
-    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+    pub(in crate::backend) fn descriptor(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
 }
