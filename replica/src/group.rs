@@ -170,6 +170,7 @@ impl Group {
             self.maintain(now, out);
             self.pump(now, out);
         }
+        self.compact();
         self.send_chunks(now, out);
     }
 
@@ -327,7 +328,6 @@ impl Group {
 
     /// What is due once a tick: nothing here is urgent.
     fn maintain(&mut self, now: Instant, out: &mut Outbox) {
-        self.compact();
         self.offer_snapshot();
         if self.raft.is_leader() {
             self.change_members(now);

@@ -1,0 +1,564 @@
+//! Scenarios of a whole group on virtual time, told step by step.
+
+mod harness;
+
+use harness::client::Wish;
+use harness::{World, address, small};
+use trine_replica::ReplicaConfig;
+use trine_replica::message::{ClientStatus, ClusterId};
+use trine_replica::status::Role;
+use trine_transport::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn voters(world: &World, place: u32) -> usize {
+    world
+        .status(place)
+        .members
+        .iter()
+        .filter(|member| member.voter)
+        .count()
+}
+
+fn leaders(world: &World) -> usize {
+    world
+        .running()
+        .into_iter()
+        .filter(|&place| world.status(place).role == Role::Leader)
+        .count()
+}
+
+fn other_than(world: &World, place: u32) -> u32 {
+    world
+        .running()
+        .into_iter()
+        .find(|&other| other != place)
+        .unwrap()
+}
+
+#[test]
+fn three_five_and_seven_replicas_begin_and_elect_one_leader() {
+    for count in [1, 3, 5, 7] {
+        let mut world = World::serving(count, ReplicaConfig::default(), 1);
+        world.run_for(SECOND);
+        assert_eq!(leaders(&world), 1);
+        let leader = world.leader().unwrap();
+        for place in world.running() {
+            let status = world.status(place);
+            assert_eq!(status.leader, Some(address(leader)));
+            assert_eq!(status.members.len(), count as usize);
+            assert_eq!(status.not_serving, None);
+        }
+    }
+}
+
+#[test]
+fn what_is_written_is_read_and_every_replica_applies_it() {
+    let mut world = World::serving(3, ReplicaConfig::default(), 2);
+    let client = world.registered_client(1);
+    let first = world.put(client, "k", "one");
+    let second = world.put(client, "k", "two");
+    assert!(second.position > first.position);
+    let read = world.get_done(client, Wish::Get("k".into()));
+    assert_eq!(read.value, Some((b"two".to_vec(), second.position)));
+    assert!(
+        read.position >= second.position,
+        "a read's position is what it has seen"
+    );
+    assert_eq!(world.get(client, "absent"), None);
+
+    world.run_for(SECOND);
+    for place in world.running() {
+        let outcome = {
+            let client = world.add_client(place);
+            world.clients[client].gives_up = true;
+            world.get_done(client, Wish::StaleGet("k".into()))
+        };
+        assert_eq!(outcome.value, Some((b"two".to_vec(), second.position)));
+    }
+}
+
+#[test]
+fn a_follower_names_the_leader() {
+    let mut world = World::serving(3, ReplicaConfig::default(), 3);
+    let follower = other_than(&world, world.leader().unwrap());
+    let client = world.add_client(follower);
+    let outcome = world.get_done(client, Wish::Register);
+    assert_eq!((outcome.status, outcome.attempts), (ClientStatus::Ok, 2));
+    assert_eq!(
+        world.clients[client].heard,
+        [ClientStatus::NotLeader, ClientStatus::Ok]
+    );
+}
+
+#[test]
+fn a_new_leader_has_everything_that_was_acknowledged() {
+    for seed in 0..10 {
+        let mut world = World::serving(3, ReplicaConfig::default(), seed);
+        let client = world.registered_client(1);
+        for n in 0..20 {
+            world.put(client, &format!("k{n}"), "v");
+        }
+        let old = world.leader().unwrap();
+        world.kill(old);
+        let killed = world.now;
+        world.put(client, "after", "v");
+        let failover = world.now.saturating_since(killed);
+        assert!(failover < Duration::from_millis(700), "{failover:?}");
+        assert_ne!(world.leader(), Some(old));
+        for n in 0..20 {
+            assert_eq!(world.get(client, &format!("k{n}")).as_deref(), Some("v"));
+        }
+    }
+}
+
+/// The leader commits and applies a write, and dies before its answer arrives. The client asks the next leader with the
+/// same sequence, and has to get the first answer: the same position, and no second application.
+#[test]
+fn a_write_whose_answer_died_with_the_leader_is_not_applied_twice() {
+    let mut world = World::serving(3, ReplicaConfig::default(), 4);
+    let writer = world.registered_client(1);
+    let other = world.registered_client(1);
+    world.put(writer, "k", "zero");
+    let leader = world.leader().unwrap();
+    let before = world.status(leader).applied;
+    world.mute.insert(leader);
+    world.ask_at(writer, leader, Wish::Put("k".into(), "one".into()));
+    world.expect("an applied write", SECOND, |world| {
+        world.status(leader).applied > before
+    });
+    world.kill(leader);
+    // Somebody else overwrites it first.
+    let overwrite = world.put(other, "k", "two");
+    let outcome = world.outcome(writer);
+    assert_eq!(outcome.status, ClientStatus::Ok);
+    assert!(outcome.attempts > 1);
+    assert!(
+        outcome.position < overwrite.position,
+        "the answer is that of the first application"
+    );
+    assert_eq!(
+        world.get(other, "k").as_deref(),
+        Some("two"),
+        "the retry must not come to pass again"
+    );
+    let duplicates: u64 = world
+        .running()
+        .into_iter()
+        .map(|place| world.status(place).sessions.duplicates)
+        .sum();
+    assert!(duplicates > 0);
+}
+
+/// The old leader is cut off, and does not know yet that it leads no more. It must not answer a linearizable read from
+/// its own store, however often it is asked.
+#[test]
+fn a_leader_that_was_cut_off_never_answers_a_stale_read() {
+    for seed in 0..10 {
+        let mut world = World::serving(3, ReplicaConfig::default(), seed);
+        let client = world.registered_client(1);
+        world.put(client, "k", "old");
+        let old = world.leader().unwrap();
+        let rest: Vec<u32> = world
+            .running()
+            .into_iter()
+            .filter(|&place| place != old)
+            .collect();
+        world.partition(&[old], &rest);
+        let reader = world.add_client(old);
+        world.clients[reader].gives_up = true;
+        world.clients[reader].patience = Duration::from_secs(30);
+        world.ask_at(reader, old, Wish::Get("k".into()));
+        world.clients[client].patience = Duration::from_millis(20);
+        world.ask_at(client, rest[0], Wish::Put("k".into(), "new".into()));
+        assert_eq!(world.outcome(client).status, ClientStatus::Ok);
+        let outcome = world.outcome(reader);
+        let honest = outcome.status != ClientStatus::Ok
+            || outcome.value.as_ref().is_some_and(|(v, _)| v == b"new");
+        let expected = if cfg!(feature = "canary-stale-read") {
+            !honest
+        } else {
+            honest
+        };
+        assert!(expected, "{outcome:?}");
+        // And it is still willing to answer a stale one, without any quorum.
+        let stale = world.add_client(old);
+        world.ask_at(stale, old, Wish::StaleGet("k".into()));
+        assert_eq!(
+            world.outcome(stale).value.map(|(value, _)| value),
+            Some(b"old".to_vec())
+        );
+    }
+}
+
+/// A leader that was paused for seconds wakes up with a read in its queue.
+#[test]
+#[cfg_attr(
+    feature = "canary-stale-read",
+    ignore = "the planted bug is the point of the canary"
+)]
+fn a_leader_that_was_paused_never_answers_a_stale_read() {
+    for seed in 0..10 {
+        let mut world = World::serving(3, ReplicaConfig::default(), seed);
+        let client = world.registered_client(1);
+        world.put(client, "k", "old");
+        let old = world.leader().unwrap();
+        world.pause(old);
+        let reader = world.add_client(old);
+        world.clients[reader].gives_up = true;
+        world.clients[reader].patience = Duration::from_secs(30);
+        world.ask_at(reader, old, Wish::Get("k".into()));
+        world.ask_at(
+            client,
+            other_than(&world, old),
+            Wish::Put("k".into(), "new".into()),
+        );
+        world.clients[client].patience = Duration::from_millis(20);
+        assert_eq!(world.outcome(client).status, ClientStatus::Ok);
+        world.run_for(Duration::from_secs(3));
+        world.resume(old);
+        let outcome = world.outcome(reader);
+        let honest = outcome.status != ClientStatus::Ok
+            || outcome.value.as_ref().is_some_and(|(v, _)| v == b"new");
+        assert!(honest, "{outcome:?}");
+    }
+}
+
+#[test]
+fn a_follower_that_the_log_cannot_help_any_more_gets_a_snapshot() {
+    let mut world = World::serving(3, small(), 5);
+    let client = world.registered_client(1);
+    let leader = world.leader().unwrap();
+    let behind = other_than(&world, leader);
+    world.isolate(behind);
+    for n in 0..1000 {
+        world.put(client, &format!("k{}", n % 300), &format!("v{n}"));
+    }
+    let log = world.status(leader).log;
+    assert!(log.compactions > 0 && log.entries <= 201, "{log:?}");
+    assert!(world.status(behind).applied < log.first_index);
+    world.heal();
+    world.expect("caught up follower", Duration::from_secs(5), |world| {
+        world.status(behind).applied == world.status(leader).applied
+    });
+    assert!(world.status(behind).counters.snapshots_installed > 0);
+    let reader = world.add_client(behind);
+    for n in 700..1000 {
+        let outcome = {
+            world.ask_at(
+                reader,
+                behind,
+                Wish::StaleGet(format!("k{}", n % 300).into()),
+            );
+            world.outcome(reader)
+        };
+        assert_eq!(
+            outcome.value.map(|(value, _)| value),
+            Some(format!("v{n}").into_bytes())
+        );
+    }
+    assert_eq!(world.status(behind).store, world.status(leader).store);
+}
+
+/// Kills `place`, starts it again without any memory, and waits until it votes.
+fn replace(world: &mut World, place: u32) {
+    world.kill(place);
+    world.run_for(Duration::from_millis(50));
+    world.start(place, false);
+    let incarnation = world.replica(place).incarnation().to_string();
+    let size = world.places.len();
+    world.expect("a promoted replica", Duration::from_secs(10), |world| {
+        let status = world.status(place);
+        let votes = status
+            .members
+            .iter()
+            .any(|member| member.incarnation == incarnation && member.voter);
+        votes && status.members.len() == size && !status.change_in_progress
+    });
+}
+
+/// Every replica is replaced in turn, the leader included: the group lives on although nobody of the beginning does.
+#[test]
+fn a_replica_without_memory_comes_back_as_a_new_identity() {
+    for seed in 0..5 {
+        let mut world = World::serving(3, small(), seed);
+        let client = world.registered_client(1);
+        let first: Vec<String> = world
+            .status(1)
+            .members
+            .into_iter()
+            .map(|member| member.incarnation)
+            .collect();
+        for round in 0..2 {
+            for place in [1, 2, 3] {
+                world.put(client, "k", &format!("{round}{place}"));
+                replace(&mut world, place);
+                assert_eq!(world.get(client, "k"), Some(format!("{round}{place}")));
+                assert_eq!(voters(&world, place), 3);
+            }
+        }
+        let last: Vec<String> = world
+            .status(1)
+            .members
+            .into_iter()
+            .map(|member| member.incarnation)
+            .collect();
+        assert!(first.iter().all(|incarnation| !last.contains(incarnation)));
+    }
+}
+
+/// Two processes claim one place, and the first of them is alive: the second has to stay outside.
+#[test]
+fn a_place_that_is_filled_is_not_given_away() {
+    let mut world = World::serving(3, ReplicaConfig::default(), 6);
+    world.run_for(SECOND);
+    let taken = trine_replica::message::JoinRequest {
+        place: trine_replica::message::PlaceId(2),
+        incarnation: trine_replica::message::Incarnation(99),
+        address: address(9),
+        cluster: ClusterId::NONE,
+    };
+    use trine_replica::message::{Encode, kind};
+    for place in world.running() {
+        world.inject(place, kind::JOIN, &taken.encode_to_vec());
+    }
+    world.run_for(SECOND);
+    for place in world.running() {
+        assert_eq!(world.status(place).members.len(), 3);
+    }
+}
+
+/// After the loss of a majority's memory the group stays down, and says so; new processes do not begin a new one.
+#[test]
+fn a_group_that_has_lost_its_majority_stays_down() {
+    let mut world = World::serving(3, ReplicaConfig::default(), 7);
+    let client = world.registered_client(1);
+    world.put(client, "k", "v");
+    let leader = world.leader().unwrap();
+    let rest: Vec<u32> = world
+        .running()
+        .into_iter()
+        .filter(|&place| place != leader)
+        .collect();
+    for &place in &rest {
+        world.kill(place);
+        world.start(place, false);
+    }
+    world.run_for(Duration::from_secs(5));
+    assert_eq!(world.leader(), None);
+    let why = world.status(leader).not_serving.unwrap();
+    assert!(why.contains("no quorum: 1 of 3"), "{why}");
+    for &place in &rest {
+        assert_eq!(world.status(place).role, Role::Unattached);
+        assert!(world.status(place).not_serving.is_some());
+    }
+    world.clients[client].gives_up = true;
+    world.ask_at(client, leader, Wish::Put("k".into(), "w".into()));
+    assert_eq!(world.outcome(client).status, ClientStatus::NoQuorum);
+    let stale = world.add_client(leader);
+    world.ask_at(stale, leader, Wish::StaleGet("k".into()));
+    assert_eq!(
+        world.outcome(stale).value.map(|(value, _)| value),
+        Some(b"v".to_vec())
+    );
+}
+
+#[test]
+fn a_client_of_another_cluster_is_told_so() {
+    let mut world = World::serving(3, ReplicaConfig::default(), 8);
+    let client = world.registered_client(1);
+    world.clients[client].cluster = ClusterId(12345);
+    let outcome = world.get_done(client, Wish::Put("k".into(), "v".into()));
+    assert_eq!(outcome.status, ClientStatus::WrongCluster);
+    let outcome = world.get_done(client, Wish::Get("k".into()));
+    assert_eq!(outcome.status, ClientStatus::WrongCluster);
+}
+
+#[test]
+fn a_session_that_never_was_is_refused_through_the_log() {
+    let mut world = World::serving(3, ReplicaConfig::default(), 9);
+    let client = world.registered_client(1);
+    world.clients[client].id += 1;
+    let outcome = world.get_done(client, Wish::Put("k".into(), "v".into()));
+    assert_eq!(outcome.status, ClientStatus::SessionExpired);
+    assert_eq!(world.get(client, "k"), None);
+}
+
+#[test]
+fn bootstrap_waits_for_every_named_peer() {
+    let mut world = World::new(3, ReplicaConfig::default(), 10);
+    world.start(1, true);
+    world.start(2, false);
+    world.run_for(Duration::from_secs(3));
+    assert_eq!(world.leader(), None);
+    let why = world.status(1).not_serving.unwrap();
+    assert!(
+        why.contains("no answer from place 3 at 10.0.0.3:7471"),
+        "{why}"
+    );
+    assert_eq!(world.status(2).role, Role::Unattached);
+    world.start(3, false);
+    world.expect("a leader", SECOND, |world| world.leader().is_some());
+}
+
+#[test]
+fn without_bootstrap_nobody_begins() {
+    let mut world = World::new(3, ReplicaConfig::default(), 11);
+    (1..=3).for_each(|place| world.start(place, false));
+    world.run_for(Duration::from_secs(5));
+    assert_eq!(world.leader(), None);
+    assert!(world.status(1).not_serving.unwrap().contains("--bootstrap"));
+    let client = world.add_client(1);
+    world.clients[client].gives_up = true;
+    assert_eq!(
+        world.get_done(client, Wish::Register).status,
+        ClientStatus::NotAttached
+    );
+}
+
+#[test]
+fn bootstrapping_an_existing_group_joins_it_instead() {
+    let mut world = World::serving(3, ReplicaConfig::default(), 12);
+    let client = world.registered_client(1);
+    world.put(client, "k", "v");
+    let cluster = world.status(1).cluster;
+    world.kill(1);
+    world.start(1, true);
+    world.expect("joined replica", Duration::from_secs(10), |world| {
+        let status = world.status(1);
+        status.cluster == cluster
+            && status
+                .members
+                .iter()
+                .any(|member| member.this && member.voter)
+    });
+    assert_eq!(world.get(client, "k").as_deref(), Some("v"));
+}
+
+#[test]
+fn of_several_bootstrappers_one_prevails() {
+    for seed in 0..40 {
+        let mut world = World::new(3, ReplicaConfig::default(), seed);
+        world.loss = "10%".parse().unwrap();
+        for place in [3, 1, 2] {
+            world.start(place, place != 2 || seed % 2 == 0);
+        }
+        world.expect("a leader", Duration::from_secs(5), |world| {
+            world.leader().is_some()
+        });
+        world.run_for(Duration::from_secs(2));
+        let clusters: Vec<_> = (1..=3).map(|place| world.status(place).cluster).collect();
+        assert!(
+            clusters
+                .iter()
+                .all(|cluster| cluster.is_some() && *cluster == clusters[0]),
+            "seed {seed}: {clusters:?}"
+        );
+        assert_eq!(voters(&world, 1), 3);
+    }
+}
+
+/// The bootstrapper dies in the middle of telling its peers. Whoever was told must find the others, or be found.
+#[test]
+fn a_bootstrapper_that_dies_halfway_leaves_no_stuck_group() {
+    for step in 0..40 {
+        let mut world = World::new(3, ReplicaConfig::default(), 13);
+        world.start(2, false);
+        world.start(3, false);
+        world.start(1, true);
+        world.run_for(Duration::from_micros(20 * step));
+        world.kill(1);
+        world.run_for(Duration::from_secs(1));
+        world.start(1, true);
+        world.expect("three voters", Duration::from_secs(10), |world| {
+            world.leader().is_some_and(|leader| {
+                voters(world, leader) == 3
+                    && world.status(1).members.iter().any(|m| m.this && m.voter)
+            })
+        });
+    }
+}
+
+#[test]
+fn a_graceful_stop_hands_the_lead_over_first() {
+    let mut world = World::serving(3, ReplicaConfig::default(), 14);
+    let client = world.registered_client(1);
+    world.put(client, "k", "v");
+    world.run_for(Duration::from_millis(200));
+    let leader = world.leader().unwrap();
+    let now = world.now;
+    world
+        .places
+        .get_mut(&leader)
+        .unwrap()
+        .replica
+        .as_mut()
+        .unwrap()
+        .stop(now);
+    world.expect("a stopped leader", Duration::from_millis(300), |world| {
+        world.replica(leader).is_stopped(world.now)
+    });
+    assert!(
+        world.now.saturating_since(now) < Duration::from_millis(50),
+        "without waiting for an election timeout"
+    );
+    world.kill(leader);
+    world.put(client, "k", "w");
+    assert!(world.now.saturating_since(now) < Duration::from_millis(150));
+}
+
+#[test]
+fn too_many_waiting_requests_are_told_to_come_back() {
+    let config = ReplicaConfig {
+        pending_requests_max: 8,
+        ..ReplicaConfig::default()
+    };
+    let mut world = World::serving(3, config, 15);
+    let leader = world.leader().unwrap();
+    let clients: Vec<usize> = (0..12).map(|_| world.registered_client(leader)).collect();
+    // Without followers nothing commits, so everything waits.
+    world.isolate(leader);
+    for &client in &clients {
+        world.clients[client].gives_up = true;
+        world.clients[client].patience = Duration::from_secs(5);
+        world.ask_at(client, leader, Wish::Put("k".into(), "v".into()));
+    }
+    world.run_for(Duration::from_millis(5));
+    let busy = clients
+        .iter()
+        .filter(|&&client| world.clients[client].heard.contains(&ClientStatus::Busy))
+        .count();
+    assert_eq!(busy, 4);
+    // The others learn that the lead was lost, not that nothing happened.
+    world.run_for(SECOND);
+    let lost = clients
+        .iter()
+        .filter(|&&c| {
+            world.clients[c]
+                .heard
+                .contains(&ClientStatus::LeadershipLost)
+        })
+        .count();
+    assert_eq!(lost, 8);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_history() {
+    let run = |seed| {
+        let mut world = World::serving(3, small(), seed);
+        world.loss = "5%".parse().unwrap();
+        let client = world.registered_client(2);
+        for n in 0..100 {
+            world.put(client, &format!("k{n}"), "v");
+            if n == 50 {
+                let leader = world.leader().unwrap();
+                world.kill(leader);
+                world.start(leader, false);
+            }
+        }
+        world.run_for(SECOND);
+        (world.trace, world.deliveries)
+    };
+    assert_eq!(run(1), run(1));
+    assert_ne!(run(1), run(2));
+}
