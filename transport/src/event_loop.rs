@@ -271,7 +271,7 @@ struct Courtesy {
     yielded_at: Option<Instant>,
 }
 
-const YIELD_INTERVAL_MAX: u32 = 16;
+const YIELD_INTERVAL_MAX: u32 = 32;
 /// From one empty turn over a yield to the next: longer than this means that somebody else ran.
 const SHARED_CORE_GAP: Duration = Duration::from_nanos(2_000);
 

@@ -291,7 +291,10 @@ mod tests {
                     assert!(model[due as usize] <= at(now), "round {round}: early");
                     model[due as usize] = Instant::FAR_FUTURE;
                 }
-                let late = model.iter().filter(|t| t.as_nanos().saturating_add(256) <= now).count();
+                let late = model
+                    .iter()
+                    .filter(|t| t.as_nanos().saturating_add(256) <= now)
+                    .count();
                 assert_eq!(late, 0, "round {round}: late or lost");
                 let first = model.iter().min().copied().unwrap_or(Instant::FAR_FUTURE);
                 let next = wheel.next().unwrap_or(Instant::FAR_FUTURE);

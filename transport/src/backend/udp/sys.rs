@@ -160,6 +160,41 @@ impl Receiver {
         Ok((count, count - (slots.len() - before)))
     }
 
+    /// Receives one datagram without waiting, as `receive` does, for less: no message header is
+    /// copied in and out. Reads no congestion mark.
+    pub(super) fn receive_one(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        slots: &mut Vec<RxSlot<SocketAddr>>,
+    ) -> io::Result<(usize, usize)> {
+        let mut name_len = RAW_BYTES as u32;
+        // SAFETY: the pointers and lengths describe the first slot's memory and name, which this
+        // value owns and no reference covers, and a live integer.
+        let len = unsafe {
+            libc::recvfrom(
+                socket.as_raw_fd(),
+                self.memory.ptr(0).cast(),
+                self.stride,
+                libc::MSG_DONTWAIT | libc::MSG_TRUNC,
+                self.names.ptr(0).cast(),
+                &raw mut name_len,
+            )
+        };
+        let Ok(len) = usize::try_from(len) else {
+            return Err(io::Error::last_os_error());
+        };
+        // With `MSG_TRUNC` the kernel reports the datagram's own length.
+        let route = self.names.get(0).decode().filter(|_| len <= self.stride);
+        let dropped = usize::from(route.is_none());
+        slots.extend(route.map(|route| RxSlot {
+            start: 0,
+            len: len as u32,
+            route,
+            ecn: false,
+        }));
+        Ok((1, dropped))
+    }
+
     fn slot(&self, slot: usize) -> Option<RxSlot<SocketAddr>> {
         let header = self.headers.get(slot);
         if header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
@@ -268,18 +303,10 @@ impl Sender {
     fn send_from(&mut self, socket: BorrowedFd<'_>, first: usize) -> io::Result<usize> {
         let headers = &mut self.headers[first..];
         if let [only] = headers {
-            // A single datagram needs less bookkeeping in the kernel this way.
-            // SAFETY: `describe` filled the header with pointers to the names, iovecs and bytes of
-            // the batch, all of which outlive this call.
-            let sent =
-                unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const only.msg_hdr, SEND_FLAGS) };
-            return if sent < 0 {
-                Err(io::Error::last_os_error())
-            } else {
-                Ok(1)
-            };
+            return send_one(socket, &only.msg_hdr, &self.iovecs);
         }
-        // SAFETY: as above, for each of the headers.
+        // SAFETY: `describe` filled the headers with pointers to the names, iovecs and bytes of the
+        // batch, all of which outlive this call.
         let count = unsafe {
             libc::sendmmsg(
                 socket.as_raw_fd(),
@@ -355,6 +382,37 @@ impl Sender {
             iov_base: bytes.as_ptr().cast_mut().cast(),
             iov_len: bytes.len(),
         });
+    }
+}
+
+/// Sends a single datagram, with less bookkeeping in the kernel than a batch of one needs.
+fn send_one(
+    socket: BorrowedFd<'_>,
+    header: &libc::msghdr,
+    iovecs: &[libc::iovec],
+) -> io::Result<usize> {
+    let sent = match (header.msg_iovlen, iovecs.last()) {
+        (1, Some(part)) => {
+            // SAFETY: the last header's only part is the last iovec; it describes bytes of the
+            // batch, and the name is one of `describe`; both outlive this call.
+            unsafe {
+                libc::sendto(
+                    socket.as_raw_fd(),
+                    part.iov_base,
+                    part.iov_len,
+                    SEND_FLAGS,
+                    header.msg_name.cast(),
+                    header.msg_namelen,
+                )
+            }
+        }
+        // SAFETY: `describe` filled the header with pointers that outlive this call.
+        _ => unsafe { libc::sendmsg(socket.as_raw_fd(), header, SEND_FLAGS) },
+    };
+    if sent < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(1)
     }
 }
 

@@ -163,7 +163,11 @@ fn an_empty_datagram_is_delivered_as_such() {
 
 #[test]
 fn congestion_marks_are_seen() {
-    let mut server = open();
+    let config = UdpConfig {
+        congestion_marks: true,
+        ..UdpConfig::default()
+    };
+    let mut server = UdpBackend::bind(any_port(), &config).unwrap();
     let raw = UdpSocket::bind(any_port()).unwrap();
     sys::set_option(raw.as_fd(), libc::IPPROTO_IP, libc::IP_TOS, 0b11).unwrap();
     raw.send_to(b"marked", server.local_addr()).unwrap();
