@@ -5,6 +5,7 @@
 //! Which of them copy, which need registered memory and which have 40 bytes in front of received
 //! data stays inside.
 
+pub mod announce;
 mod batch;
 mod clock;
 pub mod dpdk;
@@ -12,6 +13,9 @@ mod error;
 mod faulty;
 mod ring;
 mod udp;
+#[cfg(feature = "verbs")]
+pub mod verbs;
+mod wake;
 
 pub use batch::{Body, RxBatch, RxPacket, RxSlot, TxBatch, TxItem};
 pub use clock::MonotonicClock;

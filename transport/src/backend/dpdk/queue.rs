@@ -19,7 +19,7 @@ use super::port::Port;
 use super::raw::{FRAME_MAX, RawQueue, Verdict};
 use super::template::Template;
 use super::templates::Templates;
-use crate::backend::udp::sys::{WakeEvent, wait_readable};
+use crate::backend::wake::{WakeEvent, wait_readable};
 use crate::backend::{
     Backend, BackendError, BackendStats, Caps, MonotonicClock, RxBatch, RxPacket, TxBatch, TxItem,
     Waker,

@@ -2,7 +2,7 @@
 
 mod address;
 mod coalesce;
-pub(in crate::backend) mod sys;
+mod sys;
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -10,7 +10,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use self::coalesce::Plan;
-use self::sys::{Receiver, Sender, Verdict, WakeEvent};
+use self::sys::{Receiver, Sender, Verdict};
+use super::wake::{WakeEvent, wait_readable};
 use super::{Backend, BackendError, BackendStats, Caps, RxBatch, RxSlot, TxBatch, Waker};
 use crate::buf::{Pool, PoolConfig};
 use crate::time::Duration;
@@ -241,7 +242,7 @@ impl Backend for UdpBackend {
             return Ok(());
         }
         self.stats.waits += 1;
-        let woken = sys::wait_readable(self.socket.as_fd(), self.wake.descriptor(), timeout)
+        let woken = wait_readable(self.socket.as_fd(), self.wake.descriptor(), timeout)
             .map_err(|error| BackendError::from_io("ppoll", &error))?;
         if woken {
             self.wake.clear();
@@ -287,7 +288,7 @@ fn judge_send_error(error: &io::Error, retries: u32) -> Verdict {
     }
 }
 
-fn bind_error(address: SocketAddr, error: &io::Error) -> BackendError {
+pub(super) fn bind_error(address: SocketAddr, error: &io::Error) -> BackendError {
     match error.kind() {
         io::ErrorKind::AddrInUse => BackendError::AddressInUse { address },
         io::ErrorKind::AddrNotAvailable => BackendError::AddressNotAvailable { address },

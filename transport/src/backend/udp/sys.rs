@@ -1,17 +1,14 @@
-//! The system calls: batched receive and send, poll, eventfd. The only `unsafe` of this backend.
+//! The system calls: batched receive and send. The only `unsafe` of this backend.
 #![allow(unsafe_code)]
 
-use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::address::{RAW_BYTES, RawAddress};
 use super::coalesce::Plan;
-use crate::backend::{RxSlot, TxBatch, Wake};
-use crate::time::Duration;
+use crate::backend::{RxSlot, TxBatch};
 
 /// Receive memory and the message headers that point into it.
 pub(super) struct Receiver {
@@ -470,86 +467,5 @@ pub(super) fn option(socket: BorrowedFd<'_>, level: i32, name: i32) -> io::Resul
         Err(io::Error::last_os_error())
     } else {
         Ok(value)
-    }
-}
-
-/// Sleeps until one of two descriptors is readable or `timeout` has passed. Says whether the
-/// second one is.
-pub(in crate::backend) fn wait_readable(
-    socket: BorrowedFd<'_>,
-    wake: BorrowedFd<'_>,
-    timeout: Option<Duration>,
-) -> io::Result<bool> {
-    let readable = |fd: BorrowedFd<'_>| libc::pollfd {
-        fd: fd.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    let mut descriptors = [readable(socket), readable(wake)];
-    let timeout = timeout.map(|timeout| libc::timespec {
-        tv_sec: timeout.as_secs() as libc::time_t,
-        tv_nsec: (timeout.as_nanos() % 1_000_000_000) as libc::c_long,
-    });
-    let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: the array has two elements; the timeout is null or points to a live value.
-    let result = unsafe { libc::ppoll(descriptors.as_mut_ptr(), 2, timeout, ptr::null()) };
-    if result < 0 {
-        let error = io::Error::last_os_error();
-        return if error.kind() == io::ErrorKind::Interrupted {
-            Ok(false)
-        } else {
-            Err(error)
-        };
-    }
-    Ok(descriptors[1].revents != 0)
-}
-
-/// An eventfd that ends a poll, written only if somebody has not done so already.
-pub(in crate::backend) struct WakeEvent {
-    event: File,
-    pending: AtomicBool,
-}
-
-impl WakeEvent {
-    pub(in crate::backend) fn new() -> io::Result<Self> {
-        // SAFETY: no pointers.
-        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor was just made and belongs to nobody else.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(Self {
-            event: File::from(fd),
-            pending: AtomicBool::new(false),
-        })
-    }
-
-    /// True if a wake came since the last [`WakeEvent::clear`].
-    pub(in crate::backend) fn is_pending(&self) -> bool {
-        self.pending.load(Ordering::Acquire)
-    }
-
-    /// Forgets wakes so far. A waker that was just about to write makes the next poll return once
-    /// more, without a reason.
-    pub(in crate::backend) fn clear(&self) {
-        // Drain first: a wake between the two statements finds `pending` set and is covered by
-        // this one; the caller looks for work after `clear`.
-        let mut count = [0u8; 8];
-        let _drained = io::Read::read(&mut &self.event, &mut count);
-        self.pending.store(false, Ordering::Release);
-    }
-
-    pub(in crate::backend) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.event.as_fd()
-    }
-}
-
-impl Wake for WakeEvent {
-    fn wake(&self) {
-        if !self.pending.swap(true, Ordering::AcqRel) {
-            // Cannot fail: the counter is at most one, and a full one would wake as well.
-            let _written = (&self.event).write(&1u64.to_ne_bytes());
-        }
     }
 }

@@ -1,0 +1,133 @@
+//! Why no queue pair could be made, with the cure in the message.
+
+use std::fmt;
+use std::io;
+
+/// The verbs backend cannot be opened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum VerbsError {
+    /// The machine has no RDMA device, or its kernel module is not loaded.
+    NoDevice,
+    /// There are devices, but none of this name.
+    NoSuchDevice {
+        /// The name that was asked for.
+        name: String,
+        /// The names that there are.
+        available: Vec<String>,
+    },
+    /// This user may not use the device.
+    PermissionDenied {
+        /// The device.
+        device: String,
+    },
+    /// The device has no port of this number.
+    NoSuchPort {
+        /// The device.
+        device: String,
+        /// The port number that was asked for; they start at 1.
+        port: u8,
+    },
+    /// The port is not active.
+    PortDown {
+        /// The device.
+        device: String,
+        /// The port.
+        port: u8,
+    },
+    /// The port's table holds no GID at this index, or none at all.
+    NoSuchGid {
+        /// The device.
+        device: String,
+        /// The index that was asked for; `None` if any would have done.
+        index: Option<u32>,
+        /// The indexes that hold one.
+        available: Vec<u32>,
+    },
+    /// The process may not lock enough memory.
+    MemoryLock {
+        /// Bytes that were to be registered.
+        bytes: usize,
+        /// The limit in bytes (RLIMIT_MEMLOCK).
+        limit: u64,
+    },
+    /// The port carries smaller packets than the protocol needs.
+    MtuTooSmall {
+        /// The port's active MTU in bytes.
+        mtu: usize,
+    },
+    /// A call of libibverbs failed otherwise.
+    Call {
+        /// The call.
+        call: &'static str,
+        /// The operating system's error number.
+        os_error: i32,
+    },
+}
+
+impl VerbsError {
+    /// The failure of `call` that errno describes.
+    pub(super) fn last(call: &'static str) -> Self {
+        Self::Call {
+            call,
+            os_error: io::Error::last_os_error().raw_os_error().unwrap_or(0),
+        }
+    }
+
+    /// `Ok` for a zero `result`, otherwise the failure of `call` with that error number.
+    pub(super) fn check(result: i32, call: &'static str) -> Result<(), Self> {
+        match result {
+            0 => Ok(()),
+            os_error => Err(Self::Call { call, os_error }),
+        }
+    }
+}
+
+impl fmt::Display for VerbsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoDevice => f.write_str(
+                "this machine has no RDMA device; load its driver, or for soft-RoCE `modprobe rdma_rxe` and \
+                 `rdma link add rxe0 type rxe netdev IF` (`rdma link` lists devices)",
+            ),
+            Self::NoSuchDevice { name, available } => {
+                write!(f, "no RDMA device is called '{name}'; there are: {}", available.join(", "))
+            }
+            Self::PermissionDenied { device } => write!(
+                f,
+                "the operating system forbids the use of RDMA device {device}; make /dev/infiniband/uverbs* readable \
+                 and writable for this user (group 'rdma' on many systems)"
+            ),
+            Self::NoSuchPort { device, port } => {
+                write!(f, "RDMA device {device} has no port {port}; ports count from 1 (`rdma link` lists them)")
+            }
+            Self::PortDown { device, port } => write!(
+                f,
+                "port {port} of RDMA device {device} is not active; connect it, bring its network interface up, or \
+                 on InfiniBand start a subnet manager"
+            ),
+            Self::NoSuchGid { device, index, available } => {
+                match index {
+                    Some(index) => write!(f, "RDMA device {device} has no GID at index {index}")?,
+                    None => write!(f, "RDMA device {device} has no usable GID; give its network interface an address")?,
+                }
+                write!(f, "; there are GIDs at: {available:?}")
+            }
+            Self::MemoryLock { bytes, limit } => write!(
+                f,
+                "{bytes} bytes of memory could not be registered, {limit} may be locked; raise it with `ulimit -l` or \
+                 LimitMEMLOCK= of the systemd unit (8 MiB or more)"
+            ),
+            Self::MtuTooSmall { mtu } => write!(
+                f,
+                "the port's active MTU of {mtu} bytes is too small; raise the MTU of its network interface \
+                 (1500 gives 1024, 4200 or more gives 4096)"
+            ),
+            Self::Call { call, os_error } => {
+                write!(f, "{call} failed: {}", io::Error::from_raw_os_error(*os_error))
+            }
+        }
+    }
+}
+
+impl std::error::Error for VerbsError {}
