@@ -12,6 +12,7 @@ pub mod config;
 pub mod error;
 mod expiry;
 mod hash;
+pub mod interleave;
 mod items;
 pub mod limits;
 mod machine;

@@ -8,6 +8,12 @@ pub(crate) fn prefetch<T: ?Sized>(value: &T) {
     prefetch_address(std::ptr::from_ref(value).cast());
 }
 
+/// Starts to load the cache line at `offset` from the start of `bytes`; it may lie behind them.
+#[inline(always)]
+pub(crate) fn prefetch_at(bytes: &[u8], offset: usize) {
+    prefetch_address(bytes.as_ptr().wrapping_add(offset));
+}
+
 #[inline(always)]
 fn prefetch_address(address: *const u8) {
     #[cfg(target_arch = "x86_64")]

@@ -1,12 +1,14 @@
 //! The first word of every block, and blocks between their neighbours.
 //!
-//!     bit   0        free
-//!     bit   1        the block before this one, in the same region, is free
-//!     bit   2        live: the item has an expiry      free: the block is in no list
-//!     bit   3        live: the item is kept only for the running snapshot
-//!     bits  4..26    size in granules
-//!     bits 26..43    live: key length
-//!     bits 43..64    live: value length
+//! ```text
+//! bit   0        free
+//! bit   1        the block before this one, in the same region, is free
+//! bit   2        live: the item has an expiry      free: the block is in no list
+//! bit   3        live: the item is kept only for the running snapshot
+//! bits  4..26    size in granules
+//! bits 26..43    live: key length
+//! bits 43..64    live: value length
+//! ```
 //!
 //! A free block holds the list links in its second and third word and its size in the last word,
 //! where the block behind it finds it.

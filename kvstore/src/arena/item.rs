@@ -1,12 +1,15 @@
 //! What a live block holds.
 //!
-//!     word 0    block header with the key and value lengths
-//!     word 1    version
-//!     word 2    expiry in nanoseconds of group time, only if the header says so
-//!     then      key, value
+//! ```text
+//! word 0    block header with the key and value lengths
+//! word 1    version
+//! word 2    expiry in nanoseconds of group time, only if the header says so
+//! then      key, value
+//! ```
 
 use super::fit::granules_for;
 use super::{Arena, Location};
+use crate::machine::prefetch_at;
 use crate::position::Position;
 
 /// Bytes that the block of an item takes at least.
@@ -98,6 +101,18 @@ impl Arena {
     pub(crate) fn set_shadow(&mut self, location: Location, shadow: bool) {
         let header = self.header(location);
         self.set_header(location, header.with_shadow(shadow));
+    }
+
+    /// The first byte of an item's block, to prefetch its line.
+    #[inline(always)]
+    pub(crate) fn first_byte(&self, location: Location) -> &u8 {
+        &self.bytes(location)[0]
+    }
+
+    /// Starts to load the line behind the item's first one, where most small values end.
+    #[inline(always)]
+    pub(crate) fn prefetch_second_line(&self, location: Location) {
+        prefetch_at(self.bytes(location), 64);
     }
 
     /// Whether this is the current item of the key.

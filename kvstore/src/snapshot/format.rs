@@ -1,15 +1,17 @@
 //! The bytes of a chunk.
 //!
-//!     0   magic "TRSN"            4 bytes
-//!     4   format version          u16
-//!     6   kind (1 head, 2 items, 3 end)   u8
-//!     7   zero                    u8
-//!     8   position                u64
-//!     16  sequence, from 0        u32
-//!     20  items in this chunk     u32
-//!     24  body length             u32
-//!     28  CRC-32C of all of the above and the body   u32
-//!     32  body
+//! ```text
+//! 0   magic "TRSN"            4 bytes
+//! 4   format version          u16
+//! 6   kind (1 head, 2 items, 3 end)   u8
+//! 7   zero                    u8
+//! 8   position                u64
+//! 16  sequence, from 0        u32
+//! 20  items in this chunk     u32
+//! 24  body length             u32
+//! 28  CRC-32C of all of the above and the body   u32
+//! 32  body
+//! ```
 //!
 //! The head's body is a [`SnapshotSummary`]; an item is key length u32, value length u32, version
 //! u64, expiry u64 (0: none), key, value; the end's body is the number of items u64.

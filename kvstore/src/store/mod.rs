@@ -6,6 +6,7 @@
 
 mod execute;
 mod expire;
+mod get;
 mod list;
 mod number;
 mod remove;
@@ -19,7 +20,7 @@ use crate::error::StoreError;
 use crate::items::{Found, Items};
 use crate::limits::Limits;
 use crate::position::Position;
-use crate::response::Response;
+use crate::response::{Response, Versioned};
 use crate::snapshot::SnapshotSummary;
 use execute::Journal;
 
@@ -147,11 +148,8 @@ impl Store {
     #[must_use]
     pub fn read(&self, command: &Command<'_>) -> Response<'_> {
         match command {
-            Command::Get { key } => match self.live(self.items.find(key)) {
-                Some(item) => Response::Value {
-                    value: item.value,
-                    version: item.stamp.version,
-                },
+            Command::Get { key } => match self.get(key) {
+                Some(Versioned { value, version }) => Response::Value { value, version },
                 None => Response::NotFound,
             },
             Command::TimeToLive { key } => self.time_to_live(key),

@@ -8,19 +8,27 @@ use crate::memory::Region;
 /// The most buckets that one command may split.
 pub(crate) const MOVES_PER_COMMAND_MAX: u32 = 8;
 
-/// The table grows when more than this share of the main buckets' slots is in use. Chains take
-/// what exceeds a bucket; at this load about one lookup in ten follows a link.
-const LOAD_MAX: (u64, u64) = (13, 16);
+/// Splits of one insertion while the table grows: it is done long before the next growth is due.
+const MOVES_PER_INSERTION: u32 = 4;
+
+const _: () = assert!(MOVES_PER_INSERTION <= MOVES_PER_COMMAND_MAX);
+
+/// Growth begins when more than this share of the main buckets' slots is in use, and doubles the
+/// table. Chains take what exceeds a bucket: at this load, just before growth, one key in ten
+/// lies behind a link, at three quarters of it one in fifty.
+const LOAD_MAX: (u64, u64) = (29, 32);
 
 /// The largest number of hash bits that bucket numbers may use.
 const LEVEL_MAX: u32 = 30;
 
 impl Table {
-    /// Splits buckets until the load is right again, at most [`MOVES_PER_COMMAND_MAX`] of them.
-    /// `hash_of` reads an item's key.
+    /// Splits a few buckets if growth is due or going on. `hash_of` reads an item's key.
+    ///
+    /// Lookups are fastest while all buckets use the same number of hash bits, so growth, once
+    /// begun, goes on until that is so again.
     pub(crate) fn grow(&mut self, hash_of: impl Fn(Location) -> KeyHash) {
         let mut moves = 0;
-        while self.is_loaded() && moves < MOVES_PER_COMMAND_MAX {
+        while (self.split != 0 || self.is_loaded()) && moves < MOVES_PER_INSERTION {
             self.split_one(&hash_of);
             moves += 1;
         }
@@ -33,9 +41,9 @@ impl Table {
         let slots = (count * LOAD_MAX.1).div_ceil(LOAD_MAX.0);
         let buckets = slots
             .div_ceil(u64::from(SLOTS))
-            .clamp(1 << LEVEL_FIRST, 1 << LEVEL_MAX) as u32;
+            .clamp(1 << LEVEL_FIRST, 1 << LEVEL_MAX)
+            .next_power_of_two() as u32;
         self.level = buckets.ilog2();
-        self.split = buckets - (1 << self.level);
         while self.main.len() * (SEGMENT_BUCKETS as usize) < buckets as usize {
             self.main.push(Region::zeroed(SEGMENT_BUCKETS as usize));
         }
