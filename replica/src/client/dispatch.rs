@@ -46,7 +46,7 @@ impl<R: Route> Clients<R> {
             .leader
             .target
             .filter(|&index| self.peers.get(index).session().is_some());
-        let Some(index) = favourite.or_else(|| self.peers.next_up(self.leader.last_asked)) else {
+        let Some(index) = favourite.or_else(|| self.peers.next_up(self.leader.last_guess)) else {
             return;
         };
         let Some(session) = self.peers.get(index).session() else {
@@ -145,7 +145,6 @@ impl<R: Route> Clients<R> {
     }
 
     fn note_sent(&mut self, index: usize, now: trine_transport::time::Instant) {
-        self.leader.last_asked = index;
         let peer = self.peers.get_mut(index);
         if peer.outstanding == 0 {
             peer.heard_at = now;

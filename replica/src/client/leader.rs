@@ -32,8 +32,9 @@ pub(super) struct Leader {
     pub(super) resume_at: Instant,
     /// The others are not asked before this moment.
     pub(super) ask_at: Instant,
-    /// The peer to which something was sent last.
-    pub(super) last_asked: usize,
+    /// The peer that was last chosen without a hint. Going round from here, and not from the peer that has just
+    /// been asked, makes sure that hints cannot keep the client away from some replica for ever.
+    pub(super) last_guess: usize,
 }
 
 impl Leader {
@@ -44,7 +45,7 @@ impl Leader {
             streak: 0,
             resume_at: Instant::ZERO,
             ask_at: Instant::ZERO,
-            last_asked: 0,
+            last_guess: 0,
         }
     }
 }
@@ -61,8 +62,7 @@ impl<R: Route> Clients<R> {
                 _ => {}
             }
         }
-        let index = self.peers.next_up(self.leader.last_asked)?;
-        self.turn_to(index);
+        let index = self.guess()?;
         self.peers
             .get(index)
             .session()
@@ -101,9 +101,15 @@ impl<R: Route> Clients<R> {
             return;
         }
         self.hold_back(now);
-        if let Some(index) = self.peers.next_up(from) {
-            self.turn_to(index);
-        }
+        self.guess();
+    }
+
+    /// Takes the next replica that can be reached for the leader.
+    fn guess(&mut self) -> Option<usize> {
+        let index = self.peers.next_up(self.leader.last_guess)?;
+        self.leader.last_guess = index;
+        self.turn_to(index);
+        Some(index)
     }
 
     /// Nothing is sent to the leader for a while; the pause doubles until an answer comes.
