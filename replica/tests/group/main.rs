@@ -1,0 +1,8 @@
+//! Whole replicas and clients in one thread on virtual time: a group from its bootstrap to its members' deaths.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod faults;
+mod life;
+mod world;
