@@ -229,6 +229,12 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
         self.stats
     }
 
+    /// Ends the loop and gives the backend back, for another loop on the same address.
+    #[must_use]
+    pub fn into_backend(self) -> B {
+        self.backend
+    }
+
     /// Gives the application back and closes the rest.
     #[must_use]
     pub fn into_app(self) -> A {

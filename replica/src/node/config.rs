@@ -34,5 +34,10 @@ const _: () = assert!(EARLY_APPENDS_MAX >= RAFT_SLOTS as usize);
 /// take three clients; the loss that a burst of all sessions can bring is repaired and counted.
 #[must_use]
 pub fn endpoint_config() -> Config {
-    Config { slots: 64, overcommit: true, sessions: 4096, ..Config::default() }
+    Config {
+        slots: 64,
+        overcommit: true,
+        sessions: 4096,
+        ..Config::default()
+    }
 }

@@ -101,6 +101,12 @@ impl<B: Backend, C: Clock> Faulty<B, C> {
         &self.inner
     }
 
+    /// Ends the faults; packets that are held back are lost.
+    #[must_use]
+    pub fn into_inner(self) -> B {
+        self.inner
+    }
+
     fn refresh_rules(&mut self) {
         let version = self.handle.shared().version();
         if version != self.version {

@@ -16,24 +16,43 @@ fn append_all(world: &mut World, per_client: u64) {
     while submitted < per_client * 3 {
         let client = clients[(submitted % 3) as usize];
         if world.client.app().in_flight_of(client) < 32 {
-            world.submit(client, Mode::Write, &Command::Append { key: b"bytes", value: b"x" }, submitted);
+            world.submit(
+                client,
+                Mode::Write,
+                &Command::Append {
+                    key: b"bytes",
+                    value: b"x",
+                },
+                submitted,
+            );
             submitted += 1;
         } else {
             world.step();
         }
     }
     let all = before + (per_client * 3) as usize;
-    world.run_until(Duration::from_secs(20), "all outcomes", |world| world.finished.len() == all);
+    world.run_until(Duration::from_secs(20), "all outcomes", |world| {
+        world.finished.len() == all
+    });
 }
 
 fn check_exactly_once(world: &mut World, count: usize) {
     for finished in &world.finished {
         assert!(finished.result.is_ok(), "{finished:?}");
     }
-    let positions: BTreeSet<_> = world.finished.iter().flat_map(|f| f.result.as_ref().map(|a| a.position())).collect();
+    let positions: BTreeSet<_> = world
+        .finished
+        .iter()
+        .flat_map(|f| f.result.as_ref().map(|a| a.position()))
+        .collect();
     assert_eq!(positions.len(), count, "each command has its own position");
     let client = world.open();
-    assert_eq!(world.get(client, Mode::Read, b"bytes").map(|value| value.len()), Some(count));
+    assert_eq!(
+        world
+            .get(client, Mode::Read, b"bytes")
+            .map(|value| value.len()),
+        Some(count)
+    );
 }
 
 #[test]
@@ -64,7 +83,11 @@ fn reordered_appends_are_put_back_into_order() {
     let followers = [(leader + 1) % 3, (leader + 2) % 3];
     let early: u64 = followers
         .iter()
-        .map(|place| world.nodes[*place].as_ref().map_or(0, |node| node.app().node.stats().appends_early))
+        .map(|place| {
+            world.nodes[*place]
+                .as_ref()
+                .map_or(0, |node| node.app().node.stats().appends_early)
+        })
         .sum();
     assert!(early > 0, "appends did arrive out of order");
     check_exactly_once(&mut world, 600);
@@ -78,7 +101,15 @@ fn sessions_that_break_under_load_lose_nothing() {
     let mut submitted = 0;
     for round in 0..12 {
         for _ in 0..30 {
-            world.submit(client, Mode::Write, &Command::Append { key: b"bytes", value: b"x" }, submitted);
+            world.submit(
+                client,
+                Mode::Write,
+                &Command::Append {
+                    key: b"bytes",
+                    value: b"x",
+                },
+                submitted,
+            );
             submitted += 1;
         }
         world.step();
@@ -89,7 +120,9 @@ fn sessions_that_break_under_load_lose_nothing() {
             }
         }
         let all = submitted as usize;
-        world.run_until(Duration::from_secs(20), "all outcomes", |world| world.finished.len() == all);
+        world.run_until(Duration::from_secs(20), "all outcomes", |world| {
+            world.finished.len() == all
+        });
     }
     check_exactly_once(&mut world, 360);
 }

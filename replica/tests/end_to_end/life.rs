@@ -14,14 +14,25 @@ fn a_group_begins_and_serves_put_get_and_delete() {
     let first = world.put(client, b"key", b"one");
     let second = world.put(client, b"key", b"two");
     assert!(first < second);
-    assert_eq!(world.get(client, Mode::Read, b"key").as_deref(), Some(&b"two"[..]));
+    assert_eq!(
+        world.get(client, Mode::Read, b"key").as_deref(),
+        Some(&b"two"[..])
+    );
     assert_eq!(world.get(client, Mode::Read, b"other"), None);
     let finished = world.call(client, Mode::Write, &Command::Delete { key: b"key" });
     let answer = finished.result.expect("the delete succeeds");
     assert_eq!(answer.response(), Ok(Response::Deleted { existed: true }));
     assert_eq!(world.get(client, Mode::Read, b"key"), None);
-    let roles: Vec<_> = world.roles().into_iter().flatten().map(|(role, ..)| role).collect();
-    assert_eq!(roles.iter().filter(|role| **role == Role::Leader).count(), 1);
+    let roles: Vec<_> = world
+        .roles()
+        .into_iter()
+        .flatten()
+        .map(|(role, ..)| role)
+        .collect();
+    assert_eq!(
+        roles.iter().filter(|role| **role == Role::Leader).count(),
+        1
+    );
 }
 
 #[test]
@@ -45,9 +56,15 @@ fn nothing_acknowledged_is_lost_with_the_leader() {
     let start = world.client.now();
     world.put(client, b"after", b"the death");
     let failover = world.client.now().saturating_since(start);
-    assert!(failover < Duration::from_millis(700), "the next write took {failover:?}");
+    assert!(
+        failover < Duration::from_millis(700),
+        "the next write took {failover:?}"
+    );
     for n in 0..50_u32 {
-        assert_eq!(world.get(client, Mode::Read, &n.to_le_bytes()).as_deref(), Some(&b"before"[..]));
+        assert_eq!(
+            world.get(client, Mode::Read, &n.to_le_bytes()).as_deref(),
+            Some(&b"before"[..])
+        );
     }
 }
 
@@ -57,15 +74,35 @@ fn writes_in_flight_when_the_leader_dies_are_applied_exactly_once() {
     let client = world.open();
     world.put(client, b"count", b"");
     for tag in 0..40 {
-        world.submit(client, Mode::Write, &Command::Append { key: b"count", value: b"x" }, tag);
+        world.submit(
+            client,
+            Mode::Write,
+            &Command::Append {
+                key: b"count",
+                value: b"x",
+            },
+            tag,
+        );
     }
     world.step();
     world.step();
     let leader = world.run_until_led();
     world.kill(leader);
-    world.run_until(Duration::from_secs(5), "all outcomes", |world| world.finished.len() == 40);
-    assert!(world.finished.iter().all(|finished| finished.result.is_ok()));
-    assert_eq!(world.get(client, Mode::Read, b"count").map(|value| value.len()), Some(40));
+    world.run_until(Duration::from_secs(5), "all outcomes", |world| {
+        world.finished.len() == 40
+    });
+    assert!(
+        world
+            .finished
+            .iter()
+            .all(|finished| finished.result.is_ok())
+    );
+    assert_eq!(
+        world
+            .get(client, Mode::Read, b"count")
+            .map(|value| value.len()),
+        Some(40)
+    );
 }
 
 #[test]
@@ -78,7 +115,10 @@ fn a_paused_leader_does_not_answer_from_the_past() {
     world.put(client, b"key", b"new");
     world.paused[old] = false;
     for _ in 0..20 {
-        assert_eq!(world.get(client, Mode::Read, b"key").as_deref(), Some(&b"new"[..]));
+        assert_eq!(
+            world.get(client, Mode::Read, b"key").as_deref(),
+            Some(&b"new"[..])
+        );
     }
 }
 
@@ -95,18 +135,38 @@ fn a_replica_that_lost_its_memory_comes_back_as_somebody_new() {
     world.put(client, b"meanwhile", b"it is dead");
     world.restart(victim, backend);
     world.run_until(Duration::from_secs(10), "three voters again", |world| {
-        let members = world.leader().map(|leader| world.status(leader).replica.members);
-        let voters = members.iter().flatten().filter(|member| member.voter).count();
+        let members = world
+            .leader()
+            .map(|leader| world.status(leader).replica.members);
+        let voters = members
+            .iter()
+            .flatten()
+            .filter(|member| member.voter)
+            .count();
         voters == 3 && world.status(victim).replica.role == Role::Follower
     });
     let after = world.status(victim).replica;
     assert_ne!(after.incarnation, before);
-    assert!(after.members.iter().all(|member| member.incarnation != before), "the old identity is gone");
+    assert!(
+        after
+            .members
+            .iter()
+            .all(|member| member.incarnation != before),
+        "the old identity is gone"
+    );
     // Now it counts: with another replica dead, it is half of the quorum.
     let other = world.run_until_led();
     world.kill(other);
-    assert_eq!(world.get(client, Mode::Read, b"meanwhile").as_deref(), Some(&b"it is dead"[..]));
-    assert_eq!(world.get(client, Mode::Read, &199_u32.to_le_bytes()).as_deref(), Some(&[7; 100][..]));
+    assert_eq!(
+        world.get(client, Mode::Read, b"meanwhile").as_deref(),
+        Some(&b"it is dead"[..])
+    );
+    assert_eq!(
+        world
+            .get(client, Mode::Read, &199_u32.to_le_bytes())
+            .as_deref(),
+        Some(&[7; 100][..])
+    );
 }
 
 #[test]
@@ -118,14 +178,30 @@ fn without_a_majority_writes_fail_and_stale_reads_are_answered() {
     world.run_for(Duration::from_millis(100));
     world.kill((leader + 1) % 3);
     world.kill((leader + 2) % 3);
-    world.run_for(Duration::from_secs(1));
-    let put = Command::Put { key: b"key", value: b"lost" };
-    let error = world.call(client, Mode::Write, &put).result.expect_err("there is no majority");
+    // Long enough for the client to find out that they are dead: what is sent to them might have arrived.
+    world.run_for(Duration::from_millis(2_500));
+    let put = Command::Put {
+        key: b"key",
+        value: b"lost",
+    };
+    let error = world
+        .call(client, Mode::Write, &put)
+        .result
+        .expect_err("there is no majority");
     assert!(
-        matches!(error, Error::NotReachable { obstacle: Obstacle::NoLeader | Obstacle::NoQuorum, .. }),
+        matches!(
+            error,
+            Error::NotReachable {
+                obstacle: Obstacle::NoLeader | Obstacle::NoQuorum,
+                ..
+            }
+        ),
         "nothing was proposed, and the client knows: {error:?}"
     );
-    assert_eq!(world.get(client, Mode::ReadStale, b"key").as_deref(), Some(&b"value"[..]));
+    assert_eq!(
+        world.get(client, Mode::ReadStale, b"key").as_deref(),
+        Some(&b"value"[..])
+    );
 }
 
 #[test]
@@ -133,7 +209,10 @@ fn the_last_command_of_a_one_shot_client_closes_its_session() {
     let mut world = World::new(8);
     for n in 0..20_u32 {
         let client = world.open();
-        let put = Command::Put { key: &n.to_le_bytes(), value: b"once" };
+        let put = Command::Put {
+            key: &n.to_le_bytes(),
+            value: b"once",
+        };
         assert!(world.call(client, Mode::WriteAndClose, &put).result.is_ok());
     }
     let leader = world.run_until_led();

@@ -74,7 +74,9 @@ impl World {
     pub(crate) fn new(seed: u64) -> Self {
         let clock = ManualClock::new();
         let mut world_mesh = mesh(REPLICAS * LIVES + 1);
-        let client_backend = world_mesh.pop().expect("the mesh has an endpoint for the client");
+        let client_backend = world_mesh
+            .pop()
+            .expect("the mesh has an endpoint for the client");
         let mut world = Self {
             client: client_loop(client_backend, &clock, seed),
             clock,
@@ -95,25 +97,55 @@ impl World {
     fn boot(&mut self, place: usize, backend: RingBackend, bootstrap: bool) -> NodeLoop {
         self.lives[place] += 1;
         let incarnation = Incarnation(100 * (place as u64 + 1) + self.lives[place]);
-        let config = ReplicaConfig { bootstrap, ..ReplicaConfig::default() };
-        let peers = (0..REPLICAS).map(|place| (PlaceId(u32::from(place)), address(place))).collect();
+        let config = ReplicaConfig {
+            bootstrap,
+            ..ReplicaConfig::default()
+        };
+        let peers = (0..REPLICAS)
+            .map(|place| (PlaceId(u32::from(place)), address(place)))
+            .collect();
         let wire = Faulty::new(backend, self.clock.clone(), self.seed ^ incarnation.0);
-        self.wires.insert(place.min(self.wires.len()), wire.handle());
+        self.wires
+            .insert(place.min(self.wires.len()), wire.handle());
         let pool = trine_transport::backend::Backend::pool(&wire).clone();
         let now = trine_transport::time::Clock::now(&self.clock);
         let own = address(place as u16);
-        let replica = Replica::new(config, incarnation, PlaceId(place as u32), own, peers, pool, self.seed, now)
-            .expect("a sound configuration");
+        let replica = Replica::new(
+            config,
+            incarnation,
+            PlaceId(place as u32),
+            own,
+            peers,
+            pool,
+            self.seed,
+            now,
+        )
+        .expect("a sound configuration");
         let node = Node::new(replica, route_of(), self.seed);
         let identity = node.identity();
-        let tapped = Tapped { node, served: Vec::new() };
-        EventLoop::new(wire, self.clock.clone(), tapped, endpoint_config(), identity, self.seed ^ incarnation.0)
-            .expect("a sound configuration")
+        let tapped = Tapped {
+            node,
+            served: Vec::new(),
+        };
+        EventLoop::new(
+            wire,
+            self.clock.clone(),
+            tapped,
+            endpoint_config(),
+            identity,
+            self.seed ^ incarnation.0,
+        )
+        .expect("a sound configuration")
     }
 
     pub(crate) fn step(&mut self) {
         self.clock.advance(STEP);
-        for (node, _) in self.nodes.iter_mut().zip(&self.paused).filter(|(_, paused)| !**paused) {
+        for (node, _) in self
+            .nodes
+            .iter_mut()
+            .zip(&self.paused)
+            .filter(|(_, paused)| !**paused)
+        {
             if let Some(node) = node {
                 node.turn().expect("rings do not fail");
             }
@@ -131,12 +163,21 @@ impl World {
     }
 
     /// Runs until `done`; how long that took.
-    pub(crate) fn run_until(&mut self, limit: Duration, what: &str, mut done: impl FnMut(&mut Self) -> bool) -> Duration {
+    pub(crate) fn run_until(
+        &mut self,
+        limit: Duration,
+        what: &str,
+        mut done: impl FnMut(&mut Self) -> bool,
+    ) -> Duration {
         let start = self.client.now();
         while !done(self) {
             self.step();
             let waited = self.client.now().saturating_since(start);
-            assert!(waited < limit, "waited {limit:?} for: {what}; {:#?}", self.roles());
+            assert!(
+                waited < limit,
+                "waited {limit:?} for: {what}; {:#?}",
+                self.roles()
+            );
         }
         self.client.now().saturating_since(start)
     }
@@ -147,7 +188,10 @@ impl World {
             let status = node.app().node.replica().status(now);
             (status.role, status.term, status.not_serving)
         };
-        self.nodes.iter().map(|node| node.as_ref().map(role)).collect()
+        self.nodes
+            .iter()
+            .map(|node| node.as_ref().map(role))
+            .collect()
     }
 
     pub(crate) fn status(&mut self, place: usize) -> NodeStatus {
@@ -160,13 +204,20 @@ impl World {
         let roles = self.roles();
         let leading = |place: &usize| {
             let alive = !self.paused[*place];
-            alive && roles[*place].as_ref().is_some_and(|(role, ..)| *role == Role::Leader)
+            alive
+                && roles[*place]
+                    .as_ref()
+                    .is_some_and(|(role, ..)| *role == Role::Leader)
         };
-        (0..roles.len()).filter(leading).max_by_key(|place| roles[*place].as_ref().map(|(_, term, _)| *term))
+        (0..roles.len())
+            .filter(leading)
+            .max_by_key(|place| roles[*place].as_ref().map(|(_, term, _)| *term))
     }
 
     pub(crate) fn run_until_led(&mut self) -> usize {
-        self.run_until(Duration::from_secs(5), "a leader", |world| world.leader().is_some());
+        self.run_until(Duration::from_secs(5), "a leader", |world| {
+            world.leader().is_some()
+        });
         self.leader().expect("waited for it")
     }
 
@@ -187,14 +238,21 @@ impl World {
         for wire in &self.wires {
             wire.set(Direction::Outbound, faults);
         }
-        self.client.backend().handle().set(Direction::Outbound, faults);
+        self.client
+            .backend()
+            .handle()
+            .set(Direction::Outbound, faults);
     }
 
     /// Ends every session that `place` serves.
     pub(crate) fn reset_sessions(&mut self, place: usize) {
         let node = self.nodes[place].as_mut().expect("the place is alive");
         let served = std::mem::take(&mut node.app_mut().served);
-        node.with(|_, cx| served.into_iter().for_each(|session| cx.disconnect(session)));
+        node.with(|_, cx| {
+            served
+                .into_iter()
+                .for_each(|session| cx.disconnect(session))
+        });
     }
 
     pub(crate) fn open(&mut self) -> ClientId {
@@ -202,22 +260,36 @@ impl World {
     }
 
     pub(crate) fn submit(&mut self, client: ClientId, mode: Mode, command: &Command<'_>, tag: u64) {
-        let submission = Submission { mode, command, deadline: None, tag };
-        self.client.with(|clients, cx| clients.submit(cx.now(), client, submission)).expect("room for a command");
+        let submission = Submission {
+            mode,
+            command,
+            deadline: None,
+            tag,
+        };
+        self.client
+            .with(|clients, cx| clients.submit(cx.now(), client, submission))
+            .expect("room for a command");
     }
 
     /// One command from start to end.
     pub(crate) fn call(&mut self, client: ClientId, mode: Mode, command: &Command<'_>) -> Finished {
         let before = self.finished.len();
         self.submit(client, mode, command, u64::MAX);
-        self.run_until(Duration::from_secs(20), "an outcome", |world| world.finished.len() > before);
+        self.run_until(Duration::from_secs(20), "an outcome", |world| {
+            world.finished.len() > before
+        });
         self.finished.pop().expect("waited for it")
     }
 
     pub(crate) fn put(&mut self, client: ClientId, key: &[u8], value: &[u8]) -> Position {
         let finished = self.call(client, Mode::Write, &Command::Put { key, value });
         let answer = finished.result.expect("the put succeeds");
-        assert_eq!(answer.response(), Ok(Response::Written { version: answer.position() }));
+        assert_eq!(
+            answer.response(),
+            Ok(Response::Written {
+                version: answer.position()
+            })
+        );
         answer.position()
     }
 
@@ -237,6 +309,17 @@ fn client_loop(backend: RingBackend, clock: &ManualClock, seed: u64) -> ClientLo
     let config = ClientConfig::new((0..REPLICAS).map(address).collect());
     let pool = trine_transport::backend::Backend::pool(&wire).clone();
     let clients = Clients::new(config, route_of(), pool, seed).expect("a sound configuration");
-    let identity = trine_transport::Identity { cluster: 0, incarnation: seed };
-    EventLoop::new(wire, clock.clone(), clients, endpoint_config(), identity, seed).expect("a sound configuration")
+    let identity = trine_transport::Identity {
+        cluster: 0,
+        incarnation: seed,
+    };
+    EventLoop::new(
+        wire,
+        clock.clone(),
+        clients,
+        endpoint_config(),
+        identity,
+        seed,
+    )
+    .expect("a sound configuration")
 }
