@@ -1,3 +1,5 @@
+//! Do client sessions execute every command exactly once, within their bounds?
+
 use super::*;
 use proptest::prelude::*;
 

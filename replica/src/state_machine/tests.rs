@@ -1,3 +1,5 @@
+//! Does the state machine answer every entry alike, at every replica?
+
 use super::entry::EntryBuilder;
 use super::*;
 use crate::config::ReplicaConfig;
