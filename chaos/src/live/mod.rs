@@ -5,12 +5,14 @@
 //! [`free_addresses`] chooses loopback ports; [`die_with_parent`] is what a child calls so that
 //! it never survives whoever started it.
 
+mod fault_flags;
 mod group;
 mod lifeline;
 mod output;
 mod ports;
 mod process;
 
+pub use fault_flags::{FaultFlags, FaultFlagsError};
 pub use group::{Exit, Group, GroupConfig, LiveError};
 pub use lifeline::{LifelineError, die_with_parent};
 pub use output::{LineSink, Stream};
