@@ -1,0 +1,249 @@
+//! The command line: every command and option, as clap reads them.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use trine_chaos::live::FaultFlags;
+use trine_transport::prng::Ratio;
+
+use crate::config::{BASE_PORT, CLIENTS_MAX, DEFAULT_PEERS};
+use crate::units::{parse_bytes, parse_duration, parse_positive_duration};
+
+const EXAMPLES: &str = "\
+Examples:
+  trine demo                        see a group survive the death of its leader
+  trine up                          run a local group until Ctrl-C
+  trine put greeting hello          write; the value can also be - (stdin) or @file
+  trine get greeting                read; the raw bytes come out
+  trine status                      who leads, how far everybody is
+
+Exit status: 0 done; 1 a clear no (no such key, check failed); 2 wrong usage or
+configuration; 3 cluster not reachable or outcome unknown (the text says which).";
+
+/// A strongly consistent, in-memory key-value store that replicates every write.
+#[derive(Debug, Parser)]
+#[command(name = "trine", version, arg_required_else_help = true, after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+    /// Print one JSON document instead of text.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Start three replicas, kill the leader, show that nothing was lost.
+    Demo(DemoArguments),
+    /// Run a local group in the foreground until Ctrl-C.
+    Up(UpArguments),
+    /// Run one replica.
+    Serve(ServeArguments),
+    /// Write a value.
+    Put(PutArguments),
+    /// Read a value and print its raw bytes.
+    Get(GetArguments),
+    /// Delete a key; exit status 1 if there was none.
+    Del(DelArguments),
+    /// Show every replica: role, term, log, round-trip times, retransmissions.
+    Status(StatusArguments),
+    /// Measure throughput and latency of a running group.
+    Bench(BenchArguments),
+    /// Break a group of real processes on purpose and check what its clients saw.
+    Chaos(ChaosArguments),
+}
+
+/// How a client command finds the group.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ClientArguments {
+    /// The replicas' addresses, host:port,...
+    #[arg(long, env = "TRINE_PEERS", default_value = DEFAULT_PEERS, value_name = "LIST")]
+    pub(crate) peers: String,
+    /// Give up after this long; a write may then still have happened, and the error says so.
+    #[arg(long, default_value = "5s", value_name = "TIME", value_parser = parse_positive_duration)]
+    pub(crate) timeout: Duration,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArguments {
+    /// How many replicas.
+    #[arg(long, default_value = "3", value_name = "N", value_parser = ["3", "5", "7"])]
+    pub(crate) replicas: String,
+    /// How many keys to write, and to look for afterwards.
+    #[arg(long, default_value_t = 2_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) keys: u32,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UpArguments {
+    /// The first replica's port; the others take the ones that follow.
+    #[arg(long, env = "TRINE_BASE_PORT", default_value_t = BASE_PORT, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) base_port: u16,
+    /// How many replicas.
+    #[arg(long, default_value = "3", value_name = "N", value_parser = ["3", "5", "7"])]
+    pub(crate) replicas: String,
+    #[command(flatten)]
+    pub(crate) limits: LimitArguments,
+}
+
+/// The limits that a new group gets; they are part of its replicated state.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct LimitArguments {
+    /// Most bytes of keys and values the group stores (used by the replica that bootstraps).
+    #[arg(long, default_value = "1GiB", value_name = "SIZE", value_parser = parse_bytes)]
+    pub(crate) memory: u64,
+    /// How long a replica polls for packets before it sleeps.
+    #[arg(long, default_value = "50us", value_name = "TIME", value_parser = parse_duration)]
+    pub(crate) spin: Duration,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArguments {
+    /// This replica's place in the list of peers, from 1.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) id: u32,
+    /// Every replica of the group in the same order everywhere, this one included: host:port,...
+    #[arg(long, env = "TRINE_PEERS", value_name = "LIST")]
+    pub(crate) peers: String,
+    /// Begin a new group; needs every peer reachable and in no group. Give it to one replica, once.
+    #[arg(long)]
+    pub(crate) bootstrap: bool,
+    #[command(flatten)]
+    pub(crate) limits: LimitArguments,
+    /// Lab: damage what this replica sends, for example loss=5%,dup=1%,reorder=2%,corrupt=0.1%,delay=2ms@10%.
+    #[arg(long, value_name = "FAULTS", help_heading = "Lab options")]
+    pub(crate) fault: Option<FaultFlags>,
+    /// Lab: the seed from which the faults are drawn.
+    #[arg(long, default_value_t = 0, value_name = "N", help_heading = "Lab options")]
+    pub(crate) fault_seed: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PutArguments {
+    /// The key.
+    pub(crate) key: OsString,
+    /// The value; - or nothing reads it from standard input, @FILE from a file.
+    pub(crate) value: Option<OsString>,
+    #[command(flatten)]
+    pub(crate) client: ClientArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GetArguments {
+    /// The key.
+    pub(crate) key: OsString,
+    /// Take what the nearest replica has, also without a quorum; it may be old.
+    #[arg(long)]
+    pub(crate) stale: bool,
+    #[command(flatten)]
+    pub(crate) client: ClientArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DelArguments {
+    /// The key.
+    pub(crate) key: OsString,
+    #[command(flatten)]
+    pub(crate) client: ClientArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatusArguments {
+    #[command(flatten)]
+    pub(crate) client: ClientArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArguments {
+    /// Clients that work at the same time; each waits for its answer before it asks again.
+    #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(CLIENTS_MAX)))]
+    pub(crate) clients: u32,
+    /// Open loop: this many operations a second are due, whether the answers come or not.
+    #[arg(long, value_name = "OPS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) rate: Option<u64>,
+    /// Bytes of each value.
+    #[arg(long, default_value = "100", value_name = "SIZE", value_parser = parse_bytes)]
+    pub(crate) value_size: u64,
+    /// The share of reads, for example 50% or 0.95.
+    #[arg(long, default_value = "50%", value_name = "SHARE")]
+    pub(crate) read_ratio: Ratio,
+    /// How many different keys are used, evenly.
+    #[arg(long, default_value_t = 100_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    pub(crate) keys: u64,
+    /// How long to measure.
+    #[arg(long = "for", default_value = "10s", value_name = "TIME", value_parser = parse_positive_duration)]
+    pub(crate) duration: Duration,
+    /// How long to run before measuring.
+    #[arg(long, default_value = "1s", value_name = "TIME", value_parser = parse_duration)]
+    pub(crate) warmup: Duration,
+    /// The seed of keys and of the order of reads and writes.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) client: ClientArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ChaosArguments {
+    /// The share of packets to lose, on every link, the clients' included.
+    #[arg(long, default_value = "0", value_name = "SHARE")]
+    pub(crate) loss: Ratio,
+    /// The share of packets to send twice.
+    #[arg(long = "dup", default_value = "0", value_name = "SHARE")]
+    pub(crate) duplicate: Ratio,
+    /// The share of packets to let others overtake.
+    #[arg(long, default_value = "0", value_name = "SHARE")]
+    pub(crate) reorder: Ratio,
+    /// The share of packets to damage.
+    #[arg(long, default_value = "0", value_name = "SHARE")]
+    pub(crate) corrupt: Ratio,
+    /// Kill the leader this often (SIGKILL), and start it again.
+    #[arg(long, value_name = "TIME", value_parser = parse_positive_duration)]
+    pub(crate) kill_leader_every: Option<Duration>,
+    /// Clients that work at the same time.
+    #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub(crate) clients: u32,
+    /// How long the clients work.
+    #[arg(long = "for", default_value = "20s", value_name = "TIME", value_parser = parse_positive_duration)]
+    pub(crate) duration: Duration,
+    /// The seed of faults, keys and operations.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(crate) seed: u64,
+    /// How many replicas.
+    #[arg(long, default_value = "3", value_name = "N", value_parser = ["3", "5", "7"])]
+    pub(crate) replicas: String,
+    /// How many keys the clients fight over.
+    #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) keys: u32,
+    /// Write the whole history here, one JSON line an operation.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) history: Option<PathBuf>,
+}
+
+/// The number behind an option that clap has checked against "3", "5" and "7".
+pub(crate) fn replica_count(checked: &str) -> usize {
+    checked.parse().expect("clap admits only 3, 5 and 7")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn the_chaos_line_of_the_documents_parses() {
+        let line = "trine chaos --loss 5% --dup 1% --reorder 2% --clients 8 --for 20s --seed 7 --kill-leader-every 5s";
+        let arguments = Arguments::try_parse_from(line.split(' ')).expect("parses");
+        let Command::Chaos(chaos) = arguments.command else { panic!("not chaos") };
+        assert_eq!(chaos.loss, Ratio::percent(5));
+        assert_eq!(chaos.kill_leader_every, Some(Duration::from_secs(5)));
+        assert_eq!((chaos.clients, chaos.seed), (8, 7));
+    }
+}

@@ -1,0 +1,118 @@
+//! How a command that does one thing talks to the group, and what it says when that fails.
+
+use std::net::SocketAddr;
+
+use trine_chaos::live::local_address_towards;
+use trine_kvstore::Command;
+use trine_replica::client::{
+    Answer, BlockingClient, CallError, ClientConfig, Error, Mode, Obstacle,
+};
+use trine_replica::node::endpoint_config;
+use trine_transport::backend::{BackendError, MonotonicClock, UdpBackend, UdpConfig};
+
+use crate::args::ClientArguments;
+use crate::failure::Failure;
+use crate::peers;
+use crate::units::show_ns;
+
+/// Does one command with a client of its own and waits for its end.
+pub(crate) fn call(
+    arguments: &ClientArguments,
+    mode: Mode,
+    command: &Command<'_>,
+) -> Result<Answer, Failure> {
+    let addresses = peers::resolve(&arguments.peers)?;
+    let backend = open_socket(&addresses)?;
+    let mut config = ClientConfig::new(addresses);
+    config.operation_timeout = arguments.timeout.into();
+    let (clock, route_of, seed) = (MonotonicClock, Box::new(Some), random_seed()?);
+    let mut client = BlockingClient::new(backend, clock, config, endpoint_config(), route_of, seed)
+        .map_err(|error| Failure::usage(error.to_string(), ""))?;
+    client
+        .execute(mode, command)
+        .map_err(|error| call_failure(error, mode))
+}
+
+/// A socket of this process that reaches `addresses`.
+pub(crate) fn open_socket(addresses: &[SocketAddr]) -> Result<UdpBackend, Failure> {
+    let local = local_address_towards(addresses);
+    UdpBackend::bind(local, &UdpConfig::default()).map_err(backend_failure)
+}
+
+/// 64 bits from the operating system.
+pub(crate) fn random_seed() -> Result<u64, Failure> {
+    getrandom::u64().map_err(|error| {
+        Failure::usage(
+            format!("the operating system gives no random numbers: {error}"),
+            "",
+        )
+    })
+}
+
+/// A socket that cannot be opened or used.
+pub(crate) fn backend_failure(error: BackendError) -> Failure {
+    Failure::usage(error.to_string(), "")
+}
+
+fn call_failure(error: CallError, mode: Mode) -> Failure {
+    match error {
+        CallError::Failed(error) => operation_failure(error, mode),
+        CallError::NotBegun(error) => Failure::usage(error.to_string(), ""),
+        CallError::Backend(_) | CallError::Stopped => {
+            Failure::outcome_unknown(error.to_string(), "read the key to see whether it was")
+        }
+    }
+}
+
+/// An operation without an answer, in words that say what is certain.
+fn operation_failure(error: Error, mode: Mode) -> Failure {
+    let cure = advice(error.obstacle());
+    let write = matches!(mode, Mode::Write | Mode::WriteAndClose);
+    match error {
+        Error::NotReachable { obstacle, waited } => {
+            let certain = if write {
+                "nothing was written"
+            } else {
+                "nothing was read"
+            };
+            let waited = show_ns(waited.as_nanos());
+            Failure::not_reachable(format!("{obstacle}; {certain} (tried for {waited})"), cure)
+        }
+        Error::OutcomeUnknown { obstacle, waited } => {
+            let waited = show_ns(waited.as_nanos());
+            Failure::outcome_unknown(
+                format!(
+                    "{obstacle}; the command was sent and may have been applied (waited {waited})"
+                ),
+                "read the key to see whether it was",
+            )
+        }
+        Error::Refused { obstacle } => match obstacle {
+            Obstacle::WrongCluster { .. }
+            | Obstacle::VersionMismatch { .. }
+            | Obstacle::NoRoute { .. } => {
+                Failure::usage(format!("{obstacle}; nothing was done"), cure)
+            }
+            _ => Failure::negative(format!("{obstacle}; nothing was done"), cure),
+        },
+    }
+}
+
+/// What can be done about an obstacle; empty where its own words say it.
+fn advice(obstacle: Obstacle) -> &'static str {
+    match obstacle {
+        Obstacle::NoConnection => {
+            "start a group with `trine up`, or name the right one with --peers or TRINE_PEERS"
+        }
+        Obstacle::NoLeader | Obstacle::NoQuorum => {
+            "`trine status` shows which replicas are there; a majority of them has to be"
+        }
+        Obstacle::NoAnswer => "`trine status` shows the group; --timeout waits longer",
+        Obstacle::NotAttached => "`trine status` shows the group; `trine up` starts a whole one",
+        Obstacle::Busy => {
+            "the group has more to do than it can; try again, or wait longer with --timeout"
+        }
+        Obstacle::WrongCluster { .. } => "the list of peers mixes groups; name the replicas of one",
+        _ => "",
+    }
+}

@@ -1,0 +1,347 @@
+//! The clients of a chaos run: each asks what its workload says and records all that it sees.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+use trine_chaos::history::{Action, Answer, History, OperationIndex};
+use trine_chaos::workload::{Mix, Request, Workload, WorkloadConfig};
+use trine_kvstore::{Command, Position, Response};
+use trine_replica::client::{ClientId, Error, Finished, Mode};
+use trine_transport::backend::{
+    Direction, FaultHandle, Faults, Faulty, MonotonicClock, UdpBackend,
+};
+use trine_transport::time::Instant;
+
+use super::faults::Fired;
+use super::{OPERATION_LIMIT, now};
+use crate::args::ChaosArguments;
+use crate::client::open_socket;
+use crate::failure::Failure;
+use crate::lane::Lane;
+use crate::load::{Work, closed_loop};
+
+/// Endpoints (and threads) that the clients are spread over at most.
+const LANES_MAX: u32 = 8;
+/// Clients of the reading at the end.
+const READERS: u64 = 4;
+
+type ChaosLane = Lane<Faulty<UdpBackend, MonotonicClock>>;
+
+/// All clients, at work.
+pub(super) struct Crew {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<Result<Log, Failure>>>,
+    /// For the reading at the end.
+    last: ChaosLane,
+    last_faults: FaultHandle<SocketAddr>,
+    workload: WorkloadConfig,
+    clients: u32,
+}
+
+/// What threads and nemesis tell each other.
+#[derive(Default)]
+struct Shared {
+    stop: AtomicBool,
+    /// The latest time at which a write was called that has been acknowledged, and when that was
+    /// known: one failover at a time is watched.
+    last_write_called_ns: AtomicU64,
+    last_write_known_ns: AtomicU64,
+}
+
+/// What one thread saw.
+struct Log {
+    history: History,
+    fired: Fired,
+}
+
+/// What all of them saw.
+pub(super) struct Seen {
+    pub(super) history: History,
+    pub(super) fired: Fired,
+    /// From here on every key was read once more.
+    pub(super) reread_from: Instant,
+}
+
+impl Crew {
+    pub(super) fn start(
+        arguments: &ChaosArguments,
+        faults: Faults,
+        addresses: &[SocketAddr],
+    ) -> Result<Self, Failure> {
+        let workload = WorkloadConfig {
+            keys: u64::from(arguments.keys.div_ceil(2)),
+            mix: Mix::BASIC,
+            ..WorkloadConfig::default()
+        };
+        let shared = Arc::new(Shared::default());
+        let lanes = arguments.clients.min(LANES_MAX);
+        let mut threads = Vec::new();
+        for number in 0..lanes {
+            let (lane, handle) = open_lane(arguments.seed, u64::from(number), faults, addresses)?;
+            let numbers: Vec<u64> = (0..arguments.clients)
+                .filter(|client| client % lanes == number)
+                .map(u64::from)
+                .collect();
+            let recorder = Recorder::new(&workload, arguments.seed, &numbers, &shared);
+            threads.push(std::thread::spawn(move || work(lane, recorder, &handle)));
+        }
+        let (last, last_faults) = open_lane(arguments.seed, u64::from(lanes), faults, addresses)?;
+        let clients = arguments.clients;
+        Ok(Self {
+            shared,
+            threads,
+            last,
+            last_faults,
+            workload,
+            clients,
+        })
+    }
+
+    /// When an acknowledgement was known of a write that was called after `since`.
+    pub(super) fn write_called_after(&self, since: Instant) -> Option<Instant> {
+        let called = self.shared.last_write_called_ns.load(Ordering::Acquire);
+        let known = self.shared.last_write_known_ns.load(Ordering::Acquire);
+        (called > since.as_nanos()).then(|| Instant::from_nanos(known))
+    }
+
+    /// Ends the work, reads every key once more, and gathers what was seen.
+    pub(super) fn finish(mut self) -> Result<Seen, Failure> {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        let mut histories = Vec::new();
+        let mut fired = Fired::default();
+        for thread in self.threads.drain(..) {
+            let log = thread
+                .join()
+                .map_err(|_| Failure::usage("a client thread panicked", ""))??;
+            fired.add(&log.fired);
+            histories.push(log.history);
+        }
+        let reread_from = now();
+        let mut readers = FinalReading {
+            keys: Workload::keys(&self.workload).into_iter(),
+            first_client: u64::from(self.clients),
+            open: Vec::new(),
+            history: History::new(),
+        };
+        let clients: Vec<ClientId> = (0..READERS).map(|_| self.last.open()).collect();
+        closed_loop(&mut self.last, &clients, |_| true, &mut readers)?;
+        fired.add(&self.last_faults.total().into());
+        histories.push(readers.history);
+        Ok(Seen {
+            history: History::merge(histories),
+            fired,
+            reread_from,
+        })
+    }
+}
+
+fn open_lane(
+    seed: u64,
+    number: u64,
+    faults: Faults,
+    addresses: &[SocketAddr],
+) -> Result<(ChaosLane, FaultHandle<SocketAddr>), Failure> {
+    let seed = seed
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        .wrapping_add(number);
+    let backend = Faulty::new(open_socket(addresses)?, MonotonicClock, seed);
+    let handle = backend.handle();
+    // The replicas damage what they send themselves.
+    handle.set(Direction::Outbound, faults);
+    Ok((Lane::over(backend, addresses, OPERATION_LIMIT)?, handle))
+}
+
+/// One thread's work.
+fn work(
+    mut lane: ChaosLane,
+    mut recorder: Recorder,
+    handle: &FaultHandle<SocketAddr>,
+) -> Result<Log, Failure> {
+    let clients: Vec<ClientId> = recorder.numbers.iter().map(|_| lane.open()).collect();
+    let shared = Arc::clone(&recorder.shared);
+    closed_loop(
+        &mut lane,
+        &clients,
+        |_| !shared.stop.load(Ordering::SeqCst),
+        &mut recorder,
+    )?;
+    Ok(Log {
+        history: recorder.history,
+        fired: handle.total().into(),
+    })
+}
+
+/// Draws operations and writes down what became of them.
+struct Recorder {
+    workloads: Vec<Workload>,
+    numbers: Vec<u64>,
+    open: Vec<Option<(OperationIndex, Request)>>,
+    history: History,
+    shared: Arc<Shared>,
+}
+
+impl Recorder {
+    fn new(config: &WorkloadConfig, seed: u64, numbers: &[u64], shared: &Arc<Shared>) -> Self {
+        let workload = |number: &u64| Workload::new(config.clone(), seed, *number);
+        Self {
+            workloads: numbers.iter().map(workload).collect(),
+            numbers: numbers.to_vec(),
+            open: vec![None; numbers.len()],
+            history: History::new(),
+            shared: Arc::clone(shared),
+        }
+    }
+}
+
+impl Work for Recorder {
+    fn next(&mut self, slot: usize, submit: &mut dyn FnMut(Mode, &Command<'_>)) {
+        let request = self.workloads[slot].next_request();
+        let (number, called) = (self.numbers[slot], now().as_nanos());
+        let index = self
+            .history
+            .call(number, called, &request.key, request.action.clone());
+        let (mode, command) = command_of(&request);
+        submit(mode, &command);
+        self.open[slot] = Some((index, request));
+    }
+
+    fn ended(&mut self, slot: usize, _due: Instant, finished: Finished) {
+        let (index, request) = self.open[slot].take().expect("an operation was under way");
+        let Some(answer) = record_end(&mut self.history, index, &finished) else {
+            return;
+        };
+        self.workloads[slot].observe(&request, &answer);
+        if !request.action.is_read() && answer != Answer::Refused {
+            let called = finished.started.as_nanos();
+            if self
+                .shared
+                .last_write_called_ns
+                .fetch_max(called, Ordering::AcqRel)
+                < called
+            {
+                self.shared
+                    .last_write_known_ns
+                    .store(now().as_nanos(), Ordering::Release);
+            }
+        }
+    }
+}
+
+/// Reads every key once.
+struct FinalReading {
+    keys: std::vec::IntoIter<Vec<u8>>,
+    first_client: u64,
+    open: Vec<(usize, OperationIndex)>,
+    history: History,
+}
+
+impl Work for FinalReading {
+    fn next(&mut self, slot: usize, submit: &mut dyn FnMut(Mode, &Command<'_>)) {
+        let Some(key) = self.keys.next() else { return };
+        let client = self.first_client + slot as u64;
+        let index = self
+            .history
+            .call(client, now().as_nanos(), &key, Action::Get);
+        submit(Mode::Read, &Command::Get { key: &key });
+        self.open.push((slot, index));
+    }
+
+    fn ended(&mut self, slot: usize, _due: Instant, finished: Finished) {
+        let place = self.open.iter().position(|(open, _)| *open == slot);
+        let (_, index) = self
+            .open
+            .swap_remove(place.expect("an operation was under way"));
+        record_end(&mut self.history, index, &finished);
+    }
+}
+
+/// Writes the end of an operation down; the answer, if there was one. What is unknown stays open.
+fn record_end(history: &mut History, index: OperationIndex, finished: &Finished) -> Option<Answer> {
+    let ended = now().as_nanos();
+    match &finished.result {
+        Ok(reply) => {
+            let answer = answer_of(reply.response().ok()?)?;
+            history.complete(
+                index,
+                ended,
+                answer.clone(),
+                Some(reply.position().as_u64()),
+            );
+            Some(answer)
+        }
+        Err(Error::OutcomeUnknown { .. }) => None,
+        Err(error) => {
+            debug_assert!(error.is_definitely_not_applied());
+            history.fail(index, ended);
+            None
+        }
+    }
+}
+
+/// The store's command for what a workload asks.
+fn command_of(request: &Request) -> (Mode, Command<'_>) {
+    let key = request.key.as_slice();
+    match &request.action {
+        Action::Get => (Mode::Read, Command::Get { key }),
+        Action::Put { value } => (Mode::Write, Command::Put { key, value }),
+        Action::Delete => (Mode::Write, Command::Delete { key }),
+        Action::Cas {
+            expected: Some(version),
+            value,
+        } => {
+            let expected = Position::from_u64(*version);
+            (
+                Mode::Write,
+                Command::CompareAndSwap {
+                    key,
+                    expected,
+                    value,
+                },
+            )
+        }
+        Action::Cas {
+            expected: None,
+            value,
+        } => {
+            let options = trine_kvstore::SetOptions {
+                condition: trine_kvstore::SetCondition::Absent,
+                ..Default::default()
+            };
+            (
+                Mode::Write,
+                Command::Set {
+                    key,
+                    value,
+                    options,
+                },
+            )
+        }
+        Action::Incr { by } => (Mode::Write, Command::Increment { key, delta: *by }),
+    }
+}
+
+/// The store's response in the words of a history; nothing for one that fits no command of ours.
+fn answer_of(response: Response<'_>) -> Option<Answer> {
+    Some(match response {
+        Response::Value { value, version } => Answer::Value {
+            value: value.to_vec(),
+            version: Some(version.as_u64()),
+        },
+        Response::NotFound => Answer::NotFound,
+        Response::Written { version } => Answer::Written {
+            version: Some(version.as_u64()),
+        },
+        Response::Deleted { existed } => Answer::Deleted { existed },
+        Response::Conflict { current } => Answer::Mismatch {
+            version: current.map(Position::as_u64),
+        },
+        Response::Number { value, version } => Answer::Number {
+            value,
+            version: Some(version.as_u64()),
+        },
+        Response::Error(_) => Answer::Refused,
+        _ => return None,
+    })
+}

@@ -1,0 +1,109 @@
+//! Kills leaders, starts them again, and waits for all voters before the next kill.
+
+use std::time::Duration;
+
+use trine_chaos::live::Group;
+use trine_transport::time::{Duration as Nanos, Instant};
+
+use super::clients::Crew;
+use super::now;
+use crate::args::ChaosArguments;
+use crate::config::RECOVERY_LIMIT;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::units::show_ns;
+use crate::{group, interrupt};
+
+/// How often the passing of time is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// One leader's death and what it cost.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Failover {
+    pub(super) killed: usize,
+    pub(super) killed_at: Instant,
+    /// Until a write was acknowledged that had been called after the kill.
+    pub(super) first_write: Nanos,
+    /// Until every place had a voter again, the killed one under a new identity.
+    pub(super) whole_again: Nanos,
+}
+
+/// Lets the clients work for the time that was asked for, killing leaders meanwhile.
+pub(super) fn work(
+    group: &mut Group,
+    arguments: &ChaosArguments,
+    crew: &Crew,
+    output: Output,
+) -> Result<Vec<Failover>, Failure> {
+    let end = now() + Nanos::from(arguments.duration);
+    let mut failovers = Vec::new();
+    let Some(every) = arguments.kill_leader_every.map(Nanos::from) else {
+        wait_until(group, end)?;
+        return Ok(failovers);
+    };
+    let mut next_kill = now() + every;
+    while next_kill < end {
+        wait_until(group, next_kill)?;
+        let failover = kill_leader(group, crew)?;
+        output.line(format_args!(
+            "  killed replica {}: first new write after {}, all voters back after {}",
+            failover.killed,
+            show_ns(failover.first_write.as_nanos()),
+            show_ns(failover.whole_again.as_nanos()),
+        ));
+        failovers.push(failover);
+        next_kill = (next_kill + every).max(now());
+    }
+    wait_until(group, end)?;
+    Ok(failovers)
+}
+
+/// Waits; a replica that ends by itself meanwhile, or the user, ends the wait.
+fn wait_until(group: &mut Group, until: Instant) -> Result<(), Failure> {
+    while now() < until {
+        interrupt::check()?;
+        let left = Duration::from(until.saturating_since(now()));
+        interrupt::pause(left.min(LOOK_EVERY));
+        if let Some(exit) = group
+            .take_exits()
+            .map_err(group::live_failure)?
+            .into_iter()
+            .next()
+        {
+            let error = trine_chaos::live::LiveError::Ended { exit };
+            return Err(group::live_failure(error));
+        }
+    }
+    Ok(())
+}
+
+fn kill_leader(group: &mut Group, crew: &Crew) -> Result<Failover, Failure> {
+    let what = "a leader to kill";
+    let reports = group::wait_for(group, what, RECOVERY_LIMIT, |reports| {
+        trine_chaos::live::leader_of(reports).is_some()
+    })?;
+    let killed = group::leader_place(group, &reports).ok_or_else(|| {
+        Failure::usage("the leader is none of the replicas that were started", "")
+    })?;
+    group.kill(killed).map_err(group::live_failure)?;
+    let killed_at = now();
+    let known = group
+        .wait_until(
+            "a write after the leader's death",
+            RECOVERY_LIMIT,
+            |_| match crew.write_called_after(killed_at) {
+                Some(known) => Some(Ok(known)),
+                None => interrupt::check().err().map(Err),
+            },
+        )
+        .map_err(group::live_failure)??;
+    group.restart(killed).map_err(group::live_failure)?;
+    let count = group.addresses().len();
+    group::wait_for_voters(group, count, RECOVERY_LIMIT)?;
+    Ok(Failover {
+        killed,
+        killed_at,
+        first_write: known.saturating_since(killed_at),
+        whole_again: now().saturating_since(killed_at),
+    })
+}

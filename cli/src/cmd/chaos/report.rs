@@ -1,0 +1,171 @@
+//! What a chaos run found, for people and programs.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use trine_chaos::checker::Verdict;
+use trine_chaos::history::{Action, History, Operation};
+
+use super::Verdicts;
+use super::nemesis::Failover;
+use crate::args::ChaosArguments;
+use crate::failure::Failure;
+use crate::latency::{Latencies, latency_table};
+use crate::output::Output;
+use crate::units::{plural, show_count, show_ns};
+
+pub(super) struct Report<'a> {
+    pub(super) arguments: &'a ChaosArguments,
+    pub(super) history: &'a History,
+    pub(super) counts: BTreeMap<String, u64>,
+    pub(super) failovers: Vec<Failover>,
+    pub(super) verdicts: Verdicts,
+}
+
+impl Report<'_> {
+    fn passed(&self) -> bool {
+        let Verdicts {
+            linearizability,
+            exactly_once,
+            coverage,
+        } = &self.verdicts;
+        linearizability.verdict.is_pass() && exactly_once.is_pass() && coverage.is_pass()
+    }
+
+    /// Exit status 0 only when everything was verified.
+    pub(super) fn result(&self) -> Result<(), Failure> {
+        if self.passed() {
+            return Ok(());
+        }
+        let seed = self.arguments.seed;
+        Err(Failure::negative(
+            "the run did not pass",
+            format!("its seed is {seed}; --history FILE keeps the whole history"),
+        ))
+    }
+
+    pub(super) fn print(&self, output: Output) {
+        output.document(&self.document());
+        let tally = self.history.tally();
+        output.line("");
+        output.line(format_args!(
+            "operations   {} called, {} completed, {} of unknown outcome, {} failed without effect",
+            show_count(tally.called),
+            show_count(tally.completed),
+            show_count(tally.unknown),
+            show_count(tally.failed)
+        ));
+        output.line(format_args!(
+            "writes       {} acknowledged",
+            show_count(tally.acknowledged_writes)
+        ));
+        let fired: Vec<String> = self
+            .counts
+            .iter()
+            .map(|(name, count)| format!("{name} {}", show_count(*count)))
+            .collect();
+        let fired = if fired.is_empty() {
+            "none asked for".to_owned()
+        } else {
+            fired.join(", ")
+        };
+        output.line(format_args!("faults       {fired}"));
+        output.line(format_args!("failovers    {}", self.failover_line()));
+        output.line("");
+        let (reads, writes) = self.latencies();
+        output.line(latency_table([
+            ("read", reads.percentiles()),
+            ("write", writes.percentiles()),
+        ]));
+        output.line("");
+        self.print_verdicts(output);
+    }
+
+    fn failover_line(&self) -> String {
+        if self.failovers.is_empty() {
+            return "none asked for".to_owned();
+        }
+        let times: Vec<String> = self
+            .failovers
+            .iter()
+            .map(|failover| show_ns(failover.first_write.as_nanos()))
+            .collect();
+        format!("{}: {}", self.failovers.len(), times.join(", "))
+    }
+
+    fn print_verdicts(&self, output: Output) {
+        let Verdicts {
+            linearizability,
+            exactly_once,
+            coverage,
+        } = &self.verdicts;
+        output.line(format_args!("linearizable {}", linearizability.verdict));
+        if linearizability.verdict.is_pass() {
+            output.line(format_args!(
+                "             {} proved by the positions in the replies, {} by zones, {} by search",
+                plural(linearizability.keys_by_witness, "key"),
+                linearizability.keys_by_zones,
+                linearizability.keys_by_search
+            ));
+        }
+        output.line(format_args!("exactly once {exactly_once}"));
+        output.line(format_args!("coverage     {coverage}"));
+        output.line("");
+        output.line(match self.passed() {
+            true => "PASS: linearizable, and nothing acknowledged was lost",
+            false => "FAIL",
+        });
+    }
+
+    /// Latencies of answered reads and writes, from call to return.
+    fn latencies(&self) -> (Latencies, Latencies) {
+        let (mut reads, mut writes) = (Latencies::new(), Latencies::new());
+        for operation in self.history.operations() {
+            let Some(latency) = latency_of(operation) else {
+                continue;
+            };
+            match operation.action {
+                Action::Get => reads.record_ns(latency),
+                _ => writes.record_ns(latency),
+            }
+        }
+        (reads, writes)
+    }
+
+    fn document(&self) -> Value {
+        let Verdicts {
+            linearizability,
+            exactly_once,
+            coverage,
+        } = &self.verdicts;
+        let (reads, writes) = self.latencies();
+        let failover = |failover: &Failover| {
+            json!({
+                "killed": failover.killed,
+                "first_write_ns": failover.first_write.as_nanos(),
+                "whole_again_ns": failover.whole_again.as_nanos(),
+            })
+        };
+        json!({
+            "passed": self.passed(),
+            "seed": self.arguments.seed,
+            "operations": self.history.tally(),
+            "faults": self.counts,
+            "failovers": self.failovers.iter().map(failover).collect::<Vec<_>>(),
+            "read": reads.percentiles(),
+            "write": writes.percentiles(),
+            "linearizable": verdict(&linearizability.verdict),
+            "exactly_once": verdict(exactly_once),
+            "coverage": verdict(coverage),
+        })
+    }
+}
+
+fn latency_of(operation: &Operation) -> Option<u64> {
+    operation.answer()?;
+    Some(operation.return_ns? - operation.call_ns)
+}
+
+fn verdict(verdict: &Verdict) -> Value {
+    json!({ "passed": verdict.is_pass(), "text": verdict.to_string() })
+}

@@ -1,0 +1,403 @@
+//! `trine demo`: a group of real processes, the death of its leader, and the proof that nothing
+//! that was acknowledged is gone.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use trine_chaos::live::{Group, free_addresses};
+use trine_kvstore::{Command, Response};
+use trine_replica::client::{Finished, Mode};
+use trine_transport::backend::UdpBackend;
+use trine_transport::time::Instant as Moment;
+
+use crate::args::{DemoArguments, replica_count};
+use crate::client::open_socket;
+use crate::config::RECOVERY_LIMIT;
+use crate::failure::Failure;
+use crate::lane::Lane;
+use crate::latency::{Latencies, Percentiles, latency_table};
+use crate::load::{Ended, Work, closed_loop};
+use crate::output::Output;
+use crate::units::{plural, show_ns};
+use crate::{group, interrupt};
+
+/// Clients that write and read at the same time.
+const CLIENTS: usize = 8;
+/// How long one operation may take; longer than any failover.
+const OPERATION_LIMIT: Duration = Duration::from_secs(20);
+/// How long the group works after a new leader was seen at work.
+const WORK_AFTER: Duration = Duration::from_millis(500);
+
+pub(crate) fn run(arguments: &DemoArguments, output: Output) -> Result<(), Failure> {
+    interrupt::start()?;
+    let count = replica_count(&arguments.replicas);
+    let mut demo = Demo::start(count, output)?;
+    demo.write_and_read(arguments.keys)?;
+    let failover = demo.kill_leader()?;
+    demo.check_everything()?;
+    let rejoined = demo.bring_back(failover.place)?;
+    demo.check_everything()?;
+    demo.finish(failover, rejoined)
+}
+
+/// What the demonstration knows so far.
+struct Demo {
+    group: Group,
+    lane: Lane<UdpBackend>,
+    /// Every acknowledged write.
+    written: BTreeMap<Vec<u8>, Vec<u8>>,
+    puts: Latencies,
+    gets: Latencies,
+    output: Output,
+}
+
+/// What the death of the leader cost.
+struct Failover {
+    place: usize,
+    new_leader: usize,
+    /// From the kill to the first acknowledgement of a write that was begun after it.
+    first_write: Duration,
+    /// Writes that the clients had acknowledged meanwhile and after.
+    writes: usize,
+}
+
+impl Demo {
+    fn start(count: usize, output: Output) -> Result<Self, Failure> {
+        let addresses = free_addresses(count)
+            .map_err(|error| Failure::usage(format!("no ports for the replicas: {error}"), ""))?;
+        let list: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
+        output.line(format_args!(
+            "Starting {count} replicas, a process each: {}",
+            list.join(" ")
+        ));
+        let begun = Instant::now();
+        let group = group::start(addresses.clone(), Vec::new(), None)?;
+        let place = current_leader(&group)?;
+        output.line(format_args!(
+            "  {count} voters after {}; replica {place} leads",
+            show(begun.elapsed())
+        ));
+        let lane = Lane::over(open_socket(&addresses)?, &addresses, OPERATION_LIMIT)?;
+        let written = BTreeMap::new();
+        Ok(Self {
+            group,
+            lane,
+            written,
+            puts: Latencies::new(),
+            gets: Latencies::new(),
+            output,
+        })
+    }
+
+    fn write_and_read(&mut self, keys: u32) -> Result<(), Failure> {
+        self.output.line(format_args!(
+            "\nWriting {} and reading them back, {CLIENTS} clients at a time",
+            plural(keys.into(), "key")
+        ));
+        let begun = Instant::now();
+        let written = self.put(&mut (0..keys).map(|n| key_of("before", n)), |_| true)?;
+        let put_time = begun.elapsed();
+        self.check_everything()?;
+        self.output.line(format_args!(
+            "  {written} writes acknowledged in {}, every one of them by a majority",
+            show(put_time)
+        ));
+        Ok(())
+    }
+
+    /// Kills the leader while the clients write, and lets them go on writing.
+    fn kill_leader(&mut self) -> Result<Failover, Failure> {
+        let place = current_leader(&self.group)?;
+        let pid = self.group.process(place).map_or(0, |process| process.pid());
+        self.output.line(format_args!(
+            "\nKilling the leader (replica {place}, kill -9 {pid}) under load"
+        ));
+        self.group.kill(place).map_err(group::live_failure)?;
+        let killed = Instant::now();
+        let before = self.written.len();
+        let seen = std::cell::Cell::new(None::<Instant>);
+        let mut keys = (0..).map(|n| key_of("after", n));
+        let mut recorder = Recorder::new(&mut keys);
+        recorder.on_first = Some(&seen);
+        let go_on = |_| match seen.get() {
+            None => killed.elapsed() < RECOVERY_LIMIT,
+            Some(first) => first.elapsed() < WORK_AFTER,
+        };
+        run_clients(&mut self.lane, go_on, &mut recorder)?;
+        let (written, puts) = recorder.into_parts()?;
+        self.puts.add(&puts);
+        self.written.extend(written);
+        let first = seen
+            .get()
+            .ok_or_else(|| Failure::negative("no write succeeded after the leader's death", ""))?;
+        let reports = group::look(self.group.addresses())?;
+        let new_leader = group::leader_place(&self.group, &reports).unwrap_or(0);
+        let first_write = first - killed;
+        let writes = self.written.len() - before;
+        self.output.line(format_args!(
+            "  first new write acknowledged after {}; replica {new_leader} leads now",
+            show(first_write)
+        ));
+        Ok(Failover {
+            place,
+            new_leader,
+            first_write,
+            writes,
+        })
+    }
+
+    /// Writes every key of `keys` as long as `go_on` says so; how many were acknowledged.
+    fn put(
+        &mut self,
+        keys: &mut dyn Iterator<Item = Vec<u8>>,
+        go_on: impl Fn(Moment) -> bool,
+    ) -> Result<usize, Failure> {
+        let mut recorder = Recorder::new(keys);
+        run_clients(&mut self.lane, go_on, &mut recorder)?;
+        let (written, puts) = recorder.into_parts()?;
+        let count = written.len();
+        self.puts.add(&puts);
+        self.written.extend(written);
+        Ok(count)
+    }
+
+    /// Reads every acknowledged key and compares.
+    fn check_everything(&mut self) -> Result<(), Failure> {
+        let mut reader = Reader {
+            left: self.written.iter().collect(),
+            ..Reader::new()
+        };
+        run_clients(&mut self.lane, |_| true, &mut reader)?;
+        let Reader {
+            gets, right, wrong, ..
+        } = reader;
+        self.gets.add(&gets);
+        if let Some(wrong) = wrong {
+            return Err(Failure::negative(
+                wrong,
+                "this is a defect in trine: please report it",
+            ));
+        }
+        if right != self.written.len() {
+            let message = format!("only {right} of {} keys could be read", self.written.len());
+            return Err(Failure::negative(message, ""));
+        }
+        self.output.line(format_args!(
+            "  {right} of {right} acknowledged keys read, each has its value"
+        ));
+        Ok(())
+    }
+
+    /// Starts the dead replica again and waits until it votes.
+    fn bring_back(&mut self, place: usize) -> Result<Duration, Failure> {
+        self.output.line(format_args!(
+            "\nStarting replica {place} again; its memory is gone, so it joins as somebody new"
+        ));
+        let begun = Instant::now();
+        self.group.restart(place).map_err(group::live_failure)?;
+        let count = self.group.addresses().len();
+        group::wait_for_voters(&mut self.group, count, RECOVERY_LIMIT)?;
+        let took = begun.elapsed();
+        self.output
+            .line(format_args!("  {count} voters again after {}", show(took)));
+        Ok(took)
+    }
+
+    fn finish(self, failover: Failover, rejoined: Duration) -> Result<(), Failure> {
+        let (puts, gets) = (self.puts.percentiles(), self.gets.percentiles());
+        let keys = self.written.len() as u64;
+        self.output.line("");
+        self.output.line(latency_table([
+            ("put", puts.clone()),
+            ("get", gets.clone()),
+        ]));
+        self.output.line(format_args!(
+            "\nNothing was lost: {} acknowledged, all there. Failover: {}.",
+            plural(keys, "write"),
+            show(failover.first_write)
+        ));
+        self.output
+            .document(&demo_document(keys, &failover, rejoined, &puts, &gets));
+        self.group.stop().map_err(group::live_failure)
+    }
+}
+
+fn demo_document(
+    keys: u64,
+    failover: &Failover,
+    rejoined: Duration,
+    puts: &Percentiles,
+    gets: &Percentiles,
+) -> Value {
+    json!({
+        "acknowledged_writes": keys,
+        "lost": 0,
+        "failover": {
+            "killed": failover.place,
+            "new_leader": failover.new_leader,
+            "first_write_ns": nanos(failover.first_write),
+            "writes_after": failover.writes,
+        },
+        "rejoined_ns": nanos(rejoined),
+        "put": puts,
+        "get": gets,
+    })
+}
+
+fn current_leader(group: &Group) -> Result<usize, Failure> {
+    let reports = group::look(group.addresses())?;
+    group::leader_place(group, &reports)
+        .ok_or_else(|| Failure::not_reachable("no replica leads", ""))
+}
+
+/// Runs `work` with [`CLIENTS`] clients; Ctrl-C ends it.
+fn run_clients(
+    lane: &mut Lane<UdpBackend>,
+    go_on: impl Fn(Moment) -> bool,
+    work: &mut impl Work,
+) -> Result<(), Failure> {
+    let clients: Vec<_> = (0..CLIENTS).map(|_| lane.open()).collect();
+    let ended = closed_loop(lane, &clients, go_on, work)?;
+    clients.into_iter().for_each(|client| lane.close(client));
+    match ended {
+        Ended::Done => Ok(()),
+        Ended::Interrupted => Err(Failure::interrupted()),
+    }
+}
+
+fn key_of(phase: &str, number: u32) -> Vec<u8> {
+    format!("{phase}-{number:07}").into_bytes()
+}
+
+fn show(duration: Duration) -> String {
+    show_ns(nanos(duration))
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A key with its value.
+type Pair = (Vec<u8>, Vec<u8>);
+
+/// Writes keys and remembers what was acknowledged.
+struct Recorder<'a> {
+    keys: &'a mut dyn Iterator<Item = Vec<u8>>,
+    under_way: BTreeMap<usize, Pair>,
+    written: Vec<Pair>,
+    puts: Latencies,
+    /// Set to the time of the first acknowledgement.
+    on_first: Option<&'a std::cell::Cell<Option<Instant>>>,
+    failed: Option<Failure>,
+}
+
+impl<'a> Recorder<'a> {
+    fn new(keys: &'a mut dyn Iterator<Item = Vec<u8>>) -> Self {
+        Self {
+            keys,
+            under_way: BTreeMap::new(),
+            written: Vec::new(),
+            puts: Latencies::new(),
+            on_first: None,
+            failed: None,
+        }
+    }
+
+    fn into_parts(self) -> Result<(Vec<Pair>, Latencies), Failure> {
+        match self.failed {
+            Some(failure) => Err(failure),
+            None => Ok((self.written, self.puts)),
+        }
+    }
+}
+
+impl Work for Recorder<'_> {
+    fn next(&mut self, slot: usize, submit: &mut dyn FnMut(Mode, &Command<'_>)) {
+        if self.failed.is_some() {
+            return;
+        }
+        let Some(key) = self.keys.next() else { return };
+        let value = [b"value of ", key.as_slice()].concat();
+        submit(
+            Mode::Write,
+            &Command::Put {
+                key: &key,
+                value: &value,
+            },
+        );
+        self.under_way.insert(slot, (key, value));
+    }
+
+    fn ended(&mut self, slot: usize, due: Moment, finished: Finished) {
+        let Some(pair) = self.under_way.remove(&slot) else {
+            return;
+        };
+        match finished.result.as_ref().map(|answer| answer.response()) {
+            Ok(Ok(Response::Written { .. })) => {
+                self.puts
+                    .record_ns(finished.ended.saturating_since(due).as_nanos());
+                self.written.push(pair);
+                if let Some(first) = self.on_first
+                    && first.get().is_none()
+                {
+                    first.set(Some(Instant::now()));
+                }
+            }
+            other => {
+                let message = format!("a write was not acknowledged: {other:?}");
+                self.failed = Some(Failure::negative(message, ""));
+            }
+        }
+    }
+}
+
+/// Reads keys and compares.
+struct Reader<'a> {
+    left: Vec<(&'a Vec<u8>, &'a Vec<u8>)>,
+    under_way: BTreeMap<usize, (&'a Vec<u8>, &'a Vec<u8>)>,
+    gets: Latencies,
+    right: usize,
+    wrong: Option<String>,
+}
+
+impl Reader<'_> {
+    fn new() -> Self {
+        Self {
+            left: Vec::new(),
+            under_way: BTreeMap::new(),
+            gets: Latencies::new(),
+            right: 0,
+            wrong: None,
+        }
+    }
+}
+
+impl Work for Reader<'_> {
+    fn next(&mut self, slot: usize, submit: &mut dyn FnMut(Mode, &Command<'_>)) {
+        if let Some((key, value)) = self.left.pop() {
+            submit(Mode::Read, &Command::Get { key });
+            self.under_way.insert(slot, (key, value));
+        }
+    }
+
+    fn ended(&mut self, slot: usize, due: Moment, finished: Finished) {
+        let Some((key, expected)) = self.under_way.remove(&slot) else {
+            return;
+        };
+        match finished.result.as_ref().map(|answer| answer.response()) {
+            Ok(Ok(Response::Value { value, .. })) if value == expected.as_slice() => {
+                self.gets
+                    .record_ns(finished.ended.saturating_since(due).as_nanos());
+                self.right += 1;
+            }
+            other => {
+                let key = String::from_utf8_lossy(key);
+                self.wrong = Some(format!(
+                    "LOST: the acknowledged write of {key} reads as {other:?}"
+                ));
+            }
+        }
+    }
+}

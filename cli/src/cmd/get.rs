@@ -1,0 +1,43 @@
+//! `trine get KEY`: reads a value and prints its raw bytes.
+
+use serde_json::{Map, Value, json};
+use trine_kvstore::{Command, Response};
+use trine_replica::client::Mode;
+
+use super::{response_of, unexpected};
+use crate::args::GetArguments;
+use crate::client::call;
+use crate::failure::Failure;
+use crate::output::{Output, insert_bytes};
+use crate::values::key_bytes;
+
+pub(crate) fn run(arguments: &GetArguments, output: Output) -> Result<(), Failure> {
+    let key = key_bytes(&arguments.key)?;
+    let mode = if arguments.stale {
+        Mode::ReadStale
+    } else {
+        Mode::Read
+    };
+    let answer = call(&arguments.client, mode, &Command::Get { key })?;
+    match response_of(&answer)? {
+        Response::Value { value, version } => {
+            if output.json {
+                let mut document = Map::new();
+                insert_bytes(&mut document, "key", key);
+                insert_bytes(&mut document, "value", value);
+                document.insert("version".into(), json!(version.as_u64()));
+                output.document(&Value::Object(document));
+            } else {
+                output.raw(value);
+            }
+            Ok(())
+        }
+        Response::NotFound => Err(no_such_key(key)),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// The clear negative answer of `get` and `del`.
+pub(super) fn no_such_key(key: &[u8]) -> Failure {
+    Failure::negative(format!("no such key: {}", String::from_utf8_lossy(key)), "")
+}

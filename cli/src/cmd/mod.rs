@@ -1,0 +1,51 @@
+//! The commands, a file each.
+
+pub(crate) mod bench;
+pub(crate) mod chaos;
+pub(crate) mod del;
+pub(crate) mod demo;
+pub(crate) mod get;
+pub(crate) mod put;
+pub(crate) mod serve;
+pub(crate) mod status;
+pub(crate) mod up;
+
+use trine_kvstore::{Response, StoreError};
+use trine_replica::client::Answer;
+
+use crate::failure::Failure;
+
+/// The store's response inside of an answer; a refusal by the store is a failure.
+fn response_of(answer: &Answer) -> Result<Response<'_>, Failure> {
+    match answer.response() {
+        Ok(Response::Error(error)) => Err(store_failure(error)),
+        Ok(response) => Ok(response),
+        Err(error) => Err(Failure::usage(
+            format!("the answer could not be read: {error}"),
+            "run the same release on both sides",
+        )),
+    }
+}
+
+/// The store said no, on every replica alike; nothing was changed.
+fn store_failure(error: StoreError) -> Failure {
+    let message = format!("{error}; nothing was changed");
+    match error {
+        StoreError::KeyTooLong { .. } | StoreError::ValueTooLong { .. } => {
+            Failure::usage(message, "")
+        }
+        StoreError::Full { .. } => Failure::negative(
+            message,
+            "delete keys, or start a group with a larger --memory",
+        ),
+        _ => Failure::negative(message, ""),
+    }
+}
+
+/// An answer of a kind that the command cannot have: another release, or a defect.
+fn unexpected(response: &Response<'_>) -> Failure {
+    Failure::usage(
+        format!("the group gave an answer that does not fit the command: {response:?}"),
+        "run the same release on both sides",
+    )
+}

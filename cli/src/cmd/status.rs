@@ -1,0 +1,212 @@
+//! `trine status`: what every replica says about itself.
+
+use std::net::SocketAddr;
+
+use serde_json::{Value, json};
+use trine_chaos::live::{Report, leader_of, survey, voters_in_step};
+use trine_replica::node::{LinkStatus, NodeStatus};
+use trine_replica::status::{Role, Status};
+
+use crate::args::StatusArguments;
+use crate::failure::Failure;
+use crate::output::{Output, Table};
+use crate::peers;
+use crate::units::{plural, show_bytes, show_count, show_ns};
+
+pub(crate) fn run(arguments: &StatusArguments, output: Output) -> Result<(), Failure> {
+    let addresses = peers::resolve(&arguments.client.peers)?;
+    let reports = survey(&addresses, arguments.client.timeout.min(LOOK_MAX).into())
+        .map_err(|error| Failure::usage(error.to_string(), ""))?;
+    if reports.iter().all(|report| report.answer.is_err()) {
+        return Err(nobody(&reports));
+    }
+    output.document(&document(&reports));
+    output.line(summary(&reports));
+    output.line("");
+    output.line(replica_table(&reports));
+    output.line("");
+    output.line(link_table(&reports));
+    if let Some(leader) = leader_of(&reports) {
+        output.line("");
+        output.line(store_line(leader));
+    }
+    for line in complaints(&reports) {
+        output.line(line);
+    }
+    Ok(())
+}
+
+/// A replica that does not answer within this is shown as silent.
+const LOOK_MAX: std::time::Duration = std::time::Duration::from_secs(1);
+
+fn nobody(reports: &[Report]) -> Failure {
+    let causes: Vec<String> = reports
+        .iter()
+        .filter_map(|report| {
+            Some(format!(
+                "{}: {}",
+                report.address,
+                report.answer.as_ref().err()?
+            ))
+        })
+        .collect();
+    Failure::not_reachable(
+        format!("no replica answers\n  {}", causes.join("\n  ")),
+        "start a group with `trine up`, or name the right one with --peers or TRINE_PEERS",
+    )
+}
+
+/// Everything, for programs.
+fn document(reports: &[Report]) -> Value {
+    let leader = leader_of(reports);
+    let of_one = |report: &Report| match &report.answer {
+        Ok(node) => json!({ "address": report.address, "status": node }),
+        Err(obstacle) => json!({ "address": report.address, "error": obstacle.to_string() }),
+    };
+    json!({
+        "leader": leader.map(|leader| leader.address),
+        "term": leader.map(|leader| leader.term),
+        "voters_in_step": voters_in_step(reports),
+        "can_lose": can_lose(reports),
+        "replicas": reports.iter().map(of_one).collect::<Vec<_>>(),
+    })
+}
+
+/// How many more replicas may die without a loss of service; nothing when it does not serve.
+fn can_lose(reports: &[Report]) -> Option<usize> {
+    let voters = leader_of(reports)?
+        .members
+        .iter()
+        .filter(|member| member.voter)
+        .count();
+    voters_in_step(reports)?.checked_sub(voters / 2 + 1)
+}
+
+/// The group in one sentence.
+fn summary(reports: &[Report]) -> String {
+    let Some(leader) = leader_of(reports) else {
+        return "no leader: nothing can be written, and only stale reads are answered".to_owned();
+    };
+    let place = leader.place;
+    let serving = format!(
+        "replica {place} ({}) leads in term {}",
+        leader.address, leader.term
+    );
+    match can_lose(reports) {
+        None => format!("{serving}; it has no majority or its membership is changing"),
+        Some(0) => format!("{serving}; no further replica may be lost"),
+        Some(more) => format!(
+            "{serving}; can lose {} more",
+            plural(more as u64, "replica")
+        ),
+    }
+}
+
+fn replica_table(reports: &[Report]) -> Table {
+    let mut table = Table::new([
+        "replica",
+        "address",
+        "role",
+        "term",
+        "commit",
+        "applied",
+        "keys",
+        "sent again",
+    ]);
+    for (index, report) in reports.iter().enumerate() {
+        let blank = String::new;
+        match &report.answer {
+            Ok(node) => table.row(replica_row(node)),
+            Err(_) => table.row([
+                (index + 1).to_string(),
+                report.address.to_string(),
+                "no answer".to_owned(),
+                blank(),
+                blank(),
+                blank(),
+                blank(),
+                blank(),
+            ]),
+        }
+    }
+    table
+}
+
+fn replica_row(node: &NodeStatus) -> [String; 8] {
+    let replica = &node.replica;
+    [
+        replica.place.to_string(),
+        replica.address.to_string(),
+        role_word(replica.role).to_owned(),
+        replica.term.to_string(),
+        show_count(replica.committed),
+        show_count(replica.applied),
+        show_count(replica.store.items),
+        show_count(node.transport.retransmissions),
+    ]
+}
+
+fn role_word(role: Role) -> &'static str {
+    match role {
+        Role::Unattached => "in no group",
+        Role::Joining => "joining",
+        Role::Learner => "learner",
+        Role::Follower => "follower",
+        Role::Candidate => "candidate",
+        Role::Leader => "leader",
+    }
+}
+
+/// Round-trip times and retransmissions on each link between replicas that carries consensus.
+fn link_table(reports: &[Report]) -> Table {
+    let mut table = Table::new(["link", "state", "rtt", "least rtt", "sent again"]);
+    let place_of = |address: SocketAddr| {
+        let known = reports.iter().position(|report| report.address == address);
+        known.map_or_else(|| address.to_string(), |index| (index + 1).to_string())
+    };
+    for node in reports
+        .iter()
+        .filter_map(|report| report.answer.as_ref().ok())
+    {
+        for link in node.links.iter().filter(|link| link.class == "raft") {
+            let name = format!("{} to {}", node.replica.place, place_of(link.address));
+            table.row(link_row(name, link));
+        }
+    }
+    table
+}
+
+fn link_row(name: String, link: &LinkStatus) -> [String; 5] {
+    let time = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), show_ns);
+    [
+        name,
+        link.state.clone(),
+        time(link.rtt_ns),
+        time(link.rtt_ns_min),
+        link.retransmissions
+            .map_or_else(|| "-".to_owned(), show_count),
+    ]
+}
+
+fn store_line(leader: &Status) -> String {
+    format!(
+        "store: {} in {} of {}; log: {} in {}, {} compacted; {} open",
+        plural(leader.store.items, "key"),
+        show_bytes(leader.store.logical_bytes),
+        show_bytes(leader.store.memory_bytes),
+        plural(leader.log.entries, "entry").replace("entrys", "entries"),
+        show_bytes(leader.log.bytes),
+        plural(leader.log.compactions, "time"),
+        plural(leader.sessions.open, "client session"),
+    )
+}
+
+/// Why somebody does not answer or does not serve.
+fn complaints(reports: &[Report]) -> Vec<String> {
+    let of_one = |report: &Report| match &report.answer {
+        Ok(node) => node.replica.not_serving.clone(),
+        Err(obstacle) => Some(obstacle.to_string()),
+    };
+    let named = |report: &Report| Some(format!("{}: {}", report.address, of_one(report)?));
+    reports.iter().filter_map(named).collect()
+}

@@ -1,0 +1,31 @@
+//! Defaults and hard limits of the command line.
+
+use std::time::Duration;
+
+/// The first port of `trine up`; its other replicas take the ones that follow.
+pub(crate) const BASE_PORT: u16 = 7471;
+/// What client commands talk to when neither `--peers` nor `TRINE_PEERS` says otherwise.
+pub(crate) const DEFAULT_PEERS: &str = "127.0.0.1:7471,127.0.0.1:7472,127.0.0.1:7473";
+/// Most replicas that a peer list may name.
+pub(crate) const PEERS_MAX: usize = 7;
+
+/// How long a freshly started group may take until every replica votes.
+pub(crate) const START_LIMIT: Duration = Duration::from_secs(20);
+/// How long a group may take to elect a new leader, or to take a replica in again.
+pub(crate) const RECOVERY_LIMIT: Duration = Duration::from_secs(60);
+/// How long `trine up` waits before it starts a replica again that died, doubling up to the maximum.
+pub(crate) const RESTART_PAUSE: Duration = Duration::from_millis(200);
+pub(crate) const RESTART_PAUSE_MAX: Duration = Duration::from_secs(10);
+/// A replica that ran this long before it died is started again without a longer pause.
+pub(crate) const RESTART_PAUSE_RESET: Duration = Duration::from_secs(30);
+/// How often a supervisor looks after its replicas.
+pub(crate) const SUPERVISE_EVERY: Duration = Duration::from_millis(200);
+
+/// Most clients that `trine bench` and `trine chaos` run at once.
+pub(crate) const CLIENTS_MAX: u32 = 4096;
+/// A chaos run that completed fewer operations proves nothing.
+pub(crate) const CHAOS_OPERATIONS_LEAST: u64 = 1_000;
+
+/// Latencies are recorded from 1 ns up to this, with three significant digits.
+pub(crate) const LATENCY_MAX: Duration = Duration::from_secs(120);
+pub(crate) const LATENCY_DIGITS: u8 = 3;

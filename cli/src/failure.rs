@@ -1,0 +1,86 @@
+//! How does a command fail, what does it say, and which exit status follows?
+//!
+//! | status | means |
+//! |---|---|
+//! | 0 | done |
+//! | 1 | a clear negative answer: no such key, the store refused, the check failed |
+//! | 2 | wrong usage or configuration; nothing was done |
+//! | 3 | the cluster was not reached (nothing was done), or the outcome is unknown; the text says which |
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// What kind of failure it is, which decides the exit status.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Kind {
+    /// The answer is no.
+    Negative,
+    /// The command, its options or its surroundings are wrong.
+    Usage,
+    /// Nobody who could do it was reached; nothing was done.
+    NotReachable,
+    /// It may or may not have been done.
+    OutcomeUnknown,
+    /// The user ended it.
+    Interrupted,
+}
+
+/// A failed command: what happened, and what can be done about it.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Failure {
+    kind: Kind,
+    message: String,
+    /// Empty when there is nothing sensible to advise.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    cure: String,
+}
+
+impl Failure {
+    pub(crate) fn negative(message: impl Into<String>, cure: impl Into<String>) -> Self {
+        Self { kind: Kind::Negative, message: message.into(), cure: cure.into() }
+    }
+
+    pub(crate) fn usage(message: impl Into<String>, cure: impl Into<String>) -> Self {
+        Self { kind: Kind::Usage, message: message.into(), cure: cure.into() }
+    }
+
+    pub(crate) fn not_reachable(message: impl Into<String>, cure: impl Into<String>) -> Self {
+        Self { kind: Kind::NotReachable, message: message.into(), cure: cure.into() }
+    }
+
+    pub(crate) fn outcome_unknown(message: impl Into<String>, cure: impl Into<String>) -> Self {
+        Self { kind: Kind::OutcomeUnknown, message: message.into(), cure: cure.into() }
+    }
+
+    /// Ctrl-C: not an error, but not the whole answer either.
+    pub(crate) fn interrupted() -> Self {
+        Self { kind: Kind::Interrupted, message: "interrupted".into(), cure: String::new() }
+    }
+
+    /// The process's exit status; 130 is what shells expect after a Ctrl-C.
+    pub(crate) fn exit_status(&self) -> u8 {
+        match self.kind {
+            Kind::Negative => 1,
+            Kind::Usage => 2,
+            Kind::NotReachable | Kind::OutcomeUnknown => 3,
+            Kind::Interrupted => 130,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let prefix = match self.kind {
+            Kind::Negative | Kind::Usage | Kind::Interrupted => "",
+            Kind::NotReachable => "not reachable: ",
+            Kind::OutcomeUnknown => "outcome unknown: ",
+        };
+        write!(f, "trine: {prefix}{}", self.message)?;
+        if !self.cure.is_empty() {
+            write!(f, "\n  {}", self.cure)?;
+        }
+        Ok(())
+    }
+}

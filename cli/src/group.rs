@@ -1,0 +1,100 @@
+//! Starting and watching a local group of real processes: what `up`, `demo` and `chaos` share.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use trine_chaos::live::{
+    Group, GroupConfig, LineSink, LiveError, Report, leader_of, survey, voters_in_step,
+};
+use trine_transport::time::Duration as Nanos;
+
+use crate::config::START_LIMIT;
+use crate::failure::Failure;
+use crate::interrupt;
+
+/// How long each look at the group may take.
+const SURVEY_LIMIT: Nanos = Nanos::from_millis(500);
+
+/// Starts `trine serve` for every address and waits until all of them vote.
+pub(crate) fn start(
+    addresses: Vec<SocketAddr>,
+    serve_args: Vec<OsString>,
+    sink: Option<LineSink>,
+) -> Result<Group, Failure> {
+    let program = std::env::current_exe().map_err(|error| {
+        Failure::usage(format!("cannot find the path of this program: {error}"), "")
+    })?;
+    let count = addresses.len();
+    let config = GroupConfig {
+        program,
+        addresses,
+        serve_args,
+        sink,
+    };
+    let mut group = Group::start(config).map_err(live_failure)?;
+    wait_for_voters(&mut group, count, START_LIMIT)?;
+    Ok(group)
+}
+
+/// Waits until `count` replicas vote and agree on their leader; returns what they say then.
+pub(crate) fn wait_for_voters(
+    group: &mut Group,
+    count: usize,
+    limit: Duration,
+) -> Result<Vec<Report>, Failure> {
+    let what = format!("a leader with {count} voters in step");
+    wait_for(group, &what, limit, |reports| {
+        voters_in_step(reports) == Some(count)
+    })
+}
+
+/// Waits until `condition` holds of what the replicas say.
+pub(crate) fn wait_for(
+    group: &mut Group,
+    what: &str,
+    limit: Duration,
+    condition: impl Fn(&[Report]) -> bool,
+) -> Result<Vec<Report>, Failure> {
+    let look = |group: &mut Group| {
+        if interrupt::interrupted() {
+            return Some(Err(Failure::interrupted()));
+        }
+        match look(group.addresses()) {
+            Ok(reports) if condition(&reports) => Some(Ok(reports)),
+            Ok(_) => None,
+            Err(failure) => Some(Err(failure)),
+        }
+    };
+    group.wait_until(what, limit, look).map_err(live_failure)?
+}
+
+/// Asks every replica for its status once.
+pub(crate) fn look(addresses: &[SocketAddr]) -> Result<Vec<Report>, Failure> {
+    survey(addresses, SURVEY_LIMIT).map_err(|error| Failure::usage(error.to_string(), ""))
+}
+
+/// The place (from 1) of the replica that leads, if one does.
+pub(crate) fn leader_place(group: &Group, reports: &[Report]) -> Option<usize> {
+    leader_of(reports).and_then(|leader| group.place_of(leader.address))
+}
+
+/// A group of processes that cannot be run, in words: what a replica said last is the cause.
+pub(crate) fn live_failure(error: LiveError) -> Failure {
+    match error {
+        LiveError::Ended { exit } => {
+            let words: Vec<&str> = exit
+                .tail
+                .iter()
+                .map(|line| line.trim_start_matches("trine: "))
+                .collect();
+            let message = format!("replica {} ended ({})", exit.place, exit.status);
+            match words.is_empty() {
+                true => Failure::usage(message, ""),
+                false => Failure::usage(format!("{message}: {}", words.join("\n  ")), ""),
+            }
+        }
+        LiveError::TimedOut { .. } => Failure::not_reachable(error.to_string(), ""),
+        LiveError::Start { .. } | LiveError::Control(_) => Failure::usage(error.to_string(), ""),
+    }
+}

@@ -1,0 +1,70 @@
+//! Ctrl-C and SIGTERM: one flag that every command can ask, and a hook for those that sleep.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::failure::Failure;
+
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+static SLEEPERS: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
+static HOOK: OnceLock<Box<dyn Fn() + Send + Sync>> = OnceLock::new();
+
+/// From now on the first Ctrl-C or SIGTERM sets the flag, and the second one ends the process at
+/// once, whatever it is doing; its children end with it.
+pub(crate) fn catch() -> io::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        for _ in signals.forever() {
+            if INTERRUPTED.swap(true, Ordering::SeqCst) {
+                std::process::exit(i32::from(Failure::interrupted().exit_status()));
+            }
+            drop(SLEEPERS.0.lock().unwrap_or_else(PoisonError::into_inner));
+            SLEEPERS.1.notify_all();
+            if let Some(hook) = HOOK.get() {
+                hook();
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// Calls `hook` at the first signal, from another thread: for a loop that sleeps in the kernel.
+/// Only the first hook of a process counts.
+pub(crate) fn on_interrupt(hook: impl Fn() + Send + Sync + 'static) {
+    // A second hook would be a mistake in this crate; serving is the one thing that needs it.
+    let fresh = HOOK.set(Box::new(hook)).is_ok();
+    assert!(fresh, "one hook a process");
+    if interrupted()
+        && let Some(hook) = HOOK.get()
+    {
+        hook();
+    }
+}
+
+/// Whether the user wants the process to end.
+pub(crate) fn interrupted() -> bool {
+    INTERRUPTED.load(Ordering::SeqCst)
+}
+
+/// `Err` once the user wants the process to end.
+pub(crate) fn check() -> Result<(), Failure> {
+    if interrupted() { Err(Failure::interrupted()) } else { Ok(()) }
+}
+
+/// Sleeps for `pause`, or until the first signal.
+pub(crate) fn pause(pause: Duration) {
+    let until = Instant::now() + pause;
+    let mut guard = SLEEPERS.0.lock().unwrap_or_else(PoisonError::into_inner);
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if interrupted() || left.is_zero() {
+            return;
+        }
+        guard = SLEEPERS.1.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0;
+    }
+}

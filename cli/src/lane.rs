@@ -1,0 +1,118 @@
+//! One endpoint of this process with many logical clients on it: what `bench`, `chaos` and `demo`
+//! drive, a lane a thread.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use trine_kvstore::Command;
+use trine_replica::client::{
+    ClientConfig, ClientId, Clients, Finished, IN_FLIGHT_MAX, Mode, Submission, SubmitError,
+};
+use trine_replica::node::endpoint_config;
+use trine_transport::backend::{Backend, MonotonicClock};
+use trine_transport::time::{Clock, Duration as Nanos, Instant};
+use trine_transport::{EventLoop, Identity};
+
+use crate::client::{backend_failure, random_seed};
+use crate::failure::Failure;
+
+/// An endpoint over `B` that hosts clients.
+pub(crate) struct Lane<B: Backend> {
+    event_loop: EventLoop<B, MonotonicClock, Clients<B::Route>>,
+}
+
+impl<B: Backend<Route = SocketAddr>> Lane<B> {
+    /// A lane over `backend` to the replicas at `addresses`.
+    pub(crate) fn over(
+        backend: B,
+        addresses: &[SocketAddr],
+        timeout: Duration,
+    ) -> Result<Self, Failure> {
+        let mut config = ClientConfig::new(addresses.to_vec());
+        config.operation_timeout = Nanos::from(timeout);
+        let seed = random_seed()?;
+        let pool = backend.pool().clone();
+        let clients = Clients::new(config, Box::new(Some), pool, seed)
+            .map_err(|error| Failure::usage(error.to_string(), ""))?;
+        let identity = Identity {
+            cluster: 0,
+            incarnation: seed.max(1),
+        };
+        EventLoop::new(
+            backend,
+            MonotonicClock,
+            clients,
+            endpoint_config(),
+            identity,
+            seed,
+        )
+        .map(|event_loop| Self { event_loop })
+        .map_err(|error| Failure::usage(format!("cannot set up the endpoint: {error}"), ""))
+    }
+
+    /// A new logical client.
+    pub(crate) fn open(&mut self) -> ClientId {
+        let limit = "the commands open fewer clients than the library allows";
+        self.event_loop.app_mut().open().expect(limit)
+    }
+
+    /// Forgets a client whose operations are over.
+    pub(crate) fn close(&mut self, client: ClientId) {
+        self.event_loop.app_mut().close(client);
+    }
+
+    /// Begins an operation of `client`.
+    pub(crate) fn submit(
+        &mut self,
+        client: ClientId,
+        mode: Mode,
+        command: &Command<'_>,
+        tag: u64,
+    ) -> Result<(), SubmitError> {
+        self.event_loop.with(|clients, cx| {
+            let submission = Submission {
+                mode,
+                command,
+                deadline: None,
+                tag,
+            };
+            clients.submit(cx.now(), client, submission)
+        })
+    }
+
+    /// Runs turns until something has finished, handing every finished operation to `take`, or
+    /// until `until`.
+    pub(crate) fn run_until(
+        &mut self,
+        until: Instant,
+        mut take: impl FnMut(Finished),
+    ) -> Result<(), Failure> {
+        let done = |clients: &mut Clients<SocketAddr>| {
+            let mut any = false;
+            while let Some(finished) = clients.poll_finished() {
+                any = true;
+                take(finished);
+            }
+            any
+        };
+        self.event_loop
+            .run_until(Some(until), done)
+            .map(|_| ())
+            .map_err(backend_failure)
+    }
+
+    /// The clock's time now.
+    pub(crate) fn now(&self) -> Instant {
+        self.event_loop.clock().now()
+    }
+
+    /// Operations that are not over.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.event_loop.app().in_flight()
+    }
+
+    /// Whether `client` may begin another operation.
+    pub(crate) fn has_room(&self, client: ClientId) -> bool {
+        self.event_loop.app().in_flight_of(client) < IN_FLIGHT_MAX
+    }
+}

@@ -1,0 +1,123 @@
+//! How do commands print: plain text for people, one JSON document for programs.
+
+use std::fmt::Display;
+use std::io::{self, IsTerminal, Write};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::failure::Failure;
+
+/// Where a command prints to, and in which form.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Output {
+    pub(crate) json: bool,
+}
+
+impl Output {
+    /// A line for people; nothing in JSON form.
+    pub(crate) fn line(self, text: impl Display) {
+        if !self.json {
+            print_all(format!("{text}\n").as_bytes());
+        }
+    }
+
+    /// The command's answer for programs; nothing in text form. Called once by each command.
+    pub(crate) fn document(self, document: &impl Serialize) {
+        if self.json {
+            let text = serde_json::to_string_pretty(document).expect("our documents have string keys");
+            print_all(format!("{text}\n").as_bytes());
+        }
+    }
+
+    /// Raw bytes, exactly as they are. At a terminal a line end follows, for the prompt's sake.
+    pub(crate) fn raw(self, bytes: &[u8]) {
+        print_all(bytes);
+        if io::stdout().is_terminal() && bytes.last() != Some(&b'\n') {
+            print_all(b"\n");
+        }
+    }
+
+    /// A failure: to standard error for people; for programs the document that says so.
+    pub(crate) fn failure(self, failure: &Failure) {
+        if self.json {
+            self.document(&json!({ "error": failure }));
+        } else {
+            eprintln!("{failure}");
+        }
+    }
+}
+
+/// Writes to standard output; a reader that went away (`trine ... | head`) ends the process
+/// quietly, as it would end any other tool.
+fn print_all(bytes: &[u8]) {
+    let mut stdout = io::stdout().lock();
+    if stdout.write_all(bytes).and_then(|()| stdout.flush()).is_err() {
+        std::process::exit(0);
+    }
+}
+
+/// Puts bytes into a JSON object: as `name` when they are text, as `name_base64` otherwise.
+pub(crate) fn insert_bytes(object: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => object.insert(name.to_owned(), text.into()),
+        Err(_) => object.insert(format!("{name}_base64"), STANDARD.encode(bytes).into()),
+    };
+}
+
+/// A table in plain text: the first column to the left, the others to the right.
+#[derive(Clone, Debug)]
+pub(crate) struct Table {
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(crate) fn new<const N: usize>(header: [&str; N]) -> Self {
+        Self { rows: vec![header.map(str::to_owned).to_vec()] }
+    }
+
+    pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
+        debug_assert_eq!(cells.len(), self.rows[0].len());
+        self.rows.push(cells.to_vec());
+    }
+}
+
+impl Display for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let columns = self.rows[0].len();
+        let width = |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max();
+        let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
+        for (number, row) in self.rows.iter().enumerate() {
+            if number > 0 {
+                writeln!(f)?;
+            }
+            write!(f, "  {:<width$}", row[0], width = widths[0])?;
+            for (cell, width) in row.iter().zip(&widths).skip(1) {
+                write!(f, "  {cell:>width$}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let mut table = Table::new(["name", "n"]);
+        table.row(["x".into(), "1,000".into()]);
+        assert_eq!(table.to_string(), "  name      n\n  x     1,000");
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_become_base64() {
+        let mut object = Map::new();
+        insert_bytes(&mut object, "key", b"plain");
+        insert_bytes(&mut object, "value", &[0xff, 0]);
+        assert_eq!(Value::Object(object), json!({ "key": "plain", "value_base64": "/wA=" }));
+    }
+}

@@ -1,0 +1,390 @@
+//! Do the sources keep the rules that a machine can check? (Crate edges, no hidden I/O, clock or
+//! randomness in core modules, where `unsafe` may stand, file headers, function lengths.)
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Which workspace crates each crate may name.
+const EDGES: &[(&str, &[&str])] = &[
+    ("transport", &["trine-dpdk-sys"]),
+    ("kvstore", &[]),
+    ("replica", &["trine-transport", "trine-kvstore"]),
+    (
+        "chaos",
+        &["trine-replica", "trine-transport", "trine-kvstore"],
+    ),
+    (
+        "cli",
+        &[
+            "trine-chaos",
+            "trine-replica",
+            "trine-transport",
+            "trine-kvstore",
+        ],
+    ),
+];
+/// What a package is called in its manifest and in `use` lines.
+const PACKAGES: &[&str] = &[
+    "trine-transport",
+    "trine-kvstore",
+    "trine-replica",
+    "trine-chaos",
+    "trine-dpdk-sys",
+];
+
+/// The modules that may hold `unsafe`. Each denies nothing silently: it carries its own
+/// `allow(unsafe_code)` and a proof at each use.
+const UNSAFE_MODULES: &[&str] = &[
+    "transport/src/buf/",
+    "transport/src/backend/clock.rs",
+    "transport/src/backend/udp/",
+    "transport/src/backend/dpdk/",
+    "transport/src/backend/verbs/",
+    "transport/dpdk-sys/",
+    "kvstore/src/memory.rs",
+    "kvstore/src/machine.rs",
+];
+
+/// Directories and files of code that is called with time, packets and randomness, and owns none.
+const CORE: &[&str] = &[
+    "transport/src/wire/",
+    "transport/src/session/",
+    "transport/src/rpc/",
+    "transport/src/congestion/",
+    "transport/src/timing_wheel.rs",
+    "transport/src/endpoint",
+    "transport/src/prng.rs",
+    "transport/src/time.rs",
+    "kvstore/src/",
+    "replica/src/",
+    "chaos/src/sim/",
+    "chaos/src/checker/",
+    "chaos/src/workload.rs",
+    "chaos/src/fault.rs",
+];
+/// Parts of the above that are the boundary to the machine: the client library's front that owns a
+/// thread, and the memory that the store asks the operating system for.
+const CORE_EXCEPT: &[&str] = &[
+    "replica/src/client/asynchronous.rs",
+    "kvstore/src/memory.rs",
+];
+/// What core code must not name.
+const FORBIDDEN_IN_CORE: &[&str] = &[
+    "Instant::now",
+    "SystemTime",
+    "std::fs",
+    "std::io",
+    "std::thread",
+    "std::process",
+    "std::env",
+    "UdpSocket",
+    "TcpStream",
+    "TcpListener",
+    "ToSocketAddrs",
+    "getrandom",
+    "thread_rng",
+    "rand::",
+    "RandomState",
+    "MonotonicClock",
+];
+/// What the deterministic store must not name beside that: floats, and maps with random order.
+const FORBIDDEN_IN_STORE: &[&str] = &["f32", "f64", "HashMap", "HashSet", "std::net"];
+
+/// A function longer than this says why in a comment that begins with this.
+const FUNCTION_LINES_MAX: usize = 70;
+/// The same for tests, which may tell a long story.
+const TEST_FUNCTION_LINES_MAX: usize = 120;
+const LONG_FUNCTION_REASON: &str = "// Long because";
+/// A longer file answers more than one question.
+const FILE_LINES_MAX: usize = 900;
+
+/// Files in which a bare sleep is right: bounded polling of processes, and nothing else.
+const SLEEP_ALLOWED: &[&str] = &["chaos/src/live/"];
+
+struct Source {
+    /// Relative to the repository.
+    path: String,
+    text: String,
+}
+
+impl Source {
+    fn is_in(&self, places: &[&str]) -> bool {
+        places.iter().any(|place| self.path.starts_with(place))
+    }
+
+    /// Whether the file is a test, bench or fuzz target as a whole.
+    fn is_test(&self) -> bool {
+        let outside_src = !self.path.contains("/src/");
+        outside_src || self.path.ends_with("/tests.rs") || self.path.contains("/tests/")
+    }
+
+    /// The numbered lines of code: no comments, nothing from the unit tests at the bottom.
+    fn code_lines(&self) -> impl Iterator<Item = (usize, &str)> {
+        let lines = self
+            .text
+            .lines()
+            .enumerate()
+            .map(|(index, line)| (index + 1, line));
+        lines
+            .take_while(|(_, line)| line.trim() != "#[cfg(test)]")
+            .filter(|(_, line)| !line.trim_start().starts_with("//"))
+            .map(|(number, line)| (number, line.split(" // ").next().unwrap_or(line)))
+    }
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the workspace")
+        .to_path_buf()
+}
+
+/// Every Rust file of the workspace, build output aside.
+fn sources() -> Vec<Source> {
+    let root = repository();
+    let mut found = Vec::new();
+    let mut directories: Vec<PathBuf> = EDGES.iter().map(|(name, _)| root.join(name)).collect();
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(&directory).expect("a readable directory") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() && !path.ends_with("target") {
+                directories.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(&path).expect("UTF-8 source");
+                let relative = path.strip_prefix(&root).expect("inside the repository");
+                found.push(Source {
+                    path: relative.display().to_string(),
+                    text,
+                });
+            }
+        }
+    }
+    assert!(
+        found.len() > 20,
+        "the search for sources is broken: {} found",
+        found.len()
+    );
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    found
+}
+
+/// Fails with every complaint at once.
+fn report(rule: &str, complaints: Vec<String>) {
+    assert!(
+        complaints.is_empty(),
+        "{rule}:\n  {}",
+        complaints.join("\n  ")
+    );
+}
+
+#[test]
+fn crates_name_only_the_crates_they_may() {
+    let mut complaints = Vec::new();
+    for (directory, allowed) in EDGES {
+        let manifest = repository().join(directory).join("Cargo.toml");
+        let text = fs::read_to_string(&manifest).expect("a manifest");
+        let own = format!("trine-{directory}");
+        for package in PACKAGES
+            .iter()
+            .filter(|name| **name != own && !allowed.contains(name))
+        {
+            if text
+                .lines()
+                .any(|line| line.trim_start().starts_with(package))
+            {
+                complaints.push(format!("{directory} depends on {package}"));
+            }
+            let module = package.replace('-', "_");
+            for source in sources().iter().filter(|source| source.is_in(&[directory])) {
+                if source.code_lines().any(|(_, line)| line.contains(&module)) {
+                    complaints.push(format!("{} names {module}", source.path));
+                }
+            }
+        }
+    }
+    report("crate edges", complaints);
+}
+
+#[test]
+fn versions_of_dependencies_stand_in_the_root_manifest_alone() {
+    let mut complaints = Vec::new();
+    for (directory, _) in EDGES {
+        let text =
+            fs::read_to_string(repository().join(directory).join("Cargo.toml")).expect("read");
+        let mut in_dependencies = false;
+        for line in text.lines().map(str::trim) {
+            if line.starts_with('[') {
+                in_dependencies = line.contains("dependencies");
+            } else if in_dependencies && line.contains('=') && !line.contains("workspace = true") {
+                complaints.push(format!("{directory}/Cargo.toml: {line}"));
+            }
+        }
+    }
+    report("dependencies without `workspace = true`", complaints);
+}
+
+#[test]
+fn core_modules_own_no_clock_no_randomness_and_do_no_io() {
+    let mut complaints = Vec::new();
+    for source in sources() {
+        if source.is_test() || !source.is_in(CORE) || source.is_in(CORE_EXCEPT) {
+            continue;
+        }
+        let store = source.is_in(&["kvstore/src/"]);
+        let further: &[&str] = if store { FORBIDDEN_IN_STORE } else { &[] };
+        for (number, line) in source.code_lines() {
+            for word in FORBIDDEN_IN_CORE
+                .iter()
+                .chain(further)
+                .filter(|word| has_word(line, word))
+            {
+                complaints.push(format!("{}:{number} names {word}", source.path));
+            }
+        }
+    }
+    report(
+        "time, randomness and I/O are arguments of core code",
+        complaints,
+    );
+}
+
+/// Whether `word` stands in `line` and is not a part of a longer name.
+fn has_word(line: &str, word: &str) -> bool {
+    let part_of_name = |c: char| c.is_alphanumeric() || c == '_';
+    line.match_indices(word).any(|(at, _)| {
+        let before = line[..at].chars().next_back().is_some_and(part_of_name);
+        let after = line[at + word.len()..]
+            .chars()
+            .next()
+            .is_some_and(part_of_name);
+        !before && (!after || word.ends_with(':'))
+    })
+}
+
+#[test]
+fn unsafe_stands_in_the_listed_modules_alone() {
+    let mut complaints = Vec::new();
+    for source in sources() {
+        // This file lists the words that it looks for.
+        if source.is_in(UNSAFE_MODULES) || source.path == "cli/tests/tidy.rs" {
+            continue;
+        }
+        let code = source.text.lines().enumerate();
+        for (index, line) in code.filter(|(_, line)| !line.trim_start().starts_with("//")) {
+            if has_word(line, "unsafe") || line.contains("allow(unsafe_code)") {
+                complaints.push(format!("{}:{}: {}", source.path, index + 1, line.trim()));
+            }
+        }
+    }
+    report("unsafe outside of the listed modules", complaints);
+}
+
+#[test]
+fn every_file_says_first_which_question_it_answers() {
+    let without = |source: &Source| !source.text.starts_with("//!");
+    let files = sources()
+        .into_iter()
+        .filter(without)
+        .map(|source| source.path)
+        .collect();
+    report("files that do not begin with a `//!` line", files);
+}
+
+#[test]
+fn files_are_not_too_long() {
+    let long = |source: &Source| source.text.lines().count() > FILE_LINES_MAX;
+    let describe =
+        |source: Source| format!("{}: {} lines", source.path, source.text.lines().count());
+    report(
+        "files that are too long",
+        sources().into_iter().filter(long).map(describe).collect(),
+    );
+}
+
+#[test]
+fn long_functions_say_why() {
+    let mut complaints = Vec::new();
+    for source in sources() {
+        let most = if source.is_test() {
+            TEST_FUNCTION_LINES_MAX
+        } else {
+            FUNCTION_LINES_MAX
+        };
+        for (name, start, length, reason) in functions(&source.text) {
+            if length > most && !reason {
+                complaints.push(format!("{}:{start} {name}: {length} lines", source.path));
+            }
+        }
+    }
+    let rule =
+        format!("functions over {FUNCTION_LINES_MAX} lines without `{LONG_FUNCTION_REASON}`");
+    report(&rule, complaints);
+}
+
+/// (signature, first line, length, has a reason) of every function, by rustfmt's indentation: a
+/// function ends with the first closing brace that stands as deep as its signature.
+fn functions(text: &str) -> Vec<(String, usize, usize, bool)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut found = Vec::new();
+    for (index, line) in lines.iter().enumerate() {
+        let trimmed = line.trim_start();
+        let indent = line.len() - trimmed.len();
+        let is_function = [
+            "fn ",
+            "pub fn ",
+            "pub(crate) fn ",
+            "pub(super) fn ",
+            "const fn ",
+            "pub const fn ",
+        ]
+        .iter()
+        .any(|start| trimmed.starts_with(start));
+        if !is_function || trimmed.ends_with(';') || trimmed.ends_with('}') {
+            continue;
+        }
+        let closes = |line: &str| line.trim_end() == format!("{}}}", " ".repeat(indent));
+        let ends_declaration = |line: &str| line.trim_end() == format!("{});", " ".repeat(indent));
+        let body = &lines[index..];
+        let end = body
+            .iter()
+            .position(|line| closes(line) || ends_declaration(line));
+        let Some(length) = end else { continue };
+        let near = &lines[index.saturating_sub(6)..index + length.min(6)];
+        let reason = near
+            .iter()
+            .any(|line| line.trim_start().starts_with(LONG_FUNCTION_REASON));
+        found.push((trimmed.to_owned(), index + 1, length + 1, reason));
+    }
+    found
+}
+
+#[test]
+fn nothing_sleeps_where_it_should_wait_for_a_condition() {
+    let mut complaints = Vec::new();
+    for source in sources() {
+        if source.is_in(SLEEP_ALLOWED) || source.path == "cli/tests/tidy.rs" {
+            continue;
+        }
+        for (index, line) in source.text.lines().enumerate() {
+            if line.contains("thread::sleep") {
+                complaints.push(format!("{}:{}", source.path, index + 1));
+            }
+        }
+    }
+    report("bare sleeps", complaints);
+}
+
+#[test]
+fn the_rules_bite() {
+    let text = "fn long() {\n    body();\n}\n\nfn short() {}\n";
+    assert_eq!(functions(text), [("fn long() {".to_owned(), 1, 3, false)]);
+    assert!(has_word("let x = Instant::now();", "Instant::now"));
+    assert!(has_word("x: f64,", "f64"));
+    assert!(!has_word("from_f64x(", "f64"));
+    assert!(!has_word("let operand::x", "rand::"));
+    let source = Source {
+        path: "x/src/y.rs".into(),
+        text: "a // unsafe\n// b\n#[cfg(test)]\nc\n".into(),
+    };
+    assert_eq!(source.code_lines().collect::<Vec<_>>(), [(1, "a")]);
+}
