@@ -169,12 +169,15 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
     }
 
     /// Calls `act` with the application and the endpoint as handlers see it, outside of a turn.
-    /// What it enqueues goes out in the next turn.
+    /// What it enqueues is sent at once.
     pub fn with<T>(&mut self, act: impl FnOnce(&mut A, &mut Cx<'_, B::Route>) -> T) -> T {
         self.now = self.clock.now();
         // Somebody is at work: polling pays.
         self.active_at = self.now;
-        act(&mut self.app, &mut Cx::new(&mut self.endpoint, self.now))
+        let result = act(&mut self.app, &mut Cx::new(&mut self.endpoint, self.now));
+        // A poll before the send would only delay it. A failure shows itself again in the next turn.
+        let _sent = self.transmit(self.now);
+        result
     }
 
     /// The clock's time when the last turn began.

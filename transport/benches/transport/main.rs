@@ -1,5 +1,6 @@
 //! `cargo bench -p trine-transport [NAME...]`: see `BENCHMARKS.md`.
 
+mod count;
 mod pin;
 mod raw;
 #[path = "../../../cli/bench/report.rs"]
@@ -7,9 +8,10 @@ mod raw;
 mod report;
 mod rpc;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use report::{Pairs, Report};
+use trine_transport::Config;
 use trine_transport::time::Duration as Span;
 
 /// Header of a wire packet: what an RPC carries beyond its 32 bytes, and the baseline too.
@@ -18,9 +20,15 @@ const SMALL: usize = 32;
 const PAIRS: usize = 10;
 
 /// Measures what its name says.
-type Measurement = fn(&mut Report, &str);
+type Measurement = fn(&mut Report, &str, Cores);
+
+/// Ours, and that of the other side.
+type Cores = (usize, usize);
 
 fn main() {
+    if let Some(job) = std::env::args().skip_while(|arg| arg != count::JOB).nth(1) {
+        return ring_job(&job);
+    }
     // Cargo passes `--bench`; everything else selects measurements by a part of their name.
     let wanted: Vec<String> = std::env::args()
         .skip(1)
@@ -29,22 +37,28 @@ fn main() {
     let is_wanted =
         |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
     let mut report = Report::new("transport");
-    let measurements: [(&str, Measurement); 2] = [
+    let measurements: [(&str, Measurement); 5] = [
         ("rpc_latency_udp_32b", latency_udp),
         ("rpc_rate_udp_32b_window_64", rate_udp),
+        ("rpc_rate_ring_32b_b3_window_60", rate_ring),
+        ("rpc_instructions_ring_32b", instructions_ring),
+        (
+            "rpc_congestion_control_instructions",
+            instructions_congestion_control,
+        ),
     ];
+    let cores = pin::two_cores();
+    pin::pin(cores.0);
     for (name, measure) in measurements {
         if is_wanted(name) {
-            measure(&mut report, name);
+            measure(&mut report, name, cores);
         }
     }
     report.finish();
 }
 
-fn latency_udp(report: &mut Report, name: &str) {
+fn latency_udp(report: &mut Report, name: &str, (_, theirs): Cores) {
     const ROUNDS: usize = 20_000;
-    let (ours, theirs) = pin::two_cores();
-    pin::pin(ours);
     // One server runs at a time, so that neither disturbs the other's core.
     let rpc = || {
         let server = rpc::Server::start(theirs, rpc::polling());
@@ -61,15 +75,13 @@ fn latency_udp(report: &mut Report, name: &str) {
     report.pairs(name, "us", "UDP socket ping-pong", &pairs);
 }
 
-fn rate_udp(report: &mut Report, name: &str) {
+fn rate_udp(report: &mut Report, name: &str, (_, theirs): Cores) {
     const SPAN_MS: u64 = 400;
-    let (ours, theirs) = pin::two_cores();
-    pin::pin(ours);
     let rpc = || {
         let server = rpc::Server::start(theirs, rpc::polling());
         let mut client = rpc::connect(server.address, 8, rpc::polling());
-        rpc::rate(&mut client, SMALL, 8, Span::from_millis(SPAN_MS / 10));
-        rpc::rate(&mut client, SMALL, 8, Span::from_millis(SPAN_MS))
+        rpc::rate(&mut client, SMALL, 64, Span::from_millis(SPAN_MS / 10));
+        rpc::rate(&mut client, SMALL, 64, Span::from_millis(SPAN_MS))
     };
     let bare = || {
         let server = raw::Server::start(theirs, raw::echo_batches);
@@ -82,4 +94,56 @@ fn rate_udp(report: &mut Report, name: &str) {
     };
     let pairs = Pairs::run(PAIRS, rpc, bare);
     report.pairs(name, "/s", "sendmmsg/recvmmsg echo", &pairs);
+}
+
+fn ring(config: &Config) -> rpc::Ring {
+    rpc::Ring::start(config, 8, 60, 3, SMALL)
+}
+
+/// One core issues and serves; the paper's section 6.2 has each thread do both as well.
+fn rate_ring(report: &mut Report, name: &str, _: Cores) {
+    const RPCS: u64 = 1_000_000;
+    let mut ring = ring(&rpc::polling());
+    ring.complete(RPCS / 10);
+    let run = |_| {
+        let start = Instant::now();
+        ring.complete(RPCS);
+        RPCS as f64 / start.elapsed().as_secs_f64()
+    };
+    let rate = report::median((0..PAIRS).map(run));
+    report.value(name, rate, "/s");
+}
+
+const JOB_PLAIN: &str = "plain";
+const JOB_CONGESTION: &str = "congestion";
+
+/// What a child process does while its instructions are counted: the part after the colon is the
+/// number of RPCs.
+fn ring_job(job: &str) {
+    let (kind, rpcs) = job.split_once(':').expect("kind:count");
+    let mut config = rpc::polling();
+    config.congestion.enabled = kind == JOB_CONGESTION;
+    ring(&config).complete(rpcs.parse().expect("a number"));
+}
+
+/// User-space instructions of one RPC, both sides together, by the difference of two runs.
+fn instructions(kind: &str) -> Option<f64> {
+    const RPCS: u64 = 20_000;
+    let few = count::instructions(&format!("{kind}:{RPCS}"))?;
+    let many = count::instructions(&format!("{kind}:{}", 3 * RPCS))?;
+    Some((many - few) as f64 / (2 * RPCS) as f64)
+}
+
+fn instructions_ring(report: &mut Report, name: &str, _: Cores) {
+    match instructions(JOB_PLAIN) {
+        Some(count) => report.value(name, count, "instructions"),
+        None => eprintln!("{name}: left out, valgrind is not installed"),
+    }
+}
+
+fn instructions_congestion_control(report: &mut Report, name: &str, _: Cores) {
+    match (instructions(JOB_CONGESTION), instructions(JOB_PLAIN)) {
+        (Some(on), Some(off)) => report.ratio(name, on, "instructions", "switched off", off),
+        _ => eprintln!("{name}: left out, valgrind is not installed"),
+    }
 }

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use trine_transport::backend::{Backend, MonotonicClock, Route, UdpBackend, UdpConfig};
+use trine_transport::backend::{
+    Backend, MonotonicClock, RingBackend, RingConfig, Route, UdpBackend, UdpConfig,
+};
 use trine_transport::buf::MsgBuf;
 use trine_transport::time::{Clock, Duration};
 use trine_transport::{
@@ -20,7 +22,7 @@ use crate::report::median;
 /// Request type of all benchmarks.
 const KIND: u8 = 1;
 
-/// Answers with the request's own bytes, or with as many as its first four bytes ask for.
+/// Answers with the request's own bytes.
 #[derive(Default)]
 pub(crate) struct Echo;
 
@@ -42,9 +44,11 @@ pub(crate) struct Load {
     pub(crate) sessions: Vec<SessionId>,
     pub(crate) completed: u64,
     pub(crate) running: bool,
+    /// Requests issued at once (the paper's B); one if zero.
+    pub(crate) batch: usize,
     in_flight: usize,
-    /// Buffers of the last completion while nothing is to be sent.
-    idle: Vec<(MsgBuf, MsgBuf)>,
+    /// Buffers that wait to be issued: tag, request, response.
+    idle: Vec<(u64, MsgBuf, MsgBuf)>,
 }
 
 impl<R: Route> App<R> for Load {
@@ -56,10 +60,12 @@ impl<R: Route> App<R> for Load {
         completion.result.expect("nothing is lost on loopback");
         self.completed += 1;
         self.in_flight -= 1;
-        if self.running {
-            self.issue(cx, tag as usize, completion.request, completion.response);
-        } else {
-            self.idle.push((completion.request, completion.response));
+        self.idle
+            .push((tag, completion.request, completion.response));
+        if self.running && self.idle.len() >= self.batch {
+            while let Some((tag, request, response)) = self.idle.pop() {
+                self.issue(cx, tag, request, response);
+            }
         }
     }
 
@@ -72,17 +78,24 @@ impl<R: Route> App<R> for Load {
 }
 
 impl Load {
-    pub(crate) fn issue<R: Route>(
-        &mut self,
-        cx: &mut Cx<'_, R>,
-        session: usize,
-        request: MsgBuf,
-        response: MsgBuf,
-    ) {
+    /// Sends a request; its tag names the session.
+    fn issue<R: Route>(&mut self, cx: &mut Cx<'_, R>, tag: u64, request: MsgBuf, response: MsgBuf) {
         self.in_flight += 1;
-        let id = self.sessions[session];
-        cx.enqueue_request(id, KIND, request, response, session as u64, None)
+        let session = self.sessions[tag as usize];
+        cx.enqueue_request(session, KIND, request, response, tag, None)
             .expect("the session takes a request");
+    }
+
+    /// Puts `window` requests of `len` bytes under way, spread over the sessions.
+    fn start<R: Route>(&mut self, cx: &mut Cx<'_, R>, len: usize, window: usize) {
+        self.running = true;
+        for index in 0..window {
+            let (request, response) = cx
+                .alloc(len)
+                .zip(cx.alloc(len))
+                .expect("the client's pool is large enough");
+            self.issue(cx, (index % self.sessions.len()) as u64, request, response);
+        }
     }
 }
 
@@ -178,38 +191,26 @@ pub(crate) fn connect(server: SocketAddr, sessions: usize, config: Config) -> Cl
 
 /// Median round trip in nanoseconds of `rounds` RPCs with `len` bytes both ways, one at a time.
 pub(crate) fn ping_pong(client: &mut Client, len: usize, rounds: usize) -> f64 {
-    let mut buffers = client
-        .app_mut()
-        .idle
-        .pop()
-        .or_else(|| client.with(|_, cx| Some((cx.alloc(len)?, cx.alloc(len)?))));
+    let buffers = client.with(|_, cx| cx.alloc(len).zip(cx.alloc(len)));
+    let (request, response) = buffers.expect("the client's pool is large enough");
+    client.app_mut().idle.push((0, request, response));
     let round = |_| {
-        let (request, response) = buffers.take().expect("the buffers came back");
         let start = Instant::now();
-        client.with(|load, cx| load.issue(cx, 0, request, response));
+        client.with(|load, cx| {
+            let (tag, request, response) = load.idle.pop().expect("the buffers came back");
+            load.issue(cx, tag, request, response);
+        });
         run_until(client, |load| load.in_flight == 0);
-        let elapsed = start.elapsed().as_nanos() as f64;
-        buffers = client.app_mut().idle.pop();
-        elapsed
+        start.elapsed().as_nanos() as f64
     };
     let median = median((0..rounds).map(round));
-    client.app_mut().idle.extend(buffers);
+    client.app_mut().idle.clear();
     median
 }
 
-/// RPCs a second with `per_session` requests under way on each session.
-pub(crate) fn rate(client: &mut Client, len: usize, per_session: usize, span: Duration) -> f64 {
-    let sessions = client.app().sessions.len();
-    client.app_mut().running = true;
-    for index in 0..sessions * per_session {
-        client.with(|load, cx| {
-            let (request, response) = load.idle.pop().unwrap_or_else(|| {
-                let buffers = cx.alloc(len).zip(cx.alloc(len));
-                buffers.expect("the client's pool is large enough")
-            });
-            load.issue(cx, index % sessions, request, response);
-        });
-    }
+/// RPCs a second with `window` requests of `len` bytes under way, spread over the sessions.
+pub(crate) fn rate(client: &mut Client, len: usize, window: usize, span: Duration) -> f64 {
+    client.with(|load, cx| load.start(cx, len, window));
     let before = client.app().completed;
     let start = MonotonicClock.now();
     client
@@ -219,5 +220,56 @@ pub(crate) fn rate(client: &mut Client, len: usize, per_session: usize, span: Du
     let completed = client.app().completed - before;
     client.app_mut().running = false;
     run_until(client, |load| load.in_flight == 0);
+    client.app_mut().idle.clear();
     completed as f64 * 1e9 / elapsed.as_nanos() as f64
+}
+
+/// A client and a server endpoint joined by a ring, both turned by the calling thread.
+pub(crate) struct Ring {
+    client: EventLoop<RingBackend, MonotonicClock, Load>,
+    server: EventLoop<RingBackend, MonotonicClock, Echo>,
+}
+
+impl Ring {
+    /// `sessions` sessions with `window` requests of `len` bytes under way, issued `batch` at once.
+    pub(crate) fn start(
+        config: &Config,
+        sessions: usize,
+        window: usize,
+        batch: usize,
+        len: usize,
+    ) -> Self {
+        let (client, server) = RingBackend::pair(RingConfig::default());
+        let server_route = server.route();
+        let load = Load {
+            batch,
+            ..Load::default()
+        };
+        let client = event_loop(client, load, config.clone(), 1);
+        let server = event_loop(server, Echo, config.clone(), 2);
+        let mut ring = Self { client, server };
+        for _ in 0..sessions {
+            ring.client
+                .with(|_, cx| cx.connect(server_route, ConnectParams::default()))
+                .expect("the endpoint has room for a session");
+        }
+        while ring.client.app().sessions.len() < sessions {
+            ring.turn();
+        }
+        ring.client.with(|load, cx| load.start(cx, len, window));
+        ring
+    }
+
+    pub(crate) fn turn(&mut self) {
+        self.client.turn().expect("a ring does not fail");
+        self.server.turn().expect("a ring does not fail");
+    }
+
+    /// Turns until `count` further RPCs have completed.
+    pub(crate) fn complete(&mut self, count: u64) {
+        let goal = self.client.app().completed + count;
+        while self.client.app().completed < goal {
+            self.turn();
+        }
+    }
 }
