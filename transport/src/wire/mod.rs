@@ -13,3 +13,6 @@ pub use header::{
     deadline_extension, split_first,
 };
 pub use held::Held;
+
+#[cfg(test)]
+mod tests;
