@@ -1,4 +1,9 @@
 //! Tests of the core: endpoints on virtual time, joined by a network that can do harm.
 
 mod basics;
+mod client_handlers;
+mod hostile;
 mod net;
+mod schedules;
+mod script;
+mod server_handlers;

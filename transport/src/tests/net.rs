@@ -309,13 +309,16 @@ impl Net {
 
     fn turn(&mut self) -> usize {
         let mut count = 0;
-        for index in 0..self.nodes.len() {
+        let nodes = self.nodes.len();
+        for index in 0..nodes {
             if self.nodes[index].is_dead {
                 continue;
             }
             for (to, bytes) in self.nodes[index].turn(self.now) {
                 count += 1;
-                if let Some(recorded) = &mut self.recorded {
+                if let Some(recorded) = &mut self.recorded
+                    && (to as usize) < nodes
+                {
                     recorded.push((index as u32, to, bytes.clone()));
                 }
                 self.send(index as u32, to, bytes);
@@ -347,7 +350,7 @@ impl Net {
 }
 
 impl Node {
-    fn new(config: &Config, caps: Caps, identity: Identity, seed: u64) -> Self {
+    pub(crate) fn new(config: &Config, caps: Caps, identity: Identity, seed: u64) -> Self {
         let pool = Pool::new(PoolConfig::default());
         let app = TestApp {
             manner: Manner::Echo,
@@ -367,7 +370,7 @@ impl Node {
         }
     }
 
-    fn receive(&mut self, now: Instant, from: u32, bytes: &[u8]) {
+    pub(crate) fn receive(&mut self, now: Instant, from: u32, bytes: &[u8]) {
         let packets = [RxPacket {
             bytes,
             route: from,
@@ -378,7 +381,7 @@ impl Node {
         self.endpoint.check_invariants();
     }
 
-    fn turn(&mut self, now: Instant) -> Vec<(u32, Vec<u8>)> {
+    pub(crate) fn turn(&mut self, now: Instant) -> Vec<(u32, Vec<u8>)> {
         self.endpoint.on_timeout(now, &mut self.app);
         while let Some(event) = self.endpoint.poll_event() {
             self.app.events.push(event);

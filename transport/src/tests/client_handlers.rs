@@ -1,0 +1,481 @@
+//! Each packet that a client end receives: in order, duplicate, past, future, in the wrong state.
+
+use super::script::{FULL, Script};
+use crate::time::Duration;
+use crate::wire::{Flags, Header, PacketType, Refuse, RefuseReason, RequestNumber, Seed};
+use crate::{Config, ConnectError, DownReason, Event, RpcError};
+
+/// A client whose request of `packets` packets has been sent.
+fn sent(packets: usize, response_bytes: usize) -> Script {
+    let mut s = Script::client();
+    s.enqueue(1, packets * FULL, response_bytes);
+    let expected: Vec<String> = (0..packets)
+        .map(|number| format!("Request {number}"))
+        .collect();
+    s.expect(&expected.iter().map(String::as_str).collect::<Vec<_>>());
+    s
+}
+
+fn outcome(s: &Script) -> Option<Result<(), RpcError>> {
+    s.node.app.completions.first().map(|(_, result, _)| *result)
+}
+
+fn credits_in_use(s: &Script) -> u16 {
+    let session = s.session.expect("a session");
+    s.node
+        .endpoint
+        .session_stats(session)
+        .expect("it stands")
+        .credits_in_use
+}
+
+mod response {
+    use super::*;
+
+    #[test]
+    fn in_order_a_single_packet_completes() {
+        let mut s = sent(1, 100);
+        s.response(1, 0, 100);
+        assert_eq!(outcome(&s), Some(Ok(())));
+        assert_eq!(credits_in_use(&s), 0);
+    }
+
+    #[test]
+    fn the_first_packet_returns_all_credits_of_the_request() {
+        let mut s = sent(3, 3 * FULL);
+        assert_eq!(credits_in_use(&s), 3);
+        s.response(1, 0, 3 * FULL);
+        assert_eq!(credits_in_use(&s), 0);
+        s.expect(&["RequestForResponse 1", "RequestForResponse 2"]);
+        s.response(1, 1, 3 * FULL);
+        s.response(1, 2, 3 * FULL);
+        assert_eq!(outcome(&s), Some(Ok(())));
+    }
+
+    #[test]
+    fn duplicates_and_the_past_are_dropped() {
+        let mut s = sent(1, 2 * FULL);
+        s.response(1, 0, 2 * FULL);
+        s.response(1, 0, 2 * FULL);
+        s.expect(&["RequestForResponse 1"]);
+        s.response(1, 1, 2 * FULL);
+        s.response(1, 1, 2 * FULL);
+        s.expect(&[]);
+        assert_eq!(s.node.app.completions.len(), 1);
+        assert_eq!(s.drops().past, 2);
+    }
+
+    #[test]
+    fn a_future_packet_of_this_round_is_a_loss_found_before_the_timer() {
+        let mut s = sent(1, 4 * FULL);
+        s.response(1, 0, 4 * FULL);
+        s.expect(&[
+            "RequestForResponse 1",
+            "RequestForResponse 2",
+            "RequestForResponse 3",
+        ]);
+        s.response(1, 2, 4 * FULL);
+        s.expect(&[
+            "RequestForResponse 1 round 1",
+            "RequestForResponse 2 round 1",
+            "RequestForResponse 3 round 1",
+        ]);
+        // What the first round still brings is used or ignored, and is no second loss.
+        s.response(1, 3, 4 * FULL);
+        s.expect(&[]);
+        assert_eq!((s.node.endpoint.stats().gaps, s.drops().reordered), (1, 2));
+        for number in 1..4 {
+            s.response(1, number, 4 * FULL);
+        }
+        assert_eq!(outcome(&s), Some(Ok(())));
+    }
+
+    #[test]
+    fn a_packet_that_was_never_asked_for_is_dropped() {
+        let mut s = sent(1, 4 * FULL);
+        s.response(1, 1, 4 * FULL);
+        s.response(2, 0, 100);
+        s.expect(&[]);
+        assert_eq!((outcome(&s), s.drops().bad_number), (None, 2));
+    }
+
+    #[test]
+    fn before_the_last_request_packet_has_left_there_is_no_response() {
+        let config = Config {
+            credits: 2,
+            ..Config::default()
+        };
+        let mut s = Script::asking(&config);
+        s.cookie(1);
+        s.expect(&["Connect"]);
+        s.accept(2, 8);
+        s.enqueue(1, 3 * FULL, 100);
+        s.expect(&["Request 0", "Request 1"]);
+        s.response(1, 0, 100);
+        assert_eq!((outcome(&s), s.drops().bad_number), (None, 1));
+    }
+
+    #[test]
+    fn one_that_does_not_fit_ends_the_request_with_an_error() {
+        let mut s = sent(1, 100);
+        s.response(1, 0, 10_000);
+        assert_eq!(outcome(&s), Some(Err(RpcError::ResponseTooLarge)));
+        assert_eq!(credits_in_use(&s), 0);
+    }
+
+    #[test]
+    fn a_length_that_contradicts_the_size_is_dropped() {
+        let mut s = sent(1, 100);
+        let request = RequestNumber::new(0, 1);
+        let header = Header {
+            message_bytes: 100,
+            request,
+            ..s.header(PacketType::Response)
+        };
+        s.send(header, &[0; 99]);
+        assert_eq!((outcome(&s), s.drops().bad_number), (None, 1));
+    }
+
+    #[test]
+    fn after_a_timeout_the_answer_to_the_first_transmission_still_counts() {
+        let mut s = sent(1, 100);
+        s.wait(Duration::from_millis(20));
+        s.expect(&["Ping", "Request 0 round 1"]);
+        s.response(1, 0, 100);
+        assert_eq!(outcome(&s), Some(Ok(())));
+        s.expect(&[]);
+    }
+
+    /// Appendix C of the paper: it is dropped there because the wheel holds the packet. Here the
+    /// wheel holds none, so nothing needs to be dropped.
+    #[test]
+    fn it_counts_even_before_the_retransmission_has_left() {
+        let mut s = sent(1, 100);
+        s.wait(Duration::from_millis(20));
+        s.node.endpoint.on_timeout(s.now, &mut s.node.app);
+        s.response(1, 0, 100);
+        assert_eq!(outcome(&s), Some(Ok(())));
+        assert_eq!(credits_in_use(&s), 0);
+        s.expect(&["Ping"]);
+    }
+}
+
+mod credit_return {
+    use super::*;
+
+    #[test]
+    fn in_order_each_brings_the_next_packet_out() {
+        let mut s = Script::client_with(&Config::default());
+        s.enqueue(1, 40 * FULL, 100);
+        assert_eq!(s.take().len(), 32);
+        s.answer(PacketType::CreditReturn, 1, 0, Flags::default());
+        s.expect(&["Request 32"]);
+        assert_eq!(credits_in_use(&s), 32);
+    }
+
+    #[test]
+    fn one_makes_up_for_lost_ones() {
+        let mut s = Script::client();
+        s.enqueue(1, 40 * FULL, 100);
+        s.take();
+        s.answer(PacketType::CreditReturn, 1, 2, Flags::default());
+        s.expect(&["Request 32", "Request 33", "Request 34"]);
+    }
+
+    #[test]
+    fn duplicates_and_the_past_are_dropped() {
+        let mut s = sent(3, 100);
+        s.answer(PacketType::CreditReturn, 1, 1, Flags::default());
+        s.answer(PacketType::CreditReturn, 1, 1, Flags::default());
+        s.answer(PacketType::CreditReturn, 1, 0, Flags::default());
+        s.expect(&[]);
+        assert_eq!((s.drops().past, credits_in_use(&s)), (2, 1));
+    }
+
+    #[test]
+    fn for_the_last_packet_or_an_unsent_one_it_is_dropped() {
+        let mut s = sent(3, 100);
+        s.answer(PacketType::CreditReturn, 1, 2, Flags::default());
+        s.answer(PacketType::CreditReturn, 2, 0, Flags::default());
+        assert_eq!((s.drops().bad_number, credits_in_use(&s)), (2, 3));
+    }
+
+    #[test]
+    fn a_gap_of_this_round_rolls_back_once() {
+        let mut s = sent(4, 100);
+        s.answer(PacketType::CreditReturn, 1, 1, Flags::GAP);
+        s.answer(PacketType::CreditReturn, 1, 1, Flags::GAP);
+        s.expect(&[
+            "Request 1 round 1",
+            "Request 2 round 1",
+            "Request 3 round 1",
+        ]);
+        s.answer(PacketType::CreditReturn, 1, 1, Flags::GAP);
+        s.expect(&[]);
+        s.answer(
+            PacketType::CreditReturn,
+            1,
+            1,
+            Flags::GAP.with(Flags::of_round(1)),
+        );
+        s.expect(&[
+            "Request 1 round 2",
+            "Request 2 round 2",
+            "Request 3 round 2",
+        ]);
+        assert_eq!(s.node.endpoint.stats().gaps, 2);
+    }
+}
+
+mod busy {
+    use super::*;
+
+    #[test]
+    fn it_ends_the_retransmission_and_starts_slow_probes() {
+        let mut s = sent(1, 100);
+        s.answer(PacketType::Busy, 1, 0, Flags::default());
+        s.wait(Duration::from_millis(60));
+        s.expect(&["RequestForResponse 0"]);
+        s.answer(PacketType::Busy, 1, 0, Flags::default());
+        s.response(1, 0, 100);
+        assert_eq!(outcome(&s), Some(Ok(())));
+        assert_eq!(s.node.endpoint.stats().retransmissions, 0);
+    }
+
+    #[test]
+    fn it_returns_the_credits_of_all_packets_but_the_last() {
+        let mut s = sent(3, 100);
+        s.answer(PacketType::Busy, 1, 0, Flags::default());
+        assert_eq!(credits_in_use(&s), 1);
+    }
+
+    #[test]
+    fn during_a_rollback_it_stops_the_rollback() {
+        let mut s = sent(3, 100);
+        s.wait(Duration::from_millis(20));
+        s.node.endpoint.on_timeout(s.now, &mut s.node.app);
+        s.answer(PacketType::Busy, 1, 0, Flags::default());
+        s.expect(&["Ping"]);
+        s.response(1, 0, 100);
+        assert_eq!(outcome(&s), Some(Ok(())));
+        assert_eq!(credits_in_use(&s), 0);
+    }
+
+    #[test]
+    fn of_the_past_the_future_or_an_unsent_request_it_is_dropped() {
+        let mut s = sent(1, 2 * FULL);
+        s.answer(PacketType::Busy, 2, 0, Flags::default());
+        assert_eq!(s.drops().bad_number, 1);
+        s.response(1, 0, 2 * FULL);
+        s.answer(PacketType::Busy, 1, 0, Flags::default());
+        assert_eq!(s.drops().wrong_state, 1);
+        s.expect(&["RequestForResponse 1"]);
+        s.response(1, 1, 2 * FULL);
+        s.answer(PacketType::Busy, 1, 0, Flags::default());
+        assert_eq!(s.drops().past, 1);
+    }
+}
+
+mod handshake {
+    use super::*;
+
+    #[test]
+    fn connect_is_repeated_ever_more_slowly_until_the_timeout() {
+        let mut s = Script::asking(&Config::default());
+        let mut sent = 0;
+        for _ in 0..1_100 {
+            s.wait(Duration::from_millis(1));
+            sent += s.take().len();
+        }
+        assert_eq!(sent, 8, "after 10, 30, 70, 150, 310, 510, 710 and 910 ms");
+        assert!(matches!(
+            s.node.app.events[..],
+            [Event::ConnectFailed {
+                reason: ConnectError::TimedOut,
+                ..
+            }]
+        ));
+    }
+
+    #[test]
+    fn a_second_cookie_replaces_the_first_and_a_duplicate_does_nothing() {
+        let mut s = Script::asking(&Config::default());
+        s.cookie(1);
+        s.cookie(1);
+        s.expect(&["Connect"]);
+        s.cookie(2);
+        s.expect(&["Connect"]);
+    }
+
+    #[test]
+    fn accept_comes_after_the_cookie_only() {
+        let mut s = Script::asking(&Config::default());
+        s.accept(32, 8);
+        assert_eq!(s.drops().wrong_state, 1);
+        s.expect(&[]);
+        assert!(s.node.app.events.is_empty());
+    }
+
+    #[test]
+    fn accept_grants_no_more_than_was_asked_for() {
+        for (credits, slots) in [(33, 8), (32, 9), (0, 8), (32, 0)] {
+            let mut s = Script::asking(&Config::default());
+            s.cookie(1);
+            s.accept(credits, slots);
+            assert_eq!(s.drops().handshake, 1, "{credits} credits, {slots} slots");
+        }
+    }
+
+    #[test]
+    fn a_duplicate_accept_changes_nothing() {
+        let mut s = sent(1, 100);
+        s.accept(16, 4);
+        assert_eq!(s.drops().wrong_state, 1);
+        assert_eq!(credits_in_use(&s), 1);
+        s.response(1, 0, 100);
+        assert_eq!(outcome(&s), Some(Ok(())));
+    }
+
+    #[test]
+    fn requests_wait_for_the_session_and_take_its_terms() {
+        let mut s = Script::asking(&Config::default());
+        for tag in 0..4 {
+            s.enqueue(tag, 10, 10);
+        }
+        s.cookie(1);
+        s.expect(&["Connect"]);
+        s.accept(2, 3);
+        s.expect(&["Request 0", "Request 0 slot 1"]);
+        assert_eq!(credits_in_use(&s), 2);
+    }
+
+    #[test]
+    fn refusals_are_told_as_they_are() {
+        for (reason, detail, error) in [
+            (
+                RefuseReason::Version,
+                3,
+                ConnectError::VersionMismatch { theirs: 3 },
+            ),
+            (
+                RefuseReason::Cluster,
+                8,
+                ConnectError::WrongCluster { theirs: 8 },
+            ),
+            (RefuseReason::Full, 0, ConnectError::PeerFull),
+        ] {
+            let mut s = Script::asking(&Config::default());
+            let header = Header {
+                version: 3,
+                ..s.header(PacketType::Refuse)
+            };
+            s.send(header, &Refuse { reason, detail }.write());
+            s.expect(&[]);
+            let Some(Event::ConnectFailed { reason, .. }) = s.node.app.events.first() else {
+                panic!("no event")
+            };
+            assert_eq!(*reason, error);
+        }
+    }
+
+    #[test]
+    fn a_standing_session_cannot_be_refused() {
+        let mut s = sent(1, 100);
+        let header = s.header(PacketType::Refuse);
+        s.send(
+            header,
+            &Refuse {
+                reason: RefuseReason::Full,
+                detail: 0,
+            }
+            .write(),
+        );
+        assert_eq!((s.drops().wrong_state, s.down()), (1, None));
+    }
+}
+
+mod reset {
+    use super::*;
+
+    fn reset(s: &mut Script, token: RequestNumber) {
+        let header = Header {
+            request: token,
+            ..s.header(PacketType::Reset)
+        };
+        s.raw(super::super::script::PEER, &header, Seed::NONE, &[]);
+    }
+
+    fn ping_token(s: &mut Script) -> RequestNumber {
+        let sent = s.take();
+        let ping = sent.first().expect("a packet");
+        let (packet, _) = crate::wire::split_first(ping).expect("a packet");
+        assert_eq!(packet.header.packet_type, PacketType::Ping);
+        packet.header.request
+    }
+
+    #[test]
+    fn with_the_token_of_our_ping_it_ends_the_session() {
+        let mut s = sent(1, 100);
+        s.wait(Duration::from_millis(20));
+        let token = ping_token(&mut s);
+        reset(&mut s, token);
+        s.expect(&[]);
+        assert_eq!(s.down(), Some(DownReason::Reset));
+        assert_eq!(outcome(&s), Some(Err(RpcError::OutcomeUnknown)));
+    }
+
+    #[test]
+    fn with_any_other_token_or_unasked_it_is_dropped() {
+        let mut s = sent(1, 100);
+        reset(&mut s, RequestNumber::token(1));
+        assert_eq!((s.drops().wrong_state, s.down()), (1, None));
+        s.wait(Duration::from_millis(20));
+        ping_token(&mut s);
+        reset(&mut s, RequestNumber::token(1));
+        assert_eq!((s.drops().wrong_state, s.down()), (2, None));
+    }
+
+    #[test]
+    fn after_a_sign_of_life_the_token_is_void() {
+        let mut s = sent(1, 100);
+        s.wait(Duration::from_millis(20));
+        let token = ping_token(&mut s);
+        let pong = Header {
+            request: token,
+            ..s.header(PacketType::Pong)
+        };
+        s.send(pong, &[]);
+        reset(&mut s, token);
+        assert_eq!((s.drops().wrong_state, s.down()), (1, None));
+    }
+}
+
+mod disconnected {
+    use super::*;
+
+    #[test]
+    fn only_the_answer_to_our_disconnect_ends_the_closing() {
+        let mut s = sent(1, 100);
+        let header = s.header(PacketType::Disconnected);
+        s.send(header, &[]);
+        assert_eq!((s.drops().wrong_state, s.down()), (1, None));
+        let session = s.session.expect("a session");
+        s.node.endpoint.disconnect(s.now, session);
+        let sent = s.take();
+        let (packet, _) = crate::wire::split_first(&sent[0]).expect("a packet");
+        assert_eq!(packet.header.packet_type, PacketType::Disconnect);
+        let token = packet.header.request;
+        s.wait(Duration::from_millis(20));
+        s.expect(&["Disconnect"]);
+        s.send(
+            Header {
+                request: token,
+                ..header
+            },
+            &[],
+        );
+        s.wait(Duration::from_secs(3));
+        s.expect(&[]);
+        assert_eq!(s.node.app.events.len(), 2, "Connected and one Down");
+    }
+}

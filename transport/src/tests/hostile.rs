@@ -1,0 +1,167 @@
+//! Random, mutated, replayed and truncated packets at endpoints that work: nothing panics, nothing
+//! grows, no answer is wrong.
+
+use super::net::{Net, pattern};
+use crate::Config;
+use crate::prng::Prng;
+use crate::time::Duration;
+use crate::wire::{Header, PacketType, Seed};
+
+const PACKETS: usize = if cfg!(debug_assertions) {
+    100_000
+} else {
+    1_000_000
+};
+
+#[test]
+fn a_working_session_survives_garbage() {
+    let mut net = Net::new(1, 2, &Config::default());
+    net.recorded = Some(Vec::new());
+    let session = net.connected(0, 1);
+    let mut prng = Prng::new(2);
+    let mut tag = 0;
+    for round in 0..PACKETS / 100 {
+        net.request(0, session, tag, 10 + prng.below(5_000) as usize);
+        tag += 1;
+        if round % 50 == 0 {
+            let recorded = net.recorded.as_mut().expect("recording");
+            let surplus = recorded.len().saturating_sub(500);
+            recorded.drain(..surplus);
+        }
+        for _ in 0..100 {
+            let (to, from, bytes) = hostile_packet(&net, &mut prng);
+            net.inject(to, from, &bytes);
+        }
+        net.run_for(Duration::from_micros(100));
+    }
+    assert!(net.run_until(
+        Duration::from_secs(20),
+        |net| net.nodes[0].app.completions.len() == tag as usize
+    ));
+    for (tag, result, data) in &net.nodes[0].app.completions {
+        assert_eq!(*result, Ok(()));
+        assert_eq!(*data, pattern(*tag, data.len()));
+    }
+    assert!(net.nodes[1].app.executed.values().all(|count| *count == 1));
+    for node in &net.nodes {
+        let stats = node.endpoint.stats();
+        assert!(
+            stats.sessions_client + stats.sessions_server <= 2,
+            "{stats:?}"
+        );
+        let drops = stats.drops;
+        for (cause, count) in [
+            ("truncated", drops.truncated),
+            ("version", drops.version),
+            ("unknown type", drops.unknown_type),
+            ("checksum", drops.checksum),
+            ("no session", drops.no_session),
+            ("wrong route", drops.wrong_route),
+            ("past", drops.past),
+        ] {
+            assert!(count > 0, "nothing was dropped for {cause}: {drops:?}");
+        }
+        assert!(
+            node.endpoint.pool().stats().blocks_in_use < 2_000,
+            "memory grew"
+        );
+    }
+}
+
+/// Random bytes; a recorded packet replayed, mutated, cut, from elsewhere or to the other side; a
+/// well-formed packet without a session.
+fn hostile_packet(net: &Net, prng: &mut Prng) -> (usize, u32, Vec<u8>) {
+    let recorded = net.recorded.as_ref().expect("recording");
+    let (from, to, mut bytes) = recorded[prng.below(recorded.len() as u64) as usize].clone();
+    match prng.below(8) {
+        0 => {
+            bytes = vec![0; prng.below(200) as usize];
+            prng.fill(&mut bytes);
+        }
+        1 => {}
+        2 | 3 => {
+            let place = prng.below(bytes.len() as u64) as usize;
+            bytes[place] ^= 1 << prng.below(8);
+        }
+        4 => bytes.truncate(prng.below(bytes.len() as u64) as usize),
+        5 => return (to as usize, 77, bytes),
+        6 => return (from as usize, to, bytes),
+        _ => {
+            let types = [
+                PacketType::Connect,
+                PacketType::Ping,
+                PacketType::Disconnect,
+                PacketType::Reset,
+            ];
+            let mut header = Header::new(types[prng.below(4) as usize], prng.below(3) as u16);
+            header.request = crate::wire::RequestNumber::token(prng.next_u64());
+            let mut body = vec![0; prng.below(64) as usize];
+            prng.fill(&mut body);
+            bytes = [&header.write(Seed::NONE, None, &body)[..], &body].concat();
+        }
+    }
+    (to as usize, from, bytes)
+}
+
+/// A peer inside a session that knows its nonce may lose that session, and nothing else happens.
+#[test]
+fn a_peer_that_knows_the_nonce_only_harms_itself() {
+    use super::script::{PEER, Script};
+    use crate::wire::{Flags, Held, RequestNumber};
+    let mut prng = Prng::new(3);
+    let types = [
+        PacketType::Request,
+        PacketType::Response,
+        PacketType::CreditReturn,
+        PacketType::RequestForResponse,
+        PacketType::Busy,
+        PacketType::Cookie,
+        PacketType::Accept,
+        PacketType::Refuse,
+        PacketType::Disconnected,
+        PacketType::Pong,
+    ];
+    for round in 0..PACKETS / 200 {
+        let mut s = if round % 2 == 0 {
+            Script::server()
+        } else {
+            Script::client()
+        };
+        if round % 2 == 1 {
+            for tag in 0..12 {
+                s.enqueue(tag, prng.below(10_000) as usize, 5_000);
+            }
+        }
+        for _ in 0..200 {
+            let header = Header {
+                kind: prng.below(2) as u8,
+                message_bytes: up_to_bits(&mut prng, 24) as u32,
+                packet_number: up_to_bits(&mut prng, 15) as u16,
+                request: RequestNumber::new(prng.below(9) as u8, prng.below(4)),
+                flags: Flags::of_round(prng.below(3) as u8).with_if(prng.below(4) == 0, Flags::GAP),
+                held: Held::NOT_HELD,
+                ..s.header(types[prng.below(types.len() as u64) as usize])
+            };
+            let size = match prng.below(3) {
+                0 => header.message_bytes.min(1_424),
+                1 => 1_424,
+                _ => prng.below(1_425) as u32,
+            };
+            let body = vec![7; size as usize];
+            let seed = s.seed;
+            s.raw(PEER, &header, seed, &body);
+            if prng.below(4) == 0 {
+                s.take();
+            }
+            s.wait(Duration::from_micros(prng.below(2_000)));
+        }
+        let stats = s.node.endpoint.stats();
+        assert!(stats.sessions_client + stats.sessions_server <= 1);
+    }
+}
+
+/// Small numbers as often as large ones.
+fn up_to_bits(prng: &mut Prng, most: u64) -> u64 {
+    let bits = prng.below(most + 1);
+    prng.below(1 << bits)
+}
