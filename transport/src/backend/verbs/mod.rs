@@ -224,7 +224,7 @@ impl VerbsBackend {
     /// # Errors
     ///
     /// [`VerbsError`] if the device refuses.
-    pub fn fail_queue_pair(&mut self) -> Result<(), VerbsError> {
+    pub fn fail_queue_pair(&self) -> Result<(), VerbsError> {
         self.pair.fail()
     }
 
