@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use trine_chaos::live::FaultFlags;
+use trine_transport::backend::Faults;
 use trine_transport::prng::Ratio;
 
 use crate::config::{BASE_PORT, CLIENTS_MAX, DEFAULT_PEERS};
@@ -112,11 +112,16 @@ pub(crate) struct ServeArguments {
     pub(crate) bootstrap: bool,
     #[command(flatten)]
     pub(crate) limits: LimitArguments,
-    /// Lab: damage what this replica sends, for example loss=5%,dup=1%,reorder=2%,corrupt=0.1%,delay=2ms@10%.
+    /// Lab: damage what this replica sends, for example loss=5%,dup=1%,reorder=2%,corrupt=0.1%,delay=1ms..5ms.
     #[arg(long, value_name = "FAULTS", help_heading = "Lab options")]
-    pub(crate) fault: Option<FaultFlags>,
+    pub(crate) fault: Option<Faults>,
     /// Lab: the seed from which the faults are drawn.
-    #[arg(long, default_value_t = 0, value_name = "N", help_heading = "Lab options")]
+    #[arg(
+        long,
+        default_value_t = 0,
+        value_name = "N",
+        help_heading = "Lab options"
+    )]
     pub(crate) fault_seed: u64,
 }
 
@@ -222,6 +227,20 @@ pub(crate) struct ChaosArguments {
     pub(crate) history: Option<PathBuf>,
 }
 
+impl LimitArguments {
+    /// The same, as options of `trine serve`.
+    pub(crate) fn as_serve_args(&self) -> Vec<OsString> {
+        let spin = format!("{}ns", self.spin.as_nanos());
+        [
+            "--memory".into(),
+            self.memory.to_string().into(),
+            "--spin".into(),
+            spin.into(),
+        ]
+        .into()
+    }
+}
+
 /// The number behind an option that clap has checked against "3", "5" and "7".
 pub(crate) fn replica_count(checked: &str) -> usize {
     checked.parse().expect("clap admits only 3, 5 and 7")
@@ -241,7 +260,9 @@ mod tests {
     fn the_chaos_line_of_the_documents_parses() {
         let line = "trine chaos --loss 5% --dup 1% --reorder 2% --clients 8 --for 20s --seed 7 --kill-leader-every 5s";
         let arguments = Arguments::try_parse_from(line.split(' ')).expect("parses");
-        let Command::Chaos(chaos) = arguments.command else { panic!("not chaos") };
+        let Command::Chaos(chaos) = arguments.command else {
+            panic!("not chaos")
+        };
         assert_eq!(chaos.loss, Ratio::percent(5));
         assert_eq!(chaos.kill_leader_every, Some(Duration::from_secs(5)));
         assert_eq!((chaos.clients, chaos.seed), (8, 7));

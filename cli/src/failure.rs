@@ -39,24 +39,44 @@ pub(crate) struct Failure {
 
 impl Failure {
     pub(crate) fn negative(message: impl Into<String>, cure: impl Into<String>) -> Self {
-        Self { kind: Kind::Negative, message: message.into(), cure: cure.into() }
+        Self {
+            kind: Kind::Negative,
+            message: message.into(),
+            cure: cure.into(),
+        }
     }
 
     pub(crate) fn usage(message: impl Into<String>, cure: impl Into<String>) -> Self {
-        Self { kind: Kind::Usage, message: message.into(), cure: cure.into() }
+        Self {
+            kind: Kind::Usage,
+            message: message.into(),
+            cure: cure.into(),
+        }
     }
 
     pub(crate) fn not_reachable(message: impl Into<String>, cure: impl Into<String>) -> Self {
-        Self { kind: Kind::NotReachable, message: message.into(), cure: cure.into() }
+        Self {
+            kind: Kind::NotReachable,
+            message: message.into(),
+            cure: cure.into(),
+        }
     }
 
     pub(crate) fn outcome_unknown(message: impl Into<String>, cure: impl Into<String>) -> Self {
-        Self { kind: Kind::OutcomeUnknown, message: message.into(), cure: cure.into() }
+        Self {
+            kind: Kind::OutcomeUnknown,
+            message: message.into(),
+            cure: cure.into(),
+        }
     }
 
     /// Ctrl-C: not an error, but not the whole answer either.
     pub(crate) fn interrupted() -> Self {
-        Self { kind: Kind::Interrupted, message: "interrupted".into(), cure: String::new() }
+        Self {
+            kind: Kind::Interrupted,
+            message: "interrupted".into(),
+            cure: String::new(),
+        }
     }
 
     /// The process's exit status; 130 is what shells expect after a Ctrl-C.

@@ -14,22 +14,29 @@ static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 static SLEEPERS: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
 static HOOK: OnceLock<Box<dyn Fn() + Send + Sync>> = OnceLock::new();
 
+/// [`catch`], as commands call it.
+pub(crate) fn start() -> Result<(), Failure> {
+    catch().map_err(|error| Failure::usage(format!("cannot watch for Ctrl-C: {error}"), ""))
+}
+
 /// From now on the first Ctrl-C or SIGTERM sets the flag, and the second one ends the process at
 /// once, whatever it is doing; its children end with it.
-pub(crate) fn catch() -> io::Result<()> {
+fn catch() -> io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
-    std::thread::Builder::new().name("signals".into()).spawn(move || {
-        for _ in signals.forever() {
-            if INTERRUPTED.swap(true, Ordering::SeqCst) {
-                std::process::exit(i32::from(Failure::interrupted().exit_status()));
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || {
+            for _ in signals.forever() {
+                if INTERRUPTED.swap(true, Ordering::SeqCst) {
+                    std::process::exit(i32::from(Failure::interrupted().exit_status()));
+                }
+                drop(SLEEPERS.0.lock().unwrap_or_else(PoisonError::into_inner));
+                SLEEPERS.1.notify_all();
+                if let Some(hook) = HOOK.get() {
+                    hook();
+                }
             }
-            drop(SLEEPERS.0.lock().unwrap_or_else(PoisonError::into_inner));
-            SLEEPERS.1.notify_all();
-            if let Some(hook) = HOOK.get() {
-                hook();
-            }
-        }
-    })?;
+        })?;
     Ok(())
 }
 
@@ -53,7 +60,11 @@ pub(crate) fn interrupted() -> bool {
 
 /// `Err` once the user wants the process to end.
 pub(crate) fn check() -> Result<(), Failure> {
-    if interrupted() { Err(Failure::interrupted()) } else { Ok(()) }
+    if interrupted() {
+        Err(Failure::interrupted())
+    } else {
+        Ok(())
+    }
 }
 
 /// Sleeps for `pause`, or until the first signal.
@@ -65,6 +76,10 @@ pub(crate) fn pause(pause: Duration) {
         if interrupted() || left.is_zero() {
             return;
         }
-        guard = SLEEPERS.1.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0;
+        guard = SLEEPERS
+            .1
+            .wait_timeout(guard, left)
+            .unwrap_or_else(PoisonError::into_inner)
+            .0;
     }
 }

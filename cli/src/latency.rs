@@ -51,7 +51,9 @@ impl Latencies {
 
     /// Adds everything that `other` recorded.
     pub(crate) fn add(&mut self, other: &Self) {
-        self.histogram.add(&other.histogram).expect("all histograms here have the same bounds");
+        self.histogram
+            .add(&other.histogram)
+            .expect("all histograms here have the same bounds");
     }
 
     pub(crate) fn count(&self) -> u64 {
@@ -79,14 +81,25 @@ impl Latencies {
 
 /// A table with a row for each named histogram; empty ones are left out.
 pub(crate) fn latency_table<'a>(rows: impl IntoIterator<Item = (&'a str, Percentiles)>) -> Table {
-    let mut table = Table::new(["latency", "count", "min", "p50", "p90", "p99", "p99.9", "max"]);
+    let mut table = Table::new([
+        "latency", "count", "min", "p50", "p90", "p99", "p99.9", "max",
+    ]);
     for (name, p) in rows {
         if p.count == 0 {
             continue;
         }
         let times = [p.min_ns, p.p50_ns, p.p90_ns, p.p99_ns, p.p999_ns, p.max_ns].map(show_ns);
         let [min, p50, p90, p99, p999, max] = times;
-        table.row([name.to_owned(), show_count(p.count), min, p50, p90, p99, p999, max]);
+        table.row([
+            name.to_owned(),
+            show_count(p.count),
+            min,
+            p50,
+            p90,
+            p99,
+            p999,
+            max,
+        ]);
     }
     table
 }

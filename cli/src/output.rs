@@ -27,8 +27,16 @@ impl Output {
     /// The command's answer for programs; nothing in text form. Called once by each command.
     pub(crate) fn document(self, document: &impl Serialize) {
         if self.json {
-            let text = serde_json::to_string_pretty(document).expect("our documents have string keys");
+            let text =
+                serde_json::to_string_pretty(document).expect("our documents have string keys");
             print_all(format!("{text}\n").as_bytes());
+        }
+    }
+
+    /// One event for programs, on a line of its own; nothing in text form.
+    pub(crate) fn json_line(self, event: &Value) {
+        if self.json {
+            print_all(format!("{event}\n").as_bytes());
         }
     }
 
@@ -54,7 +62,11 @@ impl Output {
 /// quietly, as it would end any other tool.
 fn print_all(bytes: &[u8]) {
     let mut stdout = io::stdout().lock();
-    if stdout.write_all(bytes).and_then(|()| stdout.flush()).is_err() {
+    if stdout
+        .write_all(bytes)
+        .and_then(|()| stdout.flush())
+        .is_err()
+    {
         std::process::exit(0);
     }
 }
@@ -75,7 +87,9 @@ pub(crate) struct Table {
 
 impl Table {
     pub(crate) fn new<const N: usize>(header: [&str; N]) -> Self {
-        Self { rows: vec![header.map(str::to_owned).to_vec()] }
+        Self {
+            rows: vec![header.map(str::to_owned).to_vec()],
+        }
     }
 
     pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
@@ -87,8 +101,15 @@ impl Table {
 impl Display for Table {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let columns = self.rows[0].len();
-        let width = |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max();
-        let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
+        let width = |column: usize| {
+            self.rows
+                .iter()
+                .map(|row| row[column].chars().count())
+                .max()
+        };
+        let widths: Vec<usize> = (0..columns)
+            .map(|column| width(column).unwrap_or(0))
+            .collect();
         for (number, row) in self.rows.iter().enumerate() {
             if number > 0 {
                 writeln!(f)?;
@@ -118,6 +139,9 @@ mod tests {
         let mut object = Map::new();
         insert_bytes(&mut object, "key", b"plain");
         insert_bytes(&mut object, "value", &[0xff, 0]);
-        assert_eq!(Value::Object(object), json!({ "key": "plain", "value_base64": "/wA=" }));
+        assert_eq!(
+            Value::Object(object),
+            json!({ "key": "plain", "value_base64": "/wA=" })
+        );
     }
 }

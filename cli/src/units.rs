@@ -4,7 +4,9 @@ use std::time::Duration;
 
 /// Reads "64", "64k", "64KiB", "1.5MiB"-like sizes; the letters mean powers of 1024.
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let shift = match unit.trim().to_ascii_lowercase().as_str() {
         "" | "b" => 0,
@@ -12,11 +14,18 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
         "m" | "mib" => 20,
         "g" | "gib" => 30,
         "t" | "tib" => 40,
-        _ => return Err(format!("{text:?} is not a size; write for example 64KiB, 512MiB or 4GiB")),
+        _ => {
+            return Err(format!(
+                "{text:?} is not a size; write for example 64KiB, 512MiB or 4GiB"
+            ));
+        }
     };
-    let number: u64 =
-        number.parse().map_err(|_| format!("{text:?} does not begin with a whole number"))?;
-    number.checked_mul(1 << shift).ok_or_else(|| format!("{text:?} is too large"))
+    let number: u64 = number
+        .parse()
+        .map_err(|_| format!("{text:?} does not begin with a whole number"))?;
+    number
+        .checked_mul(1 << shift)
+        .ok_or_else(|| format!("{text:?} is too large"))
 }
 
 /// Reads "20s", "500ms", "1m 30s".
@@ -42,14 +51,21 @@ pub(crate) fn show_bytes(bytes: u64) -> String {
         value /= 1024.0;
         unit += 1;
     }
-    if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", UNITS[unit]) }
+    if unit == 0 {
+        format!("{bytes} B")
+    } else {
+        format!("{value:.1} {}", UNITS[unit])
+    }
 }
 
 /// A time with a unit that fits it and three significant digits: "843 ns", "12.3 us", "1.20 s".
 pub(crate) fn show_ns(ns: u64) -> String {
     const UNITS: [(&str, f64); 4] = [("s", 1e9), ("ms", 1e6), ("us", 1e3), ("ns", 1.0)];
     let value = ns as f64;
-    let (unit, scale) = UNITS.into_iter().find(|(_, scale)| value >= *scale).unwrap_or(("ns", 1.0));
+    let (unit, scale) = UNITS
+        .into_iter()
+        .find(|(_, scale)| value >= *scale)
+        .unwrap_or(("ns", 1.0));
     let scaled = value / scale;
     if unit == "ns" || scaled >= 100.0 {
         format!("{scaled:.0} {unit}")
@@ -65,7 +81,7 @@ pub(crate) fn show_count(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);

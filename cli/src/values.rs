@@ -17,7 +17,10 @@ pub(crate) fn key_bytes(key: &OsStr) -> Result<&[u8], Failure> {
     if bytes.len() > KEY_BYTES_MAX as usize {
         return Err(Failure::usage(
             format!("the key has {} bytes", bytes.len()),
-            format!("a key may have at most {}", show_bytes(KEY_BYTES_MAX.into())),
+            format!(
+                "a key may have at most {}",
+                show_bytes(KEY_BYTES_MAX.into())
+            ),
         ));
     }
     Ok(bytes)
@@ -39,7 +42,10 @@ fn from_stdin() -> Result<Vec<u8>, Failure> {
         eprintln!("reading the value from the terminal; end it with Ctrl-D");
     }
     let value = read_bounded(stdin.lock()).map_err(|error| {
-        Failure::usage(format!("cannot read the value from standard input: {error}"), "")
+        Failure::usage(
+            format!("cannot read the value from standard input: {error}"),
+            "",
+        )
     })?;
     within_limit(value, "the value on standard input")
 }
@@ -58,7 +64,9 @@ fn from_file(path: &Path) -> Result<Vec<u8>, Failure> {
 /// Reads one byte more than a value may have, so that an endless stream is seen as too large.
 fn read_bounded(source: impl Read) -> io::Result<Vec<u8>> {
     let mut value = Vec::new();
-    source.take(u64::from(VALUE_BYTES_MAX) + 1).read_to_end(&mut value)?;
+    source
+        .take(u64::from(VALUE_BYTES_MAX) + 1)
+        .read_to_end(&mut value)?;
     Ok(value)
 }
 
@@ -88,7 +96,10 @@ mod tests {
         let path = std::env::temp_dir().join(format!("trine-value-{}", std::process::id()));
         std::fs::write(&path, [0, 255, 10]).expect("write");
         let argument = format!("@{}", path.display());
-        assert_eq!(read_value(Some(OsStr::new(&argument))).expect("value"), [0, 255, 10]);
+        assert_eq!(
+            read_value(Some(OsStr::new(&argument))).expect("value"),
+            [0, 255, 10]
+        );
         std::fs::remove_file(&path).expect("remove");
         let failure = read_value(Some(OsStr::new(&argument))).expect_err("no such file");
         assert_eq!(failure.exit_status(), 2);
@@ -97,8 +108,18 @@ mod tests {
     #[test]
     fn a_value_above_the_limit_is_refused_before_anything_is_sent() {
         let long = read_bounded(io::repeat(b'x')).expect("bounded");
-        assert_eq!(within_limit(long, "it").expect_err("too long").exit_status(), 2);
+        assert_eq!(
+            within_limit(long, "it")
+                .expect_err("too long")
+                .exit_status(),
+            2
+        );
         let key = "k".repeat(KEY_BYTES_MAX as usize + 1);
-        assert_eq!(key_bytes(OsStr::new(&key)).expect_err("too long").exit_status(), 2);
+        assert_eq!(
+            key_bytes(OsStr::new(&key))
+                .expect_err("too long")
+                .exit_status(),
+            2
+        );
     }
 }

@@ -2,19 +2,19 @@
 //! and `trine chaos` start, kill, restart and always clean up.
 //!
 //! The pieces: [`Group`] owns the processes of one group; [`Process`] is one of them with its
-//! [`free_addresses`] chooses loopback ports; [`die_with_parent`] is what a child calls so that
-//! it never survives whoever started it.
+//! collected output; [`survey()`] asks every replica for its status; [`free_addresses`] chooses
+//! loopback ports; [`die_with_parent`] is what a child calls so that it never survives whoever started it.
 
-mod fault_flags;
 mod group;
 mod lifeline;
 mod output;
 mod ports;
 mod process;
+mod survey;
 
-pub use fault_flags::{FaultFlags, FaultFlagsError};
 pub use group::{Exit, Group, GroupConfig, LiveError};
 pub use lifeline::{LifelineError, die_with_parent};
 pub use output::{LineSink, Stream};
-pub use ports::{addresses_from, free_addresses};
+pub use ports::{addresses_from, free_addresses, local_address_towards};
 pub use process::Process;
+pub use survey::{Report, SurveyError, leader_of, survey, voters_in_step};

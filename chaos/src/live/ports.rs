@@ -1,7 +1,7 @@
 //! Which loopback addresses can a group use?
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Below the range from which kernels draw ephemeral ports, so that no client socket takes the
@@ -44,6 +44,20 @@ pub fn free_addresses(count: usize) -> io::Result<Vec<SocketAddr>> {
         ));
     }
     held.iter().map(UdpSocket::local_addr).collect()
+}
+
+/// What a client binds to that wants to reach `peers`: loopback if they are, else any address of
+/// their family; the port is any free one.
+#[must_use]
+pub fn local_address_towards(peers: &[SocketAddr]) -> SocketAddr {
+    let loopback = peers.iter().all(|peer| peer.ip().is_loopback());
+    let address: IpAddr = match (peers.iter().any(SocketAddr::is_ipv6), loopback) {
+        (false, true) => Ipv4Addr::LOCALHOST.into(),
+        (false, false) => Ipv4Addr::UNSPECIFIED.into(),
+        (true, true) => Ipv6Addr::LOCALHOST.into(),
+        (true, false) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    SocketAddr::new(address, 0)
 }
 
 /// A walk over the range that starts at a different place in every process and never hands the

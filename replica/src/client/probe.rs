@@ -74,6 +74,14 @@ impl<R: Route> Probe<R> {
         }
     }
 
+    /// Ends every session, so that the replicas need not wait until it times out.
+    fn leave(&mut self, cx: &mut Cx<'_, R>) -> Vec<Target<R>> {
+        for session in self.targets.iter().filter_map(|target| target.session) {
+            cx.disconnect(session);
+        }
+        std::mem::take(&mut self.targets)
+    }
+
     fn ask(&mut self, cx: &mut Cx<'_, R>, session: SessionId) {
         let Some(index) = self
             .targets
@@ -180,7 +188,8 @@ pub fn probe_status<B: Backend, C: Clock>(
     event_loop
         .run_until(Some(deadline), |probe| probe.is_done())
         .map_err(ProbeError::Backend)?;
-    let targets = std::mem::take(&mut event_loop.app_mut().targets);
+    let targets = event_loop.with(Probe::leave);
+    event_loop.turn().map_err(ProbeError::Backend)?;
     let probed = |target: Target<B::Route>| Probed {
         address: target.address,
         status: target.outcome.unwrap_or(Err(Obstacle::NoConnection)),
