@@ -9,9 +9,8 @@ mod snapshots;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use prost::Message as _;
 use raft::StateRole;
-use raft::eraftpb::{ConfChangeV2, Entry, EntryType, Message, MessageType};
+use raft::eraftpb::{Entry, EntryType, Message, MessageType};
 use trine_transport::time::{Duration, Instant};
 
 use crate::bootstrap::Origin;
@@ -279,7 +278,7 @@ impl Group {
 
     fn apply_conf_change(&mut self, entry: &Entry) {
         // What cannot be read changes nothing, on every replica alike.
-        let change = ConfChangeV2::decode(entry.data.as_slice()).ok();
+        let change = membership::decode_change(&entry.data);
         let named = change.as_ref().and_then(membership::named_member);
         let conf = change
             .as_ref()

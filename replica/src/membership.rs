@@ -4,6 +4,7 @@
 //! and removes the old identity. Raft's configuration says whose vote counts; the table here says who and where they
 //! are, and travels in the context of the same entries.
 
+use prost::Message as _;
 use raft::eraftpb::{
     ConfChangeSingle, ConfChangeTransition, ConfChangeType, ConfChangeV2, ConfState,
 };
@@ -139,6 +140,19 @@ pub(crate) fn replace(old: Incarnation, learner: Incarnation) -> ConfChangeV2 {
 #[must_use]
 pub(crate) fn leave_joint() -> ConfChangeV2 {
     ConfChangeV2::default()
+}
+
+/// Reads a change from the log. Raft's accessors panic on kinds that do not exist, so such a change is none.
+#[must_use]
+pub(crate) fn decode_change(data: &[u8]) -> Option<ConfChangeV2> {
+    let change = ConfChangeV2::decode(data).ok()?;
+    let known = ConfChangeTransition::from_i32(change.transition).is_some()
+        && change.changes.len() <= MEMBERS_MAX
+        && change
+            .changes
+            .iter()
+            .all(|single| ConfChangeType::from_i32(single.change_type).is_some());
+    known.then_some(change)
 }
 
 /// Who the context of a change introduces.

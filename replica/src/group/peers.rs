@@ -105,7 +105,7 @@ impl Group {
         self.hear(now, header.from);
         match Message::decode(bytes) {
             // A snapshot message is stepped only behind the state that belongs to it.
-            Ok(message) if message.get_msg_type() != MessageType::MsgSnapshot => Some(message),
+            Ok(message) if message.msg_type != MessageType::MsgSnapshot as i32 => Some(message),
             _ => {
                 out.counters.messages_refused += 1;
                 None
@@ -122,9 +122,10 @@ impl Group {
         token: Option<ReplyToken>,
         out: &mut Outbox,
     ) -> bool {
+        // Not `get_msg_type`: that panics on a type that does not exist.
         let appends = matches!(
-            message.get_msg_type(),
-            MessageType::MsgAppend | MessageType::MsgHeartbeat
+            MessageType::from_i32(message.msg_type),
+            Some(MessageType::MsgAppend | MessageType::MsgHeartbeat)
         );
         if !appends && self.raft.has_unwritten() {
             // Raft asserts that a candidate's log is written.
