@@ -42,6 +42,7 @@ const UNSAFE_MODULES: &[&str] = &[
     "transport/src/backend/verbs/",
     "transport/dpdk-sys/",
     "transport/src/backend/wake.rs",
+    "transport/src/wire/crc.rs",
     // Baselines that use the operating system as a C program would, and tests that drop rights.
     "transport/benches/",
     "transport/tests/dpdk/",

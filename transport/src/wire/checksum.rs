@@ -1,5 +1,6 @@
 //! The packet checksum: CRC32C, seeded so that a packet of an older session at the same index fails.
 
+use super::crc;
 use super::header::{CHECKSUM_AT, HEADER_BYTES};
 
 /// The checksum's start value: zero before a session exists, else made of the session nonce.
@@ -19,13 +20,7 @@ impl Seed {
     /// The checksum of a packet whose header is `header` and whose other bytes are `parts`.
     #[must_use]
     pub fn checksum(self, header: &[u8; HEADER_BYTES], parts: [&[u8]; 2]) -> u32 {
-        let start = crc32c::crc32c_append(self.0, &header[..CHECKSUM_AT]);
-        parts.iter().fold(start, |sum, part| {
-            if part.is_empty() {
-                sum
-            } else {
-                crc32c::crc32c_append(sum, part)
-            }
-        })
+        let start = crc::append(self.0, &header[..CHECKSUM_AT]);
+        parts.iter().fold(start, |sum, part| crc::append(sum, part))
     }
 }

@@ -2,6 +2,7 @@
 
 mod checksum;
 mod control;
+mod crc;
 mod header;
 mod held;
 
