@@ -112,10 +112,11 @@ pub struct CongestionConfig {
     pub rate_limiter_bypass: bool,
     /// The rate of an uncongested session, bytes per second.
     pub link_bytes_per_second: u64,
-    /// Timely's low threshold: additive increase below.
-    pub rtt_low: Duration,
-    /// Timely's high threshold: multiplicative decrease above.
-    pub rtt_high: Duration,
+    /// Timely's low threshold: additive increase below. `None` takes the backend's timeout floor,
+    /// at least 50 us.
+    pub rtt_low: Option<Duration>,
+    /// Timely's high threshold: multiplicative decrease above. `None` takes 20 low thresholds.
+    pub rtt_high: Option<Duration>,
 }
 
 impl Default for CongestionConfig {
@@ -125,8 +126,8 @@ impl Default for CongestionConfig {
             timely_bypass: true,
             rate_limiter_bypass: true,
             link_bytes_per_second: 3_125_000_000,
-            rtt_low: Duration::from_micros(50),
-            rtt_high: Duration::from_micros(1_000),
+            rtt_low: None,
+            rtt_high: None,
         }
     }
 }

@@ -4,6 +4,7 @@ pub mod app;
 pub mod backend;
 pub mod buf;
 pub mod config;
+mod congestion;
 pub mod endpoint;
 pub mod event_loop;
 pub mod prng;

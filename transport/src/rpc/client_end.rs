@@ -1,6 +1,7 @@
 //! The client end of a session: slots, credits, the queue beyond the slots.
 
 use super::request_table::NO_REQUEST;
+use crate::congestion::{Congestion, Pacer};
 use crate::session::{RtoLimits, Rtt, Terms};
 use crate::time::Instant;
 
@@ -16,7 +17,8 @@ pub(crate) struct ClientEnd {
     next_slot: u8,
     /// Credits left.
     pub(crate) credits: u16,
-    /// True exactly while the session is in the endpoint's list of those that can send.
+    /// True exactly while the session is in the endpoint's list of those that can send, or waits
+    /// in the pacing wheel.
     pub(crate) is_ready: bool,
     /// Requests that wait for a slot, linked through the request table.
     pub(crate) queue_first: u32,
@@ -25,6 +27,8 @@ pub(crate) struct ClientEnd {
     /// No queued request has an earlier deadline.
     pub(crate) queue_deadline: Instant,
     pub(crate) rtt: Rtt,
+    pub(crate) congestion: Congestion,
+    pub(crate) pacer: Pacer,
     pub(crate) retransmissions: u64,
     pub(crate) completed: u64,
     pub(crate) credit_stalls: u64,
@@ -40,7 +44,7 @@ pub(crate) struct ClientSlot {
 }
 
 impl ClientEnd {
-    pub(crate) fn new(terms: &Terms, rto: RtoLimits) -> Self {
+    pub(crate) fn new(terms: &Terms, rto: RtoLimits, congestion: Congestion) -> Self {
         let slots = usize::from(terms.slots);
         Self {
             slots: vec![
@@ -61,6 +65,8 @@ impl ClientEnd {
             queued: 0,
             queue_deadline: Instant::FAR_FUTURE,
             rtt: Rtt::new(rto),
+            congestion,
+            pacer: Pacer::default(),
             retransmissions: 0,
             completed: 0,
             credit_stalls: 0,

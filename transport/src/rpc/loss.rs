@@ -56,9 +56,10 @@ impl<R: Route> Endpoint<R> {
             return;
         };
         if let Some(client) = self.sessions[request.session].client() {
-            client
-                .rtt
-                .on_sample(rx.now.saturating_since(sent_at).saturating_sub(held));
+            let rtt = rx.now.saturating_since(sent_at).saturating_sub(held);
+            let is_marked = rx.ecn || rx.packet.header.flags.has(Flags::ECN_ECHO);
+            client.rtt.on_sample(rtt);
+            client.congestion.on_sample(rx.now, rtt, is_marked);
         }
     }
 

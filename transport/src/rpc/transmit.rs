@@ -156,7 +156,15 @@ impl<R: Route> Endpoint<R> {
         }
     }
 
-    /// Sends what a session's credits and the batch allow, a packet a slot in turn.
+    /// Lists the sessions whose departure has come.
+    pub(crate) fn release_departures(&mut self, now: Instant) {
+        while let Some(entry) = self.departures.pop_due(now) {
+            // The wheel's entries are session indexes.
+            self.ready.push_back(entry as u16);
+        }
+    }
+
+    /// Sends what a session's credits, its rate and the batch allow, a packet a slot in turn.
     fn transmit_session(&mut self, now: Instant, index: u16, tx: &mut TxBatch<R>) {
         let session = &mut self.sessions[index];
         let wire = Wire::of(session);
@@ -168,14 +176,25 @@ impl<R: Route> Endpoint<R> {
             return;
         }
         client.is_ready = false;
-        while client.credits > 0 && !tx.is_full() {
+        let rate = client.congestion.pacing_rate();
+        if rate.is_some() {
+            client.pacer.begin(now);
+        }
+        while client.credits > 0 && client.sendable != 0 && !tx.is_full() {
+            if rate.is_some() && client.pacer.departure() > now {
+                client.pacer.is_waiting = true;
+                client.is_ready = true;
+                self.departures
+                    .set(u32::from(index), client.pacer.departure());
+                return;
+            }
             let Some(slot) = client.next_sendable() else {
                 break;
             };
             let place = client.slots[usize::from(slot)];
             let request = &mut self.requests[place.request];
             let number = RequestNumber::new(slot, place.sequence);
-            wire.transmit(
+            let bytes = wire.transmit(
                 now,
                 client,
                 request,
@@ -184,6 +203,9 @@ impl<R: Route> Endpoint<R> {
                 &mut self.stats,
                 tx,
             );
+            if let Some(rate) = rate {
+                client.pacer.on_sent(bytes, rate);
+            }
             if !request.has_more_to_send() {
                 client.sendable &= !(1 << slot);
             }
@@ -216,6 +238,7 @@ impl<R: Route> Wire<R> {
     }
 
     /// Sends a request's next packet: request data first, then requests for response packets.
+    /// Returns the bytes that it makes the network carry: responses are paced by their requests.
     #[allow(clippy::too_many_arguments)]
     fn transmit(
         &self,
@@ -226,7 +249,7 @@ impl<R: Route> Wire<R> {
         epoch: u64,
         stats: &mut EndpointStats,
         tx: &mut TxBatch<R>,
-    ) {
+    ) -> usize {
         let number = request.sent;
         let count = if number < request.request_packets {
             self.push_request(now, request, name, tx);
@@ -260,6 +283,7 @@ impl<R: Route> Wire<R> {
         request.sent_max = request.sent_max.max(request.sent);
         // `count` is at most the credits left.
         client.credits -= count as u16;
+        count as usize * usize::from(self.terms.mtu)
     }
 
     fn push_request(

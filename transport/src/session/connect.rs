@@ -47,7 +47,11 @@ impl<R: Route> Endpoint<R> {
             cookie: 0,
             token: RequestNumber::default(),
         };
-        let role = Role::Client(ClientEnd::new(&terms, self.rto_limits));
+        let role = Role::Client(ClientEnd::new(
+            &terms,
+            self.rto_limits,
+            self.congestion.clone(),
+        ));
         let id = self.sessions.insert(|generation| Session {
             generation,
             state: State::Free,

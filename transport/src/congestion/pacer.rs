@@ -1,0 +1,43 @@
+//! When a session's next packet may leave.
+//!
+//! Carousel stamps each packet with its departure and keeps it in the wheel. Packets are made when
+//! they leave here, so the session itself waits in the wheel; what is sent refers to no buffer
+//! before that.
+
+use crate::time::{Duration, Instant};
+
+/// A session that was served late may make up for this much.
+const LAG_MAX: Duration = Duration::from_millis(1);
+
+/// A session's place in time.
+#[derive(Copy, Clone, Debug, Default)]
+pub(crate) struct Pacer {
+    departure: Instant,
+    /// True while the session waits in the wheel with packets to send.
+    pub(crate) is_waiting: bool,
+}
+
+impl Pacer {
+    /// Begins a burst at `now`. Only a session that has waited may make up for lost time.
+    pub(crate) fn begin(&mut self, now: Instant) {
+        let lag = if self.is_waiting {
+            LAG_MAX
+        } else {
+            Duration::ZERO
+        };
+        self.is_waiting = false;
+        let earliest = Instant::from_nanos(now.as_nanos().saturating_sub(lag.as_nanos()));
+        self.departure = self.departure.max(earliest);
+    }
+
+    /// When the next packet may leave.
+    pub(crate) fn departure(&self) -> Instant {
+        self.departure
+    }
+
+    /// A packet of this size has left.
+    pub(crate) fn on_sent(&mut self, bytes: usize, rate: u64) {
+        // At most 9,000 bytes times 10^9, and a rate above zero.
+        self.departure += Duration::from_nanos(bytes as u64 * 1_000_000_000 / rate);
+    }
+}
