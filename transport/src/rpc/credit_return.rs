@@ -33,7 +33,7 @@ impl<R: Route> Endpoint<R> {
         let request = &self.requests[index];
         let is_this_round = header.flags.round() == request.round & 0x0f;
         if is_gap && is_this_round && answered == request.answered && request.sent > answered {
-            self.roll_back(index, Cause::Gap);
+            self.roll_back(rx.now, index, Cause::Gap);
         }
     }
 }

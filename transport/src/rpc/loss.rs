@@ -64,7 +64,7 @@ impl<R: Route> Endpoint<R> {
     }
 
     /// Back to the first unanswered packet. The credits of what is given up return.
-    pub(crate) fn roll_back(&mut self, index: u32, cause: Cause) {
+    pub(crate) fn roll_back(&mut self, now: Instant, index: u32, cause: Cause) {
         let request = &mut self.requests[index];
         let Some(client) = self.sessions[request.session].client() else {
             return;
@@ -80,7 +80,7 @@ impl<R: Route> Endpoint<R> {
             Cause::Timeout => {
                 self.stats.timeouts += 1;
                 request.attempts = request.attempts.saturating_add(1);
-                client.rtt.on_timeout();
+                client.rtt.on_timeout(now, request.sent_at);
             }
         }
         let session = request.session;
@@ -116,7 +116,7 @@ impl<R: Route> Endpoint<R> {
                 self.probe_busy(now, slot as u8, place.request, place.sequence);
             } else if request.due <= now {
                 let (index, sent_at) = (place.request, request.sent_at);
-                self.roll_back(index, Cause::Timeout);
+                self.roll_back(now, index, Cause::Timeout);
                 self.ping_after_timeout(now, id.index, sent_at, rto);
             }
         }

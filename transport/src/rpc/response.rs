@@ -37,7 +37,7 @@ impl<R: Route> Endpoint<R> {
             self.stats.drops.reordered += 1;
             let is_this_round = header.flags.round() == request.round & 0x0f;
             if is_this_round && request.response_packets > 0 {
-                self.roll_back(index, Cause::Gap);
+                self.roll_back(rx.now, index, Cause::Gap);
             }
             return;
         }
