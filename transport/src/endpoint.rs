@@ -139,11 +139,12 @@ impl<R: Route> Endpoint<R> {
 
     /// Runs the timers that are due, and the completions that wait for an application.
     pub fn on_timeout(&mut self, now: Instant, app: &mut impl App<R>) {
-        self.deliver_finished(now, app);
         while let Some(entry) = self.timers.pop_due(now) {
             // The wheel's entries are session indexes.
             self.on_session_timer(now, entry as u16, app);
         }
+        // Last, so that requests of a session that has just ended complete before its `Down` event.
+        self.deliver_finished(now, app);
     }
 
     /// Fills `tx` with packets to send. What does not fit comes with the next call.
