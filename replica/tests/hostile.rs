@@ -58,7 +58,7 @@ struct Lie {
     request_snapshot: u64,
     context: Vec<u8>,
     entries: Vec<LiedEntry>,
-    snapshot: Option<(Number, Number, Vec<usize>, Vec<usize>, Vec<usize>, bool)>,
+    snapshot: Option<LiedSnapshot>,
     as_append: bool,
     /// Milliseconds that pass afterwards.
     pause: u64,
@@ -100,8 +100,10 @@ fn entry() -> impl Strategy<Value = LiedEntry> {
         })
 }
 
-fn snapshot()
--> impl Strategy<Value = Option<(Number, Number, Vec<usize>, Vec<usize>, Vec<usize>, bool)>> {
+/// Index, term, voters, learners, outgoing voters (as places), leaves by itself.
+type LiedSnapshot = (Number, Number, Vec<usize>, Vec<usize>, Vec<usize>, bool);
+
+fn snapshot() -> impl Strategy<Value = Option<LiedSnapshot>> {
     let some = (
         number(),
         number(),
