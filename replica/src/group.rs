@@ -5,6 +5,7 @@ mod members;
 mod peers;
 mod report;
 mod snapshots;
+mod time;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use crate::snapshot_transfer::{Image, Incoming, Outgoing};
 use crate::state_machine::StateMachine;
 use crate::state_machine::genesis::{FIRST_INDEX, FIRST_TERM};
 use crate::writes::Writes;
+use time::GroupClock;
 
 /// A member of a group, or one that is being taken in.
 pub(crate) struct Group {
@@ -42,8 +44,7 @@ pub(crate) struct Group {
     answers: VecDeque<Option<ReplyToken>>,
     /// The term in which this replica leads, as far as it has acted on it.
     leads_in: Option<u64>,
-    /// Group time runs from the first with the monotonic time since the second.
-    time_anchor: (u64, Instant),
+    clock: GroupClock,
     /// When each member was last heard from.
     heard: BTreeMap<Incarnation, Instant>,
     leaderless_since: Option<Instant>,
@@ -136,7 +137,7 @@ impl Group {
             reads: Reads::default(),
             answers: VecDeque::new(),
             leads_in: None,
-            time_anchor: (0, now),
+            clock: GroupClock::new(now),
             heard: BTreeMap::new(),
             leaderless_since: Some(now),
             image: None,
@@ -312,23 +313,11 @@ impl Group {
         }
     }
 
-    fn anchor_time(&mut self, now: Instant) {
-        self.time_anchor = (
-            self.state.as_ref().map_or(0, StateMachine::group_time_ns),
-            now,
-        );
-    }
-
-    /// The stamp of an entry that is proposed now: the last known group time and the monotonic time since.
-    fn group_time(&self, now: Instant) -> u64 {
-        let (anchor_ns, anchored) = self.time_anchor;
-        anchor_ns + now.saturating_since(anchored).as_nanos()
-    }
-
     /// What is due once a tick: nothing here is urgent.
     fn maintain(&mut self, now: Instant, out: &mut Outbox) {
         self.offer_snapshot();
         if self.raft.is_leader() {
+            self.propose_tick(now, out);
             self.change_members(now);
             self.end_useless_transfers();
             self.hand_over(now);

@@ -54,7 +54,11 @@ impl StateMachine {
         Self {
             cluster,
             genesis,
-            store: Store::new(genesis.store_limits, genesis.hash_seed),
+            store: Store::with_version(
+                genesis.store_limits,
+                genesis.hash_seed,
+                genesis.state_version,
+            ),
             sessions: ClientSessions::new(genesis.session_limits),
             members: MemberTable::new(members),
             group_time_ns: 0,

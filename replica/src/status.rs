@@ -95,6 +95,9 @@ pub struct Counters {
     pub writes_proposed: u64,
     /// Entries that carried them.
     pub entries_proposed: u64,
+    /// Entries proposed for nothing but the time.
+    #[serde(default)]
+    pub ticks_proposed: u64,
     /// Commands applied.
     pub commands_applied: u64,
     /// Linearizable reads answered.

@@ -4,6 +4,7 @@ mod harness;
 
 use harness::client::Wish;
 use harness::{World, address, small};
+use trine_kvstore::{Command, SetExpiry, SetOptions};
 use trine_replica::ReplicaConfig;
 use trine_replica::message::{ClientStatus, ClusterId};
 use trine_replica::status::Role;
@@ -540,6 +541,77 @@ fn too_many_waiting_requests_are_told_to_come_back() {
         })
         .count();
     assert_eq!(lost, 8);
+}
+
+fn put_that_expires(key: &[u8], after: Duration) -> Wish {
+    let options = SetOptions {
+        expiry: SetExpiry::After(after.as_nanos()),
+        ..SetOptions::default()
+    };
+    let mut bytes = Vec::new();
+    Command::Set {
+        key,
+        value: b"v",
+        options,
+    }
+    .encode(&mut bytes);
+    Wish::Write(bytes)
+}
+
+/// Nobody writes, so only the leader's own entry can move group time to the key's end.
+#[test]
+fn a_key_expires_on_time_in_a_quiet_group() {
+    let mut world = World::serving(3, ReplicaConfig::default(), 16);
+    let client = world.registered_client(1);
+    world.put(client, "stays", "v");
+    world.get_done(client, put_that_expires(b"goes", SECOND));
+    let written = world.now;
+    while world.get(client, "goes").is_some() {
+        assert!(world.now.saturating_since(written) < Duration::from_secs(2));
+        world.run_for(Duration::from_millis(1));
+    }
+    let lived = world.now.saturating_since(written);
+    assert!(lived >= SECOND, "never early: {lived:?}");
+    assert!(
+        lived < SECOND + Duration::from_millis(25),
+        "a pause and a commit late: {lived:?}"
+    );
+    assert_eq!(world.get(client, "stays").as_deref(), Some("v"));
+    let leader = world.leader().unwrap();
+    let ticks = world.status(leader).counters.ticks_proposed;
+    world.run_for(SECOND);
+    assert_eq!(
+        world.status(leader).counters.ticks_proposed,
+        ticks,
+        "a quiet group stays quiet"
+    );
+}
+
+/// Without a leader group time stands still, whatever the clocks of the replicas do meanwhile.
+#[test]
+fn group_time_stands_still_without_a_leader() {
+    let mut world = World::serving(3, ReplicaConfig::default(), 17);
+    let client = world.registered_client(1);
+    world.get_done(client, put_that_expires(b"k", SECOND));
+    let leader = world.leader().unwrap();
+    let rest: Vec<u32> = world
+        .running()
+        .into_iter()
+        .filter(|&place| place != leader)
+        .collect();
+    world.partition(&[1], &[2, 3]);
+    world.partition(&[2], &[3]);
+    world.run_for(Duration::from_secs(20));
+    world.heal();
+    let client = world.add_client(rest[0]);
+    world.clients[client].patience = Duration::from_millis(20);
+    assert_eq!(
+        world.get(client, "k").as_deref(),
+        Some("v"),
+        "the time without a leader does not count"
+    );
+    world.run_for(Duration::from_millis(1100));
+    assert_eq!(world.get(client, "k"), None);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Client requests: refused at the door, packed into the next entry, or kept until a quorum has confirmed the lead.
 
-use trine_kvstore::Command;
+use trine_kvstore::{Command, Response, StoreError};
 use trine_transport::time::Instant;
 
 use super::{Group, election_timeout};
@@ -41,9 +41,11 @@ impl Group {
         request: &ClientRequest<'_>,
         out: &mut Outbox,
     ) {
-        if let Err(status) = self.admit(now, request) {
-            return self.refuse(token, status, out);
-        }
+        let command = match self.admit(now, request) {
+            Ok(command) => command,
+            Err(status) => return self.refuse(token, status, out),
+        };
+        let required = command.as_ref().map_or(0, Command::version);
         match request.operation {
             Operation::ReadStale => self.read_now(token, request.command, out),
             Operation::ReadLinearizable if cfg!(feature = "canary-stale-read") => {
@@ -54,12 +56,17 @@ impl Group {
                 command: request.command.to_vec(),
             }),
             Operation::Register | Operation::Apply | Operation::ApplyAndClose => {
-                self.write(now, token, request, out)
+                self.write(now, token, request, required, out)
             }
         }
     }
 
-    fn admit(&self, now: Instant, request: &ClientRequest<'_>) -> Result<(), ClientStatus> {
+    /// The command, if the request may go on; a registration has none.
+    fn admit<'a>(
+        &self,
+        now: Instant,
+        request: &ClientRequest<'a>,
+    ) -> Result<Option<Command<'a>>, ClientStatus> {
         if self.state.is_none() || self.halted.is_some() {
             return Err(ClientStatus::NotAttached);
         }
@@ -72,15 +79,14 @@ impl Group {
         if !known || request.group != GroupId(0) {
             return Err(ClientStatus::WrongCluster);
         }
-        check_command(request)?;
+        let command = check_command(request)?;
         let anywhere = request.operation == Operation::ReadStale
             || (cfg!(feature = "canary-stale-read")
                 && request.operation == Operation::ReadLinearizable);
-        if anywhere {
-            Ok(())
-        } else {
-            self.admit_to_leader(now)
+        if !anywhere {
+            self.admit_to_leader(now)?;
         }
+        Ok(command)
     }
 
     fn admit_to_leader(&self, now: Instant) -> Result<(), ClientStatus> {
@@ -124,13 +130,35 @@ impl Group {
         );
     }
 
+    /// A command of a version that the group has not switched to must not get into the log: an older member could not
+    /// read it. Answers it as the store would.
+    fn is_ahead_of_its_group(&self, token: ReplyToken, required: u8, out: &mut Outbox) -> bool {
+        let Some(active) = self
+            .state
+            .as_ref()
+            .map(|state| state.store().state_version())
+        else {
+            return false;
+        };
+        let ahead = required > active;
+        if ahead {
+            let error = StoreError::VersionNotActive { required, active };
+            out.reply_response(token, self.cluster, 0, &Response::Error(error));
+        }
+        ahead
+    }
+
     fn write(
         &mut self,
         now: Instant,
         token: ReplyToken,
         request: &ClientRequest<'_>,
+        required: u8,
         out: &mut Outbox,
     ) {
+        if self.is_ahead_of_its_group(token, required, out) {
+            return;
+        }
         if !self.writes.has_room(request) {
             self.propose_waiting(now, out);
         }
@@ -143,7 +171,7 @@ impl Group {
         if !self.writes.has_waiting() {
             return;
         }
-        let data = self.writes.take_entry(self.group_time(now));
+        let data = self.writes.take_entry(self.clock.stamp(now));
         let bytes = data.len();
         match self.raft.propose(data) {
             Ok((index, term)) => {
@@ -216,13 +244,13 @@ impl Group {
 }
 
 /// What can be said about a command without any state.
-fn check_command(request: &ClientRequest<'_>) -> Result<(), ClientStatus> {
+fn check_command<'a>(request: &ClientRequest<'a>) -> Result<Option<Command<'a>>, ClientStatus> {
     if !EntryBuilder::can_ever_hold(request.command.len()) {
         return Err(ClientStatus::TooLarge);
     }
     if request.operation == Operation::Register {
         return if request.command.is_empty() {
-            Ok(())
+            Ok(None)
         } else {
             Err(ClientStatus::Malformed)
         };
@@ -232,7 +260,7 @@ fn check_command(request: &ClientRequest<'_>) -> Result<(), ClientStatus> {
     };
     if !request.operation.is_write() {
         return if command.is_read_only() {
-            Ok(())
+            Ok(Some(command))
         } else {
             Err(ClientStatus::Malformed)
         };
@@ -243,5 +271,5 @@ fn check_command(request: &ClientRequest<'_>) -> Result<(), ClientStatus> {
     if request.sequence - request.lowest_awaited >= SESSION_WINDOW {
         return Err(ClientStatus::WindowExceeded);
     }
-    Ok(())
+    Ok(Some(command))
 }

@@ -70,7 +70,8 @@ impl Group {
             return Err(JoinRefusal::UnknownPlace);
         };
         // Whoever leads has heard nobody before, and must not take silence for death at once.
-        let settled = now.saturating_since(self.time_anchor.1) >= election_timeout(&self.config);
+        let settled =
+            now.saturating_since(self.clock.anchored_at()) >= election_timeout(&self.config);
         let old_lives =
             old.incarnation == self.own.incarnation || self.is_alive(old.incarnation, now);
         if old_lives || new.incarnation.is_none() {

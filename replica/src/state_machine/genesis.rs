@@ -1,6 +1,7 @@
 //! The first entry: the settings that change answers and are therefore the same on every replica from the beginning.
 
 use trine_kvstore::Limits;
+use trine_kvstore::config::{STATE_VERSION, STATE_VERSION_FIRST};
 
 use super::codec::{Cursor, StateError, put_u32, put_u64};
 use crate::config::{ReplicaConfig, SessionLimits};
@@ -18,6 +19,8 @@ pub(crate) const FIRST_TERM: u64 = 1;
 pub(crate) struct Genesis {
     /// Drawn at the bootstrap: nobody outside may choose which keys meet in a bucket.
     pub(crate) hash_seed: [u64; 2],
+    /// The state-machine version that the group begins with; a command raises it later.
+    pub(crate) state_version: u8,
     /// The store's limits.
     pub(crate) store_limits: Limits,
     /// The sessions' limits.
@@ -32,6 +35,7 @@ impl Genesis {
     pub(crate) fn new(config: &ReplicaConfig, hash_seed: [u64; 2]) -> Self {
         Self {
             hash_seed,
+            state_version: STATE_VERSION,
             store_limits: config.store_limits,
             session_limits: config.session_limits,
             election_timeout_ns: config.tick.as_nanos() * config.election_ticks as u64,
@@ -41,7 +45,7 @@ impl Genesis {
     /// The entry's bytes.
     #[must_use]
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = vec![GENESIS_VERSION, 0, 0, 0];
+        let mut out = vec![GENESIS_VERSION, self.state_version, 0, 0];
         put_u64(&mut out, self.hash_seed[0]);
         put_u64(&mut out, self.hash_seed[1]);
         put_u64(&mut out, self.store_limits.memory_bytes);
@@ -63,7 +67,8 @@ impl Genesis {
         if cursor.u8()? != GENESIS_VERSION {
             return Err(cursor.error());
         }
-        cursor.take(3)?;
+        let state_version = cursor.u8()?;
+        cursor.take(2)?;
         let hash_seed = [cursor.u64()?, cursor.u64()?];
         let store_limits = Limits {
             memory_bytes: cursor.u64()?,
@@ -77,11 +82,13 @@ impl Genesis {
         };
         let genesis = Self {
             hash_seed,
+            state_version,
             store_limits,
             session_limits,
             election_timeout_ns: cursor.u64()?,
         };
-        let usable = store_limits.check().is_ok()
+        let usable = (STATE_VERSION_FIRST..=STATE_VERSION).contains(&state_version)
+            && store_limits.check().is_ok()
             && session_limits.count_max > 0
             && session_limits.reply_bytes_max > 0;
         if !usable {

@@ -15,6 +15,14 @@ pub enum Wish {
     Put(Vec<u8>, Vec<u8>),
     Get(Vec<u8>),
     StaleGet(Vec<u8>),
+    /// Any other write, encoded.
+    Write(Vec<u8>),
+}
+
+impl Wish {
+    pub fn is_write(&self) -> bool {
+        matches!(self, Self::Put(..) | Self::Write(_))
+    }
 }
 
 /// What a client was told in the end.
@@ -75,9 +83,13 @@ impl Client {
                 Command::Get { key }.encode(&mut command);
                 (Operation::ReadStale, 0)
             }
+            Wish::Write(bytes) => {
+                command.clone_from(bytes);
+                (Operation::Apply, self.id)
+            }
         };
         let (cluster, group) = (self.cluster, GroupId(0));
-        let sequence = if matches!(asked.wish, Wish::Put(..)) {
+        let sequence = if asked.wish.is_write() {
             asked.sequence
         } else {
             0
@@ -175,6 +187,8 @@ impl Client {
                         matches!(response, Response::Written { version } if version.as_u64() == reply.position)
                     );
                 }
+                (Wish::Write(_), Some(Response::Error(error))) => panic!("{error}"),
+                (Wish::Write(_), _) => {}
                 (_, response) => assert_eq!(response, Some(Response::NotFound)),
             }
         }
@@ -220,7 +234,7 @@ impl World {
         let it = &mut clients[client];
         assert!(it.is_idle());
         let sequence = it.next_sequence;
-        if matches!(wish, Wish::Put(..)) {
+        if wish.is_write() {
             it.next_sequence += 1;
         }
         it.asked = Some(Asked {
