@@ -27,6 +27,8 @@ pub(crate) struct Machine<P> {
     /// The turn that is planned: an earlier plan with another ticket is void.
     pub(crate) ticket: u64,
     pub(crate) planned_at: Instant,
+    /// A turn is wanted whatever the deadlines say: the first one, or after a call from outside.
+    pub(crate) woken: bool,
 }
 
 impl<P: Program> Machine<P> {
@@ -41,6 +43,7 @@ impl<P: Program> Machine<P> {
             busy_until: Instant::ZERO,
             ticket: 0,
             planned_at: Instant::FAR_FUTURE,
+            woken: true,
         }
     }
 
@@ -56,6 +59,7 @@ impl<P: Program> Machine<P> {
     /// One turn of the event loop, in the order of `trine_transport::event_loop`. Wire packets to
     /// send are appended to `sent`; the number of datagrams that were taken in is returned.
     pub(crate) fn turn(&mut self, simulated: Instant, sent: &mut Vec<(Host, Vec<u8>)>) -> usize {
+        self.woken = false;
         let now = self.clock.local(simulated);
         self.program.before_turn(now, simulated);
         let taken = self.take_in(now);
@@ -107,7 +111,7 @@ impl<P: Program> Machine<P> {
 
     /// When the machine has to act next, in simulated time.
     pub(crate) fn next_turn(&self) -> Option<Instant> {
-        if !self.inbox.is_empty() {
+        if self.woken || !self.inbox.is_empty() {
             return Some(self.busy_until.max(self.paused_until));
         }
         let local = [self.endpoint.next_timeout(), self.program.next_timeout()]

@@ -168,6 +168,10 @@ impl<P: Program> World<P> {
 
     /// Makes a machine look at its work, after something outside has given it some.
     pub(crate) fn poke(&mut self, host: Host) {
+        let Some(machine) = &mut self.machines[host.index()] else {
+            return;
+        };
+        machine.woken = true;
         self.plan_turn(host);
     }
 
