@@ -111,7 +111,12 @@ fn schedule(config: &RpcConfig, prng: &mut Prng, topology: Topology, start: Inst
         let mut kinds = KINDS;
         prng.shuffle(&mut kinds);
         let count = prng.in_range(3..=KINDS.len() as u64) as usize;
-        kinds.into_iter().take(count).collect()
+        let mut drawn: BTreeSet<Fault> = kinds.into_iter().take(count).collect();
+        // Deaths and cuts are rare in so short a time; some fault has to fire in any case.
+        if !drawn.contains(&Fault::Duplication) && !drawn.contains(&Fault::Reordering) {
+            drawn.insert(Fault::Loss);
+        }
+        drawn
     });
     Schedule::of(enabled, prng, topology, start, start + config.faulty)
 }
