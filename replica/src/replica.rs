@@ -422,6 +422,18 @@ impl Replica {
         discovery
     }
 
+    /// For checkers: the index of the last applied entry and a hash of the store behind it, at no cost. Replicas at
+    /// the same index have the same one.
+    pub fn applied_state(&self) -> Option<(u64, u128)> {
+        self.group.as_ref()?.applied_state()
+    }
+
+    /// For checkers: the same over everything that replicas agree on, client sessions and members included. Costs a
+    /// walk over all sessions.
+    pub fn state_digest(&self) -> Option<(u64, u128)> {
+        self.group.as_ref()?.state_digest()
+    }
+
     /// Everything that there is to say about this replica.
     pub fn status(&self, now: Instant) -> Status {
         let mut status = Status {

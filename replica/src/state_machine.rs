@@ -273,6 +273,29 @@ impl StateMachine {
         self.applied_position
     }
 
+    /// A hash over all of it: equal log prefixes give equal ones, also across a snapshot.
+    #[must_use]
+    pub(crate) fn digest(&self) -> u128 {
+        let mut hash = self.store.state_hash();
+        let mut add = |bytes: &[u8]| {
+            for &byte in bytes {
+                hash = (hash ^ u128::from(byte))
+                    .wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
+            }
+        };
+        self.sessions
+            .to_pieces(1 << 16)
+            .iter()
+            .for_each(|piece| add(piece));
+        for member in self.members.all() {
+            add(&member.incarnation.0.to_le_bytes());
+            add(&[member.role as u8]);
+        }
+        add(&self.group_time_ns.to_le_bytes());
+        add(&self.applied_position.as_u64().to_le_bytes());
+        hash
+    }
+
     /// Commands applied since the start of this process.
     #[must_use]
     pub(crate) fn commands_applied(&self) -> u64 {

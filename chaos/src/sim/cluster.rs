@@ -3,10 +3,11 @@
 use super::Host;
 use super::callers::Callers;
 use super::config::SimConfig;
+use super::member::Agreement;
 use super::member::Member;
+use super::member::Observed;
 use super::trace::Trace;
 use super::world::World;
-use crate::checker::log_agreement::LogAgreement;
 use crate::history::History;
 use crate::workload::Workload;
 use std::cell::RefCell;
@@ -32,7 +33,7 @@ pub(crate) struct Cluster {
     pub(crate) config: SimConfig,
     pub(crate) prng: Prng,
     pub(crate) history: Rc<RefCell<History>>,
-    pub(crate) log: LogAgreement,
+    pub(crate) log: Rc<RefCell<Agreement>>,
     pub(crate) leaders: Leaders,
     clients_made: u64,
 }
@@ -56,7 +57,7 @@ impl Cluster {
             config,
             prng,
             history: Rc::default(),
-            log: LogAgreement::new(),
+            log: Rc::default(),
             leaders: Leaders::default(),
             clients_made: 0,
         };
@@ -133,8 +134,9 @@ impl Cluster {
         let replica = replica.expect("the simulated settings are sound");
         let node = Node::new(replica, self.route_of(), self.prng.next_u64());
         let endpoint = self.endpoint(pool, node.identity());
+        let observed = Observed::new(node, Rc::clone(&self.log));
         self.world
-            .start(host, endpoint, Member::Replica(Box::new(node)), clock);
+            .start(host, endpoint, Member::Replica(Box::new(observed)), clock);
     }
 
     /// Starts a machine of clients that nobody has seen before.
@@ -243,7 +245,7 @@ impl Cluster {
             })
     }
 
-    /// Looks at all replicas: who leads, and do their states agree?
+    /// Looks at all replicas: who leads?
     pub(crate) fn probe(&mut self) {
         if let Some((host, discovery)) = self.leader() {
             let now = self.world.now();
@@ -259,18 +261,6 @@ impl Cluster {
                     self.leaders.current = Some((discovery.term, host));
                 }
             }
-        }
-        self.observe_states();
-    }
-
-    /// Compares the state of all replicas that stand at the same index.
-    fn observe_states(&mut self) {
-        for (_, machine) in self.world.machines() {
-            let Some(node) = machine.program.replica() else {
-                continue;
-            };
-            let replica = node.replica();
-            let _ = (&mut self.log, replica);
         }
     }
 

@@ -83,7 +83,12 @@ impl SimConfig {
             _ => 7,
         };
         let keys = prng.in_range(1..=10);
-        let pause = Duration::from_micros(prng.in_range(2_000..=60_000));
+        let client_machines = prng.in_range(1..=3);
+        let clients_per_machine = prng.in_range(1..=4);
+        // One hundred to five hundred operations a second over all clients, where nothing hinders.
+        let interval = Duration::from_micros(prng.in_range(2_000..=10_000));
+        let pause =
+            Duration::from_nanos(interval.as_nanos() * client_machines * clients_per_machine);
         let value_bytes = match prng.below(10) {
             0 => 16..=20_000,
             1..=3 => 16..=2_000,
@@ -97,8 +102,8 @@ impl SimConfig {
         Self {
             seed,
             replicas,
-            client_machines: prng.in_range(1..=3) as usize,
-            clients_per_machine: prng.in_range(1..=4) as usize,
+            client_machines: client_machines as usize,
+            clients_per_machine: clients_per_machine as usize,
             workload: WorkloadConfig {
                 keys,
                 mix,

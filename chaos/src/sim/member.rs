@@ -2,20 +2,70 @@
 
 use super::callers::Callers;
 use super::{Host, Program};
+use crate::checker::log_agreement::LogAgreement;
+use std::cell::RefCell;
+use std::rc::Rc;
 use trine_replica::Node;
 use trine_transport::app::{App, Completion, Cx, Reply, Request};
 use trine_transport::session::Event;
 use trine_transport::time::Instant;
 
 pub(crate) enum Member {
-    Replica(Box<Node<Host>>),
+    Replica(Box<Observed>),
     Callers(Box<Callers>),
+}
+
+/// A replica whose state is compared with the others' after each of its turns.
+pub(crate) struct Observed {
+    pub(crate) node: Node<Host>,
+    log: Rc<RefCell<Agreement>>,
+    applied: u64,
+}
+
+/// What replicas are compared in: the store at every index at which a turn ended, and everything
+/// else, which costs more to hash, at some.
+#[derive(Default)]
+pub(crate) struct Agreement {
+    pub(crate) stores: LogAgreement,
+    pub(crate) states: LogAgreement,
+}
+
+/// Of that many indexes one has the whole state compared.
+const WHOLE_STATE_EVERY: u64 = 32;
+
+impl Observed {
+    pub(crate) fn new(node: Node<Host>, log: Rc<RefCell<Agreement>>) -> Self {
+        Self {
+            node,
+            log,
+            applied: 0,
+        }
+    }
+
+    fn observe(&mut self) {
+        let replica = self.node.replica();
+        let Some((applied, hash)) = replica.applied_state() else {
+            return;
+        };
+        if applied == self.applied {
+            return;
+        }
+        self.applied = applied;
+        let life = replica.incarnation().0;
+        let mut log = self.log.borrow_mut();
+        log.stores.observe_state(life, applied, hash);
+        if applied.is_multiple_of(WHOLE_STATE_EVERY)
+            && let Some((applied, digest)) = replica.state_digest()
+        {
+            log.states.observe_state(life, applied, digest);
+        }
+    }
 }
 
 impl Member {
     pub(crate) fn replica(&self) -> Option<&Node<Host>> {
         match self {
-            Member::Replica(node) => Some(node),
+            Member::Replica(observed) => Some(&observed.node),
             Member::Callers(_) => None,
         }
     }
@@ -31,35 +81,35 @@ impl Member {
 impl App<Host> for Member {
     fn on_request(&mut self, cx: &mut Cx<'_, Host>, request: Request<'_>) -> Reply {
         match self {
-            Member::Replica(node) => node.on_request(cx, request),
+            Member::Replica(observed) => observed.node.on_request(cx, request),
             Member::Callers(callers) => callers.clients.on_request(cx, request),
         }
     }
 
     fn on_completion(&mut self, cx: &mut Cx<'_, Host>, tag: u64, completion: Completion) {
         match self {
-            Member::Replica(node) => node.on_completion(cx, tag, completion),
+            Member::Replica(observed) => observed.node.on_completion(cx, tag, completion),
             Member::Callers(callers) => callers.clients.on_completion(cx, tag, completion),
         }
     }
 
     fn on_event(&mut self, cx: &mut Cx<'_, Host>, event: Event<Host>) {
         match self {
-            Member::Replica(node) => node.on_event(cx, event),
+            Member::Replica(observed) => observed.node.on_event(cx, event),
             Member::Callers(callers) => callers.clients.on_event(cx, event),
         }
     }
 
     fn on_turn(&mut self, cx: &mut Cx<'_, Host>) {
         match self {
-            Member::Replica(node) => node.on_turn(cx),
+            Member::Replica(observed) => observed.node.on_turn(cx),
             Member::Callers(callers) => callers.clients.on_turn(cx),
         }
     }
 
     fn next_timeout(&self) -> Option<Instant> {
         match self {
-            Member::Replica(node) => node.next_timeout(),
+            Member::Replica(observed) => observed.node.next_timeout(),
             Member::Callers(callers) => callers.clients.next_timeout(),
         }
     }
@@ -73,8 +123,9 @@ impl Program for Member {
     }
 
     fn after_turn(&mut self, _now: Instant, simulated: Instant) {
-        if let Member::Callers(callers) = self {
-            callers.collect(simulated);
+        match self {
+            Member::Replica(observed) => observed.observe(),
+            Member::Callers(callers) => callers.collect(simulated),
         }
     }
 

@@ -34,8 +34,8 @@ pub struct SimReport {
     pub packets: u64,
     /// Turns of event loops.
     pub turns: u64,
-    /// Entries and states that replicas were compared in.
-    pub log_observed: (usize, usize),
+    /// States that were seen on more than one replica, and agreed.
+    pub states_compared: u64,
 }
 
 impl SimReport {
@@ -49,6 +49,8 @@ impl SimReport {
     ) -> Self {
         let config = &cluster.config;
         let history = cluster.history.borrow().clone();
+        let log = cluster.log.borrow();
+        let states_compared = log.stores.observed() + log.states.observed();
         let linearizability = linearizability::check_with(&history, config.limits);
         let fired = &cluster.world.network.stats.fired;
         let faults: BTreeMap<Fault, u64> = schedule
@@ -60,7 +62,9 @@ impl SimReport {
             .verdict
             .clone()
             .and(exactly_once::check(&history))
-            .and(cluster.log.verdict())
+            .and(log.stores.verdict())
+            .and(log.states.verdict())
+            .and(states_were_compared(states_compared))
             .and(liveness::check(&history, &bound(schedule, silent_from)))
             .and(coverage::check(
                 &history,
@@ -77,7 +81,7 @@ impl SimReport {
             simulated: cluster.world.now().saturating_since(started),
             packets: cluster.world.network.stats.packets_sent,
             turns: cluster.world.stats.turns,
-            log_observed: cluster.log.observed(),
+            states_compared,
             history,
         }
     }
@@ -86,6 +90,13 @@ impl SimReport {
     pub fn replay_command(&self) -> String {
         format!("trine sim --seed {} --trace", self.seed)
     }
+}
+
+fn states_were_compared(compared: u64) -> Verdict {
+    if compared > 0 {
+        return Verdict::Pass;
+    }
+    Verdict::violation("nothing proved: no two replicas were ever seen at the same index")
 }
 
 fn bound(schedule: &Schedule, silent_from: Instant) -> liveness::Bound {
@@ -149,10 +160,11 @@ impl fmt::Display for SimReport {
         )?;
         writeln!(
             f,
-            "keys decided by positions {}, by zones {}, by search {}",
+            "keys decided by positions {}, by zones {}, by search {}; states compared {}",
             self.linearizability.keys_by_witness,
             self.linearizability.keys_by_zones,
-            self.linearizability.keys_by_search
+            self.linearizability.keys_by_search,
+            self.states_compared
         )?;
         write!(f, "{}", self.verdict)?;
         if !self.verdict.is_pass() {

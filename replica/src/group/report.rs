@@ -39,6 +39,18 @@ impl Group {
         }
     }
 
+    /// See [`crate::Replica::applied_state`].
+    pub(crate) fn applied_state(&self) -> Option<(u64, u128)> {
+        let state = self.state.as_ref()?;
+        Some((state.applied_index(), state.store().state_hash()))
+    }
+
+    /// See [`crate::Replica::state_digest`].
+    pub(crate) fn state_digest(&self) -> Option<(u64, u128)> {
+        let state = self.state.as_ref()?;
+        Some((state.applied_index(), state.digest()))
+    }
+
     /// Fills in everything that there is to say.
     pub(crate) fn report(&self, now: Instant, status: &mut Status) {
         status.cluster = Some(self.cluster.to_string());
