@@ -84,15 +84,12 @@ impl Hasher {
         expiry_ns: u64,
         value: &[u8],
     ) -> u128 {
-        let half = |secrets: &[u64; 3]| {
-            let stamp = fold(version.as_u64() ^ secrets[0], expiry_ns ^ secrets[1]);
-            let body = hash(secrets, value);
-            fold(
-                stamp ^ key.0 ^ secrets[2],
-                body ^ key.0.rotate_left(32) ^ secrets[0],
-            )
-        };
-        u128::from(half(&self.sum[0])) << 64 | u128::from(half(&self.sum[1]))
+        let [first, second] = &self.sum;
+        let stamp = fold(version.as_u64() ^ first[0], expiry_ns ^ second[0]);
+        let body = hash(first, value);
+        let low = fold(stamp ^ key.0 ^ first[1], body ^ second[1]);
+        let high = fold(stamp ^ first[2], body ^ key.0.rotate_left(32) ^ second[2]);
+        u128::from(high) << 64 | u128::from(low)
     }
 
     /// The contribution of anything else that is part of the state.

@@ -14,6 +14,9 @@ use std::ptr::NonNull;
 /// The size of a huge page, and the alignment of every region.
 pub(crate) const HUGE_PAGE_BYTES: usize = 2 * 1024 * 1024;
 
+/// The least address space that is reserved; it costs nothing until it is used.
+const RESERVED_BYTES_MIN: usize = 64 * 1024 * 1024;
+
 /// Types that a region of zeroed memory may hold.
 ///
 /// # Safety
@@ -26,36 +29,87 @@ unsafe impl Plain for u8 {}
 // SAFETY: a bucket is made of integer arrays without padding; its size and alignment are 64.
 unsafe impl Plain for Bucket {}
 
-/// A zeroed, huge-page-aligned run of `T`, returned to the system on drop.
+/// A growing run of `T` that starts out zeroed and is aligned to a huge page.
+///
+/// Address space is reserved ahead; memory is taken only where it is written. A run that outgrows
+/// its reservation moves by its page tables, so growth copies nothing.
 pub(crate) struct Region<T: Plain> {
     start: NonNull<T>,
+    /// Usable values, all of them readable and writable memory.
     count: usize,
+    /// Bytes of address space from `start` on; 0 before the first growth.
+    reserved: usize,
     owned: PhantomData<T>,
 }
 
 impl<T: Plain> Region<T> {
-    /// Takes `count` zeroed values from the system.
+    /// Holds nothing and takes nothing.
+    pub(crate) const fn empty() -> Self {
+        Self {
+            start: NonNull::dangling(),
+            count: 0,
+            reserved: 0,
+            owned: PhantomData,
+        }
+    }
+
+    /// Makes room for `count` values in all; the new ones are zero.
     ///
     /// # Panics
     /// If the system has no memory left. A replica stops then: the logical limit is what answers
     /// clients, and running out below it is this machine's trouble alone.
-    pub(crate) fn zeroed(count: usize) -> Self {
-        let bytes = count * size_of::<T>();
+    pub(crate) fn grow_to(&mut self, count: usize) {
+        let (old, new) = (self.bytes(), count * size_of::<T>());
         assert!(
-            bytes > 0 && bytes.is_multiple_of(HUGE_PAGE_BYTES),
-            "regions are whole huge pages"
+            new >= old && new.is_multiple_of(HUGE_PAGE_BYTES),
+            "regions grow by whole huge pages"
         );
-        let start = map_aligned(bytes).unwrap_or_else(|| {
-            panic!(
-                "the system gave no {bytes} bytes of memory for the store: {}",
-                std::io::Error::last_os_error()
-            )
-        });
-        Self {
-            start: start.cast(),
-            count,
-            owned: PhantomData,
+        let grown = self.reserve(new) && make_usable(self.start.cast(), old, new);
+        assert!(
+            grown,
+            "the system gave no {new} bytes of memory for the store: {}",
+            std::io::Error::last_os_error()
+        );
+        self.count = count;
+    }
+
+    /// Gives the memory of a range back; its values are zero again. The range is whole huge pages.
+    pub(crate) fn give_back(&mut self, first: usize, count: usize) {
+        let range = &mut self[first..first + count];
+        let (start, bytes) = (range.as_mut_ptr(), size_of_val(range));
+        assert!(
+            (start as usize).is_multiple_of(HUGE_PAGE_BYTES)
+                && bytes.is_multiple_of(HUGE_PAGE_BYTES)
+        );
+        // SAFETY: the range was just borrowed from this region, so it is mapped, private and
+        // exclusively ours; without its pages it reads as zeros, which is valid for `T: Plain`.
+        let result = unsafe { libc::madvise(start.cast(), bytes, libc::MADV_DONTNEED) };
+        assert_eq!(result, 0, "giving back mapped pages cannot fail");
+    }
+
+    fn bytes(&self) -> usize {
+        self.count * size_of::<T>()
+    }
+
+    /// Sees to it that `bytes` of address space are reserved, moving the pages if need be.
+    fn reserve(&mut self, bytes: usize) -> bool {
+        if bytes <= self.reserved {
+            return true;
         }
+        let reserved = bytes.next_power_of_two().max(RESERVED_BYTES_MIN);
+        let Some(target) = reserve_aligned(reserved) else {
+            return false;
+        };
+        if self.reserved > 0 {
+            if !move_pages(self.start.cast(), target, self.bytes()) {
+                unmap(target, reserved);
+                return false;
+            }
+            // The pages have left; the reservation behind them has not.
+            unmap_reservation(self.start.cast(), self.bytes(), self.reserved);
+        }
+        (self.start, self.reserved) = (target.cast(), reserved);
+        true
     }
 }
 
@@ -64,8 +118,9 @@ impl<T: Plain> Deref for Region<T> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        // SAFETY: `start` points to `count` values that this region alone owns, mapped and zeroed
-        // by the system (so initialized, `T: Plain`), aligned to a huge page, until drop.
+        // SAFETY: `start` points to `count` values that this region alone owns, mapped readable and
+        // writable and zeroed by the system (so initialized, `T: Plain`), aligned to a huge page;
+        // or it dangles, aligned, and `count` is 0.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.count) }
     }
 }
@@ -80,11 +135,9 @@ impl<T: Plain> DerefMut for Region<T> {
 
 impl<T: Plain> Drop for Region<T> {
     fn drop(&mut self) {
-        // SAFETY: the range was mapped by `map_aligned` with exactly this length and belongs to
-        // this region alone; no reference into it outlives the region.
-        let result =
-            unsafe { libc::munmap(self.start.as_ptr().cast(), self.count * size_of::<T>()) };
-        assert_eq!(result, 0, "unmapping a range that was mapped cannot fail");
+        if self.reserved > 0 {
+            unmap(self.start.cast(), self.reserved);
+        }
     }
 }
 
@@ -99,32 +152,40 @@ impl<T: Plain> fmt::Debug for Region<T> {
     }
 }
 
-/// Maps `bytes` aligned to a huge page: over-maps by one huge page and gives the ends back.
-fn map_aligned(bytes: usize) -> Option<NonNull<libc::c_void>> {
-    let mapped = bytes + HUGE_PAGE_BYTES;
-    let start = map(mapped)?;
+type Address = NonNull<libc::c_void>;
+
+/// Reserves `bytes` of address space aligned to a huge page: over-maps by one huge page and gives
+/// the ends back.
+fn reserve_aligned(bytes: usize) -> Option<Address> {
+    let start = map_nothing(bytes + HUGE_PAGE_BYTES)?;
     let misaligned = start.as_ptr() as usize % HUGE_PAGE_BYTES;
     let front = if misaligned == 0 {
         0
     } else {
         HUGE_PAGE_BYTES - misaligned
     };
-    // SAFETY: `front` is less than HUGE_PAGE_BYTES, so the result lies inside the mapping.
-    let aligned = unsafe { start.byte_add(front) };
-    // SAFETY: `front + bytes` is at most `mapped`, so the result is inside or one past the end.
-    let end = unsafe { aligned.byte_add(bytes) };
+    let aligned = behind(start, front);
     unmap(start, front);
-    unmap(end, HUGE_PAGE_BYTES - front);
+    unmap(behind(aligned, bytes), HUGE_PAGE_BYTES - front);
     advise_huge(aligned, bytes);
     Some(aligned)
 }
 
-fn map(bytes: usize) -> Option<NonNull<libc::c_void>> {
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANON;
+/// An address further into a mapping, or at its end.
+fn behind(start: Address, bytes: usize) -> Address {
+    start.map_addr(|address| {
+        address
+            .checked_add(bytes)
+            .expect("mappings end below the top of memory")
+    })
+}
+
+/// Maps address space without memory.
+fn map_nothing(bytes: usize) -> Option<Address> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANON | libc::MAP_NORESERVE;
     // SAFETY: an anonymous private mapping at an address of the kernel's choice touches no
     // existing memory.
-    let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
+    let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0) };
     if start == libc::MAP_FAILED {
         None
     } else {
@@ -132,18 +193,62 @@ fn map(bytes: usize) -> Option<NonNull<libc::c_void>> {
     }
 }
 
-/// Gives back an end of a fresh mapping; nothing refers to it yet.
-fn unmap(start: NonNull<libc::c_void>, bytes: usize) {
+/// Makes the part from `old` to `new` bytes of a reservation readable and writable.
+fn make_usable(start: Address, old: usize, new: usize) -> bool {
+    let (from, protection) = (behind(start, old), libc::PROT_READ | libc::PROT_WRITE);
+    // SAFETY: the range lies in a reservation of at least `new` bytes that the caller owns, and
+    // nothing refers to the part that was unusable so far.
+    unsafe { libc::mprotect(from.as_ptr(), new - old, protection) == 0 }
+}
+
+/// Gives back a range that nothing refers to any more.
+fn unmap(start: Address, bytes: usize) {
     if bytes > 0 {
-        // SAFETY: the range is a part of a mapping that `map` just made, nobody has a reference
-        // into it, and both ends are multiples of the page size.
+        // SAFETY: every caller owns the range, as a whole mapping or a part of one, in whole pages,
+        // and holds no reference into it.
         let result = unsafe { libc::munmap(start.as_ptr(), bytes) };
         assert_eq!(result, 0, "unmapping a range that was mapped cannot fail");
     }
 }
 
+/// Moves the pages of a range over a reservation by their page tables.
+#[cfg(target_os = "linux")]
+fn move_pages(from: Address, to: Address, bytes: usize) -> bool {
+    let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+    // SAFETY: `from` is a mapping of at least `bytes` that the caller owns exclusively (`&mut`), so
+    // no reference sees it vanish; `to` is a fresh reservation of more than `bytes`, which nothing
+    // refers to. Contents and protection move along.
+    let moved = unsafe { libc::mremap(from.as_ptr(), bytes, bytes, flags, to.as_ptr()) };
+    moved != libc::MAP_FAILED
+}
+
+/// Gives back what a move has left of a reservation: the part behind the moved pages.
+#[cfg(target_os = "linux")]
+fn unmap_reservation(start: Address, moved: usize, reserved: usize) {
+    unmap(behind(start, moved), reserved - moved);
+}
+
+/// Copies a range over a reservation, where pages cannot be moved.
+#[cfg(not(target_os = "linux"))]
+fn move_pages(from: Address, to: Address, bytes: usize) -> bool {
+    if !make_usable(to, 0, bytes) {
+        return false;
+    }
+    // SAFETY: both ranges are usable, owned by the caller and part of different mappings.
+    unsafe {
+        std::ptr::copy_nonoverlapping(from.as_ptr().cast::<u8>(), to.as_ptr().cast::<u8>(), bytes)
+    };
+    true
+}
+
+/// Gives back a reservation whose contents were copied.
+#[cfg(not(target_os = "linux"))]
+fn unmap_reservation(start: Address, _: usize, reserved: usize) {
+    unmap(start, reserved);
+}
+
 /// Asks for huge pages; a system without them answers with an error that changes nothing.
-fn advise_huge(start: NonNull<libc::c_void>, bytes: usize) {
+fn advise_huge(start: Address, bytes: usize) {
     #[cfg(target_os = "linux")]
     // SAFETY: the range is mapped and owned by the caller; this advice keeps its contents.
     let _ = unsafe { libc::madvise(start.as_ptr(), bytes, libc::MADV_HUGEPAGE) };
@@ -156,12 +261,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_region_is_zeroed_aligned_and_writable_to_both_ends() {
-        let mut region = Region::<u8>::zeroed(2 * HUGE_PAGE_BYTES);
-        assert_eq!(region.as_ptr() as usize % HUGE_PAGE_BYTES, 0);
-        assert!(region.iter().step_by(4096).all(|&byte| byte == 0));
-        *region.first_mut().expect("the region is not empty") = 1;
-        *region.last_mut().expect("the region is not empty") = 2;
-        assert_eq!((region[0], region[2 * HUGE_PAGE_BYTES - 1]), (1, 2));
+    fn a_region_grows_in_place_and_by_moving_and_keeps_its_contents() {
+        let mut region = Region::<u8>::empty();
+        assert!(region.is_empty());
+        for pages in [1, 2, 40, 100] {
+            let old = region.len();
+            region.grow_to(pages * HUGE_PAGE_BYTES);
+            assert_eq!(region.as_ptr() as usize % HUGE_PAGE_BYTES, 0);
+            assert!(region[old..].iter().step_by(4096).all(|&byte| byte == 0));
+            for page in old / HUGE_PAGE_BYTES..pages {
+                region[page * HUGE_PAGE_BYTES] = page as u8 + 1;
+            }
+            assert!((0..pages).all(|page| region[page * HUGE_PAGE_BYTES] == page as u8 + 1));
+        }
+        *region.last_mut().expect("the region is not empty") = 9;
+    }
+
+    #[test]
+    fn what_is_given_back_is_zero_and_usable_again() {
+        let mut region = Region::<u8>::empty();
+        region.grow_to(3 * HUGE_PAGE_BYTES);
+        region.fill(7);
+        region.give_back(HUGE_PAGE_BYTES, HUGE_PAGE_BYTES);
+        assert_eq!(region[HUGE_PAGE_BYTES - 1], 7);
+        assert!(
+            region[HUGE_PAGE_BYTES..2 * HUGE_PAGE_BYTES]
+                .iter()
+                .all(|&byte| byte == 0)
+        );
+        region[HUGE_PAGE_BYTES] = 1;
+        assert_eq!(region[2 * HUGE_PAGE_BYTES], 7);
     }
 }

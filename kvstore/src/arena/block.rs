@@ -107,6 +107,11 @@ impl Header {
     pub(super) fn key_len(self) -> usize {
         (self.0 >> KEY_SHIFT & KEY_MASK) as usize
     }
+    /// Whether this is an item with a key of this length that is no shadow.
+    #[inline(always)]
+    pub(super) fn is_current_with(self, key_length: usize) -> bool {
+        self.0 & (KEY_MASK << KEY_SHIFT | Self::SHADOW) == (key_length as u64) << KEY_SHIFT
+    }
     #[inline(always)]
     pub(super) fn value_len(self) -> usize {
         (self.0 >> VALUE_SHIFT) as usize

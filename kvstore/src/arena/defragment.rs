@@ -76,32 +76,19 @@ impl Arena {
         let bytes = header.granules() as usize * super::GRANULE_BYTES;
         let to = self.allocate(bytes);
         let target = self.header(to);
-        self.copy(from, to, bytes);
+        assert_ne!(
+            from.region(),
+            to.region(),
+            "a leaving region takes no new blocks"
+        );
+        self.memory
+            .copy_within(from.offset()..from.offset() + bytes, to.offset());
         let moved = header
             .with_granules(target.granules())
             .with_before_free(target.before_free());
         self.set_header(to, moved);
         self.release(from);
         to
-    }
-
-    fn copy(&mut self, from: Location, to: Location, bytes: usize) {
-        let (source, target) = (from.region(), to.region());
-        assert_ne!(source, target, "a leaving region takes no new blocks");
-        let [source, target] = self
-            .spaces
-            .get_disjoint_mut([source, target])
-            .expect("both regions exist and differ");
-        let source = source
-            .memory
-            .as_deref()
-            .expect("blocks lie in mapped regions");
-        let target = target
-            .memory
-            .as_deref_mut()
-            .expect("blocks lie in mapped regions");
-        target[to.offset()..to.offset() + bytes]
-            .copy_from_slice(&source[from.offset()..from.offset() + bytes]);
     }
 
     /// Whether the block lies in the region that is being emptied.
@@ -132,7 +119,7 @@ impl Arena {
             .spaces
             .iter()
             .enumerate()
-            .filter(|(_, space)| space.memory.is_some());
+            .filter(|(_, space)| space.mapped);
         let (region, _) = mapped
             .filter(|(_, space)| space.live > 0)
             .min_by_key(|(_, space)| space.live)?;

@@ -2,7 +2,6 @@
 
 use super::block::{BLOCK_GRANULES_MIN, Header};
 use super::{Arena, GRANULE_BYTES, Location, REGION_BYTES, REGION_GRANULES, Space};
-use crate::memory::Region;
 
 /// Each power of two is divided into this many bins; blocks below it have exact bins.
 const STEPS: u64 = 16;
@@ -221,18 +220,18 @@ impl Arena {
     }
 
     fn add_region(&mut self) {
-        let memory = Some(Region::zeroed(REGION_BYTES));
-        let space = Space { memory, live: 0 };
-        let region = match self.spaces.iter().position(|space| space.memory.is_none()) {
-            Some(region) => {
-                self.spaces[region] = space;
-                region
-            }
+        let region = match self.spaces.iter().position(|space| !space.mapped) {
+            Some(region) => region,
             None => {
-                self.spaces.push(space);
+                self.memory.grow_to(self.memory.len() + REGION_BYTES);
+                self.spaces.push(Space {
+                    mapped: false,
+                    live: 0,
+                });
                 self.spaces.len() - 1
             }
         };
+        self.spaces[region].mapped = true;
         self.mapped += 1;
         let whole = Location::new(region, 0);
         self.mark_free(whole, REGION_GRANULES, true);
@@ -254,7 +253,8 @@ impl Arena {
 
     pub(super) fn drop_region(&mut self, region: usize) {
         debug_assert_eq!(self.spaces[region].live, 0);
-        self.spaces[region].memory = None;
+        self.spaces[region].mapped = false;
+        self.memory.give_back(region * REGION_BYTES, REGION_BYTES);
         self.mapped -= 1;
     }
 

@@ -3,10 +3,10 @@
 //! ```text
 //! word 0    block header with the key and value lengths
 //! word 1    version
-//! word 2    expiry in nanoseconds of group time, only if the header says so
-//! then      key, value
+//! then      key, value, and only if the header says so the expiry in nanoseconds of group time
 //! ```
 
+use super::block::Header;
 use super::fit::granules_for;
 use super::{Arena, Location};
 use crate::machine::prefetch_at;
@@ -16,6 +16,9 @@ use crate::position::Position;
 pub(crate) const fn item_bytes(key: usize, value: usize, expires: bool) -> usize {
     16 + if expires { 8 } else { 0 } + key + value
 }
+
+/// Where the key begins.
+const KEY_AT: usize = 16;
 
 /// When an item was changed and when it goes.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
@@ -69,38 +72,40 @@ impl Arena {
             .header(location)
             .with_item(key.len(), value.len(), expires);
         let bytes = &mut self.bytes_mut(location)[..item_bytes(key.len(), value.len(), expires)];
-        bytes[..8].copy_from_slice(&header.bits().to_le_bytes());
-        bytes[8..16].copy_from_slice(&stamp.version.as_u64().to_le_bytes());
-        let mut at = 16;
+        let (head, body) = bytes.split_at_mut(KEY_AT);
+        head[..8].copy_from_slice(&header.bits().to_le_bytes());
+        head[8..].copy_from_slice(&stamp.version.as_u64().to_le_bytes());
+        let (key_bytes, rest) = body.split_at_mut(key.len());
+        key_bytes.copy_from_slice(key);
+        let (value_bytes, expiry) = rest.split_at_mut(value.len());
+        value_bytes.copy_from_slice(value);
         if expires {
-            bytes[16..24].copy_from_slice(&stamp.expiry_ns.to_le_bytes());
-            at = 24;
+            expiry.copy_from_slice(&stamp.expiry_ns.to_le_bytes());
         }
-        bytes[at..at + key.len()].copy_from_slice(key);
-        bytes[at + key.len()..].copy_from_slice(value);
     }
 
     #[inline(always)]
     pub(crate) fn item(&self, location: Location) -> Item<'_> {
         let bytes = self.bytes(location);
-        let header = self.header(location);
-        let (key_at, expiry_ns) = if header.expires() {
-            (24, word(bytes, 16))
-        } else {
-            (16, 0)
-        };
-        let (key, rest) = bytes[key_at..].split_at(header.key_len());
-        let version = Position::from_u64(word(bytes, 8));
-        Item {
-            key,
-            value: &rest[..header.value_len()],
-            stamp: Stamp { version, expiry_ns },
-        }
+        let header = Header::from_bits(word(bytes, 0));
+        view(bytes, header, header.key_len())
     }
 
-    pub(crate) fn set_shadow(&mut self, location: Location, shadow: bool) {
-        let header = self.header(location);
-        self.set_header(location, header.with_shadow(shadow));
+    /// The item, if it is the current one of this key.
+    #[inline(always)]
+    pub(crate) fn current(&self, location: Location, key: &[u8]) -> Option<Item<'_>> {
+        let bytes = self.bytes(location);
+        let header = Header::from_bits(word(bytes, 0));
+        if !header.is_current_with(key.len()) || !same(&bytes[KEY_AT..][..key.len()], key) {
+            return None;
+        }
+        Some(view(bytes, header, key.len()))
+    }
+
+    /// Whether this is the current item of the key.
+    #[inline(always)]
+    pub(crate) fn is_current(&self, location: Location, key: &[u8]) -> bool {
+        self.current(location, key).is_some()
     }
 
     /// The first byte of an item's block, to prefetch its line.
@@ -115,15 +120,9 @@ impl Arena {
         prefetch_at(self.bytes(location), 64);
     }
 
-    /// Whether this is the current item of the key.
-    #[inline(always)]
-    pub(crate) fn is_current(&self, location: Location, key: &[u8]) -> bool {
+    pub(crate) fn set_shadow(&mut self, location: Location, shadow: bool) {
         let header = self.header(location);
-        let bytes = self.bytes(location);
-        let key_at = if header.expires() { 24 } else { 16 };
-        header.key_len() == key.len()
-            && same(&bytes[key_at..key_at + key.len()], key)
-            && !header.shadow()
+        self.set_header(location, header.with_shadow(shadow));
     }
 
     /// Whether the item is kept only for the running snapshot.
@@ -139,6 +138,20 @@ impl Arena {
     /// Bytes of the item's block.
     pub(crate) fn block_bytes(&self, location: Location) -> u64 {
         self.header(location).granules() * super::GRANULE_BYTES as u64
+    }
+}
+
+/// The item whose block begins with `bytes`.
+#[inline(always)]
+fn view(bytes: &[u8], header: Header, key_length: usize) -> Item<'_> {
+    let (key, rest) = bytes[KEY_AT..].split_at(key_length);
+    let (value, rest) = rest.split_at(header.value_len());
+    let expiry_ns = if header.expires() { word(rest, 0) } else { 0 };
+    let version = Position::from_u64(word(bytes, 8));
+    Item {
+        key,
+        value,
+        stamp: Stamp { version, expiry_ns },
     }
 }
 

@@ -63,17 +63,18 @@ impl Location {
     fn granule(self) -> u64 {
         self.0 % REGION_GRANULES
     }
+    /// In bytes, over all regions.
     #[inline(always)]
     fn offset(self) -> usize {
-        self.granule() as usize * GRANULE_BYTES
+        self.0 as usize * GRANULE_BYTES
     }
 }
 
 /// One region and what is known about it.
 #[derive(Debug)]
 struct Space {
-    /// None when the region was given back; its number is used again.
-    memory: Option<Region<u8>>,
+    /// Whether the region is in use; one that was given back is used again first.
+    mapped: bool,
     /// Granules in live blocks.
     live: u64,
 }
@@ -90,6 +91,7 @@ pub(crate) struct Usage {
 /// The item memory of one store.
 #[derive(Debug)]
 pub(crate) struct Arena {
+    memory: Region<u8>,
     spaces: Vec<Space>,
     heads: Box<[Location; BINS]>,
     bitmaps: Bitmaps,
@@ -101,6 +103,7 @@ pub(crate) struct Arena {
 impl Arena {
     pub(crate) fn new() -> Self {
         Self {
+            memory: Region::empty(),
             spaces: Vec::new(),
             heads: Box::new([Location::NONE; BINS]),
             bitmaps: Bitmaps::default(),
@@ -119,20 +122,12 @@ impl Arena {
 
     #[inline(always)]
     fn bytes(&self, location: Location) -> &[u8] {
-        let memory = self.spaces[location.region()]
-            .memory
-            .as_deref()
-            .expect("blocks lie in mapped regions");
-        &memory[location.offset()..]
+        &self.memory[location.offset()..]
     }
 
     #[inline(always)]
     fn bytes_mut(&mut self, location: Location) -> &mut [u8] {
-        let memory = self.spaces[location.region()]
-            .memory
-            .as_deref_mut()
-            .expect("blocks lie in mapped regions");
-        &mut memory[location.offset()..]
+        &mut self.memory[location.offset()..]
     }
 
     #[inline(always)]

@@ -43,7 +43,7 @@ fn check_blocks(arena: &Arena) {
         .spaces
         .iter()
         .enumerate()
-        .filter(|(_, space)| space.memory.is_some())
+        .filter(|(_, space)| space.mapped)
     {
         let (mut granule, mut before_free, mut live) = (0, false, 0);
         while granule < REGION_GRANULES {

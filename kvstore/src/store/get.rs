@@ -1,7 +1,7 @@
 //! GET, one by one and interleaved.
 
 use super::Store;
-use crate::arena::{Item, Location};
+use crate::arena::Item;
 use crate::interleave::{LANES, batch, fetch};
 use crate::response::Versioned;
 use std::future::Future;
@@ -11,7 +11,12 @@ impl Store {
     #[inline]
     #[must_use]
     pub fn get(&self, key: &[u8]) -> Option<Versioned<'_>> {
-        self.live(self.items.find(key)).map(versioned)
+        let item = self.items.lookup(key)?;
+        if self.has_expired(item.stamp.expiry_ns) {
+            None
+        } else {
+            Some(versioned(item))
+        }
     }
 
     /// Looks up `count` keys in an interleaved way. `found` gets each result with its number, in
@@ -25,9 +30,8 @@ impl Store {
     ) {
         batch::<LANES, _>(
             count,
-            |number| self.items.locate(key(number)),
-            |number, location: Option<Location>| {
-                let item = location.map(|location| self.items.arena.item(location));
+            |number| self.items.lookup_later(key(number)),
+            |number, item| {
                 found(
                     number,
                     item.filter(|item| !self.has_expired(item.stamp.expiry_ns))
@@ -47,13 +51,21 @@ fn versioned(item: Item<'_>) -> Versioned<'_> {
 }
 
 impl crate::items::Items {
-    /// Finds a key, fetching the bucket and the item before it looks at them.
+    /// The item of a key.
+    #[inline]
+    pub(crate) fn lookup(&self, key: &[u8]) -> Option<Item<'_>> {
+        self.table.lookup(self.hasher.key(key), |location| {
+            self.arena.current(location, key)
+        })
+    }
+
+    /// Finds the item of a key, fetching bucket and block before it looks at them.
     #[inline(always)]
-    pub(crate) fn locate(&self, key: &[u8]) -> impl Future<Output = Option<Location>> {
+    pub(crate) fn lookup_later(&self, key: &[u8]) -> impl Future<Output = Option<Item<'_>>> {
         let hash = self.hasher.key(key);
         let (table, arena) = (&self.table, &self.arena);
         async move {
-            let mut bucket = table.bucket(table.home(hash));
+            let mut bucket = table.home_bucket(hash);
             loop {
                 fetch(bucket).await;
                 let mut matching = bucket.matching(hash.tag());
@@ -61,8 +73,8 @@ impl crate::items::Items {
                     let location = bucket.location(matching.trailing_zeros());
                     arena.prefetch_second_line(location);
                     fetch(arena.first_byte(location)).await;
-                    if arena.is_current(location, key) {
-                        return Some(location);
+                    if let Some(item) = arena.current(location, key) {
+                        return Some(item);
                     }
                     matching &= matching - 1;
                 }

@@ -38,6 +38,24 @@ impl Bucket {
         lanes_equal(&self.tags, tag) & ((1 << SLOTS) - 1)
     }
 
+    /// What `check` makes of the first entry with this tag that it accepts.
+    #[inline(always)]
+    pub(super) fn find<T>(
+        &self,
+        tag: u16,
+        mut check: impl FnMut(u32, Location) -> Option<T>,
+    ) -> Option<T> {
+        let mut matching = self.matching(tag);
+        while matching != 0 {
+            let slot = matching.trailing_zeros();
+            if let Some(found) = check(slot, self.location(slot)) {
+                return Some(found);
+            }
+            matching &= matching - 1;
+        }
+        None
+    }
+
     /// How many entries the bucket holds; they are packed from slot 0.
     #[inline]
     pub(crate) fn len(&self) -> u32 {

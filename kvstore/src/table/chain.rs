@@ -1,9 +1,8 @@
 //! Entries in and out of a chain, which stays packed: every bucket but the last is full.
 
-use super::{Bucket, BucketId, SEGMENT_BUCKETS, SLOTS, Slot, Table};
+use super::{Bucket, BucketId, PAGE_BUCKETS, SLOTS, Slot, Table};
 use crate::arena::Location;
 use crate::hash::KeyHash;
-use crate::memory::Region;
 
 impl Table {
     /// Adds an entry; the caller knows that it is not there.
@@ -71,8 +70,8 @@ impl Table {
             self.bucket_mut(spare).set_next(None);
             return spare;
         }
-        if self.spare_used as usize == self.spare.len() * SEGMENT_BUCKETS as usize {
-            self.spare.push(Region::zeroed(SEGMENT_BUCKETS as usize));
+        if self.spare_used as usize == self.spare.len() {
+            self.spare.grow_to(self.spare.len() + PAGE_BUCKETS);
         }
         self.spare_used += 1;
         BucketId::spare(self.spare_used - 1)

@@ -1,9 +1,8 @@
 //! Growth without a stop: a few splits with each insertion.
 
-use super::{BucketId, LEVEL_FIRST, SEGMENT_BUCKETS, SLOTS, Table};
+use super::{BucketId, LEVEL_FIRST, PAGE_BUCKETS, SLOTS, Table};
 use crate::arena::Location;
 use crate::hash::KeyHash;
-use crate::memory::Region;
 
 /// The most buckets that one command may split.
 pub(crate) const MOVES_PER_COMMAND_MAX: u32 = 8;
@@ -44,9 +43,9 @@ impl Table {
             .clamp(1 << LEVEL_FIRST, 1 << LEVEL_MAX)
             .next_power_of_two() as u32;
         self.level = buckets.ilog2();
-        while self.main.len() * (SEGMENT_BUCKETS as usize) < buckets as usize {
-            self.main.push(Region::zeroed(SEGMENT_BUCKETS as usize));
-        }
+        self.mask = buckets - 1;
+        self.main
+            .grow_to((buckets as usize).next_multiple_of(PAGE_BUCKETS));
     }
 
     fn is_loaded(&self) -> bool {
@@ -57,8 +56,8 @@ impl Table {
     fn split_one(&mut self, hash_of: &impl Fn(Location) -> KeyHash) {
         let old = BucketId::main(self.split);
         let new = self.buckets();
-        if new as usize == self.main.len() * SEGMENT_BUCKETS as usize {
-            self.main.push(Region::zeroed(SEGMENT_BUCKETS as usize));
+        if new as usize == self.main.len() {
+            self.main.grow_to(self.main.len() + PAGE_BUCKETS);
         }
         let mut moving = std::mem::take(&mut self.moving);
         self.for_each_in_chain(old, |location| moving.push((hash_of(location), location)));
@@ -66,6 +65,7 @@ impl Table {
         self.split += 1;
         if self.split == 1 << self.level {
             self.level += 1;
+            self.mask = (1 << self.level) - 1;
             self.split = 0;
         }
         for (hash, location) in moving.drain(..) {

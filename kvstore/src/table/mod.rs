@@ -2,7 +2,7 @@
 //!
 //! Linear hashing: with `2^level + split` buckets, the buckets below `split` use one more hash
 //! bit than the others. A split moves one bucket's entries, so growth never stops the store.
-//! Buckets lie in segments of one huge page that never move.
+//! Growth never copies the buckets that stay.
 
 mod bucket;
 mod chain;
@@ -14,8 +14,8 @@ use crate::arena::Location;
 use crate::hash::KeyHash;
 use crate::memory::{HUGE_PAGE_BYTES, Region};
 
-/// Buckets in a segment.
-const SEGMENT_BUCKETS: u32 = (HUGE_PAGE_BYTES / size_of::<Bucket>()) as u32;
+/// Buckets are taken from the system in huge pages.
+const PAGE_BUCKETS: usize = HUGE_PAGE_BYTES / size_of::<Bucket>();
 
 /// The number of buckets of an empty table is 2 to this power.
 const LEVEL_FIRST: u32 = 6;
@@ -47,13 +47,15 @@ pub(crate) struct Slot {
 /// The index of one store.
 #[derive(Debug)]
 pub(crate) struct Table {
-    main: Vec<Region<Bucket>>,
-    spare: Vec<Region<Bucket>>,
+    main: Region<Bucket>,
+    spare: Region<Bucket>,
     /// Spare buckets that were ever handed out.
     spare_used: u32,
     /// Head of the list of returned spare buckets, as number + 1; 0 if there is none.
     spare_free: u32,
     level: u32,
+    /// `2^level - 1`.
+    mask: u32,
     split: u32,
     entries: u64,
     /// Reused by splits, so that they do not allocate.
@@ -62,12 +64,15 @@ pub(crate) struct Table {
 
 impl Table {
     pub(crate) fn new() -> Self {
+        let mut main = Region::empty();
+        main.grow_to(PAGE_BUCKETS);
         Self {
-            main: vec![Region::zeroed(SEGMENT_BUCKETS as usize)],
-            spare: Vec::new(),
+            main,
+            spare: Region::empty(),
             spare_used: 0,
             spare_free: 0,
             level: LEVEL_FIRST,
+            mask: (1 << LEVEL_FIRST) - 1,
             split: 0,
             entries: 0,
             moving: Vec::new(),
@@ -88,7 +93,7 @@ impl Table {
 
     /// Bytes that the index takes from the system.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        (self.main.len() + self.spare.len()) as u64 * HUGE_PAGE_BYTES as u64
+        ((self.main.len() + self.spare.len()) * size_of::<Bucket>()) as u64
     }
 
     /// How many main buckets there are.
@@ -97,43 +102,48 @@ impl Table {
     }
 
     /// The main bucket that the hash belongs to.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn home(&self, hash: KeyHash) -> BucketId {
-        let coarse = hash.0 as u32 & ((1 << self.level) - 1);
-        let fine = hash.0 as u32 & ((2 << self.level) - 1);
-        BucketId::main(if coarse < self.split { fine } else { coarse })
+        let coarse = hash.0 as u32 & self.mask;
+        if coarse >= self.split {
+            return BucketId(coarse);
+        }
+        BucketId(hash.0 as u32 & (2 * self.mask + 1))
+    }
+
+    /// The bucket of [`Table::home`].
+    #[inline(always)]
+    pub(crate) fn home_bucket(&self, hash: KeyHash) -> &Bucket {
+        &self.main[self.home(hash).0 as usize]
     }
 
     /// How many hash bits the bucket of this hash stands for.
     pub(crate) fn home_bits(&self, hash: KeyHash) -> u32 {
-        let coarse = hash.0 as u32 & ((1 << self.level) - 1);
-        if coarse < self.split {
+        if hash.0 as u32 & self.mask < self.split {
             self.level + 1
         } else {
             self.level
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn bucket(&self, id: BucketId) -> &Bucket {
-        let number = id.0 & !BucketId::SPARE;
-        let segments = if id.0 & BucketId::SPARE == 0 {
-            &self.main
+        let number = (id.0 & !BucketId::SPARE) as usize;
+        if id.0 & BucketId::SPARE == 0 {
+            &self.main[number]
         } else {
-            &self.spare
-        };
-        &segments[(number / SEGMENT_BUCKETS) as usize][(number % SEGMENT_BUCKETS) as usize]
+            &self.spare[number]
+        }
     }
 
     #[inline]
     fn bucket_mut(&mut self, id: BucketId) -> &mut Bucket {
-        let number = id.0 & !BucketId::SPARE;
-        let segments = if id.0 & BucketId::SPARE == 0 {
-            &mut self.main
+        let number = (id.0 & !BucketId::SPARE) as usize;
+        if id.0 & BucketId::SPARE == 0 {
+            &mut self.main[number]
         } else {
-            &mut self.spare
-        };
-        &mut segments[(number / SEGMENT_BUCKETS) as usize][(number % SEGMENT_BUCKETS) as usize]
+            &mut self.spare[number]
+        }
     }
 
     pub(crate) fn set_location(&mut self, slot: Slot, location: Location) {
@@ -154,20 +164,33 @@ impl Table {
         hash: KeyHash,
         mut is_it: impl FnMut(Location) -> bool,
     ) -> Option<(Slot, Location)> {
-        let tag = hash.tag();
         let mut id = self.home(hash);
+        let mut bucket = self.home_bucket(hash);
         loop {
-            let bucket = self.bucket(id);
-            let mut matching = bucket.matching(tag);
-            while matching != 0 {
-                let slot = matching.trailing_zeros();
-                let location = bucket.location(slot);
-                if is_it(location) {
-                    return Some((Slot { bucket: id, slot }, location));
-                }
-                matching &= matching - 1;
+            let found = bucket.find(hash.tag(), |slot, location| {
+                is_it(location).then_some((slot, location))
+            });
+            if let Some((slot, location)) = found {
+                return Some((Slot { bucket: id, slot }, location));
             }
             id = bucket.next()?;
+            bucket = self.bucket(id);
+        }
+    }
+
+    /// What `check` makes of the first entry with the hash's tag that it accepts.
+    #[inline(always)]
+    pub(crate) fn lookup<T>(
+        &self,
+        hash: KeyHash,
+        mut check: impl FnMut(Location) -> Option<T>,
+    ) -> Option<T> {
+        let mut bucket = self.home_bucket(hash);
+        loop {
+            if let Some(found) = bucket.find(hash.tag(), |_, location| check(location)) {
+                return Some(found);
+            }
+            bucket = self.bucket(bucket.next()?);
         }
     }
 
