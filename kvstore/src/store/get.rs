@@ -3,6 +3,7 @@
 use super::Store;
 use crate::arena::Item;
 use crate::interleave::{LANES, batch, fetch};
+use crate::machine::prefetch;
 use crate::response::Versioned;
 use std::future::Future;
 
@@ -64,10 +65,11 @@ impl crate::items::Items {
     pub(crate) fn lookup_later(&self, key: &[u8]) -> impl Future<Output = Option<Item<'_>>> {
         let hash = self.hasher.key(key);
         let (table, arena) = (&self.table, &self.arena);
+        let mut bucket = table.home_bucket(hash);
+        // Started before the first poll, which comes after those of the other lanes.
+        prefetch(bucket);
         async move {
-            let mut bucket = table.home_bucket(hash);
             loop {
-                fetch(bucket).await;
                 let mut matching = bucket.matching(hash.tag());
                 while matching != 0 {
                     let location = bucket.location(matching.trailing_zeros());
@@ -79,6 +81,7 @@ impl crate::items::Items {
                     matching &= matching - 1;
                 }
                 bucket = table.bucket(bucket.next()?);
+                fetch(bucket).await;
             }
         }
     }
