@@ -11,7 +11,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::machine::prefetch;
+pub use crate::machine::prefetch;
 use std::future::Future;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
@@ -123,11 +123,14 @@ fn lane_mask(lanes: usize) -> u64 {
 /// Futures that are polled where they lie.
 struct Lanes<const N: usize, F: Future> {
     futures: [MaybeUninit<F>; N],
-    /// A bit for each lane whose future is initialized and was pinned by a poll.
+    /// A bit for each lane whose future is initialized, kept if dropping one does something (or
+    /// to check the bookkeeping): the drop after a panic is all that needs it.
     occupied: u64,
 }
 
 impl<const N: usize, F: Future> Lanes<N, F> {
+    const TRACKED: bool = std::mem::needs_drop::<F>() || cfg!(debug_assertions);
+
     #[inline(always)]
     fn new() -> Self {
         const { assert!(N > 0 && N <= 64) };
@@ -141,8 +144,10 @@ impl<const N: usize, F: Future> Lanes<N, F> {
     #[inline(always)]
     fn begin(&mut self, lane: usize, future: F) {
         debug_assert_eq!(self.occupied >> lane & 1, 0);
-        self.futures[lane].write(future);
-        self.occupied |= 1 << lane;
+        self.futures[lane % N].write(future);
+        if Self::TRACKED {
+            self.occupied |= 1 << lane;
+        }
     }
 
     /// Polls the future of an occupied lane and frees the lane when it is done.
@@ -151,7 +156,7 @@ impl<const N: usize, F: Future> Lanes<N, F> {
         debug_assert_eq!(self.occupied >> lane & 1, 1);
         // SAFETY: the callers poll only lanes that `begin` filled and no poll has finished since;
         // `occupied` says the same and is checked above in debug builds.
-        let future = unsafe { self.futures[lane].assume_init_mut() };
+        let future = unsafe { self.futures[lane % N].assume_init_mut() };
         // SAFETY: the future stays at its place in `futures` until it is dropped there: `Lanes`
         // is a local of `batch` or `refill` that is never moved after the first `begin`, and
         // `begin` overwrites only lanes whose future was dropped.
@@ -159,10 +164,12 @@ impl<const N: usize, F: Future> Lanes<N, F> {
         let Poll::Ready(result) = future.poll(&mut Context::from_waker(Waker::noop())) else {
             return None;
         };
-        self.occupied &= !(1 << lane);
+        if Self::TRACKED {
+            self.occupied &= !(1 << lane);
+        }
         // SAFETY: the lane was initialized (see above), and with its bit cleared neither `drop`
         // nor a further poll will touch the future again.
-        unsafe { self.futures[lane].assume_init_drop() };
+        unsafe { self.futures[lane % N].assume_init_drop() };
         Some(result)
     }
 }

@@ -16,7 +16,7 @@ pub mod interleave;
 mod items;
 pub mod limits;
 mod machine;
-mod memory;
+pub mod memory;
 pub mod position;
 pub mod response;
 pub mod snapshot;

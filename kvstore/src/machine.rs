@@ -4,7 +4,7 @@
 
 /// Starts to load the cache line of `value`.
 #[inline(always)]
-pub(crate) fn prefetch<T: ?Sized>(value: &T) {
+pub fn prefetch<T: ?Sized>(value: &T) {
     prefetch_address(std::ptr::from_ref(value).cast());
 }
 

@@ -12,7 +12,7 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
 /// The size of a huge page, and the alignment of every region.
-pub(crate) const HUGE_PAGE_BYTES: usize = 2 * 1024 * 1024;
+pub const HUGE_PAGE_BYTES: usize = 2 * 1024 * 1024;
 
 /// The least address space that is reserved; it costs nothing until it is used.
 const RESERVED_BYTES_MIN: usize = 64 * 1024 * 1024;
@@ -22,10 +22,14 @@ const RESERVED_BYTES_MIN: usize = 64 * 1024 * 1024;
 /// # Safety
 /// All bit patterns, zero among them, are valid values; there is no drop glue; the size divides
 /// [`HUGE_PAGE_BYTES`] and the alignment is at most that.
-pub(crate) unsafe trait Plain: Copy {}
+pub unsafe trait Plain: Copy {}
 
 // SAFETY: every byte is a valid u8, and its size is 1.
 unsafe impl Plain for u8 {}
+// SAFETY: every pattern is a valid u32; its size and alignment are 4.
+unsafe impl Plain for u32 {}
+// SAFETY: every pattern is a valid u64; its size and alignment are 8.
+unsafe impl Plain for u64 {}
 // SAFETY: a bucket is made of integer arrays without padding; its size and alignment are 64.
 unsafe impl Plain for Bucket {}
 
@@ -33,7 +37,7 @@ unsafe impl Plain for Bucket {}
 ///
 /// Address space is reserved ahead; memory is taken only where it is written. A run that outgrows
 /// its reservation moves by its page tables, so growth copies nothing.
-pub(crate) struct Region<T: Plain> {
+pub struct Region<T: Plain> {
     start: NonNull<T>,
     /// Usable values, all of them readable and writable memory.
     count: usize,
@@ -44,7 +48,8 @@ pub(crate) struct Region<T: Plain> {
 
 impl<T: Plain> Region<T> {
     /// Holds nothing and takes nothing.
-    pub(crate) const fn empty() -> Self {
+    #[must_use]
+    pub const fn empty() -> Self {
         Self {
             start: NonNull::dangling(),
             count: 0,
@@ -58,7 +63,7 @@ impl<T: Plain> Region<T> {
     /// # Panics
     /// If the system has no memory left. A replica stops then: the logical limit is what answers
     /// clients, and running out below it is this machine's trouble alone.
-    pub(crate) fn grow_to(&mut self, count: usize) {
+    pub fn grow_to(&mut self, count: usize) {
         let (old, new) = (self.bytes(), count * size_of::<T>());
         assert!(
             new >= old && new.is_multiple_of(HUGE_PAGE_BYTES),
@@ -74,7 +79,7 @@ impl<T: Plain> Region<T> {
     }
 
     /// Gives the memory of a range back; its values are zero again. The range is whole huge pages.
-    pub(crate) fn give_back(&mut self, first: usize, count: usize) {
+    pub fn give_back(&mut self, first: usize, count: usize) {
         let range = &mut self[first..first + count];
         let (start, bytes) = (range.as_mut_ptr(), size_of_val(range));
         assert!(
