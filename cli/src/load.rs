@@ -14,6 +14,8 @@ use crate::lane::Lane;
 
 /// The loop looks at least this often whether it shall end.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How long operations under way are waited for after a Ctrl-C.
+const INTERRUPT_PATIENCE: Duration = Duration::from_millis(500);
 
 /// What the clients ask, and who takes the answers.
 pub(crate) trait Work {
@@ -43,6 +45,7 @@ pub(crate) fn closed_loop<B: Backend<Route = SocketAddr>>(
 ) -> Result<Ended, Failure> {
     let mut idle: Vec<usize> = (0..clients.len()).collect();
     let mut ended = Ended::Done;
+    let mut give_up_at = None;
     loop {
         let running = ended == Ended::Done && go_on(lane.now());
         if running {
@@ -50,7 +53,7 @@ pub(crate) fn closed_loop<B: Backend<Route = SocketAddr>>(
                 submit_next(lane, clients[slot], slot, work)?;
             }
         }
-        if lane.in_flight() == 0 {
+        if lane.in_flight() == 0 || give_up_at.is_some_and(|at| lane.now() >= at) {
             return Ok(ended);
         }
         let look_at = lane.now() + LOOK_EVERY;
@@ -61,6 +64,7 @@ pub(crate) fn closed_loop<B: Backend<Route = SocketAddr>>(
         })?;
         if interrupt::interrupted() {
             ended = Ended::Interrupted;
+            give_up_at.get_or_insert(lane.now() + INTERRUPT_PATIENCE);
         }
     }
 }
@@ -109,6 +113,7 @@ pub(crate) fn open_loop<B: Backend<Route = SocketAddr>>(
     let mut due = start;
     let mut turn = 0;
     let mut ended = Ended::Done;
+    let mut give_up_at = None;
     loop {
         let now = lane.now();
         let running = ended == Ended::Done && now < until;
@@ -120,7 +125,8 @@ pub(crate) fn open_loop<B: Backend<Route = SocketAddr>>(
             turn += 1;
             due += interval;
         }
-        if !running && lane.in_flight() == 0 {
+        let over = !running && lane.in_flight() == 0;
+        if over || give_up_at.is_some_and(|at| now >= at) {
             break;
         }
         let next_look = if running && due > now {
@@ -131,6 +137,7 @@ pub(crate) fn open_loop<B: Backend<Route = SocketAddr>>(
         lane.run_until(next_look, |finished| pending.take(finished, work))?;
         if interrupt::interrupted() {
             ended = Ended::Interrupted;
+            give_up_at.get_or_insert(now + INTERRUPT_PATIENCE);
         }
     }
     let left = until.saturating_since(due).as_nanos() / interval.as_nanos().max(1);

@@ -3,12 +3,13 @@
 use std::net::SocketAddr;
 
 use serde_json::json;
+use trine_kvstore::Limits;
 use trine_replica::Replica;
 use trine_replica::config::ReplicaConfig;
 use trine_replica::message::{Discovery, Incarnation, PlaceId, RoleCode};
 use trine_replica::node::{Node, endpoint_config};
 use trine_transport::backend::{Backend, Direction, Faulty, MonotonicClock, UdpBackend, UdpConfig};
-use trine_transport::time::{Clock, Duration};
+use trine_transport::time::{Clock, Duration, Instant};
 use trine_transport::{Config, EventLoop};
 
 use crate::args::ServeArguments;
@@ -21,6 +22,8 @@ use crate::peers;
 
 /// How often a change of role is looked for, to tell it.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// A replica that has been in no group for this long says why.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 type ReplicaLoop<B> = EventLoop<B, MonotonicClock, Node<SocketAddr>>;
 
@@ -68,9 +71,10 @@ fn serve<B: Backend<Route = SocketAddr>>(
     interrupt::on_interrupt(move || waker.wake());
     let mut told = Told::new(output);
     while !interrupt::interrupted() {
-        told.tell_changes(&event_loop.app().replica().discovery());
+        let now = event_loop.clock().now();
+        told.tell_changes(event_loop.app().replica(), now);
         tell_faults();
-        let look_at = event_loop.clock().now() + LOOK_EVERY;
+        let look_at = now + LOOK_EVERY;
         event_loop
             .run_until(Some(look_at), |_| interrupt::interrupted())
             .map_err(backend_failure)?;
@@ -87,8 +91,13 @@ fn assemble<B: Backend<Route = SocketAddr>>(
     addresses: &[SocketAddr],
     arguments: &ServeArguments,
 ) -> Result<ReplicaLoop<B>, Failure> {
+    let store_limits = Limits {
+        memory_bytes: arguments.limits.memory,
+        ..Limits::default()
+    };
     let replica_config = ReplicaConfig {
         bootstrap: arguments.bootstrap,
+        store_limits,
         ..ReplicaConfig::default()
     };
     let peers = (1..).map(PlaceId).zip(addresses.iter().copied()).collect();
@@ -132,38 +141,69 @@ fn stop<B: Backend<Route = SocketAddr>>(event_loop: &mut ReplicaLoop<B>) -> Resu
 struct Told {
     output: Output,
     last: Option<(RoleCode, u64, Option<SocketAddr>)>,
+    /// Since when the replica has been in no group, and whether that was told.
+    idle: Option<(Instant, bool)>,
 }
 
 impl Told {
     fn new(output: Output) -> Self {
-        Self { output, last: None }
+        Self {
+            output,
+            last: None,
+            idle: None,
+        }
     }
 
-    /// A line for each change of role, term or leader.
-    fn tell_changes(&mut self, discovery: &Discovery) {
-        let now = (discovery.role, discovery.term, discovery.leader);
-        if self.last == Some(now) {
+    /// A line for each change of role, term or leader, and one when the replica finds no group.
+    fn tell_changes(&mut self, replica: &Replica, now: Instant) {
+        let discovery = replica.discovery();
+        if matches!(discovery.role, RoleCode::Unattached | RoleCode::Joining) {
+            return self.tell_waiting(replica, now);
+        }
+        self.idle = None;
+        let state = (discovery.role, discovery.term, discovery.leader);
+        if self.last != Some(state) {
+            self.last = Some(state);
+            self.tell(&discovery);
+        }
+    }
+
+    fn tell_waiting(&mut self, replica: &Replica, now: Instant) {
+        let (since, told) = self.idle.get_or_insert((now, false));
+        if *told || now.saturating_since(*since) < PATIENCE {
             return;
         }
-        self.last = Some(now);
-        let (role, leader) = (role_word(discovery.role), discovery.leader);
+        *told = true;
+        if let Some(reason) = replica.status(now).not_serving {
+            self.output.json_line(&json!({ "waiting": reason }));
+            self.output.line(reason);
+        }
+    }
+
+    fn tell(&self, discovery: &Discovery) {
+        let Discovery {
+            place,
+            role,
+            term,
+            leader,
+            ..
+        } = discovery;
         self.output.json_line(&json!({
-            "place": discovery.place.0, "role": role, "term": discovery.term,
-            "leader": leader.map(|leader| leader.to_string()),
+            "place": place.0, "role": role_word(*role), "term": term, "leader": leader,
         }));
-        let followed = match (discovery.role, leader) {
-            (RoleCode::Follower | RoleCode::Learner, Some(leader)) => format!(" of {leader}"),
-            _ => String::new(),
-        };
-        self.output
-            .line(format_args!("{role}{followed}, term {}", discovery.term));
+        self.output.line(match (role, leader) {
+            (RoleCode::Leader, _) => format!("leads in term {term}"),
+            (RoleCode::Follower, Some(leader)) => format!("follows {leader} in term {term}"),
+            (RoleCode::Follower, None) => format!("waits for a leader in term {term}"),
+            _ => format!("{} in term {term}", role_word(*role)),
+        });
     }
 }
 
 /// A role in a word.
 fn role_word(role: RoleCode) -> &'static str {
     match role {
-        RoleCode::Unattached => "in no group yet",
+        RoleCode::Unattached => "unattached",
         RoleCode::Joining => "joining",
         RoleCode::Learner => "learner",
         RoleCode::Follower => "follower",

@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -27,7 +28,7 @@ pub(crate) fn run(arguments: &UpArguments, output: Output) -> Result<(), Failure
     let started = Instant::now();
     output.line(format_args!("starting {count} replicas ..."));
     let serve_args = arguments.limits.as_serve_args();
-    let group = match group::start(addresses.clone(), serve_args, Some(sink(output))) {
+    let group = match group::start(addresses.clone(), serve_args, Some(sink(output, count))) {
         Err(_) if interrupt::interrupted() => return Ok(()),
         other => other?,
     };
@@ -36,14 +37,18 @@ pub(crate) fn run(arguments: &UpArguments, output: Output) -> Result<(), Failure
 }
 
 /// Prints what the replicas say, each line with its place in front. In JSON form it goes to
-/// standard error: standard output holds one document.
-fn sink(output: Output) -> LineSink {
-    Arc::new(
-        move |place, _stream: Stream, line: &str| match output.json {
+/// standard error: standard output holds one document. The first words of each replica are left
+/// out, because the welcome says the same of all of them.
+fn sink(output: Output, count: usize) -> LineSink {
+    let spoke: Vec<AtomicBool> = (0..count).map(|_| AtomicBool::new(false)).collect();
+    Arc::new(move |place, stream, line: &str| {
+        let first = stream == Stream::Out && !spoke[place - 1].swap(true, Ordering::Relaxed);
+        match output.json {
+            _ if first => {}
             true => eprintln!("[{place}] {line}"),
             false => output.line(format_args!("[{place}] {line}")),
-        },
-    )
+        }
+    })
 }
 
 fn welcome(addresses: &[SocketAddr], took: Duration, output: Output) -> Result<(), Failure> {

@@ -40,10 +40,12 @@ pub(crate) fn run(arguments: &ChaosArguments, output: Output) -> Result<(), Fail
         humantime::format_duration(arguments.duration)
     ));
     let crew = Crew::start(arguments, faults, group.addresses())?;
-    let failovers = nemesis::work(&mut group, arguments, &crew, output);
+    let mut failovers = Vec::new();
+    let worked = nemesis::work(&mut group, arguments, &crew, output, &mut failovers);
     let finished = crew.finish()?;
-    let failovers = failovers?;
-    interrupt::check()?;
+    if !interrupt::interrupted() {
+        worked?;
+    }
     output.line(format_args!(
         "checking {} operations",
         finished.history.len()
@@ -70,6 +72,8 @@ pub(crate) fn run(arguments: &ChaosArguments, output: Output) -> Result<(), Fail
         verdicts,
     };
     report.print(output);
+    // A run that was cut short has not read everything again; what it saw is judged all the same.
+    interrupt::check()?;
     report.result()
 }
 

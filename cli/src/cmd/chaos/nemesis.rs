@@ -34,12 +34,11 @@ pub(super) fn work(
     arguments: &ChaosArguments,
     crew: &Crew,
     output: Output,
-) -> Result<Vec<Failover>, Failure> {
+    failovers: &mut Vec<Failover>,
+) -> Result<(), Failure> {
     let end = now() + Nanos::from(arguments.duration);
-    let mut failovers = Vec::new();
     let Some(every) = arguments.kill_leader_every.map(Nanos::from) else {
-        wait_until(group, end)?;
-        return Ok(failovers);
+        return wait_until(group, end);
     };
     let mut next_kill = now() + every;
     while next_kill < end {
@@ -54,8 +53,7 @@ pub(super) fn work(
         failovers.push(failover);
         next_kill = (next_kill + every).max(now());
     }
-    wait_until(group, end)?;
-    Ok(failovers)
+    wait_until(group, end)
 }
 
 /// Waits; a replica that ends by itself meanwhile, or the user, ends the wait.

@@ -10,6 +10,7 @@ use super::Verdicts;
 use super::nemesis::Failover;
 use crate::args::ChaosArguments;
 use crate::failure::Failure;
+use crate::interrupt;
 use crate::latency::{Latencies, latency_table};
 use crate::output::Output;
 use crate::units::{plural, show_count, show_ns};
@@ -113,6 +114,7 @@ impl Report<'_> {
         output.line("");
         output.line(match self.passed() {
             true => "PASS: linearizable, and nothing acknowledged was lost",
+            false if interrupt::interrupted() => "interrupted: not a whole run",
             false => "FAIL",
         });
     }
