@@ -1,0 +1,188 @@
+//! Three replicas and a client endpoint on rings, all driven by one thread on the real clock.
+
+use std::net::SocketAddr;
+
+use trine_kvstore::Command;
+use trine_replica::client::{ClientConfig, ClientId, Clients, Mode, Submission};
+use trine_replica::message::{Incarnation, PlaceId};
+use trine_replica::node::endpoint_config;
+use trine_replica::route::RouteOf;
+use trine_replica::status::Role;
+use trine_replica::{Node, Replica, ReplicaConfig};
+use trine_transport::Identity;
+use trine_transport::backend::{Backend, MonotonicClock, RingBackend, RingConfig, RingRoute};
+use trine_transport::event_loop::EventLoop;
+use trine_transport::time::Clock;
+
+use crate::{KEY, VALUE};
+
+const REPLICAS: u16 = 3;
+/// Different keys that are written.
+const KEYS: u64 = 100_000;
+
+/// The function inside which a counted run counts.
+pub(crate) const COUNTED: &str = "turn_of_the_leader";
+
+type NodeLoop = EventLoop<RingBackend, MonotonicClock, Node<RingRoute>>;
+
+pub(crate) struct Group {
+    nodes: Vec<NodeLoop>,
+    client: EventLoop<RingBackend, MonotonicClock, Clients<RingRoute>>,
+    id: ClientId,
+    written: u64,
+}
+
+impl Group {
+    /// A group that has elected its leader, and a registered client.
+    pub(crate) fn start() -> Self {
+        let mut mesh = RingBackend::mesh(REPLICAS + 1, RingConfig::default());
+        let backend = mesh.pop().expect("one for the client");
+        let nodes = mesh
+            .into_iter()
+            .zip(0..)
+            .map(|(backend, place)| node_loop(backend, place))
+            .collect();
+        let config = ClientConfig::new((0..REPLICAS).map(address).collect());
+        let pool = backend.pool().clone();
+        let mut clients = Clients::new(config, route_of(), pool, 1).expect("a sound configuration");
+        let id = clients.open().expect("room for a client");
+        let identity = Identity {
+            cluster: 0,
+            incarnation: 99,
+        };
+        let client = EventLoop::new(
+            backend,
+            MonotonicClock,
+            clients,
+            endpoint_config(),
+            identity,
+            1,
+        );
+        let client = client.expect("a sound configuration");
+        let mut group = Self {
+            nodes,
+            client,
+            id,
+            written: 0,
+        };
+        group.write(100, 1);
+        group
+    }
+
+    /// Writes `count` times with `window` writes in flight.
+    pub(crate) fn write(&mut self, count: u64, window: usize) {
+        self.run(count, window, None);
+    }
+
+    /// The same; the leader's turns run inside the function whose instructions are counted, a burst of `window`
+    /// commands in each.
+    pub(crate) fn write_counted(&mut self, count: u64, window: usize) {
+        let now = MonotonicClock.now();
+        let leads = |node: &NodeLoop| node.app().replica().status(now).role == Role::Leader;
+        let leader = self.nodes.iter().position(leads).expect("it was elected");
+        self.run(count, window, Some(leader));
+    }
+
+    fn run(&mut self, count: u64, window: usize, counted: Option<usize>) {
+        let (mut submitted, mut finished) = (0, 0);
+        while finished < count {
+            // Whole windows, so that the leader meets batches of this size.
+            if submitted == finished {
+                for _ in 0..window.min((count - submitted) as usize) {
+                    self.submit();
+                    submitted += 1;
+                }
+            }
+            self.turn(counted);
+            while let Some(ended) = self.client.app_mut().poll_finished() {
+                assert!(ended.result.is_ok(), "{:?}", ended.result);
+                finished += 1;
+            }
+        }
+    }
+
+    fn submit(&mut self) {
+        let mut key = [0; KEY];
+        key[..8].copy_from_slice(
+            &(self.written.wrapping_mul(0x9e37_79b9_7f4a_7c15) % KEYS).to_le_bytes(),
+        );
+        self.written += 1;
+        let command = Command::Put {
+            key: &key,
+            value: &[7; VALUE],
+        };
+        let submission = Submission {
+            mode: Mode::Write,
+            command: &command,
+            deadline: None,
+            tag: 0,
+        };
+        let id = self.id;
+        self.client
+            .with(|clients, cx| clients.submit(cx.now(), id, submission))
+            .expect("room for a command");
+    }
+
+    fn turn(&mut self, counted: Option<usize>) {
+        self.client.turn().expect("rings do not fail");
+        for (index, node) in self.nodes.iter_mut().enumerate() {
+            if counted == Some(index) {
+                turn_of_the_leader(node)
+            } else {
+                turn_of_another(node)
+            }
+        }
+    }
+}
+
+#[inline(never)]
+fn turn_of_the_leader(node: &mut NodeLoop) {
+    node.turn().expect("rings do not fail");
+}
+
+fn turn_of_another(node: &mut NodeLoop) {
+    node.turn().expect("rings do not fail");
+}
+
+fn node_loop(backend: RingBackend, place: u16) -> NodeLoop {
+    let peers = (0..REPLICAS)
+        .map(|place| (PlaceId(u32::from(place)), address(place)))
+        .collect();
+    let config = ReplicaConfig {
+        bootstrap: place == 0,
+        ..ReplicaConfig::default()
+    };
+    let pool = backend.pool().clone();
+    let seed = u64::from(place) + 1;
+    let place_id = PlaceId(u32::from(place));
+    let now = MonotonicClock.now();
+    let replica = Replica::new(
+        config,
+        Incarnation(seed),
+        place_id,
+        address(place),
+        peers,
+        pool,
+        seed,
+        now,
+    );
+    let node = Node::new(replica.expect("a sound configuration"), route_of(), seed);
+    let identity = node.identity();
+    EventLoop::new(
+        backend,
+        MonotonicClock,
+        node,
+        endpoint_config(),
+        identity,
+        seed,
+    )
+    .expect("a sound configuration")
+}
+
+fn address(place: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 7000 + place))
+}
+
+fn route_of() -> RouteOf<RingRoute> {
+    Box::new(|address| address.port().checked_sub(7000).map(RingRoute))
+}

@@ -1,0 +1,147 @@
+//! `cargo bench -p trine-replica [NAME...]`: a replicated write in one process, beside what it can be at best.
+
+mod chain;
+mod count;
+mod group;
+mod leader_alone;
+#[path = "../../../cli/bench/report.rs"]
+#[allow(dead_code)] // each crate uses its part of the shared form
+mod report;
+mod udp;
+
+use std::time::Instant;
+
+use mimalloc::MiMalloc;
+
+use report::{Pairs, Report};
+
+/// What `trine` runs on: raft-rs allocates, and glibc's allocator doubles what that costs.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
+
+/// As in the paper: 16-byte keys, 64-byte values.
+const KEY: usize = 16;
+const VALUE: usize = 64;
+const PAIRS: usize = 8;
+/// Commands in flight in the throughput runs: what one logical client may pipeline.
+const BATCH: usize = 64;
+
+/// Measures what its name says.
+type Measurement = fn(&mut Report, &str);
+
+fn main() {
+    if let Some(job) = std::env::args().skip_while(|arg| arg != count::JOB).nth(1) {
+        return counted_job(&job);
+    }
+    // Cargo passes `--bench`; everything else selects measurements by a part of their name.
+    let wanted: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|arg| !arg.starts_with('-'))
+        .collect();
+    let is_wanted =
+        |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
+    let mut report = Report::new("replica");
+    let measurements: [(&str, Measurement); 5] = [
+        ("put_latency_udp", latency_udp),
+        ("put_rate_udp_window_256", rate_udp),
+        ("put_latency_ring_one_thread", latency_ring),
+        ("put_rate_ring_one_thread_window_64", rate_ring),
+        ("put_instructions_leader_batch_64", instructions_leader),
+    ];
+    for (name, measure) in measurements {
+        if is_wanted(name) {
+            measure(&mut report, name);
+        }
+    }
+    report.finish();
+}
+
+/// One client, one write in flight; client and replicas each in a thread, as is every hop of the bare chain.
+fn latency_udp(report: &mut Report, name: &str) {
+    const ROUNDS: usize = 4_000;
+    let trine = || {
+        let cluster = udp::Cluster::start();
+        let mut client = cluster.client();
+        udp::put_latency_us(&mut client, ROUNDS / 4);
+        udp::put_latency_us(&mut client, ROUNDS)
+    };
+    let bare = || {
+        let chain = chain::Chain::start();
+        chain.latency_us(ROUNDS / 4);
+        chain.latency_us(ROUNDS)
+    };
+    let pairs = Pairs::run(PAIRS, trine, bare);
+    report.pairs(name, "us", "bare UDP chain", &pairs);
+}
+
+/// Four logical clients in one thread, each with 64 writes in flight.
+fn rate_udp(report: &mut Report, name: &str) {
+    let run = |_| {
+        let cluster = udp::Cluster::start();
+        udp::put_rate(&cluster, 4, 1_000)
+    };
+    let rate = report::median((0..PAIRS).map(run));
+    report.value(name, rate, "/s");
+}
+
+/// What the code alone costs: no system calls, one thread does the work of all four.
+fn latency_ring(report: &mut Report, name: &str) {
+    const WRITES: u64 = 50_000;
+    let mut group = group::Group::start();
+    group.write(WRITES / 10, 1);
+    let run = |_| {
+        let start = Instant::now();
+        group.write(WRITES, 1);
+        start.elapsed().as_secs_f64() / WRITES as f64 * 1e6
+    };
+    let latency = report::median((0..PAIRS).map(run));
+    report.value(name, latency, "us");
+}
+
+fn rate_ring(report: &mut Report, name: &str) {
+    const WRITES: u64 = 500_000;
+    let mut group = group::Group::start();
+    group.write(WRITES / 10, BATCH);
+    let run = |_| {
+        let start = Instant::now();
+        group.write(WRITES, BATCH);
+        WRITES as f64 / start.elapsed().as_secs_f64()
+    };
+    let rate = report::median((0..PAIRS).map(run));
+    report.value(name, rate, "/s");
+}
+
+const JOB_GROUP: &str = "group";
+const JOB_RAFT: &str = "raft";
+/// Rounds of [`BATCH`] writes that a counted job makes beyond its preparation.
+const COUNTED_ROUNDS: u64 = 2_000;
+
+/// What a child process does while its instructions are counted: only those of the leader's turns.
+fn counted_job(job: &str) {
+    match job {
+        JOB_GROUP => {
+            let mut group = group::Group::start();
+            group.write_counted(COUNTED_ROUNDS * BATCH as u64, BATCH);
+        }
+        JOB_RAFT => leader_alone::run_counted(COUNTED_ROUNDS, BATCH, KEY + VALUE),
+        other => panic!("no job is called {other}"),
+    }
+}
+
+/// The whole leader, transport and store included, against raft's leader alone, which gets its proposals and answers
+/// as values and keeps its log in a vector.
+fn instructions_leader(report: &mut Report, name: &str) {
+    let writes = (COUNTED_ROUNDS * BATCH as u64) as f64;
+    let counted = |job, function| {
+        count::in_function(job, function).map(|instructions| instructions as f64 / writes)
+    };
+    match (
+        counted(JOB_GROUP, group::COUNTED),
+        counted(JOB_RAFT, leader_alone::COUNTED),
+    ) {
+        (Ok(ours), Ok(raft)) => {
+            report.ratio(name, ours, "instructions", "raft-rs leader alone", raft)
+        }
+        (Err(reason), _) | (_, Err(reason)) => eprintln!("{name}: skipped, {reason}"),
+    }
+}

@@ -1,0 +1,184 @@
+//! Three replicas and their clients on UDP loopback, each in a thread of its own.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use trine_kvstore::Command;
+use trine_replica::client::{BlockingClient, ClientConfig, Clients, Mode, Submission};
+use trine_replica::message::{Incarnation, PlaceId};
+use trine_replica::node::endpoint_config;
+use trine_replica::route::RouteOf;
+use trine_replica::{Node, Replica, ReplicaConfig};
+use trine_transport::backend::{Backend, MonotonicClock, UdpBackend, UdpConfig};
+use trine_transport::event_loop::EventLoop;
+use trine_transport::time::{Clock, Duration};
+use trine_transport::{Config, Identity};
+
+use crate::{KEY, VALUE};
+
+const REPLICAS: usize = 3;
+
+pub(crate) type Client = BlockingClient<UdpBackend, MonotonicClock>;
+
+pub(crate) struct Cluster {
+    addresses: Vec<SocketAddr>,
+    stopping: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Cluster {
+    pub(crate) fn start() -> Self {
+        let backends: Vec<UdpBackend> = (0..REPLICAS).map(|_| bind()).collect();
+        let addresses: Vec<SocketAddr> = backends.iter().map(UdpBackend::local_addr).collect();
+        let stopping = Arc::new(AtomicBool::new(false));
+        let start = |(place, backend)| {
+            let (addresses, stopping) = (addresses.clone(), Arc::clone(&stopping));
+            std::thread::spawn(move || serve(place, backend, &addresses, &stopping))
+        };
+        let threads = backends.into_iter().enumerate().map(start).collect();
+        Self {
+            addresses,
+            stopping,
+            threads,
+        }
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        let config = ClientConfig::new(self.addresses.clone());
+        BlockingClient::new(bind(), MonotonicClock, config, polling(), Box::new(Some), 7)
+            .expect("a sound configuration")
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.stopping.store(true, Ordering::SeqCst);
+        for thread in self.threads.drain(..) {
+            drop(thread.join());
+        }
+    }
+}
+
+/// Nobody sleeps: the figures are those of the code, not of the scheduler's wake-up.
+fn polling() -> Config {
+    Config {
+        spin: Duration::from_secs(3600),
+        ..endpoint_config()
+    }
+}
+
+fn bind() -> UdpBackend {
+    let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
+    UdpBackend::bind(any_port, &UdpConfig::default()).expect("a free port on loopback")
+}
+
+fn serve(place: usize, backend: UdpBackend, addresses: &[SocketAddr], stopping: &AtomicBool) {
+    let peers = (0..).map(PlaceId).zip(addresses.iter().copied()).collect();
+    let config = ReplicaConfig {
+        bootstrap: place == 0,
+        ..ReplicaConfig::default()
+    };
+    let (pool, seed, now) = (
+        backend.pool().clone(),
+        place as u64 + 1,
+        MonotonicClock.now(),
+    );
+    let place_id = PlaceId(place as u32);
+    let replica = Replica::new(
+        config,
+        Incarnation(seed),
+        place_id,
+        addresses[place],
+        peers,
+        pool,
+        seed,
+        now,
+    );
+    let node = Node::new(
+        replica.expect("a sound configuration"),
+        Box::new(Some) as RouteOf<SocketAddr>,
+        seed,
+    );
+    let identity = node.identity();
+    let event_loop = EventLoop::new(backend, MonotonicClock, node, polling(), identity, seed);
+    let stopped = event_loop
+        .expect("a sound configuration")
+        .run_until(None, |_| stopping.load(Ordering::Relaxed));
+    stopped.expect("the socket works");
+}
+
+/// Median time of one write, in microseconds.
+pub(crate) fn put_latency_us(client: &mut Client, rounds: usize) -> f64 {
+    let mut times: Vec<f64> = (0..rounds)
+        .map(|round| {
+            let mut key = [0; KEY];
+            key[..8].copy_from_slice(&(round as u64).to_le_bytes());
+            let start = Instant::now();
+            client.put(&key, &[7; VALUE]).expect("the put succeeds");
+            start.elapsed().as_secs_f64() * 1e6
+        })
+        .collect();
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+/// Writes a second, with `clients` logical clients that keep 64 writes in flight each.
+pub(crate) fn put_rate(cluster: &Cluster, clients: usize, span_ms: u64) -> f64 {
+    const WINDOW: usize = 64;
+    let backend = bind();
+    let config = ClientConfig::new(cluster.addresses.clone());
+    let mut app = Clients::new(config, Box::new(Some), backend.pool().clone(), 3)
+        .expect("a sound configuration");
+    let ids: Vec<_> = (0..clients)
+        .map(|_| app.open().expect("room for a client"))
+        .collect();
+    let identity = Identity {
+        cluster: 0,
+        incarnation: 55,
+    };
+    let event_loop = EventLoop::new(backend, MonotonicClock, app, polling(), identity, 3);
+    let mut event_loop = event_loop.expect("a sound configuration");
+    let (mut written, mut finished, mut begun) = (0_u64, 0_u64, None);
+    loop {
+        for &id in &ids {
+            while event_loop.app().in_flight_of(id) < WINDOW {
+                let mut key = [0; KEY];
+                key[..8].copy_from_slice(
+                    &(written.wrapping_mul(0x9e37_79b9_7f4a_7c15) % 100_000).to_le_bytes(),
+                );
+                written += 1;
+                let command = Command::Put {
+                    key: &key,
+                    value: &[7; VALUE],
+                };
+                let submission = Submission {
+                    mode: Mode::Write,
+                    command: &command,
+                    deadline: None,
+                    tag: 0,
+                };
+                event_loop
+                    .with(|app, cx| app.submit(cx.now(), id, submission))
+                    .expect("room for a command");
+            }
+        }
+        if !event_loop.turn().expect("the socket works") {
+            std::thread::yield_now();
+        }
+        while let Some(ended) = event_loop.app_mut().poll_finished() {
+            assert!(ended.result.is_ok(), "{:?}", ended.result);
+            finished += 1;
+        }
+        // The first second of a group is its election, and the first writes warm it up.
+        match begun {
+            None if finished > 20_000 => begun = Some((Instant::now(), finished)),
+            Some((start, before)) if start.elapsed().as_millis() as u64 >= span_ms => {
+                return (finished - before) as f64 / start.elapsed().as_secs_f64();
+            }
+            _ => {}
+        }
+    }
+}
