@@ -29,13 +29,14 @@ pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 
 const _: () = assert!(EARLY_APPENDS_MAX >= RAFT_SLOTS as usize);
 
-/// The transport's settings that suit a replica or a client: as many requests a session as a client may pipeline, and
-/// more sessions than the receive queue has room for at once. A machine with the kernel's usual limits would otherwise
-/// take three clients; the loss that a burst of all sessions can bring is repaired and counted.
+/// The transport's settings that suit a replica or a client: as many requests a session as a client may pipeline, a
+/// packet for each, and more sessions than the receive queue has room for at once. A machine with the kernel's usual
+/// limits would otherwise take three clients; the loss that a burst of all sessions can bring is repaired and counted.
 #[must_use]
 pub fn endpoint_config() -> Config {
     Config {
         slots: 64,
+        credits: 64,
         overcommit: true,
         sessions: 4096,
         ..Config::default()

@@ -4,5 +4,6 @@
 mod support;
 
 mod faults;
+mod hostile;
 mod life;
 mod world;

@@ -13,10 +13,8 @@ use trine_transport::{App, Completion, Cx, Event, Reply, Request, SessionId};
 
 use crate::support::{ManualClock, address, mesh, route_of};
 
-/// Replicas of the group; each has spare endpoints for later lives.
+/// Replicas of the group.
 pub(crate) const REPLICAS: u16 = 3;
-/// Lives that each place can have in one test.
-const LIVES: u16 = 3;
 const STEP: Duration = Duration::from_micros(50);
 
 type Wire = Faulty<RingBackend, ManualClock>;
@@ -72,11 +70,17 @@ pub(crate) struct World {
 impl World {
     /// A group of three that has not begun yet.
     pub(crate) fn new(seed: u64) -> Self {
+        Self::with_spare(seed).0
+    }
+
+    /// The same, and an endpoint of its ring for somebody else.
+    pub(crate) fn with_spare(seed: u64) -> (Self, RingBackend) {
         let clock = ManualClock::new();
-        let mut world_mesh = mesh(REPLICAS * LIVES + 1);
+        let mut world_mesh = mesh(REPLICAS + 2);
         let client_backend = world_mesh
             .pop()
             .expect("the mesh has an endpoint for the client");
+        let spare = world_mesh.pop().expect("the mesh has an endpoint to spare");
         let mut world = Self {
             client: client_loop(client_backend, &clock, seed),
             clock,
@@ -91,7 +95,7 @@ impl World {
             let node = world.boot(place, backend, place == 0);
             world.nodes[place] = Some(node);
         }
-        world
+        (world, spare)
     }
 
     fn boot(&mut self, place: usize, backend: RingBackend, bootstrap: bool) -> NodeLoop {
