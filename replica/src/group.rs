@@ -2,6 +2,7 @@
 
 mod clients;
 mod members;
+mod orders;
 mod peers;
 mod report;
 mod snapshots;
@@ -26,6 +27,7 @@ use crate::snapshot_transfer::{Image, Incoming, Outgoing};
 use crate::state_machine::StateMachine;
 use crate::state_machine::genesis::{FIRST_INDEX, FIRST_TERM};
 use crate::writes::Writes;
+use orders::Remembered;
 use time::GroupClock;
 
 /// A member of a group, or one that is being taken in.
@@ -54,6 +56,8 @@ pub(crate) struct Group {
     incoming: Option<Incoming>,
     /// Received and checked, while raft makes up its mind about it.
     installing: Option<StateMachine>,
+    /// Orders that wait for a process to ask for its place.
+    remembered: Vec<Remembered>,
     compactions: u64,
     stopping: Option<Instant>,
     /// Why this replica takes part no more.
@@ -145,6 +149,7 @@ impl Group {
             next_transfer: 1,
             incoming: None,
             installing: None,
+            remembered: Vec::new(),
             compactions: 0,
             stopping: None,
             halted: None,
@@ -305,6 +310,7 @@ impl Group {
         if self.leads_in.is_some() {
             self.abandon_clients(out);
             self.outgoing.clear();
+            self.remembered.clear();
         }
         self.leads_in = leads_in;
         if leads_in.is_some() {

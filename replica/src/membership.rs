@@ -136,6 +136,26 @@ pub(crate) fn replace(old: Incarnation, learner: Incarnation) -> ConfChangeV2 {
     }
 }
 
+/// The change that gives a learner a vote.
+#[must_use]
+pub(crate) fn promote(learner: Incarnation) -> ConfChangeV2 {
+    simple(ConfChangeType::AddNode, learner)
+}
+
+/// The change that removes a member.
+#[must_use]
+pub(crate) fn remove(member: Incarnation) -> ConfChangeV2 {
+    simple(ConfChangeType::RemoveNode, member)
+}
+
+fn simple(kind: ConfChangeType, incarnation: Incarnation) -> ConfChangeV2 {
+    ConfChangeV2 {
+        transition: ConfChangeTransition::Auto.into(),
+        changes: vec![single(kind, incarnation)],
+        context: Vec::new(),
+    }
+}
+
 /// The change that leaves a joint configuration. Raft proposes it by itself, but not across a change of leader.
 #[must_use]
 pub(crate) fn leave_joint() -> ConfChangeV2 {

@@ -11,10 +11,10 @@ use crate::config::{ConfigError, ReplicaConfig};
 use crate::group::Group;
 use crate::join::Joiner;
 use crate::message::{
-    AppendFrame, BeginRefusal, BootstrapReply, BootstrapRequest, ClientReply, ClientRequest,
-    ClientStatus, ClusterId, DecodeError, Discovery, Incarnation, JoinRefusal, JoinReply,
-    JoinRequest, Member, MemberRole, Members, PlaceId, RaftFrame, ReplyToken, RoleCode,
-    SnapshotChunk, kind,
+    AdminReply, AdminRequest, AdminStatus, AppendFrame, BeginRefusal, BootstrapReply,
+    BootstrapRequest, ClientReply, ClientRequest, ClientStatus, ClusterId, DecodeError, Discovery,
+    Incarnation, JoinRefusal, JoinReply, JoinRequest, Member, MemberRole, Members, PlaceId,
+    RaftFrame, ReplyToken, RoleCode, SnapshotChunk, kind,
 };
 use crate::outbox::{Outbox, Purpose};
 use crate::output::Output;
@@ -125,7 +125,7 @@ impl Replica {
         }
     }
 
-    /// A request from a peer, of kind APPEND, RAFT, SNAPSHOT, BOOTSTRAP or JOIN. It is answered through
+    /// A request of kind APPEND, RAFT, SNAPSHOT, BOOTSTRAP or JOIN from a peer, or ADMIN. It is answered through
     /// [`Output::Reply`], exactly once.
     pub fn on_peer(&mut self, now: Instant, token: ReplyToken, kind: u8, request: &[u8]) {
         let result = match kind {
@@ -147,6 +147,9 @@ impl Replica {
                 .map(|request| self.on_bootstrap(now, token, request)),
             kind::JOIN => {
                 JoinRequest::decode(request).map(|request| self.on_join(now, token, &request))
+            }
+            kind::ADMIN => {
+                AdminRequest::decode(request).map(|request| self.on_order(now, token, &request))
             }
             _ => Err(DecodeError::Field { field: "kind" }),
         };
@@ -246,6 +249,21 @@ impl Replica {
             },
         };
         self.out.reply(token, &reply);
+    }
+
+    fn on_order(&mut self, now: Instant, token: ReplyToken, request: &AdminRequest) {
+        match &mut self.group {
+            Some(group) => group.on_order(now, token, request, &mut self.out),
+            None => {
+                let text = "this replica belongs to no group yet";
+                let reply = AdminReply {
+                    status: AdminStatus::NotLeader,
+                    leader: None,
+                    text,
+                };
+                self.out.reply(token, &reply);
+            }
+        }
     }
 
     /// The end of a request that was sent through [`Output::Send`]: its answer, or nothing if there was none.

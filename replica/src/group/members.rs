@@ -1,11 +1,14 @@
 //! Changes of the membership that a leader makes by itself: it takes a new identity of a place in, and lets it replace
 //! the old one.
 
+use raft::eraftpb::ConfChangeV2;
 use trine_transport::time::Instant;
 
 use super::{Group, election_timeout};
-use crate::membership::{add_learner, leave_joint, replace};
-use crate::message::{Incarnation, JoinRefusal, JoinReply, JoinRequest, Member, MemberRole};
+use crate::membership::{add_learner, leave_joint, promote, replace};
+use crate::message::{
+    Incarnation, JoinRefusal, JoinReply, JoinRequest, Member, MemberRole, Order, PlaceId,
+};
 use crate::outbox::Outbox;
 use crate::state_machine::StateMachine;
 
@@ -66,22 +69,44 @@ impl Group {
             incarnation: request.incarnation,
             address: request.address,
         };
-        let Some(old) = state.members().voter_at(new.place, new.incarnation) else {
-            return Err(JoinRefusal::UnknownPlace);
-        };
-        // Whoever leads has heard nobody before, and must not take silence for death at once.
-        let settled =
-            now.saturating_since(self.clock.anchored_at()) >= election_timeout(&self.config);
-        let old_lives =
-            old.incarnation == self.own.incarnation || self.is_alive(old.incarnation, now);
-        if old_lives || new.incarnation.is_none() {
+        if new.incarnation.is_none() {
             return Err(JoinRefusal::PlaceTaken);
         }
+        self.check_place(now, state, &new)?;
+        // Whoever has come to lead just now has heard nobody before, and must not take silence for death at once.
+        let settled =
+            now.saturating_since(self.clock.anchored_at()) >= election_timeout(&self.config);
         let change = add_learner(&new, state.members());
         if !settled || self.raft.propose_conf_change(change).is_err() {
             return Err(JoinRefusal::ChangeInProgress);
         }
         Ok(())
+    }
+
+    /// Whether `new` may become a learner of its place.
+    fn check_place(
+        &self,
+        now: Instant,
+        state: &StateMachine,
+        new: &Member,
+    ) -> Result<(), JoinRefusal> {
+        match state.members().voter_at(new.place, new.incarnation) {
+            Some(old) if self.may_be_replaced(now, old) => Ok(()),
+            Some(_) => Err(JoinRefusal::PlaceTaken),
+            None if self.is_invited(now, new.place) => Ok(()),
+            None => Err(JoinRefusal::UnknownPlace),
+        }
+    }
+
+    fn may_be_replaced(&self, now: Instant, old: &Member) -> bool {
+        let gone =
+            !self.is_alive(old.incarnation, now) || self.is_ordered(now, old.place, Order::Replace);
+        gone && old.incarnation != self.own.incarnation
+    }
+
+    fn is_invited(&self, now: Instant, place: PlaceId) -> bool {
+        self.is_ordered(now, place, Order::Add { voter: true })
+            || self.is_ordered(now, place, Order::Add { voter: false })
     }
 
     /// A first member that has not heard of the group's beginning is told again; it is a voter, and was never anything
@@ -114,37 +139,37 @@ impl Group {
         {
             return;
         }
-        let change = if self.raft.conf_state().voters_outgoing.is_empty() {
-            self.due_replacement(now)
-                .map(|(old, new)| replace(old, new))
-        } else {
-            Some(leave_joint())
-        };
-        if let Some(change) = change {
-            // Refused while raft is busy with something else; the next tick asks again.
-            let _ = self.raft.propose_conf_change(change);
+        // Refused while raft is busy with something else; the next tick asks again.
+        if !self.raft.conf_state().voters_outgoing.is_empty() {
+            let _ = self.raft.propose_conf_change(leave_joint());
+        } else if let Some((place, change)) = self.due_promotion(now)
+            && self.raft.propose_conf_change(change).is_ok()
+        {
+            self.forget_order(place);
         }
     }
 
-    /// A learner that has caught up, and the silent voter of its place.
-    fn due_replacement(&self, now: Instant) -> Option<(Incarnation, Incarnation)> {
+    /// What a learner that has caught up is to become: the successor of its place's voter, or one voter more.
+    fn due_promotion(&self, now: Instant) -> Option<(PlaceId, ConfChangeV2)> {
         let members = self.state.as_ref().map(StateMachine::members)?;
-        let learners = members
-            .all()
-            .iter()
-            .filter(|member| member.role == MemberRole::Learner);
-        learners
-            .filter(|learner| self.has_caught_up(learner.incarnation, now))
-            .find_map(|learner| {
-                let old = members
-                    .voter_at(learner.place, learner.incarnation)?
-                    .incarnation;
-                (old != self.own.incarnation && !self.is_alive(old, now))
-                    .then_some((old, learner.incarnation))
-            })
+        let is_learner = |member: &&Member| member.role == MemberRole::Learner;
+        let learners = members.all().iter().filter(is_learner);
+        let ready = learners.filter(|learner| self.has_caught_up(learner.incarnation, now));
+        ready.into_iter().find_map(|learner| {
+            let new = learner.incarnation;
+            let change = match members.voter_at(learner.place, new) {
+                Some(old) if self.may_be_replaced(now, old) => replace(old.incarnation, new),
+                Some(_) => return None,
+                None if self.is_ordered(now, learner.place, Order::Add { voter: true }) => {
+                    promote(new)
+                }
+                None => return None,
+            };
+            Some((learner.place, change))
+        })
     }
 
-    fn has_caught_up(&self, learner: Incarnation, now: Instant) -> bool {
+    pub(super) fn has_caught_up(&self, learner: Incarnation, now: Instant) -> bool {
         let close =
             |matched: u64| matched + PROMOTION_LAG_MAX >= self.raft.last_index() && matched > 0;
         let progress = self.raft.progress(learner.0);
@@ -168,19 +193,29 @@ impl Group {
         if self.stopping.is_none() || !self.raft.is_leader() || self.raft.is_transferring() {
             return;
         }
-        let Some(state) = &self.state else { return };
-        let candidates = state.members().all().iter().filter(|member| {
+        if let Some(successor) = self.best_successor(now) {
+            self.begin_transfer_of_lead(successor);
+        }
+    }
+
+    /// The voter with the longest log among those that are alive.
+    pub(super) fn best_successor(&self, now: Instant) -> Option<Incarnation> {
+        let members = self.state.as_ref()?.members().all().iter();
+        let candidates = members.filter(|member| {
             member.role == MemberRole::Voter
                 && member.incarnation != self.own.incarnation
                 && self.is_alive(member.incarnation, now)
         });
         let matched = |member: &&Member| {
-            self.raft
-                .progress(member.incarnation.0)
-                .map(|progress| progress.matched)
+            let progress = self.raft.progress(member.incarnation.0);
+            progress.map(|progress| progress.matched)
         };
-        if let Some(best) = candidates.max_by_key(matched) {
-            self.raft.transfer_leader(best.incarnation.0);
-        }
+        candidates
+            .max_by_key(matched)
+            .map(|member| member.incarnation)
+    }
+
+    pub(super) fn begin_transfer_of_lead(&mut self, to: Incarnation) {
+        self.raft.transfer_leader(to.0);
     }
 }

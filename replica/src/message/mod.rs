@@ -4,6 +4,7 @@
 //! is going to be sent. The layouts are drawn in `replica/PROTOCOL.md` and pinned by golden-byte tests.
 
 mod address;
+mod admin;
 mod append;
 mod bootstrap;
 mod client;
@@ -18,6 +19,7 @@ mod status;
 mod tests;
 
 pub use address::ADDRESS_SIZE;
+pub use admin::{AdminReply, AdminRequest, AdminStatus, Order};
 pub use append::{APPEND_HEADER_SIZE, AppendFrame, set_stream_place, stream_place};
 pub use bootstrap::{
     BeginRefusal, BootstrapReply, BootstrapRequest, MEMBERS_MAX, Member, MemberRole, Members,
@@ -42,7 +44,7 @@ pub mod kind {
     pub const CLIENT: u8 = 1;
     /// Log entries: [`super::AppendFrame`] answered by a [`super::RaftFrame`] or by nothing.
     pub const APPEND: u8 = 2;
-    /// Any other raft message, one way: [`super::RaftFrame`], the answer is empty.
+    /// Any other raft message: [`super::RaftFrame`] answered by a [`super::RaftFrame`] or by nothing.
     pub const RAFT: u8 = 3;
     /// A piece of a snapshot: [`super::SnapshotChunk`] answered by [`super::ChunkAck`].
     pub const SNAPSHOT: u8 = 4;
@@ -52,4 +54,6 @@ pub mod kind {
     pub const JOIN: u8 = 6;
     /// Group discovery and the status page: [`super::StatusRequest`] answered by [`super::StatusReply`].
     pub const STATUS: u8 = 7;
+    /// An operator's order: [`super::AdminRequest`] answered by [`super::AdminReply`].
+    pub const ADMIN: u8 = 8;
 }

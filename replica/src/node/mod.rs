@@ -214,7 +214,7 @@ impl<R: Route> App<R> for Node<R> {
     fn on_request(&mut self, cx: &mut Cx<'_, R>, request: Request<'_>) -> Reply {
         match request.kind {
             kind::STATUS => return self.on_status_request(cx, request.data),
-            kind::CLIENT..=kind::JOIN => {}
+            kind::CLIENT..=kind::JOIN | kind::ADMIN => {}
             _ => {
                 self.stats.unknown_kind += 1;
                 return reply_empty(cx);

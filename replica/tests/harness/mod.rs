@@ -14,7 +14,10 @@ pub mod client;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::net::SocketAddr;
 
-use trine_replica::message::{Incarnation, PlaceId, ReplyToken, kind};
+use trine_replica::message::{
+    AdminReply, AdminRequest, AdminStatus, ClusterId, Encode, Incarnation, Order, PlaceId,
+    ReplyToken, kind,
+};
 use trine_replica::status::Role;
 use trine_replica::{Output, Replica, ReplicaConfig, Status};
 use trine_transport::buf::{Pool, PoolConfig};
@@ -93,6 +96,20 @@ pub struct Place {
     next_token: u64,
 }
 
+impl Place {
+    fn empty() -> Self {
+        Self {
+            replica: None,
+            life: 0,
+            paused: false,
+            waiting: Vec::new(),
+            outstanding: BTreeMap::new(),
+            askers: BTreeMap::new(),
+            next_token: 0,
+        }
+    }
+}
+
 /// The whole world.
 pub struct World {
     pub now: Instant,
@@ -108,6 +125,8 @@ pub struct World {
     pub cut: BTreeSet<(u32, u32)>,
     /// Places whose answers to clients get lost.
     pub mute: BTreeSet<u32>,
+    /// Answers to what was injected.
+    pub heard_from_replicas: Vec<Vec<u8>>,
     queue: BinaryHeap<Scheduled>,
     next_order: u64,
     last_append: BTreeMap<(u32, u32), Instant>,
@@ -119,18 +138,9 @@ pub struct World {
 impl World {
     /// `count` places without a replica.
     pub fn new(count: u32, config: ReplicaConfig, seed: u64) -> Self {
-        let place = || Place {
-            replica: None,
-            life: 0,
-            paused: false,
-            waiting: Vec::new(),
-            outstanding: BTreeMap::new(),
-            askers: BTreeMap::new(),
-            next_token: 0,
-        };
         Self {
             now: Instant::from_nanos(1_000_000_000),
-            places: (1..=count).map(|number| (number, place())).collect(),
+            places: (1..=count).map(|number| (number, Place::empty())).collect(),
             clients: Vec::new(),
             config,
             prng: Prng::new(seed),
@@ -139,6 +149,7 @@ impl World {
             delay: (Duration::from_micros(20), Duration::from_micros(200)),
             cut: BTreeSet::new(),
             mute: BTreeSet::new(),
+            heard_from_replicas: Vec::new(),
             queue: BinaryHeap::new(),
             next_order: 0,
             last_append: BTreeMap::new(),
@@ -157,6 +168,13 @@ impl World {
             world.leader().is_some()
         });
         world
+    }
+
+    /// One place more, which the group does not know yet.
+    pub fn add_place(&mut self) -> u32 {
+        let number = self.places.len() as u32 + 1;
+        self.places.insert(number, Place::empty());
+        number
     }
 
     /// Starts a replica at a place, in a new life.
@@ -588,6 +606,51 @@ impl World {
         self.turn(to);
     }
 
+    /// Gives an operator's order to the leader until it is done or refused; returns what was said in the end.
+    pub fn order(&mut self, order: Order, place: u32, within: Duration) -> (AdminStatus, String) {
+        let end = self.now + within;
+        let meant = match order {
+            Order::Remove | Order::Replace => self.holder(place),
+            _ => Incarnation::NONE,
+        };
+        let request = AdminRequest {
+            order,
+            place: PlaceId(place),
+            incarnation: meant,
+            cluster: ClusterId::NONE,
+        };
+        loop {
+            let leader = self.leader();
+            if let Some(leader) = leader {
+                self.heard_from_replicas.clear();
+                self.inject(leader, kind::ADMIN, &request.encode_to_vec());
+                self.run_for(Duration::from_millis(1));
+            }
+            let reply = self.heard_from_replicas.pop().unwrap_or_default();
+            match AdminReply::decode(&reply) {
+                Ok(AdminReply {
+                    status: status @ (AdminStatus::Done | AdminStatus::Refused),
+                    text,
+                    ..
+                }) => {
+                    return (status, text.to_owned());
+                }
+                Ok(reply) if self.now >= end => return (reply.status, reply.text.to_owned()),
+                _ => assert!(self.now < end, "nobody leads"),
+            }
+            self.run_for(Duration::from_millis(20));
+        }
+    }
+
+    /// The voter at a place, as the leader has it.
+    pub fn holder(&self, place: u32) -> Incarnation {
+        let members = self
+            .leader()
+            .map(|leader| self.replica(leader).discovery().members.0);
+        let member = members.iter().flatten().find(|m| m.place == PlaceId(place));
+        member.map_or(Incarnation::NONE, |member| member.incarnation)
+    }
+
     /// A client's attempt at a place; its end comes back through [`World::client_hears`], in time or as a failure.
     pub fn client_sends(
         &mut self,
@@ -615,6 +678,7 @@ impl World {
 
     fn client_hears(&mut self, client: usize, attempt: u64, bytes: Option<Vec<u8>>) {
         if client == usize::MAX {
+            self.heard_from_replicas.extend(bytes);
             return;
         }
         let mut clients = std::mem::take(&mut self.clients);

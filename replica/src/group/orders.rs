@@ -1,0 +1,257 @@
+//! An operator's orders: each says what shall be, and is asked again until it is so.
+//!
+//! At most one change of the membership is under way at a time, and none is begun that would leave the group without a
+//! quorum of members that are alive. What a leader has been told but cannot do yet (a place whose process has not
+//! asked, a holder that may be replaced) it remembers for a while and for itself only: after a change of leader the
+//! operator's next question tells the new one.
+
+use trine_transport::time::{Duration, Instant};
+
+use super::Group;
+use crate::membership::{promote, remove};
+use crate::message::{
+    AdminReply, AdminRequest, AdminStatus, Incarnation, MEMBERS_MAX, Member, MemberRole, Order,
+    PlaceId, ReplyToken,
+};
+use crate::outbox::Outbox;
+
+/// How long a leader remembers an order that it cannot follow yet.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Most orders that it remembers.
+const REMEMBERED_MAX: usize = 16;
+
+/// An order that waits for a process to ask for its place.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Remembered {
+    place: PlaceId,
+    order: Order,
+    until: Instant,
+}
+
+type Verdict = (AdminStatus, String);
+
+fn done(text: impl Into<String>) -> Verdict {
+    (AdminStatus::Done, text.into())
+}
+
+fn under_way(text: impl Into<String>) -> Verdict {
+    (AdminStatus::InProgress, text.into())
+}
+
+fn refused(text: impl Into<String>) -> Verdict {
+    (AdminStatus::Refused, text.into())
+}
+
+impl Group {
+    /// An operator's order has arrived.
+    pub(crate) fn on_order(
+        &mut self,
+        now: Instant,
+        token: ReplyToken,
+        request: &AdminRequest,
+        out: &mut Outbox,
+    ) {
+        let (status, text) = self.follow_order(now, request);
+        let leader = self.leader_address();
+        out.reply(
+            token,
+            &AdminReply {
+                status,
+                leader,
+                text: &text,
+            },
+        );
+    }
+
+    fn follow_order(&mut self, now: Instant, request: &AdminRequest) -> Verdict {
+        if !request.cluster.is_none() && request.cluster != self.cluster {
+            return refused(format!("this replica belongs to cluster {}", self.cluster));
+        }
+        if !self.raft.leads_with_commit() || self.halted.is_some() {
+            return (
+                AdminStatus::NotLeader,
+                "this replica does not lead".to_owned(),
+            );
+        }
+        let place = request.place;
+        match request.order {
+            Order::Add { voter } => self.order_add(now, place, voter),
+            Order::Promote => self.order_promote(now, place),
+            Order::Remove => self.order_remove(now, place, request.incarnation),
+            Order::Replace => self.order_replace(now, place, request.incarnation),
+            Order::Lead => self.order_lead(now, place),
+        }
+    }
+
+    /// The member at a place; while one replaces another, the voter.
+    fn member_at(&self, place: PlaceId) -> Option<Member> {
+        let members = self.state.as_ref()?.members();
+        let at_place = |member: &&Member| member.place == place;
+        let voter = members.voter_at(place, Incarnation::NONE);
+        voter
+            .or_else(|| members.all().iter().find(at_place))
+            .copied()
+    }
+
+    fn order_add(&mut self, now: Instant, place: PlaceId, voter: bool) -> Verdict {
+        match self.member_at(place) {
+            Some(member) if !voter || member.role == MemberRole::Voter => {
+                done(format!("place {place} is a member at {}", member.address))
+            }
+            Some(_) => self.order_promote(now, place),
+            None if self
+                .state
+                .as_ref()
+                .is_some_and(|s| s.members().all().len() >= MEMBERS_MAX) =>
+            {
+                refused(format!("a group has at most {MEMBERS_MAX} members"))
+            }
+            None => {
+                self.remember(now, place, Order::Add { voter });
+                under_way(format!(
+                    "waiting for a replica that was started with --id {place} to ask"
+                ))
+            }
+        }
+    }
+
+    fn order_promote(&mut self, now: Instant, place: PlaceId) -> Verdict {
+        let Some(member) = self.member_at(place) else {
+            return refused(format!("place {place} is not a member: add it first"));
+        };
+        if member.role == MemberRole::Voter {
+            return done(format!("place {place} votes"));
+        }
+        if !self.has_caught_up(member.incarnation, now) {
+            return under_way(format!("place {place} has not caught up yet"));
+        }
+        self.propose_order(
+            promote(member.incarnation),
+            format!("promoting place {place}"),
+        )
+    }
+
+    fn order_remove(&mut self, now: Instant, place: PlaceId, meant: Incarnation) -> Verdict {
+        let Some(member) = self.member_at(place) else {
+            return done(format!("place {place} is not a member"));
+        };
+        if !meant.is_none() && meant != member.incarnation {
+            return done(format!("place {place} is held by another replica now"));
+        }
+        if member.role == MemberRole::Voter {
+            if let Err(why) = self.check_quorum_without(now, member.incarnation) {
+                return refused(why);
+            }
+            if member.incarnation == self.own.incarnation {
+                return self.give_the_lead_away(now, "it leads, and hands the lead over first");
+            }
+        }
+        self.propose_order(
+            remove(member.incarnation),
+            format!("removing place {place}"),
+        )
+    }
+
+    /// Whether the voters that would be left have a quorum of members that are alive.
+    fn check_quorum_without(&self, now: Instant, leaving: Incarnation) -> Result<(), String> {
+        let members = self
+            .state
+            .as_ref()
+            .map_or(&[][..], |state| state.members().all());
+        let left = members
+            .iter()
+            .filter(|member| member.role == MemberRole::Voter && member.incarnation != leaving);
+        let (alive, all) = left.fold((0, 0), |(alive, all), member| {
+            let lives = member.incarnation == self.own.incarnation
+                || self.is_alive(member.incarnation, now);
+            (alive + usize::from(lives), all + 1)
+        });
+        if all == 0 {
+            return Err("it is the only voter".to_owned());
+        }
+        let quorum = all / 2 + 1;
+        if alive < quorum {
+            return Err(format!(
+                "only {alive} of the {all} voters that would be left are alive, {quorum} are needed"
+            ));
+        }
+        Ok(())
+    }
+
+    fn order_replace(&mut self, now: Instant, place: PlaceId, meant: Incarnation) -> Verdict {
+        let Some(member) = self.member_at(place) else {
+            return refused(format!("place {place} is not a member: add it instead"));
+        };
+        if !meant.is_none() && meant != member.incarnation {
+            return done(format!("place {place} is held by {}", member.incarnation));
+        }
+        if let Err(why) = self.check_quorum_without(now, member.incarnation) {
+            return refused(why);
+        }
+        if member.incarnation == self.own.incarnation {
+            return self.give_the_lead_away(now, "it leads, and hands the lead over first");
+        }
+        self.remember(now, place, Order::Replace);
+        under_way(format!(
+            "waiting for a new replica with --id {place} to ask"
+        ))
+    }
+
+    fn order_lead(&mut self, now: Instant, place: PlaceId) -> Verdict {
+        let Some(member) = self.member_at(place) else {
+            return refused(format!("place {place} is not a member"));
+        };
+        if member.incarnation == self.own.incarnation {
+            return done(format!("place {place} leads"));
+        }
+        if member.role != MemberRole::Voter {
+            return refused(format!("place {place} has no vote: promote it first"));
+        }
+        if !self.is_alive(member.incarnation, now) {
+            return refused(format!("place {place} was not heard from lately"));
+        }
+        self.begin_transfer_of_lead(member.incarnation);
+        under_way(format!("handing the lead over to place {place}"))
+    }
+
+    fn give_the_lead_away(&mut self, now: Instant, why: &str) -> Verdict {
+        match self.best_successor(now) {
+            Some(successor) => {
+                self.begin_transfer_of_lead(successor);
+                under_way(why)
+            }
+            None => refused("it leads, and nobody else can"),
+        }
+    }
+
+    fn propose_order(&mut self, change: raft::eraftpb::ConfChangeV2, text: String) -> Verdict {
+        match self.raft.propose_conf_change(change) {
+            Ok(_) => under_way(text),
+            Err(error) => under_way(format!("waiting: {error}")),
+        }
+    }
+
+    fn remember(&mut self, now: Instant, place: PlaceId, order: Order) {
+        self.remembered
+            .retain(|other| other.place != place && other.until > now);
+        if self.remembered.len() < REMEMBERED_MAX {
+            self.remembered.push(Remembered {
+                place,
+                order,
+                until: now + PATIENCE,
+            });
+        }
+    }
+
+    /// Whether the operator has ordered this lately.
+    pub(super) fn is_ordered(&self, now: Instant, place: PlaceId, order: Order) -> bool {
+        self.remembered
+            .iter()
+            .any(|other| other.place == place && other.order == order && other.until > now)
+    }
+
+    /// What was ordered for a place is being done, and must not be done to its next holder, too.
+    pub(super) fn forget_order(&mut self, place: PlaceId) {
+        self.remembered.retain(|other| other.place != place);
+    }
+}

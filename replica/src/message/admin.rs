@@ -1,0 +1,218 @@
+//! What an operator asks of the leader: changes of the membership, and who leads.
+
+use std::net::SocketAddr;
+
+use super::MESSAGE_VERSION;
+use super::address::{self, ADDRESS_SIZE};
+use super::codec::{DecodeError, Encode, Reader, Writer};
+use super::ids::{ClusterId, Incarnation, PlaceId};
+
+/// What is to be done. Asking again does no harm: each says what shall be, not by which step.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Order {
+    /// Take in whoever asks to fill this new place: as a voter, or as a learner only.
+    Add {
+        /// Whether it shall vote once it has caught up.
+        voter: bool,
+    },
+    /// Make the learner at this place a voter.
+    Promote,
+    /// Remove the member at this place.
+    Remove,
+    /// Let a new process take this place although its present holder may be alive.
+    Replace,
+    /// Hand the lead over to this place.
+    Lead,
+}
+
+impl Order {
+    const fn to_wire(self) -> (u8, u8) {
+        match self {
+            Self::Add { voter } => (1, voter as u8),
+            Self::Promote => (2, 0),
+            Self::Remove => (3, 0),
+            Self::Replace => (4, 0),
+            Self::Lead => (5, 0),
+        }
+    }
+
+    fn from_wire(order: u8, detail: u8) -> Result<Self, DecodeError> {
+        Ok(match (order, detail) {
+            (1, 0) => Self::Add { voter: false },
+            (1, 1) => Self::Add { voter: true },
+            (2, 0) => Self::Promote,
+            (3, 0) => Self::Remove,
+            (4, 0) => Self::Replace,
+            (5, 0) => Self::Lead,
+            _ => return Err(DecodeError::Field { field: "order" }),
+        })
+    }
+}
+
+/// An operator's order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AdminRequest {
+    /// What is to be done.
+    pub order: Order,
+    /// The place that it concerns.
+    pub place: PlaceId,
+    /// The holder of the place that is meant by a removal or a replacement: once another one is there the order is done,
+    /// and asking again does no harm. [`Incarnation::NONE`] for the present holder.
+    pub incarnation: Incarnation,
+    /// The cluster that is meant; [`ClusterId::NONE`] for whichever one the replica belongs to.
+    pub cluster: ClusterId,
+}
+
+impl AdminRequest {
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// When its length, version or a field is wrong.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::versioned(bytes)?;
+        let order = Order::from_wire(reader.u8()?, reader.u8()?)?;
+        reader.skip::<1>()?;
+        let place = PlaceId(reader.u32()?);
+        let cluster = ClusterId(reader.u64()?);
+        let incarnation = Incarnation(reader.u64()?);
+        reader.finish()?;
+        Ok(Self {
+            order,
+            place,
+            incarnation,
+            cluster,
+        })
+    }
+}
+
+impl Encode for AdminRequest {
+    fn encoded_len(&self) -> usize {
+        24
+    }
+
+    fn encode(&self, out: &mut Writer<'_>) {
+        let (order, detail) = self.order.to_wire();
+        out.u8(MESSAGE_VERSION);
+        out.u8(order);
+        out.u8(detail);
+        out.zeros(1);
+        out.u32(self.place.0);
+        out.u64(self.cluster.0);
+        out.u64(self.incarnation.0);
+    }
+}
+
+/// How far an order has come.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum AdminStatus {
+    /// What was ordered is so.
+    Done = 0,
+    /// Under way, or waiting for what the text says: ask again.
+    InProgress = 1,
+    /// Not done, and it will not be: the text says why.
+    Refused = 2,
+    /// This replica does not lead: ask the one that the reply names.
+    NotLeader = 3,
+}
+
+/// The answer to an [`AdminRequest`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AdminReply<'a> {
+    /// How far it has come.
+    pub status: AdminStatus,
+    /// Who leads, as far as the answering replica knows.
+    pub leader: Option<SocketAddr>,
+    /// A sentence for the operator, in UTF-8.
+    pub text: &'a str,
+}
+
+impl<'a> AdminReply<'a> {
+    /// Reads a reply.
+    ///
+    /// # Errors
+    /// When it is cut short, of another version, or a field has no meaning.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::versioned(bytes)?;
+        let status = match reader.u8()? {
+            0 => AdminStatus::Done,
+            1 => AdminStatus::InProgress,
+            2 => AdminStatus::Refused,
+            3 => AdminStatus::NotLeader,
+            _ => return Err(DecodeError::Field { field: "status" }),
+        };
+        reader.skip::<2>()?;
+        let leader = address::decode(&mut reader)?;
+        let text =
+            std::str::from_utf8(reader.rest()).map_err(|_| DecodeError::Field { field: "text" })?;
+        Ok(Self {
+            status,
+            leader,
+            text,
+        })
+    }
+}
+
+impl Encode for AdminReply<'_> {
+    fn encoded_len(&self) -> usize {
+        4 + ADDRESS_SIZE + self.text.len()
+    }
+
+    fn encode(&self, out: &mut Writer<'_>) {
+        out.u8(MESSAGE_VERSION);
+        out.u8(self.status as u8);
+        out.zeros(2);
+        address::encode(self.leader, out);
+        out.bytes(self.text.as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_layouts_are_pinned() {
+        let request = AdminRequest {
+            order: Order::Add { voter: true },
+            place: PlaceId(4),
+            incarnation: Incarnation(9),
+            cluster: ClusterId(0x0102),
+        };
+        let bytes = request.encode_to_vec();
+        let mut expected = vec![1, 1, 1, 0, 4, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0];
+        expected.extend([9, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes, expected);
+        assert_eq!(AdminRequest::decode(&bytes), Ok(request));
+
+        let reply = AdminReply {
+            status: AdminStatus::InProgress,
+            leader: Some("1.2.3.4:5".parse().unwrap()),
+            text: "ok",
+        };
+        let bytes = reply.encode_to_vec();
+        let mut expected = vec![1, 1, 0, 0, 4, 0, 5, 0, 0, 0, 0, 0, 1, 2, 3, 4];
+        expected.extend([0; 12]);
+        expected.extend(b"ok");
+        assert_eq!(bytes, expected);
+        assert_eq!(AdminReply::decode(&bytes), Ok(reply));
+    }
+
+    #[test]
+    fn every_order_survives_and_others_are_refused() {
+        for order in [
+            Order::Add { voter: false },
+            Order::Add { voter: true },
+            Order::Promote,
+            Order::Remove,
+            Order::Replace,
+            Order::Lead,
+        ] {
+            let (code, detail) = order.to_wire();
+            assert_eq!(Order::from_wire(code, detail), Ok(order));
+        }
+        for (code, detail) in [(0, 0), (1, 2), (2, 1), (6, 0)] {
+            assert!(Order::from_wire(code, detail).is_err());
+        }
+    }
+}

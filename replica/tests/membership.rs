@@ -1,0 +1,189 @@
+//! An operator changes who is in the group and who leads it, while clients work.
+
+mod harness;
+
+use harness::client::Wish;
+use harness::{World, small};
+use trine_replica::ReplicaConfig;
+use trine_replica::message::{AdminStatus, Order};
+use trine_replica::status::Role;
+use trine_transport::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn voters(world: &World) -> Vec<u32> {
+    let leader = world.leader().unwrap();
+    let members = world.status(leader).members;
+    members
+        .into_iter()
+        .filter(|member| member.voter)
+        .map(|member| member.place)
+        .collect()
+}
+
+#[test]
+fn a_group_grows_from_three_to_five_and_shrinks_again() {
+    let mut world = World::serving(3, small(), 1);
+    let client = world.registered_client(1);
+    world.put(client, "k", "three");
+    for expected in [4, 5] {
+        let place = world.add_place();
+        assert_eq!(place, expected);
+        let asked = world.order(
+            Order::Add { voter: true },
+            place,
+            Duration::from_millis(100),
+        );
+        assert_eq!(
+            asked.0,
+            AdminStatus::InProgress,
+            "nobody fills the place yet"
+        );
+        world.start(place, false);
+        let (status, text) = world.order(Order::Add { voter: true }, place, SECOND * 5);
+        assert_eq!(status, AdminStatus::Done, "{text}");
+        world.expect("another voter", SECOND * 5, |world| {
+            world.leader().is_some() && voters(world).contains(&place)
+        });
+        assert_eq!(world.get(client, "k").as_deref(), Some("three"));
+    }
+    // Five survive the loss of two, the leader among them.
+    let leader = world.leader().unwrap();
+    let other = world
+        .running()
+        .into_iter()
+        .find(|&place| place != leader)
+        .unwrap();
+    world.kill(leader);
+    world.kill(other);
+    world.put(client, "k", "five");
+    for place in [leader, other] {
+        let (status, text) = world.order(Order::Remove, place, SECOND * 5);
+        assert_eq!(status, AdminStatus::Done, "{text}");
+    }
+    assert_eq!(voters(&world).len(), 3);
+    assert_eq!(world.get(client, "k").as_deref(), Some("five"));
+    // And three survive the loss of one.
+    let leader = world.leader().unwrap();
+    world.kill(leader);
+    assert_eq!(world.get(client, "k").as_deref(), Some("five"));
+}
+
+#[test]
+fn a_learner_follows_without_a_vote_until_it_is_promoted() {
+    let mut world = World::serving(3, ReplicaConfig::default(), 2);
+    let place = world.add_place();
+    world.start(place, false);
+    let (status, text) = world.order(Order::Add { voter: false }, place, SECOND * 5);
+    assert_eq!(status, AdminStatus::Done, "{text}");
+    world.run_for(SECOND * 2);
+    assert_eq!(world.status(place).role, Role::Learner);
+    assert_eq!(voters(&world), [1, 2, 3]);
+    let client = world.registered_client(1);
+    world.put(client, "k", "v");
+    world.run_for(SECOND);
+    world.ask_at(client, place, Wish::StaleGet("k".into()));
+    assert_eq!(
+        world.outcome(client).value.map(|(value, _)| value),
+        Some(b"v".to_vec())
+    );
+    let (status, text) = world.order(Order::Promote, place, SECOND * 5);
+    assert_eq!(status, AdminStatus::Done, "{text}");
+    assert_eq!(voters(&world), [1, 2, 3, 4]);
+}
+
+#[test]
+fn a_change_that_would_lose_the_quorum_is_refused_with_a_reason() {
+    let mut world = World::serving(3, ReplicaConfig::default(), 3);
+    world.run_for(SECOND);
+    let leader = world.leader().unwrap();
+    let dead = world
+        .running()
+        .into_iter()
+        .find(|&place| place != leader)
+        .unwrap();
+    let alive = world
+        .running()
+        .into_iter()
+        .find(|&place| place != leader && place != dead)
+        .unwrap();
+    world.kill(dead);
+    world.run_for(SECOND);
+    let (status, text) = world.order(Order::Remove, alive, SECOND);
+    assert_eq!(status, AdminStatus::Refused);
+    assert!(text.contains("only 1 of the 2 voters"), "{text}");
+    assert_eq!(voters(&world).len(), 3);
+    // The dead one may go: the two that are left are both alive.
+    assert_eq!(
+        world.order(Order::Remove, dead, SECOND * 5).0,
+        AdminStatus::Done
+    );
+    assert_eq!(voters(&world).len(), 2);
+    assert_eq!(
+        world.order(Order::Promote, 9, SECOND).0,
+        AdminStatus::Refused
+    );
+}
+
+#[test]
+fn a_leader_that_is_removed_hands_the_lead_over_first() {
+    let mut world = World::serving(3, ReplicaConfig::default(), 4);
+    let client = world.registered_client(1);
+    world.put(client, "k", "v");
+    world.run_for(SECOND);
+    let leader = world.leader().unwrap();
+    let began = world.now;
+    let (status, text) = world.order(Order::Remove, leader, SECOND * 5);
+    assert_eq!(status, AdminStatus::Done, "{text}");
+    assert!(world.now.saturating_since(began) < SECOND);
+    assert!(!voters(&world).contains(&leader));
+    world.kill(leader);
+    assert_eq!(world.get(client, "k").as_deref(), Some("v"));
+}
+
+#[test]
+fn the_lead_is_handed_to_the_place_that_is_named() {
+    let mut world = World::serving(3, ReplicaConfig::default(), 5);
+    let client = world.registered_client(1);
+    for place in [3, 2, 1, 2] {
+        world.put(client, "k", &place.to_string());
+        world.run_for(Duration::from_millis(100));
+        let began = world.now;
+        let (status, text) = world.order(Order::Lead, place, SECOND);
+        assert_eq!(status, AdminStatus::Done, "{text}");
+        assert!(world.now.saturating_since(began) < Duration::from_millis(100));
+        assert_eq!(world.leader(), Some(place));
+        assert_eq!(world.get(client, "k"), Some(place.to_string()));
+    }
+    world.kill(3);
+    world.run_for(SECOND);
+    assert_eq!(world.order(Order::Lead, 3, SECOND).0, AdminStatus::Refused);
+}
+
+/// The holder of the place is alive but has to go: its process is cut off from the operator, not from the group.
+#[test]
+fn a_living_member_is_replaced_when_the_operator_says_so() {
+    let mut world = World::serving(3, small(), 6);
+    let client = world.registered_client(1);
+    for n in 0..300 {
+        world.put(client, &format!("k{}", n % 7), &n.to_string());
+    }
+    let leader = world.leader().unwrap();
+    let place = world
+        .running()
+        .into_iter()
+        .find(|&place| place != leader)
+        .unwrap();
+    let old = world.holder(place);
+    let asked = world.order(Order::Replace, place, Duration::from_millis(100));
+    assert_eq!(asked.0, AdminStatus::InProgress);
+    world.kill(place);
+    world.start(place, false);
+    world.expect("the new holder", SECOND * 5, |world| {
+        world.leader().is_some()
+            && world.holder(place) == world.replica(place).incarnation()
+            && voters(world).len() == 3
+    });
+    assert_ne!(world.holder(place), old);
+    assert_eq!(world.get(client, "k0").as_deref(), Some("294"));
+}
