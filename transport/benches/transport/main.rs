@@ -8,10 +8,14 @@ mod raw;
 mod report;
 mod rpc;
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use report::{Pairs, Report};
 use trine_transport::Config;
+use trine_transport::backend::{Direction, Faults};
+use trine_transport::prng::Ratio;
 use trine_transport::time::Duration as Span;
 
 /// Header of a wire packet: what an RPC carries beyond its 32 bytes, and the baseline too.
@@ -37,9 +41,13 @@ fn main() {
     let is_wanted =
         |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
     let mut report = Report::new("transport");
-    let measurements: [(&str, Measurement); 5] = [
+    let measurements: [(&str, Measurement); 9] = [
         ("rpc_latency_udp_32b", latency_udp),
         ("rpc_rate_udp_32b_window_64", rate_udp),
+        ("rpc_rate_udp_20000_sessions", many_sessions),
+        ("transfer_8mb_udp", transfer),
+        ("transfer_8mb_udp_loss_1e-4", transfer_with_loss),
+        ("transfer_8mb_udp_loss_1e-3", transfer_with_more_loss),
         ("rpc_rate_ring_32b_b3_window_60", rate_ring),
         ("rpc_instructions_ring_32b", instructions_ring),
         (
@@ -94,6 +102,73 @@ fn rate_udp(report: &mut Report, name: &str, (_, theirs): Cores) {
     };
     let pairs = Pairs::run(PAIRS, rpc, bare);
     report.pairs(name, "/s", "sendmmsg/recvmmsg echo", &pairs);
+}
+
+/// Bytes of a large request; its response is empty.
+const LARGE: usize = 8 << 20;
+const TRANSFER_SPAN_MS: u64 = 1_000;
+
+/// Received bytes a second of requests of 8 MB, two under way, at this loss of outbound packets.
+fn transfer_rate(theirs: usize, loss: Ratio) -> f64 {
+    let config = Config {
+        credits: 256,
+        ..rpc::polling()
+    };
+    let server = rpc::Server::start(theirs, config.clone());
+    let mut client = rpc::connect(server.address, 1, config);
+    client
+        .backend()
+        .handle()
+        .set(Direction::Outbound, Faults::loss(loss));
+    rpc::rate(&mut client, LARGE, 2, Span::from_millis(TRANSFER_SPAN_MS)) * LARGE as f64
+}
+
+fn transfer(report: &mut Report, name: &str, (_, theirs): Cores) {
+    let bare = || {
+        let received = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&received);
+        let server = raw::Server::start(theirs, move |socket, stop| {
+            raw::sink(socket, stop, &counter)
+        });
+        raw::stream_rate(
+            server.address,
+            1472,
+            &received,
+            Duration::from_millis(TRANSFER_SPAN_MS),
+        )
+    };
+    let pairs = Pairs::run(PAIRS, || transfer_rate(theirs, Ratio::ZERO), bare);
+    report.pairs(name, "B/s", "UDP stream with GSO and GRO", &pairs);
+}
+
+fn transfer_with_loss(report: &mut Report, name: &str, cores: Cores) {
+    transfer_at(report, name, cores, Ratio::new(1, 10_000).expect("a ratio"));
+}
+
+fn transfer_with_more_loss(report: &mut Report, name: &str, cores: Cores) {
+    transfer_at(report, name, cores, Ratio::new(1, 1_000).expect("a ratio"));
+}
+
+fn transfer_at(report: &mut Report, name: &str, (_, theirs): Cores, loss: Ratio) {
+    let clean = || transfer_rate(theirs, Ratio::ZERO);
+    let pairs = Pairs::run(PAIRS, || transfer_rate(theirs, loss), clean);
+    report.pairs(name, "B/s", "without loss", &pairs);
+}
+
+fn many_sessions(report: &mut Report, name: &str, (_, theirs): Cores) {
+    let rate = |sessions, credits| {
+        let config = Config {
+            sessions,
+            credits,
+            overcommit: true,
+            ..rpc::polling()
+        };
+        let server = rpc::Server::start(theirs, config.clone());
+        let mut client = rpc::connect(server.address, sessions, config);
+        rpc::rate(&mut client, SMALL, 64, Span::from_millis(500))
+    };
+    let pairs = Pairs::run(PAIRS, || rate(20_000, 1), || rate(8, 32));
+    report.pairs(name, "/s", "8 sessions", &pairs);
 }
 
 fn ring(config: &Config) -> rpc::Ring {

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -220,4 +220,53 @@ pub(crate) fn echo_rate(server: SocketAddr, len: usize, window: usize, span: Dur
         echoes += to_send as u64;
     }
     echoes as f64 / start.elapsed().as_secs_f64()
+}
+
+/// Receives and forgets, counting bytes.
+pub(crate) fn sink(socket: UdpSocket, stop: &AtomicBool, received: &AtomicU64) {
+    let mut buffer = vec![0u8; 65_536];
+    set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, 4 << 20);
+    set(&socket, libc::SOL_UDP, libc::UDP_GRO, 1);
+    while !stop.load(Ordering::Relaxed) {
+        while let Ok(len) = socket.recv(&mut buffer) {
+            received.fetch_add(len as u64, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Received bytes a second of a stream of packets of `len` bytes, sent and received with
+/// segmentation offload.
+pub(crate) fn stream_rate(
+    server: SocketAddr,
+    len: usize,
+    received: &AtomicU64,
+    span: Duration,
+) -> f64 {
+    let socket = socket();
+    set(&socket, libc::SOL_UDP, libc::UDP_SEGMENT, len as i32);
+    let burst = vec![0u8; 65_507 / len * len];
+    let (start, before) = (Instant::now(), received.load(Ordering::Relaxed));
+    while start.elapsed() < span {
+        // A full queue is the receiver's limit, which is what is measured.
+        let _refused_is_lost = socket.send_to(&burst, server);
+    }
+    (received.load(Ordering::Relaxed) - before) as f64 / start.elapsed().as_secs_f64()
+}
+
+fn set(socket: &UdpSocket, level: i32, name: i32, value: i32) {
+    // SAFETY: pointer and length describe a live integer that the kernel reads.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            size_of::<i32>() as u32,
+        )
+    };
+    assert!(
+        result == 0,
+        "setsockopt: {}",
+        std::io::Error::last_os_error()
+    );
 }

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use trine_transport::backend::{
-    Backend, MonotonicClock, RingBackend, RingConfig, Route, UdpBackend, UdpConfig,
+    Backend, Faulty, MonotonicClock, RingBackend, RingConfig, Route, UdpBackend, UdpConfig,
 };
 use trine_transport::buf::MsgBuf;
 use trine_transport::time::{Clock, Duration};
@@ -21,17 +21,23 @@ use crate::report::median;
 
 /// Request type of all benchmarks.
 const KIND: u8 = 1;
+/// Longer requests are answered empty.
+const ECHO_MAX: usize = 64 << 10;
 
-/// Answers with the request's own bytes.
+/// Answers with the request's own bytes, or with none if they are many.
 #[derive(Default)]
 pub(crate) struct Echo;
 
 impl<R: Route> App<R> for Echo {
     fn on_request(&mut self, cx: &mut Cx<'_, R>, request: Request<'_>) -> Reply {
-        let mut response = cx
-            .alloc(request.data.len())
-            .expect("the server's pool is large enough");
-        response.copy_from_slice(request.data);
+        // Large requests are transfers: only their arrival counts.
+        let len = if request.data.len() > ECHO_MAX {
+            0
+        } else {
+            request.data.len()
+        };
+        let mut response = cx.alloc(len).expect("the server's pool is large enough");
+        response.copy_from_slice(&request.data[..len]);
         Reply::Now(response)
     }
 
@@ -46,6 +52,8 @@ pub(crate) struct Load {
     pub(crate) running: bool,
     /// Requests issued at once (the paper's B); one if zero.
     pub(crate) batch: usize,
+    /// How far a request that follows another one moves on over the sessions.
+    stride: usize,
     in_flight: usize,
     /// Buffers that wait to be issued: tag, request, response.
     idle: Vec<(u64, MsgBuf, MsgBuf)>,
@@ -64,7 +72,8 @@ impl<R: Route> App<R> for Load {
             .push((tag, completion.request, completion.response));
         if self.running && self.idle.len() >= self.batch {
             while let Some((tag, request, response)) = self.idle.pop() {
-                self.issue(cx, tag, request, response);
+                let next = (tag as usize + self.stride) % self.sessions.len();
+                self.issue(cx, next as u64, request, response);
             }
         }
     }
@@ -89,10 +98,13 @@ impl Load {
     /// Puts `window` requests of `len` bytes under way, spread over the sessions.
     fn start<R: Route>(&mut self, cx: &mut Cx<'_, R>, len: usize, window: usize) {
         self.running = true;
+        // As many steps as requests are under way: each session keeps its share of them, and with
+        // more sessions than requests all have their turn.
+        self.stride = window;
         for index in 0..window {
             let (request, response) = cx
                 .alloc(len)
-                .zip(cx.alloc(len))
+                .zip(cx.alloc(len.min(ECHO_MAX)))
                 .expect("the client's pool is large enough");
             self.issue(cx, (index % self.sessions.len()) as u64, request, response);
         }
@@ -176,14 +188,21 @@ fn udp() -> UdpBackend {
 }
 
 /// A client with `sessions` sessions to `server`.
-pub(crate) type Client = EventLoop<UdpBackend, MonotonicClock, Load>;
+pub(crate) type Client = EventLoop<Lossy, MonotonicClock, Load>;
+type Lossy = Faulty<UdpBackend, MonotonicClock>;
 
 pub(crate) fn connect(server: SocketAddr, sessions: usize, config: Config) -> Client {
-    let mut client = event_loop(udp(), Load::default(), config, 1);
-    for _ in 0..sessions {
+    // Handshakes beyond the receive queue would only be lost and repeated.
+    const AT_ONCE: usize = 256;
+    let backend = Faulty::new(udp(), MonotonicClock, 1);
+    let mut client = event_loop(backend, Load::default(), config, 1);
+    for connected in 0..sessions {
         client
             .with(|_, cx| cx.connect(server, ConnectParams::default()))
             .expect("the endpoint has room for a session");
+        if connected % AT_ONCE == 0 {
+            run_until(&mut client, |load| load.sessions.len() > connected);
+        }
     }
     run_until(&mut client, |load| load.sessions.len() == sessions);
     client
