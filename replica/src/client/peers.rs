@@ -215,9 +215,16 @@ impl<R: Route> Peers<R> {
 
     /// Why nothing can be sent, if nothing can.
     pub(super) fn obstacle(&self) -> Obstacle {
-        let told = self.list.iter().filter_map(|peer| peer.obstacle);
-        told.max_by_key(|obstacle| *obstacle != Obstacle::NoConnection)
-            .unwrap_or(Obstacle::NoConnection)
+        // One replica that stands is worth more than others that do not: it was reached.
+        let reached = self.list.iter().any(|peer| peer.session().is_some());
+        let fallback = if reached {
+            Obstacle::NoAnswer
+        } else {
+            Obstacle::NoConnection
+        };
+        let mut told = self.list.iter().filter_map(|peer| peer.obstacle);
+        told.find(|obstacle| *obstacle != Obstacle::NoConnection)
+            .unwrap_or(fallback)
     }
 
     /// The cluster or version that every replica has instead of the client's, if none is left to talk to.
