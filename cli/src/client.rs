@@ -116,3 +116,52 @@ fn advice(obstacle: Obstacle) -> &'static str {
         _ => "",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trine_transport::time::Duration;
+
+    #[test]
+    fn what_is_certain_and_what_is_not_is_said() {
+        let (obstacle, waited) = (Obstacle::NoAnswer, Duration::from_millis(5));
+        let unknown = CallError::Failed(Error::OutcomeUnknown { obstacle, waited });
+        let failure = call_failure(unknown, Mode::Write);
+        assert_eq!(failure.exit_status(), 3);
+        let text = failure.to_string();
+        assert!(
+            text.contains("outcome unknown") && text.contains("may have been"),
+            "{text}"
+        );
+
+        let certain = CallError::Failed(Error::NotReachable { obstacle, waited });
+        let failure = call_failure(certain.clone(), Mode::Write);
+        assert_eq!(failure.exit_status(), 3);
+        assert!(
+            failure.to_string().contains("nothing was written"),
+            "{failure}"
+        );
+        assert!(
+            call_failure(certain, Mode::Read)
+                .to_string()
+                .contains("nothing was read")
+        );
+    }
+
+    #[test]
+    fn another_cluster_or_version_is_a_matter_of_configuration() {
+        for obstacle in [
+            Obstacle::VersionMismatch { theirs: 9 },
+            Obstacle::WrongCluster {
+                theirs: trine_replica::message::ClusterId(9),
+            },
+        ] {
+            let failure = call_failure(CallError::Failed(Error::Refused { obstacle }), Mode::Read);
+            assert_eq!(failure.exit_status(), 2, "{failure}");
+            assert!(
+                failure.to_string().contains("nothing was done"),
+                "{failure}"
+            );
+        }
+    }
+}

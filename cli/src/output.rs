@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,6 +10,9 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
+
+/// Set once the command has answered: standard output holds one document.
+static DOCUMENT_PRINTED: AtomicBool = AtomicBool::new(false);
 
 /// Where a command prints to, and in which form.
 #[derive(Copy, Clone, Debug)]
@@ -30,6 +34,7 @@ impl Output {
             let text =
                 serde_json::to_string_pretty(document).expect("our documents have string keys");
             print_all(format!("{text}\n").as_bytes());
+            DOCUMENT_PRINTED.store(true, Ordering::Relaxed);
         }
     }
 
@@ -48,9 +53,10 @@ impl Output {
         }
     }
 
-    /// A failure: to standard error for people; for programs the document that says so.
+    /// A failure: to standard error for people; for programs the document that says so, unless the
+    /// command has printed its own.
     pub(crate) fn failure(self, failure: &Failure) {
-        if self.json {
+        if self.json && !DOCUMENT_PRINTED.load(Ordering::Relaxed) {
             self.document(&json!({ "error": failure }));
         } else {
             eprintln!("{failure}");

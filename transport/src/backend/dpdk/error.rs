@@ -172,6 +172,7 @@ fn gist(log: &str) -> String {
     }
 }
 
+// Long because it holds one text for each cause.
 impl fmt::Display for DpdkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,0 +1,537 @@
+//! Does the program do what it says, with real processes? Every test has a group of its own on free
+//! ports, and waits for conditions, never for time.
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
+use std::process::{Child, Stdio};
+
+use common::{Cluster, children_of, command, finish, is_alive, signal, trine, wait_for};
+use trine_chaos::live::{free_addresses, voters_in_step};
+use trine_replica::client::{BlockingClient, ClientConfig};
+use trine_replica::node::endpoint_config;
+use trine_transport::backend::{MonotonicClock, UdpBackend, UdpConfig};
+
+#[test]
+fn values_come_back_as_they_went_in() {
+    let cluster = Cluster::start(&[]);
+    let peers = cluster.group.peers();
+    cluster.ok(&["put", "text", "hello"]);
+    assert_eq!(cluster.ok(&["get", "text"]), b"hello");
+
+    let binary: Vec<u8> = (0..=255).cycle().take(300_000).collect();
+    trine(&["put", "binary", "-"], &peers, &binary).expect_status(0);
+    assert_eq!(cluster.ok(&["get", "binary"]), binary);
+    trine(&["put", "also-stdin"], &peers, b"piped\n").expect_status(0);
+    assert_eq!(cluster.ok(&["get", "also-stdin"]), b"piped\n");
+
+    let file = std::env::temp_dir().join(format!("trine-e2e-{}", std::process::id()));
+    std::fs::write(&file, &binary[..1000]).expect("write");
+    cluster.ok(&["put", "file", &format!("@{}", file.display())]);
+    assert_eq!(cluster.ok(&["get", "file"]), &binary[..1000]);
+    std::fs::remove_file(file).expect("remove");
+
+    cluster.ok(&["put", "empty", ""]);
+    assert_eq!(cluster.ok(&["get", "empty"]), b"");
+    let largest = vec![b'x'; 1 << 20];
+    trine(&["put", "largest"], &peers, &largest).expect_status(0);
+    assert_eq!(cluster.ok(&["get", "largest"]), largest);
+}
+
+#[test]
+fn a_missing_key_is_a_clear_no_and_json_says_the_same() {
+    let cluster = Cluster::start(&[]);
+    cluster
+        .run(&["get", "nope"])
+        .expect_error(1, &["no such key: nope"]);
+    cluster
+        .run(&["del", "nope"])
+        .expect_error(1, &["no such key: nope"]);
+    cluster.ok(&["put", "key", "value"]);
+    cluster.ok(&["del", "key"]);
+    cluster.run(&["get", "key"]).expect_status(1);
+
+    let ran = cluster.run(&["get", "key", "--json"]).expect_status(1);
+    assert_eq!(ran.json()["error"]["kind"], "negative");
+    let ran = cluster
+        .run(&["--json", "put", "key", "value"])
+        .expect_status(0);
+    let version = ran.json()["version"].as_u64().expect("a version");
+    let ran = cluster.run(&["get", "key", "--json"]).expect_status(0);
+    assert_eq!(
+        ran.json(),
+        serde_json::json!({ "key": "key", "value": "value", "version": version })
+    );
+    assert_eq!(cluster.ok(&["get", "--stale", "key"]), b"value");
+}
+
+#[test]
+fn status_tells_who_leads_and_how_many_may_be_lost() {
+    let mut cluster = Cluster::start(&[]);
+    cluster.ok(&["put", "key", "value"]);
+    let leader = cluster.leader();
+    let text = String::from_utf8(cluster.ok(&["status"])).expect("text");
+    assert!(text.starts_with(&format!("replica {leader} (")), "{text}");
+    assert!(text.contains("can lose 1 replica more"), "{text}");
+    let document = cluster.run(&["status", "--json"]).expect_status(0).json();
+    assert_eq!(document["voters_in_step"], 3);
+    assert_eq!(document["can_lose"], 1);
+    let replica = &document["replicas"][0]["status"];
+    for field in ["role", "term", "committed", "applied"] {
+        assert!(
+            !replica["replica"][field].is_null(),
+            "{field} is missing: {replica}"
+        );
+    }
+    assert!(
+        replica["transport"]["retransmissions"].is_u64(),
+        "{replica}"
+    );
+
+    let other = leader % 3 + 1;
+    cluster.group.kill(other).expect("kill");
+    let text = String::from_utf8(cluster.ok(&["status"])).expect("text");
+    assert!(text.contains("no further replica may be lost"), "{text}");
+    assert!(text.contains("no answer"), "{text}");
+}
+
+#[test]
+fn acknowledged_writes_survive_leader_after_leader() {
+    let mut cluster = Cluster::start(&[]);
+    for round in 0..3 {
+        let key = format!("round-{round}");
+        cluster.ok(&["put", &key, &key]);
+        let leader = cluster.leader();
+        cluster.group.kill(leader).expect("kill");
+        // The group goes on without the dead one ...
+        let after = format!("after-{round}");
+        cluster.ok(&["put", &after, &after, "--timeout", "30s"]);
+        cluster.group.restart(leader).expect("restart");
+        // ... and takes it in again, under another identity, before the next one dies.
+        cluster.wait_for_voters(3);
+    }
+    // By now every replica has died once: what they know came from each other.
+    for round in 0..3 {
+        for key in [format!("round-{round}"), format!("after-{round}")] {
+            assert_eq!(cluster.ok(&["get", &key]), key.as_bytes());
+        }
+    }
+}
+
+#[test]
+fn wrong_command_lines_exit_with_2_and_name_the_mistake() {
+    let long_key = "k".repeat(70_000);
+    let table: &[(&[&str], &str)] = &[
+        (&[], "Usage"),
+        (&["frobnicate"], "unrecognized subcommand"),
+        (&["put"], "<KEY>"),
+        (&["get", "k", "--peers", ""], "empty"),
+        (&["get", "k", "--peers", "127.0.0.1"], "no port"),
+        (&["get", "k", "--peers", "127.0.0.1:0"], "port 0"),
+        (&["get", "k", "--peers", "127.0.0.1:1,127.0.0.1:1"], "twice"),
+        (
+            &["get", "k", "--peers", "no-such-host.invalid:7471"],
+            "no-such-host.invalid",
+        ),
+        (&["get", "k", "--timeout", "0s"], "longer than zero"),
+        (&["get", "k", "--timeout", "5"], "500ms, 20s or 2m"),
+        (&["put", "k", "@/no/such/file"], "/no/such/file"),
+        (&["get", &long_key], "70000 bytes"),
+        (&["up", "--replicas", "2"], "possible values: 3, 5, 7"),
+        (&["up", "--base-port", "65535"], "65535"),
+        (&["up", "--memory", "much"], "64KiB, 512MiB or 4GiB"),
+        (&["serve", "--id", "1"], "--peers"),
+        (
+            &["serve", "--id", "0", "--peers", "127.0.0.1:7471"],
+            "0 is not in",
+        ),
+        (
+            &[
+                "serve",
+                "--id",
+                "4",
+                "--peers",
+                "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3",
+            ],
+            "1 to 3",
+        ),
+        (
+            &[
+                "serve",
+                "--id",
+                "1",
+                "--peers",
+                "127.0.0.1:1",
+                "--fault",
+                "los=5%",
+            ],
+            "loss, dup, reorder",
+        ),
+        (&["bench", "--value-size", "2MiB"], "1.0 MiB"),
+        (&["bench", "--read-ratio", "150%"], "150%"),
+        (&["chaos", "--loss", "lots"], "lots"),
+    ];
+    for (args, part) in table {
+        let ran = trine(args, "", b"").expect_status(2);
+        assert!(
+            ran.stderr.contains(part),
+            "{args:?} does not say {part:?}: {}",
+            ran.stderr
+        );
+    }
+    let too_large = vec![0; (1 << 20) + 1];
+    trine(&["put", "k", "-"], "", &too_large).expect_error(2, &["1.0 MiB"]);
+}
+
+#[test]
+fn nobody_there_is_said_and_nothing_was_done() {
+    let peers: Vec<String> = free_addresses(3)
+        .expect("ports")
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    let peers = peers.join(",");
+    let short = ["--timeout", "300ms"];
+    let put = [&["put", "key", "value"], &short[..]].concat();
+    trine(&put, &peers, b"").expect_error(3, &["not reachable", "nothing was written", "trine up"]);
+    let get = [&["get", "key"], &short[..]].concat();
+    trine(&get, &peers, b"").expect_error(3, &["not reachable", "nothing was read"]);
+    let status = [&["status"], &short[..]].concat();
+    trine(&status, &peers, b"").expect_error(3, &["no replica answers", "trine up"]);
+    let bench = [&["bench", "--for", "1s"], &short[..]].concat();
+    trine(&bench, &peers, b"").expect_status(3);
+    let json = [&["put", "key", "value", "--json"], &short[..]].concat();
+    let ran = trine(&json, &peers, b"").expect_status(3);
+    assert_eq!(ran.json()["error"]["kind"], "not_reachable");
+}
+
+#[test]
+fn an_unknown_outcome_is_said_to_be_unknown() {
+    let mut cluster = Cluster::start(&[]);
+    let mut client = client_of(&cluster);
+    client.put(b"before", b"value").expect("a quorum");
+    let leader = cluster.leader();
+    for place in (1..=3).filter(|place| *place != leader) {
+        let follower = cluster.group.process(place).expect("running");
+        follower.pause().expect("SIGSTOP");
+    }
+    // The leader takes the write and can find no majority for it.
+    let ended = client.put(b"limbo", b"value").expect_err("no quorum");
+    assert!(!ended.is_definitely_not_applied(), "{ended}");
+    // A client that comes now is not even let in: that is certain.
+    let ran = cluster.run(&["put", "late", "value", "--timeout", "400ms"]);
+    ran.expect_error(3, &["not reachable", "nothing was written"]);
+    let ran = cluster.run(&["get", "before", "--timeout", "400ms"]);
+    ran.expect_error(3, &["not reachable"]);
+    assert_eq!(cluster.ok(&["get", "before", "--stale"]), b"value");
+}
+
+/// A client in this process that gives up soon.
+fn client_of(cluster: &Cluster) -> BlockingClient<UdpBackend, MonotonicClock> {
+    let address = "127.0.0.1:0".parse().expect("an address");
+    let backend = UdpBackend::bind(address, &UdpConfig::default()).expect("a socket");
+    let mut config = ClientConfig::new(cluster.group.addresses().to_vec());
+    config.operation_timeout = trine_transport::time::Duration::from_millis(600);
+    let (clock, route_of) = (MonotonicClock, Box::new(Some));
+    BlockingClient::new(backend, clock, config, endpoint_config(), route_of, 7).expect("a client")
+}
+
+#[test]
+fn a_port_in_use_is_named_with_its_cure() {
+    let holder = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let address = holder.local_addr().expect("bound").to_string();
+    let args = ["serve", "--id", "1", "--peers", &address];
+    trine(&args, "", b"").expect_error(2, &[&address, "in use", "another port"]);
+
+    let port = holder.local_addr().expect("bound").port().to_string();
+    let ran = trine(&["up", "--base-port", &port], "", b"");
+    ran.expect_error(2, &["replica 1 ended", "in use"]);
+}
+
+#[test]
+fn a_full_store_refuses_and_loses_nothing() {
+    let cluster = Cluster::start(&["--memory", "1MiB"]);
+    let peers = cluster.group.peers();
+    let value = vec![b'v'; 300_000];
+    for key in ["a", "b", "c"] {
+        trine(&["put", key], &peers, &value).expect_status(0);
+    }
+    let ran = trine(&["put", "d"], &peers, &value);
+    ran.expect_error(1, &["full", "nothing was changed", "--memory"]);
+    for key in ["a", "b", "c"] {
+        assert_eq!(cluster.ok(&["get", key]), value);
+    }
+    cluster.ok(&["del", "a"]);
+    trine(&["put", "d"], &peers, &value).expect_status(0);
+    assert_eq!(cluster.ok(&["get", "d"]), value);
+}
+
+#[test]
+fn the_demonstration_loses_nothing() {
+    let ran = trine(&["demo", "--keys", "200", "--json"], "", b"").expect_status(0);
+    let document = ran.json();
+    assert_eq!(document["lost"], 0);
+    assert!(
+        document["acknowledged_writes"].as_u64() > Some(200),
+        "{document}"
+    );
+    assert!(
+        document["failover"]["first_write_ns"].as_u64() > Some(0),
+        "{document}"
+    );
+}
+
+#[test]
+fn a_short_chaos_run_passes_with_faults_and_a_dead_leader() {
+    let line = "chaos --loss 5% --dup 1% --reorder 2% --clients 8 --for 5s --seed 7 --kill-leader-every 2s --json";
+    let args: Vec<&str> = line.split(' ').collect();
+    let document = trine(&args, "", b"").expect_status(0).json();
+    assert_eq!(document["passed"], true, "{document}");
+    assert!(
+        document["operations"]["completed"].as_u64() >= Some(1_000),
+        "{document}"
+    );
+    for fault in ["loss", "dup", "reorder"] {
+        assert!(
+            document["faults"][fault].as_u64() > Some(0),
+            "{fault}: {document}"
+        );
+    }
+    assert!(
+        !document["failovers"].as_array().expect("a list").is_empty(),
+        "{document}"
+    );
+}
+
+#[test]
+fn a_chaos_run_that_proves_nothing_fails() {
+    // One client over a link that loses half of everything does not get to a thousand operations.
+    let line = "chaos --loss 60% --clients 1 --for 100ms --json";
+    let args: Vec<&str> = line.split(' ').collect();
+    let document = trine(&args, "", b"").expect_status(1).json();
+    let reason = document["coverage"]["text"].as_str().unwrap_or_default();
+    assert!(reason.contains("nothing proved"), "{document}");
+}
+
+/// `trine up` on free ports, its welcome read.
+struct Up {
+    child: Child,
+    peers: String,
+    lines: std::sync::mpsc::Receiver<String>,
+}
+
+impl Up {
+    fn start() -> Self {
+        let base = consecutive_ports();
+        let mut child = command(&["up", "--base-port", &base.to_string()], "")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        let stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let (sender, lines) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            stdout
+                .lines()
+                .map_while(Result::ok)
+                .take_while(|line| sender.send(line.clone()).is_ok())
+                .for_each(drop);
+        });
+        let up = Self {
+            child,
+            peers: peers_from(base),
+            lines,
+        };
+        up.wait_for_line("Ctrl-C ends the group");
+        up
+    }
+
+    fn wait_for_line(&self, part: &str) -> String {
+        wait_for(part, || {
+            self.lines.try_iter().find(|line| line.contains(part))
+        })
+    }
+
+    fn stop(self) -> common::Ran {
+        signal(self.child.id(), "INT");
+        self.end()
+    }
+
+    /// Waits for its end; the reader thread has the output.
+    fn end(mut self) -> common::Ran {
+        let status = wait_for("the end", || self.child.try_wait().expect("wait"));
+        let lines: Vec<String> = self.lines.iter().collect();
+        common::Ran {
+            status: status.code(),
+            stdout: lines.join("\n").into_bytes(),
+            stderr: String::new(),
+        }
+    }
+}
+
+/// A port with two free ones after it.
+fn consecutive_ports() -> u16 {
+    wait_for("three free ports in a row", || {
+        let port = free_addresses(1).expect("a port")[0].port();
+        let held: Vec<_> = (0..3)
+            .map(|n| UdpSocket::bind(("127.0.0.1", port + n)))
+            .collect();
+        held.iter().all(Result::is_ok).then_some(port)
+    })
+}
+
+fn peers_from(base: u16) -> String {
+    let peers: Vec<String> = (0..3).map(|n| format!("127.0.0.1:{}", base + n)).collect();
+    peers.join(",")
+}
+
+#[test]
+fn up_starts_a_dead_replica_again_and_ends_on_ctrl_c() {
+    let up = Up::start();
+    let peers = up.peers.clone();
+    trine(&["put", "key", "value"], &peers, b"").expect_status(0);
+    let before = children_of(up.child.id());
+    assert_eq!(before.len(), 3);
+    signal(before[0], "KILL");
+    up.wait_for_line("starting it again");
+    wait_for("three voters again", || {
+        let ran = trine(&["status", "--json"], &peers, b"");
+        (ran.status == Some(0) && ran.json()["voters_in_step"] == 3).then_some(())
+    });
+    assert_eq!(
+        trine(&["get", "key"], &peers, b"").expect_status(0).stdout,
+        b"value"
+    );
+    let children = children_of(up.child.id());
+    assert_eq!(children.len(), 3);
+    up.stop().expect_status(0);
+    wait_for("the end of all replicas", || {
+        (!children.iter().any(|pid| is_alive(*pid))).then_some(())
+    });
+}
+
+#[test]
+fn no_replica_survives_the_death_of_its_parent() {
+    let up = Up::start();
+    let children = children_of(up.child.id());
+    assert_eq!(children.len(), 3);
+    signal(up.child.id(), "KILL");
+    wait_for("the end of all replicas", || {
+        (!children.iter().any(|pid| is_alive(*pid))).then_some(())
+    });
+    up.end();
+}
+
+#[test]
+fn ctrl_c_ends_long_commands_cleanly_at_any_moment() {
+    for (args, moment) in [
+        ("demo", 0),
+        ("demo", 150),
+        ("chaos --for 60s", 0),
+        ("chaos --for 60s", 1_000),
+        ("chaos --for 60s --kill-leader-every 100ms", 1_500),
+    ] {
+        let args: Vec<&str> = args.split(' ').collect();
+        let child = command(&args, "")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        let pid = child.id();
+        // The moment matters, not what has happened by then: any is right.
+        std::thread::park_timeout(std::time::Duration::from_millis(moment));
+        wait_for("a handler for the signal", || {
+            handles_interrupts(pid).then_some(())
+        });
+        let children = children_of(pid);
+        signal(pid, "INT");
+        let ran = finish(child).expect_status(130);
+        assert!(ran.stderr.contains("interrupted"), "{}", ran.stderr);
+        assert!(
+            !children.iter().any(|pid| is_alive(*pid)),
+            "{args:?} left replicas behind"
+        );
+    }
+}
+
+/// Whether the process has a handler for SIGINT (bit 1 of its mask of caught signals).
+fn handles_interrupts(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let mask = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & 2 != 0)
+}
+
+#[test]
+fn bench_measures_in_both_loops() {
+    let cluster = Cluster::start(&[]);
+    let line = [
+        "bench",
+        "--for",
+        "300ms",
+        "--warmup",
+        "50ms",
+        "--keys",
+        "500",
+        "--clients",
+        "4",
+        "--json",
+    ];
+    let closed = cluster.run(&line).expect_status(0).json();
+    assert_eq!(closed["mode"], "closed");
+    assert!(closed["operations"].as_u64() > Some(0), "{closed}");
+    assert_eq!(closed["errors"], 0);
+    assert_eq!(closed["misses"], 0, "every key was written before");
+    let open = cluster
+        .run(&[&line[..], &["--rate", "200"]].concat())
+        .expect_status(0)
+        .json();
+    assert_eq!(open["mode"], "open");
+    // 300 ms at 200 a second: what falls due is what is done.
+    assert_eq!(
+        open["operations"]
+            .as_u64()
+            .map(|count| (55..=60).contains(&count)),
+        Some(true),
+        "{open}"
+    );
+}
+
+#[test]
+fn a_replica_of_a_live_group_is_not_bootstrapped_again() {
+    let mut cluster = Cluster::start(&[]);
+    cluster.ok(&["put", "key", "value"]);
+    let leader = cluster.leader();
+    cluster.group.kill(leader).expect("kill");
+    // Whoever starts the dead one with --bootstrap by mistake must not get a second group.
+    let peers = cluster.group.peers();
+    let child = command(
+        &[
+            "serve",
+            "--id",
+            &leader.to_string(),
+            "--peers",
+            &peers,
+            "--bootstrap",
+        ],
+        "",
+    )
+    .stdin(Stdio::null())
+    .stdout(Stdio::piped())
+    .stderr(Stdio::piped())
+    .spawn()
+    .expect("starts");
+    let pid = child.id();
+    let ended_or_joined = wait_for("an error, or a place in the old group", || {
+        let joined = voters_in_step(&cluster.look()) == Some(3);
+        (joined || !is_alive(pid)).then_some(joined)
+    });
+    assert_eq!(cluster.ok(&["get", "key"]), b"value");
+    if ended_or_joined {
+        signal(pid, "TERM");
+    }
+    finish(child);
+}
