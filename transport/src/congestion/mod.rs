@@ -48,6 +48,13 @@ impl Congestion {
         }
     }
 
+    /// The handshake has fixed how much the credits let the session have in flight.
+    pub(crate) fn set_window(&mut self, bytes: u64) {
+        if let Self::Timely { timely, .. } = self {
+            timely.set_window(bytes);
+        }
+    }
+
     /// A packet was answered.
     #[inline]
     pub(crate) fn on_sample(&mut self, now: Instant, rtt: Duration, is_marked: bool) {

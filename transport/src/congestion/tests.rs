@@ -17,11 +17,11 @@ fn timely() -> Timely {
     })
 }
 
-/// Feeds an RTT every 50 us; the rate after each step, in MB/s.
+/// Feeds a sample per round trip, at least 50 us apart; the rate after each, in MB/s.
 fn curve(timely: &mut Timely, start: u64, rtts_us: impl IntoIterator<Item = u64>) -> Vec<u64> {
     let mut now = Instant::from_nanos(start);
-    let step = |rtt| {
-        now += Duration::from_micros(50);
+    let step = |rtt: u64| {
+        now += Duration::from_micros(rtt.max(50));
         timely.on_rtt(now, Duration::from_micros(rtt));
         timely.rate() / 1_000_000
     };
@@ -44,7 +44,7 @@ fn above_the_high_threshold_it_falls_by_beta_times_the_excess() {
     let mut timely = timely();
     assert_eq!(
         curve(&mut timely, 0, [2_000, 2_000, 4_000]),
-        [2_719, 2_365, 1_906]
+        [2_718, 2_365, 1_904]
     );
 }
 
@@ -67,18 +67,18 @@ fn a_growing_rtt_between_the_thresholds_decreases_and_a_falling_one_increases() 
 fn recovery_becomes_hyperactive_after_five_quiet_updates() {
     let mut timely = timely();
     curve(&mut timely, 0, [4_000; 30]);
-    let recovery = curve(&mut timely, 10_000_000, [20; 12]);
+    let recovery = curve(&mut timely, 120_000_000, [20; 12]);
     let steps: Vec<u64> = recovery.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    assert_eq!(steps[0], 5);
-    assert_eq!(steps[10], 25);
+    assert!((3..=4).contains(&steps[1]), "{steps:?}");
+    assert!((15..=16).contains(&steps[10]), "{steps:?}");
 }
 
 #[test]
 fn it_never_leaves_its_bounds() {
     let mut timely = timely();
     curve(&mut timely, 0, [1_000_000; 1_000]);
-    assert_eq!(timely.rate(), 15_000_000);
-    curve(&mut timely, 100_000_000, [1; 2_000]);
+    assert_eq!(timely.rate(), 3_125_000);
+    curve(&mut timely, 2_000_000_000_000, [1; 2_000]);
     assert_eq!(timely.rate(), 3_125_000_000);
 }
 

@@ -2,22 +2,22 @@
 //! is fair: a rate that grows by a step below the low threshold, shrinks above the high one, and in
 //! between weighs growth against decrease by the gradient of the RTT.
 //!
-//! Integers only, so that simulations replay: fractions are in units of 1/1024.
+//! Integers only, so that simulations replay: fractions are in units of 2^-20.
 
 use crate::time::{Duration, Instant};
 
-const ONE: u64 = 1024;
+const ONE: u64 = 1 << 20;
 /// Weight of a new RTT difference: 0.46.
-const EWMA: i64 = 471;
+const EWMA: i64 = 482_345;
 /// Strength of a decrease: 0.26.
-const BETA: u64 = 266;
-/// One step of growth, in bytes per second and update interval.
-const STEP: u64 = 5_000_000;
+const BETA: u64 = 272_630;
+/// One step of growth in an update interval is this part of the link: 10 Mbit/s of 10 Gbit/s.
+const STEP_PART: u64 = 1_000;
 /// Growth is this much faster after `STREAK` updates without a growing RTT (hyperactive increase).
 const HYPERACTIVE: u64 = 5;
 const STREAK: u8 = 5;
-/// No session gets slower than this, or a hundredth of the link where that is less.
-const RATE_MIN: u64 = 15_000_000;
+/// No session gets slower than this part of the link.
+const RATE_MIN_PART: u64 = 1_000;
 
 /// What the rate must keep to.
 #[derive(Copy, Clone, Debug)]
@@ -40,6 +40,8 @@ pub(crate) struct Timely {
     marked_at: Instant,
     /// Updates in a row in which the RTT did not grow.
     streak: u8,
+    /// The most that the session's credits let it have in flight.
+    window_bytes: u64,
 }
 
 impl Timely {
@@ -52,7 +54,13 @@ impl Timely {
             updated_at: Instant::ZERO,
             marked_at: Instant::ZERO,
             streak: 0,
+            window_bytes: u64::MAX,
         }
+    }
+
+    /// Tells the session's credits, in bytes.
+    pub(crate) fn set_window(&mut self, bytes: u64) {
+        self.window_bytes = bytes;
     }
 
     pub(crate) fn rate(&self) -> u64 {
@@ -69,12 +77,19 @@ impl Timely {
         let rtt_ns = rtt.as_nanos().max(1);
         let low = self.limits.rtt_low.as_nanos().max(1);
         let high = self.limits.rtt_high.as_nanos();
-        // Samples come per packet; together those of one low threshold make one full update.
-        let elapsed = now.saturating_since(self.updated_at).as_nanos();
-        let share = (elapsed.saturating_mul(ONE) / low).min(ONE);
+        // Samples come per packet: those of one low threshold make one step of growth, those of one
+        // round trip one decrease, since they tell of the same queue. Slow sessions see few samples
+        // and must grow as fast as others, so time counts, not samples; idle time does not.
+        let round = rtt_ns.max(low);
+        let elapsed = now
+            .saturating_since(self.updated_at)
+            .as_nanos()
+            .min(10 * round);
+        let grown = elapsed.saturating_mul(ONE) / low;
+        let fallen = (elapsed.saturating_mul(ONE) / round).min(ONE);
         self.updated_at = now;
         let gradient = self.gradient(rtt_ns, low);
-        let is_quiet = gradient <= 0 && rtt_ns <= high;
+        let is_quiet = gradient <= 0 && rtt_ns < low;
         self.streak = if is_quiet {
             self.streak.saturating_add(1)
         } else {
@@ -83,20 +98,35 @@ impl Timely {
         let (growth, decrease) = if rtt_ns < low {
             (ONE, 0)
         } else if rtt_ns > high {
-            (0, BETA * (ONE - high * ONE / rtt_ns) / ONE)
+            // At least half of the strongest decrease, or the band below would decrease more.
+            (
+                0,
+                part(BETA, (ONE - high.saturating_mul(ONE) / rtt_ns).max(ONE / 2)),
+            )
         } else {
             let weight = weight_of(gradient);
-            let excess = (rtt_ns - low) * ONE / low;
-            (ONE - weight, BETA * weight / ONE * excess / ONE)
+            let excess = (rtt_ns - low).saturating_mul(ONE) / low;
+            (ONE - weight, part(part(BETA, weight), excess))
         };
         let haste = if self.streak >= STREAK {
             HYPERACTIVE
         } else {
             1
         };
-        let step = STEP * haste * growth / ONE * share / ONE;
-        let decrease = (decrease * share / ONE).min(ONE / 2);
-        self.set(self.rate / ONE * (ONE - decrease) + step);
+        let step = part(
+            part(self.limits.rate_max / STEP_PART * haste, growth),
+            grown,
+        );
+        let decrease = part(decrease, fallen).min(ONE / 2);
+        // The credits alone keep the rate below a window a round trip: what lies above was never
+        // used, and to decrease it would change nothing.
+        let used = self.window_bytes.saturating_mul(1_000_000_000) / rtt_ns;
+        let rate = if decrease > 0 {
+            self.rate.min(used.saturating_mul(2))
+        } else {
+            self.rate
+        };
+        self.set(part(rate, ONE - decrease) + step);
     }
 
     /// A switch has marked a packet: half of Timely's strongest decrease, once per round trip.
@@ -106,7 +136,7 @@ impl Timely {
         }
         self.marked_at = now;
         self.streak = 0;
-        self.set(self.rate / ONE * (ONE - BETA / 2));
+        self.set(part(self.rate, ONE - BETA / 2));
     }
 
     /// The RTT's smoothed growth per sample, relative to the low threshold.
@@ -124,9 +154,15 @@ impl Timely {
     }
 
     fn set(&mut self, rate: u64) {
-        let least = RATE_MIN.min(self.limits.rate_max / 100).max(1);
+        let least = (self.limits.rate_max / RATE_MIN_PART).max(1);
         self.rate = rate.clamp(least, self.limits.rate_max);
     }
+}
+
+/// A value times a fraction.
+fn part(value: u64, fraction: u64) -> u64 {
+    // Both are below 2^64, and no fraction here makes a value larger than 2^63.
+    (u128::from(value) * u128::from(fraction) / u128::from(ONE)) as u64
 }
 
 /// How much of an update is decrease: none below a gradient of -1/4, all above 1/4.

@@ -80,6 +80,8 @@ impl ClientEnd {
         self.slots = self.slots[..slots].into();
         self.free = u64::MAX >> (64 - slots);
         self.credits = terms.credits;
+        self.congestion
+            .set_window(u64::from(terms.credits) * u64::from(terms.mtu));
     }
 
     /// Takes the lowest free slot: few slots stay few and warm.

@@ -3,6 +3,7 @@
 mod basics;
 mod client_handlers;
 mod hostile;
+mod incast;
 mod net;
 mod schedules;
 mod script;

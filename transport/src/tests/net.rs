@@ -43,8 +43,48 @@ pub(crate) struct Net {
     /// Packets under way by arrival time and order of sending: (to, from, bytes).
     under_way: BTreeMap<(Instant, u64), (u32, u32, Vec<u8>)>,
     sent: u64,
+    /// All packets to this node go through one slow link.
+    pub(crate) bottleneck: Option<Bottleneck>,
     /// Every wire packet that was sent: (from, to, bytes), while recording.
     pub(crate) recorded: Option<Vec<(u32, u32, Vec<u8>)>>,
+}
+
+/// A switch port: a first-in, first-out queue in front of a link.
+#[derive(Default)]
+pub(crate) struct Bottleneck {
+    pub(crate) to: u32,
+    pub(crate) bytes_per_second: u64,
+    pub(crate) buffer_bytes: u64,
+    free_at: Instant,
+    pub(crate) bytes: u64,
+    pub(crate) dropped: u64,
+    /// How long each packet waited.
+    pub(crate) waits: Vec<Duration>,
+}
+
+impl Bottleneck {
+    pub(crate) fn new(to: u32, bytes_per_second: u64, buffer_bytes: u64) -> Self {
+        Self {
+            to,
+            bytes_per_second,
+            buffer_bytes,
+            ..Self::default()
+        }
+    }
+
+    /// When a packet that reaches the port at `at` has left it; `None` if the buffer is full.
+    fn pass(&mut self, at: Instant, bytes: usize) -> Option<Instant> {
+        let wait = self.free_at.saturating_since(at);
+        if wait.as_nanos() * self.bytes_per_second / 1_000_000_000 > self.buffer_bytes {
+            self.dropped += 1;
+            return None;
+        }
+        self.waits.push(wait);
+        self.bytes += bytes as u64;
+        let span = bytes as u64 * 1_000_000_000 / self.bytes_per_second;
+        self.free_at = self.free_at.max(at) + Duration::from_nanos(span);
+        Some(self.free_at)
+    }
 }
 
 pub(crate) struct Node {
@@ -139,6 +179,7 @@ impl Net {
             prng: Prng::new(seed),
             under_way: BTreeMap::new(),
             sent: 0,
+            bottleneck: None,
             recorded: None,
         };
         for index in 0..nodes {
@@ -311,7 +352,9 @@ impl Net {
         let mut count = 0;
         let nodes = self.nodes.len();
         for index in 0..nodes {
-            if self.nodes[index].is_dead {
+            let node = &self.nodes[index];
+            let due = node.endpoint.next_timeout().unwrap_or(Instant::FAR_FUTURE);
+            if node.is_dead || due > self.now {
                 continue;
             }
             for (to, bytes) in self.nodes[index].turn(self.now) {
@@ -341,6 +384,12 @@ impl Net {
             if self.prng.chance(faults.corruption) {
                 let place = self.prng.below(bytes.len() as u64 * 8);
                 bytes[place as usize / 8] ^= 1 << (place % 8);
+            }
+            if let Some(port) = self.bottleneck.as_mut().filter(|port| port.to == to) {
+                let Some(passed) = port.pass(at, bytes.len()) else {
+                    continue;
+                };
+                at = passed;
             }
             self.sent += 1;
             self.under_way
