@@ -57,23 +57,20 @@ pub fn batch<const N: usize, F: Future>(
     let mut lanes = Lanes::<N, F>::new();
     let mut first = 0;
     while first < count {
-        let last = count.min(first + N);
-        for number in first..last {
-            lanes.begin(number - first, start(number));
+        let started = N.min(count - first);
+        for lane in 0..started {
+            lanes.begin(lane, start(first + lane));
         }
-        let mut live = lane_mask(last - first);
-        while live != 0 {
-            let mut waiting = live;
-            while waiting != 0 {
-                let lane = waiting.trailing_zeros() as usize;
-                waiting &= waiting - 1;
+        let mut left = started;
+        while left > 0 {
+            for lane in 0..N {
                 if let Some(result) = lanes.poll(lane) {
-                    live &= !(1 << lane);
+                    left -= 1;
                     done(first + lane, result);
                 }
             }
         }
-        first = last;
+        first += started;
     }
 }
 
@@ -91,46 +88,31 @@ pub fn refill<const N: usize, F: Future>(
         lanes.begin(lane, start(lane));
         *number = lane;
     }
-    let mut live = lane_mask(next);
-    while live != 0 {
-        let mut waiting = live;
-        while waiting != 0 {
-            let lane = waiting.trailing_zeros() as usize;
-            waiting &= waiting - 1;
+    let mut left = count;
+    while left > 0 {
+        for (lane, number) in numbers.iter_mut().enumerate() {
             let Some(result) = lanes.poll(lane) else {
                 continue;
             };
-            done(numbers[lane], result);
+            left -= 1;
+            done(*number, result);
             if next < count {
                 lanes.begin(lane, start(next));
-                numbers[lane] = next;
+                *number = next;
                 next += 1;
-            } else {
-                live &= !(1 << lane);
             }
         }
-    }
-}
-
-fn lane_mask(lanes: usize) -> u64 {
-    if lanes == 64 {
-        u64::MAX
-    } else {
-        (1 << lanes) - 1
     }
 }
 
 /// Futures that are polled where they lie.
 struct Lanes<const N: usize, F: Future> {
     futures: [MaybeUninit<F>; N],
-    /// A bit for each lane whose future is initialized, kept if dropping one does something (or
-    /// to check the bookkeeping): the drop after a panic is all that needs it.
+    /// A bit for each lane that holds a future: initialized, and not moved from then on.
     occupied: u64,
 }
 
 impl<const N: usize, F: Future> Lanes<N, F> {
-    const TRACKED: bool = std::mem::needs_drop::<F>() || cfg!(debug_assertions);
-
     #[inline(always)]
     fn new() -> Self {
         const { assert!(N > 0 && N <= 64) };
@@ -144,32 +126,29 @@ impl<const N: usize, F: Future> Lanes<N, F> {
     #[inline(always)]
     fn begin(&mut self, lane: usize, future: F) {
         debug_assert_eq!(self.occupied >> lane & 1, 0);
-        self.futures[lane % N].write(future);
-        if Self::TRACKED {
-            self.occupied |= 1 << lane;
-        }
+        self.futures[lane].write(future);
+        self.occupied |= 1 << lane;
     }
 
-    /// Polls the future of an occupied lane and frees the lane when it is done.
+    /// Polls the future of a lane, if there is one, and frees the lane when it is done.
     #[inline(always)]
     fn poll(&mut self, lane: usize) -> Option<F::Output> {
-        debug_assert_eq!(self.occupied >> lane & 1, 1);
-        // SAFETY: the callers poll only lanes that `begin` filled and no poll has finished since;
-        // `occupied` says the same and is checked above in debug builds.
-        let future = unsafe { self.futures[lane % N].assume_init_mut() };
+        if self.occupied >> lane & 1 == 0 {
+            return None;
+        }
+        // SAFETY: the bit says that `begin` filled the lane and that its future was not dropped.
+        let future = unsafe { self.futures[lane].assume_init_mut() };
         // SAFETY: the future stays at its place in `futures` until it is dropped there: `Lanes`
         // is a local of `batch` or `refill` that is never moved after the first `begin`, and
-        // `begin` overwrites only lanes whose future was dropped.
+        // `begin` fills only lanes whose future was dropped.
         let future = unsafe { Pin::new_unchecked(future) };
         let Poll::Ready(result) = future.poll(&mut Context::from_waker(Waker::noop())) else {
             return None;
         };
-        if Self::TRACKED {
-            self.occupied &= !(1 << lane);
-        }
+        self.occupied &= !(1 << lane);
         // SAFETY: the lane was initialized (see above), and with its bit cleared neither `drop`
         // nor a further poll will touch the future again.
-        unsafe { self.futures[lane % N].assume_init_drop() };
+        unsafe { self.futures[lane].assume_init_drop() };
         Some(result)
     }
 }

@@ -1,7 +1,7 @@
 //! Pointer chasing: chains of 100 dependent loads over 1 GiB.
 
 use crate::keys::Draw;
-use crate::lookups::{Case, LANES};
+use crate::lookups::{Case, LANES, SETS};
 use crate::report::Report;
 use std::future::Future;
 use trine_kvstore::interleave::{batch, fetch, prefetch, refill};
@@ -14,28 +14,34 @@ const CHAINS: usize = 4_000;
 pub(crate) fn measure(report: &mut Report) {
     let cells = permutation();
     let mut draw = Draw(11);
-    let starts: Vec<u32> = (0..CHAINS)
-        .map(|_| draw.below(CELLS as u64) as u32)
+    let sets: Vec<Vec<u32>> = (0..SETS)
+        .map(|_| {
+            (0..CHAINS)
+                .map(|_| draw.below(CELLS as u64) as u32)
+                .collect()
+        })
         .collect();
     let case = Case {
         name: "chase",
         count: CHAINS * DEPTH,
-        naive: &|| naive(&cells, &starts),
-        by_hand: &|| by_hand(&cells, &starts),
-        batch: &|| {
+        naive: &|set| naive(&cells, &sets[set]),
+        by_hand: &|set| by_hand(&cells, &sets[set]),
+        batch: &|set| {
+            let starts = &sets[set];
             let mut sum = 0;
             batch::<LANES, _>(
                 CHAINS,
-                |chain| chase(&cells, starts[chain]),
+                |chain| chase::<0>(&cells, starts[chain]),
                 |_, end| sum += u64::from(end),
             );
             sum
         },
-        refill: &|| {
+        refill: &|set| {
+            let starts = &sets[set];
             let mut sum = 0;
             refill::<LANES, _>(
                 CHAINS,
-                |chain| chase(&cells, starts[chain]),
+                |chain| chase::<1>(&cells, starts[chain]),
                 |_, end| sum += u64::from(end),
             );
             sum
@@ -83,8 +89,9 @@ fn by_hand(cells: &[u32], starts: &[u32]) -> u64 {
     sum
 }
 
+/// Each form gets a type of its own (`FORM`), so that its polls are inlined.
 #[inline(always)]
-fn chase(cells: &[u32], start: u32) -> impl Future<Output = u32> {
+fn chase<const FORM: usize>(cells: &[u32], start: u32) -> impl Future<Output = u32> {
     let mut at = start;
     prefetch(&cells[at as usize]);
     async move {

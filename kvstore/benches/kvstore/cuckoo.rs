@@ -1,7 +1,7 @@
 //! Cuckoo hashing 2-8: two buckets a key, eight slots a bucket, one cache line each.
 
 use crate::keys::{Draw, mix};
-use crate::lookups::{Case, LANES};
+use crate::lookups::{Case, LANES, SETS};
 use crate::report::Report;
 use std::future::Future;
 use trine_kvstore::interleave::{batch, fetch, prefetch, refill};
@@ -23,26 +23,30 @@ struct Table {
 pub(crate) fn measure(report: &mut Report) {
     let table = Table::filled();
     let mut draw = Draw(5);
-    let keys: Vec<u32> = (0..LOOKUPS).map(|_| key_of(draw.below(KEYS))).collect();
+    let sets: Vec<Vec<u32>> = (0..SETS)
+        .map(|_| (0..LOOKUPS).map(|_| key_of(draw.below(KEYS))).collect())
+        .collect();
     let case = Case {
         name: "cuckoo",
         count: LOOKUPS,
-        naive: &|| naive(&table, &keys),
-        by_hand: &|| by_hand(&table, &keys),
-        batch: &|| {
+        naive: &|set| naive(&table, &sets[set]),
+        by_hand: &|set| by_hand(&table, &sets[set]),
+        batch: &|set| {
+            let keys = &sets[set];
             let mut sum = 0;
             batch::<LANES, _>(
                 keys.len(),
-                |i| find(&table, keys[i]),
+                |i| find::<0>(&table, keys[i]),
                 |_, value| sum += u64::from(value),
             );
             sum
         },
-        refill: &|| {
+        refill: &|set| {
+            let keys = &sets[set];
             let mut sum = 0;
             refill::<LANES, _>(
                 keys.len(),
-                |i| find(&table, keys[i]),
+                |i| find::<1>(&table, keys[i]),
                 |_, value| sum += u64::from(value),
             );
             sum
@@ -150,8 +154,9 @@ fn by_hand(table: &Table, keys: &[u32]) -> u64 {
     sum
 }
 
+/// Each form gets a type of its own (`FORM`), so that its polls are inlined.
 #[inline(always)]
-fn find(table: &Table, key: u32) -> impl Future<Output = u32> {
+fn find<const FORM: usize>(table: &Table, key: u32) -> impl Future<Output = u32> {
     let [first, second] = buckets_of(key);
     prefetch(table.bucket(first));
     async move {

@@ -2,7 +2,7 @@
 //! and one of 256 entries for each further byte.
 
 use crate::keys::Draw;
-use crate::lookups::{Case, LANES};
+use crate::lookups::{Case, LANES, SETS};
 use crate::report::Report;
 use std::future::Future;
 use trine_kvstore::interleave::{batch, fetch, prefetch, refill};
@@ -33,32 +33,35 @@ pub(crate) fn measure(report: &mut Report) {
         tables.add(address, length, hop as u32 + 1);
     }
     // Only the upper half of an address matters to prefixes of at most 64 bits.
-    let addresses: Vec<u64> = (0..LOOKUPS)
-        .map(|_| {
-            let (address, length) = prefixes[draw.below(PREFIXES as u64) as usize];
-            let low = u64::MAX.checked_shr(length).unwrap_or(0);
-            address & !low | draw.next() & low
-        })
+    let mut address = || {
+        let (address, length) = prefixes[draw.below(PREFIXES as u64) as usize];
+        let low = u64::MAX.checked_shr(length).unwrap_or(0);
+        address & !low | draw.next() & low
+    };
+    let sets: Vec<Vec<u64>> = (0..SETS)
+        .map(|_| (0..LOOKUPS).map(|_| address()).collect())
         .collect();
     let case = Case {
         name: "ipv6",
         count: LOOKUPS,
-        naive: &|| naive(&tables, &addresses),
-        by_hand: &|| by_hand(&tables, &addresses),
-        batch: &|| {
+        naive: &|set| naive(&tables, &sets[set]),
+        by_hand: &|set| by_hand(&tables, &sets[set]),
+        batch: &|set| {
+            let addresses = &sets[set];
             let mut sum = 0;
             batch::<LANES, _>(
                 LOOKUPS,
-                |i| find(&tables, addresses[i]),
+                |i| find::<0>(&tables, addresses[i]),
                 |_, hop| sum += u64::from(hop),
             );
             sum
         },
-        refill: &|| {
+        refill: &|set| {
+            let addresses = &sets[set];
             let mut sum = 0;
             refill::<LANES, _>(
                 LOOKUPS,
-                |i| find(&tables, addresses[i]),
+                |i| find::<1>(&tables, addresses[i]),
                 |_, hop| sum += u64::from(hop),
             );
             sum
@@ -186,8 +189,9 @@ fn by_hand(tables: &Tables, addresses: &[u64]) -> u64 {
     sum
 }
 
+/// Each form gets a type of its own (`FORM`), so that its polls are inlined.
 #[inline(always)]
-fn find(tables: &Tables, address: u64) -> impl Future<Output = u32> {
+fn find<const FORM: usize>(tables: &Tables, address: u64) -> impl Future<Output = u32> {
     let mut at = tables.first(address);
     prefetch(at);
     async move {
