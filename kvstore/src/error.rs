@@ -51,6 +51,8 @@ pub enum StoreError {
     BadLimits,
     /// Undoing the command would take more than [`crate::config::UNDO_BYTES_MAX`].
     ExecuteTooLarge,
+    /// A cache does not know this command.
+    NotInCache,
 }
 
 impl StoreError {
@@ -70,6 +72,7 @@ impl StoreError {
             Self::BadVersion { asked } => (12, u64::from(asked), 0),
             Self::BadLimits => (13, 0, 0),
             Self::ExecuteTooLarge => (14, 0, 0),
+            Self::NotInCache => (15, 0, 0),
         };
         sink.put_u8(kind);
         sink.put_u64(first);
@@ -101,6 +104,7 @@ impl StoreError {
             12 => Self::BadVersion { asked: byte()? },
             13 => Self::BadLimits,
             14 => Self::ExecuteTooLarge,
+            15 => Self::NotInCache,
             kind => return Err(DecodeError::UnknownKind { kind }),
         })
     }
@@ -145,6 +149,7 @@ impl fmt::Display for StoreError {
                 write!(formatter, "cannot switch to state-machine version {asked}")
             }
             Self::BadLimits => write!(formatter, "the limits are out of range"),
+            Self::NotInCache => write!(formatter, "a cache does not know this command"),
             Self::ExecuteTooLarge => write!(
                 formatter,
                 "the operations change too much at once: split them"

@@ -5,7 +5,6 @@ use crate::arena::{Arena, Item, Location, Stamp, Usage};
 use crate::expiry::Expiries;
 use crate::hash::{Hasher, KeyHash};
 use crate::limits::item_charge;
-use crate::machine::prefetch;
 use crate::snapshot::Progress;
 use crate::table::{Slot, Table};
 
@@ -87,12 +86,6 @@ impl Items {
                 .table
                 .find(hash, |location| self.arena.is_current(location, key)),
         }
-    }
-
-    /// Starts to load the bucket of a key.
-    #[inline]
-    pub(crate) fn prefetch_bucket(&self, hash: KeyHash) {
-        prefetch(self.table.bucket(self.table.home(hash)));
     }
 
     #[inline]

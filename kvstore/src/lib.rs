@@ -6,6 +6,7 @@
 //! the layout and the rules.
 
 mod arena;
+pub mod cache;
 pub mod codec;
 pub mod command;
 pub mod config;
@@ -23,6 +24,7 @@ pub mod snapshot;
 pub mod store;
 mod table;
 
+pub use cache::{Cache, CacheConfig, CacheConfigError};
 pub use codec::{BufferTooSmall, DecodeError, List};
 pub use command::{Command, Condition, ExecuteMode, Pair, SetCondition, SetExpiry, SetOptions};
 pub use error::StoreError;

@@ -382,3 +382,53 @@ proptest! {
         check_against(&bench.rebuilt, &bench.model, hash);
     }
 }
+
+/// Batches answer as single commands do, and long lists of keys as single GETs.
+#[test]
+fn a_batch_is_its_commands_one_by_one() {
+    let (mut single, mut batched) = (Store::new(LIMITS, [3, 9]), Store::new(LIMITS, [3, 9]));
+    let keys: Vec<[u8; 2]> = (0..100_u16).map(u16::to_le_bytes).collect();
+    let commands: Vec<(Position, Command<'_>)> = (0..1_000_usize)
+        .map(|number| {
+            let key = keys[number * 7 % 31].as_slice();
+            let command = match number % 4 {
+                0 => Command::Increment {
+                    key,
+                    delta: number as i64,
+                },
+                1 => Command::Get { key },
+                2 if number % 3 == 0 => Command::Delete { key },
+                _ => Command::Append { key, value: b"1" },
+            };
+            (Position::new(number as u64 + 1, 0), command)
+        })
+        .collect();
+    let mut expected = Vec::new();
+    for (at, command) in &commands {
+        single.apply(*at, command).encode(&mut expected);
+    }
+    let (mut answers, mut next) = (Vec::new(), 0);
+    batched.apply_batch(&commands, |number, response| {
+        assert_eq!(number, next);
+        next += 1;
+        response.encode(&mut answers);
+    });
+    assert_eq!(answers, expected);
+    assert_eq!(batched.state_hash(), single.state_hash());
+
+    let slices: Vec<&[u8]> = keys.iter().map(<[u8; 2]>::as_slice).collect();
+    let read = Command::MultiGet {
+        keys: List::from(slices.as_slice()),
+    };
+    let Response::List(list) = single.read(&read) else {
+        panic!("MGET answers with a list")
+    };
+    assert_eq!(list.len(), keys.len());
+    for (response, key) in list.iter().zip(&keys) {
+        assert_eq!(response, single.read(&Command::Get { key }));
+    }
+    assert_eq!(
+        Response::List(list.clone()),
+        batched.apply(Position::new(5_000, 0), &read)
+    );
+}

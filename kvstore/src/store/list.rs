@@ -6,8 +6,9 @@ use crate::codec::{Element, List, length_u32};
 use crate::command::Pair;
 use crate::config::{LIST_ITEMS_MAX, LIST_RESPONSE_BYTES_MAX};
 use crate::error::StoreError;
+use crate::interleave::LANES;
 use crate::position::Position;
-use crate::response::Response;
+use crate::response::{Response, Versioned};
 use std::borrow::Cow;
 
 impl Store {
@@ -44,12 +45,33 @@ impl Store {
         if keys.len() > LIST_ITEMS_MAX as usize {
             return Err(StoreError::ListTooLong);
         }
-        for key in keys.iter() {
-            let response = match self.live(self.items.find(key)) {
-                Some(item) => Response::Value {
-                    value: item.value,
-                    version: item.stamp.version,
-                },
+        let mut left = keys.iter();
+        let mut group: [&[u8]; LANES] = [&[]; LANES];
+        loop {
+            let count = left
+                .by_ref()
+                .take(LANES)
+                .zip(&mut group)
+                .map(|(key, place)| *place = key)
+                .count();
+            if count == 0 {
+                return Ok(());
+            }
+            self.append_group(&group[..count], values)?;
+        }
+    }
+
+    /// Looks a group up in an interleaved way and appends its answers in order.
+    fn append_group(&self, keys: &[&[u8]], values: &mut Vec<u8>) -> Result<(), StoreError> {
+        let mut found = [None; LANES];
+        self.get_interleaved(
+            keys.len(),
+            |number| keys[number],
+            |number, value| found[number] = value,
+        );
+        for value in &found[..keys.len()] {
+            let response = match *value {
+                Some(Versioned { value, version }) => Response::Value { value, version },
                 None => Response::NotFound,
             };
             response.write_element(values);

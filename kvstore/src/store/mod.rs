@@ -4,6 +4,7 @@
 //! time, the hash seed, the state-machine version. There is no clock, no randomness and no
 //! iteration order of a standard map in here.
 
+mod batch;
 mod execute;
 mod expire;
 mod get;
@@ -155,14 +156,6 @@ impl Store {
             Command::TimeToLive { key } => self.time_to_live(key),
             Command::MultiGet { keys } => self.read_many(keys),
             _ => Response::Error(StoreError::NotReadOnly),
-        }
-    }
-
-    /// Starts to load what a command about one key will need first. It changes nothing; calling
-    /// it for several commands before the first is applied hides the latency of memory.
-    pub fn prefetch(&self, command: &Command<'_>) {
-        if let Some(key) = command.key() {
-            self.items.prefetch_bucket(self.items.hasher.key(key));
         }
     }
 
