@@ -17,6 +17,9 @@ const _: () = assert!(MOVES_PER_INSERTION <= MOVES_PER_COMMAND_MAX);
 /// lies behind a link, at three quarters of it one in fifty.
 const LOAD_MAX: (u64, u64) = (29, 32);
 
+/// The most entries that a table is made ready for: what announces a number may be wrong.
+const PRESIZE_MAX: u64 = 1 << 26;
+
 /// The largest number of hash bits that bucket numbers may use.
 const LEVEL_MAX: u32 = 30;
 
@@ -34,10 +37,10 @@ impl Table {
         assert!(moves <= MOVES_PER_COMMAND_MAX, "growth stays incremental");
     }
 
-    /// Gives an empty table the buckets for `count` entries.
+    /// Gives an empty table the buckets for `count` entries, or for [`PRESIZE_MAX`] of them.
     pub(super) fn presize(&mut self, count: u64) {
         debug_assert_eq!(self.entries, 0);
-        let slots = (count * LOAD_MAX.1).div_ceil(LOAD_MAX.0);
+        let slots = (count.min(PRESIZE_MAX) * LOAD_MAX.1).div_ceil(LOAD_MAX.0);
         let buckets = slots
             .div_ceil(u64::from(SLOTS))
             .clamp(1 << LEVEL_FIRST, 1 << LEVEL_MAX)

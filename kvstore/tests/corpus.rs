@@ -1,0 +1,280 @@
+//! Replays the fuzz corpora, and mutations of them, through the same functions as the fuzzers.
+//!
+//! `TRINE_WRITE_CORPUS=1 cargo test -p trine-kvstore --test corpus` writes the seeds anew, which is
+//! needed after a change of an encoding; the commit that does so says why the encoding changed.
+
+#[path = "../fuzz/bodies.rs"]
+mod bodies;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use trine_kvstore::{
+    AbortCause, Command, Condition, ExecuteMode, Limits, List, Pair, Position, Response,
+    SetCondition, SetExpiry, SetOptions, SnapshotStep, Store, StoreError, Versioned,
+};
+
+/// Mutations of every file; the fuzzers make the rest.
+const MUTATIONS: u64 = 300;
+
+fn directory(target: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("fuzz/corpus")
+        .join(target)
+}
+
+/// The files of a corpus in the order of their names.
+fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
+    let entries = fs::read_dir(directory(target)).expect("the corpus is checked in");
+    let mut files: Vec<_> = entries
+        .map(|entry| {
+            let path = entry.expect("a directory entry").path();
+            let name = path
+                .file_name()
+                .expect("a file has a name")
+                .to_string_lossy()
+                .into_owned();
+            (name, fs::read(&path).expect("the file is readable"))
+        })
+        .collect();
+    files.sort();
+    assert!(!files.is_empty(), "the corpus of {target} is not empty");
+    files
+}
+
+/// Runs the files as they are, then with bytes changed, cut or doubled (splitmix64, fixed seed).
+fn replay(target: &str, run: fn(&[u8])) {
+    for (name, bytes) in corpus(target) {
+        run(&bytes);
+        let mut state = name
+            .bytes()
+            .fold(1, |sum: u64, byte| sum.wrapping_mul(31) + u64::from(byte));
+        let mut draw = |bound: usize| {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            ((mixed ^ (mixed >> 31)) % bound.max(1) as u64) as usize
+        };
+        for _ in 0..MUTATIONS {
+            let mut mutated = bytes.clone();
+            for _ in 0..=draw(4) {
+                let at = draw(mutated.len());
+                match draw(4) {
+                    0 => mutated.truncate(at),
+                    1 => mutated.insert(at.min(mutated.len()), draw(256) as u8),
+                    _ if mutated.is_empty() => {}
+                    2 => mutated[at] ^= 1 << draw(8),
+                    _ => mutated[at] = [0, 1, 2, 127, 128, 255][draw(6)],
+                }
+            }
+            run(&mutated);
+        }
+    }
+}
+
+#[test]
+fn commands() {
+    seed("command", &command_seeds());
+    replay("command", bodies::command);
+}
+
+#[test]
+fn responses() {
+    seed("response", &response_seeds());
+    replay("response", bodies::response);
+}
+
+#[test]
+fn snapshots() {
+    seed("snapshot", &snapshot_seeds());
+    replay("snapshot", bodies::snapshot);
+}
+
+#[test]
+fn operation_lists() {
+    seed("operations", &operation_seeds());
+    replay("operations", bodies::operations);
+}
+
+/// The checked-in seeds are what today's encoders write: the encodings have not changed.
+fn seed(target: &str, seeds: &[Vec<u8>]) {
+    let write = std::env::var_os("TRINE_WRITE_CORPUS").is_some();
+    for (number, bytes) in seeds.iter().enumerate() {
+        let path = directory(target).join(format!("seed-{number:02}"));
+        if write {
+            fs::write(&path, bytes).expect("the corpus is writable");
+        }
+        let stored = fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        assert_eq!(&stored, bytes, "{} has changed", path.display());
+    }
+}
+
+fn command_seeds() -> Vec<Vec<u8>> {
+    let (key, value) = (b"key".as_slice(), b"value".as_slice());
+    let options = SetOptions {
+        condition: SetCondition::Absent,
+        expiry: SetExpiry::After(9),
+        return_previous: true,
+    };
+    let keys = [key, b"", b"other"];
+    let pairs = [
+        Pair { key, value },
+        Pair {
+            key: b"",
+            value: b"",
+        },
+    ];
+    let version = Position::new(5, 1);
+    let conditions = [
+        Condition::Absent { key },
+        Condition::Present { key },
+        Condition::VersionIs { key, version },
+    ];
+    let simple = [
+        Command::Get { key },
+        Command::Put { key, value },
+        Command::Delete { key },
+        Command::Set {
+            key,
+            value,
+            options,
+        },
+        Command::GetDelete { key },
+        Command::CompareAndSwap {
+            key,
+            expected: version,
+            value,
+        },
+        Command::Increment { key, delta: -2 },
+        Command::Append { key, value },
+        Command::Expire {
+            key,
+            after_ns: 1_000,
+        },
+        Command::Persist { key },
+        Command::TimeToLive { key },
+    ];
+    let lists = [
+        Command::MultiGet {
+            keys: List::from(&keys),
+        },
+        Command::MultiPut {
+            pairs: List::from(&pairs),
+        },
+        Command::Execute {
+            mode: ExecuteMode::AllOrNothing,
+            conditions: List::from(&conditions[..1]),
+            operations: List::from(&simple),
+        },
+        Command::Execute {
+            mode: ExecuteMode::Independent,
+            conditions: List::from(&conditions),
+            operations: List::default(),
+        },
+        Command::SetLimits {
+            limits: Limits::default(),
+        },
+        Command::RaiseVersion { version: 2 },
+    ];
+    simple
+        .iter()
+        .chain(&lists)
+        .map(|command| encoded(|bytes| command.encode(bytes)))
+        .collect()
+}
+
+fn response_seeds() -> Vec<Vec<u8>> {
+    let (value, version) = (b"value".as_slice(), Position::new(5, 1));
+    let simple = [
+        Response::Value { value, version },
+        Response::NotFound,
+        Response::Written { version },
+        Response::Deleted { existed: true },
+        Response::Number { value: -3, version },
+        Response::Length { bytes: 7, version },
+        Response::Conflict {
+            current: Some(version),
+        },
+        Response::Exchanged {
+            previous: Some(Versioned { value, version }),
+            written: None,
+        },
+        Response::TimeToLive {
+            remaining_ns: Some(8),
+        },
+        Response::Aborted {
+            cause: AbortCause::Refused {
+                index: 2,
+                error: StoreError::Overflow,
+            },
+        },
+        Response::Done,
+        Response::Error(StoreError::VersionNotActive {
+            required: 2,
+            active: 1,
+        }),
+        Response::Error(StoreError::Full { limit: 1 << 40 }),
+    ];
+    let list = [Response::List(List::from(&simple))];
+    simple
+        .iter()
+        .chain(&list)
+        .map(|response| encoded(|bytes| response.encode(bytes)))
+        .collect()
+}
+
+fn snapshot_seeds() -> Vec<Vec<u8>> {
+    let of = |items: u64| {
+        let mut store = Store::new(Limits::default(), [1, 2]);
+        for item in 1..=items {
+            let (key, value) = (item.to_le_bytes(), vec![item as u8; item as usize]);
+            store.apply(
+                Position::new(item, 0),
+                &Command::Put {
+                    key: &key,
+                    value: &value,
+                },
+            );
+            store.apply(
+                Position::new(item, 1),
+                &Command::Expire {
+                    key: &key,
+                    after_ns: item,
+                },
+            );
+        }
+        store.begin_snapshot().expect("none is running");
+        let (mut bytes, mut chunk) = (Vec::new(), Vec::new());
+        loop {
+            let step = store.snapshot_chunk(&mut chunk).expect("it was begun");
+            assert_ne!(
+                step,
+                SnapshotStep::Pending,
+                "so small a table is walked in one go"
+            );
+            bytes.extend_from_slice(&(chunk.len() as u16).to_le_bytes());
+            bytes.extend_from_slice(&chunk);
+            if step == SnapshotStep::Last {
+                return bytes;
+            }
+        }
+    };
+    vec![of(0), of(1), of(20)]
+}
+
+fn operation_seeds() -> Vec<Vec<u8>> {
+    let line = |factor: u32| {
+        (0..1_600_u32)
+            .map(|n| (n.wrapping_mul(factor) >> 7) as u8)
+            .collect()
+    };
+    vec![
+        line(40_503),
+        line(2_654_435_769),
+        vec![12, 0, 0, 0, 1, 1, 1, 1, 13, 0, 0, 0, 15, 0, 0, 0],
+    ]
+}
+
+fn encoded(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode(&mut bytes);
+    bytes
+}
