@@ -9,6 +9,7 @@ use trine_transport::backend::Faults;
 use trine_transport::prng::Ratio;
 
 use crate::config::{BASE_PORT, CLIENTS_MAX, DEFAULT_PEERS};
+use crate::network::NetworkArguments;
 use crate::units::{parse_bytes, parse_duration, parse_positive_duration};
 
 const EXAMPLES: &str = "\
@@ -31,6 +32,8 @@ pub(crate) struct Arguments {
     /// Print one JSON document instead of text.
     #[arg(long, global = true)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) network: NetworkArguments,
 }
 
 #[derive(Debug, Subcommand)]

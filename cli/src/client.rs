@@ -1,42 +1,37 @@
 //! How a command that does one thing talks to the group, and what it says when that fails.
 
-use std::net::SocketAddr;
-
-use trine_chaos::live::local_address_towards;
 use trine_kvstore::Command;
 use trine_replica::client::{
     Answer, BlockingClient, CallError, ClientConfig, Error, Mode, Obstacle,
 };
 use trine_replica::node::endpoint_config;
-use trine_transport::backend::{BackendError, MonotonicClock, UdpBackend, UdpConfig};
+use trine_transport::backend::{BackendError, MonotonicClock};
 
 use crate::args::ClientArguments;
 use crate::failure::Failure;
+use crate::network::{Network, Opened};
 use crate::peers;
 use crate::units::show_ns;
 
 /// Does one command with a client of its own and waits for its end.
-pub(crate) fn call(
+pub(crate) fn call<N: Network>(
+    network: &N,
     arguments: &ClientArguments,
     mode: Mode,
     command: &Command<'_>,
 ) -> Result<Answer, Failure> {
     let addresses = peers::resolve(&arguments.peers)?;
-    let backend = open_socket(&addresses)?;
+    let Opened {
+        backend, route_of, ..
+    } = network.call(&addresses)?;
     let mut config = ClientConfig::new(addresses);
     config.operation_timeout = arguments.timeout.into();
-    let (clock, route_of, seed) = (MonotonicClock, Box::new(Some), random_seed()?);
+    let (clock, seed) = (MonotonicClock, random_seed()?);
     let mut client = BlockingClient::new(backend, clock, config, endpoint_config(), route_of, seed)
         .map_err(|error| Failure::usage(error.to_string(), ""))?;
     client
         .execute(mode, command)
         .map_err(|error| call_failure(error, mode))
-}
-
-/// A socket of this process that reaches `addresses`.
-pub(crate) fn open_socket(addresses: &[SocketAddr]) -> Result<UdpBackend, Failure> {
-    let local = local_address_towards(addresses);
-    UdpBackend::bind(local, &UdpConfig::default()).map_err(backend_failure)
 }
 
 /// 64 bits from the operating system.
@@ -88,9 +83,7 @@ fn operation_failure(error: Error, mode: Mode) -> Failure {
             )
         }
         Error::Refused { obstacle } => match obstacle {
-            Obstacle::WrongCluster { .. }
-            | Obstacle::VersionMismatch { .. }
-            | Obstacle::NoRoute { .. } => {
+            Obstacle::WrongCluster { .. } | Obstacle::VersionMismatch { .. } => {
                 Failure::usage(format!("{obstacle}; nothing was done"), cure)
             }
             _ => Failure::negative(format!("{obstacle}; nothing was done"), cure),
@@ -101,7 +94,7 @@ fn operation_failure(error: Error, mode: Mode) -> Failure {
 /// What can be done about an obstacle; empty where its own words say it.
 fn advice(obstacle: Obstacle) -> &'static str {
     match obstacle {
-        Obstacle::NoConnection => {
+        Obstacle::NoConnection | Obstacle::NoRoute { .. } => {
             "start a group with `trine up`, or name the right one with --peers or TRINE_PEERS"
         }
         Obstacle::NoLeader | Obstacle::NoQuorum => {

@@ -5,26 +5,29 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use trine_chaos::live::{
-    Group, GroupConfig, LineSink, LiveError, Report, leader_of, survey, voters_in_step,
+    Group, GroupConfig, LineSink, LiveError, Report, leader_of, voters_in_step,
 };
 use trine_transport::time::Duration as Nanos;
 
 use crate::config::START_LIMIT;
 use crate::failure::Failure;
 use crate::interrupt;
+use crate::network::Network;
 
 /// How long each look at the group may take.
 const SURVEY_LIMIT: Nanos = Nanos::from_millis(500);
 
 /// Starts `trine serve` for every address and waits until all of them vote.
-pub(crate) fn start(
+pub(crate) fn start<N: Network>(
+    network: &N,
     addresses: Vec<SocketAddr>,
-    serve_args: Vec<OsString>,
+    mut serve_args: Vec<OsString>,
     sink: Option<LineSink>,
 ) -> Result<Group, Failure> {
     let program = std::env::current_exe().map_err(|error| {
         Failure::usage(format!("cannot find the path of this program: {error}"), "")
     })?;
+    serve_args.extend(network.serve_args());
     let count = addresses.len();
     let config = GroupConfig {
         program,
@@ -33,24 +36,26 @@ pub(crate) fn start(
         sink,
     };
     let mut group = Group::start(config).map_err(live_failure)?;
-    wait_for_voters(&mut group, count, START_LIMIT)?;
+    wait_for_voters(network, &mut group, count, START_LIMIT)?;
     Ok(group)
 }
 
 /// Waits until `count` replicas vote and agree on their leader; returns what they say then.
-pub(crate) fn wait_for_voters(
+pub(crate) fn wait_for_voters<N: Network>(
+    network: &N,
     group: &mut Group,
     count: usize,
     limit: Duration,
 ) -> Result<Vec<Report>, Failure> {
     let what = format!("a leader with {count} voters in step");
-    wait_for(group, &what, limit, |reports| {
+    wait_for(network, group, &what, limit, |reports| {
         voters_in_step(reports) == Some(count)
     })
 }
 
 /// Waits until `condition` holds of what the replicas say.
-pub(crate) fn wait_for(
+pub(crate) fn wait_for<N: Network>(
+    network: &N,
     group: &mut Group,
     what: &str,
     limit: Duration,
@@ -60,7 +65,7 @@ pub(crate) fn wait_for(
         if interrupt::interrupted() {
             return Some(Err(Failure::interrupted()));
         }
-        match look(group.addresses()) {
+        match look(network, group.addresses()) {
             Ok(reports) if condition(&reports) => Some(Ok(reports)),
             Ok(_) => None,
             Err(failure) => Some(Err(failure)),
@@ -70,8 +75,11 @@ pub(crate) fn wait_for(
 }
 
 /// Asks every replica for its status once.
-pub(crate) fn look(addresses: &[SocketAddr]) -> Result<Vec<Report>, Failure> {
-    survey(addresses, SURVEY_LIMIT).map_err(|error| Failure::usage(error.to_string(), ""))
+pub(crate) fn look<N: Network>(
+    network: &N,
+    addresses: &[SocketAddr],
+) -> Result<Vec<Report>, Failure> {
+    network.survey(addresses, SURVEY_LIMIT)
 }
 
 /// The place (from 1) of the replica that leads, if one does.

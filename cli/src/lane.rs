@@ -15,6 +15,7 @@ use trine_transport::{EventLoop, Identity};
 
 use crate::client::{backend_failure, random_seed};
 use crate::failure::Failure;
+use crate::network::Opened;
 
 /// An endpoint over `B` that hosts clients.
 pub(crate) struct Lane<B: Backend> {
@@ -24,18 +25,21 @@ pub(crate) struct Lane<B: Backend> {
     event_loop: EventLoop<B, MonotonicClock, Clients<B::Route>>,
 }
 
-impl<B: Backend<Route = SocketAddr>> Lane<B> {
-    /// A lane over `backend` to the replicas at `addresses`.
+impl<B: Backend> Lane<B> {
+    /// A lane over an open backend to the replicas at `addresses`.
     pub(crate) fn over(
-        backend: B,
+        opened: Opened<B>,
         addresses: &[SocketAddr],
         timeout: Duration,
     ) -> Result<Self, Failure> {
+        let Opened {
+            backend, route_of, ..
+        } = opened;
         let mut config = ClientConfig::new(addresses.to_vec());
         config.operation_timeout = Nanos::from(timeout);
         let seed = random_seed()?;
         let pool = backend.pool().clone();
-        let clients = Clients::new(config, Box::new(Some), pool, seed)
+        let clients = Clients::new(config, route_of, pool, seed)
             .map_err(|error| Failure::usage(error.to_string(), ""))?;
         let identity = Identity {
             cluster: 0,
@@ -96,7 +100,7 @@ impl<B: Backend<Route = SocketAddr>> Lane<B> {
         mut take: impl FnMut(Finished),
     ) -> Result<(), Failure> {
         let mut count = 0;
-        let done = |clients: &mut Clients<SocketAddr>| {
+        let done = |clients: &mut Clients<B::Route>| {
             while let Some(finished) = clients.poll_finished() {
                 count += 1;
                 take(finished);

@@ -1,8 +1,6 @@
 //! Driving many clients of one lane: in a closed loop (each asks again when its answer is there),
 //! or in an open one (operations are due at a rate, whether the answers come or not).
 
-use std::net::SocketAddr;
-
 use trine_kvstore::Command;
 use trine_replica::client::{ClientId, Finished, Mode};
 use trine_transport::backend::Backend;
@@ -37,7 +35,7 @@ pub(crate) enum Ended {
 
 /// Every client of `clients` asks, waits, and asks again, as long as `go_on` says so of the time
 /// and somebody has something to ask; then the operations that are under way are waited for.
-pub(crate) fn closed_loop<B: Backend<Route = SocketAddr>>(
+pub(crate) fn closed_loop<B: Backend>(
     lane: &mut Lane<B>,
     clients: &[ClientId],
     go_on: impl Fn(Instant) -> bool,
@@ -69,7 +67,7 @@ pub(crate) fn closed_loop<B: Backend<Route = SocketAddr>>(
     }
 }
 
-fn submit_next<B: Backend<Route = SocketAddr>>(
+fn submit_next<B: Backend>(
     lane: &mut Lane<B>,
     client: ClientId,
     slot: usize,
@@ -102,7 +100,7 @@ pub(crate) struct Lateness {
 
 /// Operations fall due `interval` apart from `start` to `until` and go to the clients in turn.
 /// Each counts from the moment when it was due, also if it could only be sent later.
-pub(crate) fn open_loop<B: Backend<Route = SocketAddr>>(
+pub(crate) fn open_loop<B: Backend>(
     lane: &mut Lane<B>,
     clients: &[ClientId],
     (start, until): (Instant, Instant),
@@ -154,7 +152,7 @@ struct Pending {
 
 impl Pending {
     /// False when the client has as many operations in flight as it may have.
-    fn submit<B: Backend<Route = SocketAddr>>(
+    fn submit<B: Backend>(
         &mut self,
         lane: &mut Lane<B>,
         client: ClientId,

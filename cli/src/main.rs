@@ -10,6 +10,7 @@ mod interrupt;
 mod lane;
 mod latency;
 mod load;
+mod network;
 mod output;
 mod peers;
 mod units;
@@ -21,6 +22,7 @@ use clap::Parser;
 
 use crate::args::{Arguments, Command};
 use crate::failure::Failure;
+use crate::network::{Network, OnNetwork, on_chosen};
 use crate::output::Output;
 
 /// raft allocates for every message; this allocator halves the cost of large batches.
@@ -36,7 +38,11 @@ fn main() -> ExitCode {
     let output = Output {
         json: arguments.json,
     };
-    match run(&arguments.command, output) {
+    let task = Run {
+        command: &arguments.command,
+        output,
+    };
+    match on_chosen(&arguments.network, task) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             output.failure(&failure);
@@ -45,16 +51,25 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: &Command, output: Output) -> Result<(), Failure> {
-    match command {
-        Command::Demo(arguments) => cmd::demo::run(arguments, output),
-        Command::Up(arguments) => cmd::up::run(arguments, output),
-        Command::Serve(arguments) => cmd::serve::run(arguments, output),
-        Command::Put(arguments) => cmd::put::run(arguments, output),
-        Command::Get(arguments) => cmd::get::run(arguments, output),
-        Command::Del(arguments) => cmd::del::run(arguments, output),
-        Command::Status(arguments) => cmd::status::run(arguments, output),
-        Command::Bench(arguments) => cmd::bench::run(arguments, output),
-        Command::Chaos(arguments) => cmd::chaos::run(arguments, output),
+/// A command, to be run on whichever network was chosen.
+struct Run<'a> {
+    command: &'a Command,
+    output: Output,
+}
+
+impl OnNetwork for Run<'_> {
+    fn run<N: Network>(self, network: &N) -> Result<(), Failure> {
+        let output = self.output;
+        match self.command {
+            Command::Demo(arguments) => cmd::demo::run(network, arguments, output),
+            Command::Up(arguments) => cmd::up::run(network, arguments, output),
+            Command::Serve(arguments) => cmd::serve::run(network, arguments, output),
+            Command::Put(arguments) => cmd::put::run(network, arguments, output),
+            Command::Get(arguments) => cmd::get::run(network, arguments, output),
+            Command::Del(arguments) => cmd::del::run(network, arguments, output),
+            Command::Status(arguments) => cmd::status::run(network, arguments, output),
+            Command::Bench(arguments) => cmd::bench::run(network, arguments, output),
+            Command::Chaos(arguments) => cmd::chaos::run(network, arguments, output),
+        }
     }
 }

@@ -26,4 +26,5 @@ pub use config::ReplicaConfig;
 pub use node::Node;
 pub use output::{Class, Output};
 pub use replica::Replica;
+pub use route::RouteOf;
 pub use status::Status;

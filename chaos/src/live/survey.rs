@@ -2,10 +2,11 @@
 
 use std::net::SocketAddr;
 
+use trine_replica::RouteOf;
 use trine_replica::client::{Obstacle, ProbeError, Probed, probe_status};
 use trine_replica::node::{NodeStatus, endpoint_config};
 use trine_replica::status::{Role, Status};
-use trine_transport::backend::{BackendError, MonotonicClock, UdpBackend, UdpConfig};
+use trine_transport::backend::{Backend, BackendError, MonotonicClock, UdpBackend, UdpConfig};
 use trine_transport::time::{Clock, Duration};
 
 use super::local_address_towards;
@@ -42,11 +43,21 @@ pub enum SurveyError {
 pub fn survey(addresses: &[SocketAddr], limit: Duration) -> Result<Vec<Report>, SurveyError> {
     let local = local_address_towards(addresses);
     let backend = UdpBackend::bind(local, &UdpConfig::default())?;
+    survey_over(backend, &(Box::new(Some) as _), addresses, limit)
+}
+
+/// As [`survey()`], over any backend.
+pub fn survey_over<B: Backend>(
+    backend: B,
+    route_of: &RouteOf<B::Route>,
+    addresses: &[SocketAddr],
+    limit: Duration,
+) -> Result<Vec<Report>, SurveyError> {
     let clock = MonotonicClock;
     // No two askers are alike, not even after each other on the same port.
     let seed = u64::from(std::process::id()) << 32 ^ clock.now().as_nanos();
-    let (transport, route_of) = (endpoint_config(), Box::new(Some) as _);
-    let probed = probe_status(backend, clock, transport, &route_of, addresses, limit, seed)?;
+    let transport = endpoint_config();
+    let probed = probe_status(backend, clock, transport, route_of, addresses, limit, seed)?;
     let report = |Probed { address, status }| Report {
         address,
         answer: status,

@@ -6,16 +6,16 @@ use serde_json::{Value, json};
 use trine_kvstore::config::VALUE_BYTES_MAX;
 use trine_kvstore::{Command, Response};
 use trine_replica::client::{ClientId, Finished, Mode};
-use trine_transport::backend::UdpBackend;
+use trine_transport::backend::Backend;
 use trine_transport::prng::Prng;
 use trine_transport::time::{Duration as Nanos, Instant};
 
 use crate::args::BenchArguments;
-use crate::client::open_socket;
 use crate::failure::Failure;
 use crate::lane::Lane;
 use crate::latency::{Latencies, latency_table};
 use crate::load::{Ended, Lateness, Work, closed_loop, open_loop};
+use crate::network::Network;
 use crate::output::Output;
 use crate::units::{plural, show_bytes, show_count, show_ns};
 use crate::{interrupt, peers};
@@ -23,7 +23,11 @@ use crate::{interrupt, peers};
 /// Operations that are written before the measurement begins have this many under way.
 const FILL_CLIENTS: usize = 64;
 
-pub(crate) fn run(arguments: &BenchArguments, output: Output) -> Result<(), Failure> {
+pub(crate) fn run<N: Network>(
+    network: &N,
+    arguments: &BenchArguments,
+    output: Output,
+) -> Result<(), Failure> {
     interrupt::start()?;
     if arguments.value_size > VALUE_BYTES_MAX.into() {
         let limit = show_bytes(VALUE_BYTES_MAX.into());
@@ -34,7 +38,7 @@ pub(crate) fn run(arguments: &BenchArguments, output: Output) -> Result<(), Fail
     }
     let addresses = peers::resolve(&arguments.client.peers)?;
     let mut lane = Lane::over(
-        open_socket(&addresses)?,
+        network.call(&addresses)?,
         &addresses,
         arguments.client.timeout,
     )?;
@@ -74,8 +78,8 @@ pub(crate) fn run(arguments: &BenchArguments, output: Output) -> Result<(), Fail
 }
 
 /// Writes every key once, so that reads find something. False when the user ended it.
-fn fill(
-    lane: &mut Lane<UdpBackend>,
+fn fill<B: Backend>(
+    lane: &mut Lane<B>,
     traffic: &mut Traffic,
     output: Output,
 ) -> Result<bool, Failure> {
@@ -99,8 +103,8 @@ fn fill(
 }
 
 /// One stretch of load.
-fn measure(
-    lane: &mut Lane<UdpBackend>,
+fn measure<B: Backend>(
+    lane: &mut Lane<B>,
     clients: &[ClientId],
     arguments: &BenchArguments,
     duration: Duration,

@@ -9,12 +9,18 @@ use super::{response_of, unexpected};
 use crate::args::DelArguments;
 use crate::client::call;
 use crate::failure::Failure;
+use crate::network::Network;
 use crate::output::{Output, insert_bytes};
 use crate::values::key_bytes;
 
-pub(crate) fn run(arguments: &DelArguments, output: Output) -> Result<(), Failure> {
+pub(crate) fn run<N: Network>(
+    network: &N,
+    arguments: &DelArguments,
+    output: Output,
+) -> Result<(), Failure> {
     let key = key_bytes(&arguments.key)?;
     let answer = call(
+        network,
         &arguments.client,
         Mode::WriteAndClose,
         &Command::Delete { key },

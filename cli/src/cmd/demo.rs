@@ -9,16 +9,16 @@ use serde_json::{Value, json};
 use trine_chaos::live::{Group, free_addresses};
 use trine_kvstore::{Command, Response};
 use trine_replica::client::{Finished, Mode};
-use trine_transport::backend::UdpBackend;
+use trine_transport::backend::Backend;
 use trine_transport::time::Instant as Moment;
 
 use crate::args::{DemoArguments, replica_count};
-use crate::client::open_socket;
 use crate::config::RECOVERY_LIMIT;
 use crate::failure::Failure;
 use crate::lane::Lane;
 use crate::latency::{Latencies, Percentiles, latency_table};
 use crate::load::{Ended, Work, closed_loop};
+use crate::network::Network;
 use crate::output::Output;
 use crate::units::{plural, show_ns};
 use crate::{group, interrupt};
@@ -30,10 +30,14 @@ const OPERATION_LIMIT: Duration = Duration::from_secs(20);
 /// How long the group works after a new leader was seen at work.
 const WORK_AFTER: Duration = Duration::from_millis(500);
 
-pub(crate) fn run(arguments: &DemoArguments, output: Output) -> Result<(), Failure> {
+pub(crate) fn run<N: Network>(
+    network: &N,
+    arguments: &DemoArguments,
+    output: Output,
+) -> Result<(), Failure> {
     interrupt::start()?;
     let count = replica_count(&arguments.replicas);
-    let mut demo = Demo::start(count, output)?;
+    let mut demo = Demo::start(network.clone(), count, output)?;
     demo.write_and_read(arguments.keys)?;
     let failover = demo.kill_leader()?;
     demo.check_everything()?;
@@ -43,9 +47,10 @@ pub(crate) fn run(arguments: &DemoArguments, output: Output) -> Result<(), Failu
 }
 
 /// What the demonstration knows so far.
-struct Demo {
+struct Demo<N: Network> {
+    network: N,
     group: Group,
-    lane: Lane<UdpBackend>,
+    lane: Lane<N::Backend>,
     /// Every acknowledged write.
     written: BTreeMap<Vec<u8>, Vec<u8>>,
     puts: Latencies,
@@ -63,8 +68,8 @@ struct Failover {
     writes: usize,
 }
 
-impl Demo {
-    fn start(count: usize, output: Output) -> Result<Self, Failure> {
+impl<N: Network> Demo<N> {
+    fn start(network: N, count: usize, output: Output) -> Result<Self, Failure> {
         let addresses = free_addresses(count)
             .map_err(|error| Failure::usage(format!("no ports for the replicas: {error}"), ""))?;
         let list: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
@@ -73,15 +78,16 @@ impl Demo {
             list.join(" ")
         ));
         let begun = Instant::now();
-        let group = group::start(addresses.clone(), Vec::new(), None)?;
-        let place = current_leader(&group)?;
+        let group = group::start(&network, addresses.clone(), Vec::new(), None)?;
+        let place = current_leader(&network, &group)?;
         output.line(format_args!(
             "  {count} voters after {}; replica {place} leads",
             show(begun.elapsed())
         ));
-        let lane = Lane::over(open_socket(&addresses)?, &addresses, OPERATION_LIMIT)?;
+        let lane = Lane::over(network.call(&addresses)?, &addresses, OPERATION_LIMIT)?;
         let written = BTreeMap::new();
         Ok(Self {
+            network,
             group,
             lane,
             written,
@@ -109,7 +115,7 @@ impl Demo {
 
     /// Kills the leader while the clients write, and lets them go on writing.
     fn kill_leader(&mut self) -> Result<Failover, Failure> {
-        let place = current_leader(&self.group)?;
+        let place = current_leader(&self.network, &self.group)?;
         let pid = self.group.process(place).map_or(0, |process| process.pid());
         self.output.line(format_args!(
             "\nKilling the leader (replica {place}, kill -9 {pid}) under load"
@@ -132,7 +138,7 @@ impl Demo {
         let first = seen
             .get()
             .ok_or_else(|| Failure::negative("no write succeeded after the leader's death", ""))?;
-        let reports = group::look(self.group.addresses())?;
+        let reports = group::look(&self.network, self.group.addresses())?;
         let new_leader = group::leader_place(&self.group, &reports).unwrap_or(0);
         let first_write = first - killed;
         let writes = self.written.len() - before;
@@ -198,7 +204,7 @@ impl Demo {
         let begun = Instant::now();
         self.group.restart(place).map_err(group::live_failure)?;
         let count = self.group.addresses().len();
-        group::wait_for_voters(&mut self.group, count, RECOVERY_LIMIT)?;
+        group::wait_for_voters(&self.network, &mut self.group, count, RECOVERY_LIMIT)?;
         let took = begun.elapsed();
         self.output
             .line(format_args!("  {count} voters again after {}", show(took)));
@@ -246,15 +252,15 @@ fn demo_document(
     })
 }
 
-fn current_leader(group: &Group) -> Result<usize, Failure> {
-    let reports = group::look(group.addresses())?;
+fn current_leader<N: Network>(network: &N, group: &Group) -> Result<usize, Failure> {
+    let reports = group::look(network, group.addresses())?;
     group::leader_place(group, &reports)
         .ok_or_else(|| Failure::not_reachable("no replica leads", ""))
 }
 
 /// Runs `work` with [`CLIENTS`] clients; Ctrl-C ends it.
-fn run_clients(
-    lane: &mut Lane<UdpBackend>,
+fn run_clients<B: Backend>(
+    lane: &mut Lane<B>,
     go_on: impl Fn(Moment) -> bool,
     work: &mut impl Work,
 ) -> Result<(), Failure> {

@@ -8,17 +8,22 @@ use super::{response_of, unexpected};
 use crate::args::GetArguments;
 use crate::client::call;
 use crate::failure::Failure;
+use crate::network::Network;
 use crate::output::{Output, insert_bytes};
 use crate::values::key_bytes;
 
-pub(crate) fn run(arguments: &GetArguments, output: Output) -> Result<(), Failure> {
+pub(crate) fn run<N: Network>(
+    network: &N,
+    arguments: &GetArguments,
+    output: Output,
+) -> Result<(), Failure> {
     let key = key_bytes(&arguments.key)?;
     let mode = if arguments.stale {
         Mode::ReadStale
     } else {
         Mode::Read
     };
-    let answer = call(&arguments.client, mode, &Command::Get { key })?;
+    let answer = call(network, &arguments.client, mode, &Command::Get { key })?;
     match response_of(&answer)? {
         Response::Value { value, version } => {
             if output.json {

@@ -8,13 +8,19 @@ use super::{response_of, unexpected};
 use crate::args::PutArguments;
 use crate::client::call;
 use crate::failure::Failure;
+use crate::network::Network;
 use crate::output::{Output, insert_bytes};
 use crate::values::{key_bytes, read_value};
 
-pub(crate) fn run(arguments: &PutArguments, output: Output) -> Result<(), Failure> {
+pub(crate) fn run<N: Network>(
+    network: &N,
+    arguments: &PutArguments,
+    output: Output,
+) -> Result<(), Failure> {
     let key = key_bytes(&arguments.key)?;
     let value = read_value(arguments.value.as_deref())?;
     let answer = call(
+        network,
         &arguments.client,
         Mode::WriteAndClose,
         &Command::Put { key, value: &value },

@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use serde_json::json;
 use trine_kvstore::Limits;
 use trine_replica::Replica;
+use trine_replica::RouteOf;
 use trine_replica::config::ReplicaConfig;
 use trine_replica::message::{Discovery, Incarnation, PlaceId, RoleCode};
 use trine_replica::node::{Node, endpoint_config};
-use trine_transport::backend::{Backend, Direction, Faulty, MonotonicClock, UdpBackend, UdpConfig};
+use trine_transport::backend::{Backend, Direction, Faulty, MonotonicClock};
 use trine_transport::time::{Clock, Duration, Instant};
 use trine_transport::{Config, EventLoop};
 
@@ -17,6 +18,7 @@ use crate::client::{backend_failure, random_seed};
 use crate::cmd::chaos::Fired;
 use crate::failure::Failure;
 use crate::interrupt;
+use crate::network::{Network, Opened};
 use crate::output::Output;
 use crate::peers;
 
@@ -25,25 +27,39 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// A replica that has been in no group for this long says why.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-type ReplicaLoop<B> = EventLoop<B, MonotonicClock, Node<SocketAddr>>;
+type ReplicaLoop<B> = EventLoop<B, MonotonicClock, Node<<B as Backend>::Route>>;
 
-pub(crate) fn run(arguments: &ServeArguments, output: Output) -> Result<(), Failure> {
+pub(crate) fn run<N: Network>(
+    network: &N,
+    arguments: &ServeArguments,
+    output: Output,
+) -> Result<(), Failure> {
     interrupt::start()?;
     let addresses = peers::resolve(&arguments.peers)?;
     let own = own_address(arguments.id, &addresses)?;
-    let backend = UdpBackend::bind(own, &UdpConfig::default()).map_err(backend_failure)?;
+    let opened = network.serve_at(own)?;
     let Some(faults) = arguments.fault.filter(|faults| !faults.is_none()) else {
-        return serve(backend, own, &addresses, arguments, output, || {});
+        return serve(opened, own, &addresses, arguments, output, || {});
     };
     // No two replicas of a group draw the same faults.
     let seed = arguments
         .fault_seed
         .wrapping_add(u64::from(arguments.id) << 48);
+    let Opened {
+        backend,
+        route_of,
+        keep,
+    } = opened;
     let backend = Faulty::new(backend, MonotonicClock, seed);
     let handle = backend.handle();
     handle.set(Direction::Outbound, faults);
     let tell = move || output.line(Fired::from(handle.total()).to_line());
-    serve(backend, own, &addresses, arguments, output, tell)
+    let opened = Opened {
+        backend,
+        route_of,
+        keep,
+    };
+    serve(opened, own, &addresses, arguments, output, tell)
 }
 
 /// The place's address in the list.
@@ -58,15 +74,20 @@ fn own_address(place: u32, addresses: &[SocketAddr]) -> Result<SocketAddr, Failu
     })
 }
 
-fn serve<B: Backend<Route = SocketAddr>>(
-    backend: B,
+fn serve<B: Backend>(
+    opened: Opened<B>,
     own: SocketAddr,
     addresses: &[SocketAddr],
     arguments: &ServeArguments,
     output: Output,
     tell_faults: impl Fn(),
 ) -> Result<(), Failure> {
-    let mut event_loop = assemble(backend, own, addresses, arguments)?;
+    let Opened {
+        backend,
+        route_of,
+        keep,
+    } = opened;
+    let mut event_loop = assemble(backend, route_of, own, addresses, arguments)?;
     let waker = event_loop.waker();
     interrupt::on_interrupt(move || waker.wake());
     let mut told = Told::new(output);
@@ -80,13 +101,15 @@ fn serve<B: Backend<Route = SocketAddr>>(
             .map_err(backend_failure)?;
     }
     stop(&mut event_loop)?;
+    drop(keep);
     tell_faults();
     Ok(())
 }
 
 /// Joins backend, replica and endpoint.
-fn assemble<B: Backend<Route = SocketAddr>>(
+fn assemble<B: Backend>(
     backend: B,
+    route_of: RouteOf<B::Route>,
     own: SocketAddr,
     addresses: &[SocketAddr],
     arguments: &ServeArguments,
@@ -117,7 +140,7 @@ fn assemble<B: Backend<Route = SocketAddr>>(
         now,
     )
     .map_err(|error| Failure::usage(error.to_string(), ""))?;
-    let node = Node::new(replica, Box::new(Some), seed);
+    let node = Node::new(replica, route_of, seed);
     let identity = node.identity();
     let config = Config {
         spin: arguments.limits.spin.into(),
@@ -128,7 +151,7 @@ fn assemble<B: Backend<Route = SocketAddr>>(
 }
 
 /// Hands the lead over, if this replica has it, and ends.
-fn stop<B: Backend<Route = SocketAddr>>(event_loop: &mut ReplicaLoop<B>) -> Result<(), Failure> {
+fn stop<B: Backend>(event_loop: &mut ReplicaLoop<B>) -> Result<(), Failure> {
     event_loop.with(|node, cx| node.replica_mut().stop(cx.now()));
     let clock = MonotonicClock;
     event_loop

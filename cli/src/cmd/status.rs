@@ -3,20 +3,24 @@
 use std::net::SocketAddr;
 
 use serde_json::{Value, json};
-use trine_chaos::live::{Report, leader_of, survey, voters_in_step};
+use trine_chaos::live::{Report, leader_of, voters_in_step};
 use trine_replica::node::{LinkStatus, NodeStatus};
 use trine_replica::status::{Role, Status};
 
 use crate::args::StatusArguments;
 use crate::failure::Failure;
+use crate::network::Network;
 use crate::output::{Output, Table};
 use crate::peers;
 use crate::units::{plural, show_bytes, show_count, show_ns};
 
-pub(crate) fn run(arguments: &StatusArguments, output: Output) -> Result<(), Failure> {
+pub(crate) fn run<N: Network>(
+    network: &N,
+    arguments: &StatusArguments,
+    output: Output,
+) -> Result<(), Failure> {
     let addresses = peers::resolve(&arguments.client.peers)?;
-    let reports = survey(&addresses, arguments.client.timeout.min(LOOK_MAX).into())
-        .map_err(|error| Failure::usage(error.to_string(), ""))?;
+    let reports = network.survey(&addresses, arguments.client.timeout.min(LOOK_MAX).into())?;
     if reports.iter().all(|report| report.answer.is_err()) {
         return Err(nobody(&reports));
     }

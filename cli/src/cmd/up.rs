@@ -14,11 +14,16 @@ use crate::config::{
     BASE_PORT, RESTART_PAUSE, RESTART_PAUSE_MAX, RESTART_PAUSE_RESET, SUPERVISE_EVERY,
 };
 use crate::failure::Failure;
+use crate::network::Network;
 use crate::output::Output;
 use crate::units::show_ns;
 use crate::{group, interrupt};
 
-pub(crate) fn run(arguments: &UpArguments, output: Output) -> Result<(), Failure> {
+pub(crate) fn run<N: Network>(
+    network: &N,
+    arguments: &UpArguments,
+    output: Output,
+) -> Result<(), Failure> {
     interrupt::start()?;
     let count = replica_count(&arguments.replicas);
     let addresses = addresses_from(arguments.base_port, count).ok_or_else(|| {
@@ -28,11 +33,12 @@ pub(crate) fn run(arguments: &UpArguments, output: Output) -> Result<(), Failure
     let started = Instant::now();
     output.line(format_args!("starting {count} replicas ..."));
     let serve_args = arguments.limits.as_serve_args();
-    let group = match group::start(addresses.clone(), serve_args, Some(sink(output, count))) {
+    let sink = sink(output, count);
+    let group = match group::start(network, addresses.clone(), serve_args, Some(sink)) {
         Err(_) if interrupt::interrupted() => return Ok(()),
         other => other?,
     };
-    welcome(&addresses, started.elapsed(), output)?;
+    welcome(network, &addresses, started.elapsed(), output)?;
     supervise(group, output)
 }
 
@@ -51,8 +57,13 @@ fn sink(output: Output, count: usize) -> LineSink {
     })
 }
 
-fn welcome(addresses: &[SocketAddr], took: Duration, output: Output) -> Result<(), Failure> {
-    let reports = group::look(addresses)?;
+fn welcome<N: Network>(
+    network: &N,
+    addresses: &[SocketAddr],
+    took: Duration,
+    output: Output,
+) -> Result<(), Failure> {
+    let reports = group::look(network, addresses)?;
     let leader = leader_of(&reports).map(|leader| leader.place);
     let list: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
     let took = show_ns(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));

@@ -43,7 +43,7 @@ impl Answer {
 pub enum Obstacle {
     /// No replica could be reached.
     NoConnection,
-    /// An address is none that this kind of network can carry.
+    /// No way to an address is known on this kind of network: nobody announces one there, or it cannot be carried.
     NoRoute {
         /// The address.
         peer: SocketAddr,
@@ -90,7 +90,7 @@ impl fmt::Display for Obstacle {
             Self::NoConnection => {
                 f.write_str("no replica could be reached; check the addresses and that they run")
             }
-            Self::NoRoute { peer } => write!(f, "{peer} is no address that this network can carry"),
+            Self::NoRoute { peer } => write!(f, "no replica announces itself at {peer}"),
             Self::NoAnswer => f.write_str("the replica did not answer in time"),
             Self::NoLeader => f.write_str("no replica leads at the moment"),
             Self::NoQuorum => f.write_str("the leader hears from no majority of the group"),

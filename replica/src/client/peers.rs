@@ -25,10 +25,8 @@ pub(super) enum Link {
 }
 
 #[derive(Debug)]
-pub(super) struct Peer<R> {
+pub(super) struct Peer {
     pub(super) address: SocketAddr,
-    /// None when the address is none that this kind of network can carry: such a peer is never tried.
-    pub(super) route: Option<R>,
     pub(super) link: Link,
     /// Why the last attempt to reach it failed.
     pub(super) obstacle: Option<Obstacle>,
@@ -42,7 +40,7 @@ pub(super) struct Peer<R> {
     pub(super) asked: bool,
 }
 
-impl<R> Peer<R> {
+impl Peer {
     pub(super) const fn session(&self) -> Option<SessionId> {
         match self.link {
             Link::Up(session) => Some(session),
@@ -60,7 +58,7 @@ impl<R> Peer<R> {
 }
 
 pub(super) struct Peers<R> {
-    list: Vec<Peer<R>>,
+    list: Vec<Peer>,
     route_of: RouteOf<R>,
     params: ConnectParams,
     reconnect_min: Duration,
@@ -89,15 +87,15 @@ impl<R: Route> Peers<R> {
         self.list.len()
     }
 
-    pub(super) fn get(&self, index: usize) -> &Peer<R> {
+    pub(super) fn get(&self, index: usize) -> &Peer {
         &self.list[index]
     }
 
-    pub(super) fn get_mut(&mut self, index: usize) -> &mut Peer<R> {
+    pub(super) fn get_mut(&mut self, index: usize) -> &mut Peer {
         &mut self.list[index]
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &Peer<R>)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &Peer)> {
         self.list.iter().enumerate()
     }
 
@@ -109,19 +107,12 @@ impl<R: Route> Peers<R> {
         if self.list.len() >= PEERS_MAX {
             return None;
         }
-        let route = (self.route_of)(address);
-        let obstacle = if route.is_none() {
-            Some(Obstacle::NoRoute { peer: address })
-        } else {
-            None
-        };
         self.list.push(Peer {
             address,
-            route,
             link: Link::Down {
                 retry_at: Instant::ZERO,
             },
-            obstacle,
+            obstacle: None,
             failures: 0,
             outstanding: 0,
             heard_at: Instant::ZERO,
@@ -151,14 +142,18 @@ impl<R: Route> Peers<R> {
     pub(super) fn connect(&mut self, cx: &mut Cx<'_, R>, rng: &mut Prng) {
         let now = cx.now();
         for index in 0..self.list.len() {
-            let (Some(route), Link::Down { retry_at }) =
-                (self.list[index].route, self.list[index].link)
-            else {
+            let Link::Down { retry_at } = self.list[index].link else {
                 continue;
             };
             if retry_at > now {
                 continue;
             }
+            // Looked up anew each time: on some backends a restarted peer has another route.
+            let address = self.list[index].address;
+            let Some(route) = (self.route_of)(address) else {
+                self.on_failed(index, now, Obstacle::NoRoute { peer: address }, rng);
+                continue;
+            };
             match cx.connect(route, self.params) {
                 Ok(session) => self.list[index].link = Link::Connecting(session),
                 Err(_) => self.on_failed(index, now, Obstacle::NoConnection, rng),
@@ -206,9 +201,9 @@ impl<R: Route> Peers<R> {
 
     /// When the next connection attempt is due.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
-        let due = |peer: &Peer<R>| match (peer.route.is_some(), peer.link) {
-            (true, Link::Down { retry_at }) => Some(retry_at),
-            _ => None,
+        let due = |peer: &Peer| match peer.link {
+            Link::Down { retry_at } => Some(retry_at),
+            Link::Connecting(_) | Link::Up(_) => None,
         };
         self.list.iter().filter_map(due).min()
     }
@@ -229,11 +224,7 @@ impl<R: Route> Peers<R> {
 
     /// The cluster or version that every replica has instead of the client's, if none is left to talk to.
     pub(super) fn all_foreign(&self) -> Option<Obstacle> {
-        if self
-            .list
-            .iter()
-            .all(|peer| peer.is_foreign() || peer.route.is_none())
-        {
+        if self.list.iter().all(Peer::is_foreign) {
             Some(self.obstacle())
         } else {
             None

@@ -40,11 +40,9 @@ pub(super) struct Outgoing {
 }
 
 #[derive(Debug)]
-pub(super) struct Link<R> {
+pub(super) struct Link {
     pub(super) address: SocketAddr,
     pub(super) class: Class,
-    /// None when the address is none that this kind of network can carry.
-    route: Option<R>,
     pub(super) state: LinkState,
     /// Attempts to connect that failed since the last success.
     failures: u32,
@@ -61,7 +59,7 @@ pub(super) struct Link<R> {
     used_at: Instant,
 }
 
-impl<R> Link<R> {
+impl Link {
     /// The stream has lost an append: what follows begins a new one.
     pub(super) fn begin_stream(&mut self) {
         self.stream = self.stream.wrapping_add(1);
@@ -88,7 +86,7 @@ pub(super) enum Way {
 }
 
 pub(super) struct Links<R> {
-    list: Vec<Link<R>>,
+    list: Vec<Link>,
     route_of: RouteOf<R>,
 }
 
@@ -100,16 +98,16 @@ impl<R: Route> Links<R> {
         }
     }
 
-    pub(super) fn get_mut(&mut self, index: usize) -> &mut Link<R> {
+    pub(super) fn get_mut(&mut self, index: usize) -> &mut Link {
         &mut self.list[index]
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Link<R>> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Link> {
         self.list.iter()
     }
 
     pub(super) fn of_session(&self, session: SessionId) -> Option<usize> {
-        let is_its = |link: &Link<R>| matches!(link.state, LinkState::Connecting(s) | LinkState::Up(s) if s == session);
+        let is_its = |link: &Link| matches!(link.state, LinkState::Connecting(s) | LinkState::Up(s) if s == session);
         self.list.iter().position(is_its)
     }
 
@@ -126,7 +124,7 @@ impl<R: Route> Links<R> {
             .position(|link| link.address == address && link.class == class);
         let index = known.or_else(|| self.place_for_new())?;
         if known.is_none() {
-            let link = self.fresh(address, class);
+            let link = Self::fresh(address, class);
             if index == self.list.len() {
                 self.list.push(link);
             } else {
@@ -143,18 +141,17 @@ impl<R: Route> Links<R> {
             return Some(self.list.len());
         }
         let idle =
-            |link: &Link<R>| matches!(link.state, LinkState::Down { .. }) && link.queue.is_empty();
+            |link: &Link| matches!(link.state, LinkState::Down { .. }) && link.queue.is_empty();
         let candidates = self.list.iter().enumerate().filter(|(_, link)| idle(link));
         candidates
             .min_by_key(|(_, link)| link.used_at)
             .map(|(index, _)| index)
     }
 
-    fn fresh(&self, address: SocketAddr, class: Class) -> Link<R> {
+    fn fresh(address: SocketAddr, class: Class) -> Link {
         Link {
             address,
             class,
-            route: (self.route_of)(address),
             state: LinkState::Down {
                 retry_at: Instant::ZERO,
             },
@@ -194,7 +191,9 @@ impl<R: Route> Links<R> {
             timeout: Some(CONNECT_TIMEOUT),
             ..ConnectParams::default()
         };
-        match link.route.map(|route| cx.connect(route, params)) {
+        // Looked up anew each time: on some backends a restarted peer has another route.
+        let route = (self.route_of)(link.address);
+        match route.map(|route| cx.connect(route, params)) {
             Some(Ok(session)) => link.state = LinkState::Connecting(session),
             Some(Err(_)) | None => self.on_failed(index, cx.now(), rng),
         }

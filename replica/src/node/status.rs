@@ -87,7 +87,7 @@ impl<R: Route> Node<R> {
     }
 }
 
-fn link_status<R: Route>(link: &Link<R>, cx: &Cx<'_, R>) -> LinkStatus {
+fn link_status<R: Route>(link: &Link, cx: &Cx<'_, R>) -> LinkStatus {
     let stats = link.session().and_then(|session| cx.session_stats(session));
     let sampled = stats.filter(|stats| stats.rtt_samples > 0);
     let state = match link.state {

@@ -9,33 +9,32 @@ use trine_chaos::history::{Action, Answer, History, OperationIndex};
 use trine_chaos::workload::{Mix, Request, Workload, WorkloadConfig};
 use trine_kvstore::{Command, Position, Response};
 use trine_replica::client::{ClientId, Error, Finished, Mode};
-use trine_transport::backend::{
-    Direction, FaultHandle, Faults, Faulty, MonotonicClock, UdpBackend,
-};
+use trine_transport::backend::{Backend, Direction, FaultHandle, Faults, Faulty, MonotonicClock};
 use trine_transport::time::Instant;
 
 use super::faults::Fired;
 use super::{OPERATION_LIMIT, now};
 use crate::args::ChaosArguments;
-use crate::client::open_socket;
 use crate::failure::Failure;
 use crate::lane::Lane;
 use crate::load::{Work, closed_loop};
+use crate::network::{Network, Opened};
 
 /// Endpoints (and threads) that the clients are spread over at most.
 const LANES_MAX: u32 = 8;
 /// Clients of the reading at the end.
 const READERS: u64 = 4;
 
-type ChaosLane = Lane<Faulty<UdpBackend, MonotonicClock>>;
+type ChaosLane<N> = Lane<Faulty<<N as Network>::Backend, MonotonicClock>>;
+type ChaosFaults<N> = FaultHandle<<<N as Network>::Backend as Backend>::Route>;
 
 /// All clients, at work.
-pub(super) struct Crew {
+pub(super) struct Crew<N: Network> {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<Result<Log, Failure>>>,
     /// For the reading at the end.
-    last: ChaosLane,
-    last_faults: FaultHandle<SocketAddr>,
+    last: ChaosLane<N>,
+    last_faults: ChaosFaults<N>,
     workload: WorkloadConfig,
     clients: u32,
 }
@@ -64,8 +63,9 @@ pub(super) struct Seen {
     pub(super) reread_from: Instant,
 }
 
-impl Crew {
+impl<N: Network> Crew<N> {
     pub(super) fn start(
+        network: &N,
         arguments: &ChaosArguments,
         faults: Faults,
         addresses: &[SocketAddr],
@@ -79,7 +79,13 @@ impl Crew {
         let lanes = arguments.clients.min(LANES_MAX);
         let mut threads = Vec::new();
         for number in 0..lanes {
-            let (lane, handle) = open_lane(arguments.seed, u64::from(number), faults, addresses)?;
+            let (lane, handle) = open_lane(
+                network,
+                arguments.seed,
+                u64::from(number),
+                faults,
+                addresses,
+            )?;
             let numbers: Vec<u64> = (0..arguments.clients)
                 .filter(|client| client % lanes == number)
                 .map(u64::from)
@@ -87,7 +93,8 @@ impl Crew {
             let recorder = Recorder::new(&workload, arguments.seed, &numbers, &shared);
             threads.push(std::thread::spawn(move || work(lane, recorder, &handle)));
         }
-        let (last, last_faults) = open_lane(arguments.seed, u64::from(lanes), faults, addresses)?;
+        let (last, last_faults) =
+            open_lane(network, arguments.seed, u64::from(lanes), faults, addresses)?;
         let clients = arguments.clients;
         Ok(Self {
             shared,
@@ -137,27 +144,38 @@ impl Crew {
     }
 }
 
-fn open_lane(
+fn open_lane<N: Network>(
+    network: &N,
     seed: u64,
     number: u64,
     faults: Faults,
     addresses: &[SocketAddr],
-) -> Result<(ChaosLane, FaultHandle<SocketAddr>), Failure> {
+) -> Result<(ChaosLane<N>, ChaosFaults<N>), Failure> {
     let seed = seed
         .wrapping_mul(0x9e37_79b9_7f4a_7c15)
         .wrapping_add(number);
-    let backend = Faulty::new(open_socket(addresses)?, MonotonicClock, seed);
+    let Opened {
+        backend,
+        route_of,
+        keep,
+    } = network.call(addresses)?;
+    let backend = Faulty::new(backend, MonotonicClock, seed);
     let handle = backend.handle();
     // The replicas damage what they send themselves.
     handle.set(Direction::Outbound, faults);
-    Ok((Lane::over(backend, addresses, OPERATION_LIMIT)?, handle))
+    let opened = Opened {
+        backend,
+        route_of,
+        keep,
+    };
+    Ok((Lane::over(opened, addresses, OPERATION_LIMIT)?, handle))
 }
 
 /// One thread's work.
-fn work(
-    mut lane: ChaosLane,
+fn work<B: Backend>(
+    mut lane: Lane<B>,
     mut recorder: Recorder,
-    handle: &FaultHandle<SocketAddr>,
+    handle: &FaultHandle<B::Route>,
 ) -> Result<Log, Failure> {
     let clients: Vec<ClientId> = recorder.numbers.iter().map(|_| lane.open()).collect();
     let shared = Arc::clone(&recorder.shared);

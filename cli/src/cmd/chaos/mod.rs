@@ -26,22 +26,34 @@ use self::report::Report;
 use crate::args::{ChaosArguments, replica_count};
 use crate::config::CHAOS_OPERATIONS_LEAST;
 use crate::failure::Failure;
+use crate::network::Network;
 use crate::output::Output;
 use crate::{group, interrupt};
 
-pub(crate) fn run(arguments: &ChaosArguments, output: Output) -> Result<(), Failure> {
+pub(crate) fn run<N: Network>(
+    network: &N,
+    arguments: &ChaosArguments,
+    output: Output,
+) -> Result<(), Failure> {
     interrupt::start()?;
     let faults = requested_faults(arguments);
     let replica_faults = Arc::new(ReplicaFaults::default());
-    let mut group = start_group(arguments, faults, &replica_faults, output)?;
+    let mut group = start_group(network, arguments, faults, &replica_faults, output)?;
     output.line(format_args!(
         "{} clients work for {}",
         arguments.clients,
         humantime::format_duration(arguments.duration)
     ));
-    let crew = Crew::start(arguments, faults, group.addresses())?;
+    let crew = Crew::start(network, arguments, faults, group.addresses())?;
     let mut failovers = Vec::new();
-    let worked = nemesis::work(&mut group, arguments, &crew, output, &mut failovers);
+    let worked = nemesis::work(
+        network,
+        &mut group,
+        arguments,
+        &crew,
+        output,
+        &mut failovers,
+    );
     let finished = crew.finish()?;
     if !interrupt::interrupted() {
         worked?;
@@ -88,7 +100,8 @@ fn requested_faults(arguments: &ChaosArguments) -> Faults {
     }
 }
 
-fn start_group(
+fn start_group<N: Network>(
+    network: &N,
     arguments: &ChaosArguments,
     faults: Faults,
     replica_faults: &Arc<ReplicaFaults>,
@@ -111,7 +124,7 @@ fn start_group(
         serve_args.extend(["--fault".into(), faults.to_string().into()]);
         serve_args.extend(["--fault-seed".into(), arguments.seed.to_string().into()]);
     }
-    group::start(addresses, serve_args, Some(replica_faults.sink()))
+    group::start(network, addresses, serve_args, Some(replica_faults.sink()))
 }
 
 /// What each checker says.

@@ -10,6 +10,7 @@ use super::now;
 use crate::args::ChaosArguments;
 use crate::config::RECOVERY_LIMIT;
 use crate::failure::Failure;
+use crate::network::Network;
 use crate::output::Output;
 use crate::units::show_ns;
 use crate::{group, interrupt};
@@ -29,10 +30,11 @@ pub(super) struct Failover {
 }
 
 /// Lets the clients work for the time that was asked for, killing leaders meanwhile.
-pub(super) fn work(
+pub(super) fn work<N: Network>(
+    network: &N,
     group: &mut Group,
     arguments: &ChaosArguments,
-    crew: &Crew,
+    crew: &Crew<N>,
     output: Output,
     failovers: &mut Vec<Failover>,
 ) -> Result<(), Failure> {
@@ -43,7 +45,7 @@ pub(super) fn work(
     let mut next_kill = now() + every;
     while next_kill < end {
         wait_until(group, next_kill)?;
-        let failover = kill_leader(group, crew)?;
+        let failover = kill_leader(network, group, crew)?;
         output.line(format_args!(
             "  killed replica {}: first new write after {}, all voters back after {}",
             failover.killed,
@@ -75,9 +77,13 @@ fn wait_until(group: &mut Group, until: Instant) -> Result<(), Failure> {
     Ok(())
 }
 
-fn kill_leader(group: &mut Group, crew: &Crew) -> Result<Failover, Failure> {
+fn kill_leader<N: Network>(
+    network: &N,
+    group: &mut Group,
+    crew: &Crew<N>,
+) -> Result<Failover, Failure> {
     let what = "a leader to kill";
-    let reports = group::wait_for(group, what, RECOVERY_LIMIT, |reports| {
+    let reports = group::wait_for(network, group, what, RECOVERY_LIMIT, |reports| {
         trine_chaos::live::leader_of(reports).is_some()
     })?;
     let killed = group::leader_place(group, &reports).ok_or_else(|| {
@@ -97,7 +103,7 @@ fn kill_leader(group: &mut Group, crew: &Crew) -> Result<Failover, Failure> {
         .map_err(group::live_failure)??;
     group.restart(killed).map_err(group::live_failure)?;
     let count = group.addresses().len();
-    group::wait_for_voters(group, count, RECOVERY_LIMIT)?;
+    group::wait_for_voters(network, group, count, RECOVERY_LIMIT)?;
     Ok(Failover {
         killed,
         killed_at,

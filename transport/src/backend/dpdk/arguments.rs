@@ -1,5 +1,6 @@
 //! EAL's command line: what is added to the user's part of it.
 
+#[cfg(any(feature = "dpdk", test))]
 use super::error::DpdkError;
 
 /// Completes the user's arguments with defaults that let several processes share a machine and leave nothing behind:
@@ -90,6 +91,8 @@ pub(super) fn own_cpus() -> Result<String, DpdkError> {
 
 #[cfg(test)]
 mod tests {
+    #[cfg(feature = "dpdk")]
+    use super::error::DpdkError;
     use super::*;
 
     fn completed(line: &str) -> String {

@@ -155,7 +155,7 @@ fn a_reordered_packet_that_nobody_follows_arrives_after_the_hold() {
         },
     );
     lab.send(0..1);
-    assert_eq!(lab.receive(), []);
+    assert!(lab.receive().is_empty());
     lab.clock.advance(REORDER_HOLD);
     assert_eq!(lab.receive(), [0]);
 }
@@ -171,9 +171,9 @@ fn delayed_packets_take_their_time() {
         };
         handle.set(direction, "delay=5ms..6ms".parse().unwrap());
         lab.send(0..100);
-        assert_eq!(lab.receive(), [], "{direction:?}");
+        assert!(lab.receive().is_empty(), "{direction:?}");
         lab.clock.advance(Duration::from_millis(4));
-        assert_eq!(lab.receive(), [], "{direction:?}");
+        assert!(lab.receive().is_empty(), "{direction:?}");
         lab.clock.advance(Duration::from_millis(3));
         let mut received = lab.receive();
         assert!(!received.is_sorted(), "a varying delay reorders");

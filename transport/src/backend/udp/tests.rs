@@ -158,7 +158,7 @@ fn an_empty_datagram_is_delivered_as_such() {
     let mut server = open();
     let raw = UdpSocket::bind(any_port()).unwrap();
     raw.send_to(&[], server.local_addr()).unwrap();
-    assert_eq!(receive(&mut server, 1)[0].0, []);
+    assert!(receive(&mut server, 1)[0].0.is_empty());
 }
 
 #[test]

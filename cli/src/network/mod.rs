@@ -1,0 +1,113 @@
+//! Which backend carries the packets: chosen once on the command line, a type parameter from there on.
+
+mod udp;
+#[cfg(feature = "verbs")]
+mod verbs;
+
+use std::any::Any;
+use std::ffi::OsString;
+use std::net::SocketAddr;
+
+use clap::{Args, ValueEnum};
+use trine_chaos::live::{Report, SurveyError, survey_over};
+use trine_replica::RouteOf;
+use trine_transport::backend::Backend;
+use trine_transport::time::Duration;
+
+use self::udp::Udp;
+use crate::failure::Failure;
+
+/// How packets travel; the same for every member and client of a group.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Network options")]
+pub(crate) struct NetworkArguments {
+    /// What carries the packets.
+    #[arg(
+        long,
+        env = "TRINE_TRANSPORT",
+        default_value = "udp",
+        value_enum,
+        global = true
+    )]
+    pub(crate) transport: TransportKind,
+    /// verbs: the RDMA device; the first one with an active port if absent.
+    #[arg(long, env = "TRINE_DEVICE", value_name = "NAME", global = true)]
+    pub(crate) device: Option<String>,
+    /// verbs: the index of the port's GID; the most routable one if absent.
+    #[arg(long, env = "TRINE_GID_INDEX", value_name = "N", global = true)]
+    pub(crate) gid_index: Option<u32>,
+}
+
+/// The kinds of backend.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TransportKind {
+    /// The kernel's UDP sockets.
+    Udp,
+    /// InfiniBand Unreliable Datagram: InfiniBand, RoCE, soft-RoCE (feature `verbs`).
+    Verbs,
+}
+
+/// A kind of backend, with its settings.
+pub(crate) trait Network: Clone + Send + 'static {
+    /// What it opens.
+    type Backend: Backend + Send + 'static;
+
+    /// For a replica that others reach at `own`.
+    fn serve_at(&self, own: SocketAddr) -> Result<Opened<Self::Backend>, Failure>;
+
+    /// For a client of the replicas at `peers`.
+    fn call(&self, peers: &[SocketAddr]) -> Result<Opened<Self::Backend>, Failure>;
+
+    /// The same choice, as options of `trine serve`.
+    fn serve_args(&self) -> Vec<OsString>;
+
+    /// Asks all of `addresses` at once for their status.
+    fn survey(&self, addresses: &[SocketAddr], limit: Duration) -> Result<Vec<Report>, Failure> {
+        let Opened {
+            backend, route_of, ..
+        } = self.call(addresses)?;
+        survey_over(backend, &route_of, addresses, limit)
+            .map_err(|error: SurveyError| Failure::usage(error.to_string(), ""))
+    }
+}
+
+/// An open backend and how addresses become its routes.
+pub(crate) struct Opened<B: Backend> {
+    pub(crate) backend: B,
+    pub(crate) route_of: RouteOf<B::Route>,
+    /// What has to live as long as the backend is in use.
+    pub(crate) keep: Option<Box<dyn Any + Send>>,
+}
+
+/// Something to do on whichever network was chosen.
+pub(crate) trait OnNetwork {
+    /// Does it.
+    fn run<N: Network>(self, network: &N) -> Result<(), Failure>;
+}
+
+/// Runs `task` on the network that `arguments` choose.
+pub(crate) fn on_chosen(arguments: &NetworkArguments, task: impl OnNetwork) -> Result<(), Failure> {
+    if arguments.transport == TransportKind::Udp
+        && (arguments.device.is_some() || arguments.gid_index.is_some())
+    {
+        return Err(Failure::usage(
+            "--device and --gid-index belong to verbs",
+            "add --transport verbs",
+        ));
+    }
+    match arguments.transport {
+        TransportKind::Udp => task.run(&Udp),
+        #[cfg(feature = "verbs")]
+        TransportKind::Verbs => task.run(&verbs::Verbs::new(arguments)?),
+        #[cfg(not(feature = "verbs"))]
+        TransportKind::Verbs => Err(not_built("verbs")),
+    }
+}
+
+#[cfg(not(feature = "verbs"))]
+fn not_built(feature: &str) -> Failure {
+    Failure::usage(
+        format!("this trine was built without the feature {feature}"),
+        format!("build it with: cargo build --release --features {feature}"),
+    )
+}

@@ -1,0 +1,35 @@
+//! Kernel UDP: an address is its own route.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+
+use trine_chaos::live::local_address_towards;
+use trine_transport::backend::{UdpBackend, UdpConfig};
+
+use super::{Network, Opened};
+use crate::client::backend_failure;
+use crate::failure::Failure;
+
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Udp;
+
+impl Network for Udp {
+    type Backend = UdpBackend;
+
+    fn serve_at(&self, own: SocketAddr) -> Result<Opened<UdpBackend>, Failure> {
+        let backend = UdpBackend::bind(own, &UdpConfig::default()).map_err(backend_failure)?;
+        Ok(Opened {
+            backend,
+            route_of: Box::new(Some),
+            keep: None,
+        })
+    }
+
+    fn call(&self, peers: &[SocketAddr]) -> Result<Opened<UdpBackend>, Failure> {
+        self.serve_at(local_address_towards(peers))
+    }
+
+    fn serve_args(&self) -> Vec<OsString> {
+        Vec::new()
+    }
+}
