@@ -27,7 +27,8 @@ struct Entry<T> {
     value: Option<T>,
 }
 
-/// A bounded table. Generations have 31 bits, so that the highest bit of [`Key::to_u64`] stays free for its user.
+/// A bounded table. Generations have 30 bits, so that the two highest bits of [`Key::to_u64`] stay free for
+/// its user.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     entries: Vec<Entry<T>>,
@@ -100,7 +101,7 @@ impl<T> Slab<T> {
             return None;
         }
         let value = entry.value.take()?;
-        entry.generation = (entry.generation + 1) & (u32::MAX >> 1);
+        entry.generation = (entry.generation + 1) & (u32::MAX >> 2);
         self.free.push(key.index);
         Some(value)
     }

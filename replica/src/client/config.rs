@@ -14,6 +14,8 @@ pub const OPERATIONS_MAX: usize = 65_536;
 pub const LOGICAL_CLIENTS_MAX: usize = 65_536;
 /// Replicas that a client remembers, those learnt from replies included.
 pub const PEERS_MAX: usize = 64;
+/// Room in a batch's response for the response to one write.
+pub(super) const WRITE_RESPONSE_BYTES: usize = 96;
 /// A response buffer grows up to this when a response does not fit.
 pub const RESPONSE_BYTES_MAX: usize = 8 << 20;
 
@@ -45,6 +47,9 @@ pub struct ClientConfig {
     pub reconnect_max: Duration,
     /// Requests in flight on the session to one replica; more wait in the session's queue.
     pub slots: u8,
+    /// Requests that are ready together share a message of at most this size; the default fits one packet of the
+    /// usual size, and zero sends each by itself.
+    pub batch_bytes: usize,
     /// First size of a response buffer. A larger response costs a second attempt, with a larger buffer.
     pub response_bytes: usize,
 }
@@ -64,6 +69,7 @@ impl ClientConfig {
             reconnect_min: Duration::from_millis(10),
             reconnect_max: Duration::from_millis(500),
             slots: 64,
+            batch_bytes: 1_400,
             response_bytes: 1_400,
         }
     }

@@ -12,10 +12,11 @@ use trine_transport::prng::Prng;
 use trine_transport::session::Event;
 use trine_transport::time::{Duration, Instant};
 
+use super::batch::{BATCH_BIT, SentBatch};
 use super::config::{ClientConfig, ClientConfigError, LOGICAL_CLIENTS_MAX, OPERATIONS_MAX};
 use super::leader::{Leader, QUESTION_BIT};
 use super::logical::{Logical, Registration};
-use super::operation::{Pending, Stage};
+use super::operation::{Lane, Pending, Stage};
 use super::outcome::{Answer, Error, Obstacle};
 use super::peers::Peers;
 use crate::message::{ClusterId, Operation};
@@ -69,10 +70,14 @@ pub struct Clients<R: Route> {
     pub(super) cluster: ClusterId,
     pub(super) logical: Slab<Logical>,
     pub(super) operations: Slab<Pending>,
-    /// Operations for the leader. May name operations that are over.
-    pub(super) ready: VecDeque<Key>,
-    /// Operations that any replica can do. May name operations that are over.
-    pub(super) ready_stale: VecDeque<Key>,
+    /// What can be sent, by [`Lane`]. May name operations that are over.
+    pub(super) ready: [VecDeque<Key>; Lane::COUNT],
+    /// Batches under way.
+    pub(super) batches: Slab<SentBatch>,
+    /// Keys of the message that is being put together; empty between calls.
+    pub(super) picked: Vec<Key>,
+    /// Vectors of earlier batches, for reuse.
+    pub(super) spare: Vec<Vec<Key>>,
     /// Nothing is overdue before this moment.
     pub(super) check_at: Instant,
     pub(super) finished: VecDeque<Finished>,
@@ -100,8 +105,10 @@ impl<R: Route> Clients<R> {
             leader: Leader::new(),
             logical: Slab::new(LOGICAL_CLIENTS_MAX),
             operations: Slab::new(OPERATIONS_MAX),
-            ready: VecDeque::new(),
-            ready_stale: VecDeque::new(),
+            ready: Default::default(),
+            batches: Slab::new(OPERATIONS_MAX),
+            picked: Vec::new(),
+            spare: Vec::new(),
             check_at: Instant::FAR_FUTURE,
             finished: VecDeque::new(),
             stats: ClientStats::default(),
@@ -185,6 +192,7 @@ impl<R: Route> Clients<R> {
             stage: Stage::Waiting,
             request: Some(request),
             response_bytes: self.config.response_bytes,
+            alone: false,
             ticket: None,
             started: now,
             deadline,
@@ -200,11 +208,8 @@ impl<R: Route> Clients<R> {
             return;
         };
         pending.stage = Stage::Ready;
-        if pending.operation == Operation::ReadStale {
-            self.ready_stale.push_back(key);
-        } else {
-            self.ready.push_back(key);
-        }
+        let lane = Lane::of(pending.operation);
+        self.ready[lane as usize].push_back(key);
     }
 
     /// Ends an operation and tells its caller.
@@ -300,6 +305,8 @@ impl<R: Route> App<R> for Clients<R> {
     fn on_completion(&mut self, cx: &mut Cx<'_, R>, tag: u64, completion: Completion) {
         if tag & QUESTION_BIT != 0 {
             self.on_leader_answer(cx, (tag & !QUESTION_BIT) as usize, &completion);
+        } else if tag & BATCH_BIT != 0 {
+            self.on_batch_ended(cx, Key::from_u64(tag & !BATCH_BIT), completion);
         } else {
             self.on_attempt_ended(cx, Key::from_u64(tag), completion);
         }
@@ -345,7 +352,7 @@ impl<R: Route> App<R> for Clients<R> {
             return None;
         }
         let mut due = self.check_at;
-        if !self.ready.is_empty() {
+        if self.has_ready_for_leader() {
             due = due.min(self.leader.resume_at);
         }
         if let Some(at) = self.silence_ends_at() {

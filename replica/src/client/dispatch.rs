@@ -1,125 +1,174 @@
 //! Sending: from the ready queues into the sessions.
 
-use trine_transport::app::Cx;
+use trine_transport::app::{Cx, RequestId};
 use trine_transport::backend::Route;
 use trine_transport::session::SessionId;
+use trine_transport::time::Instant;
 
 use super::core::Clients;
 use super::logical::Registration;
-use super::operation::Stage;
+use super::operation::{Lane, Stage};
 use super::outcome::Obstacle;
-use crate::message::{ClientRequest, Operation, kind};
+use crate::message::{
+    BATCH_HEADER_SIZE, BATCH_ITEM_HEADER_SIZE, BATCH_ITEMS_MAX, ClientRequest, Operation, kind,
+};
 use crate::slab::Key;
-
-/// What became of an attempt to send.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Sending {
-    /// It went out, or there was nothing to send any more.
-    Done,
-    /// Nothing more can be sent at the moment.
-    Blocked,
-}
 
 impl<R: Route> Clients<R> {
     /// Sends everything that is ready and can go somewhere.
     pub(super) fn dispatch(&mut self, cx: &mut Cx<'_, R>) {
-        if !self.ready_stale.is_empty() {
-            self.dispatch_to_anyone(cx);
+        if !self.ready[Lane::Stale as usize].is_empty()
+            && let Some((index, session)) = self.anyone()
+        {
+            self.send_lane(cx, Lane::Stale, index, session);
         }
-        if self.ready.is_empty() || cx.now() < self.leader.resume_at {
+        if !self.has_ready_for_leader() || cx.now() < self.leader.resume_at {
             return;
         }
-        let Some((index, session)) = self.target() else {
-            return;
-        };
-        while let Some(key) = self.ready.pop_front() {
-            if self.send(cx, key, index, session) == Sending::Blocked {
-                self.ready.push_front(key);
-                return;
-            }
+        if let Some((index, session)) = self.target() {
+            self.send_lane(cx, Lane::Write, index, session);
+            self.send_lane(cx, Lane::Read, index, session);
         }
     }
 
+    /// Whether anything waits for a leader.
+    pub(super) fn has_ready_for_leader(&self) -> bool {
+        !self.ready[Lane::Write as usize].is_empty() || !self.ready[Lane::Read as usize].is_empty()
+    }
+
     /// Stale reads prefer the replica that is taken for the leader, and take any other.
-    fn dispatch_to_anyone(&mut self, cx: &mut Cx<'_, R>) {
+    fn anyone(&self) -> Option<(usize, SessionId)> {
         let favourite = self
             .leader
             .target
             .filter(|&index| self.peers.get(index).session().is_some());
-        let Some(index) = favourite.or_else(|| self.peers.next_up(self.leader.last_guess)) else {
-            return;
-        };
-        let Some(session) = self.peers.get(index).session() else {
-            return;
-        };
-        while let Some(key) = self.ready_stale.pop_front() {
-            if self.send(cx, key, index, session) == Sending::Blocked {
-                self.ready_stale.push_front(key);
+        let index = favourite.or_else(|| self.peers.next_up(self.leader.last_guess))?;
+        self.peers
+            .get(index)
+            .session()
+            .map(|session| (index, session))
+    }
+
+    fn send_lane(&mut self, cx: &mut Cx<'_, R>, lane: Lane, index: usize, session: SessionId) {
+        while self.pick(lane) {
+            let sent = match self.picked[..] {
+                [key] => self.send_alone(cx, key, index, session),
+                _ => self.send_batch(cx, index, session),
+            };
+            if !sent {
+                // Nothing more can be sent at the moment: everything stays in its place.
+                let ready = &mut self.ready[lane as usize];
+                self.picked
+                    .drain(..)
+                    .rev()
+                    .for_each(|key| ready.push_front(key));
                 return;
+            }
+            self.picked.clear();
+        }
+    }
+
+    /// Takes what can share the next message out of `lane`; says whether there is anything.
+    fn pick(&mut self, lane: Lane) -> bool {
+        let mut bytes = BATCH_HEADER_SIZE;
+        while let Some(key) = self.ready[lane as usize].pop_front() {
+            if !self.is_current(key) {
+                continue;
+            }
+            let Some(pending) = self.operations.get(key) else {
+                continue;
+            };
+            let request_bytes = pending.request.as_ref().map_or(0, |request| request.len());
+            bytes += BATCH_ITEM_HEADER_SIZE + request_bytes;
+            let fits = bytes <= self.config.batch_bytes
+                && !pending.alone
+                && self.picked.len() < BATCH_ITEMS_MAX;
+            if !fits && !self.picked.is_empty() {
+                self.ready[lane as usize].push_front(key);
+                break;
+            }
+            self.picked.push(key);
+            if !fits {
+                break;
+            }
+        }
+        !self.picked.is_empty()
+    }
+
+    /// Sends one operation in the buffer that it was encoded into; says whether it could be.
+    fn send_alone(
+        &mut self,
+        cx: &mut Cx<'_, R>,
+        key: Key,
+        index: usize,
+        session: SessionId,
+    ) -> bool {
+        self.fill_in(key);
+        let Some(pending) = self.operations.get_mut(key) else {
+            return true;
+        };
+        let Some(response) = cx.alloc(pending.response_bytes) else {
+            pending.obstacle = Some(Obstacle::NoBuffer);
+            return false;
+        };
+        let Some(request) = pending.request.take() else {
+            return true;
+        };
+        // The attempt has no deadline of its own in the transport: `expire` cancels it, and then knows why.
+        match cx.enqueue_request(session, kind::CLIENT, request, response, key.to_u64(), None) {
+            Ok(request) => {
+                self.note_sent_to(index, cx.now());
+                self.note_sent(key, index, request, cx.now());
+                true
+            }
+            Err(refused) => {
+                pending.request = Some(refused.request);
+                false
             }
         }
     }
 
-    fn send(&mut self, cx: &mut Cx<'_, R>, key: Key, index: usize, session: SessionId) -> Sending {
-        let now = cx.now();
+    /// Writes into an operation's request what only its sending decides.
+    pub(super) fn fill_in(&mut self, key: Key) {
         let cluster = self.cluster;
-        if !self.is_current(key) {
-            return Sending::Done;
-        }
         let Some(pending) = self.operations.get_mut(key) else {
-            return Sending::Done;
+            return;
         };
-        let Some(response) = cx.alloc(pending.response_bytes) else {
-            pending.obstacle = Some(Obstacle::NoBuffer);
-            return Sending::Blocked;
+        let Some(request) = &mut pending.request else {
+            return;
         };
-        let mut request = pending
-            .request
-            .take()
-            .expect("a ready operation has its request");
         if let Some(ticket) = pending.ticket {
-            let window = self
+            let logical = self
                 .logical
                 .get(pending.owner)
                 .filter(|logical| logical.epoch == ticket.epoch);
             // Of an older session nothing but this very command is asked for any more.
-            let lowest = window.map_or(ticket.sequence, |logical| logical.window.lowest_awaited());
-            ClientRequest::fill_in(
-                &mut request,
-                cluster,
-                ticket.client,
-                ticket.sequence,
-                lowest,
-            );
+            let lowest = logical.map_or(ticket.sequence, |logical| logical.window.lowest_awaited());
+            ClientRequest::fill_in(request, cluster, ticket.client, ticket.sequence, lowest);
         } else {
             let nonce = if pending.operation == Operation::Register {
                 pending.tag
             } else {
                 0
             };
-            ClientRequest::fill_in(&mut request, cluster, nonce, 0, 0);
+            ClientRequest::fill_in(request, cluster, nonce, 0, 0);
         }
-        // The attempt has no deadline of its own in the transport: `expire` cancels it, and then knows why.
-        match cx.enqueue_request(session, kind::CLIENT, request, response, key.to_u64(), None) {
-            Ok(request) => {
-                pending.stage = Stage::Sent {
-                    peer: index,
-                    request,
-                    at: now,
-                };
-                let deadline = pending.deadline;
-                self.note_sent(index, now);
-                self.check_at = self
-                    .check_at
-                    .min(deadline)
-                    .min(now + self.config.attempt_timeout);
-                Sending::Done
-            }
-            Err(refused) => {
-                pending.request = Some(refused.request);
-                Sending::Blocked
-            }
-        }
+    }
+
+    /// An operation is under way.
+    pub(super) fn note_sent(&mut self, key: Key, peer: usize, request: RequestId, now: Instant) {
+        let Some(pending) = self.operations.get_mut(key) else {
+            return;
+        };
+        pending.stage = Stage::Sent {
+            peer,
+            request,
+            at: now,
+        };
+        self.check_at = self
+            .check_at
+            .min(pending.deadline)
+            .min(now + self.config.attempt_timeout);
     }
 
     /// Whether a key from a ready queue still names something to send. A write whose session was evicted before it
@@ -144,7 +193,8 @@ impl<R: Route> Clients<R> {
         false
     }
 
-    fn note_sent(&mut self, index: usize, now: trine_transport::time::Instant) {
+    /// A message is under way.
+    pub(super) fn note_sent_to(&mut self, index: usize, now: Instant) {
         let peer = self.peers.get_mut(index);
         if peer.outstanding == 0 {
             peer.heard_at = now;

@@ -6,6 +6,7 @@
 
 mod admission;
 mod asynchronous;
+mod batch;
 mod blocking;
 mod config;
 mod core;

@@ -36,6 +36,29 @@ impl Mode {
     }
 }
 
+/// Operations that can share a batch: they end at about the same time and go to the same replica.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Lane {
+    /// Through the log.
+    Write,
+    /// Linearizable reads.
+    Read,
+    /// Reads that any replica can do.
+    Stale,
+}
+
+impl Lane {
+    pub(super) const COUNT: usize = 3;
+
+    pub(super) const fn of(operation: Operation) -> Self {
+        match operation {
+            Operation::Register | Operation::Apply | Operation::ApplyAndClose => Self::Write,
+            Operation::ReadLinearizable => Self::Read,
+            Operation::ReadStale => Self::Stale,
+        }
+    }
+}
+
 /// Where an operation stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
@@ -43,7 +66,7 @@ pub(super) enum Stage {
     Waiting,
     /// Can be sent; its key stands in one of the ready queues.
     Ready,
-    /// One attempt is under way; the transport owns the buffers and owes a completion.
+    /// One attempt is under way, alone or in a batch; the transport owes a completion.
     Sent {
         peer: usize,
         request: RequestId,
@@ -66,9 +89,11 @@ pub(super) struct Pending {
     pub(super) tag: u64,
     pub(super) operation: Operation,
     pub(super) stage: Stage,
-    /// Some exactly while no attempt is under way.
+    /// None exactly while an attempt is under way that is no part of a batch: the transport has it then.
     pub(super) request: Option<MsgBuf>,
     pub(super) response_bytes: usize,
+    /// Whether it may not share a message with others: a batch with it brought a reply that was too large.
+    pub(super) alone: bool,
     /// None for reads, for registrations, and for writes that wait.
     pub(super) ticket: Option<Ticket>,
     pub(super) started: Instant,

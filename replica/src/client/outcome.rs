@@ -9,17 +9,50 @@ use trine_transport::time::Duration;
 
 use crate::message::{CLIENT_REPLY_HEADER_SIZE, ClusterId};
 
-/// The group's answer to one operation. It owns the buffer that the reply arrived in.
+/// Responses up to this size travel inside the answer itself.
+const INLINE_MAX: usize = 46;
+
+/// Where the store's response lies.
+#[derive(Debug)]
+enum Body {
+    /// In the buffer that the reply arrived in, behind its header.
+    Reply(MsgBuf),
+    /// Here: the reply came with others in one buffer.
+    Inline { len: u8, bytes: [u8; INLINE_MAX] },
+    /// The same, for what is too large.
+    Boxed(Box<[u8]>),
+}
+
+/// The group's answer to one operation.
 #[derive(Debug)]
 pub struct Answer {
     position: Position,
-    reply: MsgBuf,
+    body: Body,
 }
 
 impl Answer {
     /// Takes a reply whose status is `Ok` and whose response was decoded once.
-    pub(super) fn new(position: Position, reply: MsgBuf) -> Self {
-        Self { position, reply }
+    pub(super) const fn of_reply(position: Position, reply: MsgBuf) -> Self {
+        Self {
+            position,
+            body: Body::Reply(reply),
+        }
+    }
+
+    /// Copies a response that was decoded once.
+    pub(super) fn of_response(position: Position, response: &[u8]) -> Self {
+        let mut bytes = [0; INLINE_MAX];
+        let body = match bytes.get_mut(..response.len()) {
+            Some(front) => {
+                front.copy_from_slice(response);
+                Body::Inline {
+                    len: response.len() as u8,
+                    bytes,
+                }
+            }
+            None => Body::Boxed(response.into()),
+        };
+        Self { position, body }
     }
 
     /// A write: where it was applied. A read: the last position that it saw.
@@ -33,7 +66,11 @@ impl Answer {
     /// # Errors
     /// Never for an answer that [`super::Clients`] gave: it checks before it hands out.
     pub fn response(&self) -> Result<Response<'_>, DecodeError> {
-        Response::decode(&self.reply[CLIENT_REPLY_HEADER_SIZE..])
+        Response::decode(match &self.body {
+            Body::Reply(reply) => &reply[CLIENT_REPLY_HEADER_SIZE..],
+            Body::Inline { len, bytes } => &bytes[..usize::from(*len)],
+            Body::Boxed(response) => response,
+        })
     }
 }
 

@@ -11,7 +11,7 @@ use super::core::Clients;
 use super::logical::Registration;
 use super::operation::{Pending, Stage};
 use super::outcome::{Answer, Obstacle};
-use crate::message::{ClientReply, ClientStatus, ClusterId, Operation};
+use crate::message::{CLIENT_REPLY_HEADER_SIZE, ClientReply, ClientStatus, ClusterId, Operation};
 use crate::slab::Key;
 
 /// A reply without its borrowed parts.
@@ -24,7 +24,35 @@ struct Heard {
     is_sound: bool,
 }
 
+/// A reply as it came.
+pub(super) enum Incoming<'a> {
+    /// In a buffer of its own.
+    Alone(MsgBuf),
+    /// Among others.
+    InBatch(&'a [u8]),
+}
+
+impl Incoming<'_> {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Alone(reply) => reply,
+            Self::InBatch(reply) => reply,
+        }
+    }
+
+    /// The answer in a reply that says `Ok` and was read before.
+    fn into_answer(self, position: Position) -> Answer {
+        match self {
+            Self::Alone(reply) => Answer::of_reply(position, reply),
+            Self::InBatch(reply) => {
+                Answer::of_response(position, &reply[CLIENT_REPLY_HEADER_SIZE..])
+            }
+        }
+    }
+}
+
 impl<R: Route> Clients<R> {
+    /// An attempt that was no part of a batch has ended.
     pub(super) fn on_attempt_ended(
         &mut self,
         cx: &mut Cx<'_, R>,
@@ -49,7 +77,13 @@ impl<R: Route> Clients<R> {
         pending.stage = Stage::Ready;
         self.peers.get_mut(peer).outstanding -= 1;
         match result {
-            Ok(()) => self.on_reply(now, key, peer, response),
+            // An empty response says nothing: the replica had no room to say more.
+            Ok(()) if response.is_empty() => {
+                self.on_no_reply(key, RpcError::OutcomeUnknown, 0);
+                self.hold_back(now);
+                self.try_again(now, key);
+            }
+            Ok(()) => self.on_reply(now, key, peer, Incoming::Alone(response)),
             Err(error) => {
                 self.on_no_reply(key, error, response.capacity());
                 self.try_again(now, key);
@@ -57,7 +91,7 @@ impl<R: Route> Clients<R> {
         }
     }
 
-    fn on_no_reply(&mut self, key: Key, error: RpcError, capacity: usize) {
+    pub(super) fn on_no_reply(&mut self, key: Key, error: RpcError, capacity: usize) {
         let Some(pending) = self.operations.get_mut(key) else {
             return;
         };
@@ -88,8 +122,8 @@ impl<R: Route> Clients<R> {
         }
     }
 
-    fn on_reply(&mut self, now: Instant, key: Key, peer: usize, response: MsgBuf) {
-        let Some(heard) = read(&response) else {
+    pub(super) fn on_reply(&mut self, now: Instant, key: Key, peer: usize, reply: Incoming<'_>) {
+        let Some(heard) = read(reply.bytes()) else {
             self.note_unreadable();
             self.with_pending(key, Pending::note_uncertain);
             return self.refuse(now, key, Obstacle::UnreadableReply);
@@ -101,12 +135,19 @@ impl<R: Route> Clients<R> {
             self.cluster = heard.cluster;
         }
         self.peers.get_mut(peer).heard_at = now;
-        self.on_status(now, key, peer, &heard, response);
+        self.on_status(now, key, peer, &heard, reply);
     }
 
-    fn on_status(&mut self, now: Instant, key: Key, peer: usize, heard: &Heard, response: MsgBuf) {
+    fn on_status(
+        &mut self,
+        now: Instant,
+        key: Key,
+        peer: usize,
+        heard: &Heard,
+        reply: Incoming<'_>,
+    ) {
         match heard.status {
-            ClientStatus::Ok => self.on_ok(now, key, peer, heard, response),
+            ClientStatus::Ok => self.on_ok(now, key, peer, heard, reply),
             ClientStatus::NotLeader => {
                 self.redirect(now, peer, heard.leader);
                 self.obstructed(now, key, Obstacle::NoLeader);
@@ -146,7 +187,7 @@ impl<R: Route> Clients<R> {
         }
     }
 
-    fn on_ok(&mut self, now: Instant, key: Key, peer: usize, heard: &Heard, response: MsgBuf) {
+    fn on_ok(&mut self, now: Instant, key: Key, peer: usize, heard: &Heard, reply: Incoming<'_>) {
         let Some(operation) = self.operations.get(key).map(|pending| pending.operation) else {
             return;
         };
@@ -160,7 +201,7 @@ impl<R: Route> Clients<R> {
             self.finish(
                 now,
                 key,
-                Ok(Answer::new(Position::from_u64(heard.position), response)),
+                Ok(reply.into_answer(Position::from_u64(heard.position))),
             );
         } else {
             self.note_unreadable();
@@ -236,8 +277,8 @@ impl<R: Route> Clients<R> {
     }
 }
 
-fn read(response: &MsgBuf) -> Option<Heard> {
-    let reply = ClientReply::decode(response).ok()?;
+fn read(reply: &[u8]) -> Option<Heard> {
+    let reply = ClientReply::decode(reply).ok()?;
     let ClientReply {
         status,
         cluster,

@@ -154,6 +154,15 @@ impl<'a> Reader<'a> {
         self.array()
     }
 
+    pub(super) fn take(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
+        let (head, tail) = self
+            .rest
+            .split_at_checked(count)
+            .ok_or(DecodeError::Truncated)?;
+        self.rest = tail;
+        Ok(head)
+    }
+
     /// Everything behind the fixed part.
     pub(super) fn rest(self) -> &'a [u8] {
         self.rest

@@ -6,6 +6,7 @@
 mod address;
 mod admin;
 mod append;
+mod batch;
 mod bootstrap;
 mod client;
 mod codec;
@@ -21,6 +22,9 @@ mod tests;
 pub use address::ADDRESS_SIZE;
 pub use admin::{AdminReply, AdminRequest, AdminStatus, Order};
 pub use append::{APPEND_HEADER_SIZE, AppendFrame, set_stream_place, stream_place};
+pub use batch::{
+    BATCH_HEADER_SIZE, BATCH_ITEM_HEADER_SIZE, BATCH_ITEMS_MAX, BatchItems, BatchWriter,
+};
 pub use bootstrap::{
     BeginRefusal, BootstrapReply, BootstrapRequest, MEMBERS_MAX, Member, MemberRole, Members,
 };
@@ -56,4 +60,6 @@ pub mod kind {
     pub const STATUS: u8 = 7;
     /// An operator's order: [`super::AdminRequest`] answered by [`super::AdminReply`].
     pub const ADMIN: u8 = 8;
+    /// Several clients' commands: a batch of [`super::ClientRequest`] answered by a batch of [`super::ClientReply`].
+    pub const CLIENT_BATCH: u8 = 9;
 }

@@ -3,6 +3,7 @@
 //! A node holds no opinion about consensus. It keeps a session to each peer and class ([`links`]), puts appends of
 //! one peer back into order ([`reorder`]), and remembers which request waits for which answer.
 
+mod batch;
 mod config;
 mod links;
 mod reorder;
@@ -12,6 +13,7 @@ mod status;
 use std::collections::BTreeMap;
 
 use trine_transport::backend::Route;
+use trine_transport::buf::MsgBuf;
 use trine_transport::prng::Prng;
 use trine_transport::time::Instant;
 use trine_transport::{
@@ -21,6 +23,7 @@ use trine_transport::{
 pub use config::endpoint_config;
 pub use status::{LinkStatus, NodeStatus, TransportStatus};
 
+use self::batch::Batch;
 use self::config::{REQUESTS_MAX, TOKENS_MAX};
 use self::links::Links;
 use self::reorder::{Reorder, Verdict};
@@ -54,7 +57,9 @@ pub struct Node<R: Route> {
     links: Links<R>,
     rng: Prng,
     /// Requests that the replica answers later.
-    tokens: Slab<ResponseHandle>,
+    tokens: Slab<Waiting>,
+    /// Batches of which not every request is answered yet.
+    batches: Slab<Batch>,
     /// Requests to peers whose completion the transport owes.
     sent: Slab<Sent>,
     /// Appends that arrive, by the session that brings them.
@@ -75,6 +80,7 @@ impl<R: Route> Node<R> {
             links: Links::new(route_of),
             rng: Prng::new(seed),
             tokens: Slab::new(TOKENS_MAX),
+            batches: Slab::new(TOKENS_MAX),
             sent: Slab::new(REQUESTS_MAX),
             streams: BTreeMap::new(),
             unsent: Vec::new(),
@@ -155,17 +161,11 @@ impl<R: Route> Node<R> {
         }
     }
 
-    fn answer(
-        &mut self,
-        cx: &mut Cx<'_, R>,
-        token: ReplyToken,
-        bytes: trine_transport::buf::MsgBuf,
-    ) {
-        let handle = self.tokens.remove(Key::from_u64(token.0));
-        debug_assert!(handle.is_some(), "each token is answered once");
-        if let Some(handle) = handle {
-            // Stale: the session has ended, and whoever asked has been told so.
-            drop(cx.enqueue_response(handle, bytes));
+    fn answer(&mut self, cx: &mut Cx<'_, R>, token: ReplyToken, bytes: MsgBuf) {
+        match self.tokens.remove(Key::from_u64(token.0)) {
+            Some(Waiting::Alone(handle)) => respond(cx, handle, bytes),
+            Some(Waiting::InBatch { batch, place }) => self.answer_part(cx, batch, place, bytes),
+            None => debug_assert!(false, "each token is answered once"),
         }
     }
 
@@ -198,6 +198,20 @@ impl<R: Route> Node<R> {
     }
 }
 
+/// Where the answer to a request goes.
+#[derive(Clone, Copy, Debug)]
+enum Waiting {
+    /// Out at once.
+    Alone(ResponseHandle),
+    /// Into the answer to a batch.
+    InBatch { batch: Key, place: usize },
+}
+
+fn respond<R: Route>(cx: &mut Cx<'_, R>, handle: ResponseHandle, bytes: MsgBuf) {
+    // Stale: the session has ended, and whoever asked has been told so.
+    drop(cx.enqueue_response(handle, bytes));
+}
+
 fn reply_empty<R: Route>(cx: &mut Cx<'_, R>) -> Reply {
     cx.alloc(0).map_or(Reply::Later, Reply::Now)
 }
@@ -214,13 +228,14 @@ impl<R: Route> App<R> for Node<R> {
     fn on_request(&mut self, cx: &mut Cx<'_, R>, request: Request<'_>) -> Reply {
         match request.kind {
             kind::STATUS => return self.on_status_request(cx, request.data),
+            kind::CLIENT_BATCH => return self.on_batch(cx, request.handle, request.data),
             kind::CLIENT..=kind::JOIN | kind::ADMIN => {}
             _ => {
                 self.stats.unknown_kind += 1;
                 return reply_empty(cx);
             }
         }
-        let Ok(key) = self.tokens.insert(request.handle) else {
+        let Ok(key) = self.tokens.insert(Waiting::Alone(request.handle)) else {
             return self.on_overload(cx, request.kind);
         };
         let token = ReplyToken(key.to_u64());

@@ -7,8 +7,8 @@ use trine_replica::client::{
     ClientConfig, ClientId, Clients, Finished, Mode, Submission, SubmitError,
 };
 use trine_replica::message::{
-    ClientReply, ClientRequest, ClientStatus, ClusterId, Discovery, Encode, Incarnation, Members,
-    Operation, PlaceId, RoleCode, StatusReply, kind,
+    BatchItems, BatchWriter, ClientReply, ClientRequest, ClientStatus, ClusterId, Discovery,
+    Encode, Incarnation, Members, Operation, PlaceId, RoleCode, StatusReply, kind,
 };
 use trine_replica::node::endpoint_config;
 use trine_transport::backend::Backend;
@@ -57,13 +57,29 @@ pub(crate) enum Act {
 
 pub(crate) type Script = Box<dyn FnMut(&Seen) -> Act>;
 
+/// Whom an answer is for.
+#[derive(Clone, Copy)]
+enum Waiting {
+    Alone(ResponseHandle),
+    InBatch { batch: usize, place: usize },
+}
+
+struct Batch {
+    handle: ResponseHandle,
+    answers: Vec<Option<Vec<u8>>>,
+}
+
 pub(crate) struct FakeReplica {
     pub(crate) script: Script,
     pub(crate) seen: Vec<Seen>,
     pub(crate) discovery: Option<Discovery>,
     pub(crate) questions: usize,
+    /// Client messages, batches counted once.
+    pub(crate) messages: usize,
     pub(crate) sessions: Vec<SessionId>,
-    held: Vec<(ResponseHandle, Seen)>,
+    held: Vec<(Waiting, Seen)>,
+    /// By the index in [`Waiting::InBatch`]; none once it was answered.
+    batches: Vec<Option<Batch>>,
 }
 
 impl FakeReplica {
@@ -75,47 +91,91 @@ impl FakeReplica {
         Reply::Now(bytes)
     }
 
-    fn act(cx: &mut Cx<'_, RingRoute>, act: &Act) -> Reply {
+    /// The bytes of an answer, if there is one.
+    fn act(act: &Act) -> Option<Vec<u8>> {
         let refusal = |status| ClientReply::refusal(status, CLUSTER);
-        match act {
+        let with_leader = |status, leader: &Option<SocketAddr>| ClientReply {
+            leader: *leader,
+            ..refusal(status)
+        };
+        Some(match act {
             Act::Ok(position, response) => {
                 let position = position.as_u64();
-                Self::reply(
-                    cx,
-                    &ClientReply {
-                        position,
-                        response,
-                        ..refusal(ClientStatus::Ok)
-                    },
-                )
+                ClientReply {
+                    position,
+                    response,
+                    ..refusal(ClientStatus::Ok)
+                }
+                .encode_to_vec()
             }
-            Act::Status(status) => Self::reply(cx, &refusal(*status)),
-            Act::NotLeader(leader) => Self::reply(
-                cx,
-                &ClientReply {
-                    leader: *leader,
-                    ..refusal(ClientStatus::NotLeader)
-                },
-            ),
-            Act::LeadershipLost(leader) => Self::reply(
-                cx,
-                &ClientReply {
-                    leader: *leader,
-                    ..refusal(ClientStatus::LeadershipLost)
-                },
-            ),
-            Act::Foreign(theirs) => Self::reply(
-                cx,
-                &ClientReply::refusal(ClientStatus::WrongCluster, *theirs),
-            ),
-            Act::Garbage => {
-                let mut bytes = cx.alloc(3).expect("a test never runs out of buffers");
-                bytes.copy_from_slice(&[0xff; 3]);
-                Reply::Now(bytes)
+            Act::Status(status) => refusal(*status).encode_to_vec(),
+            Act::NotLeader(leader) => with_leader(ClientStatus::NotLeader, leader).encode_to_vec(),
+            Act::LeadershipLost(leader) => {
+                with_leader(ClientStatus::LeadershipLost, leader).encode_to_vec()
             }
-            Act::Silent | Act::Hold => Reply::Later,
+            Act::Foreign(theirs) => {
+                ClientReply::refusal(ClientStatus::WrongCluster, *theirs).encode_to_vec()
+            }
+            Act::Garbage => vec![0xff; 3],
+            Act::Silent | Act::Hold => return None,
+        })
+    }
+
+    /// One request, alone or in a batch.
+    fn on_client(&mut self, cx: &mut Cx<'_, RingRoute>, waiting: Waiting, request: &[u8]) {
+        let envelope = ClientRequest::decode(request).expect("clients encode what can be decoded");
+        let seen = Seen {
+            at: cx.now(),
+            operation: envelope.operation,
+            cluster: envelope.cluster,
+            client: envelope.client,
+            sequence: envelope.sequence,
+            lowest_awaited: envelope.lowest_awaited,
+            command: envelope.command.to_vec(),
+        };
+        self.seen.push(seen.clone());
+        let act = (self.script)(&seen);
+        if matches!(act, Act::Hold) {
+            self.held.push((waiting, seen));
+        }
+        self.answer(cx, waiting, &act);
+    }
+
+    fn answer(&mut self, cx: &mut Cx<'_, RingRoute>, waiting: Waiting, act: &Act) {
+        let Some(bytes) = Self::act(act) else { return };
+        match waiting {
+            Waiting::Alone(handle) => respond(cx, handle, &bytes),
+            Waiting::InBatch {
+                batch: index,
+                place,
+            } => {
+                let Some(batch) = &mut self.batches[index] else {
+                    return;
+                };
+                batch.answers[place] = Some(bytes);
+                let Some(answers) = batch.answers.iter().cloned().collect::<Option<Vec<_>>>()
+                else {
+                    return;
+                };
+                let mut bytes =
+                    vec![0; 8 + answers.iter().map(|answer| 4 + answer.len()).sum::<usize>()];
+                let mut writer = BatchWriter::new(&mut bytes);
+                answers.iter().for_each(|answer| writer.push(answer));
+                assert_eq!(writer.finish(), bytes.len());
+                respond(cx, batch.handle, &bytes);
+                self.batches[index] = None;
+            }
         }
     }
+}
+
+fn respond(cx: &mut Cx<'_, RingRoute>, handle: ResponseHandle, bytes: &[u8]) {
+    let mut response = cx
+        .alloc(bytes.len())
+        .expect("a test never runs out of buffers");
+    response.copy_from_slice(bytes);
+    // Nobody may wait any more: that is what some tests are about.
+    drop(cx.enqueue_response(handle, response));
 }
 
 impl App<RingRoute> for FakeReplica {
@@ -130,24 +190,24 @@ impl App<RingRoute> for FakeReplica {
                 None => Reply::Later,
             };
         }
-        assert_eq!(request.kind, kind::CLIENT, "clients send nothing else");
-        let envelope =
-            ClientRequest::decode(request.data).expect("clients encode what can be decoded");
-        let seen = Seen {
-            at: cx.now(),
-            operation: envelope.operation,
-            cluster: envelope.cluster,
-            client: envelope.client,
-            sequence: envelope.sequence,
-            lowest_awaited: envelope.lowest_awaited,
-            command: envelope.command.to_vec(),
-        };
-        self.seen.push(seen.clone());
-        let act = (self.script)(&seen);
-        if matches!(act, Act::Hold) {
-            self.held.push((request.handle, seen));
+        self.messages += 1;
+        match request.kind {
+            kind::CLIENT => self.on_client(cx, Waiting::Alone(request.handle), request.data),
+            kind::CLIENT_BATCH => {
+                let items =
+                    BatchItems::decode(request.data).expect("clients encode what can be decoded");
+                let batch = self.batches.len();
+                self.batches.push(Some(Batch {
+                    handle: request.handle,
+                    answers: vec![None; items.len()],
+                }));
+                for (place, item) in items.enumerate() {
+                    self.on_client(cx, Waiting::InBatch { batch, place }, item);
+                }
+            }
+            other => panic!("clients send no requests of kind {other}"),
         }
-        Self::act(cx, &act)
+        Reply::Later
     }
 
     fn on_completion(&mut self, _cx: &mut Cx<'_, RingRoute>, _tag: u64, _completion: Completion) {
@@ -178,6 +238,8 @@ impl World {
         let mut backends = mesh(scripts.len() as u16 + 1);
         let client_backend = backends.pop().expect("one more than scripts");
         let mut config = ClientConfig::new((0..scripts.len() as u16).map(address).collect());
+        // One message for each command; what batches do is for the tests that switch them on.
+        config.batch_bytes = 0;
         change(&mut config);
         let pool = client_backend.pool().clone();
         let clients = Clients::new(config, route_of(), pool, 7).expect("a sound configuration");
@@ -188,14 +250,17 @@ impl World {
                 .zip(backends)
                 .zip(0..)
                 .map(|((script, backend), index)| {
-                    let (seen, sessions, held) = (Vec::new(), Vec::new(), Vec::new());
+                    let (seen, sessions, held, batches) =
+                        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
                     let app = FakeReplica {
                         script,
                         seen,
                         discovery: None,
                         questions: 0,
+                        messages: 0,
                         sessions,
                         held,
+                        batches,
                     };
                     looped(backend, &clock, app, index + 1)
                 });
@@ -231,13 +296,9 @@ impl World {
     pub(crate) fn answer_held(&mut self, index: usize, mut act: impl FnMut(&Seen) -> Act) {
         let replica = &mut self.replicas[index];
         let held = std::mem::take(&mut replica.app_mut().held);
-        replica.with(|_, cx| {
-            for (handle, seen) in held {
-                let Reply::Now(bytes) = FakeReplica::act(cx, &act(&seen)) else {
-                    continue;
-                };
-                // Nobody may wait any more: that is what some tests are about.
-                drop(cx.enqueue_response(handle, bytes));
+        replica.with(|app, cx| {
+            for (waiting, seen) in held {
+                app.answer(cx, waiting, &act(&seen));
             }
         });
     }
@@ -268,6 +329,24 @@ impl World {
             mode,
             command,
             deadline: None,
+            tag,
+        };
+        self.client
+            .with(|clients, cx| clients.submit(cx.now(), client, submission))
+    }
+
+    pub(crate) fn submit_until(
+        &mut self,
+        client: ClientId,
+        mode: Mode,
+        command: &Command<'_>,
+        tag: u64,
+        deadline: Instant,
+    ) -> Result<(), SubmitError> {
+        let submission = Submission {
+            mode,
+            command,
+            deadline: Some(deadline),
             tag,
         };
         self.client

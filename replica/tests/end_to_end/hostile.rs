@@ -3,9 +3,9 @@
 use trine_kvstore::Command;
 use trine_replica::client::Mode;
 use trine_replica::message::{
-    AppendFrame, BootstrapRequest, ClientRequest, ClusterId, Encode, GroupId, Incarnation,
-    JoinRequest, Members, Operation, PeerHeader, PlaceId, RaftFrame, SnapshotChunk, StatusForm,
-    StatusRequest, kind,
+    AppendFrame, BatchWriter, BootstrapRequest, ClientRequest, ClusterId, Encode, GroupId,
+    Incarnation, JoinRequest, Members, Operation, PeerHeader, PlaceId, RaftFrame, SnapshotChunk,
+    StatusForm, StatusRequest, kind,
 };
 use trine_replica::node::endpoint_config;
 use trine_transport::backend::{RingBackend, RingRoute};
@@ -50,7 +50,7 @@ impl Attacker {
         let mut body = vec![0; prng.below(120) as usize];
         body.iter_mut()
             .for_each(|byte| *byte = prng.next_u64() as u8);
-        let (number, draw) = (prng.below(8), prng.next_u64());
+        let (number, draw) = (prng.below(9), prng.next_u64());
         match number {
             0 => (
                 kind::CLIENT,
@@ -125,6 +125,17 @@ impl Attacker {
                 }
                 .encode_to_vec(),
             ),
+            7 => {
+                let items: Vec<Vec<u8>> = (0..prng.below(10))
+                    .map(|_| random_request(prng, header.cluster, &body))
+                    .collect();
+                let mut bytes = vec![0; 8 + items.iter().map(|item| 4 + item.len()).sum::<usize>()];
+                let mut writer = BatchWriter::new(&mut bytes);
+                items.iter().for_each(|item| writer.push(item));
+                let len = writer.finish();
+                assert_eq!(len, bytes.len());
+                (kind::CLIENT_BATCH, bytes)
+            }
             _ => (draw as u8, body),
         }
     }

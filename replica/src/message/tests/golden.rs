@@ -339,3 +339,38 @@ fn an_ipv6_address_keeps_its_scope() {
     assert_eq!(bytes[24..32], [6, 0, 9, 0, 7, 0, 0, 0]);
     assert_eq!(JoinRequest::decode(&bytes), Ok(request));
 }
+
+#[test]
+fn batch() {
+    let mut bytes = [0xff; 32];
+    let mut writer = BatchWriter::new(&mut bytes);
+    writer.push(b"one");
+    writer.push(b"");
+    let len = writer.finish();
+    let expected = [
+        1, 0, 2, 0, 0, 0, 0, 0, // version, reserved, item count, reserved
+        3, 0, 0, 0, b'o', b'n', b'e', // length, item
+        0, 0, 0, 0, // length of an empty item
+    ];
+    assert_eq!(bytes[..len], expected);
+    let items: Vec<_> = BatchItems::decode(&expected)
+        .expect("it is sound")
+        .collect();
+    assert_eq!(items, [&b"one"[..], b""]);
+    assert_eq!(
+        BatchItems::decode(&expected[..18]).err(),
+        Some(DecodeError::Truncated)
+    );
+    assert_eq!(
+        BatchItems::decode(&bytes[..len + 1]).err(),
+        Some(DecodeError::Trailing)
+    );
+    let mut many = expected;
+    many[2] = BATCH_ITEMS_MAX as u8 + 1;
+    assert_eq!(
+        BatchItems::decode(&many).err(),
+        Some(DecodeError::Field {
+            field: "item count"
+        })
+    );
+}

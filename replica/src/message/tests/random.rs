@@ -58,6 +58,9 @@ fn decode_all(bytes: &[u8]) {
     let _ = StatusRequest::decode(bytes);
     let _ = StatusReply::decode(bytes);
     let _ = stream_place(bytes);
+    if let Ok(items) = BatchItems::decode(bytes) {
+        assert!(items.count() <= BATCH_ITEMS_MAX);
+    }
 }
 
 proptest! {
@@ -122,6 +125,16 @@ proptest! {
         let bytes = discovery.encode_to_vec();
         prop_assert_eq!(StatusReply::decode(&bytes), Ok(discovery));
         prop_assert_eq!(StatusReply::decode(&bytes[..bytes.len() - 1]), Err(DecodeError::Truncated));
+    }
+
+    #[test]
+    fn batches_survive(items in vec(vec(any::<u8>(), 0..30), 0..=BATCH_ITEMS_MAX)) {
+        let mut bytes = vec![0; 8 + items.iter().map(|item| 4 + item.len()).sum::<usize>()];
+        let mut writer = BatchWriter::new(&mut bytes);
+        items.iter().for_each(|item| writer.push(item));
+        prop_assert_eq!(writer.finish(), bytes.len());
+        let read = BatchItems::decode(&bytes).map(|items| items.map(<[u8]>::to_vec).collect::<Vec<_>>());
+        prop_assert_eq!(read, Ok(items));
     }
 
     #[test]

@@ -1,0 +1,180 @@
+//! Operations that are ready together travel together: one message there, one message back.
+//!
+//! A packet's way through the transport costs the same whatever it carries, and so does each request that the replica
+//! keeps in mind. Every operation keeps its own sequence and its own fate; only the attempt is shared.
+
+use trine_transport::app::{Completion, Cx, RpcError};
+use trine_transport::backend::Route;
+use trine_transport::session::SessionId;
+use trine_transport::time::Instant;
+
+use super::config::WRITE_RESPONSE_BYTES;
+use super::core::Clients;
+use super::operation::Stage;
+use super::outcome::Obstacle;
+use super::reply::Incoming;
+use crate::message::{
+    BATCH_HEADER_SIZE, BATCH_ITEM_HEADER_SIZE, BatchItems, BatchWriter, CLIENT_REPLY_HEADER_SIZE,
+    kind,
+};
+use crate::slab::Key;
+
+/// Marks the tag of a batch.
+pub(super) const BATCH_BIT: u64 = 1 << 62;
+
+/// A batch under way.
+#[derive(Debug)]
+pub(super) struct SentBatch {
+    peer: usize,
+    /// The operations, in the order of their requests.
+    keys: Vec<Key>,
+}
+
+impl<R: Route> Clients<R> {
+    /// Sends what was picked in one message; says whether it could be.
+    pub(super) fn send_batch(
+        &mut self,
+        cx: &mut Cx<'_, R>,
+        peer: usize,
+        session: SessionId,
+    ) -> bool {
+        let mut keys = self.spare.pop().unwrap_or_default();
+        keys.extend_from_slice(&self.picked);
+        let (request_bytes, response_bytes) = self.batch_sizes(&keys);
+        let (Some(mut request), Some(response)) =
+            (cx.alloc(request_bytes), cx.alloc(response_bytes))
+        else {
+            self.note_all(&keys, Obstacle::NoBuffer);
+            return self.abandon_batch(keys);
+        };
+        let mut writer = BatchWriter::new(&mut request);
+        for &key in &keys {
+            self.fill_in(key);
+            if let Some(item) = self
+                .operations
+                .get(key)
+                .and_then(|pending| pending.request.as_ref())
+            {
+                writer.push(item);
+            }
+        }
+        let written = writer.finish();
+        assert_eq!(
+            written, request_bytes,
+            "every picked operation has its request"
+        );
+        let batch = match self.batches.insert(SentBatch { peer, keys }) {
+            Ok(batch) => batch,
+            Err(refused) => return self.abandon_batch(refused.keys),
+        };
+        let tag = BATCH_BIT | batch.to_u64();
+        let Ok(id) = cx.enqueue_request(session, kind::CLIENT_BATCH, request, response, tag, None)
+        else {
+            let refused = self.batches.remove(batch);
+            return self.abandon_batch(refused.map(|batch| batch.keys).unwrap_or_default());
+        };
+        self.note_sent_to(peer, cx.now());
+        for place in 0..self.picked.len() {
+            self.note_sent(self.picked[place], peer, id, cx.now());
+        }
+        true
+    }
+
+    fn batch_sizes(&self, keys: &[Key]) -> (usize, usize) {
+        let mut sizes = (BATCH_HEADER_SIZE, BATCH_HEADER_SIZE);
+        for pending in keys.iter().filter_map(|&key| self.operations.get(key)) {
+            let request = pending.request.as_ref().map_or(0, |request| request.len());
+            let response = match pending.operation.is_write() {
+                true => CLIENT_REPLY_HEADER_SIZE + WRITE_RESPONSE_BYTES,
+                false => pending.response_bytes,
+            };
+            sizes.0 += BATCH_ITEM_HEADER_SIZE + request;
+            sizes.1 += BATCH_ITEM_HEADER_SIZE + response;
+        }
+        sizes
+    }
+
+    fn note_all(&mut self, keys: &[Key], obstacle: Obstacle) {
+        for &key in keys {
+            if let Some(pending) = self.operations.get_mut(key) {
+                pending.obstacle = Some(obstacle);
+            }
+        }
+    }
+
+    fn abandon_batch(&mut self, keys: Vec<Key>) -> bool {
+        self.recycle(keys);
+        false
+    }
+
+    /// Keeps the vector of a batch that is over for the next one.
+    fn recycle(&mut self, mut keys: Vec<Key>) {
+        const SPARE_MAX: usize = 64;
+        if self.spare.len() < SPARE_MAX {
+            keys.clear();
+            self.spare.push(keys);
+        }
+    }
+
+    pub(super) fn on_batch_ended(
+        &mut self,
+        cx: &mut Cx<'_, R>,
+        batch: Key,
+        completion: Completion,
+    ) {
+        let Some(SentBatch { peer, keys }) = self.batches.remove(batch) else {
+            debug_assert!(false, "a batch ends once");
+            return;
+        };
+        self.peers.get_mut(peer).outstanding -= 1;
+        for &key in &keys {
+            if let Some(pending) = self.operations.get_mut(key) {
+                pending.stage = Stage::Ready;
+            }
+        }
+        match completion.result {
+            // An empty response says nothing: the replica had no room to say more.
+            Ok(()) if completion.response.is_empty() => {
+                self.hold_back(cx.now());
+                self.on_no_batch_reply(cx.now(), &keys, RpcError::OutcomeUnknown);
+            }
+            Ok(()) => self.on_batch_reply(cx.now(), peer, &keys, &completion.response),
+            Err(error) => self.on_no_batch_reply(cx.now(), &keys, error),
+        }
+        self.recycle(keys);
+    }
+
+    fn on_batch_reply(&mut self, now: Instant, peer: usize, keys: &[Key], reply: &[u8]) {
+        let items = BatchItems::decode(reply)
+            .ok()
+            .filter(|items| items.len() == keys.len());
+        let mut items = items.into_iter().flatten();
+        for &key in keys {
+            // Without an item for each operation the whole reply is unreadable, and an empty item is.
+            self.on_reply(
+                now,
+                key,
+                peer,
+                Incoming::InBatch(items.next().unwrap_or_default()),
+            );
+        }
+    }
+
+    fn on_no_batch_reply(&mut self, now: Instant, keys: &[Key], error: RpcError) {
+        for &key in keys {
+            let response_bytes = self
+                .operations
+                .get(key)
+                .map_or(0, |pending| pending.response_bytes);
+            self.on_no_reply(key, error, response_bytes);
+            if let Some(pending) = self.operations.get_mut(key)
+                && error == RpcError::ResponseTooLarge
+            {
+                // Which of them was too large is not known: each finds out for itself.
+                pending.alone = true;
+                pending.response_bytes = response_bytes;
+            }
+            self.try_again(now, key);
+        }
+    }
+}
