@@ -9,7 +9,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use self::coalesce::Plan;
+use self::coalesce::{Limits, Plan};
 use self::sys::{Receiver, Sender, Verdict};
 use super::wake::{WakeEvent, wait_readable};
 use super::{Backend, BackendError, BackendStats, Caps, RxBatch, RxSlot, TxBatch, Waker};
@@ -26,6 +26,12 @@ const RX_BURST_MAX: usize = 32;
 /// Receive queue memory that one full packet uses up: payload plus the kernel's own bookkeeping,
 /// as charged on loopback for 1472 bytes.
 const RX_PACKET_CHARGE: usize = 2304;
+/// Receive buffer of one datagram with receive offload: the kernel puts up to 64 KiB of datagrams
+/// of one peer together. The odd number of cache lines spreads the buffers' first lines over the
+/// cache's sets.
+const RX_OFFLOAD_BYTES: usize = 65_536 + 1_600;
+/// Datagrams that the kernel segments in one send.
+const TRAIN_DATAGRAMS_MAX: u32 = 64;
 /// How often a send that finds the socket's queue full is tried again before its packets are lost.
 const SEND_RETRIES_MAX: u32 = 64;
 
@@ -36,6 +42,9 @@ pub struct UdpConfig {
     pub mtu: usize,
     /// Receive queue to ask the kernel for, in bytes.
     pub rx_queue_bytes: usize,
+    /// Whether the kernel may take and deliver several datagrams of one peer as one (GSO, GRO).
+    /// Where it cannot, the backend notices and goes on without.
+    pub offload: bool,
     /// Whether received packets tell if the network marked congestion. Costs about a tenth of a
     /// microsecond for a packet that comes alone, so only for who uses it.
     pub congestion_marks: bool,
@@ -58,6 +67,7 @@ pub struct UdpBackend {
     local: SocketAddr,
     caps: Caps,
     shortfall: Option<RxQueueShortfall>,
+    limits: Limits,
     congestion_marks: bool,
     pool: Pool,
     receiver: Receiver,
@@ -76,6 +86,7 @@ impl Default for UdpConfig {
         Self {
             mtu: MTU_DEFAULT,
             rx_queue_bytes: 8 << 20,
+            offload: true,
             congestion_marks: false,
             pool: PoolConfig::default(),
         }
@@ -111,6 +122,7 @@ impl UdpBackend {
             asked: config.rx_queue_bytes,
             granted,
         });
+        let offload = config.offload && takes_rx_offload(&socket);
         let wake = WakeEvent::new().map_err(|error| BackendError::from_io("eventfd", &error))?;
         Ok(Self {
             socket,
@@ -123,9 +135,24 @@ impl UdpBackend {
                 packet_is_dear: true,
             },
             shortfall,
+            limits: Limits {
+                datagram_bytes: config.mtu,
+                train_datagrams: if config.offload {
+                    TRAIN_DATAGRAMS_MAX
+                } else {
+                    1
+                },
+            },
             congestion_marks: config.congestion_marks,
             pool: Pool::new(config.pool),
-            receiver: Receiver::new(RX_BURST_MAX, config.mtu),
+            receiver: Receiver::new(
+                RX_BURST_MAX,
+                if offload {
+                    RX_OFFLOAD_BYTES
+                } else {
+                    config.mtu
+                },
+            ),
             slots: Vec::with_capacity(RX_BURST_MAX),
             rx_burst: 1,
             sender: Sender::new(local.is_ipv6()),
@@ -148,10 +175,10 @@ impl UdpBackend {
     }
 
     fn count_sent(&mut self) {
-        for datagram in self.plan.datagrams() {
-            self.stats.tx_datagrams += 1;
-            self.stats.tx_packets += u64::from(datagram.packets);
-            self.stats.tx_bytes += datagram.bytes as u64;
+        for train in self.plan.trains() {
+            self.stats.tx_datagrams += u64::from(train.datagrams);
+            self.stats.tx_packets += u64::from(train.packets);
+            self.stats.tx_bytes += train.bytes as u64;
         }
     }
 }
@@ -211,20 +238,26 @@ impl Backend for UdpBackend {
         if tx.is_empty() {
             return Ok(());
         }
-        self.plan.make(tx, self.caps.mtu);
+        self.plan.make(tx, self.limits);
         self.count_sent();
-        let (plan, stats) = (&self.plan, &mut self.stats);
+        let (plan, stats, limits) = (&self.plan, &mut self.stats, &mut self.limits);
         let mut fatal = None;
         let mut retries = 0;
         self.sender
             .send(self.socket.as_fd(), tx, plan, |index, error| {
+                let train = &plan.trains()[index];
                 let verdict = judge_send_error(&error, retries);
                 match verdict {
                     Verdict::Retry => {
                         retries += 1;
                         stats.tx_retries += 1;
                     }
-                    Verdict::Skip => stats.tx_refused += u64::from(plan.datagrams()[index].packets),
+                    Verdict::Skip => {
+                        stats.tx_refused += u64::from(train.packets);
+                        if train.datagrams > 1 && means_no_offload(&error) {
+                            limits.train_datagrams = 1;
+                        }
+                    }
                     Verdict::Stop => fatal = Some(BackendError::from_io("sendmmsg", &error)),
                 }
                 verdict
@@ -286,6 +319,20 @@ fn judge_send_error(error: &io::Error, retries: u32) -> Verdict {
         Some(libc::EBADF | libc::ENOTSOCK | libc::EFAULT) => Verdict::Stop,
         _ => Verdict::Skip,
     }
+}
+
+/// The device or kernel below does not segment: go on without. What was refused is retransmitted.
+fn means_no_offload(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EIO | libc::EINVAL | libc::EOPNOTSUPP)
+    )
+}
+
+/// Asks for several datagrams of one peer as one. The wire packets inside say where they end, so
+/// the size of the datagrams does not matter here.
+fn takes_rx_offload(socket: &UdpSocket) -> bool {
+    sys::set_option(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 1).is_ok()
 }
 
 pub(super) fn bind_error(address: SocketAddr, error: &io::Error) -> BackendError {

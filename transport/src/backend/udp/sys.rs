@@ -256,7 +256,35 @@ pub(super) struct Sender {
     headers: Vec<libc::mmsghdr>,
     iovecs: Vec<libc::iovec>,
     names: Vec<RawAddress>,
+    segmentations: Vec<Segmentation>,
     v6_socket: bool,
+}
+
+/// The control message that has the kernel cut a train into datagrams.
+#[derive(Copy, Clone)]
+#[repr(C, align(8))]
+struct Segmentation {
+    /// Length of the message without padding.
+    len: usize,
+    level: i32,
+    kind: i32,
+    segment_bytes: u16,
+    _padding: [u8; 6],
+}
+
+const _: () = assert!(size_of::<Segmentation>() == CONTROL_HEADER_BYTES + 8);
+
+impl Segmentation {
+    fn of(segment_bytes: usize) -> Self {
+        Self {
+            len: CONTROL_HEADER_BYTES + size_of::<u16>(),
+            level: libc::SOL_UDP,
+            kind: libc::UDP_SEGMENT,
+            // At most a datagram's 65,507 bytes.
+            segment_bytes: segment_bytes as u16,
+            _padding: [0; 6],
+        }
+    }
 }
 
 // SAFETY: the raw pointers inside are written and used within one call of `send` and mean nothing
@@ -269,12 +297,13 @@ impl Sender {
             headers: Vec::new(),
             iovecs: Vec::new(),
             names: Vec::new(),
+            segmentations: Vec::new(),
             v6_socket,
         }
     }
 
-    /// Hands the planned datagrams to the kernel. `refused` is told the index of each that the
-    /// kernel did not take, with its error; it says whether to go on.
+    /// Hands the planned trains to the kernel. `refused` is told the index of each that the kernel
+    /// did not take, with its error; it says whether to go on.
     pub(super) fn send(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -315,26 +344,31 @@ impl Sender {
         usize::try_from(count).map_err(|_| io::Error::last_os_error())
     }
 
-    /// Fills names, iovecs and headers for every datagram of the plan.
+    /// Fills names, iovecs and headers for every train of the plan.
     fn describe(&mut self, tx: &TxBatch<SocketAddr>, plan: &Plan<SocketAddr>) {
         self.headers.clear();
         self.iovecs.clear();
         self.names.clear();
-        // Pointers into the two vectors are taken, so they must not move while they are filled.
-        self.iovecs.reserve(2 * tx.len());
-        self.names.reserve(plan.datagrams().len());
-        for datagram in plan.datagrams() {
+        self.segmentations.clear();
+        for train in plan.trains() {
             let mut name = RawAddress::ZERO;
-            let name_len = name.encode(&datagram.route, self.v6_socket);
+            let name_len = name.encode(&train.route, self.v6_socket);
             self.names.push(name);
+            self.segmentations
+                .push(Segmentation::of(train.segment_bytes));
             let first_iovec = self.iovecs.len();
-            for index in plan.items(datagram) {
+            for index in plan.items(train) {
                 let item = tx.get(index).expect("the plan was made from this batch");
                 self.add_part(item.head, first_iovec);
                 if let Some(body) = item.body {
                     self.add_part(body, first_iovec);
                 }
             }
+            let control_len = if train.datagrams > 1 {
+                size_of::<Segmentation>()
+            } else {
+                0
+            };
             self.headers.push(libc::mmsghdr {
                 msg_hdr: libc::msghdr {
                     msg_name: ptr::null_mut(),
@@ -342,7 +376,7 @@ impl Sender {
                     msg_iov: ptr::null_mut(),
                     msg_iovlen: self.iovecs.len() - first_iovec,
                     msg_control: ptr::null_mut(),
-                    msg_controllen: 0,
+                    msg_controllen: control_len,
                     msg_flags: 0,
                 },
                 msg_len: 0,
@@ -351,15 +385,18 @@ impl Sender {
         self.link();
     }
 
-    /// Points every header to its name and iovecs, now that these do not move any more.
+    /// Points every header to its name, control message and iovecs, now that these do not move any
+    /// more.
     fn link(&mut self) {
-        let mut names = self.names.as_mut_ptr();
         let mut iovecs = self.iovecs.as_mut_ptr();
-        for header in &mut self.headers {
-            header.msg_hdr.msg_name = names.cast();
+        let controls = self.segmentations.iter_mut();
+        for ((header, name), control) in self.headers.iter_mut().zip(&mut self.names).zip(controls)
+        {
+            header.msg_hdr.msg_name = ptr::from_mut(name).cast();
+            if header.msg_hdr.msg_controllen > 0 {
+                header.msg_hdr.msg_control = ptr::from_mut(control).cast();
+            }
             header.msg_hdr.msg_iov = iovecs;
-            // SAFETY: there is one name a header, so this is at most one past the end.
-            names = unsafe { names.add(1) };
             // SAFETY: the headers' iovec counts add up to the length of `iovecs`.
             iovecs = unsafe { iovecs.add(header.msg_hdr.msg_iovlen) };
         }
@@ -389,7 +426,7 @@ fn send_one(
     iovecs: &[libc::iovec],
 ) -> io::Result<usize> {
     let sent = match (header.msg_iovlen, iovecs.last()) {
-        (1, Some(part)) => {
+        (1, Some(part)) if header.msg_controllen == 0 => {
             // SAFETY: the last header's only part is the last iovec; it describes bytes of the
             // batch, and the name is one of `describe`; both outlive this call.
             unsafe {
