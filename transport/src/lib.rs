@@ -14,6 +14,7 @@ pub mod stats;
 pub mod time;
 mod timing_wheel;
 pub mod wire;
+pub mod worker;
 
 pub use app::{
     App, Completion, Cx, Refused, RefusedReason, Reply, Request, RequestId, ResponseHandle,
@@ -26,6 +27,7 @@ pub use session::{
     ConnectError, ConnectParams, ConnectRefused, DownReason, Event, Identity, PeerInfo, SessionId,
 };
 pub use stats::{Drops, EndpointStats, SessionStats};
+pub use worker::{WithWorkers, WorkerStats};
 
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,441 @@
+//! Worker threads for long request handlers (paper 3.2).
+//!
+//! A handler that takes more than a few hundred nanoseconds would hold up every other request of its
+//! event loop. [`WithWorkers`] wraps an application: requests of the kinds that are registered with
+//! it are copied, handed to a thread, and answered when the result comes back; all others go to the
+//! application itself, in the event loop's thread.
+//!
+//! ```text
+//! event loop: on_request -> copy -> jobs -> worker thread: handler -> results -> wake
+//!             on_turn <- results: enqueue_response; a response that came too late is dropped
+//! ```
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use crate::app::{App, Completion, Cx, Reply, Request, ResponseHandle};
+use crate::backend::{Route, Waker};
+use crate::buf::{MsgBuf, Pool};
+use crate::session::{Event, SessionId};
+use crate::time::Instant;
+
+/// Above this many waiting jobs, each new one looks for the one that it makes stale.
+const JOBS_UNSORTED_MAX: usize = 256;
+
+/// An application whose long handlers run in threads.
+pub struct WithWorkers<A> {
+    app: A,
+    is_for_workers: [bool; 256],
+    workers: Workers,
+    stats: WorkerStats,
+}
+
+/// What went through the workers.
+#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+pub struct WorkerStats {
+    /// Requests handed to a thread.
+    pub submitted: u64,
+    /// Responses that were sent.
+    pub answered: u64,
+    /// Responses that nobody waited for any more.
+    pub stale: u64,
+    /// Requests that the application itself got because no memory was left for their copy.
+    pub without_memory: u64,
+}
+
+/// The threads and their two queues. Waiting jobs are bounded by the slots of the sessions that
+/// stand: a slot's next request takes the place of one that its client has given up.
+struct Workers {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    queues: Mutex<Queues>,
+    /// Signalled for each job, and when the end has come.
+    has_jobs: Condvar,
+    waker: Waker,
+}
+
+struct Queues {
+    jobs: VecDeque<Job>,
+    results: VecDeque<(ResponseHandle, MsgBuf)>,
+    is_over: bool,
+}
+
+struct Job {
+    handle: ResponseHandle,
+    kind: u8,
+    request: MsgBuf,
+}
+
+impl<A> WithWorkers<A> {
+    /// Starts `threads` threads that run `handler` for requests of `kinds`. `waker` is the waker of
+    /// the event loop that will run this application.
+    ///
+    /// # Errors
+    ///
+    /// The operating system's, if it gives no more threads.
+    pub fn start<F>(
+        app: A,
+        kinds: &[u8],
+        threads: usize,
+        pool: &Pool,
+        waker: Waker,
+        handler: F,
+    ) -> std::io::Result<Self>
+    where
+        F: Fn(u8, &[u8], &Pool) -> MsgBuf + Send + Sync + 'static,
+    {
+        let mut is_for_workers = [false; 256];
+        for kind in kinds {
+            is_for_workers[usize::from(*kind)] = true;
+        }
+        let workers = Workers::start(threads.max(1), pool, waker, handler)?;
+        Ok(Self {
+            app,
+            is_for_workers,
+            workers,
+            stats: WorkerStats::default(),
+        })
+    }
+
+    /// The application inside.
+    #[must_use]
+    pub fn app(&self) -> &A {
+        &self.app
+    }
+
+    /// The application inside, to be changed.
+    pub fn app_mut(&mut self) -> &mut A {
+        &mut self.app
+    }
+
+    /// Counters.
+    #[must_use]
+    pub fn stats(&self) -> WorkerStats {
+        self.stats
+    }
+
+    fn submit<R: Route>(&mut self, cx: &mut Cx<'_, R>, request: &Request<'_>) -> Option<()> {
+        // The received packet's memory is the backend's: whoever answers later copies.
+        let mut copy = cx.alloc(request.data.len())?;
+        copy.copy_from_slice(request.data);
+        self.stats.submitted += 1;
+        self.workers.submit(Job {
+            handle: request.handle,
+            kind: request.kind,
+            request: copy,
+        });
+        Some(())
+    }
+
+    fn send_results<R: Route>(&mut self, cx: &mut Cx<'_, R>) {
+        while let Some((handle, response)) = self.workers.result() {
+            match cx.enqueue_response(handle, response) {
+                Ok(()) => self.stats.answered += 1,
+                Err(_) => self.stats.stale += 1,
+            }
+        }
+    }
+}
+
+impl<R: Route, A: App<R>> App<R> for WithWorkers<A> {
+    fn on_request(&mut self, cx: &mut Cx<'_, R>, request: Request<'_>) -> Reply {
+        if !self.is_for_workers[usize::from(request.kind)] {
+            return self.app.on_request(cx, request);
+        }
+        if self.submit(cx, &request).is_some() {
+            return Reply::Later;
+        }
+        self.stats.without_memory += 1;
+        // Without memory for a copy the thread's handler cannot run; ours may still answer.
+        self.app.on_request(cx, request)
+    }
+
+    fn on_completion(&mut self, cx: &mut Cx<'_, R>, tag: u64, completion: Completion) {
+        self.app.on_completion(cx, tag, completion);
+    }
+
+    fn on_event(&mut self, cx: &mut Cx<'_, R>, event: Event<R>) {
+        if let Event::Down { session, .. } = event {
+            self.workers.forget(session);
+        }
+        self.app.on_event(cx, event);
+    }
+
+    fn on_turn(&mut self, cx: &mut Cx<'_, R>) {
+        self.send_results(cx);
+        self.app.on_turn(cx);
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        self.app.next_timeout()
+    }
+}
+
+impl Workers {
+    fn start<F>(threads: usize, pool: &Pool, waker: Waker, handler: F) -> std::io::Result<Self>
+    where
+        F: Fn(u8, &[u8], &Pool) -> MsgBuf + Send + Sync + 'static,
+    {
+        let queues = Queues {
+            jobs: VecDeque::new(),
+            results: VecDeque::new(),
+            is_over: false,
+        };
+        let shared = Arc::new(Shared {
+            queues: Mutex::new(queues),
+            has_jobs: Condvar::new(),
+            waker,
+        });
+        let handler = Arc::new(handler);
+        // Threads that have started end with `workers` if a later one fails to.
+        let mut workers = Self {
+            shared: Arc::clone(&shared),
+            threads: Vec::with_capacity(threads),
+        };
+        for number in 0..threads {
+            let (shared, pool, handler) = (Arc::clone(&shared), pool.clone(), Arc::clone(&handler));
+            let thread = std::thread::Builder::new()
+                .name(format!("worker-{number}"))
+                .spawn(move || shared.work(&pool, &*handler))?;
+            workers.threads.push(thread);
+        }
+        Ok(workers)
+    }
+
+    fn submit(&self, job: Job) {
+        let mut queues = self.shared.lock();
+        if queues.jobs.len() >= JOBS_UNSORTED_MAX {
+            let place = |job: &Job| (job.handle.session(), job.handle.slot);
+            let taken = place(&job);
+            queues.jobs.retain(|waiting| place(waiting) != taken);
+        }
+        queues.jobs.push_back(job);
+        drop(queues);
+        self.shared.has_jobs.notify_one();
+    }
+
+    /// Gives up the waiting jobs of a session that is over.
+    fn forget(&self, session: SessionId) {
+        self.shared
+            .lock()
+            .jobs
+            .retain(|job| job.handle.session() != session);
+    }
+
+    fn result(&self) -> Option<(ResponseHandle, MsgBuf)> {
+        self.shared.lock().results.pop_front()
+    }
+}
+
+impl Shared {
+    /// A thread's life.
+    fn work(&self, pool: &Pool, handler: &impl Fn(u8, &[u8], &Pool) -> MsgBuf) {
+        while let Some(job) = self.next_job() {
+            let response = handler(job.kind, &job.request, pool);
+            self.lock().results.push_back((job.handle, response));
+            self.waker.wake();
+        }
+    }
+
+    /// Waits for a job; `None` when the end has come.
+    fn next_job(&self) -> Option<Job> {
+        let mut queues = self.lock();
+        loop {
+            if queues.is_over {
+                return None;
+            }
+            if let Some(job) = queues.jobs.pop_front() {
+                return Some(job);
+            }
+            queues = self
+                .has_jobs
+                .wait(queues)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queues> {
+        // A thread that panics does so in a handler, never between two changes of the queues.
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Workers {
+    /// Jobs that have not begun are given up: their sessions end with the endpoint.
+    fn drop(&mut self) {
+        self.shared.lock().is_over = true;
+        self.shared.has_jobs.notify_all();
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has printed why.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::backend::{Backend, MonotonicClock, RingBackend, RingConfig, RingRoute};
+    use crate::{Config, ConnectParams, EventLoop, Identity, RequestId, RpcError};
+
+    const SHORT: u8 = 1;
+    const LONG: u8 = 2;
+
+    /// Echoes in the event loop; collects completions.
+    #[derive(Default)]
+    struct Echo {
+        session: Option<SessionId>,
+        done: Vec<(u64, Result<(), RpcError>, Vec<u8>)>,
+    }
+
+    impl App<RingRoute> for Echo {
+        fn on_request(&mut self, cx: &mut Cx<'_, RingRoute>, request: Request<'_>) -> Reply {
+            let mut response = cx.alloc(request.data.len()).expect("memory");
+            response.copy_from_slice(request.data);
+            Reply::Now(response)
+        }
+
+        fn on_completion(&mut self, _: &mut Cx<'_, RingRoute>, tag: u64, completion: Completion) {
+            self.done
+                .push((tag, completion.result, completion.response.to_vec()));
+        }
+
+        fn on_event(&mut self, _: &mut Cx<'_, RingRoute>, event: Event<RingRoute>) {
+            if let Event::Connected { session, .. } = event {
+                self.session = Some(session);
+            }
+        }
+    }
+
+    type Loop<A> = EventLoop<RingBackend, MonotonicClock, A>;
+
+    fn event_loop<A: App<RingRoute>>(backend: RingBackend, app: A) -> Loop<A> {
+        let identity = Identity {
+            cluster: 0,
+            incarnation: 1,
+        };
+        EventLoop::new(backend, MonotonicClock, app, Config::default(), identity, 1)
+            .expect("a good configuration")
+    }
+
+    struct Pair {
+        client: Loop<Echo>,
+        server: Loop<WithWorkers<Echo>>,
+        /// Each message lets one long handler end.
+        allow: mpsc::Sender<()>,
+    }
+
+    /// A client with a session at a server whose long handler waits for the test.
+    fn pair() -> Pair {
+        let (ours, theirs) = RingBackend::pair(RingConfig::default());
+        let (address, waker, pool) = (theirs.route(), theirs.waker(), theirs.pool().clone());
+        let (allow, allowed) = mpsc::channel();
+        let allowed = Mutex::new(allowed);
+        let handler = move |kind: u8, data: &[u8], pool: &Pool| {
+            allowed
+                .lock()
+                .expect("one thread")
+                .recv()
+                .expect("the test allows it");
+            let mut response = pool.alloc(2).expect("memory");
+            response.copy_from_slice(&[kind, data.len() as u8]);
+            response
+        };
+        let app = WithWorkers::start(Echo::default(), &[LONG], 1, &pool, waker, handler)
+            .expect("threads");
+        let (server, client) = (event_loop(theirs, app), event_loop(ours, Echo::default()));
+        let mut pair = Pair {
+            client,
+            server,
+            allow,
+        };
+        pair.client
+            .with(|_, cx| cx.connect(address, ConnectParams::default()))
+            .expect("room");
+        pair.run(|pair| pair.client.app().session.is_some());
+        pair
+    }
+
+    impl Pair {
+        /// Turns both loops until `done` holds.
+        fn run(&mut self, done: impl Fn(&Self) -> bool) {
+            let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
+            while !done(self) {
+                self.client.turn().expect("the ring works");
+                self.server.turn().expect("the ring works");
+                assert!(std::time::Instant::now() < end, "it takes for ever");
+                std::thread::yield_now();
+            }
+        }
+
+        fn request(&mut self, kind: u8, tag: u64) -> RequestId {
+            self.client.with(|app, cx| {
+                let request = cx.alloc(4).expect("memory");
+                let response = cx.alloc(64).expect("memory");
+                let session = app.session.expect("a session");
+                cx.enqueue_request(session, kind, request, response, tag, None)
+                    .expect("accepted")
+            })
+        }
+    }
+
+    #[test]
+    fn a_long_handler_does_not_hold_up_the_event_loop() {
+        let mut pair = pair();
+        pair.request(LONG, 0);
+        for tag in 1..=100 {
+            pair.request(SHORT, tag);
+        }
+        // The long handler cannot end before the test says so, and yet these do.
+        pair.run(|pair| pair.client.app().done.len() == 100);
+        assert!(pair.client.app().done.iter().all(|(tag, ..)| *tag != 0));
+        pair.allow.send(()).expect("the handler waits");
+        pair.run(|pair| pair.client.app().done.len() == 101);
+        assert_eq!(pair.client.app().done[100], (0, Ok(()), vec![LONG, 4]));
+        let stats = pair.server.app().stats();
+        assert_eq!((stats.submitted, stats.answered, stats.stale), (1, 1, 0));
+    }
+
+    #[test]
+    fn an_answer_to_a_request_that_was_given_up_is_dropped() {
+        let mut pair = pair();
+        let long = pair.request(LONG, 0);
+        pair.run(|pair| pair.server.app().stats().submitted == 1);
+        assert!(pair.client.with(|_, cx| cx.cancel(long)));
+        // The next request takes the slot.
+        pair.request(SHORT, 1);
+        pair.run(|pair| pair.client.app().done.len() == 2);
+        pair.allow.send(()).expect("the handler waits");
+        pair.run(|pair| pair.server.app().stats().stale == 1);
+        let outcomes: Vec<_> = pair
+            .client
+            .app()
+            .done
+            .iter()
+            .map(|(tag, result, _)| (*tag, *result))
+            .collect();
+        assert_eq!(outcomes, [(0, Err(RpcError::Cancelled)), (1, Ok(()))]);
+    }
+
+    #[test]
+    fn jobs_of_a_session_that_is_over_are_given_up() {
+        let mut pair = pair();
+        for tag in 0..8 {
+            pair.request(LONG, tag);
+        }
+        pair.run(|pair| pair.server.app().stats().submitted == 8);
+        let session = pair.client.app().session.expect("a session");
+        pair.client.with(|_, cx| cx.disconnect(session));
+        pair.run(|pair| pair.server.endpoint().stats().sessions_server == 0);
+        pair.server.turn().expect("the ring works");
+        // At most the one that runs is left.
+        pair.allow.send(()).expect("the handler waits");
+        pair.run(|pair| pair.server.app().workers.shared.lock().jobs.is_empty());
+    }
+}
