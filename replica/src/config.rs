@@ -51,6 +51,18 @@ impl Default for SessionLimits {
     }
 }
 
+/// How a leader makes sure that a linearizable read sees everything that was acknowledged before it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ReadMode {
+    /// It asks a quorum whether it still leads, once for all reads that have arrived. Assumes nothing about clocks.
+    #[default]
+    Index,
+    /// A quorum that has confirmed the lead gives its vote to nobody else for one election timeout, so until shortly
+    /// before that the leader answers alone. Assumes that during one election timeout no two replicas' monotonic
+    /// clocks drift apart by more than [`ReplicaConfig::lease_drift`].
+    Lease,
+}
+
 /// How a replica behaves. Everything that changes answers is taken from here only by `--bootstrap`, and travels
 /// through the log from then on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,6 +75,10 @@ pub struct ReplicaConfig {
     pub election_ticks: usize,
     /// Begin a new group: every named peer has to be reachable and unattached.
     pub bootstrap: bool,
+    /// How linearizable reads are confirmed.
+    pub reads: ReadMode,
+    /// By how much two replicas' clocks may drift apart during one election timeout; a lease ends that much earlier.
+    pub lease_drift: Duration,
     /// Pause between two attempts to reach peers while unattached.
     pub attach_retry: Duration,
     /// The store's limits for a new group.
@@ -94,6 +110,8 @@ impl Default for ReplicaConfig {
             heartbeat_ticks: 3,
             election_ticks: 15,
             bootstrap: false,
+            reads: ReadMode::Index,
+            lease_drift: Duration::from_millis(10),
             attach_retry: Duration::from_millis(50),
             store_limits: Limits::default(),
             session_limits: SessionLimits::default(),
@@ -122,6 +140,11 @@ pub enum ConfigError {
         /// The configured heartbeat ticks.
         heartbeat: usize,
     },
+    /// A lease would be over before it begins.
+    #[error(
+        "a lease of one election timeout less a tick less `lease_drift` has no length: lower the drift or raise the timeout"
+    )]
+    Lease,
     /// A limit is too small for a single command to pass.
     #[error("`{what}` is too small: at least {least}")]
     TooSmall {
@@ -154,6 +177,10 @@ impl ReplicaConfig {
                 election: self.election_ticks,
                 heartbeat: self.heartbeat_ticks,
             });
+        }
+        let without_a_vote = self.tick.as_nanos() * (self.election_ticks as u64 - 1);
+        if self.reads == ReadMode::Lease && self.lease_drift.as_nanos() >= without_a_vote {
+            return Err(ConfigError::Lease);
         }
         let floors = [
             ("tick", self.tick.as_nanos() as usize, 100_000),

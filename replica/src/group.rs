@@ -4,6 +4,7 @@ mod clients;
 mod members;
 mod orders;
 mod peers;
+mod reads;
 mod report;
 mod snapshots;
 mod time;
@@ -28,6 +29,7 @@ use crate::state_machine::StateMachine;
 use crate::state_machine::genesis::{FIRST_INDEX, FIRST_TERM};
 use crate::writes::Writes;
 use orders::Remembered;
+use reads::Lease;
 use time::GroupClock;
 
 /// A member of a group, or one that is being taken in.
@@ -42,6 +44,7 @@ pub(crate) struct Group {
     origin: Option<Origin>,
     writes: Writes,
     reads: Reads,
+    lease: Lease,
     /// One for each answer that raft has made and not handed out yet: the request that it belongs to, if it came as one.
     answers: VecDeque<Option<ReplyToken>>,
     /// The term in which this replica leads, as far as it has acted on it.
@@ -74,6 +77,7 @@ impl Group {
         seed: u64,
         now: Instant,
     ) -> Self {
+        let config = origin.genesis.adapt(&config);
         let voters = origin
             .members
             .0
@@ -139,6 +143,7 @@ impl Group {
             origin,
             writes: Writes::default(),
             reads: Reads::default(),
+            lease: Lease::default(),
             answers: VecDeque::new(),
             leads_in: None,
             clock: GroupClock::new(now),
@@ -167,14 +172,16 @@ impl Group {
         if self.halted.is_some() {
             return;
         }
+        self.release_reads(now, out);
         self.propose_waiting(now, out);
-        self.begin_read_round(out);
+        self.begin_read_round(now, out);
         let ticked = self.raft.tick_if_due(now);
         self.pump(now, out);
         if ticked {
             self.maintain(now, out);
             self.pump(now, out);
         }
+        self.read_under_lease(now, out);
         self.compact();
         self.send_chunks(now, out);
     }
@@ -184,7 +191,7 @@ impl Group {
         if self.halted.is_some() {
             return None;
         }
-        if !self.pumped_to_the_end {
+        if !self.pumped_to_the_end || self.reads.holds_answers() {
             return Some(Instant::ZERO);
         }
         self.outgoing
@@ -231,8 +238,7 @@ impl Group {
         }
         for state in work.read_states {
             if let Ok(context) = state.request_ctx.as_slice().try_into() {
-                self.reads
-                    .on_confirmed(u64::from_le_bytes(context), state.index);
+                self.on_round_confirmed(u64::from_le_bytes(context), state.index);
             }
         }
         self.follow_role(now, out);
@@ -261,7 +267,7 @@ impl Group {
             return;
         };
         if entry.get_entry_type() == EntryType::EntryConfChangeV2 {
-            return self.apply_conf_change(&entry);
+            return self.apply_conf_change(now, &entry);
         }
         let tokens = self.writes.take_applied(entry.index, entry.term);
         let cluster = self.cluster;
@@ -282,7 +288,8 @@ impl Group {
         }
     }
 
-    fn apply_conf_change(&mut self, entry: &Entry) {
+    fn apply_conf_change(&mut self, now: Instant, entry: &Entry) {
+        self.lease.interrupt(now);
         // What cannot be read changes nothing, on every replica alike.
         let change = membership::decode_change(&entry.data);
         let named = change.as_ref().and_then(membership::named_member);
@@ -313,6 +320,7 @@ impl Group {
             self.remembered.clear();
         }
         self.leads_in = leads_in;
+        self.lease.end();
         if leads_in.is_some() {
             out.counters.elections_won += 1;
             self.anchor_time(now);

@@ -98,7 +98,7 @@ impl Outbox {
         }
     }
 
-    /// Answers a client with a response of the store, written straight into the message.
+    /// Answers a client with a response of the store.
     pub(crate) fn reply_response(
         &mut self,
         token: ReplyToken,
@@ -106,10 +106,20 @@ impl Outbox {
         position: u64,
         response: &Response<'_>,
     ) {
-        let len = CLIENT_REPLY_HEADER_SIZE + response.encoded_len();
-        let Some(mut bytes) = self.alloc(len) else {
-            return self.owed.push(token);
-        };
+        match self.response(cluster, position, response) {
+            Some(bytes) => self.reply_bytes(token, bytes),
+            None => self.owed.push(token),
+        }
+    }
+
+    /// A response of the store, written straight into the message that answers with it.
+    pub(crate) fn response(
+        &mut self,
+        cluster: ClusterId,
+        position: u64,
+        response: &Response<'_>,
+    ) -> Option<MsgBuf> {
+        let mut bytes = self.alloc(CLIENT_REPLY_HEADER_SIZE + response.encoded_len())?;
         let head = ClientReply {
             position,
             ..ClientReply::refusal(ClientStatus::Ok, cluster)
@@ -122,6 +132,11 @@ impl Outbox {
         response
             .encode_into(&mut bytes[written..])
             .expect("the buffer was sized by encoded_len()");
+        Some(bytes)
+    }
+
+    /// Answers a request with a message that is written already.
+    pub(crate) fn reply_bytes(&mut self, token: ReplyToken, bytes: MsgBuf) {
         self.outputs.push_back(Output::Reply { token, bytes });
     }
 

@@ -74,24 +74,7 @@ impl<L: Log> RaftGroup<L> {
         now: Instant,
         votes_from: Instant,
     ) -> Self {
-        let raft_config = Config {
-            id,
-            election_tick: config.election_ticks,
-            heartbeat_tick: config.heartbeat_ticks,
-            applied,
-            max_size_per_msg: config.append_bytes_max,
-            max_inflight_msgs: config.appends_in_flight_max,
-            check_quorum: true,
-            pre_vote: true,
-            read_only_option: ReadOnlyOption::Safe,
-            skip_bcast_commit: true,
-            batch_append: true,
-            max_uncommitted_size: (config.pending_bytes_max as u64).saturating_mul(2),
-            max_committed_size_per_ready: 1 << 20,
-            ..Config::default()
-        };
-        let node = RawNode::new(&raft_config, log, &Logger::root(Discard, o!()))
-            .expect("the settings were validated, and the log answers for its own bounds");
+        let node = new_node(config, id, log, applied);
         Self {
             node,
             config: *config,
@@ -301,6 +284,17 @@ impl<L: Log> RaftGroup<L> {
         self.node.raft.state
     }
 
+    /// Takes other settings from here on: raft begins anew on the same log. Nothing may be waiting in the ready loop.
+    pub(crate) fn adopt(&mut self, config: &ReplicaConfig)
+    where
+        L: Default,
+    {
+        let (id, applied) = (self.node.raft.id, self.applied());
+        let log = std::mem::take(self.node.mut_store());
+        self.node = new_node(config, id, log, applied);
+        self.config = *config;
+    }
+
     /// Whether this replica leads, as far as it knows.
     pub(crate) fn is_leader(&self) -> bool {
         self.node.raft.state == StateRole::Leader
@@ -376,6 +370,27 @@ impl<L: Log> RaftGroup<L> {
     }
 }
 
+fn new_node<L: Log>(config: &ReplicaConfig, id: u64, log: L, applied: u64) -> RawNode<L> {
+    let raft_config = Config {
+        id,
+        election_tick: config.election_ticks,
+        heartbeat_tick: config.heartbeat_ticks,
+        applied,
+        max_size_per_msg: config.append_bytes_max,
+        max_inflight_msgs: config.appends_in_flight_max,
+        check_quorum: true,
+        pre_vote: true,
+        read_only_option: ReadOnlyOption::Safe,
+        skip_bcast_commit: true,
+        batch_append: true,
+        max_uncommitted_size: (config.pending_bytes_max as u64).saturating_mul(2),
+        max_committed_size_per_ready: 1 << 20,
+        ..Config::default()
+    };
+    RawNode::new(&raft_config, log, &Logger::root(Discard, o!()))
+        .expect("the settings were validated, and the log answers for its own bounds")
+}
+
 /// Whether `message` answers a request, so that it rides in the response to it.
 pub(crate) fn is_answer(message: &Message) -> bool {
     matches!(
@@ -393,4 +408,75 @@ fn mix(value: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use trine_transport::time::Duration;
+
+    use super::*;
+    use crate::log::MemoryLog;
+
+    fn follower(seed: u64) -> RaftGroup<MemoryLog> {
+        let log = MemoryLog::with_base(1, 1, vec![1, 2, 3]);
+        RaftGroup::new(
+            &ReplicaConfig::default(),
+            1,
+            log,
+            1,
+            seed,
+            Instant::ZERO,
+            Instant::ZERO,
+        )
+    }
+
+    /// A process that was stopped for a second has missed a hundred ticks. Making them up would let its election
+    /// timeout pass at once, although it may just have acknowledged a leader's heartbeat out of its queue.
+    #[test]
+    fn missed_ticks_are_dropped_and_the_next_is_a_whole_period_away() {
+        let mut group = follower(1);
+        let tick = ReplicaConfig::default().tick;
+        let woken = Instant::ZERO + Duration::from_secs(1);
+        assert!(group.tick_if_due(woken));
+        assert!(!group.tick_if_due(woken));
+        assert_eq!(group.next_tick(), woken + tick);
+        assert!(!group.tick_if_due(Instant::from_nanos((woken + tick).as_nanos() - 1)));
+        assert!(group.tick_if_due(woken + tick));
+        assert_eq!(group.role(), StateRole::Follower);
+    }
+
+    #[test]
+    fn the_election_timeout_is_drawn_from_seed_identity_and_term() {
+        let draws = |seed| {
+            let group = follower(seed);
+            group.drawn_election_timeout()
+        };
+        assert_eq!(draws(1), draws(1));
+        let many: std::collections::BTreeSet<usize> = (0..200).map(draws).collect();
+        assert_eq!(
+            (many.first(), many.last()),
+            (Some(&15), Some(&29)),
+            "the whole range is used, and no more"
+        );
+    }
+
+    #[test]
+    fn a_fresh_identity_gives_no_vote_for_one_election_timeout() {
+        let config = ReplicaConfig::default();
+        let log = MemoryLog::with_base(1, 1, vec![1, 2, 3]);
+        let votes_from = Instant::ZERO + Duration::from_millis(150);
+        let mut group = RaftGroup::new(&config, 1, log, 1, 1, Instant::ZERO, votes_from);
+        let ask = || {
+            let mut message = Message::default();
+            message.set_msg_type(MessageType::MsgRequestVote);
+            (message.from, message.to, message.term) = (2, 1, 5);
+            (message.index, message.log_term) = (1, 1);
+            message
+        };
+        let early = Instant::from_nanos(votes_from.as_nanos() - 1);
+        assert_eq!(group.step(early, 2, ask()), Err(Refusal::TooEarlyToVote));
+        assert_eq!(group.term(), 1);
+        assert_eq!(group.step(votes_from, 2, ask()), Ok(true));
+        assert_eq!(group.term(), 5);
+    }
 }

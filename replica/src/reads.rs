@@ -7,6 +7,9 @@
 
 use std::collections::VecDeque;
 
+use trine_transport::buf::MsgBuf;
+use trine_transport::time::Instant;
+
 use crate::config::READ_ROUNDS_MAX;
 use crate::message::ReplyToken;
 
@@ -18,6 +21,7 @@ pub(crate) struct Read {
 
 struct Round {
     context: u64,
+    begun: Instant,
     /// The commit index of the round's beginning, once the round is confirmed.
     index: Option<u64>,
     reads: Vec<Read>,
@@ -29,6 +33,8 @@ pub(crate) struct Reads {
     waiting: Vec<Read>,
     /// In the order of their beginnings. Invariant: those with an index come first.
     rounds: VecDeque<Round>,
+    /// Read under a lease, and not given out before the clock was looked at once more.
+    held: Vec<(Read, MsgBuf)>,
     next_context: u64,
     count: usize,
 }
@@ -45,37 +51,49 @@ impl Reads {
         self.count += 1;
     }
 
-    /// The context of a round that should begin now, if reads wait and not too many rounds are outstanding.
-    pub(crate) fn due(&self) -> Option<u64> {
+    /// Whether reads wait that are in no round yet.
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Whether a round is under way.
+    pub(crate) fn is_asking(&self) -> bool {
+        self.rounds.iter().any(|round| round.index.is_none())
+    }
+
+    /// The context of the next round, unless too many are outstanding.
+    pub(crate) fn next_round(&self) -> Option<u64> {
         let outstanding = self
             .rounds
             .iter()
             .filter(|round| round.index.is_none())
             .count();
-        (!self.waiting.is_empty() && outstanding < READ_ROUNDS_MAX).then_some(self.next_context)
+        (outstanding < READ_ROUNDS_MAX).then_some(self.next_context)
     }
 
     /// The round has begun: it carries everything that had arrived by now.
-    pub(crate) fn on_begun(&mut self, context: u64) {
+    pub(crate) fn on_begun(&mut self, now: Instant, context: u64) {
         self.next_context = context + 1;
         let reads = std::mem::take(&mut self.waiting);
         self.rounds.push_back(Round {
             context,
+            begun: now,
             index: None,
             reads,
         });
     }
 
-    /// A quorum has confirmed the round. Unknown contexts are of an earlier leadership, and are ignored.
-    pub(crate) fn on_confirmed(&mut self, context: u64, index: u64) {
-        for round in self
-            .rounds
-            .iter_mut()
-            .filter(|round| round.index.is_none() && round.context <= context)
-        {
-            // An earlier round began at a lower commit index; the later one's is safe for it, too.
-            round.index = Some(index);
+    /// A quorum has confirmed the round: returns when it had begun. Unknown contexts are of an earlier leadership.
+    pub(crate) fn on_confirmed(&mut self, context: u64, index: u64) -> Option<Instant> {
+        let mut begun = None;
+        for round in &mut self.rounds {
+            if round.index.is_none() && round.context <= context {
+                // An earlier round began at a lower commit index; the later one's is safe for it, too.
+                round.index = Some(index);
+                begun = Some(round.begun).filter(|_| round.context == context);
+            }
         }
+        begun
     }
 
     /// Reads that may be answered from a state machine that has applied everything up to `applied`.
@@ -97,9 +115,42 @@ impl Reads {
         ready
     }
 
+    /// Reads in no round: to be answered under a lease. Each comes back through [`Reads::hold`] or [`Reads::unread`].
+    pub(crate) fn take_waiting(&mut self) -> Vec<Read> {
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// A read that was answered under a lease, with its answer.
+    pub(crate) fn hold(&mut self, read: Read, answer: MsgBuf) {
+        self.held.push((read, answer));
+    }
+
+    /// A read that was not answered after all.
+    pub(crate) fn unread(&mut self, read: Read) {
+        self.waiting.push(read);
+    }
+
+    /// Whether answers are held.
+    pub(crate) fn holds_answers(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// The lease was still running after these were read.
+    pub(crate) fn take_held(&mut self) -> Vec<(Read, MsgBuf)> {
+        self.count -= self.held.len();
+        std::mem::take(&mut self.held)
+    }
+
+    /// The lease had ended before the clock was looked at again: what was read is worth nothing.
+    pub(crate) fn distrust_held(&mut self) {
+        let held = std::mem::take(&mut self.held);
+        self.waiting.extend(held.into_iter().map(|(read, _)| read));
+    }
+
     /// The lead is lost: all reads, none of which may be answered here.
     pub(crate) fn take_all(&mut self) -> Vec<Read> {
         self.count = 0;
+        self.distrust_held();
         let mut all: Vec<Read> = self
             .rounds
             .drain(..)
@@ -129,13 +180,13 @@ mod tests {
     fn a_read_never_rides_in_a_round_that_began_before_it() {
         let mut reads = Reads::default();
         reads.push(read(1));
-        let first = reads.due().unwrap();
-        reads.on_begun(first);
+        let first = reads.next_round().unwrap();
+        reads.on_begun(Instant::ZERO, first);
         reads.push(read(2));
         reads.on_confirmed(first, 10);
         assert_eq!(tokens(&reads.take_ready(10)), [1]);
         assert_eq!(reads.count(), 1);
-        let second = reads.due().unwrap();
+        let second = reads.next_round().unwrap();
         assert_ne!(first, second);
     }
 
@@ -143,7 +194,7 @@ mod tests {
     fn a_confirmed_read_waits_until_its_index_is_applied() {
         let mut reads = Reads::default();
         reads.push(read(1));
-        reads.on_begun(0);
+        reads.on_begun(Instant::ZERO, 0);
         reads.on_confirmed(0, 10);
         assert!(reads.take_ready(9).is_empty());
         assert_eq!(tokens(&reads.take_ready(10)), [1]);
@@ -154,26 +205,26 @@ mod tests {
         let mut reads = Reads::default();
         for token in 0..READ_ROUNDS_MAX as u64 {
             reads.push(read(token));
-            let context = reads.due().unwrap();
-            reads.on_begun(context);
+            let context = reads.next_round().unwrap();
+            reads.on_begun(Instant::ZERO, context);
         }
         reads.push(read(99));
-        assert_eq!(reads.due(), None);
+        assert_eq!(reads.next_round(), None);
         reads.on_confirmed(READ_ROUNDS_MAX as u64 - 1, 5);
         assert_eq!(reads.take_ready(5).len(), READ_ROUNDS_MAX);
-        assert!(reads.due().is_some());
+        assert!(reads.next_round().is_some());
     }
 
     #[test]
     fn a_context_of_an_earlier_leadership_confirms_nothing() {
         let mut reads = Reads::default();
         reads.push(read(1));
-        let context = reads.due().unwrap();
-        reads.on_begun(context);
+        let context = reads.next_round().unwrap();
+        reads.on_begun(Instant::ZERO, context);
         assert_eq!(tokens(&reads.take_all()), [1]);
         reads.push(read(2));
-        let next = reads.due().unwrap();
-        reads.on_begun(next);
+        let next = reads.next_round().unwrap();
+        reads.on_begun(Instant::ZERO, next);
         reads.on_confirmed(context, 7);
         assert!(reads.take_ready(100).is_empty());
     }

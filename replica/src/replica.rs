@@ -466,6 +466,7 @@ impl Replica {
             committed: 0,
             applied: 0,
             group_time_ns: 0,
+            lease: None,
             members: Vec::new(),
             change_in_progress: false,
             log: LogStatus::default(),

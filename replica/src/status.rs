@@ -100,6 +100,9 @@ pub struct Counters {
     pub ticks_proposed: u64,
     /// Commands applied.
     pub commands_applied: u64,
+    /// Linearizable reads answered under a lease; counted among all of them, too.
+    #[serde(default)]
+    pub reads_under_lease: u64,
     /// Linearizable reads answered.
     pub reads_linearizable: u64,
     /// Stale reads answered.
@@ -124,6 +127,17 @@ pub struct Counters {
     pub snapshots_installed: u64,
     /// Snapshot transfers that failed.
     pub snapshots_failed: u64,
+}
+
+/// The lease under which a leader answers reads by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LeaseStatus {
+    /// What is left of it, in nanoseconds; nothing while there is none.
+    pub left_ns: Option<u64>,
+    /// How long it lasts from the beginning of the round that confirms it.
+    pub length_ns: u64,
+    /// The assumption that it stands on: during one election timeout two replicas' clocks drift apart by at most this.
+    pub drift_ns: u64,
 }
 
 /// Everything that `trine status` shows of one replica.
@@ -151,6 +165,9 @@ pub struct Status {
     pub applied: u64,
     /// Group time in nanoseconds.
     pub group_time_ns: u64,
+    /// The lease, where reads use one.
+    #[serde(default)]
+    pub lease: Option<LeaseStatus>,
     /// Every member.
     pub members: Vec<MemberStatus>,
     /// Whether a change of the membership is under way.

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 use harness::client::{Outcome, Wish};
 use harness::{World, small};
+use trine_replica::ReplicaConfig;
+use trine_replica::config::ReadMode;
 use trine_replica::message::ClientStatus;
 use trine_transport::prng::Prng;
 use trine_transport::time::{Duration, Instant};
@@ -82,8 +84,9 @@ fn drive(world: &mut World, clients: &[usize], prng: &mut Prng, written: &mut u6
     }
 }
 
-fn run(places: u32, seed: u64, faults: u32) {
-    let mut world = World::serving(places, small(), seed);
+fn run(places: u32, reads: ReadMode, seed: u64, faults: u32) {
+    let config = ReplicaConfig { reads, ..small() };
+    let mut world = World::serving(places, config, seed);
     world.loss = "2%".parse().unwrap();
     let mut prng = Prng::new(seed ^ 0x7027);
     let clients: Vec<usize> = (0..CLIENTS)
@@ -238,7 +241,7 @@ fn seeds(default: std::ops::Range<u64>) -> std::ops::Range<u64> {
 )]
 fn three_replicas_survive_what_they_promise_to_survive() {
     for seed in seeds(0..4) {
-        run(3, seed, 8);
+        run(3, ReadMode::Index, seed, 8);
     }
 }
 
@@ -249,14 +252,26 @@ fn three_replicas_survive_what_they_promise_to_survive() {
 )]
 fn five_replicas_survive_what_they_promise_to_survive() {
     for seed in seeds(100..102) {
-        run(5, seed, 8);
+        run(5, ReadMode::Index, seed, 8);
+    }
+}
+
+#[test]
+#[cfg_attr(
+    feature = "canary-stale-read",
+    ignore = "the planted bug is the point of the canary"
+)]
+fn reads_under_a_lease_survive_it_too() {
+    for seed in seeds(200..204) {
+        run(3, ReadMode::Lease, seed, 8);
     }
 }
 
 #[test]
 #[cfg(feature = "canary-stale-read")]
 fn the_planted_stale_read_is_found() {
-    let found = (0..12).any(|seed| std::panic::catch_unwind(|| run(3, seed, 8)).is_err());
+    let found =
+        (0..12).any(|seed| std::panic::catch_unwind(|| run(3, ReadMode::Index, seed, 8)).is_err());
     assert!(
         found,
         "a replica that answers reads from its own store went unnoticed"

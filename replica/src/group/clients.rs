@@ -190,33 +190,12 @@ impl Group {
         }
     }
 
-    /// Begins a ReadIndex round for the reads that have arrived, if raft would not drop it.
-    pub(super) fn begin_read_round(&mut self, out: &mut Outbox) {
-        let Some(context) = self.reads.due() else {
-            return;
-        };
-        if self.raft.read_index(context) {
-            self.reads.on_begun(context);
-            out.counters.read_rounds += 1;
-        }
-    }
-
-    pub(super) fn answer_ready_reads(&mut self, out: &mut Outbox) {
-        let Some(applied) = self.state.as_ref().map(|state| state.applied_index()) else {
-            return;
-        };
-        for read in self.reads.take_ready(applied) {
-            out.counters.reads_linearizable += 1;
-            self.answer_read(read.token, &read.command, out);
-        }
-    }
-
     fn read_now(&mut self, token: ReplyToken, command: &[u8], out: &mut Outbox) {
         out.counters.reads_stale += 1;
         self.answer_read(token, command, out);
     }
 
-    fn answer_read(&self, token: ReplyToken, command: &[u8], out: &mut Outbox) {
+    pub(super) fn answer_read(&self, token: ReplyToken, command: &[u8], out: &mut Outbox) {
         let Some(state) = &self.state else {
             return self.refuse(token, ClientStatus::NotAttached, out);
         };

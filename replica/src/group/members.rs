@@ -216,6 +216,8 @@ impl Group {
     }
 
     pub(super) fn begin_transfer_of_lead(&mut self, to: Incarnation) {
+        // The new leader does not wait until the lease has ended.
+        self.lease.bar(self.raft.term());
         self.raft.transfer_leader(to.0);
     }
 }

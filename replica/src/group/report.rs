@@ -4,9 +4,12 @@ use raft::{StateRole, Storage};
 use trine_transport::time::Instant;
 
 use super::Group;
+use crate::config::ReadMode;
 use crate::log::Log;
 use crate::message::{Discovery, Incarnation, Member, MemberRole, Members, RoleCode};
-use crate::status::{LogStatus, MemberStatus, Role, SessionStatus, Status, StoreStatus};
+use crate::status::{
+    LeaseStatus, LogStatus, MemberStatus, Role, SessionStatus, Status, StoreStatus,
+};
 
 impl Group {
     fn role(&self) -> Role {
@@ -69,6 +72,7 @@ impl Group {
             bytes: log.bytes() as u64,
             compactions: self.compactions,
         };
+        status.lease = self.lease_status(now);
         let Some(state) = &self.state else { return };
         status.applied = state.applied_index();
         status.group_time_ns = state.group_time_ns();
@@ -94,6 +98,14 @@ impl Group {
             memory_bytes: state.store().limits().memory_bytes,
         };
         status.counters.commands_applied = state.commands_applied();
+    }
+
+    fn lease_status(&self, now: Instant) -> Option<LeaseStatus> {
+        (self.config.reads == ReadMode::Lease).then(|| LeaseStatus {
+            left_ns: self.lease_left(now).map(|left| left.as_nanos()),
+            length_ns: self.lease_length().as_nanos(),
+            drift_ns: self.config.lease_drift.as_nanos(),
+        })
     }
 
     fn member_status(&self, now: Instant, member: &Member) -> MemberStatus {

@@ -13,6 +13,7 @@ use crate::log::Log;
 use crate::message::{ChunkAck, ChunkOutcome, Incarnation, ReplyToken, SnapshotChunk};
 use crate::outbox::Outbox;
 use crate::snapshot_transfer::{Image, Incoming, Outgoing, Outlook, ended};
+use crate::state_machine::StateMachine;
 
 impl Group {
     /// Takes a snapshot if raft has looked for one, and lets go of one that nobody needs.
@@ -230,13 +231,23 @@ impl Group {
                 .is_some_and(|state| state.applied_index() >= index)
     }
 
+    /// A replica that joins learns only now what the group has promised its leaders.
+    fn adapt_to(&mut self, state: &StateMachine) {
+        let config = state.genesis().adapt(&self.config);
+        if config != self.config {
+            self.config = config;
+            self.raft.adopt(&config);
+        }
+    }
+
     /// Raft's log stands on the snapshot now: so does the state.
     pub(super) fn install(&mut self, snapshot: &Snapshot, out: &mut Outbox) {
         let index = snapshot.get_metadata().index;
         match self.installing.take() {
             Some(state) if state.applied_index() == index => {
-                self.state = Some(state);
                 self.raft.applied_to(index);
+                self.adapt_to(&state);
+                self.state = Some(state);
                 out.counters.snapshots_installed += 1;
             }
             _ => self.halt("raft has taken a snapshot whose state is not here"),

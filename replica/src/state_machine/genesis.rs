@@ -25,8 +25,8 @@ pub(crate) struct Genesis {
     pub(crate) store_limits: Limits,
     /// The sessions' limits.
     pub(crate) session_limits: SessionLimits,
-    /// The least election timeout: no replica votes sooner after it has heard from a leader.
-    pub(crate) election_timeout_ns: u64,
+    /// For so long after it has heard from a leader no replica gives its vote to another one: what a lease stands on.
+    pub(crate) vote_refusal_ns: u64,
 }
 
 impl Genesis {
@@ -38,7 +38,22 @@ impl Genesis {
             state_version: STATE_VERSION,
             store_limits: config.store_limits,
             session_limits: config.session_limits,
-            election_timeout_ns: config.tick.as_nanos() * config.election_ticks as u64,
+            // A follower's first tick may come at once, so one of them does not count.
+            vote_refusal_ns: config.tick.as_nanos() * (config.election_ticks as u64 - 1),
+        }
+    }
+
+    /// The settings of a replica of this group: its own election timeout is lengthened, never shortened, to what the
+    /// group has promised its leaders.
+    #[must_use]
+    pub(crate) fn adapt(&self, config: &ReplicaConfig) -> ReplicaConfig {
+        let ticks = self.vote_refusal_ns.div_ceil(config.tick.as_nanos()) + 1;
+        let election_ticks = config
+            .election_ticks
+            .max(usize::try_from(ticks).unwrap_or(usize::MAX / 4));
+        ReplicaConfig {
+            election_ticks,
+            ..*config
         }
     }
 
@@ -54,7 +69,7 @@ impl Genesis {
         put_u32(&mut out, self.session_limits.count_max);
         put_u64(&mut out, self.session_limits.reply_bytes_max);
         put_u64(&mut out, self.session_limits.ttl_ns);
-        put_u64(&mut out, self.election_timeout_ns);
+        put_u64(&mut out, self.vote_refusal_ns);
         out
     }
 
@@ -80,14 +95,18 @@ impl Genesis {
             reply_bytes_max: cursor.u64()?,
             ttl_ns: cursor.u64()?,
         };
+        let vote_refusal_ns = cursor.u64()?;
         let genesis = Self {
             hash_seed,
             state_version,
             store_limits,
             session_limits,
-            election_timeout_ns: cursor.u64()?,
+            vote_refusal_ns,
         };
-        let usable = (STATE_VERSION_FIRST..=STATE_VERSION).contains(&state_version)
+        /// Longer than any group could bear to be without a leader.
+        const VOTE_REFUSAL_MAX_NS: u64 = 3_600_000_000_000;
+        let usable = vote_refusal_ns <= VOTE_REFUSAL_MAX_NS
+            && (STATE_VERSION_FIRST..=STATE_VERSION).contains(&state_version)
             && store_limits.check().is_ok()
             && session_limits.count_max > 0
             && session_limits.reply_bytes_max > 0;
@@ -102,6 +121,28 @@ impl Genesis {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_replica_of_the_group_never_votes_sooner_than_the_group_has_promised() {
+        let genesis = Genesis::new(&ReplicaConfig::default(), [1, 2]);
+        assert_eq!(
+            genesis.adapt(&ReplicaConfig::default()),
+            ReplicaConfig::default()
+        );
+        let tick = trine_transport::time::Duration::from_millis(3);
+        let hasty = ReplicaConfig {
+            election_ticks: 10,
+            tick,
+            ..ReplicaConfig::default()
+        };
+        let adapted = genesis.adapt(&hasty);
+        assert!((adapted.election_ticks as u64 - 1) * tick.as_nanos() >= genesis.vote_refusal_ns);
+        let patient = ReplicaConfig {
+            election_ticks: 100,
+            ..ReplicaConfig::default()
+        };
+        assert_eq!(genesis.adapt(&patient), patient);
+    }
 
     #[test]
     fn settings_survive_and_bad_ones_are_refused() {

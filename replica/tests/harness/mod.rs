@@ -88,6 +88,7 @@ pub struct Place {
     life: u64,
     /// A paused process: what arrives waits in the queue, and no turn is taken.
     pub paused: bool,
+    paused_at: Instant,
     waiting: Vec<Happening>,
     /// Outgoing requests of the present life that have not ended: tag and deadline.
     outstanding: BTreeMap<u64, Instant>,
@@ -102,6 +103,7 @@ impl Place {
             replica: None,
             life: 0,
             paused: false,
+            paused_at: Instant::ZERO,
             waiting: Vec::new(),
             outstanding: BTreeMap::new(),
             askers: BTreeMap::new(),
@@ -222,16 +224,26 @@ impl World {
     }
 
     pub fn pause(&mut self, number: u32) {
-        self.places.get_mut(&number).unwrap().paused = true;
+        let place = self.places.get_mut(&number).unwrap();
+        place.paused = true;
+        place.paused_at = self.now;
     }
 
-    /// Everything that has arrived meanwhile is handled first, then the clock is looked at.
+    /// The process had just looked at its clock when it was stopped: it handles everything that has arrived meanwhile as
+    /// if no time had passed, and looks at the clock only then.
     pub fn resume(&mut self, number: u32) {
         let place = self.places.get_mut(&number).unwrap();
         place.paused = false;
-        for what in std::mem::take(&mut place.waiting) {
+        let waiting = std::mem::take(&mut place.waiting);
+        let real = std::mem::replace(&mut self.now, place.paused_at);
+        for what in waiting {
             self.happen(what);
         }
+        if let Some(replica) = &mut self.places.get_mut(&number).unwrap().replica {
+            replica.on_turn(self.now);
+        }
+        self.now = real;
+        self.drain(number);
         self.turn(number);
     }
 

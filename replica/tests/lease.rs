@@ -1,0 +1,239 @@
+//! Reads under a lease: quick while it lasts, and never stale, whatever happens to the leader and its clock.
+#![cfg(not(feature = "canary-stale-read"))]
+
+mod harness;
+
+use harness::client::Wish;
+use harness::{World, small};
+use trine_replica::ReplicaConfig;
+use trine_replica::config::{ConfigError, ReadMode};
+use trine_replica::message::{
+    AdminRequest, ClientStatus, ClusterId, Encode, Incarnation, Order, PlaceId, kind,
+};
+use trine_replica::status::Role;
+use trine_transport::time::{Duration, Instant};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn leased() -> ReplicaConfig {
+    ReplicaConfig {
+        reads: ReadMode::Lease,
+        ..ReplicaConfig::default()
+    }
+}
+
+#[test]
+fn many_reads_need_few_rounds() {
+    let mut world = World::serving(3, leased(), 1);
+    let client = world.registered_client(1);
+    world.put(client, "k", "v");
+    for _ in 0..1000 {
+        assert_eq!(world.get(client, "k").as_deref(), Some("v"));
+    }
+    let status = world.status(world.leader().unwrap());
+    assert_eq!(status.counters.reads_linearizable, 1000);
+    assert!(
+        status.counters.reads_under_lease > 950,
+        "{:?}",
+        status.counters
+    );
+    assert!(status.counters.read_rounds < 50, "{:?}", status.counters);
+    let lease = status.lease.unwrap();
+    assert_eq!((lease.length_ns, lease.drift_ns), (130_000_000, 10_000_000));
+    assert!(lease.left_ns.unwrap() <= lease.length_ns);
+}
+
+#[test]
+fn a_drift_that_eats_the_whole_lease_is_refused() {
+    let config = ReplicaConfig {
+        lease_drift: Duration::from_millis(140),
+        ..leased()
+    };
+    assert_eq!(config.validate(), Err(ConfigError::Lease));
+}
+
+/// Asks the old leader again and again while the others elect a new one and write. Returns when it was last asked for
+/// an answer that turned out old, and when the first new write was acknowledged.
+fn race(world: &mut World, old: u32, writer: usize, reader: usize) -> (Instant, Instant) {
+    let other = world
+        .running()
+        .into_iter()
+        .find(|&place| place != old)
+        .unwrap();
+    world.clients[writer].patience = Duration::from_millis(20);
+    world.clients[reader].gives_up = true;
+    world.ask_at(writer, other, Wish::Put("k".into(), b"new".to_vec()));
+    let mut old_answer = world.now;
+    let mut written = None;
+    let end = world.now + SECOND * 2;
+    while world.now < end {
+        if world.clients[writer].is_idle() && written.is_none() {
+            written = Some(world.clients[writer].outcomes.last().unwrap().told);
+        }
+        if world.clients[reader].is_idle() {
+            let last = world.clients[reader].outcomes.last();
+            if let Some(last) =
+                last.filter(|o| o.value.as_ref().is_some_and(|(value, _)| value == b"old"))
+            {
+                old_answer = last.asked;
+            }
+            world.ask_at(reader, old, Wish::Get("k".into()));
+        }
+        world.run_for(Duration::from_micros(300));
+    }
+    (old_answer, written.expect("a new leader writes"))
+}
+
+#[test]
+fn a_leader_that_was_cut_off_stops_before_another_one_begins() {
+    for seed in 0..20 {
+        let mut world = World::serving(3, leased(), seed);
+        let (writer, reader) = (world.registered_client(1), world.registered_client(1));
+        world.put(writer, "k", "old");
+        world.get(reader, "k");
+        let old = world.leader().unwrap();
+        let began = world.now;
+        world.isolate(old);
+        let (old_answer, written) = race(&mut world, old, writer, reader);
+        assert!(
+            old_answer < written,
+            "seed {seed}: read {old_answer:?}, written {written:?}"
+        );
+        let lasted = old_answer.saturating_since(began);
+        assert!(
+            lasted > Duration::from_millis(50),
+            "seed {seed}: the lease was of use for {lasted:?} only"
+        );
+    }
+}
+
+/// The leader is stopped right behind its look at the clock; the read arrives while it sleeps, and the others have
+/// elected and written long before it wakes up. By its clock the lease still runs.
+#[test]
+fn a_leader_that_slept_between_the_clock_and_the_read_does_not_answer() {
+    for seed in 0..20 {
+        let mut world = World::serving(3, leased(), seed);
+        let (writer, reader) = (world.registered_client(1), world.registered_client(1));
+        world.put(writer, "k", "old");
+        world.get(reader, "k");
+        let old = world.leader().unwrap();
+        assert!(world.status(old).lease.unwrap().left_ns.is_some());
+        world.pause(old);
+        // Nothing tells it of the new term when it wakes up.
+        world.isolate(old);
+        world.clients[writer].patience = Duration::from_millis(20);
+        world.put(writer, "k", "new");
+        world.clients[reader].gives_up = true;
+        world.clients[reader].patience = SECOND * 60;
+        world.ask_at(reader, old, Wish::Get("k".into()));
+        world.run_for(SECOND * 3);
+        world.resume(old);
+        let outcome = world.outcome(reader);
+        let new = outcome
+            .value
+            .as_ref()
+            .is_some_and(|(value, _)| value == b"new");
+        assert!(
+            outcome.status != ClientStatus::Ok || new,
+            "seed {seed}: {outcome:?}"
+        );
+    }
+}
+
+/// A follower that acknowledges late, out of its queue, with a clock from before its sleep: its promise begins when it
+/// acknowledges, not when it thinks that it does, and a burst of the ticks that it missed would break it at once.
+#[test]
+fn a_follower_that_slept_keeps_its_promise() {
+    for seed in 0..40 {
+        let mut world = World::serving(3, leased(), seed);
+        let (writer, reader) = (world.registered_client(1), world.registered_client(1));
+        world.put(writer, "k", "old");
+        let old = world.leader().unwrap();
+        let others: Vec<u32> = world
+            .running()
+            .into_iter()
+            .filter(|&place| place != old)
+            .collect();
+        // One follower is cut off for good and wants to lead; the other one sleeps through most of its timeout.
+        world.partition(&[others[0]], &[old]);
+        world.pause(others[1]);
+        world.run_for(Duration::from_millis(100 + seed));
+        // This round finds the sleeper's queue, and is acknowledged as soon as it wakes up.
+        world.ask_at(reader, old, Wish::Get("k".into()));
+        world.run_for(Duration::from_millis(1));
+        world.resume(others[1]);
+        let (old_answer, written) = race(&mut world, old, writer, reader);
+        assert!(
+            old_answer < written,
+            "seed {seed}: read {old_answer:?}, written {written:?}"
+        );
+    }
+}
+
+#[test]
+fn handing_the_lead_over_ends_the_lease_at_once() {
+    for seed in 0..20 {
+        let mut world = World::serving(3, leased(), seed);
+        let (writer, reader) = (world.registered_client(1), world.registered_client(1));
+        world.put(writer, "k", "old");
+        world.get(reader, "k");
+        world.run_for(Duration::from_millis(200));
+        world.get(reader, "k");
+        let old = world.leader().unwrap();
+        let next = 1 + old % 3;
+        let order = AdminRequest {
+            order: Order::Lead,
+            place: PlaceId(next),
+            incarnation: Incarnation::NONE,
+            cluster: ClusterId::NONE,
+        };
+        world.inject(old, kind::ADMIN, &order.encode_to_vec());
+        // From here on the old leader hears nothing: neither of the new term nor of its own end.
+        world.isolate(old);
+        assert_eq!(world.status(old).lease.unwrap().left_ns, None);
+        let (old_answer, written) = race(&mut world, old, writer, reader);
+        assert!(
+            old_answer < written,
+            "seed {seed}: read {old_answer:?}, written {written:?}"
+        );
+    }
+}
+
+/// A replica with hasty timers joins a group that has promised its leaders more than that.
+#[test]
+fn a_hasty_replica_adopts_the_promise_of_its_group() {
+    let mut world = World::serving(
+        3,
+        ReplicaConfig {
+            reads: ReadMode::Lease,
+            ..small()
+        },
+        3,
+    );
+    let (writer, reader) = (world.registered_client(1), world.registered_client(1));
+    world.put(writer, "k", "old");
+    let leader = world.leader().unwrap();
+    let place = 1 + leader % 3;
+    world.kill(place);
+    world.config.election_ticks = 4;
+    world.config.reads = ReadMode::Index;
+    world.start(place, false);
+    world.expect("the hasty voter", SECOND * 5, |world| {
+        world.leader().is_some() && world.holder(place) == world.replica(place).incarnation()
+    });
+    world.run_for(SECOND);
+    world.get(reader, "k");
+    world.partition(&[leader], &[place]);
+    world.kill(1 + place % 3);
+    for _ in 0..110 {
+        world.run_for(Duration::from_millis(1));
+        assert_eq!(
+            world.status(place).role,
+            Role::Follower,
+            "it campaigns no sooner than the others would"
+        );
+    }
+    world.expect("a candidate after all", SECOND, |world| {
+        world.status(place).role == Role::Candidate
+    });
+}
