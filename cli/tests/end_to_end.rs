@@ -12,6 +12,7 @@ use trine_chaos::live::{free_addresses, voters_in_step};
 use trine_replica::client::{BlockingClient, ClientConfig};
 use trine_replica::node::endpoint_config;
 use trine_transport::backend::{MonotonicClock, UdpBackend, UdpConfig};
+use trine_transport::wire::Seed;
 
 #[test]
 fn values_come_back_as_they_went_in() {
@@ -247,6 +248,99 @@ fn a_port_in_use_is_named_with_its_cure() {
     let port = holder.local_addr().expect("bound").port().to_string();
     let ran = trine(&["up", "--base-port", &port], "", b"");
     ran.expect_error(2, &["replica 1 ended", "in use"]);
+}
+
+#[test]
+fn another_version_or_cluster_is_named_with_its_cure() {
+    let cases: [(u8, u64, &[&str]); 2] = [
+        (
+            1,
+            9,
+            &["protocol version 9", "same release", "nothing was done"],
+        ),
+        (
+            2,
+            0xabcd,
+            &[
+                "another cluster",
+                "nothing was done",
+                "name the replicas of one",
+            ],
+        ),
+    ];
+    for (reason, theirs, parts) in cases {
+        let (address, thread) = refusing_peer(reason, theirs);
+        trine(&["put", "key", "value"], &address, b"").expect_error(2, parts);
+        thread.join().expect("the refusing peer");
+    }
+}
+
+/// A peer that answers the first CONNECT with a REFUSE, as PROTOCOL.md of the transport draws both.
+fn refusing_peer(reason: u8, theirs: u64) -> (String, std::thread::JoinHandle<()>) {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    socket
+        .set_read_timeout(Some(common::LIMIT))
+        .expect("a timeout");
+    let address = socket.local_addr().expect("bound").to_string();
+    let answer_one = move || {
+        let mut connect = [0; 2_048];
+        let (length, from) = socket.recv_from(&mut connect).expect("a CONNECT");
+        assert!(
+            length >= 64 && connect[0] == 0x18,
+            "version 1, type CONNECT"
+        );
+        let (index, nonce) = (&connect[24..26], &connect[32..40]);
+        let mut refuse = [0; 40];
+        refuse[0] = 0x1b;
+        refuse[2..4].copy_from_slice(index);
+        refuse[4..6].copy_from_slice(&40_u16.to_le_bytes());
+        refuse[24] = reason;
+        refuse[32..40].copy_from_slice(&theirs.to_le_bytes());
+        let nonce = u64::from_le_bytes(nonce.try_into().expect("eight bytes"));
+        let header = refuse[..24].try_into().expect("a header");
+        let checksum = Seed::of_nonce(nonce).checksum(&header, [&refuse[24..], &[]]);
+        refuse[20..24].copy_from_slice(&checksum.to_le_bytes());
+        socket.send_to(&refuse, from).expect("sent");
+    };
+    (address, std::thread::spawn(answer_one))
+}
+
+#[test]
+fn a_wrong_place_and_a_missing_group_are_explained() {
+    let cluster = Cluster::start(&[]);
+    let peers = cluster.group.addresses();
+    // The list names a stranger at a place that somebody else fills.
+    let stranger = free_addresses(1).expect("a port")[0];
+    let mixed = format!("{},{},{stranger}", peers[0], peers[1]);
+    let absent: Vec<String> = free_addresses(3)
+        .expect("ports")
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    for (list, part) in [(mixed, "place 3"), (absent.join(","), "no answer from")] {
+        let mut child = command(&["serve", "--id", "3", "--peers", &list], "")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        let mut line = String::new();
+        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
+        stdout.read_line(&mut line).expect("a line");
+        assert!(
+            line.starts_with("not serving yet: ") && line.contains(part),
+            "{line}"
+        );
+        signal(child.id(), "TERM");
+        child.stdout = Some(stdout.into_inner());
+        finish(child).expect_status(0);
+    }
+    let status = trine(&["status", "--json"], &peers[0].to_string(), b"")
+        .expect_status(0)
+        .json();
+    assert_eq!(
+        status["voters_in_step"], 3,
+        "one address is enough to find the others"
+    );
 }
 
 #[test]

@@ -199,7 +199,7 @@ impl Told {
         *told = true;
         if let Some(reason) = replica.status(now).not_serving {
             self.output.json_line(&json!({ "waiting": reason }));
-            self.output.line(reason);
+            self.output.line(format_args!("not serving yet: {reason}"));
         }
     }
 

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use trine_chaos::live::{Report, leader_of, voters_in_step};
 use trine_replica::node::{LinkStatus, NodeStatus};
 use trine_replica::status::{Role, Status};
+use trine_transport::time::Duration;
 
 use crate::args::StatusArguments;
 use crate::failure::Failure;
@@ -20,7 +21,8 @@ pub(crate) fn run<N: Network>(
     output: Output,
 ) -> Result<(), Failure> {
     let addresses = peers::resolve(&arguments.client.peers)?;
-    let reports = network.survey(&addresses, arguments.client.timeout.min(LOOK_MAX).into())?;
+    let limit = arguments.client.timeout.min(LOOK_MAX).into();
+    let reports = ask_everybody(network, &addresses, limit)?;
     if reports.iter().all(|report| report.answer.is_err()) {
         return Err(nobody(&reports));
     }
@@ -42,6 +44,27 @@ pub(crate) fn run<N: Network>(
 
 /// A replica that does not answer within this is shown as silent.
 const LOOK_MAX: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// Asks those that are named, and then those members of the group that they know beside.
+fn ask_everybody<N: Network>(
+    network: &N,
+    addresses: &[SocketAddr],
+    limit: Duration,
+) -> Result<Vec<Report>, Failure> {
+    let mut reports = network.survey(addresses, limit)?;
+    let members = leader_of(&reports)
+        .map(|leader| leader.members.as_slice())
+        .unwrap_or_default();
+    let unnamed: Vec<SocketAddr> = members
+        .iter()
+        .map(|member| member.address)
+        .filter(|address| !addresses.contains(address))
+        .collect();
+    if !unnamed.is_empty() {
+        reports.extend(network.survey(&unnamed, limit)?);
+    }
+    Ok(reports)
+}
 
 fn nobody(reports: &[Report]) -> Failure {
     let causes: Vec<String> = reports
@@ -96,13 +119,18 @@ fn summary(reports: &[Report]) -> String {
         "replica {place} ({}) leads in term {}",
         leader.address, leader.term
     );
-    match can_lose(reports) {
-        None => format!("{serving}; it has no majority or its membership is changing"),
-        Some(0) => format!("{serving}; no further replica may be lost"),
-        Some(more) => format!(
+    let voters = leader.members.iter().filter(|member| member.voter).count();
+    match (can_lose(reports), voters_in_step(reports)) {
+        (Some(0), _) => format!("{serving}; no further replica may be lost"),
+        (Some(more), _) => format!(
             "{serving}; can lose {} more",
             plural(more as u64, "replica")
         ),
+        (None, _) if leader.change_in_progress => format!("{serving}; its membership is changing"),
+        (None, in_step) => {
+            let in_step = in_step.unwrap_or(0);
+            format!("{serving}; only {in_step} of {voters} voters are in step")
+        }
     }
 }
 
@@ -205,11 +233,15 @@ fn store_line(leader: &Status) -> String {
     )
 }
 
-/// Why somebody does not answer or does not serve.
+/// Why somebody does not answer, does not serve, or does not belong here.
 fn complaints(reports: &[Report]) -> Vec<String> {
+    let cluster = leader_of(reports).and_then(|leader| leader.cluster.clone());
     let of_one = |report: &Report| match &report.answer {
-        Ok(node) => node.replica.not_serving.clone(),
         Err(obstacle) => Some(obstacle.to_string()),
+        Ok(node) if node.replica.cluster.is_some() && node.replica.cluster != cluster => {
+            Some("belongs to another group; the list of peers mixes two".to_owned())
+        }
+        Ok(node) => node.replica.not_serving.clone(),
     };
     let named = |report: &Report| Some(format!("{}: {}", report.address, of_one(report)?));
     reports.iter().filter_map(named).collect()

@@ -73,15 +73,14 @@ fn welcome<N: Network>(
         "ready after {took}: {}{leader}",
         list.join(" ")
     ));
-    let peers = match addresses[0].port() {
-        BASE_PORT if addresses.len() == 3 => String::new(),
-        _ => format!("--peers {} ", list.join(",")),
-    };
     output.line("");
     output.line("In another terminal:");
-    output.line(format_args!("  trine {peers}put greeting hello"));
-    output.line(format_args!("  trine {peers}get greeting"));
-    output.line(format_args!("  trine {peers}status"));
+    if addresses[0].port() != BASE_PORT || addresses.len() != 3 {
+        output.line(format_args!("  export TRINE_PEERS={}", list.join(",")));
+    }
+    output.line("  trine put greeting hello");
+    output.line("  trine get greeting");
+    output.line("  trine status");
     output.line("");
     output.line("Ctrl-C ends the group, and with it the data: it is in memory only.");
     Ok(())
