@@ -4,9 +4,12 @@
 //! role. A case passes when all its processes end well in time. `-- NAME` runs the cases whose names contain NAME;
 //! cases that need root (network devices) are skipped, and said to be, for others.
 
+mod bridge;
 mod errors;
 mod memif;
+mod network;
 mod process;
+mod rpc;
 
 use std::process::ExitCode;
 
@@ -16,8 +19,8 @@ type Case = (&'static str, fn());
 type Role = (&'static str, fn(&[String]));
 
 fn main() -> ExitCode {
-    let cases: Vec<Case> = [errors::CASES, memif::CASES].concat();
-    let roles: Vec<Role> = [errors::ROLES, memif::ROLES].concat();
+    let cases: Vec<Case> = [errors::CASES, memif::CASES, bridge::CASES].concat();
+    let roles: Vec<Role> = [errors::ROLES, memif::ROLES, bridge::ROLES].concat();
     if let Some((role, arguments)) = process::own_role() {
         let (_, run) = roles
             .iter()

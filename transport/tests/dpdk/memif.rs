@@ -13,10 +13,14 @@ use trine_transport::prng::Prng;
 use trine_transport::time::Duration;
 
 use crate::process::{become_nobody, start, until, wait_for_director};
-use crate::{Case, Role};
+use crate::{Case, Role, rpc};
 
 pub(crate) const CASES: &[Case] = &[
     ("memif::datagrams_both_ways", || pair("echo", "ask")),
+    ("memif::rpcs", || pair("serve", "call")),
+    ("memif::rpcs_with_loss", || {
+        pair("serve", "call_with_faults")
+    }),
     ("memif::fuzzed_frames_do_not_get_through", || {
         pair("survive", "fuzz")
     }),
@@ -25,6 +29,9 @@ pub(crate) const CASES: &[Case] = &[
 pub(crate) const ROLES: &[Role] = &[
     ("echo", echo),
     ("ask", ask),
+    ("serve", serve),
+    ("call", call),
+    ("call_with_faults", call_with_faults),
     ("survive", survive),
     ("fuzz", fuzz),
 ];
@@ -38,15 +45,26 @@ const STOP: &[u8] = b"stop";
 
 /// Runs the two roles on a memif socket of their own.
 ///
-/// The server closes its port only when the client's process is gone: the driver handles a peer's end in a thread of
-/// its own, and closing the port at that very moment makes it free its queues twice.
+/// They end in order: the server stops polling, then the client closes its port, then the server. The driver handles a
+/// peer's end in a thread of its own: it unmaps the rings under the feet of whoever polls them, and frees them twice
+/// if the port is closed at that very moment.
 fn pair(server: &str, client: &str) {
     let socket = format!("@trine-test-{server}-{}", std::process::id());
     let mut server = start(server, &[&socket]);
-    let client = start(client, &[&socket]);
+    server.expect("ready");
+    let mut client = start(client, &[&socket]);
+    client.expect("done");
+    server.expect("idle");
+    client.release();
     client.finish();
     server.release();
     server.finish();
+}
+
+/// This process polls no more; waits until it may close its port.
+fn idle(word: &str) {
+    println!("{word}");
+    wait_for_director();
 }
 
 /// Starts EAL with a memif device, as nobody and without huge pages.
@@ -75,6 +93,7 @@ fn server_address() -> SocketAddr {
 /// Sends every datagram back, until one says stop.
 fn echo(arguments: &[String]) {
     let mut backend = open("server", &arguments[0]);
+    println!("ready");
     let mut tx = TxBatch::new();
     let mut stop = false;
     until("a datagram that says stop", || {
@@ -92,7 +111,7 @@ fn echo(arguments: &[String]) {
         backend.tx_burst(&mut tx).expect("a working port");
         stop.then_some(())
     });
-    wait_for_director();
+    idle("idle");
     assert!(!backend.link_is_up(), "the peer is gone");
     let stats = backend.dpdk_stats();
     assert!(stats.arp_answered >= 1, "{stats:?}");
@@ -163,6 +182,7 @@ fn ask(arguments: &[String]) {
         let mut rx = backend.rx_burst().expect("a working port");
         rx.any(|packet| packet.bytes == STOP).then_some(())
     });
+    idle("done");
 }
 
 /// Bodies that stay in their message buffer until they are sent, up to the MTU.
@@ -190,12 +210,38 @@ fn long_datagrams(backend: &mut DpdkBackend) {
     }
 }
 
+fn serve(arguments: &[String]) {
+    let backend = open("server", &arguments[0]);
+    println!("ready");
+    let _server = rpc::serve(backend);
+    idle("idle");
+}
+
+fn call(arguments: &[String]) {
+    let _client = rpc::call(open("client", &arguments[0]), server_address(), None);
+    idle("done");
+}
+
+fn call_with_faults(arguments: &[String]) {
+    let faults = "loss=2%,dup=1%,reorder=1%,corrupt=0.5%"
+        .parse()
+        .expect("faults");
+    let _client = rpc::call(
+        open("client", &arguments[0]),
+        server_address(),
+        Some(faults),
+    );
+    idle("done");
+}
+
 /// A backend under fire: counts what got through, and answers ARP to the end.
 fn survive(arguments: &[String]) {
     let mut backend = open("server", &arguments[0]);
+    println!("ready");
     let mut through = 0_u64;
+    let mut stop = false;
+    let mut tx = TxBatch::new();
     until("the attacker's end", || {
-        let mut stop = false;
         for packet in backend.rx_burst().expect("a working port") {
             stop |= packet.bytes == STOP;
             // The only frames that are meant to get through carry this.
@@ -206,8 +252,15 @@ fn survive(arguments: &[String]) {
             );
             through += 1;
         }
-        stop.then_some(())
+        if stop {
+            // Nobody here knows the attacker's Ethernet address: what he gets is the question for it.
+            let route = SocketAddrV4::new(CLIENT, UDP_PORT).into();
+            push(&mut tx, route, STOP);
+            backend.tx_burst(&mut tx).expect("a working port");
+        }
+        (stop && backend.dpdk_stats().arp_asked > 0).then_some(())
     });
+    idle("idle");
     let stats = backend.dpdk_stats();
     assert!(through > 100, "{through}");
     for reason in Reject::ALL {
@@ -253,17 +306,21 @@ fn fuzz(arguments: &[String]) {
         }
         send(&mut queue, &frame);
     }
-    for _ in 0..64 {
+    // What comes back is the server's question for the sender's Ethernet address.
+    while queue.receive() > 0 {}
+    until("an answer", || {
         send(&mut queue, &good(STOP));
-    }
+        (queue.receive() > 0).then_some(())
+    });
+    idle("done");
 }
 
 fn send(queue: &mut RawQueue, frame: &[u8]) {
-    // A full ring drops the frame, which is as good as any other fate here.
-    if queue.allocate(1) {
+    until("room in the ring", || {
+        assert!(queue.allocate(1), "a packet buffer");
         queue.frame(0, frame.len()).copy_from_slice(frame);
-        queue.send_as_they_are(1);
-    }
+        (queue.send_as_they_are(1) == 1).then_some(())
+    });
 }
 
 /// Makes a good frame bad, in a way that no checksum is right by chance.

@@ -2,11 +2,11 @@
 #![allow(unsafe_code)]
 
 use std::env;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-const ROLE: &str = "TRINE_DPDK_TEST_ROLE";
+const ROLE: &str = "TRINE_DPDK_ROLE";
 /// How long any one process may take, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The user that unprivileged processes become.
@@ -70,6 +70,13 @@ impl Process {
         }
     }
 
+    /// Ends the process's [`wait_for_sign`].
+    #[allow(dead_code, reason = "for the benchmarks")]
+    pub(crate) fn sign(&mut self) {
+        let pipe = self.child.stdin.as_mut().expect("not released yet");
+        pipe.write_all(b"\n").expect("a process that listens");
+    }
+
     /// Ends the process's [`wait_for_director`].
     pub(crate) fn release(&mut self) {
         drop(self.child.stdin.take());
@@ -105,6 +112,13 @@ impl Drop for Process {
         let _gone = self.child.kill();
         let _status = self.child.wait();
     }
+}
+
+/// Blocks until the director calls [`Process::sign`].
+#[allow(dead_code, reason = "for the benchmarks")]
+pub(crate) fn wait_for_sign() {
+    let count = std::io::stdin().read(&mut [0]).expect("a pipe");
+    assert_eq!(count, 1, "the director died");
 }
 
 /// Blocks until the director calls [`Process::release`].

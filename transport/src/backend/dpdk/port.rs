@@ -24,8 +24,9 @@ const BURSTS_IN_HAND: u32 = 4;
 /// Pause between two attempts to start a port whose peer is not there yet.
 const START_RETRY: StdDuration = StdDuration::from_millis(20);
 
-/// How long a peer's handshake may take before the port is started anew.
-const CONNECTED_WITHIN: StdDuration = StdDuration::from_millis(300);
+/// How long a peer's handshake may take before the port is started anew. Not less, for hanging up on a memif server
+/// that polls can crash it (`DPDK.md`).
+const CONNECTED_WITHIN: StdDuration = StdDuration::from_secs(2);
 
 /// One port is opened at a time: what DPDK logs meanwhile belongs to it.
 static OPENING: Mutex<()> = Mutex::new(());

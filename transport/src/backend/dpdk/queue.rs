@@ -30,7 +30,7 @@ use crate::time::{Clock, Duration, Instant};
 /// Retransmitting sooner than this makes no sense.
 const RTO_FLOOR: Duration = Duration::from_micros(50);
 /// How long a memif client waits for a link before it connects anew.
-const RECONNECT_EVERY: Duration = Duration::from_millis(300);
+const RECONNECT_EVERY: Duration = Duration::from_secs(2);
 /// Neighbours in use are looked up again this often, which keeps their ARP entries fresh.
 const LOOK_UP_AGAIN: Duration = Duration::from_secs(1);
 
