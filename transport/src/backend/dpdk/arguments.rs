@@ -91,8 +91,6 @@ pub(super) fn own_cpus() -> Result<String, DpdkError> {
 
 #[cfg(test)]
 mod tests {
-    #[cfg(feature = "dpdk")]
-    use super::error::DpdkError;
     use super::*;
 
     fn completed(line: &str) -> String {
