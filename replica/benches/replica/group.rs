@@ -22,12 +22,15 @@ const KEYS: u64 = 100_000;
 
 /// The function inside which a counted run counts.
 pub(crate) const COUNTED: &str = "turn_of_the_leader";
+/// The same for the client.
+pub(crate) const COUNTED_CLIENT: &str = "turn_of_the_client";
 
+type ClientLoop = EventLoop<RingBackend, MonotonicClock, Clients<RingRoute>>;
 type NodeLoop = EventLoop<RingBackend, MonotonicClock, Node<RingRoute>>;
 
 pub(crate) struct Group {
     nodes: Vec<NodeLoop>,
-    client: EventLoop<RingBackend, MonotonicClock, Clients<RingRoute>>,
+    client: ClientLoop,
     id: ClientId,
     written: u64,
 }
@@ -124,7 +127,7 @@ impl Group {
     }
 
     fn turn(&mut self, counted: Option<usize>) {
-        self.client.turn().expect("rings do not fail");
+        turn_of_the_client(&mut self.client);
         for (index, node) in self.nodes.iter_mut().enumerate() {
             if counted == Some(index) {
                 turn_of_the_leader(node)
@@ -138,6 +141,11 @@ impl Group {
 #[inline(never)]
 fn turn_of_the_leader(node: &mut NodeLoop) {
     node.turn().expect("rings do not fail");
+}
+
+#[inline(never)]
+fn turn_of_the_client(client: &mut ClientLoop) {
+    client.turn().expect("rings do not fail");
 }
 
 fn turn_of_another(node: &mut NodeLoop) {

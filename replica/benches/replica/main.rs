@@ -41,12 +41,13 @@ fn main() {
     let is_wanted =
         |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
     let mut report = Report::new("replica");
-    let measurements: [(&str, Measurement); 5] = [
+    let measurements: [(&str, Measurement); 6] = [
         ("put_latency_udp", latency_udp),
         ("put_rate_udp_window_256", rate_udp),
         ("put_latency_ring_one_thread", latency_ring),
         ("put_rate_ring_one_thread_window_64", rate_ring),
         ("put_instructions_leader_batch_64", instructions_leader),
+        ("put_instructions_client_batch_64", instructions_client),
     ];
     for (name, measure) in measurements {
         if is_wanted(name) {
@@ -128,13 +129,15 @@ fn counted_job(job: &str) {
     }
 }
 
+/// Instructions inside `function`, for each of the writes of `job`.
+fn counted(job: &str, function: &str) -> Result<f64, String> {
+    let writes = (COUNTED_ROUNDS * BATCH as u64) as f64;
+    count::in_function(job, function).map(|instructions| instructions as f64 / writes)
+}
+
 /// The whole leader, transport and store included, against raft's leader alone, which gets its proposals and answers
 /// as values and keeps its log in a vector.
 fn instructions_leader(report: &mut Report, name: &str) {
-    let writes = (COUNTED_ROUNDS * BATCH as u64) as f64;
-    let counted = |job, function| {
-        count::in_function(job, function).map(|instructions| instructions as f64 / writes)
-    };
     match (
         counted(JOB_GROUP, group::COUNTED),
         counted(JOB_RAFT, leader_alone::COUNTED),
@@ -143,5 +146,13 @@ fn instructions_leader(report: &mut Report, name: &str) {
             report.ratio(name, ours, "instructions", "raft-rs leader alone", raft)
         }
         (Err(reason), _) | (_, Err(reason)) => eprintln!("{name}: skipped, {reason}"),
+    }
+}
+
+/// The client's turns, transport included; encoding the command is its caller's.
+fn instructions_client(report: &mut Report, name: &str) {
+    match counted(JOB_GROUP, group::COUNTED_CLIENT) {
+        Ok(ours) => report.value(name, ours, "instructions"),
+        Err(reason) => eprintln!("{name}: skipped, {reason}"),
     }
 }

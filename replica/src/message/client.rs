@@ -4,13 +4,11 @@ use std::net::SocketAddr;
 
 use super::MESSAGE_VERSION;
 use super::address::{self, ADDRESS_SIZE};
-use super::codec::{DecodeError, Encode, Reader, Writer};
+use super::codec::{self, DecodeError, Encode, Reader, Writer, u32_at, u64_at};
 use super::ids::{ClusterId, GroupId};
 
 /// Bytes in front of the command of a [`ClientRequest`].
 pub const CLIENT_REQUEST_HEADER_SIZE: usize = 40;
-/// Where the part begins that [`ClientRequest::fill_in`] writes.
-const CLUSTER_OFFSET: usize = 8;
 /// Bytes in front of the body of a [`ClientReply`].
 pub const CLIENT_REPLY_HEADER_SIZE: usize = 24;
 
@@ -95,11 +93,13 @@ impl<'a> ClientRequest<'a> {
         sequence: u64,
         lowest_awaited: u64,
     ) {
-        let mut writer = Writer::new(&mut request[CLUSTER_OFFSET..CLIENT_REQUEST_HEADER_SIZE]);
-        writer.u64(cluster.0);
-        writer.u64(client);
-        writer.u64(sequence);
-        writer.u64(lowest_awaited);
+        let front = request
+            .first_chunk_mut::<CLIENT_REQUEST_HEADER_SIZE>()
+            .expect("a request has its header");
+        codec::set(front, 8, cluster.0.to_le_bytes());
+        codec::set(front, 16, client.to_le_bytes());
+        codec::set(front, 24, sequence.to_le_bytes());
+        codec::set(front, 32, lowest_awaited.to_le_bytes());
     }
 
     /// Reads an envelope; the command itself stays undecoded.
@@ -107,22 +107,15 @@ impl<'a> ClientRequest<'a> {
     /// # Errors
     /// When it is cut short, of another version, or its operation has no meaning.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::versioned(bytes)?;
-        let operation = Operation::from_wire(reader.u8()?)?;
-        reader.skip::<2>()?;
-        let group = GroupId(reader.u32()?);
-        let cluster = ClusterId(reader.u64()?);
-        let client = reader.u64()?;
-        let sequence = reader.u64()?;
-        let lowest_awaited = reader.u64()?;
+        let (front, command) = codec::front::<CLIENT_REQUEST_HEADER_SIZE>(bytes)?;
         Ok(Self {
-            operation,
-            group,
-            cluster,
-            client,
-            sequence,
-            lowest_awaited,
-            command: reader.rest(),
+            operation: Operation::from_wire(front[1])?,
+            group: GroupId(u32_at(front, 4)),
+            cluster: ClusterId(u64_at(front, 8)),
+            client: u64_at(front, 16),
+            sequence: u64_at(front, 24),
+            lowest_awaited: u64_at(front, 32),
+            command,
         })
     }
 }
@@ -133,14 +126,14 @@ impl Encode for ClientRequest<'_> {
     }
 
     fn encode(&self, out: &mut Writer<'_>) {
-        out.u8(MESSAGE_VERSION);
-        out.u8(self.operation as u8);
-        out.zeros(2);
-        out.u32(self.group.0);
-        out.u64(self.cluster.0);
-        out.u64(self.client);
-        out.u64(self.sequence);
-        out.u64(self.lowest_awaited);
+        let mut front = [0; CLIENT_REQUEST_HEADER_SIZE];
+        codec::set(&mut front, 0, [MESSAGE_VERSION, self.operation as u8]);
+        codec::set(&mut front, 4, self.group.0.to_le_bytes());
+        codec::set(&mut front, 8, self.cluster.0.to_le_bytes());
+        codec::set(&mut front, 16, self.client.to_le_bytes());
+        codec::set(&mut front, 24, self.sequence.to_le_bytes());
+        codec::set(&mut front, 32, self.lowest_awaited.to_le_bytes());
+        out.bytes(&front);
         out.bytes(self.command);
     }
 }
@@ -242,24 +235,21 @@ impl<'a> ClientReply<'a> {
     /// # Errors
     /// When it is cut short, of another version, or a field has no meaning.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::versioned(bytes)?;
-        let status = ClientStatus::from_wire(reader.u8()?)?;
-        reader.skip::<2>()?;
-        let group = GroupId(reader.u32()?);
-        let cluster = ClusterId(reader.u64()?);
-        let position = reader.u64()?;
+        let (front, body) = codec::front::<CLIENT_REPLY_HEADER_SIZE>(bytes)?;
+        let status = ClientStatus::from_wire(front[1])?;
         let mut reply = Self {
             status,
-            group,
-            cluster,
-            position,
+            group: GroupId(u32_at(front, 4)),
+            cluster: ClusterId(u64_at(front, 8)),
+            position: u64_at(front, 16),
             leader: None,
             response: &[],
         };
         if status == ClientStatus::Ok {
-            reply.response = reader.rest();
+            reply.response = body;
             return Ok(reply);
         }
+        let mut reader = Reader::new(body);
         if status.has_leader_hint() {
             reply.leader = address::decode(&mut reader)?;
         }
@@ -283,12 +273,12 @@ impl Encode for ClientReply<'_> {
             self.response.is_empty() || self.status == ClientStatus::Ok,
             "only Ok has a response"
         );
-        out.u8(MESSAGE_VERSION);
-        out.u8(self.status as u8);
-        out.zeros(2);
-        out.u32(self.group.0);
-        out.u64(self.cluster.0);
-        out.u64(self.position);
+        let mut front = [0; CLIENT_REPLY_HEADER_SIZE];
+        codec::set(&mut front, 0, [MESSAGE_VERSION, self.status as u8]);
+        codec::set(&mut front, 4, self.group.0.to_le_bytes());
+        codec::set(&mut front, 8, self.cluster.0.to_le_bytes());
+        codec::set(&mut front, 16, self.position.to_le_bytes());
+        out.bytes(&front);
         if self.status.has_leader_hint() {
             address::encode(self.leader, out);
         } else {

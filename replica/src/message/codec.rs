@@ -74,6 +74,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Appends `bytes` as they are.
+    #[inline]
     pub fn bytes(&mut self, bytes: &[u8]) {
         let (head, tail) = std::mem::take(&mut self.rest).split_at_mut(bytes.len());
         head.copy_from_slice(bytes);
@@ -104,6 +105,38 @@ impl<'a> Writer<'a> {
     }
 }
 
+/// The fixed front of a message that every command brings, and what is behind it: one check for all its fields, which
+/// [`u32_at`] and [`u64_at`] then read without any.
+pub(super) fn front<const N: usize>(bytes: &[u8]) -> Result<(&[u8; N], &[u8]), DecodeError> {
+    match bytes.first() {
+        Some(&MESSAGE_VERSION) => bytes.split_first_chunk::<N>().ok_or(DecodeError::Truncated),
+        Some(&theirs) => Err(DecodeError::Version { theirs }),
+        None => Err(DecodeError::Truncated),
+    }
+}
+
+pub(super) const fn u32_at<const N: usize>(front: &[u8; N], offset: usize) -> u32 {
+    u32::from_le_bytes([
+        front[offset],
+        front[offset + 1],
+        front[offset + 2],
+        front[offset + 3],
+    ])
+}
+
+pub(super) const fn u64_at<const N: usize>(front: &[u8; N], offset: usize) -> u64 {
+    u32_at(front, offset) as u64 | (u32_at(front, offset + 4) as u64) << 32
+}
+
+/// Writes one field of a fixed front.
+pub(super) fn set<const N: usize, const F: usize>(
+    front: &mut [u8; N],
+    offset: usize,
+    field: [u8; F],
+) {
+    front[offset..offset + F].copy_from_slice(&field);
+}
+
 /// Reads fields one behind the other.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader<'a> {
@@ -118,6 +151,11 @@ impl<'a> Reader<'a> {
             MESSAGE_VERSION => Ok(reader),
             theirs => Err(DecodeError::Version { theirs }),
         }
+    }
+
+    /// Starts behind a front that was read already.
+    pub(super) const fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
