@@ -13,13 +13,13 @@ use crate::buf::{BodyRef, MsgBuf};
 ///
 /// An iterator of [`RxPacket`]s. One item is one datagram, which may hold several wire packets one
 /// after the other; the core splits them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct RxBatch<'a, R> {
     source: Source<'a, R>,
     next: usize,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Source<'a, R> {
     Packets(&'a [RxPacket<'a, R>]),
     Slots {

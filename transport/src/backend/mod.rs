@@ -11,6 +11,7 @@ mod clock;
 pub mod dpdk;
 mod error;
 mod faulty;
+mod pcap;
 mod ring;
 mod udp;
 #[cfg(feature = "verbs")]
@@ -23,6 +24,7 @@ pub use error::BackendError;
 pub use faulty::{
     Direction, FaultCounts, FaultHandle, Faults, Faulty, ParseFaultsError, REORDER_HOLD,
 };
+pub use pcap::{Capture, CaptureAddress, CaptureEnd, Pcap};
 pub use ring::{RingBackend, RingConfig, RingRoute};
 pub use udp::{MTU_DEFAULT, MTU_MAX, RxQueueShortfall, UdpBackend, UdpConfig};
 
