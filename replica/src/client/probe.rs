@@ -124,7 +124,10 @@ impl<R: Route> App<R> for Probe<R> {
             Ok(()) => read_status(&completion.response),
             Err(_) => Err(Obstacle::NoAnswer),
         };
-        self.targets[tag as usize].outcome = Some(outcome);
+        // Gone once the probe has left: its sessions end then, and questions under way with them.
+        if let Some(target) = self.targets.get_mut(tag as usize) {
+            target.outcome = Some(outcome);
+        }
     }
 
     fn on_event(&mut self, cx: &mut Cx<'_, R>, event: Event<R>) {
@@ -206,4 +209,42 @@ pub enum ProbeError {
     /// The socket is unusable.
     #[error("{0}")]
     Backend(BackendError),
+}
+
+#[cfg(test)]
+mod tests {
+    use trine_transport::backend::{RingBackend, RingConfig, RingRoute};
+    use trine_transport::{Endpoint, RpcError};
+
+    use super::*;
+    use crate::node::endpoint_config;
+
+    /// `trine demo` on a slow machine: a question was still under way when the probe's time was
+    /// over. Ending the session completed it, for a target that had been taken out already, and
+    /// the program panicked with an index out of bounds.
+    #[test]
+    fn a_question_that_ends_after_the_probe_has_left_is_nothing() {
+        let (backend, _) = RingBackend::pair(RingConfig::default());
+        let (pool, identity) = (backend.pool().clone(), Identity::default());
+        let (caps, config) = (backend.caps(), endpoint_config());
+        let mut endpoint = Endpoint::new(config, &caps, pool.clone(), identity, 1).unwrap();
+        let mut cx: Cx<'_, RingRoute> = Cx::new(&mut endpoint, Instant::ZERO);
+        let mut probe = Probe {
+            targets: vec![Target {
+                address: SocketAddr::from(([127, 0, 0, 1], 1)),
+                route: None,
+                session: None,
+                outcome: None,
+            }],
+            deadline: Instant::ZERO,
+        };
+        assert_eq!(probe.leave(&mut cx).len(), 1);
+        let completion = Completion {
+            result: Err(RpcError::OutcomeUnknown),
+            request: pool.alloc(1).unwrap(),
+            response: pool.alloc(1).unwrap(),
+        };
+        probe.on_completion(&mut cx, 0, completion);
+        assert!(probe.is_done());
+    }
 }
