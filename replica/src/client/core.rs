@@ -36,7 +36,8 @@ pub struct Finished {
     pub tag: u64,
     /// When it was submitted.
     pub started: Instant,
-    /// When its end was known.
+    /// When its end was known, by the clock of that turn: a measurement reads the clock itself, because a turn's time is
+    /// taken before its packets are, and a thread may lose the processor in between.
     pub ended: Instant,
     /// What became of it.
     pub result: Result<Answer, Error>,
