@@ -23,8 +23,10 @@ impl<R: Route> Endpoint<R> {
             return;
         }
         if answered > request.answered {
-            if !is_gap {
-                self.sample_rtt(rx, index, number);
+            if let Some(client) = self.sessions[rx.session].client()
+                && !is_gap
+            {
+                client.sample_rtt(rx, request, number);
             }
             self.on_progress(rx.now, index, answered);
         } else if !is_gap {

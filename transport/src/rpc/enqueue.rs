@@ -1,6 +1,6 @@
 //! A request's beginning: into a slot, or into the session's queue. And its end at the caller's wish.
 
-use super::{Buffers, ClientRequest, NO_REQUEST, Place};
+use super::{Buffers, NO_REQUEST, Place};
 use crate::app::{Refused, RefusedReason, RequestId, RpcError};
 use crate::backend::Route;
 use crate::buf::MsgBuf;
@@ -33,19 +33,15 @@ impl<R: Route> Endpoint<R> {
         }
         self.stats.requests_enqueued += 1;
         let buffers = Buffers { request, response };
-        let id = self.requests.insert(ClientRequest::new(
-            session.index,
-            kind,
-            tag,
-            deadline,
-            buffers,
-        ));
-        let state = self.sessions[session.index].state;
-        let Role::Client(client) = &mut self.sessions[session.index].role else {
+        let id = self
+            .requests
+            .insert(session.index, kind, tag, deadline, buffers);
+        let entry = &mut self.sessions[session.index];
+        let is_open = entry.state == State::Open;
+        let Role::Client(client) = &mut entry.role else {
             unreachable!("checked above")
         };
-        let starts_now =
-            state == State::Open && client.has_free_slot() && client.queue_first == NO_REQUEST;
+        let starts_now = is_open && client.has_free_slot() && client.queue_first == NO_REQUEST;
         if let Some(deadline) = deadline {
             self.timers
                 .set_if_sooner(u32::from(session.index), deadline);

@@ -4,7 +4,7 @@
 //! so that an answer tells which transmission it belongs to: RTT samples are unambiguous (Karn), and
 //! a gap in the answers to this round is a loss in this round, found before the timer fires.
 
-use super::{NO_REQUEST, Received};
+use super::{ClientEnd, ClientRequest, NO_REQUEST, Received};
 use crate::app::{App, RpcError};
 use crate::backend::Route;
 use crate::endpoint::Endpoint;
@@ -21,46 +21,49 @@ pub(crate) enum Cause {
     Timeout,
 }
 
-impl<R: Route> Endpoint<R> {
-    /// Packets below `answered` are answered: credits return, the timer starts anew.
-    pub(crate) fn on_progress(&mut self, now: Instant, index: u32, answered: u32) {
-        let request = &mut self.requests[index];
-        let Some(client) = self.sessions[request.session].client() else {
-            return;
-        };
+impl ClientEnd {
+    /// Packets below `answered` are answered. The caller lists the session if it can send now.
+    pub(crate) fn progress(&mut self, now: Instant, request: &mut ClientRequest, answered: u32) {
         let in_flight = request.in_flight();
         request.answered = answered;
         request.sent = request.sent.max(answered);
         request.sent_max = request.sent_max.max(answered);
         request.attempts = 0;
         request.is_busy = false;
-        client.credits += in_flight - request.in_flight();
-        let rto = client.rtt.rto(0);
+        self.credits += in_flight - request.in_flight();
         request.due = if request.in_flight() > 0 {
-            now + rto
+            now + self.rtt.rto(0)
         } else {
             Instant::FAR_FUTURE
         };
         if request.has_more_to_send() {
-            client.sendable |= 1 << request.slot;
+            self.sendable |= 1 << request.slot;
         }
-        let session = request.session;
-        self.mark_ready(session);
     }
 
     /// Takes an RTT sample from the answer to packet `number`, before the progress that it brings.
-    pub(crate) fn sample_rtt(&mut self, rx: &Received<'_>, index: u32, number: u32) {
-        let request = &self.requests[index];
-        let sent_at = request.stamp_of(number, rx.packet.header.flags.round());
-        let (Some(sent_at), Some(held)) = (sent_at, rx.packet.header.held.to_duration()) else {
-            return;
-        };
-        if let Some(client) = self.sessions[request.session].client() {
+    #[inline]
+    pub(crate) fn sample_rtt(&mut self, rx: &Received<'_>, request: &ClientRequest, number: u32) {
+        let header = &rx.packet.header;
+        let sent_at = request.stamp_of(number, header.flags.round());
+        if let (Some(sent_at), Some(held)) = (sent_at, header.held.to_duration()) {
             let rtt = rx.now.saturating_since(sent_at).saturating_sub(held);
-            let is_marked = rx.ecn || rx.packet.header.flags.has(Flags::ECN_ECHO);
-            client.rtt.on_sample(rtt);
-            client.congestion.on_sample(rx.now, rtt, is_marked);
+            let is_marked = rx.ecn || header.flags.has(Flags::ECN_ECHO);
+            self.rtt.on_sample(rtt);
+            self.congestion.on_sample(rx.now, rtt, is_marked);
         }
+    }
+}
+
+impl<R: Route> Endpoint<R> {
+    /// Packets below `answered` are answered: credits return, the timer starts anew.
+    pub(crate) fn on_progress(&mut self, now: Instant, index: u32, answered: u32) {
+        let request = &mut self.requests[index];
+        let session = request.session;
+        if let Some(client) = self.sessions[session].client() {
+            client.progress(now, request, answered);
+        }
+        self.mark_ready(session);
     }
 
     /// Back to the first unanswered packet. The credits of what is given up return.

@@ -7,90 +7,61 @@ use crate::app::{App, Cx, Reply, Request, ResponseHandle};
 use crate::backend::Route;
 use crate::buf::MsgBuf;
 use crate::endpoint::Endpoint;
-use crate::session::{SessionId, State};
-use crate::time::Duration;
-use crate::wire::Features;
+use crate::session::{SessionId, State, Terms};
+use crate::time::{Duration, Instant};
+use crate::wire::{Features, Packet};
 
 impl<R: Route> Endpoint<R> {
     pub(crate) fn on_request(&mut self, rx: &Received<'_>, app: &mut impl App<R>) {
-        if !self.request_is_sane(rx) {
-            return;
-        }
         let header = &rx.packet.header;
-        let sequence = header.request.sequence();
-        let Some(slot) = self.sessions.server_slot(rx.session, header.request.slot()) else {
+        let limit = self.config.message_bytes;
+        let session = &mut self.sessions[rx.session];
+        let (terms, is_open) = (session.terms, session.state == State::Open);
+        let Some(server) = session.server().filter(|_| is_open) else {
+            self.stats.drops.wrong_state += 1;
             return;
         };
-        match sequence.cmp(&slot.sequence) {
+        let Some(packets) = packets_if_sane(rx.packet, &terms, limit) else {
+            let is_too_large = header.message_bytes as usize > limit;
+            self.stats.drops.too_large += u64::from(is_too_large);
+            self.stats.drops.bad_number += u64::from(!is_too_large);
+            return self.violation(rx.session);
+        };
+        let slot = &mut server.slots[usize::from(header.request.slot())];
+        match header.request.sequence().cmp(&slot.sequence) {
             Ordering::Less => {
                 self.stats.drops.past += 1;
                 return;
             }
+            // The client says with a new request that it is done with the slot's previous one.
+            Ordering::Greater => {
+                self.assembly_bytes -= slot.assembly.take().map_or(0, |buffer| buffer.len());
+                let (response, resent_in) = slot.begin(header, packets);
+                self.retire(response, resent_in);
+            }
+            Ordering::Equal if !slot.agrees_with(header) => {
+                self.stats.drops.bad_number += 1;
+                return self.violation(rx.session);
+            }
             Ordering::Equal => {}
-            Ordering::Greater => self.begin_request(rx),
         }
         let Some(slot) = self.sessions.server_slot(rx.session, header.request.slot()) else {
             return;
         };
-        if slot.message_bytes != header.message_bytes || slot.kind != header.kind {
-            self.stats.drops.bad_number += 1;
-            return self.violation(rx.session);
-        }
         match slot.state {
-            ServerSlotState::Receiving => self.receive_request(rx, app),
+            ServerSlotState::Receiving if packets == 1 => {
+                slot.received = 1;
+                slot.deadline = deadline_of(rx);
+                self.execute(rx, app);
+            }
+            ServerSlotState::Receiving => self.receive_part(rx, app),
             ServerSlotState::Executing | ServerSlotState::Answered => self.on_duplicate(rx),
             ServerSlotState::Expired => self.stats.drops.past += 1,
         }
     }
 
-    /// Checks a packet against limits and terms. A peer that breaks them loses its session.
-    fn request_is_sane(&mut self, rx: &Received<'_>) -> bool {
-        let header = &rx.packet.header;
-        let (bytes, number) = (
-            header.message_bytes as usize,
-            u32::from(header.packet_number),
-        );
-        let limit = self.config.message_bytes;
-        let session = &mut self.sessions[rx.session];
-        let terms = session.terms;
-        let is_open = session.state == State::Open;
-        if !is_open || session.server().is_none() {
-            self.stats.drops.wrong_state += 1;
-            return false;
-        }
-        if bytes > limit {
-            self.stats.drops.too_large += 1;
-            self.violation(rx.session);
-            return false;
-        }
-        let fits = header.request.slot() < terms.slots
-            && header.request.sequence() > 0
-            && number < terms.packets(bytes)
-            && terms.data_range(bytes, number).len() == rx.packet.payload.len();
-        if !fits {
-            self.stats.drops.bad_number += 1;
-            self.violation(rx.session);
-        }
-        fits
-    }
-
-    /// A new request takes the slot; with it the client says that it is done with the previous one.
-    fn begin_request(&mut self, rx: &Received<'_>) {
-        let header = &rx.packet.header;
-        let terms = self.sessions[rx.session].terms;
-        let Some(slot) = self.sessions.server_slot(rx.session, header.request.slot()) else {
-            return;
-        };
-        let resent_in = slot.resent_in;
-        let (assembly, response) = slot.begin(header.request.sequence());
-        slot.kind = header.kind;
-        slot.message_bytes = header.message_bytes;
-        slot.request_packets = terms.packets(header.message_bytes as usize);
-        self.assembly_bytes -= assembly.map_or(0, |buffer| buffer.len());
-        self.retire(response, resent_in);
-    }
-
-    fn receive_request(&mut self, rx: &Received<'_>, app: &mut impl App<R>) {
+    /// Takes a part of a request of several packets, if it is the next one.
+    fn receive_part(&mut self, rx: &Received<'_>, app: &mut impl App<R>) {
         let header = &rx.packet.header;
         let number = u32::from(header.packet_number);
         let Some(slot) = self.sessions.server_slot(rx.session, header.request.slot()) else {
@@ -107,20 +78,13 @@ impl<R: Route> Endpoint<R> {
             return self.answer(rx, What::CreditReturn(received as u16 - 1));
         }
         if number == 0 {
-            slot.deadline = rx
-                .packet
-                .deadline_ns
-                .map(|left| rx.now.saturating_add(Duration::from_nanos(left)));
+            slot.deadline = deadline_of(rx);
         }
-        if packets > 1 && !self.store_part(rx) {
+        if !self.store_part(rx) {
             self.stats.drops.no_memory += 1;
             return;
         }
-        let Some(slot) = self.sessions.server_slot(rx.session, header.request.slot()) else {
-            return;
-        };
-        slot.received += 1;
-        if slot.received < packets {
+        if received + 1 < packets {
             return self.return_credit(rx);
         }
         self.execute(rx, app);
@@ -130,27 +94,22 @@ impl<R: Route> Endpoint<R> {
     fn store_part(&mut self, rx: &Received<'_>) -> bool {
         let header = &rx.packet.header;
         let bytes = header.message_bytes as usize;
-        let (pool, budget) = (
-            self.pool.clone(),
-            self.config.assembly_bytes - self.assembly_bytes,
-        );
         let terms = self.sessions[rx.session].terms;
         let Some(slot) = self.sessions.server_slot(rx.session, header.request.slot()) else {
             return false;
         };
         if slot.assembly.is_none() {
-            slot.assembly = if bytes <= budget {
-                pool.alloc(bytes)
-            } else {
-                None
-            };
-            self.assembly_bytes += if slot.assembly.is_some() { bytes } else { 0 };
+            let is_affordable = self.assembly_bytes + bytes <= self.config.assembly_bytes;
+            slot.assembly = self.pool.alloc(bytes).filter(|_| is_affordable);
+            self.assembly_bytes += slot.assembly.as_ref().map_or(0, |buffer| buffer.len());
         }
+        let Some(assembly) = &mut slot.assembly else {
+            return false;
+        };
         let range = terms.data_range(bytes, u32::from(header.packet_number));
-        if let Some(assembly) = &mut slot.assembly {
-            assembly[range].copy_from_slice(rx.packet.payload);
-        }
-        slot.assembly.is_some()
+        assembly[range].copy_from_slice(rx.packet.payload);
+        slot.received += 1;
+        true
     }
 
     /// All of the request is here: the one call of its handler.
@@ -280,4 +239,27 @@ impl<R: Route> Endpoint<R> {
             self.retired.push((response, resent_in));
         }
     }
+}
+
+/// The request's packets, if this one keeps to the session's terms and the limits. A peer that
+/// does not loses its session.
+#[inline]
+fn packets_if_sane(packet: &Packet<'_>, terms: &Terms, limit: usize) -> Option<u32> {
+    let header = &packet.header;
+    let (bytes, number) = (
+        header.message_bytes as usize,
+        u32::from(header.packet_number),
+    );
+    let packets = terms.packets(bytes);
+    let is_sane = bytes <= limit
+        && header.request.slot() < terms.slots
+        && header.request.sequence() > 0
+        && number < packets
+        && terms.data_range(bytes, number).len() == packet.payload.len();
+    is_sane.then_some(packets)
+}
+
+fn deadline_of(rx: &Received<'_>) -> Option<Instant> {
+    let left = rx.packet.deadline_ns?;
+    Some(rx.now.saturating_add(Duration::from_nanos(left)))
 }

@@ -75,23 +75,17 @@ pub(crate) struct Finished {
 }
 
 impl ClientRequest {
-    pub(crate) fn new(
-        session: u16,
-        kind: u8,
-        tag: u64,
-        deadline: Option<Instant>,
-        buffers: Buffers,
-    ) -> Self {
+    fn empty() -> Self {
         Self {
             generation: 0,
             next: NO_REQUEST,
-            session,
+            session: 0,
             slot: 0,
-            kind,
-            place: Place::Queued,
-            tag,
-            deadline,
-            buffers: Some(buffers),
+            kind: 0,
+            place: Place::Free,
+            tag: 0,
+            deadline: None,
+            buffers: None,
             request_packets: 0,
             response_packets: 0,
             sent: 0,
@@ -105,6 +99,36 @@ impl ClientRequest {
             resent_in: 0,
             stamps: [Instant::ZERO; RTT_STAMPS],
         }
+    }
+
+    /// Sets all but the generation and the stamps, which count only once they are set anew.
+    fn begin(
+        &mut self,
+        session: u16,
+        kind: u8,
+        tag: u64,
+        deadline: Option<Instant>,
+        buffers: Buffers,
+    ) {
+        self.next = NO_REQUEST;
+        self.session = session;
+        self.slot = 0;
+        self.kind = kind;
+        self.place = Place::Queued;
+        self.tag = tag;
+        self.deadline = deadline;
+        self.buffers = Some(buffers);
+        self.request_packets = 0;
+        self.response_packets = 0;
+        self.sent = 0;
+        self.sent_max = 0;
+        self.answered = 0;
+        self.round = 0;
+        self.attempts = 0;
+        self.is_busy = false;
+        self.sent_at = Instant::ZERO;
+        self.due = Instant::FAR_FUTURE;
+        self.resent_in = 0;
     }
 
     /// Packets of the whole exchange as far as known.
@@ -160,26 +184,31 @@ impl RequestTable {
     }
 
     /// Takes an entry into use. The caller has checked that there is one.
-    pub(crate) fn insert(&mut self, request: ClientRequest) -> RequestId {
+    pub(crate) fn insert(
+        &mut self,
+        session: u16,
+        kind: u8,
+        tag: u64,
+        deadline: Option<Instant>,
+        buffers: Buffers,
+    ) -> RequestId {
         self.used += 1;
         if self.free == NO_REQUEST {
             assert!(
                 self.entries.len() < self.limit,
                 "insert into a full request table"
             );
-            self.entries.push(request);
-            return RequestId {
-                index: self.entries.len() as u32 - 1,
-                generation: 0,
-            };
+            self.free = self.entries.len() as u32;
+            self.entries.push(ClientRequest::empty());
         }
         let index = self.free;
         let entry = &mut self.entries[index as usize];
         self.free = entry.next;
-        let generation = entry.generation;
-        *entry = request;
-        entry.generation = generation;
-        RequestId { index, generation }
+        entry.begin(session, kind, tag, deadline, buffers);
+        RequestId {
+            index,
+            generation: entry.generation,
+        }
     }
 
     /// Frees an entry whose buffers are gone.

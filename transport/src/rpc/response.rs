@@ -1,10 +1,14 @@
 //! RESPONSE: a part of a response, received by the client end.
 
-use super::Received;
+use std::ops::Range;
+
+use super::{ClientRequest, Received};
 use crate::app::{App, RpcError};
 use crate::backend::Route;
 use crate::endpoint::Endpoint;
 use crate::rpc::loss::Cause;
+use crate::session::Terms;
+use crate::wire::Packet;
 
 impl<R: Route> Endpoint<R> {
     /// The first packet returns the credits of the whole request, each later one that of its
@@ -14,13 +18,17 @@ impl<R: Route> Endpoint<R> {
             return;
         };
         let header = &rx.packet.header;
-        let terms = self.sessions[rx.session].terms;
+        let session = &mut self.sessions[rx.session];
+        let terms = session.terms;
+        let Some(client) = session.client() else {
+            return;
+        };
         let (number, bytes) = (
             u32::from(header.packet_number),
             header.message_bytes as usize,
         );
         let range = terms.data_range(bytes, number);
-        let request = &self.requests[index];
+        let request = &mut self.requests[index];
         let place = request.request_packets - 1 + number;
         if number >= terms.packets(bytes)
             || range.len() != rx.packet.payload.len()
@@ -41,42 +49,41 @@ impl<R: Route> Endpoint<R> {
             }
             return;
         }
-        if !self.take_response_data(rx, index, bytes, range) {
+        if !take_data(request, rx.packet, &terms, range) {
             return self.complete(rx.now, index, Err(RpcError::ResponseTooLarge), app);
         }
-        self.sample_rtt(rx, index, place);
-        self.on_progress(rx.now, index, place + 1);
-        let request = &self.requests[index];
+        client.sample_rtt(rx, request, place);
+        client.progress(rx.now, request, place + 1);
         if request.answered == request.packets() {
             self.complete(rx.now, index, Ok(()), app);
+        } else {
+            self.mark_ready(rx.session);
         }
     }
+}
 
-    /// Copies a packet's data to its place. False if the response does not fit its buffer.
-    fn take_response_data(
-        &mut self,
-        rx: &Received<'_>,
-        index: u32,
-        bytes: usize,
-        range: std::ops::Range<usize>,
-    ) -> bool {
-        let terms = self.sessions[rx.session].terms;
-        let request = &mut self.requests[index];
-        let Some(buffers) = &mut request.buffers else {
-            unreachable!("a request in a slot has its buffers")
-        };
-        let response = &mut buffers.response;
-        if rx.packet.header.packet_number == 0 {
-            if bytes > response.capacity() {
-                return false;
-            }
-            response.resize(bytes);
-            request.response_packets = terms.packets(bytes);
-        } else if response.len() != bytes {
-            // The peer has changed its mind about the size.
+/// Copies a packet's data to its place. False if the response does not fit its buffer, or if its
+/// size is not what the first packet said.
+#[inline]
+fn take_data(
+    request: &mut ClientRequest,
+    packet: &Packet<'_>,
+    terms: &Terms,
+    range: Range<usize>,
+) -> bool {
+    let Some(buffers) = &mut request.buffers else {
+        unreachable!("a request in a slot has its buffers")
+    };
+    let (response, bytes) = (&mut buffers.response, packet.header.message_bytes as usize);
+    if packet.header.packet_number == 0 {
+        if bytes > response.capacity() {
             return false;
         }
-        response[range].copy_from_slice(rx.packet.payload);
-        true
+        response.resize(bytes);
+        request.response_packets = terms.packets(bytes);
+    } else if response.len() != bytes {
+        return false;
     }
+    response[range].copy_from_slice(packet.payload);
+    true
 }

@@ -3,6 +3,7 @@
 use crate::buf::MsgBuf;
 use crate::session::Terms;
 use crate::time::Instant;
+use crate::wire::Header;
 
 /// State of a server end: slots, nothing else. The client drives the protocol.
 #[derive(Default)]
@@ -78,14 +79,26 @@ impl ServerSlot {
         }
     }
 
-    /// Forgets the previous request. Returns the buffers that it held: assembly and response.
-    pub(crate) fn begin(&mut self, sequence: u64) -> (Option<MsgBuf>, Option<MsgBuf>) {
-        let buffers = (self.assembly.take(), self.response.take());
-        *self = Self {
-            sequence,
-            ..Self::new()
-        };
-        buffers
+    /// Begins the request that this packet is of, of so many packets. Returns the previous response
+    /// and the epoch in which it was last sent again.
+    pub(crate) fn begin(&mut self, header: &Header, packets: u32) -> (Option<MsgBuf>, u64) {
+        let previous = (self.response.take(), self.resent_in);
+        self.sequence = header.request.sequence();
+        self.state = ServerSlotState::Receiving;
+        self.kind = header.kind;
+        self.message_bytes = header.message_bytes;
+        self.request_packets = packets;
+        self.received = 0;
+        self.deadline = None;
+        self.credit_return = u64::MAX;
+        self.resent_in = 0;
+        self.sent_max = 0;
+        previous
+    }
+
+    /// Whether the packet says the same about the request as its first one did.
+    pub(crate) fn agrees_with(&self, header: &Header) -> bool {
+        self.message_bytes == header.message_bytes && self.kind == header.kind
     }
 }
 

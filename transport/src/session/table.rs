@@ -74,12 +74,17 @@ impl Terms {
     }
 
     /// Packets of a message; an empty one has one packet too.
+    #[inline]
     pub(crate) fn packets(&self, message_bytes: usize) -> u32 {
+        if message_bytes <= self.data_bytes() {
+            return 1;
+        }
         // At most 8 MiB over at least one byte.
-        message_bytes.div_ceil(self.data_bytes()).max(1) as u32
+        message_bytes.div_ceil(self.data_bytes()) as u32
     }
 
     /// Where the data of packet `number` lies in a message.
+    #[inline]
     pub(crate) fn data_range(&self, message_bytes: usize, number: u32) -> std::ops::Range<usize> {
         let start = (number as usize * self.data_bytes()).min(message_bytes);
         start..(start + self.data_bytes()).min(message_bytes)

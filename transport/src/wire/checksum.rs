@@ -1,7 +1,6 @@
 //! The packet checksum: CRC32C, seeded so that a packet of an older session at the same index fails.
 
 use super::crc;
-use super::header::{CHECKSUM_AT, HEADER_BYTES};
 
 /// The checksum's start value: zero before a session exists, else made of the session nonce.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -17,10 +16,11 @@ impl Seed {
         Self(crc32c::crc32c(&nonce.to_le_bytes()))
     }
 
-    /// The checksum of a packet whose header is `header` and whose other bytes are `parts`.
+    /// The checksum of a packet: of its header's 20 bytes before the checksum, as little-endian
+    /// words, and of its other bytes.
     #[must_use]
-    pub fn checksum(self, header: &[u8; HEADER_BYTES], parts: [&[u8]; 2]) -> u32 {
-        let start = crc::append(self.0, &header[..CHECKSUM_AT]);
-        parts.iter().fold(start, |sum, part| crc::append(sum, part))
+    #[inline]
+    pub fn checksum(self, header: [u64; 2], rest: u32, parts: [&[u8]; 2]) -> u32 {
+        crc::of_packet(self.0, header, rest, parts)
     }
 }

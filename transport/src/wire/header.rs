@@ -210,31 +210,35 @@ impl Header {
     /// Writes header, optional extension and checksum for a packet with this `payload`;
     /// returns the bytes to send in front of the payload.
     #[must_use]
+    #[inline]
     pub fn write(
         &self,
         seed: Seed,
         extension: Option<[u8; EXTENSION_BYTES]>,
         payload: &[u8],
     ) -> Written {
-        let mut bytes = [0; HEADER_BYTES + EXTENSION_BYTES];
         let extension_bytes = extension.map_or(0, |_| EXTENSION_BYTES);
         let length = HEADER_BYTES + extension_bytes + payload.len();
         let flags = self.flags.with_if(extension.is_some(), Flags::EXTENSION);
-        let mut header = [0; HEADER_BYTES];
-        header[0] = self.version << 4 | self.packet_type as u8;
-        header[1] = flags.0;
-        header[2..4].copy_from_slice(&self.session.to_le_bytes());
-        // A packet is never longer than the MTU, which has 16 bits.
-        header[4..6].copy_from_slice(&(length as u16).to_le_bytes());
-        header[6] = self.kind;
-        header[7..10].copy_from_slice(&self.message_bytes.to_le_bytes()[..3]);
-        header[10..12].copy_from_slice(&self.packet_number.to_le_bytes());
-        header[12..18].copy_from_slice(&self.request.0.to_le_bytes()[..6]);
-        header[18..20].copy_from_slice(&self.held.to_bits().to_le_bytes());
+        // Whole words instead of single fields: this runs once a packet. A packet is never longer
+        // than the MTU, which has 16 bits.
+        let low = u64::from(self.version << 4 | self.packet_type as u8)
+            | u64::from(flags.0) << 8
+            | u64::from(self.session) << 16
+            | u64::from(length as u16) << 32
+            | u64::from(self.kind) << 48
+            | u64::from(self.message_bytes) << 56;
+        let high = u64::from(self.message_bytes >> 8) & 0xffff
+            | u64::from(self.packet_number) << 16
+            | self.request.0 << 32;
+        let rest = (self.request.0 >> 32) as u32 & 0xffff | u32::from(self.held.to_bits()) << 16;
+        let mut bytes = [0; HEADER_BYTES + EXTENSION_BYTES];
+        bytes[..8].copy_from_slice(&low.to_le_bytes());
+        bytes[8..16].copy_from_slice(&high.to_le_bytes());
+        bytes[16..20].copy_from_slice(&rest.to_le_bytes());
         let extension = extension.unwrap_or_default();
-        let sum = seed.checksum(&header, [&extension[..extension_bytes], payload]);
-        header[CHECKSUM_AT..].copy_from_slice(&sum.to_le_bytes());
-        bytes[..HEADER_BYTES].copy_from_slice(&header);
+        let sum = seed.checksum([low, high], rest, [&extension[..extension_bytes], payload]);
+        bytes[CHECKSUM_AT..HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
         bytes[HEADER_BYTES..].copy_from_slice(&extension);
         Written {
             bytes,
@@ -242,13 +246,14 @@ impl Header {
         }
     }
 
-    fn read(bytes: &[u8; HEADER_BYTES]) -> Result<Self, WireError> {
-        let packet_type = PacketType::from_bits(bytes[0] & 0x0f).ok_or(WireError::UnknownType)?;
-        let version = bytes[0] >> 4;
+    #[inline]
+    fn read((low, high, rest): Words) -> Result<Self, WireError> {
+        let packet_type = PacketType::from_bits(low as u8 & 0x0f).ok_or(WireError::UnknownType)?;
+        let version = low as u8 >> 4;
         if version != VERSION && !packet_type.is_in_every_version() {
             return Err(WireError::Version);
         }
-        let flags = Flags(bytes[1]);
+        let flags = Flags((low >> 8) as u8);
         if flags.has(Flags::TRAILER) {
             return Err(WireError::Unsupported);
         }
@@ -259,16 +264,26 @@ impl Header {
             version,
             packet_type,
             flags,
-            session: u16::from_le_bytes([bytes[2], bytes[3]]),
-            kind: bytes[6],
-            message_bytes: u32::from_le_bytes([bytes[7], bytes[8], bytes[9], 0]),
-            packet_number: u16::from_le_bytes([bytes[10], bytes[11]]),
-            request: RequestNumber(u64::from_le_bytes([
-                bytes[12], bytes[13], bytes[14], bytes[15], bytes[16], bytes[17], 0, 0,
-            ])),
-            held: Held::from_bits(u16::from_le_bytes([bytes[18], bytes[19]])),
+            session: (low >> 16) as u16,
+            kind: (low >> 48) as u8,
+            message_bytes: (low >> 56) as u32 | (high as u32 & 0xffff) << 8,
+            packet_number: (high >> 16) as u16,
+            request: RequestNumber(high >> 32 | u64::from(rest & 0xffff) << 32),
+            held: Held::from_bits((rest >> 16) as u16),
         })
     }
+}
+
+/// A header up to the checksum.
+type Words = (u64, u64, u32);
+
+#[inline]
+fn words_of(header: &[u8; HEADER_BYTES]) -> Words {
+    let (words, _) = header.as_chunks::<8>();
+    let low = u64::from_le_bytes(words[0]);
+    let high = u64::from_le_bytes(words[1]);
+    // The last word's upper half is the checksum.
+    (low, high, u64::from_le_bytes(words[2]) as u32)
 }
 
 /// A written header with its extension.
@@ -301,12 +316,14 @@ pub struct Packet<'a> {
 impl Packet<'_> {
     /// Whether the checksum is right under this seed.
     #[must_use]
+    #[inline]
     pub fn verify(&self, seed: Seed) -> bool {
         let Some((header, rest)) = self.bytes.split_first_chunk::<HEADER_BYTES>() else {
             return false;
         };
         let stored = [header[20], header[21], header[22], header[23]];
-        seed.checksum(header, [rest, &[]]) == u32::from_le_bytes(stored)
+        let (low, high, middle) = words_of(header);
+        seed.checksum([low, high], middle, [rest, &[]]) == u32::from_le_bytes(stored)
     }
 }
 
@@ -333,12 +350,14 @@ pub enum WireError {
 }
 
 /// Cuts the first packet off a datagram. After an error the rest cannot be cut either.
+#[inline]
 pub fn split_first(datagram: &[u8]) -> Result<(Packet<'_>, &[u8]), WireError> {
     let first = datagram
         .first_chunk::<HEADER_BYTES>()
         .ok_or(WireError::Truncated)?;
-    let header = Header::read(first)?;
-    let length = usize::from(u16::from_le_bytes([first[4], first[5]]));
+    let words = words_of(first);
+    let header = Header::read(words)?;
+    let length = usize::from((words.0 >> 32) as u16);
     let (bytes, rest) = datagram
         .split_at_checked(length)
         .ok_or(WireError::Truncated)?;
