@@ -36,10 +36,17 @@ fn of_packet_sse42(sum: u32, header: [u64; 2], rest: u32, parts: [&[u8]; 2]) -> 
         if part.len() <= SHORT_MAX {
             state = append_sse42(state, part);
         } else {
-            state = !crc32c::crc32c_append(!state, part);
+            state = append_long(state, part);
         }
     }
     !state
+}
+
+/// Apart, so that short packets do not save registers for it.
+#[cfg(target_arch = "x86_64")]
+#[inline(never)]
+fn append_long(state: u32, bytes: &[u8]) -> u32 {
+    !crc32c::crc32c_append(!state, bytes)
 }
 
 /// Continues a state, which is a checksum with all bits inverted.
