@@ -1,6 +1,7 @@
 //! The packet checksum: CRC32C, seeded so that a packet of an older session at the same index fails.
 
 use super::crc;
+use super::header::{HEADER_BYTES, words_of};
 
 /// The checksum's start value: zero before a session exists, else made of the session nonce.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -16,11 +17,16 @@ impl Seed {
         Self(crc32c::crc32c(&nonce.to_le_bytes()))
     }
 
-    /// The checksum of a packet: of its header's 20 bytes before the checksum, as little-endian
-    /// words, and of its other bytes.
+    /// The checksum of a packet whose header is `header` and whose other bytes are `parts`.
     #[must_use]
+    pub fn checksum(self, header: &[u8; HEADER_BYTES], parts: [&[u8]; 2]) -> u32 {
+        let (words, rest) = words_of(header);
+        self.checksum_of_words(words, rest, parts)
+    }
+
+    /// The same with the header's 20 bytes before the checksum as little-endian words.
     #[inline]
-    pub fn checksum(self, header: [u64; 2], rest: u32, parts: [&[u8]; 2]) -> u32 {
+    pub(super) fn checksum_of_words(self, header: [u64; 2], rest: u32, parts: [&[u8]; 2]) -> u32 {
         crc::of_packet(self.0, header, rest, parts)
     }
 }

@@ -237,7 +237,8 @@ impl Header {
         bytes[8..16].copy_from_slice(&high.to_le_bytes());
         bytes[16..20].copy_from_slice(&rest.to_le_bytes());
         let extension = extension.unwrap_or_default();
-        let sum = seed.checksum([low, high], rest, [&extension[..extension_bytes], payload]);
+        let parts = [&extension[..extension_bytes], payload];
+        let sum = seed.checksum_of_words([low, high], rest, parts);
         bytes[CHECKSUM_AT..HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
         bytes[HEADER_BYTES..].copy_from_slice(&extension);
         Written {
@@ -247,7 +248,7 @@ impl Header {
     }
 
     #[inline]
-    fn read((low, high, rest): Words) -> Result<Self, WireError> {
+    fn read(([low, high], rest): Words) -> Result<Self, WireError> {
         let packet_type = PacketType::from_bits(low as u8 & 0x0f).ok_or(WireError::UnknownType)?;
         let version = low as u8 >> 4;
         if version != VERSION && !packet_type.is_in_every_version() {
@@ -275,15 +276,15 @@ impl Header {
 }
 
 /// A header up to the checksum.
-type Words = (u64, u64, u32);
+type Words = ([u64; 2], u32);
 
 #[inline]
-fn words_of(header: &[u8; HEADER_BYTES]) -> Words {
+pub(super) fn words_of(header: &[u8; HEADER_BYTES]) -> Words {
     let (words, _) = header.as_chunks::<8>();
     let low = u64::from_le_bytes(words[0]);
     let high = u64::from_le_bytes(words[1]);
     // The last word's upper half is the checksum.
-    (low, high, u64::from_le_bytes(words[2]) as u32)
+    ([low, high], u64::from_le_bytes(words[2]) as u32)
 }
 
 /// A written header with its extension.
@@ -322,8 +323,8 @@ impl Packet<'_> {
             return false;
         };
         let stored = [header[20], header[21], header[22], header[23]];
-        let (low, high, middle) = words_of(header);
-        seed.checksum([low, high], middle, [rest, &[]]) == u32::from_le_bytes(stored)
+        let (words, middle) = words_of(header);
+        seed.checksum_of_words(words, middle, [rest, &[]]) == u32::from_le_bytes(stored)
     }
 }
 
@@ -357,7 +358,7 @@ pub fn split_first(datagram: &[u8]) -> Result<(Packet<'_>, &[u8]), WireError> {
         .ok_or(WireError::Truncated)?;
     let words = words_of(first);
     let header = Header::read(words)?;
-    let length = usize::from((words.0 >> 32) as u16);
+    let length = usize::from((words.0[0] >> 32) as u16);
     let (bytes, rest) = datagram
         .split_at_checked(length)
         .ok_or(WireError::Truncated)?;
