@@ -11,6 +11,9 @@ use crate::message::{
 };
 use crate::slab::Key;
 
+/// Vectors of earlier batches that are kept.
+const SPARE_MAX: usize = 256;
+
 /// A batch of which not every request is answered yet.
 #[derive(Debug)]
 pub(super) struct Batch {
@@ -35,9 +38,11 @@ impl<R: Route> Node<R> {
             }
         };
         let count = items.len();
+        let mut answers = self.spare.pop().unwrap_or_default();
+        answers.resize_with(count, || None);
         let batch = Batch {
             handle,
-            answers: (0..count).map(|_| None).collect(),
+            answers,
             missing: count,
         };
         let Ok(batch) = self.batches.insert(batch) else {
@@ -84,9 +89,13 @@ impl<R: Route> Node<R> {
         batch.answers[place] = answer;
         batch.missing -= 1;
         if batch.missing == 0
-            && let Some(batch) = self.batches.remove(key)
+            && let Some(mut batch) = self.batches.remove(key)
         {
             respond_to_batch(cx, &batch);
+            if self.spare.len() < SPARE_MAX {
+                batch.answers.clear();
+                self.spare.push(batch.answers);
+            }
         }
     }
 }

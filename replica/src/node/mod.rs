@@ -60,6 +60,8 @@ pub struct Node<R: Route> {
     tokens: Slab<Waiting>,
     /// Batches of which not every request is answered yet.
     batches: Slab<Batch>,
+    /// Vectors of earlier batches, for reuse.
+    spare: Vec<Vec<Option<MsgBuf>>>,
     /// Requests to peers whose completion the transport owes.
     sent: Slab<Sent>,
     /// Appends that arrive, by the session that brings them.
@@ -81,6 +83,7 @@ impl<R: Route> Node<R> {
             rng: Prng::new(seed),
             tokens: Slab::new(TOKENS_MAX),
             batches: Slab::new(TOKENS_MAX),
+            spare: Vec::new(),
             sent: Slab::new(REQUESTS_MAX),
             streams: BTreeMap::new(),
             unsent: Vec::new(),
@@ -156,8 +159,10 @@ impl<R: Route> Node<R> {
     }
 
     fn answer_nothing(&mut self, cx: &mut Cx<'_, R>, token: ReplyToken) {
-        if let Some(empty) = cx.alloc(0) {
-            self.answer(cx, token, empty);
+        match cx.alloc(0) {
+            Some(empty) => self.answer(cx, token, empty),
+            // Without a buffer nobody is answered, and whoever asked finds out by the time that passes.
+            None => drop(self.tokens.remove(Key::from_u64(token.0))),
         }
     }
 

@@ -3,7 +3,7 @@
 use trine_kvstore::{Command, Response};
 use trine_replica::client::{Error, Mode, Obstacle};
 use trine_replica::status::Role;
-use trine_transport::time::Duration;
+use trine_transport::time::{Clock, Duration};
 
 use crate::world::World;
 
@@ -218,4 +218,27 @@ fn the_last_command_of_a_one_shot_client_closes_its_session() {
     let leader = world.run_until_led();
     let sessions = world.status(leader).replica.sessions;
     assert_eq!((sessions.open, sessions.closed), (0, 20));
+}
+
+#[test]
+fn a_blocking_client_may_do_something_else_for_seconds() {
+    let mut world = World::new(9);
+    let client = world.open();
+    world.put(client, b"key", b"before");
+    for pause_ms in [300, 900, 1_100, 5_000] {
+        world.idle_client(Duration::from_millis(pause_ms));
+        let start = world.clock.now();
+        world.put(client, b"key", b"after");
+        let took = world.client.now().saturating_since(start);
+        assert!(
+            took < Duration::from_millis(50),
+            "{took:?} after {pause_ms} ms of silence"
+        );
+    }
+    let leader = world.run_until_led();
+    assert_eq!(
+        world.status(leader).replica.sessions.open,
+        1,
+        "the same session with the group all the time"
+    );
 }

@@ -160,6 +160,16 @@ impl World {
         }
     }
 
+    /// The client's thread does something else for a while: nobody answers for its endpoint.
+    pub(crate) fn idle_client(&mut self, span: Duration) {
+        for _ in 0..span.as_nanos() / STEP.as_nanos() {
+            self.clock.advance(STEP);
+            for node in self.nodes.iter_mut().flatten() {
+                node.turn().expect("rings do not fail");
+            }
+        }
+    }
+
     pub(crate) fn run_for(&mut self, span: Duration) {
         for _ in 0..span.as_nanos() / STEP.as_nanos() {
             self.step();
