@@ -417,68 +417,54 @@ struct Up {
 
 impl Up {
     fn start() -> Self {
-        let base = consecutive_ports();
-        let mut child = command(&["up", "--base-port", &base.to_string()], "")
+        let addresses = free_addresses(3).expect("free ports");
+        let base = addresses[0].port().to_string();
+        let mut child = command(&["up", "--base-port", &base], "")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
             .spawn()
             .expect("starts");
         let stdout = BufReader::new(child.stdout.take().expect("piped"));
         let (sender, lines) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
-            stdout
-                .lines()
-                .map_while(Result::ok)
-                .take_while(|line| sender.send(line.clone()).is_ok())
-                .for_each(drop);
+            let mut lines = stdout.lines().map_while(Result::ok);
+            lines.all(|line| sender.send(line).is_ok())
         });
+        let peers: Vec<String> = addresses.iter().map(ToString::to_string).collect();
         let up = Self {
             child,
-            peers: peers_from(base),
+            peers: peers.join(","),
             lines,
         };
         up.wait_for_line("Ctrl-C ends the group");
         up
     }
 
-    fn wait_for_line(&self, part: &str) -> String {
-        wait_for(part, || {
-            self.lines.try_iter().find(|line| line.contains(part))
-        })
-    }
-
-    fn stop(self) -> common::Ran {
-        signal(self.child.id(), "INT");
-        self.end()
-    }
-
-    /// Waits for its end; the reader thread has the output.
-    fn end(mut self) -> common::Ran {
-        let status = wait_for("the end", || self.child.try_wait().expect("wait"));
-        let lines: Vec<String> = self.lines.iter().collect();
-        common::Ran {
-            status: status.code(),
-            stdout: lines.join("\n").into_bytes(),
-            stderr: String::new(),
+    #[track_caller]
+    fn wait_for_line(&self, part: &str) {
+        loop {
+            match self.lines.recv_timeout(common::LIMIT) {
+                Ok(line) if line.contains(part) => return,
+                Ok(_) => {}
+                Err(error) => panic!("`trine up` did not say {part:?}: {error}"),
+            }
         }
     }
+
+    /// Ends it with Ctrl-C.
+    fn stop(mut self) {
+        signal(self.child.id(), "INT");
+        let status = wait_for("the end", || self.child.try_wait().expect("wait"));
+        assert!(status.success(), "{status}");
+    }
 }
 
-/// A port with two free ones after it.
-fn consecutive_ports() -> u16 {
-    wait_for("three free ports in a row", || {
-        let port = free_addresses(1).expect("a port")[0].port();
-        let held: Vec<_> = (0..3)
-            .map(|n| UdpSocket::bind(("127.0.0.1", port + n)))
-            .collect();
-        held.iter().all(Result::is_ok).then_some(port)
-    })
-}
-
-fn peers_from(base: u16) -> String {
-    let peers: Vec<String> = (0..3).map(|n| format!("127.0.0.1:{}", base + n)).collect();
-    peers.join(",")
+impl Drop for Up {
+    fn drop(&mut self) {
+        // After a failure: the replicas end with it.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 #[test]
@@ -490,6 +476,7 @@ fn up_starts_a_dead_replica_again_and_ends_on_ctrl_c() {
     assert_eq!(before.len(), 3);
     signal(before[0], "KILL");
     up.wait_for_line("starting it again");
+    up.wait_for_line("all replicas vote again");
     wait_for("three voters again", || {
         let ran = trine(&["status", "--json"], &peers, b"");
         (ran.status == Some(0) && ran.json()["voters_in_step"] == 3).then_some(())
@@ -500,10 +487,29 @@ fn up_starts_a_dead_replica_again_and_ends_on_ctrl_c() {
     );
     let children = children_of(up.child.id());
     assert_eq!(children.len(), 3);
-    up.stop().expect_status(0);
+    up.stop();
     wait_for("the end of all replicas", || {
         (!children.iter().any(|pid| is_alive(*pid))).then_some(())
     });
+}
+
+#[test]
+fn a_lost_majority_is_said_and_invents_nothing() {
+    let up = Up::start();
+    let peers = up.peers.clone();
+    trine(&["put", "key", "value"], &peers, b"").expect_status(0);
+    let children = children_of(up.child.id());
+    // Both at once: one after the other they would be replaced.
+    children[..2].iter().for_each(|pid| signal(*pid, "STOP"));
+    children[..2].iter().for_each(|pid| signal(*pid, "KILL"));
+    up.wait_for_line("what the group stored is gone");
+    let text = trine(&["status"], &peers, b"").expect_status(0).stdout;
+    let text = String::from_utf8(text).expect("text");
+    assert!(text.contains("what the group stored is gone"), "{text}");
+    // Nobody answers for the old group from an empty store.
+    let ran = trine(&["get", "key", "--timeout", "500ms"], &peers, b"");
+    ran.expect_error(3, &["not reachable", "nothing was read"]);
+    up.stop();
 }
 
 #[test]
@@ -515,7 +521,6 @@ fn no_replica_survives_the_death_of_its_parent() {
     wait_for("the end of all replicas", || {
         (!children.iter().any(|pid| is_alive(*pid))).then_some(())
     });
-    up.end();
 }
 
 #[test]

@@ -97,13 +97,9 @@ impl Shell {
             .expect("a directory")
             .display()
             .to_string();
-        let base = wait_for("three free ports in a row", || {
-            let port = free_addresses(1).expect("a port")[0].port();
-            let bind = |n| std::net::UdpSocket::bind(("127.0.0.1", port + n));
-            let held: Vec<_> = (0..3).map(bind).collect();
-            held.iter().all(Result::is_ok).then_some(port)
-        });
-        let peers: Vec<String> = (0..3).map(|n| format!("127.0.0.1:{}", base + n)).collect();
+        let addresses = free_addresses(3).expect("free ports");
+        let base = addresses[0].port();
+        let peers: Vec<String> = addresses.iter().map(ToString::to_string).collect();
         let path = format!("{directory}:{}", std::env::var("PATH").unwrap_or_default());
         Self {
             path,

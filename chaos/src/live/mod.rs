@@ -17,4 +17,6 @@ pub use lifeline::{LifelineError, die_with_parent};
 pub use output::{LineSink, Stream};
 pub use ports::{addresses_from, free_addresses, local_address_towards};
 pub use process::Process;
-pub use survey::{Report, SurveyError, leader_of, survey, survey_over, voters_in_step};
+pub use survey::{
+    Report, SurveyError, leader_of, majority_gone, survey, survey_over, voters_in_step,
+};

@@ -23,27 +23,24 @@ pub fn addresses_from(base_port: u16, count: usize) -> Option<Vec<SocketAddr>> {
         .collect()
 }
 
-/// `count` loopback addresses whose UDP ports nobody holds at this moment.
+/// `count` loopback addresses with consecutive UDP ports that nobody holds at this moment.
 ///
 /// The ports are free again when this returns, so another process could take one first; the
 /// caller sees that as "port in use" and may simply ask again.
 pub fn free_addresses(count: usize) -> io::Result<Vec<SocketAddr>> {
-    let mut held: Vec<UdpSocket> = Vec::with_capacity(count);
     for _ in 0..ATTEMPTS {
-        if held.len() == count {
-            break;
-        }
-        if let Ok(socket) = UdpSocket::bind((Ipv4Addr::LOCALHOST, next_candidate())) {
-            held.push(socket);
+        let Some(addresses) = addresses_from(next_candidate(count), count) else {
+            continue;
+        };
+        let held: io::Result<Vec<UdpSocket>> = addresses.iter().map(UdpSocket::bind).collect();
+        if held.is_ok() {
+            return Ok(addresses);
         }
     }
-    if held.len() < count {
-        return Err(io::Error::new(
-            io::ErrorKind::AddrInUse,
-            "no free UDP ports on loopback",
-        ));
-    }
-    held.iter().map(UdpSocket::local_addr).collect()
+    Err(io::Error::new(
+        io::ErrorKind::AddrInUse,
+        "no free UDP ports on loopback",
+    ))
 }
 
 /// What a client binds to that wants to reach `peers`: loopback if they are, else any address of
@@ -62,10 +59,11 @@ pub fn local_address_towards(peers: &[SocketAddr]) -> SocketAddr {
 
 /// A walk over the range that starts at a different place in every process and never hands the
 /// same port to two callers in one process until the range is used up.
-fn next_candidate() -> u16 {
+fn next_candidate(count: usize) -> u16 {
     static TAKEN: AtomicU32 = AtomicU32::new(0);
     let start = std::process::id().wrapping_mul(2_654_435_761) >> 16;
-    let step = TAKEN.fetch_add(1, Ordering::Relaxed);
+    let count = u32::try_from(count).unwrap_or(u32::MAX);
+    let step = TAKEN.fetch_add(count, Ordering::Relaxed);
     let offset = start.wrapping_add(step) % u32::from(PORT_COUNT);
     FIRST_PORT + u16::try_from(offset).expect("the offset is below PORT_COUNT")
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use trine_replica::RouteOf;
 use trine_replica::client::{Obstacle, ProbeError, Probed, probe_status};
 use trine_replica::node::{NodeStatus, endpoint_config};
-use trine_replica::status::{Role, Status};
+use trine_replica::status::{MemberStatus, Role, Status};
 use trine_transport::backend::{Backend, BackendError, MonotonicClock, UdpBackend, UdpConfig};
 use trine_transport::time::{Clock, Duration};
 
@@ -96,4 +96,26 @@ pub fn voters_in_step(reports: &[Report]) -> Option<usize> {
             .filter(|status| in_step(status))
             .count(),
     )
+}
+
+/// Whether so many members came back without their memory, under other identities, that the rest is
+/// no majority any more: what the group stored is gone, and it will never serve again.
+///
+/// A member that does not answer may still have its memory; only one whose place is filled by
+/// somebody else is certain to have lost it.
+#[must_use]
+pub fn majority_gone(reports: &[Report]) -> bool {
+    if leader_of(reports).is_some() {
+        return false;
+    }
+    let statuses = || reports.iter().filter_map(Report::status);
+    statuses().any(|survivor| {
+        let voters = || survivor.members.iter().filter(|member| member.voter);
+        let is_gone = |member: &MemberStatus| {
+            let same_place = statuses().find(|status| status.address == member.address);
+            same_place.is_some_and(|status| status.incarnation != member.incarnation)
+        };
+        let gone = voters().filter(|member| is_gone(member)).count();
+        voters().count() - gone <= voters().count() / 2 && gone > 0
+    })
 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use serde_json::{Value, json};
-use trine_chaos::live::{Report, leader_of, voters_in_step};
+use trine_chaos::live::{Report, leader_of, majority_gone, voters_in_step};
 use trine_replica::node::{LinkStatus, NodeStatus};
 use trine_replica::status::{Role, Status};
 use trine_transport::time::Duration;
@@ -36,8 +36,10 @@ pub(crate) fn run<N: Network>(
         output.line("");
         output.line(store_line(leader));
     }
-    for line in complaints(&reports) {
-        output.line(line);
+    let complaints = complaints(&reports);
+    if !complaints.is_empty() {
+        output.line("");
+        complaints.iter().for_each(|line| output.line(line));
     }
     Ok(())
 }
@@ -111,6 +113,10 @@ fn can_lose(reports: &[Report]) -> Option<usize> {
 
 /// The group in one sentence.
 fn summary(reports: &[Report]) -> String {
+    if majority_gone(reports) {
+        return "most replicas lost their memory: what the group stored is gone, start a new group"
+            .to_owned();
+    }
     let Some(leader) = leader_of(reports) else {
         return "no leader: nothing can be written, and only stale reads are answered".to_owned();
     };
@@ -238,11 +244,19 @@ fn complaints(reports: &[Report]) -> Vec<String> {
     let cluster = leader_of(reports).and_then(|leader| leader.cluster.clone());
     let of_one = |report: &Report| match &report.answer {
         Err(obstacle) => Some(obstacle.to_string()),
-        Ok(node) if node.replica.cluster.is_some() && node.replica.cluster != cluster => {
+        Ok(node) if is_foreign(&node.replica, cluster.as_deref()) => {
             Some("belongs to another group; the list of peers mixes two".to_owned())
         }
         Ok(node) => node.replica.not_serving.clone(),
     };
     let named = |report: &Report| Some(format!("{}: {}", report.address, of_one(report)?));
     reports.iter().filter_map(named).collect()
+}
+
+/// Whether the replica belongs to another cluster than the leader's.
+fn is_foreign(replica: &Status, leaders: Option<&str>) -> bool {
+    match (replica.cluster.as_deref(), leaders) {
+        (Some(own), Some(leaders)) => own != leaders,
+        _ => false,
+    }
 }

@@ -1,18 +1,18 @@
 //! `trine up`: a local group in the foreground, until Ctrl-C. A replica that dies is started again
 //! and re-joins.
 
+mod supervisor;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use trine_chaos::live::{Exit, Group, LineSink, Stream, addresses_from, leader_of};
+use trine_chaos::live::{LineSink, Stream, addresses_from, leader_of};
 
 use crate::args::{UpArguments, replica_count};
-use crate::config::{
-    BASE_PORT, RESTART_PAUSE, RESTART_PAUSE_MAX, RESTART_PAUSE_RESET, SUPERVISE_EVERY,
-};
+use crate::config::BASE_PORT;
 use crate::failure::Failure;
 use crate::network::Network;
 use crate::output::Output;
@@ -39,7 +39,7 @@ pub(crate) fn run<N: Network>(
         other => other?,
     };
     welcome(network, &addresses, started.elapsed(), output)?;
-    supervise(group, output)
+    supervisor::supervise(network, group, output)
 }
 
 /// Prints what the replicas say, each line with its place in front. In JSON form it goes to
@@ -84,67 +84,4 @@ fn welcome<N: Network>(
     output.line("");
     output.line("Ctrl-C ends the group, and with it the data: it is in memory only.");
     Ok(())
-}
-
-/// When a replica that died is due to be started again.
-struct Restart {
-    place: usize,
-    due: Instant,
-}
-
-/// Looks after the replicas until the user ends it.
-fn supervise(mut group: Group, output: Output) -> Result<(), Failure> {
-    let count = group.addresses().len();
-    let mut started = vec![Instant::now(); count];
-    let mut pauses = vec![RESTART_PAUSE; count];
-    let mut restarts: Vec<Restart> = Vec::new();
-    while !interrupt::interrupted() {
-        interrupt::pause(SUPERVISE_EVERY);
-        for exit in group.take_exits().map_err(group::live_failure)? {
-            let index = exit.place - 1;
-            if started[index].elapsed() > RESTART_PAUSE_RESET {
-                pauses[index] = RESTART_PAUSE;
-            }
-            tell_exit(&exit, pauses[index], output);
-            restarts.push(Restart {
-                place: exit.place,
-                due: Instant::now() + pauses[index],
-            });
-            pauses[index] = (pauses[index] * 2).min(RESTART_PAUSE_MAX);
-        }
-        if restarts.len() * 2 > count {
-            tell_majority_lost(output);
-        }
-        let (due, later): (Vec<_>, Vec<_>) = restarts
-            .into_iter()
-            .partition(|restart| restart.due <= Instant::now());
-        restarts = later;
-        for restart in due {
-            started[restart.place - 1] = Instant::now();
-            group.restart(restart.place).map_err(group::live_failure)?;
-        }
-    }
-    output.line("stopping ...");
-    group.stop().map_err(group::live_failure)
-}
-
-fn tell_exit(exit: &Exit, pause: Duration, output: Output) {
-    let pause = show_ns(u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX));
-    let line = format!(
-        "replica {} ended ({}); starting it again in {pause}, empty, to re-join the group",
-        exit.place, exit.status
-    );
-    match output.json {
-        true => eprintln!("{line}"),
-        false => output.line(line),
-    }
-}
-
-fn tell_majority_lost(output: Output) {
-    let line = "most replicas died at once: what the group stored is gone with them. \
-                End it with Ctrl-C and start a new one.";
-    match output.json {
-        true => eprintln!("{line}"),
-        false => output.line(line),
-    }
 }

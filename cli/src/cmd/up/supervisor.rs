@@ -1,0 +1,175 @@
+//! Looks after the replicas of `trine up`: starts a dead one again, and says when the group is whole
+//! or beyond help.
+
+use std::time::{Duration, Instant};
+
+use trine_chaos::live::{Exit, Group, majority_gone, voters_in_step};
+
+use crate::config::{RESTART_PAUSE, RESTART_PAUSE_MAX, RESTART_PAUSE_RESET, SUPERVISE_EVERY};
+use crate::failure::Failure;
+use crate::network::Network;
+use crate::output::Output;
+use crate::units::show_ns;
+use crate::{group, interrupt};
+
+/// How often the replicas are asked while the group is not whole.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+
+/// Looks after the replicas until the user ends it.
+pub(super) fn supervise<N: Network>(
+    network: &N,
+    mut group: Group,
+    output: Output,
+) -> Result<(), Failure> {
+    let now = Instant::now();
+    let mut places = vec![Place::new(now); group.addresses().len()];
+    let mut healing = None;
+    while !interrupt::interrupted() {
+        interrupt::pause(SUPERVISE_EVERY);
+        for exit in group.take_exits().map_err(group::live_failure)? {
+            let pause = places[exit.place - 1].on_exit(Instant::now());
+            tell_exit(&exit, pause, output);
+            healing = Some(Healing::new());
+        }
+        for (place, state) in (1..).zip(&mut places) {
+            if state.is_due(Instant::now()) {
+                group.restart(place).map_err(group::live_failure)?;
+            }
+        }
+        if let Some(state) = &mut healing
+            && state.look(network, &group, output)?
+        {
+            healing = None;
+        }
+    }
+    output.line("stopping ...");
+    group.stop().map_err(group::live_failure)
+}
+
+/// When the replica of a place was started, and when it is to be started again.
+#[derive(Copy, Clone, Debug)]
+struct Place {
+    started: Instant,
+    pause: Duration,
+    due: Option<Instant>,
+}
+
+impl Place {
+    fn new(now: Instant) -> Self {
+        Self {
+            started: now,
+            pause: RESTART_PAUSE,
+            due: None,
+        }
+    }
+
+    /// The replica has ended; the pause until it is started again. It doubles for one that does
+    /// not live long.
+    fn on_exit(&mut self, now: Instant) -> Duration {
+        if now - self.started > RESTART_PAUSE_RESET {
+            self.pause = RESTART_PAUSE;
+        }
+        let pause = self.pause;
+        self.due = Some(now + pause);
+        self.pause = (pause * 2).min(RESTART_PAUSE_MAX);
+        pause
+    }
+
+    /// Whether it is to be started now; then it counts as started.
+    fn is_due(&mut self, now: Instant) -> bool {
+        let due = self.due.is_some_and(|due| due <= now);
+        if due {
+            self.due = None;
+            self.started = now;
+        }
+        due
+    }
+}
+
+/// A group that lost somebody, until it is whole again.
+struct Healing {
+    next_look: Instant,
+    told_gone: bool,
+}
+
+impl Healing {
+    fn new() -> Self {
+        Self {
+            next_look: Instant::now() + ASK_EVERY,
+            told_gone: false,
+        }
+    }
+
+    /// Asks the replicas if it is time to; true when the group is whole.
+    fn look<N: Network>(
+        &mut self,
+        network: &N,
+        group: &Group,
+        output: Output,
+    ) -> Result<bool, Failure> {
+        if Instant::now() < self.next_look {
+            return Ok(false);
+        }
+        self.next_look = Instant::now() + ASK_EVERY;
+        let reports = group::look(network, group.addresses())?;
+        if majority_gone(&reports) && !self.told_gone {
+            self.told_gone = true;
+            tell(
+                "most replicas died before the others could help them: what the group stored is gone. \
+                 End it with Ctrl-C and start a new one.",
+                output,
+            );
+        }
+        let whole = voters_in_step(&reports) == Some(group.addresses().len());
+        if whole {
+            tell("all replicas vote again", output);
+        }
+        Ok(whole)
+    }
+}
+
+fn tell_exit(exit: &Exit, pause: Duration, output: Output) {
+    let pause = show_ns(u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX));
+    let (place, status) = (exit.place, exit.status);
+    tell(
+        &format!(
+            "replica {place} ended ({status}); starting it again in {pause}, empty, to re-join the group"
+        ),
+        output,
+    );
+}
+
+/// In JSON form standard output holds one document, so events go to standard error.
+fn tell(line: &str, output: Output) {
+    match output.json {
+        true => eprintln!("{line}"),
+        false => output.line(line),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replica_that_dies_again_and_again_waits_longer_each_time() {
+        let start = Instant::now();
+        let mut place = Place::new(start);
+        assert_eq!(place.on_exit(start), RESTART_PAUSE);
+        assert!(!place.is_due(start));
+        let restarted = start + RESTART_PAUSE;
+        assert!(place.is_due(restarted) && !place.is_due(restarted));
+        assert_eq!(place.on_exit(restarted), RESTART_PAUSE * 2);
+        let mut last = Duration::ZERO;
+        for _ in 0..20 {
+            last = place.on_exit(restarted);
+        }
+        assert_eq!(last, RESTART_PAUSE_MAX);
+        let much_later = restarted + RESTART_PAUSE_RESET * 2;
+        assert_eq!(
+            place.on_exit(much_later),
+            RESTART_PAUSE,
+            "it had lived long"
+        );
+    }
+}
