@@ -17,19 +17,28 @@ impl Network for Udp {
     type Backend = UdpBackend;
 
     fn serve_at(&self, own: SocketAddr) -> Result<Opened<UdpBackend>, Failure> {
-        let backend = UdpBackend::bind(own, &UdpConfig::default()).map_err(backend_failure)?;
-        Ok(Opened {
-            backend,
-            route_of: Box::new(Some),
-            keep: None,
-        })
+        let opened = open(own)?;
+        // Clients have little under way and need no warning.
+        if let Some(shortfall) = opened.backend.rx_queue_shortfall() {
+            eprintln!("warning: {shortfall}");
+        }
+        Ok(opened)
     }
 
     fn call(&self, peers: &[SocketAddr]) -> Result<Opened<UdpBackend>, Failure> {
-        self.serve_at(local_address_towards(peers))
+        open(local_address_towards(peers))
     }
 
     fn serve_args(&self) -> Vec<OsString> {
         Vec::new()
     }
+}
+
+fn open(address: SocketAddr) -> Result<Opened<UdpBackend>, Failure> {
+    let backend = UdpBackend::bind(address, &UdpConfig::default()).map_err(backend_failure)?;
+    Ok(Opened {
+        backend,
+        route_of: Box::new(Some),
+        keep: None,
+    })
 }
