@@ -228,6 +228,23 @@ pub enum Event {
     },
 }
 
+impl Event {
+    /// The kind of fault; weather is of several kinds.
+    pub fn kind(&self) -> Option<Fault> {
+        Some(match self {
+            Event::Weather(_) => return None,
+            Event::Partition { .. } | Event::IsolateLeader { .. } => Fault::Partition,
+            Event::OneWay { .. } => Fault::OneWay,
+            Event::Clog { .. } => Fault::Clog,
+            Event::Crash { .. } => Fault::Crash,
+            Event::Pause { .. } => Fault::Pause,
+            Event::Drift { .. } => Fault::Drift,
+            Event::Jump { .. } => Fault::Jump,
+            Event::ClientCrash { .. } => Fault::ClientCrash,
+        })
+    }
+}
+
 /// What happens when, derived from a seed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
@@ -257,6 +274,24 @@ impl Schedule {
             enabled: BTreeSet::new(),
             events: Vec::new(),
             quiet_from: Instant::ZERO,
+        }
+    }
+
+    /// What a script says, by the time after `start`. The kinds it uses are enabled.
+    pub fn scripted(script: &[(Duration, Event)], start: Instant, quiet_from: Instant) -> Self {
+        let mut events: Vec<(Instant, Event)> = script
+            .iter()
+            .map(|(after, event)| (start + *after, event.clone()))
+            .collect();
+        events.sort_by_key(|&(at, _)| at);
+        let enabled = events
+            .iter()
+            .filter_map(|(_, event)| event.kind())
+            .collect();
+        Self {
+            enabled,
+            events,
+            quiet_from,
         }
     }
 

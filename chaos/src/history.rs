@@ -145,22 +145,18 @@ impl fmt::Display for Operation {
         }
         match &self.action {
             Action::Get => write!(f, " get {key}")?,
-            Action::Put { value } => write!(f, " put {key} {}", codec::to_text(value))?,
+            Action::Put { value } => write!(f, " put {key} {}", brief(value))?,
             Action::Delete => write!(f, " delete {key}")?,
             Action::Cas {
                 expected: Some(version),
                 value,
             } => {
-                write!(
-                    f,
-                    " cas {key} version {version} to {}",
-                    codec::to_text(value)
-                )?;
+                write!(f, " cas {key} version {version} to {}", brief(value))?;
             }
             Action::Cas {
                 expected: None,
                 value,
-            } => write!(f, " cas {key} absent to {}", codec::to_text(value))?,
+            } => write!(f, " cas {key} absent to {}", brief(value))?,
             Action::Incr { by } => write!(f, " incr {key} {by}")?,
         }
         match &self.outcome {
@@ -178,7 +174,7 @@ impl fmt::Display for Operation {
 impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Answer::Value { value, .. } => f.write_str(&codec::to_text(value)),
+            Answer::Value { value, .. } => f.write_str(&brief(value)),
             Answer::NotFound => f.write_str("not found"),
             Answer::Written { .. } => f.write_str("written"),
             Answer::Deleted { existed: true } => f.write_str("deleted"),
@@ -191,6 +187,19 @@ impl fmt::Display for Answer {
             Answer::Refused => f.write_str("refused"),
         }
     }
+}
+
+/// Enough of a value to know it by.
+fn brief(value: &[u8]) -> String {
+    const SHOWN: usize = 24;
+    if value.len() <= SHOWN {
+        return codec::to_text(value);
+    }
+    format!(
+        "{}... ({} bytes)",
+        codec::to_text(&value[..SHOWN]),
+        value.len()
+    )
 }
 
 /// Index of an operation in its history.

@@ -9,13 +9,13 @@ use trine_chaos::fault::Fault;
 use trine_chaos::sim::{SimConfig, SimReport, Trace, run};
 use trine_transport::time::Duration;
 
-const SEEDS: u64 = 12;
+const SEEDS: u64 = 6;
 
 /// Half a minute in which leaders are cut off from their followers, now and then with a client.
 fn simulate(seed: u64) -> SimReport {
     let mut config = SimConfig::from_seed(seed);
     config.replicas = 3;
-    config.faulty = Duration::from_secs(20);
+    config.faulty = Duration::from_secs(15);
     config.faults = Some(BTreeSet::from([Fault::Partition]));
     config.operations_min = 500;
     run(config, Trace::Off).expect("a sound configuration")

@@ -118,7 +118,7 @@ impl Cluster {
             .collect();
         let config = ReplicaConfig {
             bootstrap,
-            ..ReplicaConfig::default()
+            ..self.config.replica
         };
         let seed = self.prng.next_u64();
         let replica = Replica::new(

@@ -2,9 +2,10 @@
 
 use super::callers::Pace;
 use crate::checker::linearizability::Limits;
-use crate::fault::{Fault, Topology};
+use crate::fault::{Event, Fault, Topology};
 use crate::workload::{Mix, WorkloadConfig};
 use std::collections::BTreeSet;
+use trine_replica::ReplicaConfig;
 use trine_transport::prng::Prng;
 use trine_transport::time::Duration;
 
@@ -29,6 +30,10 @@ pub struct SimConfig {
     pub quiet: Duration,
     /// The kinds of fault; nothing draws a subset.
     pub faults: Option<BTreeSet<Fault>>,
+    /// What happens instead of a drawn schedule, by the time after the group has formed.
+    pub script: Option<Vec<(Duration, Event)>>,
+    /// How the replicas are set up, but for who begins the group.
+    pub replica: ReplicaConfig,
     /// Fewest operations that must complete, or the run proves nothing.
     pub operations_min: u64,
     /// Limits of the linearizability check.
@@ -118,6 +123,8 @@ impl SimConfig {
             faulty: Duration::from_secs(50),
             quiet: Duration::from_secs(10),
             faults: None,
+            script: None,
+            replica: replica_config(&mut prng),
             operations_min: 2_000,
             limits: Limits::default(),
         }
@@ -153,4 +160,24 @@ impl SimConfig {
         }
         Ok(())
     }
+}
+
+/// The defaults, or one of the settings so small that its limit is met all the time.
+fn replica_config(prng: &mut Prng) -> ReplicaConfig {
+    let mut config = ReplicaConfig::default();
+    if prng.below(2) == 0 {
+        config.log_entries_max = prng.in_range(16..=400) as usize;
+    }
+    if prng.below(2) == 0 {
+        config.snapshot_chunk_bytes = prng.in_range(1_024..=8_192) as usize;
+    }
+    if prng.below(3) == 0 {
+        config.append_bytes_max = prng.in_range(1_024..=4_096);
+        config.appends_in_flight_max = prng.in_range(1..=8) as usize;
+    }
+    if prng.below(4) == 0 {
+        config.session_limits.reply_bytes_max = prng.in_range(16_000..=200_000);
+        config.session_limits.ttl_ns = prng.in_range(1_000_000_000..=20_000_000_000);
+    }
+    config
 }

@@ -52,7 +52,10 @@ pub fn run(config: SimConfig, trace: Trace) -> Result<SimReport, SimConfigError>
     let mut prng = cluster.prng.fork();
     let drawn = draw_kinds(&mut prng);
     let kinds = cluster.config.faults.clone().unwrap_or(drawn);
-    let schedule = Schedule::of(kinds, &mut prng, topology, faulty_from, quiet_from);
+    let schedule = match &cluster.config.script {
+        Some(script) => Schedule::scripted(script, faulty_from, quiet_from),
+        None => Schedule::of(kinds, &mut prng, topology, faulty_from, quiet_from),
+    };
     chaos.run_until(&mut cluster, faulty_from);
     chaos.play(&mut cluster, &schedule);
     let quiet = cluster.config.quiet;

@@ -114,7 +114,7 @@ fn required(
     faults: &BTreeMap<Fault, u64>,
     reread_from: Instant,
 ) -> coverage::Required {
-    let by_name = config.faults.is_some();
+    let by_name = config.faults.is_some() || config.script.is_some();
     let counted = faults.iter().filter(|(_, fired)| by_name || **fired > 0);
     let kinds_min = if by_name { faults.len() } else { KINDS_MIN };
     coverage::Required {

@@ -1,0 +1,221 @@
+//! Scenarios of a group, told one by one. Each is judged by all checkers: linearizable, exactly
+//! once, in agreement, live after its last fault.
+
+use std::collections::BTreeSet;
+use trine_chaos::fault::{Event, Victim, Weather};
+use trine_chaos::sim::{SimConfig, SimReport, Trace, run};
+use trine_transport::prng::Ratio;
+use trine_transport::time::Duration;
+
+fn group_of(replicas: usize) -> SimConfig {
+    let mut config = SimConfig::from_seed(7);
+    config.replicas = replicas;
+    config.client_machines = 2;
+    config.clients_per_machine = 3;
+    config.faulty = Duration::from_secs(8);
+    config.operations_min = 500;
+    config.replica = trine_replica::ReplicaConfig::default();
+    config
+}
+
+fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn play(mut config: SimConfig, script: Vec<(Duration, Event)>) -> SimReport {
+    config.script = Some(script);
+    let report = run(config, Trace::Off).expect("a sound configuration");
+    assert!(report.verdict.is_pass(), "{report}");
+    report
+}
+
+fn crash(victim: Victim, down: Duration) -> Event {
+    Event::Crash { victim, span: down }
+}
+
+#[test]
+fn a_calm_group_keeps_its_leader_and_answers_everything() {
+    let mut config = group_of(3);
+    config.pace.hasty = Ratio::ZERO;
+    let report = play(config, Vec::new());
+    assert_eq!(report.failovers, 0, "{report}");
+    assert_eq!(report.tally.completed, report.tally.called, "{report}");
+}
+
+#[test]
+fn the_leader_dies_and_another_takes_over() {
+    let report = play(
+        group_of(3),
+        vec![(millis(1_000), crash(Victim::Leader, millis(500)))],
+    );
+    assert!(report.failovers >= 1, "{report}");
+}
+
+#[test]
+fn every_replica_dies_once_and_comes_back_without_its_memory() {
+    let deaths = (0..3).map(|place| {
+        (
+            millis(500 + 2_000 * place as u64),
+            crash(Victim::Replica(place), millis(300)),
+        )
+    });
+    let report = play(group_of(3), deaths.collect());
+    assert_eq!(report.faults.values().sum::<u64>(), 3, "{report}");
+}
+
+#[test]
+fn two_of_five_are_dead_at_the_same_time() {
+    let deaths = vec![
+        (millis(1_000), crash(Victim::Leader, millis(3_000))),
+        (millis(3_000), crash(Victim::Leader, millis(1_000))),
+    ];
+    play(group_of(5), deaths);
+}
+
+#[test]
+fn a_cut_off_leader_with_clients_beside_it_answers_nothing_stale() {
+    let isolate = |at| {
+        (
+            millis(at),
+            Event::IsolateLeader {
+                with_clients: true,
+                span: millis(900),
+            },
+        )
+    };
+    let report = play(
+        group_of(3),
+        vec![isolate(500), isolate(2_500), isolate(4_500), isolate(6_500)],
+    );
+    assert!(report.failovers >= 1, "{report}");
+}
+
+#[test]
+fn a_replica_that_hears_nobody_does_no_harm() {
+    // If it leads, it cannot know that it is followed; if not, its campaigns must not disturb.
+    let deaf = |from| {
+        (
+            millis(1_000),
+            Event::OneWay {
+                from,
+                to: 0,
+                span: millis(5_000),
+            },
+        )
+    };
+    play(group_of(3), vec![deaf(1), deaf(2)]);
+}
+
+#[test]
+fn the_leader_stands_still_and_wakes_up_deposed() {
+    let pause = |at| {
+        (
+            millis(at),
+            Event::Pause {
+                victim: Victim::Leader,
+                span: millis(800),
+            },
+        )
+    };
+    let report = play(group_of(3), vec![pause(1_000), pause(4_000)]);
+    assert!(report.failovers >= 1, "{report}");
+}
+
+#[test]
+fn a_third_of_all_packets_is_lost_all_the_time() {
+    let storm = Weather {
+        loss: Ratio::percent(30),
+        ..Weather::default()
+    };
+    play(group_of(3), vec![(millis(0), Event::Weather(storm))]);
+}
+
+#[test]
+fn half_of_all_packets_comes_twice_and_many_are_damaged() {
+    let storm = Weather {
+        duplication: Ratio::percent(50),
+        corruption: Ratio::percent(10),
+        ..Weather::default()
+    };
+    play(group_of(3), vec![(millis(0), Event::Weather(storm))]);
+}
+
+#[test]
+fn a_returning_replica_fetches_the_state_while_packets_are_lost() {
+    let storm = Weather {
+        loss: Ratio::percent(10),
+        reordering: Ratio::percent(10),
+        ..Weather::default()
+    };
+    let mut config = group_of(3);
+    config.replica.snapshot_chunk_bytes = 1_024;
+    config.replica.log_entries_max = 16;
+    config.workload.value_bytes = 2_000..=8_000;
+    play(
+        config,
+        vec![
+            (millis(0), Event::Weather(storm)),
+            (millis(2_000), crash(Victim::Replica(1), millis(200))),
+        ],
+    );
+}
+
+#[test]
+fn clients_die_with_their_operations_open() {
+    let deaths = (0..6).map(|number| {
+        (
+            millis(500 + number * 1_000),
+            Event::ClientCrash {
+                machine: (number % 2) as usize,
+            },
+        )
+    });
+    play(group_of(3), deaths.collect());
+}
+
+#[test]
+fn the_minority_side_of_a_partition_serves_nobody_and_harms_nobody() {
+    let side = BTreeSet::from([0, 3]);
+    play(
+        group_of(3),
+        vec![(
+            millis(1_000),
+            Event::Partition {
+                side,
+                span: millis(3_000),
+            },
+        )],
+    );
+}
+
+#[test]
+fn clocks_that_run_apart_and_jump_do_no_harm() {
+    let drift = |machine, parts_per_million| {
+        (
+            millis(100),
+            Event::Drift {
+                machine,
+                parts_per_million,
+            },
+        )
+    };
+    let jump = |at, machine| {
+        (
+            millis(at),
+            Event::Jump {
+                machine,
+                span: millis(700),
+            },
+        )
+    };
+    play(
+        group_of(3),
+        vec![
+            drift(0, 9_000),
+            drift(1, -9_000),
+            jump(2_000, 0),
+            jump(4_000, 1),
+            jump(6_000, 2),
+        ],
+    );
+}
