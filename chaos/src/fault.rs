@@ -19,6 +19,8 @@ pub enum Fault {
     Delay,
     /// Bits of packets flip.
     Corruption,
+    /// Packets arrive once more, long after the conversation they belonged to.
+    Replay,
     /// Packets above a size vanish.
     Mtu,
     /// Some machines cannot talk to the others.
@@ -29,6 +31,8 @@ pub enum Fault {
     Clog,
     /// A replica dies, and comes back without its memory.
     Crash,
+    /// A replica is stopped in an orderly way, hands the lead over, and comes back without its memory.
+    Stop,
     /// A replica stands still, and goes on as if nothing had happened.
     Pause,
     /// Clocks run too fast or too slow.
@@ -41,17 +45,19 @@ pub enum Fault {
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 14] = [
+    pub const ALL: [Fault; 16] = [
         Fault::Loss,
         Fault::Duplication,
         Fault::Reordering,
         Fault::Delay,
         Fault::Corruption,
+        Fault::Replay,
         Fault::Mtu,
         Fault::Partition,
         Fault::OneWay,
         Fault::Clog,
         Fault::Crash,
+        Fault::Stop,
         Fault::Pause,
         Fault::Drift,
         Fault::Jump,
@@ -66,11 +72,13 @@ impl Fault {
             Fault::Reordering => "reorder",
             Fault::Delay => "delay",
             Fault::Corruption => "corrupt",
+            Fault::Replay => "replay",
             Fault::Mtu => "mtu",
             Fault::Partition => "partition",
             Fault::OneWay => "one-way",
             Fault::Clog => "clog",
             Fault::Crash => "crash",
+            Fault::Stop => "stop",
             Fault::Pause => "pause",
             Fault::Drift => "drift",
             Fault::Jump => "jump",
@@ -83,7 +91,8 @@ impl Fault {
 pub fn draw_kinds(prng: &mut Prng) -> BTreeSet<Fault> {
     let mut kinds = Fault::ALL;
     prng.shuffle(&mut kinds);
-    let count = prng.in_range(KINDS_MIN as u64..=Fault::ALL.len() as u64) as usize;
+    // Two more than must fire: an event may find nobody to hit.
+    let count = prng.in_range(KINDS_MIN as u64 + 2..=Fault::ALL.len() as u64) as usize;
     kinds.into_iter().take(count).collect()
 }
 
@@ -127,6 +136,8 @@ pub struct Weather {
     pub delay_max: Duration,
     /// Packets in which bits flip.
     pub corruption: Ratio,
+    /// Packets that arrive once more, seconds later.
+    pub replay: Ratio,
     /// Packets above this size vanish; zero lets all pass.
     pub mtu: usize,
 }
@@ -200,6 +211,13 @@ pub enum Event {
         /// How long it is down.
         span: Duration,
     },
+    /// A replica is told to stop, dies when it has, and is started again with nothing in memory.
+    Stop {
+        /// Which.
+        victim: Victim,
+        /// How long it is down.
+        span: Duration,
+    },
     /// A replica stands still.
     Pause {
         /// Which.
@@ -237,6 +255,7 @@ impl Event {
             Event::OneWay { .. } => Fault::OneWay,
             Event::Clog { .. } => Fault::Clog,
             Event::Crash { .. } => Fault::Crash,
+            Event::Stop { .. } => Fault::Stop,
             Event::Pause { .. } => Fault::Pause,
             Event::Drift { .. } => Fault::Drift,
             Event::Jump { .. } => Fault::Jump,
@@ -264,6 +283,7 @@ const WEATHER_SPELL: Duration = Duration::from_secs(4);
 const LOSS_PERCENT_MAX: u64 = 30;
 const DUPLICATION_PERCENT_MAX: u64 = 50;
 const OTHER_PERCENT_MAX: u64 = 20;
+const REPLAY_PERCENT_MAX: u64 = 6;
 /// Shortest distance between two crashes: time to come back and be a voter again.
 const EVENT_GAP: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(8));
 
@@ -347,12 +367,14 @@ impl Drawer<'_> {
                 duplication: self.rate(Fault::Duplication, DUPLICATION_PERCENT_MAX),
                 reordering: self.rate(Fault::Reordering, OTHER_PERCENT_MAX),
                 delay: self.rate(Fault::Delay, OTHER_PERCENT_MAX),
-                delay_max: Duration::from_micros(self.prng.in_range(200..=100_000)),
+                delay_max: self.delay_max(),
                 corruption: self.rate(Fault::Corruption, OTHER_PERCENT_MAX),
+                replay: self.rate(Fault::Replay, REPLAY_PERCENT_MAX),
                 mtu: 0,
             };
-            let mtu = self.prng.in_range(600..=1_400) as usize;
-            let small = self.enabled.contains(&Fault::Mtu) && self.prng.chance(Ratio::percent(30));
+            let mtu = self.prng.in_range(150..=1_400) as usize;
+            let drawn = self.prng.chance(Ratio::percent(30));
+            let small = drawn && self.enabled.contains(&Fault::Mtu);
             self.events.push((
                 at,
                 Event::Weather(Weather {
@@ -362,6 +384,15 @@ impl Drawer<'_> {
             ));
             at += WEATHER_SPELL;
         }
+    }
+
+    /// Mostly within what a busy network does, sometimes beyond every timeout.
+    fn delay_max(&mut self) -> Duration {
+        let long = self.prng.chance(Ratio::percent(10));
+        let micros = self
+            .prng
+            .in_range(200..=if long { 3_000_000 } else { 100_000 });
+        Duration::from_micros(micros)
     }
 
     /// Mostly mild, sometimes up to the maximum, zero if the fault is not enabled.
@@ -425,6 +456,10 @@ impl Drawer<'_> {
                 victim: self.victim(),
                 span: self.span(1, 2_000),
             },
+            Fault::Stop => Event::Stop {
+                victim: self.victim(),
+                span: self.span(1, 2_000),
+            },
             Fault::Pause => Event::Pause {
                 victim: self.victim(),
                 span: self.span(1, 2_000),
@@ -449,6 +484,7 @@ impl Drawer<'_> {
             | Fault::Reordering
             | Fault::Delay
             | Fault::Corruption
+            | Fault::Replay
             | Fault::Mtu => return None,
         })
     }

@@ -8,7 +8,7 @@ use trine_chaos::sim::{self, SimConfig, Trace, rpc};
 
 const USAGE: &str = "usage: trine-chaos [rpc] seeds FROM COUNT [JOBS]
        trine-chaos [rpc] seed N [trace]
-       trine-chaos seed N shrink";
+       trine-chaos seed N shrink|history";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -50,6 +50,7 @@ fn command(subject: Subject, words: &[&str]) -> Option<bool> {
             seed.parse().ok()?,
             Trace::To(Box::new(|line| println!("{line}"))),
         )),
+        ["seed", seed, "history"] => Some(history(seed.parse().ok()?)),
         ["seed", seed, "shrink"] => shrink(seed.parse().ok()?),
         _ => None,
     }
@@ -59,6 +60,14 @@ fn one(subject: Subject, seed: u64, trace: Trace) -> bool {
     let (text, verdict) = simulate(subject, seed, trace);
     println!("{text}");
     verdict.is_pass()
+}
+
+/// Prints the history of a run instead of its report.
+fn history(seed: u64) -> bool {
+    let report = sim::run(SimConfig::from_seed(seed), Trace::Off);
+    let report = report.expect("seeds stand for sound configurations");
+    print!("{}", report.history.to_text());
+    report.verdict.is_pass()
 }
 
 fn simulate(subject: Subject, seed: u64, trace: Trace) -> (String, Verdict) {

@@ -26,7 +26,7 @@ pub(crate) enum State {
 }
 
 /// What an operation does to its key, digested once before a check.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     Read {
         found: Option<(Content, Version)>,

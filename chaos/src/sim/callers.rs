@@ -38,6 +38,8 @@ const HASTY: (Duration, Duration) = (Duration::from_micros(100), Duration::from_
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often a read takes the way through the log instead of ReadIndex.
 const LOGGED_READS: Ratio = Ratio::percent(5);
+/// How often a write is its session's last; the caller goes on with a new one.
+const LAST_WRITES: Ratio = Ratio::percent(1);
 
 pub(crate) struct Callers {
     pub(crate) clients: Clients<Host>,
@@ -163,12 +165,7 @@ impl Callers {
         } else {
             PATIENCE
         };
-        let logged = self.prng.chance(LOGGED_READS);
-        let mode = if request.action.is_read() && !logged {
-            Mode::Read
-        } else {
-            Mode::Write
-        };
+        let mode = self.mode(&request);
         let caller = &mut self.callers[index];
         let mut history = self.history.borrow_mut();
         let operation = history.call(
@@ -186,6 +183,9 @@ impl Callers {
         match self.clients.submit(now, caller.id, submission) {
             Ok(()) => {
                 caller.open += 1;
+                if mode == Mode::WriteAndClose {
+                    caller.id = self.clients.open().unwrap_or(caller.id);
+                }
                 self.open.insert(
                     operation.0 as u64,
                     Open {
@@ -199,6 +199,16 @@ impl Callers {
         }
     }
 
+    fn mode(&mut self, request: &Request) -> Mode {
+        let logged = self.prng.chance(LOGGED_READS);
+        let last = self.prng.chance(LAST_WRITES);
+        match (request.action.is_read(), logged, last) {
+            (true, false, _) => Mode::Read,
+            (_, _, true) => Mode::WriteAndClose,
+            (_, _, false) => Mode::Write,
+        }
+    }
+
     /// Takes in what is over.
     pub(crate) fn collect(&mut self, simulated: Instant) {
         while let Some(finished) = self.clients.poll_finished() {
@@ -208,10 +218,6 @@ impl Callers {
                 .expect("each operation ends once, and is known");
             let caller = &mut self.callers[open.caller];
             caller.open -= 1;
-            assert_eq!(
-                caller.id, finished.client,
-                "an operation ends at the client that called it"
-            );
             let mut history = self.history.borrow_mut();
             record(
                 &mut history,

@@ -10,10 +10,15 @@ use trine_transport::time::{Duration, Instant};
 /// How often the cluster is looked at.
 const PROBE: Duration = Duration::from_millis(5);
 
+/// How often a stopping replica is asked whether it has stopped.
+const STOPPED_LOOK: Duration = Duration::from_millis(20);
+
 /// What ends a fault.
 enum End {
     Heal(u64),
     Restart(Host),
+    /// A stopping replica dies as soon as it may; it is down for the span.
+    Kill(Host, Duration),
 }
 
 pub(crate) struct Chaos {
@@ -58,7 +63,7 @@ impl Chaos {
         let now = cluster.world.now();
         while let Some(entry) = self.ends.first_entry().filter(|entry| entry.key().0 <= now) {
             let end = entry.remove();
-            Self::end(cluster, &end);
+            self.end(cluster, &end);
         }
     }
 
@@ -68,15 +73,22 @@ impl Chaos {
             .trace
             .note(cluster.world.now(), || "all faults end".to_owned());
         for end in std::mem::take(&mut self.ends).into_values() {
-            Self::end(cluster, &end);
+            self.end(cluster, &end);
         }
         cluster.world.network.calm();
     }
 
-    fn end(cluster: &mut Cluster, end: &End) {
+    fn end(&mut self, cluster: &mut Cluster, end: &End) {
         match end {
             End::Heal(number) => cluster.world.network.heal(*number),
             End::Restart(host) => cluster.start_replica(*host, false),
+            End::Kill(host, span)
+                if cluster.is_stopped(*host) && cluster.survives_without(*host) =>
+            {
+                cluster.world.kill(*host);
+                self.end_later(cluster, *span, End::Restart(*host));
+            }
+            End::Kill(host, span) => self.end_later(cluster, STOPPED_LOOK, End::Kill(*host, *span)),
         }
     }
 
@@ -107,6 +119,7 @@ impl Chaos {
                 cluster.world.network.clog(host(*from), host(*to), until);
             }
             Event::Crash { victim, span } => self.crash(cluster, *victim, *span),
+            Event::Stop { victim, span } => self.stop(cluster, *victim, *span),
             Event::Pause { victim, span } => {
                 let Some(host) = resolve(cluster, *victim) else {
                     return;
@@ -164,6 +177,19 @@ impl Chaos {
         cluster.world.kill(host);
         cluster.world.network.stats.fire(Fault::Crash);
         self.end_later(cluster, span, End::Restart(host));
+    }
+}
+
+impl Chaos {
+    fn stop(&mut self, cluster: &mut Cluster, victim: Victim, span: Duration) {
+        let Some(host) = resolve(cluster, victim) else {
+            return;
+        };
+        if cluster.is_stopping(host) || !cluster.survives_without(host) || !cluster.stop(host) {
+            return;
+        }
+        cluster.world.network.stats.fire(Fault::Stop);
+        self.end_later(cluster, STOPPED_LOOK, End::Kill(host, span));
     }
 }
 

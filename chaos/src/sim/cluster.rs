@@ -201,48 +201,54 @@ impl Cluster {
     }
 
     /// Whether the group keeps a majority of its voters, each with its memory, without `victim`.
-    /// In memory mode nobody could save it otherwise.
+    /// In memory mode nobody could save it otherwise. Members may see different configurations;
+    /// the majority must be there in each that anybody sees. (During a joint change a member sees
+    /// the voters of both sides; a majority of all of them is one of either side.)
     pub(crate) fn survives_without(&self, victim: Host) -> bool {
         let discoveries = self.discoveries();
-        let Some((_, leader)) = self.leader() else {
-            return false;
-        };
-        let voters: Vec<Incarnation> = leader
-            .members
-            .0
-            .iter()
-            .filter(|member| member.role != MemberRole::Learner)
-            .map(|member| member.incarnation)
-            .collect();
         let alive: BTreeSet<Incarnation> = discoveries
             .iter()
-            .filter(|(host, _)| *host != victim)
+            .filter(|(host, _)| *host != victim && !self.is_stopping(*host))
             .map(|(_, discovery)| discovery.incarnation)
             .collect();
-        let left = voters.iter().filter(|voter| alive.contains(voter)).count();
-        !voters.is_empty()
-            && left > voters.len() / 2
-            && self.membership_is_settled(&discoveries, &voters)
+        let views: Vec<Vec<Incarnation>> = discoveries
+            .iter()
+            .map(|(_, discovery)| voters_of(discovery))
+            .collect();
+        let keeps_majority = |voters: &Vec<Incarnation>| {
+            let left = voters.iter().filter(|voter| alive.contains(voter)).count();
+            left * 2 > voters.len()
+        };
+        let mut views = views.iter().filter(|voters| !voters.is_empty()).peekable();
+        views.peek().is_some() && views.all(keeps_majority)
     }
 
-    /// Whether all members that run see the same voters: nobody is between two configurations.
-    fn membership_is_settled(
-        &self,
-        discoveries: &[(Host, Discovery)],
-        voters: &[Incarnation],
-    ) -> bool {
-        discoveries
-            .iter()
-            .filter(|(_, discovery)| voters.contains(&discovery.incarnation))
-            .all(|(_, discovery)| {
-                let seen = discovery
-                    .members
-                    .0
-                    .iter()
-                    .filter(|member| member.role != MemberRole::Learner);
-                seen.map(|member| member.incarnation)
-                    .eq(voters.iter().copied())
-            })
+    /// Tells a replica to stop; false if it is down.
+    pub(crate) fn stop(&mut self, host: Host) -> bool {
+        let simulated = self.world.now();
+        let Some(now) = self.world.local_time(host, simulated) else {
+            return false;
+        };
+        let Some(Member::Replica(observed)) = self.world.program_mut(host) else {
+            return false;
+        };
+        observed.stop(now);
+        self.world.poke(host);
+        true
+    }
+
+    /// Whether a replica was told to stop and still runs.
+    pub(crate) fn is_stopping(&self, host: Host) -> bool {
+        matches!(self.world.program(host), Some(Member::Replica(observed)) if observed.stopping)
+    }
+
+    /// Whether a replica that was told to stop may be ended.
+    pub(crate) fn is_stopped(&self, host: Host) -> bool {
+        let now = self.world.local_time(host, self.world.now());
+        match (self.world.program(host), now) {
+            (Some(Member::Replica(observed)), Some(now)) => observed.node.replica().is_stopped(now),
+            _ => false,
+        }
     }
 
     /// Looks at all replicas: who leads?
@@ -294,4 +300,10 @@ impl Cluster {
                 .is_none_or(|callers| callers.is_done())
         })
     }
+}
+
+fn voters_of(discovery: &Discovery) -> Vec<Incarnation> {
+    let members = discovery.members.0.iter();
+    let voters = members.filter(|member| member.role == MemberRole::Voter);
+    voters.map(|member| member.incarnation).collect()
 }

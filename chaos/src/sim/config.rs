@@ -90,8 +90,9 @@ impl SimConfig {
         let keys = prng.in_range(1..=10);
         let client_machines = prng.in_range(1..=3);
         let clients_per_machine = prng.in_range(1..=4);
-        // One hundred to five hundred operations a second over all clients, where nothing hinders.
-        let interval = Duration::from_micros(prng.in_range(2_000..=10_000));
+        // One hundred to two thousand operations a second over all clients, where nothing hinders.
+        let least = if prng.below(10) == 0 { 500 } else { 2_000 };
+        let interval = Duration::from_micros(prng.in_range(least..=10_000));
         let pause =
             Duration::from_nanos(interval.as_nanos() * client_machines * clients_per_machine);
         let value_bytes = match prng.below(10) {
@@ -177,7 +178,11 @@ fn replica_config(prng: &mut Prng) -> ReplicaConfig {
     }
     if prng.below(4) == 0 {
         config.session_limits.reply_bytes_max = prng.in_range(16_000..=200_000);
-        config.session_limits.ttl_ns = prng.in_range(1_000_000_000..=20_000_000_000);
+    }
+    if prng.below(4) == 0 {
+        // Clients that come and go fill the table; the idle ones make room after their time.
+        config.session_limits.count_max = prng.in_range(60..=100) as u32;
+        config.session_limits.ttl_ns = prng.in_range(500_000_000..=2_000_000_000);
     }
     config
 }

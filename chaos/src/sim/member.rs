@@ -20,6 +20,7 @@ pub(crate) struct Observed {
     pub(crate) node: Node<Host>,
     log: Rc<RefCell<Agreement>>,
     applied: u64,
+    pub(crate) stopping: bool,
 }
 
 /// What replicas are compared in: the store at every index at which a turn ended, and everything
@@ -39,7 +40,13 @@ impl Observed {
             node,
             log,
             applied: 0,
+            stopping: false,
         }
+    }
+
+    pub(crate) fn stop(&mut self, now: Instant) {
+        self.stopping = true;
+        self.node.replica_mut().stop(now);
     }
 
     fn observe(&mut self) {

@@ -10,6 +10,8 @@ use trine_transport::time::{Duration, Instant};
 const LATENCY: (u64, u64) = (8_000, 25_000);
 /// A packet that others overtake is late by at most this.
 const REORDER_MAX_NS: u64 = 400_000;
+/// A packet that is replayed comes again after this, least and most.
+const REPLAY_NS: (u64, u64) = (50_000_000, 8_000_000_000);
 /// Most bits that flip in one corrupted packet.
 const FLIPS_MAX: u64 = 4;
 
@@ -128,6 +130,12 @@ impl Network {
         if self.prng.chance(self.weather.duplication) {
             self.stats.fire(Fault::Duplication);
             let late = self.latency() + self.prng.below(REORDER_MAX_NS);
+            let copy = self.arrival(now, from, to, bytes.clone(), Some(late));
+            arrivals.push(copy);
+        }
+        if self.prng.chance(self.weather.replay) {
+            self.stats.fire(Fault::Replay);
+            let late = self.prng.in_range(REPLAY_NS.0..=REPLAY_NS.1);
             let copy = self.arrival(now, from, to, bytes.clone(), Some(late));
             arrivals.push(copy);
         }
@@ -250,6 +258,7 @@ mod tests {
             delay: fifth,
             delay_max: Duration::from_millis(5),
             corruption: fifth,
+            replay: fifth,
             mtu: 0,
         });
         send_many(&mut network, 10_000);
@@ -259,6 +268,7 @@ mod tests {
             Fault::Reordering,
             Fault::Delay,
             Fault::Corruption,
+            Fault::Replay,
         ] {
             let fired = network.stats.fired[&fault];
             assert!((1_000..2_500).contains(&fired), "{fault}: {fired}");

@@ -93,7 +93,8 @@ pub fn run(config: &RpcConfig, trace: Trace) -> RpcReport {
 }
 
 /// The faults that make sense without replicas.
-const KINDS: [Fault; 10] = [
+const KINDS: [Fault; 11] = [
+    Fault::Replay,
     Fault::Loss,
     Fault::Duplication,
     Fault::Reordering,
@@ -228,7 +229,7 @@ fn apply(
                 world.network.stats.fire(Fault::Pause);
             }
         }
-        FaultEvent::Crash { span, .. } => {
+        FaultEvent::Crash { span, .. } | FaultEvent::Stop { span, .. } => {
             let victim = any_host(prng);
             if world.kill(victim).is_some() {
                 world.network.stats.fire(Fault::Crash);

@@ -135,6 +135,12 @@ impl<P: Program> World<P> {
             .map(|machine| &mut machine.program)
     }
 
+    /// What a machine's clock shows; nothing if the machine is down.
+    pub(crate) fn local_time(&self, host: Host, simulated: Instant) -> Option<Instant> {
+        let machine = self.machines[host.index()].as_ref()?;
+        Some(machine.clock.local(simulated))
+    }
+
     /// The running machines.
     pub(crate) fn machines(&self) -> impl Iterator<Item = (Host, &Machine<P>)> {
         let numbered = (0..).map(Host).zip(&self.machines);

@@ -91,9 +91,10 @@ fn by_key(history: &History) -> BTreeMap<&[u8], Vec<&Operation>> {
 
 fn check_key(operations: &[&Operation], limits: Limits) -> (Stage, Verdict) {
     let steps = steps_of(operations);
-    if witness::proves(&steps) {
-        return (Stage::Witness, Verdict::Pass);
-    }
+    let doubt = match witness::check(&steps) {
+        Ok(()) => return (Stage::Witness, Verdict::Pass),
+        Err(doubt) => doubt,
+    };
     match zones::check(&steps) {
         zones::Finding::Linearizable => return (Stage::Zones, Verdict::Pass),
         zones::Finding::Violation(finding) => {
@@ -106,9 +107,11 @@ fn check_key(operations: &[&Operation], limits: Limits) -> (Stage, Verdict) {
         search::Finding::Violation(finding) => finding.into_verdict(&steps, operations),
         search::Finding::Undecided => Verdict::Undecided {
             reason: format!(
-                "the search stopped after {} steps on a key of {} operations",
+                "the search stopped after {} steps on a key of {} operations; what is suspicious: {} {}",
                 limits.search_steps,
-                operations.len()
+                operations.len(),
+                operations[steps[doubt.step()].operation],
+                doubt.explanation()
             ),
         },
     };

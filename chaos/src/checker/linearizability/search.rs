@@ -188,9 +188,14 @@ impl<'a> Search<'a> {
     /// What may come next in the order, best last: first what lets the returning operation answer
     /// as it did, then by position where the replies told one, then by call.
     fn candidates(&mut self, configuration: &Configuration, returning: u32) -> Vec<u32> {
+        // Of unknown operations that do the same, the one called first stands for all.
+        let mut unknown_kinds = HashSet::new();
+        let mut stands_for_all =
+            |step: &Step| !step.is_unknown() || unknown_kinds.insert(step.kind);
         let mut ranked: Vec<_> = configuration
             .pending
             .iter()
+            .filter(|&&id| stands_for_all(&self.steps[id as usize]))
             .filter_map(|&id| {
                 let after = self.step(id).apply(configuration.state)?;
                 let enables = id == returning || self.step(returning).apply(after).is_some();

@@ -5,22 +5,60 @@
 //! another order may exist.
 
 use crate::checker::model::{Kind, State, Step};
+use std::collections::{HashSet, VecDeque};
 
-/// Whether the order of the positions is a linearization.
-pub(super) fn proves(steps: &[Step]) -> bool {
-    claimed_order(steps).is_some_and(|order| respects_real_time(steps, &order))
+/// Where the order of the positions fails, in terms of steps. This condemns nothing.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Doubt {
+    /// An answered operation told no position.
+    NoPosition(usize),
+    /// The operation cannot have answered as it did at its place.
+    Model(usize),
+    /// The operation stands behind one that was called only after its return.
+    RealTime(usize),
 }
 
-/// Indexes of steps in the order claimed, replayed against the model; `None` where an answered
-/// operation has no position, or the model contradicts the claim.
-fn claimed_order(steps: &[Step]) -> Option<Vec<usize>> {
+impl Doubt {
+    pub(super) fn step(self) -> usize {
+        match self {
+            Doubt::NoPosition(step) | Doubt::Model(step) | Doubt::RealTime(step) => step,
+        }
+    }
+
+    pub(super) fn explanation(self) -> &'static str {
+        match self {
+            Doubt::NoPosition(_) => "has no position",
+            Doubt::Model(_) => "contradicts what stands before it in the order of positions",
+            Doubt::RealTime(_) => {
+                "has a position behind that of an operation called after its return"
+            }
+        }
+    }
+}
+
+/// Verifies that the order of the positions is a linearization.
+pub(super) fn check(steps: &[Step]) -> Result<(), Doubt> {
+    let order = claimed_order(steps)?;
+    let mut latest_call_ns = 0;
+    for index in order {
+        let step = &steps[index];
+        latest_call_ns = latest_call_ns.max(step.call_ns);
+        if step.return_ns < latest_call_ns {
+            return Err(Doubt::RealTime(index));
+        }
+    }
+    Ok(())
+}
+
+/// Indexes of steps in the order claimed, replayed against the model.
+fn claimed_order(steps: &[Step]) -> Result<Vec<usize>, Doubt> {
     let mut placed = Vec::with_capacity(steps.len());
     let mut floating = Floating::default();
     for (index, step) in steps.iter().enumerate() {
         match step.position {
             Some(position) => placed.push((position, is_read(step), step.call_ns, index)),
             None if step.is_unknown() => floating.push(index),
-            None => return None,
+            None => return Err(Doubt::NoPosition(index)),
         }
     }
     placed.sort_unstable();
@@ -30,14 +68,15 @@ fn claimed_order(steps: &[Step]) -> Option<Vec<usize>> {
         state = match steps[index].apply(state) {
             Some(after) => after,
             None => {
-                let (helper, after) = floating.enable(steps, index, state)?;
-                order.push(helper);
+                let found = floating.enable(steps, index, state);
+                let (helpers, after) = found.ok_or(Doubt::Model(index))?;
+                order.extend(helpers);
                 after
             }
         };
         order.push(index);
     }
-    Some(order)
+    Ok(order)
 }
 
 /// A read at position p saw what the write at position p left.
@@ -45,9 +84,14 @@ fn is_read(step: &Step) -> bool {
     matches!(step.kind, Kind::Read { .. })
 }
 
-/// Operations of unknown outcome that no answer has shown to have taken effect, by call. One is
-/// put into the order when nothing else explains an answer, as late as possible: its only duty
-/// towards real time is to come after its call.
+/// Most unknown operations that are tried in front of one answer, and most combinations of them.
+const HELPERS_MAX: usize = 24;
+const COMBINATIONS_MAX: usize = 4_000;
+
+/// Operations of unknown outcome that no answer has shown to have taken effect, by call. Some are
+/// put into the order when nothing else explains an answer, as late as possible: their only duty
+/// towards real time is to come after their call. Of several that do the same, the one called
+/// first is always the best choice.
 #[derive(Default)]
 struct Floating {
     unused: Vec<usize>,
@@ -58,25 +102,47 @@ impl Floating {
         self.unused.push(index);
     }
 
-    /// An operation after which step `index` may answer as it did, and the state after both.
-    fn enable(&mut self, steps: &[Step], index: usize, state: State) -> Option<(usize, State)> {
-        let (place, after) = self
+    /// Operations after which step `index` may answer as it did, as few as possible, and the state
+    /// after all of them.
+    fn enable(
+        &mut self,
+        steps: &[Step],
+        index: usize,
+        state: State,
+    ) -> Option<(Vec<usize>, State)> {
+        let mut seen = HashSet::from([state]);
+        let mut ways = VecDeque::from([(state, Vec::new())]);
+        while let Some((state, helpers)) = ways.pop_front() {
+            if helpers.len() >= HELPERS_MAX || seen.len() >= COMBINATIONS_MAX {
+                return None;
+            }
+            for helper in self.choices(steps, &helpers) {
+                let Some(between) = steps[helper].apply(state) else {
+                    continue;
+                };
+                let mut extended = helpers.clone();
+                extended.push(helper);
+                if let Some(after) = steps[index].apply(between) {
+                    self.unused.retain(|unused| !extended.contains(unused));
+                    return Some((extended, after));
+                }
+                if seen.insert(between) {
+                    ways.push_back((between, extended));
+                }
+            }
+        }
+        None
+    }
+
+    /// The first unused operation of each kind that is not among `taken`.
+    fn choices(&self, steps: &[Step], taken: &[usize]) -> Vec<usize> {
+        let mut kinds = HashSet::new();
+        let free = self
             .unused
             .iter()
-            .enumerate()
-            .find_map(|(place, &helper)| {
-                let between = steps[helper].apply(state)?;
-                Some((place, steps[index].apply(between)?))
-            })?;
-        Some((self.unused.remove(place), after))
+            .copied()
+            .filter(|index| !taken.contains(index));
+        free.filter(|&index| kinds.insert(steps[index].kind))
+            .collect()
     }
-}
-
-fn respects_real_time(steps: &[Step], order: &[usize]) -> bool {
-    let mut latest_call_ns = 0;
-    order.iter().all(|&index| {
-        let step = &steps[index];
-        latest_call_ns = latest_call_ns.max(step.call_ns);
-        step.return_ns >= latest_call_ns
-    })
 }
