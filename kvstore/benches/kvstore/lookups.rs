@@ -1,10 +1,10 @@
 //! The four ways in which a paper's case is run, and the ratios that are reported of them.
 
 use crate::PAIRS;
+use crate::cpu::thread_ns;
 use crate::report::{Pairs, Report};
 use std::cell::Cell;
 use std::hint::black_box;
-use std::time::Instant;
 
 /// Lanes of every batch, by hand and interleaved.
 pub(crate) const LANES: usize = trine_kvstore::interleave::LANES;
@@ -40,9 +40,9 @@ impl Case<'_> {
         let runs = Cell::new(0);
         let rate = |way: Way<'_>| {
             runs.set(runs.get() + 1);
-            let start = Instant::now();
+            let start = thread_ns();
             black_box(way(runs.get() % SETS));
-            self.count as f64 / start.elapsed().as_secs_f64() / 1e6
+            self.count as f64 * 1e3 / (thread_ns() - start) as f64
         };
         let mut compare = |what: &str, against: &str, ours: Way<'_>, theirs: Way<'_>| {
             let pairs = Pairs::run(PAIRS, || rate(ours), || rate(theirs));

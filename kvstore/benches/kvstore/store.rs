@@ -5,15 +5,17 @@ use crate::cpu::{clock_cost_ns, percentile, thread_ns};
 use crate::keys::{Draw, Key, VALUE, consume, key};
 use crate::report::{Pairs, Report};
 use std::hint::black_box;
-use std::time::Instant;
-use trine_kvstore::{Command, Limits, Position, SnapshotError, SnapshotStep, Store};
+use trine_kvstore::{Command, Limits, Position, SnapshotStep, Store};
 
 const ITEMS: u64 = 10_000_000;
 const OPERATIONS: usize = 1 << 20;
 const BATCH: usize = 16;
 
-/// One chunk for so many PUTs: a snapshot of 10 M items then takes some 15 s of full load.
-const PUTS_PER_CHUNK: usize = 2_048;
+/// One chunk for so many PUTs: a snapshot of 10 M items then takes 65 M of them.
+const PUTS_PER_CHUNK: usize = 4_096;
+
+/// PUTs of one window of a snapshot.
+const WINDOW_PUTS: u64 = 6 << 20;
 
 /// The argument of the child process that measures memory.
 pub(crate) const MEMORY_JOB: &str = "--memory-job";
@@ -61,10 +63,11 @@ fn boxed() -> Boxed {
     map
 }
 
+/// Millions a second of this thread's CPU time: other programs on the machine take none of it.
 fn rate(operations: usize, run: impl FnOnce() -> u64) -> f64 {
-    let start = Instant::now();
+    let start = thread_ns();
     black_box(run());
-    operations as f64 / start.elapsed().as_secs_f64() / 1e6
+    operations as f64 * 1e3 / (thread_ns() - start) as f64
 }
 
 #[inline(never)]
@@ -200,18 +203,27 @@ pub(crate) fn memory(report: &mut Report) {
         .output()
         .expect("it can be run again");
     let text = String::from_utf8(output.stdout).expect("the job prints a number");
-    let overhead: f64 = text.trim().parse().expect("the job prints a number");
-    report.value("memory_overhead_at_90_percent", overhead, "bytes");
+    let mut numbers = text
+        .split_whitespace()
+        .map(|number| number.parse::<f64>().expect("the job prints numbers"));
+    let mut next = || numbers.next().expect("the job prints two numbers");
+    report.value("memory_overhead_at_90_percent", next(), "bytes");
+    report.value("memory_in_huge_pages", next(), "%");
 }
 
-/// Prints the growth of resident memory per item, less key and value, at 90 % of 2^21 buckets.
+/// Prints the growth of resident memory per item, less key and value, at 90 % of 2^21 buckets, and
+/// the share of resident memory that is in huge pages.
 pub(crate) fn memory_job() {
     let items = (1_u64 << 21) * 7 * 9 / 10;
     let before = resident_bytes();
     let own = Own::filled(items);
     let grown = resident_bytes() - before;
     assert_eq!(own.store.stats().items, items);
-    println!("{}", grown as f64 / items as f64 - 80.0);
+    println!(
+        "{} {}",
+        grown as f64 / items as f64 - 80.0,
+        100.0 * huge_page_bytes() as f64 / resident_bytes() as f64
+    );
 }
 
 fn resident_bytes() -> u64 {
@@ -225,69 +237,89 @@ fn resident_bytes() -> u64 {
     pages * 4096
 }
 
-pub(crate) fn snapshot(report: &mut Report) {
-    let own = std::cell::RefCell::new(Own::filled(ITEMS));
-    let (mut draw, mut other) = (Draw(300), Draw(300));
-    let pairs = Pairs::run(
-        PAIRS,
-        || {
-            let own = &mut *own.borrow_mut();
-            let keys = draw.keys(OPERATIONS, ITEMS);
-            own.store
-                .begin_snapshot()
-                .expect("the last one was cleared away");
-            let rate = rate(OPERATIONS, || put_beside_snapshot(own, &keys, |_| {}));
-            own.store.abandon_snapshot();
-            while !own.store.clear_snapshot() {}
-            rate
-        },
-        || {
-            let own = &mut *own.borrow_mut();
-            let keys = other.keys(OPERATIONS, ITEMS);
-            rate(OPERATIONS, || {
-                keys.iter().for_each(|key| own.put(key, &VALUE));
-                0
-            })
-        },
-    );
-    report.pairs("put_during_snapshot", "M/s", "without a snapshot", &pairs);
-    let own = &mut *own.borrow_mut();
-    report.value("put_cpu_p99_99", cpu_of_puts(own, false), "ns");
-    report.value(
-        "put_cpu_p99_99_during_snapshot",
-        cpu_of_puts(own, true),
-        "ns",
-    );
-    let start = Instant::now();
-    let chunks = whole_snapshot(own);
-    report.value(
-        "snapshot_whole_under_puts",
-        start.elapsed().as_secs_f64(),
-        "s",
-    );
-    report.value("snapshot_chunks", chunks as f64, "chunks");
+fn huge_page_bytes() -> u64 {
+    let rollup = std::fs::read_to_string("/proc/self/smaps_rollup")
+        .expect("Linux tells a process its memory");
+    let line = rollup
+        .lines()
+        .find_map(|line| line.strip_prefix("AnonHugePages:"));
+    let kib: u64 = line
+        .and_then(|line| line.split_whitespace().next()?.parse().ok())
+        .expect("a number");
+    kib * 1024
 }
 
-/// PUTs with a chunk after every so many of them; `each` gets the store's turn around each PUT.
-fn put_beside_snapshot(
-    own: &mut Own,
-    keys: &[Key],
-    mut chunk_done: impl FnMut(SnapshotStep),
-) -> u64 {
-    let mut chunk = Vec::new();
-    let mut bytes = 0;
-    for (index, key) in keys.iter().enumerate() {
-        own.put(key, &VALUE);
-        if index % PUTS_PER_CHUNK == 0 {
-            match own.store.snapshot_chunk(&mut chunk) {
-                Ok(step) => chunk_done(step),
-                Err(SnapshotError::NotRunning) => {}
-                Err(error) => panic!("{error}"),
+/// One snapshot from beginning to end while PUTs go on, in windows that alternate with as many PUTs
+/// on a second store without a snapshot.
+pub(crate) fn snapshot(report: &mut Report) {
+    let (mut own, mut quiet) = (Own::filled(ITEMS), Own::filled(ITEMS));
+    let windows = snapshot_windows(&mut own, &mut quiet);
+    let total = |side: fn(&Window) -> u64| windows.iter().map(side).sum::<u64>() as f64;
+    let puts = total(|window| window.puts);
+    let (during, without) = (
+        total(|window| window.during_ns),
+        total(|window| window.without_ns),
+    );
+    let ratios = windows
+        .iter()
+        .map(|window| window.without_ns as f64 / window.during_ns as f64);
+    let pairs = Pairs {
+        ours: puts * 1e3 / during,
+        theirs: puts * 1e3 / without,
+        ratio: without / during,
+        range: (
+            ratios.clone().fold(f64::INFINITY, f64::min),
+            ratios.fold(0.0, f64::max),
+        ),
+    };
+    report.pairs("put_during_snapshot", "M/s", "without a snapshot", &pairs);
+    report.value("put_cpu_p99_99", cpu_of_puts(&mut quiet, false), "ns");
+    report.value(
+        "put_cpu_p99_99_during_snapshot",
+        cpu_of_puts(&mut quiet, true),
+        "ns",
+    );
+}
+
+/// CPU time of as many PUTs on both sides.
+struct Window {
+    puts: u64,
+    during_ns: u64,
+    without_ns: u64,
+}
+
+fn snapshot_windows(own: &mut Own, quiet: &mut Own) -> Vec<Window> {
+    let mut draw = Draw(300);
+    let (mut windows, mut chunk, mut ended) = (Vec::new(), Vec::new(), false);
+    own.store.begin_snapshot().expect("none is running");
+    while !ended {
+        let mut window = Window {
+            puts: 0,
+            during_ns: 0,
+            without_ns: 0,
+        };
+        while window.puts < WINDOW_PUTS && !ended {
+            let keys = draw.keys(OPERATIONS, ITEMS);
+            let start = thread_ns();
+            for keys in keys.chunks(PUTS_PER_CHUNK) {
+                keys.iter().for_each(|key| own.put(key, &VALUE));
+                ended = ended
+                    || own.store.snapshot_chunk(&mut chunk).expect("it goes on")
+                        == SnapshotStep::Last;
             }
-            bytes += chunk.len() as u64;
+            window.during_ns += thread_ns() - start;
+            let start = thread_ns();
+            keys.iter().for_each(|key| quiet.put(key, &VALUE));
+            window.without_ns += thread_ns() - start;
+            window.puts += keys.len() as u64;
         }
+        windows.push(window);
     }
-    bytes
+    assert!(
+        windows.len() >= PAIRS,
+        "a ratio needs at least {PAIRS} pairs"
+    );
+    windows
 }
 
 /// The 99.99th percentile of the CPU time of single PUTs.
@@ -312,18 +344,4 @@ fn cpu_of_puts(own: &mut Own, beside_snapshot: bool) -> f64 {
         while !own.store.clear_snapshot() {}
     }
     percentile(&mut samples, 9_999) as f64
-}
-
-/// A snapshot from beginning to end while PUTs go on.
-fn whole_snapshot(own: &mut Own) -> u64 {
-    own.store.begin_snapshot().expect("the last one has ended");
-    let (mut draw, mut chunks, mut ended) = (Draw(500), 0, false);
-    while !ended {
-        let keys = draw.keys(OPERATIONS, ITEMS);
-        put_beside_snapshot(own, &keys, |step| {
-            chunks += u64::from(step != SnapshotStep::Pending);
-            ended |= step == SnapshotStep::Last;
-        });
-    }
-    chunks
 }

@@ -108,6 +108,12 @@ impl Arena {
         self.current(location, key).is_some()
     }
 
+    /// Starts to load the first two lines of a block.
+    pub(crate) fn prefetch_block(&self, location: Location) {
+        prefetch_at(self.bytes(location), 0);
+        prefetch_at(self.bytes(location), 64);
+    }
+
     /// The first byte of an item's block, to prefetch its line.
     #[inline(always)]
     pub(crate) fn first_byte(&self, location: Location) -> &u8 {

@@ -6,6 +6,7 @@ use crate::arena::Location;
 use crate::codec::{Sink, length_u32};
 use crate::config::CHUNK_BODY_BYTES;
 use crate::hash::KeyHash;
+use crate::interleave::{LANES, batch, prefetch};
 use crate::items::Items;
 use crate::store::Store;
 use std::fmt;
@@ -151,7 +152,10 @@ impl Items {
             .expect("called while a snapshot is written");
         let mut range = Vec::new();
         let mut full = false;
-        for _ in 0..WALK_BUCKETS_MAX {
+        for step in 0..WALK_BUCKETS_MAX {
+            if step.is_multiple_of(LANES as u32) {
+                self.warm_ranges(&progress);
+            }
             let bits = self.collect_range(&progress, &mut range);
             full = !self.write_range(&mut progress, &range);
             if full {
@@ -165,6 +169,23 @@ impl Items {
         }
         self.snapshot = Some(progress);
         full
+    }
+
+    /// Brings the next ranges' buckets and items into the cache, all of them at once.
+    fn warm_ranges(&self, progress: &Progress) {
+        let mut order = progress.cursor_order();
+        let start = |_| {
+            let hash = KeyHash::from_order(order);
+            order = order.saturating_add(1 << (64 - self.table.home_bits(hash)));
+            let bucket = self.table.home_bucket(hash);
+            prefetch(bucket);
+            async move {
+                for slot in 0..bucket.len() {
+                    self.arena.prefetch_block(bucket.location(slot));
+                }
+            }
+        };
+        batch::<LANES, _>(LANES, start, |_, ()| {});
     }
 
     /// The items that the snapshot needs of the cursor's bucket, in order, and how many hash bits
