@@ -174,7 +174,11 @@ impl Items {
     ) {
         self.count_out(hash, old);
         if self.keep_for_snapshot(hash, old) {
-            self.insert(hash, key, value, stamp);
+            // The new item takes the shadow's slot, so that lookups do not pass the shadow. The
+            // index does not grow for shadows: they are gone when the snapshot is.
+            let new = self.arena.add(key, value, stamp);
+            self.table.set_location(slot, new);
+            self.table.insert(hash, old);
         } else if !self.arena.overwrite(old, key, value, stamp) {
             let new = self.arena.add(key, value, stamp);
             self.table.set_location(slot, new);
