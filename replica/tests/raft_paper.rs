@@ -204,7 +204,7 @@ impl Node {
     }
 
     fn tick(&mut self) {
-        self.now = self.now + TICK;
+        self.now += TICK;
         self.turn();
     }
 
