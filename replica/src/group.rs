@@ -10,7 +10,6 @@ mod snapshots;
 mod time;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 
 use raft::StateRole;
 use raft::eraftpb::{Entry, EntryType, Message, MessageType};
@@ -53,7 +52,7 @@ pub(crate) struct Group {
     /// When each member was last heard from.
     heard: BTreeMap<Incarnation, Instant>,
     leaderless_since: Option<Instant>,
-    image: Option<Arc<Image>>,
+    image: Option<Image>,
     outgoing: Vec<Outgoing>,
     next_transfer: u64,
     incoming: Option<Incoming>,
@@ -316,7 +315,7 @@ impl Group {
         }
         if self.leads_in.is_some() {
             self.abandon_clients(out);
-            self.outgoing.clear();
+            self.drop_image();
             self.remembered.clear();
         }
         self.leads_in = leads_in;
@@ -329,7 +328,7 @@ impl Group {
 
     /// What is due once a tick: nothing here is urgent.
     fn maintain(&mut self, now: Instant, out: &mut Outbox) {
-        self.offer_snapshot();
+        self.offer_snapshot(now);
         if self.raft.is_leader() {
             self.propose_tick(now, out);
             self.change_members(now);
@@ -350,10 +349,14 @@ impl Group {
         {
             return;
         }
-        let point = log.compaction_point(
-            self.config.log_entries_max / 2,
-            self.config.log_bytes_max / 2,
-        );
+        let (entries, bytes) = (self.config.log_entries_max, self.config.log_bytes_max);
+        let mut point = log.compaction_point(entries / 2, bytes / 2);
+        if let Some(image) = self.image.as_ref().filter(|_| !self.outgoing.is_empty()) {
+            // Whoever installs the image goes on from there: without these entries it would need another one.
+            point = point
+                .min(image.index)
+                .max(log.compaction_point(entries, bytes));
+        }
         let through = point.min(self.raft.applied());
         self.raft.log_mut().compact(through);
         self.compactions += 1;

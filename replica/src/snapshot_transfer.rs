@@ -8,6 +8,6 @@ mod image;
 mod incoming;
 mod outgoing;
 
-pub(crate) use image::{Image, ImageReader};
+pub(crate) use image::{Image, ImageReader, Piece};
 pub(crate) use incoming::{Incoming, ended};
 pub(crate) use outgoing::{Outgoing, Outlook};

@@ -86,6 +86,9 @@ pub struct StoreStatus {
     pub logical_bytes: u64,
     /// The limit on logical bytes.
     pub memory_bytes: u64,
+    /// A hash of everything in it: equal on all replicas at equal applied indexes.
+    #[serde(default)]
+    pub hash: [u64; 2],
 }
 
 /// Counters since the start.

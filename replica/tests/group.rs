@@ -261,6 +261,58 @@ fn a_follower_that_the_log_cannot_help_any_more_gets_a_snapshot() {
     assert_eq!(world.status(behind).store, world.status(leader).store);
 }
 
+/// The state is written chunk by chunk while clients go on overwriting it, over a link that loses chunks: what arrives
+/// is the state of one index, and the log from there on is still there.
+#[test]
+fn a_snapshot_travels_while_the_group_serves() {
+    for seed in 0..5 {
+        let config = ReplicaConfig {
+            log_bytes_max: 256 << 10,
+            ..small()
+        };
+        let mut world = World::serving(3, config, seed);
+        let clients: Vec<usize> = (0..4).map(|_| world.registered_client(1)).collect();
+        let leader = world.leader().unwrap();
+        let behind = other_than(&world, leader);
+        world.isolate(behind);
+        let value = vec![7; 2000];
+        for n in 0..600_u32 {
+            let key = (n % 400).to_le_bytes().to_vec();
+            world.get_done(clients[0], Wish::Put(key, value.clone()));
+        }
+        world.heal();
+        world.loss = "10%".parse().unwrap();
+        let from = world.status(leader).applied;
+        let mut n = 0_u32;
+        let end = world.now + SECOND * 20;
+        while world.status(behind).counters.snapshots_installed == 0 {
+            assert!(world.now < end, "seed {seed}: {:#?}", world.status(leader));
+            for &client in &clients {
+                if world.clients[client].is_idle() {
+                    n += 1;
+                    let key = (n * 7 % 400).to_le_bytes().to_vec();
+                    world.ask(client, Wish::Put(key, n.to_le_bytes().to_vec()));
+                }
+            }
+            world.run_for(Duration::from_millis(1));
+        }
+        assert!(
+            world.status(leader).applied > from + 20,
+            "the group served meanwhile"
+        );
+        world.loss = "0%".parse().unwrap();
+        world.expect("equal replicas", SECOND * 10, |world| {
+            let (a, b) = (world.status(behind), world.status(leader));
+            a.applied == b.applied && a.applied == b.log.last_index
+        });
+        assert_eq!(world.status(behind).store, world.status(leader).store);
+        assert_eq!(
+            world.status(behind).sessions.reply_bytes,
+            world.status(leader).sessions.reply_bytes
+        );
+    }
+}
+
 /// Kills `place`, starts it again without any memory, and waits until it votes.
 fn replace(world: &mut World, place: u32) {
     world.kill(place);

@@ -91,11 +91,12 @@ impl Group {
             refused: counters.refused,
             duplicates: counters.duplicates,
         };
-        let stats = state.store().stats();
+        let (stats, hash) = (state.store().stats(), state.store().state_hash());
         status.store = StoreStatus {
             items: stats.items,
             logical_bytes: stats.logical_bytes,
             memory_bytes: state.store().limits().memory_bytes,
+            hash: [(hash >> 64) as u64, hash as u64],
         };
         status.counters.commands_applied = state.commands_applied();
     }

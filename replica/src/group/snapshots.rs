@@ -1,11 +1,8 @@
 //! Snapshots: taken when raft asks for one, sent chunk by chunk, received and installed.
 
-use std::sync::Arc;
-
 use prost::Message as _;
-use raft::Storage;
 use raft::eraftpb::{Message, Snapshot};
-use trine_transport::time::Instant;
+use trine_transport::time::{Duration, Instant};
 
 use super::Group;
 use crate::config::SNAPSHOT_TRANSFERS_MAX;
@@ -15,48 +12,61 @@ use crate::outbox::Outbox;
 use crate::snapshot_transfer::{Image, Incoming, Outgoing, Outlook, ended};
 use crate::state_machine::StateMachine;
 
+/// An image that nobody has taken for so long is given up: the store keeps what is overwritten for its sake.
+const OFFER_TIME: Duration = Duration::from_secs(1);
+
 impl Group {
-    /// Takes a snapshot if raft has looked for one, and lets go of one that nobody needs.
-    pub(super) fn offer_snapshot(&mut self) {
+    /// Begins an image if raft has looked for a snapshot, and lets go of one that nobody needs.
+    pub(super) fn offer_snapshot(&mut self, now: Instant) {
         let wanted = self.raft.log_mut().take_snapshot_wanted() && self.raft.is_leader();
-        if !wanted {
-            self.drop_old_image();
-            return;
+        let busy = !self.outgoing.is_empty();
+        if let Some(image) = &self.image {
+            let fresh = image.is_whole() && now.saturating_since(image.begun) < OFFER_TIME;
+            if busy || (self.raft.is_leader() && fresh && !wanted) {
+                return;
+            }
+            // Nobody takes it, or nobody who needs one is in it.
+            self.drop_image();
         }
+        if wanted {
+            self.begin_image(now);
+        } else if let Some(state) = &mut self.state {
+            state.store_mut().clear_snapshot();
+        }
+    }
+
+    fn begin_image(&mut self, now: Instant) {
         let Some(state) = &mut self.state else { return };
-        let Some(image) = Image::take(state, self.config.snapshot_chunk_bytes) else {
+        let index = state.applied_index();
+        let Some(term) = self.raft.term_at(index) else {
+            return;
+        };
+        let Some(image) = Image::begin(now, state, self.config.snapshot_chunk_bytes) else {
             return;
         };
         let mut snapshot = Snapshot::default();
         let metadata = snapshot.mut_metadata();
-        metadata.index = image.index;
-        let Some(term) = self.raft.term_at(image.index) else {
-            return;
-        };
-        metadata.term = term;
+        (metadata.index, metadata.term) = (index, term);
         metadata.conf_state = Some(self.raft.conf_state());
-        self.image = Some(Arc::new(image));
+        self.image = Some(image);
         self.raft.log_mut().offer_snapshot(Some(snapshot));
     }
 
-    /// An image behind which the log was compacted helps nobody any more.
-    fn drop_old_image(&mut self) {
-        let useful = self.image.as_ref().is_some_and(|image| {
-            self.raft.is_leader() && image.index + 1 >= self.raft.log().first_index().unwrap_or(0)
-        });
-        if !useful && self.image.take().is_some() {
-            self.raft.log_mut().offer_snapshot(None);
+    /// Ends the image, and every transfer of it.
+    pub(super) fn drop_image(&mut self) {
+        if let (Some(image), Some(state)) = (self.image.take(), &mut self.state) {
+            image.abandon(state.store_mut());
         }
+        self.outgoing.clear();
+        self.raft.log_mut().offer_snapshot(None);
     }
 
     /// Raft wants `message`'s snapshot sent: the state goes in front of it.
     pub(super) fn begin_transfer(&mut self, now: Instant, message: Message, out: &mut Outbox) {
         let to = Incarnation(message.to);
         let metadata = message.get_snapshot().get_metadata();
-        let image = self
-            .image
-            .as_ref()
-            .filter(|image| image.index == metadata.index);
+        let fits = |image: &&Image| image.index == metadata.index && image.is_whole();
+        let image = self.image.as_ref().filter(fits);
         let member = self
             .state
             .as_ref()
@@ -72,20 +82,35 @@ impl Group {
         self.next_transfer += 1;
         let (header, address, term) = (self.header_to(to), member.address, metadata.term);
         let bytes = message.encode_to_vec();
+        let index = image.index;
         self.outgoing.push(Outgoing::new(
-            header,
-            address,
-            transfer,
-            term,
-            Arc::clone(image),
-            bytes,
-            now,
+            header, address, transfer, term, index, bytes, now,
         ));
     }
 
+    /// Sends what is due of every transfer, and drops what all of them have behind them.
     pub(super) fn send_chunks(&mut self, now: Instant, out: &mut Outbox) {
-        for transfer in &mut self.outgoing {
-            transfer.on_turn(now, out);
+        let (Some(image), Some(state)) = (&mut self.image, &mut self.state) else {
+            return;
+        };
+        let mut failed = Vec::new();
+        self.outgoing.retain_mut(|transfer| {
+            let goes_on = transfer.on_turn(now, image, state.store_mut(), out);
+            if !goes_on {
+                failed.push(transfer.to());
+            }
+            goes_on
+        });
+        if let Some(needed) = self.outgoing.iter().map(Outgoing::needs_from).min() {
+            image.forget_below(needed);
+            if !image.is_whole() {
+                // Who comes now comes too late for its beginning.
+                self.raft.log_mut().offer_snapshot(None);
+            }
+        }
+        for to in failed {
+            out.counters.snapshots_failed += 1;
+            self.raft.report_snapshot(to.0, false);
         }
     }
 

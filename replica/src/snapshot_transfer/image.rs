@@ -6,9 +6,14 @@
 //! ```
 //! Parts come in this order: one head, the client sessions, the store. The checksum covers part and content.
 //!
-//! An image is taken while the replica pauses, and is held whole until the last transfer that needs it has ended.
+//! An image is the state between two entries, but it is written chunk by chunk while later entries are applied: the
+//! store keeps what they overwrite until the image has passed it. Chunks that every receiver has are dropped, so its
+//! memory is that of the slowest transfer's distance, and whoever comes late waits for the next image.
+
+use std::collections::VecDeque;
 
 use trine_kvstore::{Position, SnapshotReader, SnapshotStep, Store};
+use trine_transport::time::Instant;
 
 use crate::client_sessions::ClientSessions;
 use crate::membership::MemberTable;
@@ -18,42 +23,107 @@ use crate::state_machine::{Genesis, Parts, StateMachine};
 
 /// Bytes in front of a chunk's content.
 const CHUNK_HEADER_SIZE: usize = 8;
+/// Steps of the store's walk in one turn, before other work gets its turn.
+const WALK_STEPS_MAX: usize = 4;
 
 const PART_HEAD: u8 = 1;
 const PART_SESSIONS: u8 = 2;
 const PART_STORE: u8 = 3;
 
-/// The state at one index.
+/// The state at one index, as far as it is written and still needed.
 #[derive(Debug)]
 pub(crate) struct Image {
     pub(crate) index: u64,
-    chunks: Vec<Vec<u8>>,
+    /// When it was begun.
+    pub(crate) begun: Instant,
+    /// Number of the first chunk that is still held.
+    first: u32,
+    chunks: VecDeque<Vec<u8>>,
+    /// Whether the last of `chunks` is the last of all.
+    complete: bool,
+}
+
+/// What an image has for who asks for a chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Piece<'a> {
+    /// The chunk, and whether it is the last one.
+    Chunk(&'a [u8], bool),
+    /// It is not written yet: ask again in the next turn.
+    Pending,
+    /// It was dropped, or the store has given the image up: the transfer has failed.
+    Gone,
 }
 
 impl Image {
-    /// The state as it is now. Fails only while the store still writes an earlier snapshot.
-    pub(crate) fn take(state: &mut StateMachine, chunk_bytes: usize) -> Option<Self> {
-        let mut chunks = vec![seal(PART_HEAD, &head(state))];
-        chunks.extend(
-            state
-                .sessions()
-                .to_pieces(chunk_bytes)
-                .iter()
-                .map(|piece| seal(PART_SESSIONS, piece)),
-        );
-        store_chunks(state.store_mut(), &mut chunks)?;
+    /// Begins with the state as it is now. Fails only while the store still clears an earlier image away.
+    pub(crate) fn begin(
+        now: Instant,
+        state: &mut StateMachine,
+        piece_bytes: usize,
+    ) -> Option<Self> {
+        state.store_mut().clear_snapshot();
+        state.store_mut().begin_snapshot().ok()?;
+        let mut chunks = VecDeque::from([seal(PART_HEAD, &head(state))]);
+        let sessions = state.sessions().to_pieces(piece_bytes);
+        chunks.extend(sessions.iter().map(|piece| seal(PART_SESSIONS, piece)));
         Some(Self {
             index: state.applied_index(),
+            begun: now,
+            first: 0,
             chunks,
+            complete: false,
         })
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.chunks.len()
+    /// Lets the store forget about an image that is not complete.
+    pub(crate) fn abandon(&self, store: &mut Store) {
+        if !self.complete {
+            store.abandon_snapshot();
+        }
     }
 
-    pub(crate) fn chunk(&self, number: usize) -> Option<&[u8]> {
-        self.chunks.get(number).map(Vec::as_slice)
+    /// Whether a transfer can still begin.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.first == 0
+    }
+
+    /// Chunk `number`, written if it is the next one.
+    pub(crate) fn piece(&mut self, number: u32, store: &mut Store) -> Piece<'_> {
+        let Some(at) = number.checked_sub(self.first) else {
+            return Piece::Gone;
+        };
+        let at = at as usize;
+        for _ in 0..WALK_STEPS_MAX {
+            if at < self.chunks.len() || self.complete {
+                break;
+            }
+            if self.write_on(store).is_none() {
+                return Piece::Gone;
+            }
+        }
+        let last = self.complete && at + 1 == self.chunks.len();
+        match self.chunks.get(at) {
+            Some(chunk) => Piece::Chunk(chunk, last),
+            None if self.complete => Piece::Gone,
+            None => Piece::Pending,
+        }
+    }
+
+    fn write_on(&mut self, store: &mut Store) -> Option<()> {
+        let mut chunk = Vec::new();
+        let step = store.snapshot_chunk(&mut chunk).ok()?;
+        if step != SnapshotStep::Pending {
+            self.chunks.push_back(seal(PART_STORE, &chunk));
+            self.complete = step == SnapshotStep::Last;
+        }
+        Some(())
+    }
+
+    /// Every receiver has the chunks below `number`.
+    pub(crate) fn forget_below(&mut self, number: u32) {
+        while self.first < number && self.chunks.pop_front().is_some() {
+            self.first += 1;
+        }
     }
 }
 
@@ -66,19 +136,6 @@ fn head(state: &StateMachine) -> Vec<u8> {
     put_u64(&mut out, state.applied_position().as_u64());
     state.members().write(&mut out);
     out
-}
-
-fn store_chunks(store: &mut Store, chunks: &mut Vec<Vec<u8>>) -> Option<()> {
-    while !store.clear_snapshot() {}
-    store.begin_snapshot().ok()?;
-    let mut chunk = Vec::new();
-    loop {
-        let step = store.snapshot_chunk(&mut chunk).ok()?;
-        chunks.push(seal(PART_STORE, &chunk));
-        if step == SnapshotStep::Last {
-            return Some(());
-        }
-    }
 }
 
 fn seal(part: u8, content: &[u8]) -> Vec<u8> {

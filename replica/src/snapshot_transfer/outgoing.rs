@@ -1,11 +1,11 @@
 //! The sender's side of one transfer.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
+use trine_kvstore::Store;
 use trine_transport::time::{Duration, Instant};
 
-use super::Image;
+use super::{Image, Piece};
 use crate::message::{
     ChunkAck, ChunkOutcome, Encode, Incarnation, PeerHeader, SnapshotChunk, kind,
 };
@@ -33,7 +33,7 @@ pub(crate) struct Outgoing {
     address: SocketAddr,
     transfer: u64,
     term: u64,
-    image: Arc<Image>,
+    index: u64,
     /// Raft's own message, encoded: chunk 0.
     message: Vec<u8>,
     next_chunk: u32,
@@ -48,7 +48,7 @@ impl Outgoing {
         address: SocketAddr,
         transfer: u64,
         term: u64,
-        image: Arc<Image>,
+        index: u64,
         message: Vec<u8>,
         now: Instant,
     ) -> Self {
@@ -58,7 +58,7 @@ impl Outgoing {
             address,
             transfer,
             term,
-            image,
+            index,
             message,
             next_chunk: 0,
             failures: 0,
@@ -74,29 +74,43 @@ impl Outgoing {
         self.send_at
     }
 
-    /// Sends the next chunk if it is due.
-    pub(crate) fn on_turn(&mut self, now: Instant, out: &mut Outbox) {
+    /// The first chunk of the image that the receiver may still ask for.
+    pub(crate) fn needs_from(&self) -> u32 {
+        self.next_chunk.saturating_sub(1)
+    }
+
+    /// Sends the next chunk if it is due. Returns false if the image cannot give it any more.
+    pub(crate) fn on_turn(
+        &mut self,
+        now: Instant,
+        image: &mut Image,
+        store: &mut Store,
+        out: &mut Outbox,
+    ) -> bool {
         if self.send_at.is_none_or(|at| now < at) {
-            return;
+            return true;
         }
-        let number = self.next_chunk as usize;
-        let data = match number.checked_sub(1) {
-            None => Some(self.message.as_slice()),
-            Some(number) => self.image.chunk(number),
+        let piece = match self.next_chunk.checked_sub(1) {
+            None => Piece::Chunk(&self.message, false),
+            Some(number) => image.piece(number, store),
         };
-        // `next_chunk` is only ever set to a chunk that exists.
-        let Some(data) = data else { return };
+        let (data, last) = match piece {
+            Piece::Chunk(data, last) => (data, last),
+            Piece::Pending => return true,
+            Piece::Gone => return false,
+        };
         let chunk = SnapshotChunk {
             header: self.header,
-            index: self.image.index,
+            index: self.index,
             term: self.term,
             transfer: self.transfer,
             chunk: self.next_chunk,
-            last: number == self.image.len(),
+            last,
             data,
         };
         let left = out.send(self.letter(), &chunk);
         self.send_at = if left { None } else { Some(now + RETRY) };
+        true
     }
 
     fn letter(&self) -> Letter {
@@ -141,13 +155,10 @@ impl Outgoing {
                 outcome: ChunkOutcome::Wanted,
                 next_chunk,
                 ..
-            }) if next_chunk as usize <= self.image.len() => {
+            }) if next_chunk <= self.next_chunk + 1 => {
                 // A receiver that goes back has lost its part; it may do that a few times only.
-                self.failures = if next_chunk > self.next_chunk {
-                    0
-                } else {
-                    self.failures + 1
-                };
+                let forward = next_chunk > self.next_chunk;
+                self.failures = if forward { 0 } else { self.failures + 1 };
                 self.next_chunk = next_chunk;
                 self.send_at = Some(now);
             }
