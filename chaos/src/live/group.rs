@@ -23,7 +23,7 @@ pub struct GroupConfig {
     pub program: PathBuf,
     /// One address a replica; place `n` (from 1) is `addresses[n - 1]`.
     pub addresses: Vec<SocketAddr>,
-    /// Further arguments for each `trine serve`.
+    /// Further arguments for each `trine serve`; `{place}` in them stands for the replica's place.
     pub serve_args: Vec<OsString>,
     /// Sees every line that a replica prints.
     pub sink: Option<LineSink>,
@@ -250,7 +250,12 @@ impl Group {
         if bootstrap {
             args.push("--bootstrap".into());
         }
-        args.extend(self.config.serve_args.iter().cloned());
+        args.extend(
+            self.config
+                .serve_args
+                .iter()
+                .map(|arg| with_place(arg, place)),
+        );
         let process = Process::start(&self.config.program, &args, place, self.config.sink.clone())
             .map_err(|source| LiveError::Start {
                 program: self.config.program.clone(),
@@ -258,6 +263,14 @@ impl Group {
             })?;
         self.processes[place - 1] = Some(process);
         Ok(())
+    }
+}
+
+/// An argument in which `{place}` became the place.
+fn with_place(argument: &OsString, place: usize) -> OsString {
+    match argument.to_str() {
+        Some(text) => text.replace("{place}", &place.to_string()).into(),
+        None => argument.clone(),
     }
 }
 
@@ -276,7 +289,7 @@ mod tests {
         let config = GroupConfig {
             program: path,
             addresses,
-            serve_args: vec!["--lab".into()],
+            serve_args: vec!["--lab={place}".into()],
             sink: None,
         };
         Group::start(config).expect("start")
@@ -293,14 +306,14 @@ mod tests {
         let peers = group.peers();
         assert_eq!(
             tails[0],
-            format!("1: serve --id 1 --peers {peers} --bootstrap --lab")
+            format!("1: serve --id 1 --peers {peers} --bootstrap --lab=1")
         );
-        assert_eq!(tails[2], format!("3: serve --id 3 --peers {peers} --lab"));
+        assert_eq!(tails[2], format!("3: serve --id 3 --peers {peers} --lab=3"));
         group.restart(1).expect("restart");
         let tails = group
             .wait_until("the script speaking", limit, printed)
             .expect("output");
-        assert_eq!(tails[0], format!("1: serve --id 1 --peers {peers} --lab"));
+        assert_eq!(tails[0], format!("1: serve --id 1 --peers {peers} --lab=1"));
         let pids = group.pids();
         drop(group);
         for pid in pids {

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use trine_chaos::live::{Group, free_addresses};
+use trine_chaos::live::Group;
 use trine_kvstore::{Command, Response};
 use trine_replica::client::{Finished, Mode};
 use trine_transport::backend::Backend;
@@ -70,8 +70,7 @@ struct Failover {
 
 impl<N: Network> Demo<N> {
     fn start(network: N, count: usize, output: Output) -> Result<Self, Failure> {
-        let addresses = free_addresses(count)
-            .map_err(|error| Failure::usage(format!("no ports for the replicas: {error}"), ""))?;
+        let addresses = network.group_addresses(count)?;
         let list: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
         output.line(format_args!(
             "Starting {count} replicas, a process each: {}",

@@ -1,5 +1,7 @@
 //! Which backend carries the packets: chosen once on the command line, a type parameter from there on.
 
+#[cfg(feature = "dpdk")]
+mod dpdk;
 mod udp;
 #[cfg(feature = "verbs")]
 mod verbs;
@@ -9,9 +11,10 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 
 use clap::{Args, ValueEnum};
-use trine_chaos::live::{Report, SurveyError, survey_over};
+use trine_chaos::live::{Report, SurveyError, free_addresses, survey_over};
 use trine_replica::RouteOf;
 use trine_transport::backend::Backend;
+use trine_transport::backend::dpdk::DpdkConfig;
 use trine_transport::time::Duration;
 
 use self::udp::Udp;
@@ -36,6 +39,30 @@ pub(crate) struct NetworkArguments {
     /// verbs: the index of the port's GID; the most routable one if absent.
     #[arg(long, env = "TRINE_GID_INDEX", value_name = "N", global = true)]
     pub(crate) gid_index: Option<u32>,
+    /// dpdk: EAL's arguments, such as "-a 0000:3b:00.0" or "--no-pci --no-huge --vdev=net_af_packet0,iface=veth0".
+    #[arg(
+        long,
+        env = "TRINE_EAL",
+        value_name = "ARGS",
+        global = true,
+        allow_hyphen_values = true
+    )]
+    pub(crate) eal: Option<String>,
+    /// dpdk: this process's port, ip=ADDRESS/PREFIX[,gateway=IP][,device=NAME]..., see transport/DPDK.md. Further ports take the following addresses.
+    #[arg(long, env = "TRINE_DPDK", value_name = "PORT", global = true)]
+    pub(crate) dpdk: Option<DpdkConfig>,
+    /// dpdk, up, demo and chaos: the first replica's address; the others take the IP addresses that follow.
+    #[arg(long, env = "TRINE_REPLICAS_AT", value_name = "IP:PORT", global = true)]
+    pub(crate) replicas_at: Option<SocketAddr>,
+    /// dpdk, up, demo and chaos: EAL's arguments of each replica; {place} stands for its place.
+    #[arg(
+        long,
+        env = "TRINE_REPLICA_EAL",
+        value_name = "ARGS",
+        global = true,
+        allow_hyphen_values = true
+    )]
+    pub(crate) replica_eal: Option<String>,
 }
 
 /// The kinds of backend.
@@ -45,6 +72,8 @@ pub(crate) enum TransportKind {
     Udp,
     /// InfiniBand Unreliable Datagram: InfiniBand, RoCE, soft-RoCE (feature `verbs`).
     Verbs,
+    /// A NIC's queues without the kernel, or one of DPDK's virtual devices (feature `dpdk`).
+    Dpdk,
 }
 
 /// A kind of backend, with its settings.
@@ -60,6 +89,17 @@ pub(crate) trait Network: Clone + Send + 'static {
 
     /// The same choice, as options of `trine serve`.
     fn serve_args(&self) -> Vec<OsString>;
+
+    /// Whether loopback ports mean nothing here, and the network itself says where replicas are.
+    fn chooses_addresses(&self) -> bool {
+        false
+    }
+
+    /// Addresses for a group of `count` replicas that this process starts.
+    fn group_addresses(&self, count: usize) -> Result<Vec<SocketAddr>, Failure> {
+        free_addresses(count)
+            .map_err(|error| Failure::usage(format!("no ports for the replicas: {error}"), ""))
+    }
 
     /// Asks all of `addresses` at once for their status.
     fn survey(&self, addresses: &[SocketAddr], limit: Duration) -> Result<Vec<Report>, Failure> {
@@ -95,16 +135,29 @@ pub(crate) fn on_chosen(arguments: &NetworkArguments, task: impl OnNetwork) -> R
             "add --transport verbs",
         ));
     }
+    let for_dpdk = [&arguments.eal, &arguments.replica_eal]
+        .into_iter()
+        .any(Option::is_some);
+    if arguments.transport != TransportKind::Dpdk && (for_dpdk || arguments.dpdk.is_some()) {
+        return Err(Failure::usage(
+            "--eal, --replica-eal and --dpdk belong to DPDK",
+            "add --transport dpdk",
+        ));
+    }
     match arguments.transport {
         TransportKind::Udp => task.run(&Udp),
         #[cfg(feature = "verbs")]
         TransportKind::Verbs => task.run(&verbs::Verbs::new(arguments)?),
         #[cfg(not(feature = "verbs"))]
         TransportKind::Verbs => Err(not_built("verbs")),
+        #[cfg(feature = "dpdk")]
+        TransportKind::Dpdk => task.run(&dpdk::Dpdk::new(arguments)?),
+        #[cfg(not(feature = "dpdk"))]
+        TransportKind::Dpdk => Err(not_built("dpdk")),
     }
 }
 
-#[cfg(not(feature = "verbs"))]
+#[cfg(not(all(feature = "verbs", feature = "dpdk")))]
 fn not_built(feature: &str) -> Failure {
     Failure::usage(
         format!("this trine was built without the feature {feature}"),

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use trine_chaos::checker::{Verdict, coverage, exactly_once, linearizability};
 use trine_chaos::history::History;
-use trine_chaos::live::{Group, free_addresses};
+use trine_chaos::live::Group;
 use trine_transport::backend::{Faults, MonotonicClock};
 use trine_transport::time::{Clock, Instant};
 
@@ -108,8 +108,7 @@ fn start_group<N: Network>(
     output: Output,
 ) -> Result<Group, Failure> {
     let count = replica_count(&arguments.replicas);
-    let addresses = free_addresses(count)
-        .map_err(|error| Failure::usage(format!("no ports for the replicas: {error}"), ""))?;
+    let addresses = network.group_addresses(count)?;
     let list: Vec<String> = addresses.iter().map(ToString::to_string).collect();
     output.line(format_args!(
         "starting {count} replicas, a process each: {}",

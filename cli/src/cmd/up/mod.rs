@@ -26,10 +26,14 @@ pub(crate) fn run<N: Network>(
 ) -> Result<(), Failure> {
     interrupt::start()?;
     let count = replica_count(&arguments.replicas);
-    let addresses = addresses_from(arguments.base_port, count).ok_or_else(|| {
-        let message = format!("{count} ports from {} run past 65535", arguments.base_port);
-        Failure::usage(message, "choose a smaller --base-port")
-    })?;
+    let addresses = if network.chooses_addresses() {
+        network.group_addresses(count)?
+    } else {
+        addresses_from(arguments.base_port, count).ok_or_else(|| {
+            let message = format!("{count} ports from {} run past 65535", arguments.base_port);
+            Failure::usage(message, "choose a smaller --base-port")
+        })?
+    };
     let started = Instant::now();
     output.line(format_args!("starting {count} replicas ..."));
     let serve_args = arguments.limits.as_serve_args();

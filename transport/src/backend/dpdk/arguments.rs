@@ -3,9 +3,12 @@
 #[cfg(any(feature = "dpdk", test))]
 use super::error::DpdkError;
 
+/// Megabytes that a port with queues of the default length takes.
+const MEMORY_PER_PORT: usize = 32;
+
 /// Completes the user's arguments with defaults that let several processes share a machine and leave nothing behind:
 ///
-/// - `--no-huge` gets `-m 64` and `--no-shconf`; anything else `--in-memory`: no files in hugetlbfs or /var/run.
+/// - `--no-huge` gets `-m`, enough for its virtual devices, and `--no-shconf`; anything else `--in-memory`: no files in hugetlbfs or /var/run.
 /// - Without a choice of cores the calling thread may run on any of `cpus`; EAL would bind it to the first.
 /// - No telemetry socket.
 ///
@@ -19,7 +22,14 @@ pub fn complete(user: &[String], cpus: &str) -> Vec<String> {
     let mut arguments = Vec::new();
     if given(&["--no-huge"]) {
         if !given(&["-m"]) {
-            arguments.extend(["-m".to_owned(), "64".to_owned()]);
+            let devices = user
+                .iter()
+                .filter(|argument| is_option(argument, "--vdev"))
+                .count();
+            arguments.extend([
+                "-m".to_owned(),
+                (MEMORY_PER_PORT * (devices + 1)).to_string(),
+            ]);
         }
         if !given(&["--no-shconf"]) {
             arguments.push("--no-shconf".to_owned());
@@ -105,8 +115,9 @@ mod tests {
         );
         assert_eq!(
             completed("--no-huge"),
-            "-m 64 --no-shconf --lcores=0@(0-3) --no-telemetry --no-huge"
+            "-m 32 --no-shconf --lcores=0@(0-3) --no-telemetry --no-huge"
         );
+        assert!(completed("--no-huge --vdev=a --vdev b").contains("-m 96"));
     }
 
     #[test]

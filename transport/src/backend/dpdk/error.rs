@@ -42,6 +42,11 @@ pub enum DpdkError {
         /// What EAL logged while it looked for devices.
         log: String,
     },
+    /// Every port has an endpoint already.
+    AllPortsTaken {
+        /// How many ports there are.
+        ports: usize,
+    },
     /// The port carries only smaller packets.
     MtuTooSmall {
         /// The port.
@@ -230,6 +235,11 @@ impl fmt::Display for DpdkError {
                     gist(log)
                 )
             }
+            Self::AllPortsTaken { ports } => write!(
+                f,
+                "all {ports} ports of this process are in use, and every endpoint needs one: add a `--vdev=...` (or a \
+                 NIC's port) to the EAL arguments, or use fewer threads"
+            ),
             Self::MtuTooSmall { port, mtu, needed } => write!(
                 f,
                 "{port} has an MTU of {mtu} bytes and the configured packets need {needed}: raise it (for a kernel \

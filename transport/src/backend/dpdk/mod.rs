@@ -16,6 +16,8 @@ pub mod neighbours;
 #[cfg(feature = "dpdk")]
 mod port;
 #[cfg(feature = "dpdk")]
+mod ports;
+#[cfg(feature = "dpdk")]
 mod queue;
 #[cfg(feature = "dpdk")]
 pub mod raw;
@@ -26,5 +28,7 @@ pub use config::DpdkConfig;
 #[cfg(feature = "dpdk")]
 pub use eal::Eal;
 pub use error::DpdkError;
+#[cfg(feature = "dpdk")]
+pub use ports::DpdkPorts;
 #[cfg(feature = "dpdk")]
 pub use queue::{DpdkBackend, DpdkStats};

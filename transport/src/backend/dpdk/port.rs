@@ -424,6 +424,11 @@ fn find(eal: &Eal, device: &Device) -> Result<u16, DpdkError> {
     ))
 }
 
+/// The names of all ports, in DPDK's order. EAL runs.
+pub(super) fn port_names() -> Vec<String> {
+    ports().map(name_of).collect()
+}
+
 fn ports() -> impl Iterator<Item = u16> {
     // SAFETY: asks whether a number is a port's; EAL runs.
     (0..MAX_PORTS).filter(|id| unsafe { sys::rte_eth_dev_is_valid_port(*id) } != 0)

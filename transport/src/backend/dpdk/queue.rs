@@ -16,6 +16,7 @@ use super::frame::{Checked, HEADERS, Incoming, Local, Reject, parse};
 use super::mac::MacAddr;
 use super::neighbours::ASK_EVERY;
 use super::port::Port;
+use super::ports::Lease;
 use super::raw::{FRAME_MAX, RawQueue, Verdict};
 use super::template::Template;
 use super::templates::Templates;
@@ -57,6 +58,8 @@ pub struct DpdkBackend {
     wake: Arc<WakeEvent>,
     stats: BackendStats,
     own_stats: DpdkStats,
+    /// Last, because the port is free for others only when the queue has given back its buffers.
+    _lease: Option<Lease>,
 }
 
 /// What only this backend counts.
@@ -122,9 +125,27 @@ impl DpdkBackend {
         for (index, udp_port) in (0..).zip(udp_ports) {
             backends.push(Self::new(&port, index, *udp_port, pool)?);
         }
-        // Neighbours that knew another Ethernet address of ours learn the new one.
-        backends[0].send_arp(&[Arp::ask(port.mac, config.ip, config.ip)]);
+        backends[0].announce();
         Ok(backends)
+    }
+
+    /// An endpoint on the only queue pair of a port that is lent to it.
+    pub(super) fn over_lease(
+        port: &Arc<Port>,
+        udp_port: u16,
+        pool: PoolConfig,
+        lease: Lease,
+    ) -> Result<Self, DpdkError> {
+        let mut backend = Self::new(port, 0, udp_port, pool)?;
+        backend._lease = Some(lease);
+        backend.announce();
+        Ok(backend)
+    }
+
+    /// Neighbours that knew another Ethernet address of this IP address learn the new one.
+    fn announce(&mut self) {
+        let Local { mac, ip, .. } = self.local;
+        self.send_arp(&[Arp::ask(mac, ip, ip)]);
     }
 
     fn new(
@@ -164,6 +185,7 @@ impl DpdkBackend {
             wake: Arc::new(wake),
             stats: BackendStats::default(),
             own_stats: DpdkStats::default(),
+            _lease: None,
         })
     }
 
