@@ -122,7 +122,7 @@ impl<R: Route> Clients<R> {
     }
 
     /// Forgets a logical client once its operations are over. Its session with the group is left to expire:
-    /// [`Mode::WriteAndClose`] ends it in an orderly way.
+    /// [`Mode::WriteAndClose`](super::Mode::WriteAndClose) ends it in an orderly way.
     pub fn close(&mut self, client: ClientId) {
         if let Some(logical) = self.logical.get_mut(client.0) {
             logical.closing = true;

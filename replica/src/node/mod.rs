@@ -1,7 +1,7 @@
 //! Glue: the transport's events become the replica's inputs, the replica's outputs go out over the endpoint.
 //!
-//! A node holds no opinion about consensus. It keeps a session to each peer and class ([`links`]), puts appends of
-//! one peer back into order ([`reorder`]), and remembers which request waits for which answer.
+//! A node holds no opinion about consensus. It keeps a session to each peer and class (`links`), puts appends of
+//! one peer back into order (`reorder`), and remembers which request waits for which answer.
 
 mod batch;
 mod config;

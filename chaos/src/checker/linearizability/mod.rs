@@ -3,10 +3,10 @@
 //! Keys are judged one by one, since linearizability is local. For each key the first stage that
 //! decides wins:
 //!
-//! 1. [`witness`]: the order of the positions in the replies. Verified, it is a proof.
-//! 2. [`zones`]: the Gibbons-Korach zone test. It decides registers of unique values exactly, and
+//! 1. `witness`: the order of the positions in the replies. Verified, it is a proof.
+//! 2. `zones`: the Gibbons-Korach zone test. It decides registers of unique values exactly, and
 //!    finds most violations of richer histories.
-//! 3. [`search`]: the Wing-Gong search in Lowe's just-in-time form, with memory of failed
+//! 3. `search`: the Wing-Gong search in Lowe's just-in-time form, with memory of failed
 //!    configurations and a limit on its steps. At the limit the key is undecided.
 
 mod search;

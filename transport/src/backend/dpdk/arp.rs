@@ -7,7 +7,7 @@ use super::mac::MacAddr;
 
 /// An ARP body: fixed part, two hardware and two protocol addresses.
 pub(super) const ARP_BODY: usize = 28;
-/// The frame that [`Arp::write`] makes, padded to Ethernet's minimum (without the frame check sequence).
+/// The frame that `Arp::write` makes, padded to Ethernet's minimum (without the frame check sequence).
 pub const ARP_FRAME: usize = 60;
 
 /// Hardware type Ethernet, protocol type IPv4, their address lengths.
