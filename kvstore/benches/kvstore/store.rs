@@ -5,7 +5,7 @@ use crate::cpu::{clock_cost_ns, percentile, thread_ns};
 use crate::keys::{Draw, Key, VALUE, consume, key};
 use crate::report::{Pairs, Report};
 use std::hint::black_box;
-use trine_kvstore::{Command, Limits, Position, SnapshotStep, Store};
+use trine_kvstore::{Command, Limits, Position, SnapshotReader, SnapshotStep, Store};
 
 const ITEMS: u64 = 10_000_000;
 const OPERATIONS: usize = 1 << 20;
@@ -168,31 +168,53 @@ pub(crate) fn get(report: &mut Report) {
 pub(crate) fn put(report: &mut Report) {
     let mut own = Own::filled(ITEMS);
     let mut boxed = boxed();
-    let (mut draw, mut other) = (Draw(200), Draw(200));
-    let pairs = Pairs::run(
-        PAIRS,
-        || {
-            let keys = draw.keys(OPERATIONS, ITEMS);
-            rate(OPERATIONS, || {
-                keys.iter().for_each(|key| own.put(key, &VALUE));
-                0
-            })
-        },
-        || {
-            let keys = other.keys(OPERATIONS, ITEMS);
-            rate(OPERATIONS, || {
-                keys.iter()
-                    .for_each(|key| drop(black_box(boxed.insert((*key).into(), VALUE.into()))));
-                0
-            })
-        },
-    );
-    report.pairs(
-        "put_vs_hashbrown_boxed",
-        "M/s",
-        "hashbrown, boxed slices",
-        &pairs,
-    );
+    let mut compare = |name: &str, ours: fn(&mut Own, &[Key])| {
+        let (mut draw, mut other) = (Draw(200), Draw(200));
+        let pairs = Pairs::run(
+            PAIRS,
+            || {
+                let keys = draw.keys(OPERATIONS, ITEMS);
+                rate(OPERATIONS, || {
+                    ours(&mut own, &keys);
+                    0
+                })
+            },
+            || {
+                let keys = other.keys(OPERATIONS, ITEMS);
+                rate(OPERATIONS, || {
+                    keys.iter()
+                        .for_each(|key| drop(black_box(boxed.insert((*key).into(), VALUE.into()))));
+                    0
+                })
+            },
+        );
+        report.pairs(name, "M/s", "hashbrown, boxed slices", &pairs);
+    };
+    compare("put_vs_hashbrown_boxed", put_one_by_one);
+    compare("put_batched_vs_hashbrown_boxed", put_batched);
+}
+
+#[inline(never)]
+fn put_one_by_one(own: &mut Own, keys: &[Key]) {
+    keys.iter().for_each(|key| own.put(key, &VALUE));
+}
+
+/// As a replica applies a log entry.
+#[inline(never)]
+fn put_batched(own: &mut Own, keys: &[Key]) {
+    let mut batch = Vec::with_capacity(BATCH);
+    for keys in keys.chunks(BATCH) {
+        batch.clear();
+        for key in keys {
+            own.position += 1;
+            batch.push((
+                Position::from_u64(own.position),
+                Command::Put { key, value: &VALUE },
+            ));
+        }
+        own.store
+            .apply_batch(&batch, |_, response| drop(black_box(response)));
+    }
 }
 
 /// In a process of its own, so that nothing else is in its resident memory.
@@ -206,24 +228,47 @@ pub(crate) fn memory(report: &mut Report) {
     let mut numbers = text
         .split_whitespace()
         .map(|number| number.parse::<f64>().expect("the job prints numbers"));
-    let mut next = || numbers.next().expect("the job prints two numbers");
+    let mut next = || numbers.next().expect("the job prints all of them");
     report.value("memory_overhead_at_90_percent", next(), "bytes");
     report.value("memory_in_huge_pages", next(), "%");
+    report.value("restore_memory_vs_original", next(), "x");
+    report.value("restore_and_write_of_13_m_items", next(), "s");
 }
 
 /// Prints the growth of resident memory per item, less key and value, at 90 % of 2^21 buckets, and
-/// the share of resident memory that is in huge pages.
+/// the share of resident memory that is in huge pages, and what restoring a snapshot of it takes.
 pub(crate) fn memory_job() {
     let items = (1_u64 << 21) * 7 * 9 / 10;
     let before = resident_bytes();
-    let own = Own::filled(items);
+    let mut own = Own::filled(items);
     let grown = resident_bytes() - before;
     assert_eq!(own.store.stats().items, items);
+    let huge = 100.0 * huge_page_bytes() as f64 / resident_bytes() as f64;
+    let before_restore = resident_bytes();
+    let start = thread_ns();
+    let restored = restore(&mut own.store);
+    let seconds = (thread_ns() - start) as f64 / 1e9;
+    let restored_bytes = resident_bytes() - before_restore;
+    assert_eq!(restored.state_hash(), own.store.state_hash());
+    let overhead = grown as f64 / items as f64 - 80.0;
     println!(
-        "{} {}",
-        grown as f64 / items as f64 - 80.0,
-        100.0 * huge_page_bytes() as f64 / resident_bytes() as f64
+        "{overhead} {huge} {} {seconds}",
+        restored_bytes as f64 / grown as f64
     );
+}
+
+fn restore(store: &mut Store) -> Store {
+    let (mut reader, mut chunk) = (SnapshotReader::new(), Vec::new());
+    store.begin_snapshot().expect("none is running");
+    loop {
+        let step = store.snapshot_chunk(&mut chunk).expect("it goes on");
+        if step != SnapshotStep::Pending {
+            reader.push(&chunk).expect("the chunk is whole");
+        }
+        if step == SnapshotStep::Last {
+            return reader.finish().expect("the last chunk has come");
+        }
+    }
 }
 
 fn resident_bytes() -> u64 {
