@@ -48,7 +48,8 @@ pub(crate) struct NetworkArguments {
         allow_hyphen_values = true
     )]
     pub(crate) eal: Option<String>,
-    /// dpdk: this process's port, ip=ADDRESS/PREFIX[,gateway=IP][,device=NAME]..., see transport/DPDK.md. Further ports take the following addresses.
+    /// dpdk: this process's port: ip=ADDRESS/PREFIX, then gateway=IP, device=NAME and more behind commas (transport/DPDK.md).
+    /// Further ports take the following addresses.
     #[arg(long, env = "TRINE_DPDK", value_name = "PORT", global = true)]
     pub(crate) dpdk: Option<DpdkConfig>,
     /// dpdk, up, demo and chaos: the first replica's address; the others take the IP addresses that follow.
