@@ -14,6 +14,8 @@ use crate::time::{Clock, Duration, Instant};
 
 /// Session events handled in one turn at most; the rest waits for the next.
 const EVENTS_PER_TURN_MAX: usize = 1024;
+/// Packets of a burst: three full trains of kernel UDP.
+const BURST_PACKETS: usize = 2 * TxBatch::<()>::ITEMS_DEFAULT;
 /// Bursts sent in one turn at most, so that receiving is never shut out.
 const BURSTS_PER_TURN_MAX: usize = 8;
 
@@ -69,7 +71,7 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
             endpoint,
             app,
             clock,
-            tx: TxBatch::new(),
+            tx: TxBatch::with_capacity(BURST_PACKETS),
             now,
             active_at: now,
             spin,

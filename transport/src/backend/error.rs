@@ -56,10 +56,7 @@ impl fmt::Display for BackendError {
                 address.ip()
             ),
             Self::PermissionDenied { what } => {
-                write!(
-                    f,
-                    "the operating system forbids to {what}; ports below 1024 need CAP_NET_BIND_SERVICE"
-                )
+                write!(f, "the operating system forbids to {what}")
             }
             Self::System { call, os_error } => write!(
                 f,

@@ -373,6 +373,22 @@ fn wait_ends_by_packet_by_waker_and_by_timeout() {
 }
 
 #[test]
+fn busy_polling_is_set_or_refused_with_the_reason() {
+    let config = UdpConfig {
+        busy_poll_us: 50,
+        ..UdpConfig::default()
+    };
+    match UdpBackend::bind(any_port(), &config) {
+        Ok(backend) => {
+            let set = sys::option(backend.socket.as_fd(), libc::SOL_SOCKET, libc::SO_BUSY_POLL);
+            assert_eq!(set.unwrap(), 50);
+        }
+        Err(BackendError::PermissionDenied { what }) => assert!(what.contains("SO_BUSY_POLL")),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
 fn one_wake_ends_one_wait() {
     let mut server = open();
     server.waker().wake();
