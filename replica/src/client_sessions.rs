@@ -7,10 +7,14 @@
 //! not be asked for again; what lies above is refused. Sessions stand in the order of their last use, which is the order
 //! of their group time, so that the first open one is the longest idle.
 
+mod reply_bytes;
+
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use trine_kvstore::Position;
+
+use reply_bytes::ReplyBytes;
 
 use crate::config::{SESSION_WINDOW, SessionLimits};
 use crate::message::ClientStatus;
@@ -51,7 +55,7 @@ pub(crate) struct CachedReply {
     /// Where the command was applied.
     pub(crate) position: Position,
     /// The store's encoded response.
-    pub(crate) response: Box<[u8]>,
+    pub(crate) response: ReplyBytes,
 }
 
 #[derive(Debug)]

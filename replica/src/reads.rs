@@ -37,7 +37,13 @@ pub(crate) struct Reads {
     held: Vec<(Read, MsgBuf)>,
     next_context: u64,
     count: usize,
+    /// Buffers of commands that were answered.
+    spare: Vec<Vec<u8>>,
 }
+
+/// Most buffers that are kept for reuse, and the largest capacity worth keeping.
+const SPARE_MAX: usize = 256;
+const SPARE_BYTES_MAX: usize = 4096;
 
 impl Reads {
     /// Reads that wait.
@@ -46,9 +52,23 @@ impl Reads {
     }
 
     /// A read has arrived.
-    pub(crate) fn push(&mut self, read: Read) {
-        self.waiting.push(read);
+    pub(crate) fn push(&mut self, token: ReplyToken, command: &[u8]) {
+        let mut buffer = self.spare.pop().unwrap_or_default();
+        buffer.extend_from_slice(command);
+        self.waiting.push(Read {
+            token,
+            command: buffer,
+        });
         self.count += 1;
+    }
+
+    /// A read was answered: its buffer can be used again.
+    pub(crate) fn recycle(&mut self, read: Read) {
+        let mut buffer = read.command;
+        if self.spare.len() < SPARE_MAX && buffer.capacity() <= SPARE_BYTES_MAX {
+            buffer.clear();
+            self.spare.push(buffer);
+        }
     }
 
     /// Whether reads wait that are in no round yet.
@@ -165,11 +185,8 @@ impl Reads {
 mod tests {
     use super::*;
 
-    fn read(token: u64) -> Read {
-        Read {
-            token: ReplyToken(token),
-            command: Vec::new(),
-        }
+    fn push(reads: &mut Reads, token: u64) {
+        reads.push(ReplyToken(token), &[]);
     }
 
     fn tokens(reads: &[Read]) -> Vec<u64> {
@@ -179,10 +196,10 @@ mod tests {
     #[test]
     fn a_read_never_rides_in_a_round_that_began_before_it() {
         let mut reads = Reads::default();
-        reads.push(read(1));
+        push(&mut reads, 1);
         let first = reads.next_round().unwrap();
         reads.on_begun(Instant::ZERO, first);
-        reads.push(read(2));
+        push(&mut reads, 2);
         reads.on_confirmed(first, 10);
         assert_eq!(tokens(&reads.take_ready(10)), [1]);
         assert_eq!(reads.count(), 1);
@@ -193,7 +210,7 @@ mod tests {
     #[test]
     fn a_confirmed_read_waits_until_its_index_is_applied() {
         let mut reads = Reads::default();
-        reads.push(read(1));
+        push(&mut reads, 1);
         reads.on_begun(Instant::ZERO, 0);
         reads.on_confirmed(0, 10);
         assert!(reads.take_ready(9).is_empty());
@@ -204,11 +221,11 @@ mod tests {
     fn a_later_confirmation_settles_earlier_rounds_and_rounds_are_bounded() {
         let mut reads = Reads::default();
         for token in 0..READ_ROUNDS_MAX as u64 {
-            reads.push(read(token));
+            push(&mut reads, token);
             let context = reads.next_round().unwrap();
             reads.on_begun(Instant::ZERO, context);
         }
-        reads.push(read(99));
+        push(&mut reads, 99);
         assert_eq!(reads.next_round(), None);
         reads.on_confirmed(READ_ROUNDS_MAX as u64 - 1, 5);
         assert_eq!(reads.take_ready(5).len(), READ_ROUNDS_MAX);
@@ -218,11 +235,11 @@ mod tests {
     #[test]
     fn a_context_of_an_earlier_leadership_confirms_nothing() {
         let mut reads = Reads::default();
-        reads.push(read(1));
+        push(&mut reads, 1);
         let context = reads.next_round().unwrap();
         reads.on_begun(Instant::ZERO, context);
         assert_eq!(tokens(&reads.take_all()), [1]);
-        reads.push(read(2));
+        push(&mut reads, 2);
         let next = reads.next_round().unwrap();
         reads.on_begun(Instant::ZERO, next);
         reads.on_confirmed(context, 7);

@@ -10,7 +10,6 @@ use crate::message::{
 };
 use crate::outbox::Outbox;
 use crate::raft_group::ProposeError;
-use crate::reads::Read;
 use crate::state_machine::Answer;
 use crate::state_machine::entry::EntryBuilder;
 
@@ -51,10 +50,7 @@ impl Group {
             Operation::ReadLinearizable if cfg!(feature = "canary-stale-read") => {
                 self.read_now(token, request.command, out);
             }
-            Operation::ReadLinearizable => self.reads.push(Read {
-                token,
-                command: request.command.to_vec(),
-            }),
+            Operation::ReadLinearizable => self.reads.push(token, request.command),
             Operation::Register | Operation::Apply | Operation::ApplyAndClose => {
                 self.write(now, token, request, required, out)
             }

@@ -139,6 +139,7 @@ impl Group {
             out.counters.reads_linearizable += 1;
             out.counters.reads_under_lease += 1;
             out.reply_bytes(read.token, answer);
+            self.reads.recycle(read);
         }
     }
 
@@ -150,6 +151,7 @@ impl Group {
         for read in self.reads.take_ready(applied) {
             out.counters.reads_linearizable += 1;
             self.answer_read(read.token, &read.command, out);
+            self.reads.recycle(read);
         }
     }
 }

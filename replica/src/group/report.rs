@@ -143,6 +143,12 @@ impl Group {
         let Some(state) = &self.state else {
             return Some("waiting for the group's state".to_owned());
         };
+        if state.members().get(self.own.incarnation).is_none() {
+            let place = self.own.place;
+            return Some(format!(
+                "this replica is not a member any more: place {place} was removed or given to another one"
+            ));
+        }
         if self.raft.leader() != 0 {
             return None;
         }
