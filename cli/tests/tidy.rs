@@ -47,6 +47,7 @@ const UNSAFE_MODULES: &[&str] = &[
     "transport/benches/",
     "kvstore/benches/",
     "transport/tests/dpdk/",
+    "transport/tests/allocations.rs",
     "kvstore/src/memory.rs",
     "kvstore/src/machine.rs",
     "kvstore/src/interleave.rs",

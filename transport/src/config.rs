@@ -16,6 +16,9 @@ pub const MTU_MAX: usize = 9_000;
 pub const CREDITS_MAX: u16 = 1_024;
 /// Credits that a session can work with: less than one packet in flight is nothing.
 pub const CREDITS_MIN: u16 = 1;
+/// Idle sessions of an endpoint together send no more keepalives a second: with many sessions each
+/// waits longer. A session with a request in flight is watched by that request's timer.
+pub const KEEPALIVES_PER_SECOND: u64 = 2_000;
 /// Transmission times that a request remembers; packets beyond give no RTT sample.
 pub const RTT_STAMPS: usize = 32;
 

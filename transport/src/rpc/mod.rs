@@ -24,6 +24,8 @@ mod transmit;
 
 pub(crate) use answers::{Answer, AnswerQueue, What};
 pub(crate) use client_end::ClientEnd;
+#[cfg(test)]
+pub(crate) use client_end::ClientSlot;
 pub(crate) use receive::Received;
 pub(crate) use request_table::{Buffers, ClientRequest, Finished, NO_REQUEST, Place, RequestTable};
 pub(crate) use server_end::{ServerEnd, ServerSlot, ServerSlotState};

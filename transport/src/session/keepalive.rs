@@ -3,8 +3,9 @@
 //! A session is down when a PING and its repetitions stayed unanswered, and nothing else came, for
 //! the failure timeout. Slow answers never count. A process that was paused asks again first.
 
-use super::{DownReason, Input, Probing, State};
+use super::{DownReason, Input, Probing, Role, State};
 use crate::backend::Route;
+use crate::config::KEEPALIVES_PER_SECOND;
 use crate::endpoint::Endpoint;
 use crate::time::{Duration, Instant};
 use crate::wire::{Header, Packet, PacketType, Probe, RequestNumber, Seed};
@@ -75,11 +76,15 @@ impl<R: Route> Endpoint<R> {
         false
     }
 
-    /// The client asks first; the server only if the client is quiet for twice as long.
+    /// The client asks first; the server only if the client is quiet for twice as long. Many
+    /// sessions share what keepalives may cost.
     fn patience(&self, index: u16) -> Duration {
+        let sessions = self.stats.sessions_client + self.stats.sessions_server;
+        let share = Duration::from_nanos(sessions * 1_000_000_000 / KEEPALIVES_PER_SECOND);
+        let patience = self.config.keepalive_interval.max(share);
         match self.sessions[index].role {
-            super::Role::Client(_) => self.config.keepalive_interval,
-            super::Role::Server(_) => self.config.keepalive_interval * 2,
+            Role::Client(_) => patience,
+            Role::Server(_) => patience * 2,
         }
     }
 

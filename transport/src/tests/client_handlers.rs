@@ -479,3 +479,103 @@ mod disconnected {
         assert_eq!(s.node.app.events.len(), 2, "Connected and one Down");
     }
 }
+
+/// Backends that send from the message buffers themselves (PROTOCOL.md section 5.5).
+mod buffers {
+    use super::*;
+    use crate::backend::{Caps, TxBatch};
+    use crate::tests::net::caps;
+
+    /// As `sent(1, 100)`, over a backend that does not copy.
+    fn sent_uncopied() -> Script {
+        let mut s = Script::client_over(
+            &Config::default(),
+            Caps {
+                copies: false,
+                ..caps()
+            },
+        );
+        s.enqueue(1, 100, 100);
+        s.expect(&["Request 0"]);
+        s
+    }
+
+    #[test]
+    fn without_a_retransmission_the_answer_frees_the_buffer() {
+        let mut s = sent_uncopied();
+        s.response(1, 0, 100);
+        assert_eq!(outcome(&s), Some(Ok(())));
+        let mut tx = TxBatch::new();
+        assert!(!s.node.endpoint.poll_transmit(s.now, &mut tx).flush_first);
+    }
+
+    #[test]
+    fn after_a_retransmission_the_completion_waits_for_a_flush() {
+        let mut s = sent_uncopied();
+        s.wait(Duration::from_millis(20));
+        s.expect(&["Ping", "Request 0 round 1"]);
+        s.response(1, 0, 100);
+        assert_eq!(
+            outcome(&s),
+            None,
+            "the retransmission may still be in the queue"
+        );
+        let mut tx = TxBatch::new();
+        assert!(s.node.endpoint.poll_transmit(s.now, &mut tx).flush_first);
+        s.node.endpoint.on_timeout(s.now, &mut s.node.app);
+        assert_eq!(outcome(&s), None, "not flushed yet");
+        s.node.endpoint.on_tx_flushed();
+        s.node.endpoint.on_timeout(s.now, &mut s.node.app);
+        assert_eq!(outcome(&s), Some(Ok(())));
+        assert!(!s.node.endpoint.poll_transmit(s.now, &mut tx).flush_first);
+    }
+
+    #[test]
+    fn a_failed_request_that_was_sent_waits_and_one_that_was_not_does_not() {
+        let mut s = sent_uncopied();
+        let unsent = s.enqueue(2, 100, 100);
+        s.node.endpoint.cancel(s.now, unsent);
+        s.node.endpoint.on_timeout(s.now, &mut s.node.app);
+        assert_eq!(s.node.app.completions.len(), 1);
+        let session = s.session.expect("a session");
+        s.node.endpoint.disconnect(s.now, session);
+        s.node.endpoint.on_timeout(s.now, &mut s.node.app);
+        assert_eq!(
+            s.node.app.completions.len(),
+            1,
+            "the sent one may still be in the queue"
+        );
+        // Another turn with its flush.
+        s.take();
+        s.node.endpoint.on_timeout(s.now, &mut s.node.app);
+        assert_eq!(s.node.app.completions.len(), 2);
+    }
+
+    #[test]
+    fn a_response_sent_again_keeps_its_memory_until_a_flush() {
+        let mut s = Script::server_over(
+            &Config::default(),
+            Caps {
+                copies: false,
+                ..caps()
+            },
+        );
+        s.request(1, 0, 100);
+        s.expect(&["Response 0"]);
+        s.request_of_round(1, 0, 100, 1);
+        s.expect(&["Response 0 round 1"]);
+        let in_use = s.node.endpoint.pool().stats().blocks_in_use;
+        s.request(2, 0, 100);
+        assert_eq!(
+            s.node.endpoint.pool().stats().blocks_in_use,
+            in_use + 1,
+            "the old one is kept"
+        );
+        s.take();
+        assert_eq!(
+            s.node.endpoint.pool().stats().blocks_in_use,
+            in_use,
+            "the flush has freed it"
+        );
+    }
+}

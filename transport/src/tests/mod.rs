@@ -5,6 +5,7 @@ mod client_handlers;
 mod hostile;
 mod incast;
 mod net;
+mod scale;
 mod schedules;
 mod script;
 mod server_handlers;

@@ -1,6 +1,7 @@
 //! One endpoint and the test as its peer, packet by packet.
 
 use super::net::{Node, caps};
+use crate::backend::Caps;
 use crate::time::{Duration, Instant};
 use crate::wire::{
     Accept, Connect, Cookie, Features, Flags, Header, NO_SESSION, Packet, PacketType, Probe,
@@ -29,11 +30,15 @@ pub(crate) struct Script {
 
 impl Script {
     fn fresh(config: &Config) -> Self {
+        Self::over(config, caps())
+    }
+
+    fn over(config: &Config, caps: Caps) -> Self {
         Self {
             now: Instant::from_nanos(1_000_000_000),
             node: Node::new(
                 config,
-                caps(),
+                caps,
                 Identity {
                     cluster: 0,
                     incarnation: 1,
@@ -58,7 +63,11 @@ impl Script {
     }
 
     pub(crate) fn server_with(config: &Config) -> Self {
-        let mut script = Self::fresh(config);
+        Self::server_over(config, caps())
+    }
+
+    pub(crate) fn server_over(config: &Config, caps: Caps) -> Self {
+        let mut script = Self::over(config, caps);
         script.connect(0);
         let cookie = script.take_one(PacketType::Cookie, |packet| Cookie::read(packet.payload));
         script.connect(cookie.cookie);
@@ -77,7 +86,12 @@ impl Script {
     }
 
     pub(crate) fn client_with(config: &Config) -> Self {
-        let mut script = Self::asking(config);
+        Self::client_over(config, caps())
+    }
+
+    pub(crate) fn client_over(config: &Config, caps: Caps) -> Self {
+        let mut script = Self::over(config, caps);
+        script.ask();
         script.cookie(0xc00c);
         script.expect(&["Connect"]);
         script.accept(32, 8);
@@ -88,6 +102,12 @@ impl Script {
     /// The endpoint has sent its first CONNECT.
     pub(crate) fn asking(config: &Config) -> Self {
         let mut script = Self::fresh(config);
+        script.ask();
+        script
+    }
+
+    fn ask(&mut self) {
+        let script = self;
         let session = script
             .node
             .endpoint
@@ -99,7 +119,6 @@ impl Script {
         script.index = connect.client_session;
         script.nonce = connect.nonce;
         script.seed = Seed::of_nonce(connect.nonce);
-        script
     }
 
     pub(crate) fn connect_wish(&self, cookie: u64) -> Connect {

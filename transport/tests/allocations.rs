@@ -1,0 +1,150 @@
+//! Does anything allocate between the start and the end of a long run? The data path must not:
+//! every buffer comes from the pool, every queue has its memory from the start.
+#![allow(unsafe_code)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use trine_transport::backend::{MonotonicClock, RingBackend, RingConfig, RingRoute};
+use trine_transport::buf::MsgBuf;
+use trine_transport::time::Duration;
+use trine_transport::{
+    App, Completion, Config, CongestionConfig, ConnectParams, Cx, Event, EventLoop, Identity,
+    Reply, Request, SessionId,
+};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: every call goes to the system's allocator unchanged; counting touches no memory of it.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller keeps `GlobalAlloc`'s contract, which is the system's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as for `alloc`; the pointer came from it.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as for `alloc`; the pointer came from it.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Keeps requests of all sizes under way for ever, and echoes those of the other side.
+#[derive(Default)]
+struct Load {
+    session: Option<SessionId>,
+    completed: u64,
+}
+
+impl App<RingRoute> for Load {
+    fn on_request(&mut self, cx: &mut Cx<'_, RingRoute>, request: Request<'_>) -> Reply {
+        let mut response = cx
+            .alloc(request.data.len())
+            .expect("the pool is large enough");
+        response.copy_from_slice(request.data);
+        Reply::Now(response)
+    }
+
+    fn on_completion(&mut self, cx: &mut Cx<'_, RingRoute>, tag: u64, completion: Completion) {
+        completion.result.expect("nothing is lost on the ring");
+        self.completed += 1;
+        self.issue(cx, tag, completion.request, completion.response);
+    }
+
+    fn on_event(&mut self, _: &mut Cx<'_, RingRoute>, event: Event<RingRoute>) {
+        if let Event::Connected { session, .. } = event {
+            self.session = Some(session);
+        }
+    }
+}
+
+impl Load {
+    fn issue(&mut self, cx: &mut Cx<'_, RingRoute>, tag: u64, request: MsgBuf, response: MsgBuf) {
+        let session = self.session.expect("connected");
+        let deadline = tag
+            .is_multiple_of(2)
+            .then(|| cx.deadline(Duration::from_secs(60)));
+        cx.enqueue_request(session, 1, request, response, tag, deadline)
+            .expect("accepted");
+    }
+}
+
+type Loop = EventLoop<RingBackend, MonotonicClock, Load>;
+
+fn event_loop(backend: RingBackend, incarnation: u64) -> Loop {
+    let congestion = CongestionConfig {
+        enabled: true,
+        rate_limiter_bypass: false,
+        ..CongestionConfig::default()
+    };
+    let config = Config {
+        congestion,
+        ..Config::default()
+    };
+    let identity = Identity {
+        cluster: 1,
+        incarnation,
+    };
+    EventLoop::new(
+        backend,
+        MonotonicClock,
+        Load::default(),
+        config,
+        identity,
+        incarnation,
+    )
+    .expect("a good configuration")
+}
+
+fn run(client: &mut Loop, server: &mut Loop, done: impl Fn(&Load) -> bool) {
+    while !done(client.app()) {
+        client.turn().expect("the ring works");
+        server.turn().expect("the ring works");
+    }
+}
+
+#[test]
+fn nothing_is_allocated_after_the_start() {
+    const WARM_UP: u64 = 20_000;
+    const MEASURED: u64 = if cfg!(debug_assertions) {
+        100_000
+    } else {
+        1_000_000
+    };
+    let (ours, theirs) = RingBackend::pair(RingConfig::default());
+    let address = theirs.route();
+    let (mut client, mut server) = (event_loop(ours, 1), event_loop(theirs, 2));
+    client
+        .with(|_, cx| cx.connect(address, ConnectParams::default()))
+        .expect("room");
+    run(&mut client, &mut server, |load| load.session.is_some());
+    // More requests than slots, of one packet and of several.
+    for tag in 0..20 {
+        client.with(|load, cx| {
+            let bytes = if tag % 5 == 4 { 10_000 } else { 32 };
+            let (request, response) = cx
+                .alloc(bytes)
+                .zip(cx.alloc(bytes))
+                .expect("the pool is large enough");
+            load.issue(cx, tag, request, response);
+        });
+    }
+    run(&mut client, &mut server, |load| load.completed >= WARM_UP);
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    run(&mut client, &mut server, |load| {
+        load.completed >= WARM_UP + MEASURED
+    });
+    let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before;
+    assert_eq!(allocations, 0, "allocations in {MEASURED} requests");
+}
