@@ -7,23 +7,22 @@
 //! not be asked for again; what lies above is refused. Sessions stand in the order of their last use, which is the order
 //! of their group time, so that the first open one is the longest idle.
 
+mod replies;
 mod reply_bytes;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use trine_kvstore::Position;
 
-use reply_bytes::ReplyBytes;
-
-use crate::config::{SESSION_WINDOW, SessionLimits};
+use crate::config::SessionLimits;
 use crate::message::ClientStatus;
 use crate::state_machine::codec::{Cursor, StateError, put_bytes, put_u32, put_u64};
+pub(crate) use replies::CachedReply;
+use replies::Replies;
 
 /// Bytes that a session counts beside its cached replies.
 pub(crate) const SESSION_CHARGE: u64 = 128;
-/// Bytes that a cached reply counts beside its response.
-pub(crate) const REPLY_CHARGE: u64 = 32;
 
 const NONE: u32 = u32::MAX;
 
@@ -47,28 +46,15 @@ pub(crate) enum Registration {
     Full,
 }
 
-/// An answer that a retry will get again.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct CachedReply {
-    /// Number of the command in its session.
-    pub(crate) sequence: u64,
-    /// Where the command was applied.
-    pub(crate) position: Position,
-    /// The store's encoded response.
-    pub(crate) response: ReplyBytes,
-}
-
 #[derive(Debug)]
 struct Session {
     client: u64,
     /// The number that the client drew when it registered, so that a repeated registration finds the session again.
     nonce: u64,
     last_used_ns: u64,
-    lowest_awaited: u64,
     /// A closed session only answers duplicates, and is the first to go.
     closed: bool,
-    /// At most [`SESSION_WINDOW`], all at or above `lowest_awaited`, in the order in which they were applied.
-    replies: VecDeque<CachedReply>,
+    replies: Replies,
     /// Neighbours in the list of open or of closed sessions.
     previous: u32,
     next: u32,
@@ -172,9 +158,8 @@ impl ClientSessions {
             client: at.as_u64(),
             nonce,
             last_used_ns: now_ns,
-            lowest_awaited: 1,
             closed: false,
-            replies: VecDeque::new(),
+            replies: Replies::new(1),
             previous: NONE,
             next: NONE,
         });
@@ -196,21 +181,17 @@ impl ClientSessions {
         // A client awaits at least the command that it sends.
         self.forget_below(slot, lowest_awaited.min(sequence));
         let session = self.session(slot);
-        if sequence < session.lowest_awaited {
+        if sequence < session.replies.lowest_awaited() {
             return Verdict::Refuse(ClientStatus::Stale);
         }
-        if session
-            .replies
-            .iter()
-            .any(|reply| reply.sequence == sequence)
-        {
+        if session.replies.get(sequence).is_some() {
             self.counters.duplicates += 1;
             return Verdict::Duplicate;
         }
         if session.closed {
             return Verdict::Refuse(ClientStatus::SessionExpired);
         }
-        if sequence - session.lowest_awaited >= SESSION_WINDOW {
+        if !session.replies.covers(sequence) {
             return Verdict::Refuse(ClientStatus::WindowExceeded);
         }
         if !self.has_reply_room(now_ns) {
@@ -223,10 +204,7 @@ impl ClientSessions {
     #[must_use]
     pub(crate) fn cached(&self, client: u64, sequence: u64) -> Option<&CachedReply> {
         let slot = *self.by_client.get(&client)?;
-        self.session(slot)
-            .replies
-            .iter()
-            .find(|reply| reply.sequence == sequence)
+        self.session(slot).replies.get(sequence)
     }
 
     /// Keeps the answer of a command that was judged new and has been applied.
@@ -241,17 +219,11 @@ impl ClientSessions {
         response: &[u8],
     ) {
         let slot = self.by_client[&client];
-        self.bytes += REPLY_CHARGE + response.len() as u64;
-        let session = self.session_mut(slot);
-        assert!(
-            (session.replies.len() as u64) < SESSION_WINDOW,
-            "the window bounds the cached replies"
-        );
-        session.replies.push_back(CachedReply {
-            sequence,
+        let reply = CachedReply {
             position,
             response: response.into(),
-        });
+        };
+        self.bytes += self.session_mut(slot).replies.insert(sequence, reply);
     }
 
     /// Ends a session: it still answers duplicates until its room is needed.
@@ -333,22 +305,7 @@ impl ClientSessions {
     }
 
     fn forget_below(&mut self, slot: u32, lowest: u64) {
-        let session = self.session_mut(slot);
-        if lowest <= session.lowest_awaited {
-            return;
-        }
-        session.lowest_awaited = lowest;
-        let mut freed = 0;
-        session.replies.retain(|reply| {
-            let keep = reply.sequence >= lowest;
-            freed += if keep {
-                0
-            } else {
-                REPLY_CHARGE + reply.response.len() as u64
-            };
-            keep
-        });
-        self.bytes -= freed;
+        self.bytes -= self.session_mut(slot).replies.forget_below(lowest);
     }
 
     fn touch(&mut self, slot: u32, now_ns: u64) {
@@ -359,12 +316,7 @@ impl ClientSessions {
 
     fn insert(&mut self, session: Session) {
         let (client, nonce) = (session.client, session.nonce);
-        self.bytes += SESSION_CHARGE
-            + session
-                .replies
-                .iter()
-                .map(|r| REPLY_CHARGE + r.response.len() as u64)
-                .sum::<u64>();
+        self.bytes += SESSION_CHARGE + session.replies.charge();
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             (self.slots.len() - 1) as u32
@@ -382,12 +334,7 @@ impl ClientSessions {
         let Some(session) = self.slots[slot as usize].take() else {
             return;
         };
-        self.bytes -= SESSION_CHARGE
-            + session
-                .replies
-                .iter()
-                .map(|r| REPLY_CHARGE + r.response.len() as u64)
-                .sum::<u64>();
+        self.bytes -= SESSION_CHARGE + session.replies.charge();
         self.by_client.remove(&session.client);
         if session.nonce != 0 {
             self.by_nonce.remove(&session.nonce);
@@ -492,11 +439,11 @@ impl Session {
         put_u64(out, self.client);
         put_u64(out, self.nonce);
         put_u64(out, self.last_used_ns);
-        put_u64(out, self.lowest_awaited);
+        put_u64(out, self.replies.lowest_awaited());
         out.push(u8::from(self.closed));
-        put_u32(out, self.replies.len() as u32);
-        for reply in &self.replies {
-            put_u64(out, reply.sequence);
+        put_u32(out, self.replies.iter().count() as u32);
+        for (sequence, reply) in self.replies.iter() {
+            put_u64(out, sequence);
             put_u64(out, reply.position.as_u64());
             put_bytes(out, &reply.response);
         }
@@ -510,18 +457,18 @@ impl Session {
             1 => true,
             _ => return Err(cursor.error()),
         };
-        let count = cursor.u32()?;
-        if u64::from(count) > SESSION_WINDOW {
-            return Err(cursor.error());
+        let mut replies = Replies::new(lowest_awaited);
+        for _ in 0..cursor.u32()? {
+            let (sequence, reply) = read_reply(cursor)?;
+            if !replies.covers(sequence) || replies.get(sequence).is_some() {
+                return Err(cursor.error());
+            }
+            replies.insert(sequence, reply);
         }
-        let replies = (0..count)
-            .map(|_| read_reply(cursor))
-            .collect::<Result<_, _>>()?;
         Ok(Self {
             client,
             nonce,
             last_used_ns,
-            lowest_awaited,
             closed,
             replies,
             previous: NONE,
@@ -530,13 +477,10 @@ impl Session {
     }
 }
 
-fn read_reply(cursor: &mut Cursor<'_>) -> Result<CachedReply, StateError> {
+fn read_reply(cursor: &mut Cursor<'_>) -> Result<(u64, CachedReply), StateError> {
     let (sequence, position) = (cursor.u64()?, Position::from_u64(cursor.u64()?));
-    Ok(CachedReply {
-        sequence,
-        position,
-        response: cursor.bytes()?.into(),
-    })
+    let response = cursor.bytes()?.into();
+    Ok((sequence, CachedReply { position, response }))
 }
 
 #[cfg(test)]

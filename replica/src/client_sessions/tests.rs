@@ -1,6 +1,7 @@
 //! Do client sessions execute every command exactly once, within their bounds?
 
 use super::*;
+use crate::client_sessions::replies::REPLY_CHARGE;
 use proptest::prelude::*;
 
 const TTL: u64 = 1000;
