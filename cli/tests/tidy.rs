@@ -48,6 +48,7 @@ const UNSAFE_MODULES: &[&str] = &[
     "kvstore/benches/",
     "transport/tests/dpdk/",
     "transport/tests/allocations.rs",
+    "kvstore/tests/allocations.rs",
     "kvstore/src/memory.rs",
     "kvstore/src/machine.rs",
     "kvstore/src/interleave.rs",
