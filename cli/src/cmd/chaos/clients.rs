@@ -22,6 +22,8 @@ use crate::network::{Network, Opened};
 
 /// Endpoints (and threads) that the clients are spread over at most.
 const LANES_MAX: u32 = 8;
+/// Families of keys that the workload spreads its keys over.
+const FAMILIES: u32 = 4;
 /// Clients of the reading at the end.
 const READERS: u64 = 4;
 
@@ -71,8 +73,8 @@ impl<N: Network> Crew<N> {
         addresses: &[SocketAddr],
     ) -> Result<Self, Failure> {
         let workload = WorkloadConfig {
-            keys: u64::from(arguments.keys.div_ceil(2)),
-            mix: Mix::BASIC,
+            keys: u64::from(arguments.keys.div_ceil(FAMILIES)),
+            mix: Mix::FULL,
             ..WorkloadConfig::default()
         };
         let shared = Arc::new(Shared::default());
