@@ -8,7 +8,7 @@ use std::net::UdpSocket;
 use std::process::{Child, Stdio};
 
 use common::{Cluster, children_of, command, finish, is_alive, signal, trine, wait_for};
-use trine_chaos::live::{free_addresses, voters_in_step};
+use trine_chaos::live::{Report, free_addresses, leader_of, voters_in_step};
 use trine_replica::client::{BlockingClient, ClientConfig};
 use trine_replica::node::endpoint_config;
 use trine_transport::backend::{MonotonicClock, UdpBackend, UdpConfig};
@@ -118,6 +118,51 @@ fn acknowledged_writes_survive_leader_after_leader() {
             assert_eq!(cluster.ok(&["get", &key]), key.as_bytes());
         }
     }
+}
+
+#[test]
+fn a_leader_that_is_asked_to_end_hands_over_and_ends_well() {
+    let mut cluster = Cluster::start(&[]);
+    cluster.ok(&["put", "key", "value"]);
+    let leader = cluster.leader();
+    let process = cluster.group.process(leader).expect("running");
+    process.ask_to_stop().expect("SIGTERM");
+    let status = process
+        .wait_at_most(common::LIMIT)
+        .expect("wait")
+        .expect("it ends");
+    assert!(status.success(), "{status}");
+    cluster.group.restart(leader).expect("restart");
+    cluster.wait_for_voters(3);
+    assert_eq!(cluster.ok(&["get", "key"]), b"value");
+}
+
+#[test]
+fn ctrl_c_ends_a_measurement_with_what_was_measured() {
+    let cluster = Cluster::start(&[]);
+    let child = command(
+        &[
+            "bench", "--for", "600s", "--keys", "100", "--warmup", "0s", "--json",
+        ],
+        &cluster.group.peers(),
+    )
+    .stdin(Stdio::null())
+    .stdout(Stdio::piped())
+    .stderr(Stdio::piped())
+    .spawn()
+    .expect("starts");
+    let pid = child.id();
+    // So many were not written to read from: it has begun to measure.
+    let busy = |reports: &[Report]| {
+        leader_of(reports).is_some_and(|leader| leader.counters.commands_applied > 5_000)
+    };
+    let mut cluster = cluster;
+    cluster.wait("some thousand operations", busy);
+    signal(pid, "INT");
+    let ran = finish(child).expect_status(130);
+    let document = ran.json();
+    assert_eq!(document["interrupted"], true);
+    assert!(document["operations"].as_u64() > Some(0), "{document}");
 }
 
 #[test]

@@ -74,6 +74,7 @@ pub(crate) fn run<N: Network>(
         traffic,
     };
     result.print(output);
+    interrupt::check()?;
     result.judge()
 }
 
