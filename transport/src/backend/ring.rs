@@ -126,26 +126,27 @@ impl RingBackend {
             return first + lost;
         };
         let mut queue = inbox.lock();
-        let mut end = first;
+        // One look at the queue's parts, not one a packet.
+        let Queue { memory, slots, .. } = &mut *queue;
+        let (mut end, bytes_before, slots_before) = (first, memory.len(), slots.len());
         for item in run {
             end += 1;
-            let fits =
-                queue.slots.len() < self.config.queue_packets && item.len() <= self.config.mtu;
-            if !fits {
-                self.stats.tx_refused += 1;
-                continue;
+            let (start, len) = (memory.len(), item.len());
+            if slots.len() < self.config.queue_packets && len <= self.config.mtu {
+                item.copy_to(memory);
+                let (start, len) = (start as u32, len as u32);
+                slots.push(RxSlot {
+                    start,
+                    len,
+                    route: self.route,
+                    ecn: false,
+                });
             }
-            let start = queue.memory.len() as u32;
-            item.copy_to(&mut queue.memory);
-            queue.slots.push(RxSlot {
-                start,
-                len: item.len() as u32,
-                route: self.route,
-                ecn: false,
-            });
-            self.stats.tx_datagrams += 1;
-            self.stats.tx_bytes += item.len() as u64;
         }
+        let delivered = slots.len() - slots_before;
+        self.stats.tx_datagrams += delivered as u64;
+        self.stats.tx_bytes += (memory.len() - bytes_before) as u64;
+        self.stats.tx_refused += (end - first - delivered) as u64;
         inbox.ready.store(true, Ordering::Release);
         if std::mem::take(&mut queue.sleeping) {
             inbox.arrived.notify_one();
