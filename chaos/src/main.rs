@@ -1,12 +1,15 @@
-//! Runs simulations: `trine-chaos seeds FROM COUNT [JOBS]`, `trine-chaos seed N [trace|shrink]`,
-//! and the same for the transport alone with `rpc` in front.
+//! Runs simulations: many seeds or one, of a whole group or (with `rpc` in front) of the transport
+//! alone. `twice` runs each seed a second time and compares the two runs by their hash.
+
+mod summary;
 
 use std::process::ExitCode;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use trine_chaos::checker::Verdict;
-use trine_chaos::sim::{self, SimConfig, Trace, rpc};
+use summary::Summary;
+use trine_chaos::sim::{self, SimConfig, SimReport, Trace, rpc};
 
-const USAGE: &str = "usage: trine-chaos [rpc] seeds FROM COUNT [JOBS]
+const USAGE: &str = "usage: trine-chaos [rpc] seeds FROM COUNT [JOBS] [twice]
        trine-chaos [rpc] seed N [trace]
        trine-chaos seed N shrink|history";
 
@@ -37,13 +40,22 @@ enum Subject {
 /// Whether all passed; `None` for words that are no command.
 fn command(subject: Subject, words: &[&str]) -> Option<bool> {
     match words {
-        ["seeds", from, count] => Some(seeds(subject, from.parse().ok()?, count.parse().ok()?, 1)),
-        ["seeds", from, count, jobs] => Some(seeds(
-            subject,
-            from.parse().ok()?,
-            count.parse().ok()?,
-            jobs.parse().ok()?,
-        )),
+        ["seeds", from, count, rest @ ..] => {
+            let (jobs, twice) = match rest {
+                [] => (1, false),
+                ["twice"] => (1, true),
+                [jobs] => (jobs.parse().ok()?, false),
+                [jobs, "twice"] => (jobs.parse().ok()?, true),
+                _ => return None,
+            };
+            Some(seeds(
+                subject,
+                from.parse().ok()?,
+                count.parse().ok()?,
+                jobs,
+                twice,
+            ))
+        }
         ["seed", seed] => Some(one(subject, seed.parse().ok()?, Trace::Off)),
         ["seed", seed, "trace"] => Some(one(
             subject,
@@ -57,9 +69,17 @@ fn command(subject: Subject, words: &[&str]) -> Option<bool> {
 }
 
 fn one(subject: Subject, seed: u64, trace: Trace) -> bool {
-    let (text, verdict) = simulate(subject, seed, trace);
-    println!("{text}");
-    verdict.is_pass()
+    let outcome = simulate(subject, seed, trace);
+    println!("{}", outcome.text);
+    outcome.passed
+}
+
+/// What came of one seed.
+struct Outcome {
+    text: String,
+    passed: bool,
+    hash: u64,
+    report: Option<SimReport>,
 }
 
 /// Prints the history of a run instead of its report.
@@ -70,12 +90,18 @@ fn history(seed: u64) -> bool {
     report.verdict.is_pass()
 }
 
-fn simulate(subject: Subject, seed: u64, trace: Trace) -> (String, Verdict) {
+fn simulate(subject: Subject, seed: u64, trace: Trace) -> Outcome {
     match subject {
         Subject::Group => {
-            let report = sim::run(SimConfig::from_seed(seed), trace)
-                .expect("seeds stand for sound configurations");
-            (report.to_string(), report.verdict)
+            let report = sim::run(SimConfig::from_seed(seed), trace);
+            let report = report.expect("seeds stand for sound configurations");
+            let (text, passed) = (report.to_string(), report.verdict.is_pass());
+            Outcome {
+                text,
+                passed,
+                hash: report.hash,
+                report: Some(report),
+            }
         }
         Subject::Rpc => {
             let report = rpc::run(&rpc::RpcConfig::new(seed), trace);
@@ -83,34 +109,52 @@ fn simulate(subject: Subject, seed: u64, trace: Trace) -> (String, Verdict) {
                 "seed {seed}: {} packets, ends {:?}, faults {:?}, hash {:016x}\n{}",
                 report.packets, report.ended, report.faults, report.hash, report.verdict
             );
-            (text, report.verdict)
+            Outcome {
+                text,
+                passed: report.verdict.is_pass(),
+                hash: report.hash,
+                report: None,
+            }
         }
     }
 }
 
 /// Runs seeds on several threads; each run is a world of its own.
-fn seeds(subject: Subject, from: u64, count: u64, jobs: u64) -> bool {
+fn seeds(subject: Subject, from: u64, count: u64, jobs: u64, twice: bool) -> bool {
     let next = AtomicU64::new(from);
     let failed = AtomicU64::new(0);
-    std::thread::scope(|scope| {
-        for _ in 0..jobs {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= from.saturating_add(count) {
-                        return;
-                    }
-                    let (text, verdict) = simulate(subject, seed, Trace::Off);
-                    if !verdict.is_pass() {
-                        failed.fetch_add(1, Ordering::Relaxed);
-                        println!("{text}\n");
-                    }
-                }
-            });
+    let summary = Mutex::new(Summary::default());
+    let fail = |text: &str| {
+        failed.fetch_add(1, Ordering::Relaxed);
+        println!("{text}\n");
+    };
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= from.saturating_add(count) {
+                return;
+            }
+            let outcome = simulate(subject, seed, Trace::Off);
+            if !outcome.passed {
+                fail(&outcome.text);
+            }
+            if twice && simulate(subject, seed, Trace::Off).hash != outcome.hash {
+                fail(&format!(
+                    "seed {seed} does not replay: two runs have different hashes"
+                ));
+            }
+            if let Some(report) = &outcome.report {
+                summary.lock().expect("no holder panics").add(report);
+            }
         }
-    });
+    };
+    std::thread::scope(|scope| (0..jobs.max(1)).for_each(|_| drop(scope.spawn(work))));
     let failed = failed.into_inner();
-    println!("{count} seeds from {from}: {failed} failed");
+    print!("{}", summary.into_inner().expect("no holder panics"));
+    println!(
+        "{count} seeds from {from}{}: {failed} failed",
+        if twice { ", each run twice" } else { "" }
+    );
     failed == 0
 }
 

@@ -18,6 +18,7 @@ fn simulate(seed: u64) -> SimReport {
     config.faulty = Duration::from_secs(15);
     config.faults = Some(BTreeSet::from([Fault::Partition]));
     config.operations_min = 500;
+    config.forming = Duration::from_millis(1_500);
     run(config, Trace::Off).expect("a sound configuration")
 }
 

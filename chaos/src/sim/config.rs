@@ -24,6 +24,8 @@ pub struct SimConfig {
     pub workload: WorkloadConfig,
     /// How fast they ask.
     pub pace: Pace,
+    /// Simulated time in front of the first fault; without any the group forms under faults.
+    pub forming: Duration,
     /// Simulated time in which faults happen.
     pub faulty: Duration,
     /// Simulated time behind it, in which the group has to recover and serve.
@@ -121,6 +123,7 @@ impl SimConfig {
                 open_max: prng.in_range(1..=6) as usize,
                 ..Pace::default()
             },
+            forming: Duration::from_millis(if prng.below(3) == 0 { 0 } else { 1_500 }),
             faulty: Duration::from_secs(50),
             quiet: Duration::from_secs(10),
             faults: None,

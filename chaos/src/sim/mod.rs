@@ -32,8 +32,6 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use trine_transport::app::App;
 use trine_transport::time::{Duration, Instant};
 
-/// Time in which the group forms, before the first fault.
-const FORMING: Duration = Duration::from_millis(1_500);
 /// Time that the last reading of all keys may take.
 const READING: Duration = Duration::from_secs(5);
 
@@ -46,7 +44,7 @@ pub fn run(config: SimConfig, trace: Trace) -> Result<SimReport, SimConfigError>
     let mut cluster = Cluster::new(config, trace);
     let mut chaos = Chaos::new();
     let started = cluster.world.now();
-    let faulty_from = started + FORMING;
+    let faulty_from = started + cluster.config.forming;
     let quiet_from = faulty_from + cluster.config.faulty;
     let topology = cluster.config.topology();
     let mut prng = cluster.prng.fork();

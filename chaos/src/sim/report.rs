@@ -88,7 +88,10 @@ impl SimReport {
 
     /// The command that replays this run.
     pub fn replay_command(&self) -> String {
-        format!("trine sim --seed {} --trace", self.seed)
+        format!(
+            "cargo run --profile sim -p trine-chaos -- seed {} trace",
+            self.seed
+        )
     }
 }
 

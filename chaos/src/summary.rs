@@ -1,0 +1,62 @@
+//! What many seeds together have covered.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use trine_chaos::fault::Fault;
+use trine_chaos::sim::SimReport;
+
+#[derive(Default)]
+pub(crate) struct Summary {
+    seeds: u64,
+    simulated_ns: u64,
+    operations: u64,
+    unknown: u64,
+    failovers: u64,
+    packets: u64,
+    states_compared: u64,
+    faults: BTreeMap<Fault, u64>,
+    undecided_by_positions: u64,
+}
+
+impl Summary {
+    pub(crate) fn add(&mut self, report: &SimReport) {
+        self.seeds += 1;
+        self.simulated_ns += report.simulated.as_nanos();
+        self.operations += report.tally.called;
+        self.unknown += report.tally.unknown;
+        self.failovers += report.failovers;
+        self.packets += report.packets;
+        self.states_compared += report.states_compared;
+        for (fault, fired) in &report.faults {
+            *self.faults.entry(*fault).or_default() += fired;
+        }
+        let judged = &report.linearizability;
+        self.undecided_by_positions += judged.keys_by_zones + judged.keys_by_search;
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.seeds == 0 {
+            return Ok(());
+        }
+        let hours = self.simulated_ns as f64 / 3.6e12;
+        writeln!(
+            f,
+            "{hours:.2} simulated hours, {} operations checked ({} of unknown outcome), {} failovers, {} packets, \
+             {} states compared, {} keys that positions alone did not prove",
+            self.operations,
+            self.unknown,
+            self.failovers,
+            self.packets,
+            self.states_compared,
+            self.undecided_by_positions
+        )?;
+        let faults: Vec<String> = self
+            .faults
+            .iter()
+            .map(|(fault, fired)| format!("{fault} {fired}"))
+            .collect();
+        writeln!(f, "faults fired: {}", faults.join(", "))
+    }
+}
