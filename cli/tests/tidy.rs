@@ -113,6 +113,7 @@ const SLEEP_ALLOWED: &[&str] = &[
     "chaos/src/live/",
     "transport/src/backend/announce.rs",
     "transport/src/backend/dpdk/",
+    "cli/tests/dpdk.rs",
     "transport/tests/dpdk/",
 ];
 

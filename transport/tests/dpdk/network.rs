@@ -9,6 +9,9 @@ pub(crate) struct Network {
     pub(crate) namespace: String,
 }
 
+/// Between the interface indexes of two ports; the driver uses 16 bits of them.
+const INDEX_STEP: usize = 4_096;
+
 /// The bridge itself, which is the kernel's own port on it.
 const BRIDGE: &str = "br0";
 
@@ -40,10 +43,14 @@ impl Network {
     }
 
     /// A cable into the bridge; the name of its free end, for a DPDK process.
+    ///
+    /// DPDK's AF_PACKET driver names its socket group (pid XOR interface index), and fails where two processes get the
+    /// same name. Indexes far apart keep processes apart that were started one after the other.
     pub(crate) fn add_port(&self, number: usize) -> String {
         let (free, plugged) = (format!("dpdk{number}"), format!("plug{number}"));
+        let index = (number * INDEX_STEP).to_string();
         self.ip(&[
-            "link", "add", &free, "type", "veth", "peer", "name", &plugged,
+            "link", "add", "index", &index, "name", &free, "type", "veth", "peer", "name", &plugged,
         ]);
         self.ip(&["link", "set", &plugged, "master", BRIDGE]);
         self.ip(&["link", "set", &plugged, "up"]);
