@@ -139,7 +139,7 @@ fn a_leader_that_is_asked_to_end_hands_over_and_ends_well() {
 
 #[test]
 fn ctrl_c_ends_a_measurement_with_what_was_measured() {
-    let cluster = Cluster::start(&[]);
+    let mut cluster = Cluster::start(&[]);
     let child = command(
         &[
             "bench", "--for", "600s", "--keys", "100", "--warmup", "0s", "--json",
@@ -156,7 +156,6 @@ fn ctrl_c_ends_a_measurement_with_what_was_measured() {
     let busy = |reports: &[Report]| {
         leader_of(reports).is_some_and(|leader| leader.counters.commands_applied > 5_000)
     };
-    let mut cluster = cluster;
     cluster.wait("some thousand operations", busy);
     signal(pid, "INT");
     let ran = finish(child).expect_status(130);
@@ -634,12 +633,11 @@ fn bench_measures_in_both_loops() {
         .expect_status(0)
         .json();
     assert_eq!(open["mode"], "open");
-    // 300 ms at 200 a second: what falls due is what is done.
-    assert_eq!(
-        open["operations"]
-            .as_u64()
-            .map(|count| (55..=60).contains(&count)),
-        Some(true),
+    // 300 ms at 200 a second: what falls due is done, or told that it was not.
+    let count = |name: &str| open[name].as_u64().expect("a count");
+    assert!(count("operations") > 0, "{open}");
+    assert!(
+        (59..=60).contains(&(count("operations") + count("never_sent"))),
         "{open}"
     );
 }

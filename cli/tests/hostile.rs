@@ -57,7 +57,7 @@ fn a_million_hostile_packets_harm_nobody() {
     }
     let worked = client.stop();
     assert!(
-        worked > 20,
+        worked > 5,
         "a client got only {worked} operations done meanwhile"
     );
 

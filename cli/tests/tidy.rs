@@ -264,6 +264,35 @@ fn core_modules_own_no_clock_no_randomness_and_do_no_io() {
     );
 }
 
+#[test]
+fn byte_offsets_of_packets_stand_in_the_wire_directory_alone() {
+    let packet_code = [
+        "transport/src/session/",
+        "transport/src/rpc/",
+        "transport/src/congestion/",
+        "transport/src/endpoint",
+        "transport/src/event_loop",
+    ];
+    let mut complaints = Vec::new();
+    for source in sources() {
+        if source.is_test() || !source.is_in(&packet_code) {
+            continue;
+        }
+        for (number, line) in source.code_lines() {
+            if ["le_bytes(", "be_bytes(", "ne_bytes("]
+                .iter()
+                .any(|word| line.contains(word))
+            {
+                complaints.push(format!("{}:{number}: {}", source.path, line.trim()));
+            }
+        }
+    }
+    report(
+        "bytes become numbers, and numbers bytes, in transport/src/wire",
+        complaints,
+    );
+}
+
 /// Whether `word` stands in `line` and is not a part of a longer name.
 fn has_word(line: &str, word: &str) -> bool {
     let part_of_name = |c: char| c.is_alphanumeric() || c == '_';
