@@ -1,5 +1,6 @@
 //! A replica that belongs to a group: raft, the replicated state, and everything that waits for either.
 
+mod agreement;
 mod clients;
 mod members;
 mod orders;
@@ -27,6 +28,7 @@ use crate::snapshot_transfer::{Image, Incoming, Outgoing};
 use crate::state_machine::StateMachine;
 use crate::state_machine::genesis::{FIRST_INDEX, FIRST_TERM};
 use crate::writes::Writes;
+use agreement::Agreement;
 use orders::Remembered;
 use reads::Lease;
 use time::GroupClock;
@@ -60,6 +62,7 @@ pub(crate) struct Group {
     installing: Option<StateMachine>,
     /// Orders that wait for a process to ask for its place.
     remembered: Vec<Remembered>,
+    agreement: Agreement,
     compactions: u64,
     stopping: Option<Instant>,
     /// Why this replica takes part no more.
@@ -154,6 +157,7 @@ impl Group {
             incoming: None,
             installing: None,
             remembered: Vec::new(),
+            agreement: Agreement::default(),
             compactions: 0,
             stopping: None,
             halted: None,
@@ -169,6 +173,9 @@ impl Group {
     /// One turn: proposes what has arrived, ticks if a tick is due, and runs raft until it wants nothing.
     pub(crate) fn on_turn(&mut self, now: Instant, out: &mut Outbox) {
         if self.halted.is_some() {
+            if self.leads_in.take().is_some() {
+                self.abandon_clients(out);
+            }
             return;
         }
         self.release_reads(now, out);
@@ -227,6 +234,7 @@ impl Group {
         for entry in work.committed {
             let index = entry.index;
             self.apply(now, entry, out);
+            self.report_state(index, out);
             if self.halted.is_some() {
                 return;
             }
@@ -365,6 +373,11 @@ impl Group {
     /// Takes part no more: whatever it did next could differ from what the others do.
     fn halt(&mut self, why: &str) {
         self.halted = Some(why.to_owned());
+    }
+
+    /// Why it takes part no more.
+    pub(crate) fn halted(&self) -> Option<&str> {
+        self.halted.as_deref()
     }
 
     /// Whether this replica has a vote.

@@ -36,6 +36,8 @@ pub(crate) enum Purpose {
     },
     /// A probe or begin of a bootstrap, to this place.
     Bootstrap(PlaceId),
+    /// The hash of this replica's state; its answer says nothing.
+    Report,
     /// A plea to be taken in.
     Join(SocketAddr),
 }

@@ -14,7 +14,7 @@ use crate::message::{
     AdminReply, AdminRequest, AdminStatus, AppendFrame, BeginRefusal, BootstrapReply,
     BootstrapRequest, ClientReply, ClientRequest, ClientStatus, ClusterId, DecodeError, Discovery,
     Incarnation, JoinRefusal, JoinReply, JoinRequest, Member, MemberRole, Members, PlaceId,
-    RaftFrame, ReplyToken, RoleCode, SnapshotChunk, kind,
+    RaftFrame, ReplyToken, RoleCode, SnapshotChunk, StateReport, kind,
 };
 use crate::outbox::{Outbox, Purpose};
 use crate::output::Output;
@@ -125,7 +125,7 @@ impl Replica {
         }
     }
 
-    /// A request of kind APPEND, RAFT, SNAPSHOT, BOOTSTRAP or JOIN from a peer, or ADMIN. It is answered through
+    /// A request of kind APPEND, RAFT, SNAPSHOT, BOOTSTRAP, JOIN or AGREE from a peer, or ADMIN. It is answered through
     /// [`Output::Reply`], exactly once.
     pub fn on_peer(&mut self, now: Instant, token: ReplyToken, kind: u8, request: &[u8]) {
         let result = match kind {
@@ -147,6 +147,9 @@ impl Replica {
                 .map(|request| self.on_bootstrap(now, token, request)),
             kind::JOIN => {
                 JoinRequest::decode(request).map(|request| self.on_join(now, token, &request))
+            }
+            kind::AGREE => {
+                StateReport::decode(request).map(|report| self.on_state_report(now, token, &report))
             }
             kind::ADMIN => {
                 AdminRequest::decode(request).map(|request| self.on_order(now, token, &request))
@@ -171,6 +174,13 @@ impl Replica {
     fn on_chunk(&mut self, now: Instant, token: ReplyToken, chunk: &SnapshotChunk<'_>) {
         match &mut self.group {
             Some(group) => group.on_chunk(now, token, chunk, &mut self.out),
+            None => self.drop_foreign(token),
+        }
+    }
+
+    fn on_state_report(&mut self, now: Instant, token: ReplyToken, report: &StateReport) {
+        match &mut self.group {
+            Some(group) => group.on_state_report(now, token, report, &mut self.out),
             None => self.drop_foreign(token),
         }
     }
@@ -281,6 +291,7 @@ impl Replica {
                     self.follow_bootstrap(now, progress);
                 }
             }
+            Some(Purpose::Report) => {}
             Some(Purpose::Join(from)) => self.on_join_answer(now, from, answer),
             None => self.out.counters.messages_foreign += 1,
         }
@@ -409,6 +420,11 @@ impl Replica {
                 .group
                 .as_ref()
                 .is_none_or(|group| group.is_stopped(now))
+    }
+
+    /// Why this replica takes part no more, if that is so: whatever it did next could differ from what the others do.
+    pub fn halted(&self) -> Option<&str> {
+        self.group.as_ref().and_then(|group| group.halted())
     }
 
     /// The cluster that this replica belongs to, [`ClusterId::NONE`] while it belongs to none.

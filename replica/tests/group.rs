@@ -4,9 +4,13 @@ mod harness;
 
 use harness::client::Wish;
 use harness::{World, address, small};
+use prost::Message as _;
+use raft::eraftpb::{Entry, Message, MessageType};
 use trine_kvstore::{Command, SetExpiry, SetOptions};
 use trine_replica::ReplicaConfig;
-use trine_replica::message::{ClientStatus, ClusterId};
+use trine_replica::message::{
+    AppendFrame, ClientStatus, ClusterId, Encode, GroupId, PeerHeader, kind,
+};
 use trine_replica::status::Role;
 use trine_transport::time::Duration;
 
@@ -371,7 +375,6 @@ fn a_place_that_is_filled_is_not_given_away() {
         address: address(9),
         cluster: ClusterId::NONE,
     };
-    use trine_replica::message::{Encode, kind};
     for place in world.running() {
         world.inject(place, kind::JOIN, &taken.encode_to_vec());
     }
@@ -664,6 +667,83 @@ fn group_time_stands_still_without_a_leader() {
     );
     world.run_for(Duration::from_millis(1100));
     assert_eq!(world.get(client, "k"), None);
+}
+
+/// An entry that the leader never made gets into one follower, as if its memory had broken: the log goes on above it as if
+/// nothing had happened, and only the state differs.
+#[test]
+fn a_replica_whose_state_differs_takes_part_no_more() {
+    let mut world = World::serving(3, ReplicaConfig::default(), 18);
+    let client = world.registered_client(1);
+    world.put(client, "k", "v");
+    world.run_for(Duration::from_millis(100));
+    let leader = world.leader().unwrap();
+    let victim = other_than(&world, leader);
+    let (status, last) = (world.status(leader), world.status(leader).log.last_index);
+    let put = put_that_expires(b"k", SECOND * 1000);
+    let Wish::Write(command) = put else {
+        unreachable!()
+    };
+    // An entry in the layout of `state_machine/entry.rs`: one command of the client's session.
+    let mut data = vec![1, 1, 0, 0, 1, 0, 0, 0];
+    data.extend(status.group_time_ns.to_le_bytes());
+    data.extend((command.len() as u32).to_le_bytes());
+    data.extend([2, 0, 0, 0]);
+    for word in [world.clients[client].id, 2, 2] {
+        data.extend(word.to_le_bytes());
+    }
+    data.extend(&command);
+    let entry = Entry {
+        index: last + 1,
+        term: status.term,
+        data,
+        ..Entry::default()
+    };
+    let append = Message {
+        msg_type: MessageType::MsgAppend.into(),
+        from: world.replica(leader).incarnation().0,
+        to: world.replica(victim).incarnation().0,
+        term: status.term,
+        log_term: status.term,
+        index: last,
+        commit: last + 1,
+        entries: vec![entry],
+        ..Message::default()
+    };
+    let header = PeerHeader {
+        cluster: world.replica(leader).cluster(),
+        group: GroupId(0),
+        from: world.replica(leader).incarnation(),
+        to: world.replica(victim).incarnation(),
+    };
+    let message = append.encode_to_vec();
+    let frame = AppendFrame {
+        header,
+        stream: 0,
+        sequence: 0,
+        message: &message,
+    };
+    world.inject(victim, kind::APPEND, &frame.encode_to_vec());
+    assert_eq!(world.status(victim).applied, last + 1);
+
+    for n in 0..1100 {
+        world.put(client, "other", &n.to_string());
+    }
+    world.run_for(Duration::from_millis(100));
+    let why = world
+        .replica(victim)
+        .halted()
+        .expect("the victim has noticed")
+        .to_owned();
+    assert!(why.contains("differs from the majority's"), "{why}");
+    assert!(world.status(victim).not_serving.unwrap().contains(&why));
+    for place in world.running().into_iter().filter(|&place| place != victim) {
+        assert_eq!(world.replica(place).halted(), None);
+    }
+    assert_eq!(world.get(client, "other").as_deref(), Some("1099"));
+    replace(&mut world, victim);
+    world.run_for(SECOND);
+    assert_eq!(world.status(victim).store, world.status(leader).store);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 mod address;
 mod admin;
+mod agree;
 mod append;
 mod batch;
 mod bootstrap;
@@ -21,6 +22,7 @@ mod tests;
 
 pub use address::ADDRESS_SIZE;
 pub use admin::{AdminReply, AdminRequest, AdminStatus, Order};
+pub use agree::StateReport;
 pub use append::{APPEND_HEADER_SIZE, AppendFrame, set_stream_place, stream_place};
 pub use batch::{
     BATCH_HEADER_SIZE, BATCH_ITEM_HEADER_SIZE, BATCH_ITEMS_MAX, BatchItems, BatchWriter,
@@ -60,6 +62,8 @@ pub mod kind {
     pub const STATUS: u8 = 7;
     /// An operator's order: [`super::AdminRequest`] answered by [`super::AdminReply`].
     pub const ADMIN: u8 = 8;
+    /// A member's state hash at an agreed index: [`super::StateReport`]; the answer is empty.
+    pub const AGREE: u8 = 10;
     /// Several clients' commands: a batch of [`super::ClientRequest`] answered by a batch of [`super::ClientReply`].
     pub const CLIENT_BATCH: u8 = 9;
 }

@@ -234,7 +234,7 @@ impl<R: Route> App<R> for Node<R> {
         match request.kind {
             kind::STATUS => return self.on_status_request(cx, request.data),
             kind::CLIENT_BATCH => return self.on_batch(cx, request.handle, request.data),
-            kind::CLIENT..=kind::JOIN | kind::ADMIN => {}
+            kind::CLIENT..=kind::JOIN | kind::ADMIN | kind::AGREE => {}
             _ => {
                 self.stats.unknown_kind += 1;
                 return reply_empty(cx);

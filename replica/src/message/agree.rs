@@ -1,0 +1,75 @@
+//! What a member's state is at an agreed index, so that a replica that has gone astray is found.
+
+use super::codec::{DecodeError, Encode, Writer};
+use super::peer::{PEER_HEADER_SIZE, PeerHeader};
+
+/// The hash of the sender's state behind the entry at `index`. The answer is empty.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StateReport {
+    /// Who says it, to whom.
+    pub header: PeerHeader,
+    /// The index.
+    pub index: u64,
+    /// The hash, high half first.
+    pub hash: [u64; 2],
+}
+
+impl StateReport {
+    /// Reads a report.
+    ///
+    /// # Errors
+    /// When its length or version is wrong.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let (header, mut reader) = PeerHeader::decode_header(bytes)?;
+        let index = reader.u64()?;
+        let hash = [reader.u64()?, reader.u64()?];
+        reader.finish()?;
+        Ok(Self {
+            header,
+            index,
+            hash,
+        })
+    }
+}
+
+impl Encode for StateReport {
+    fn encoded_len(&self) -> usize {
+        PEER_HEADER_SIZE + 24
+    }
+
+    fn encode(&self, out: &mut Writer<'_>) {
+        self.header.encode_header(out);
+        out.u64(self.index);
+        out.u64(self.hash[0]);
+        out.u64(self.hash[1]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{ClusterId, GroupId, Incarnation};
+
+    #[test]
+    fn the_layout_is_pinned() {
+        let header = PeerHeader {
+            cluster: ClusterId(1),
+            group: GroupId(2),
+            from: Incarnation(3),
+            to: Incarnation(4),
+        };
+        let report = StateReport {
+            header,
+            index: 5,
+            hash: [6, 7],
+        };
+        let bytes = report.encode_to_vec();
+        let mut expected = vec![1, 0, 0, 0, 2, 0, 0, 0];
+        for word in [1_u64, 3, 4, 5, 6, 7] {
+            expected.extend(word.to_le_bytes());
+        }
+        assert_eq!(bytes, expected);
+        assert_eq!(StateReport::decode(&bytes), Ok(report));
+        assert!(StateReport::decode(&bytes[..55]).is_err());
+    }
+}
