@@ -19,7 +19,7 @@ use crate::rpc::{AnswerQueue, Control, Finished, RequestTable};
 use crate::session::{
     Event, Identity, PeerInfo, Role, RtoLimits, Secret, SessionId, SessionTable, State, Terms,
 };
-use crate::stats::{EndpointStats, SessionStats};
+use crate::stats::{EndpointStats, RttHistogram, SessionStats};
 use crate::time::Instant;
 use crate::timing_wheel::TimingWheel;
 use crate::wire::Features;
@@ -64,6 +64,7 @@ pub struct Endpoint<R: Route> {
     /// Nothing that was sent up to this epoch is referred to.
     pub(crate) flushed_epoch: u64,
     pub(crate) stats: EndpointStats,
+    pub(crate) rtts: RttHistogram,
 }
 
 /// What [`Endpoint::poll_transmit`] did.
@@ -126,6 +127,7 @@ impl<R: Route> Endpoint<R> {
             epoch: 0,
             flushed_epoch: 0,
             stats: EndpointStats::default(),
+            rtts: RttHistogram::default(),
             config,
         })
     }
@@ -213,6 +215,12 @@ impl<R: Route> Endpoint<R> {
             requests_pending: self.requests.used() as u64,
             ..self.stats
         }
+    }
+
+    /// Round-trip times of all client ends since the endpoint's creation, holding times taken out.
+    #[must_use]
+    pub fn rtts(&self) -> RttHistogram {
+        self.rtts
     }
 
     /// A session's measurements; `None` once it is over.

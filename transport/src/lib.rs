@@ -26,7 +26,7 @@ pub use event_loop::{EventLoop, LoopStats};
 pub use session::{
     ConnectError, ConnectParams, ConnectRefused, DownReason, Event, Identity, PeerInfo, SessionId,
 };
-pub use stats::{Drops, EndpointStats, SessionStats};
+pub use stats::{Drops, EndpointStats, RttHistogram, SessionStats};
 pub use worker::{WithWorkers, WorkerStats};
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! What endpoint and sessions count: plain numbers, copied out on request.
 
+use crate::time::Duration;
+
 /// An endpoint's counters since its creation, and its present load.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct EndpointStats {
@@ -146,4 +148,95 @@ pub struct SessionStats {
     pub credit_stalls: u64,
     /// Timely's rate in bytes per second; 0 with congestion control off.
     pub rate_bytes_per_second: u64,
+}
+
+/// How often round-trip times of each size were measured: four classes an octave, so that a
+/// percentile is right to a fifth.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub struct RttHistogram {
+    counts: [u64; Self::CLASSES],
+}
+
+impl Default for RttHistogram {
+    fn default() -> Self {
+        Self {
+            counts: [0; Self::CLASSES],
+        }
+    }
+}
+
+impl RttHistogram {
+    /// Up to 4 seconds.
+    const CLASSES: usize = 128;
+
+    #[inline]
+    pub(crate) fn record(&mut self, rtt: Duration) {
+        self.counts[Self::class_of(rtt.as_nanos())] += 1;
+    }
+
+    /// Samples.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// A time that so many of a thousand samples did not exceed; `None` without samples.
+    #[must_use]
+    pub fn at_per_mille(&self, per_mille: u64) -> Option<Duration> {
+        let wanted = (self.count() * per_mille.min(1_000)).div_ceil(1_000).max(1);
+        let mut seen = 0;
+        let class = self.counts.iter().position(|count| {
+            seen += count;
+            seen >= wanted
+        })?;
+        Some(Duration::from_nanos(Self::end_of(class)))
+    }
+
+    fn class_of(ns: u64) -> usize {
+        let ns = ns.max(4);
+        let octave = ns.ilog2() as usize;
+        // The two bits below the highest one.
+        let quarter = (ns >> (octave - 2)) as usize & 3;
+        (octave * 4 + quarter).min(Self::CLASSES - 1)
+    }
+
+    /// The largest time of a class.
+    fn end_of(class: usize) -> u64 {
+        let (octave, quarter) = (class / 4, class as u64 % 4);
+        (1 << octave) + ((quarter + 1) << octave.saturating_sub(2)) - 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_right_to_a_fifth() {
+        let mut histogram = RttHistogram::default();
+        assert_eq!(histogram.at_per_mille(500), None);
+        for us in 1..=1_000 {
+            histogram.record(Duration::from_micros(us));
+        }
+        for (per_mille, us) in [(1, 1), (500, 500), (990, 990), (1_000, 1_000)] {
+            let at = histogram
+                .at_per_mille(per_mille)
+                .expect("samples")
+                .as_nanos();
+            assert!(
+                (us * 1_000..=us * 1_250).contains(&at),
+                "{per_mille}: {at} ns"
+            );
+        }
+        assert_eq!(histogram.count(), 1_000);
+    }
+
+    #[test]
+    fn the_ends_have_their_classes() {
+        let mut histogram = RttHistogram::default();
+        histogram.record(Duration::ZERO);
+        assert_eq!(histogram.at_per_mille(1_000), Some(Duration::from_nanos(4)));
+        histogram.record(Duration::MAX);
+        assert!(histogram.at_per_mille(1_000) > Some(Duration::from_secs(4)));
+    }
 }

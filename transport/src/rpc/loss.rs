@@ -9,6 +9,7 @@ use crate::app::{App, RpcError};
 use crate::backend::Route;
 use crate::endpoint::Endpoint;
 use crate::session::{Role, SessionId, State};
+use crate::stats::RttHistogram;
 use crate::time::Instant;
 use crate::wire::{Flags, Header, PacketType, RequestNumber};
 
@@ -43,7 +44,13 @@ impl ClientEnd {
 
     /// Takes an RTT sample from the answer to packet `number`, before the progress that it brings.
     #[inline]
-    pub(crate) fn sample_rtt(&mut self, rx: &Received<'_>, request: &ClientRequest, number: u32) {
+    pub(crate) fn sample_rtt(
+        &mut self,
+        rx: &Received<'_>,
+        request: &ClientRequest,
+        number: u32,
+        rtts: &mut RttHistogram,
+    ) {
         let header = &rx.packet.header;
         let sent_at = request.stamp_of(number, header.flags.round());
         if let (Some(sent_at), Some(held)) = (sent_at, header.held.to_duration()) {
@@ -51,6 +58,7 @@ impl ClientEnd {
             let is_marked = rx.ecn || header.flags.has(Flags::ECN_ECHO);
             self.rtt.on_sample(rtt);
             self.congestion.on_sample(rx.now, rtt, is_marked);
+            rtts.record(rtt);
         }
     }
 }
