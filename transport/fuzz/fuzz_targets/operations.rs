@@ -1,5 +1,5 @@
-#![no_main]
 //! Bytes as a program and as the network's faults; see `bodies/operations.rs`.
+#![no_main]
 
 #[path = "../bodies/operations.rs"]
 mod operations;

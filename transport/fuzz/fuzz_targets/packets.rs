@@ -1,5 +1,5 @@
-#![no_main]
 //! Bytes as datagrams; see `bodies/packets.rs`.
+#![no_main]
 
 #[path = "../bodies/packets.rs"]
 mod packets;
