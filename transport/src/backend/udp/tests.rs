@@ -1,5 +1,6 @@
 //! The backend against real sockets on loopback.
 
+use super::options::{option, set_option};
 use super::*;
 use crate::backend::Body;
 use crate::prng::Prng;
@@ -223,9 +224,9 @@ fn congestion_marks_are_seen() {
     };
     let mut server = UdpBackend::bind(any_port(), &config).unwrap();
     let raw = UdpSocket::bind(any_port()).unwrap();
-    sys::set_option(raw.as_fd(), libc::IPPROTO_IP, libc::IP_TOS, 0b11).unwrap();
+    set_option(raw.as_fd(), libc::IPPROTO_IP, libc::IP_TOS, 0b11).unwrap();
     raw.send_to(b"marked", server.local_addr()).unwrap();
-    sys::set_option(raw.as_fd(), libc::IPPROTO_IP, libc::IP_TOS, 0b10).unwrap();
+    set_option(raw.as_fd(), libc::IPPROTO_IP, libc::IP_TOS, 0b10).unwrap();
     raw.send_to(b"capable", server.local_addr()).unwrap();
     let mut seen = Vec::new();
     let deadline = StdInstant::now() + PATIENCE;
@@ -380,7 +381,7 @@ fn busy_polling_is_set_or_refused_with_the_reason() {
     };
     match UdpBackend::bind(any_port(), &config) {
         Ok(backend) => {
-            let set = sys::option(backend.socket.as_fd(), libc::SOL_SOCKET, libc::SO_BUSY_POLL);
+            let set = option(backend.socket.as_fd(), libc::SOL_SOCKET, libc::SO_BUSY_POLL);
             assert_eq!(set.unwrap(), 50);
         }
         Err(BackendError::PermissionDenied { what }) => assert!(what.contains("SO_BUSY_POLL")),
