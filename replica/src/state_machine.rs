@@ -7,6 +7,7 @@ pub(crate) mod genesis;
 pub(crate) use genesis::Genesis;
 
 use raft::eraftpb::ConfState;
+use trine_kvstore::interleave::LANES;
 use trine_kvstore::{Command, Position, Store};
 
 use crate::client_sessions::{ClientSessions, Registration, Verdict};
@@ -112,13 +113,32 @@ impl StateMachine {
         let Some(view) = view else { return Ok(()) };
         self.group_time_ns = self.group_time_ns.max(view.group_time_ns);
         self.store.set_group_time(self.group_time_ns);
+        let mut ahead = view.commands();
         for (place, envelope) in view.commands().enumerate() {
+            if place.is_multiple_of(LANES) {
+                self.warm(ahead.by_ref());
+            }
             // `EntryView` holds at most 65,535 commands.
             let at = Position::new(index, place as u16);
             self.applied_position = at;
             self.apply_command(at, &envelope, |answer| answers(place, answer));
         }
         Ok(())
+    }
+
+    /// Brings what the next commands will touch into the cache, all of it at once.
+    fn warm<'e>(&self, envelopes: impl Iterator<Item = Envelope<'e>>) {
+        let mut keys = [None; LANES];
+        let mut count = 0;
+        for (envelope, key) in envelopes.take(LANES).zip(&mut keys) {
+            let command = Command::decode(envelope.command).ok();
+            *key = command.and_then(|command| command.key());
+            count += 1;
+        }
+        // A single command waits for memory alone anyway.
+        if count > 1 {
+            self.store.warm(count, |number| keys[number]);
+        }
     }
 
     /// A change of the configuration was applied at `index`.
