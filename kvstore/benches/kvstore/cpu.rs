@@ -1,4 +1,4 @@
-//! CPU time of this thread, and percentiles of it.
+//! CPU time of this thread, and how it is distributed.
 
 #![allow(unsafe_code)]
 
@@ -23,8 +23,38 @@ pub(crate) fn clock_cost_ns() -> u64 {
     (0..10_000).map(pair).min().unwrap_or(0)
 }
 
-/// The value that `per_10_000` in 10,000 of the samples do not exceed.
-pub(crate) fn percentile(samples: &mut [u64], per_10_000: usize) -> u64 {
-    samples.sort_unstable();
-    samples[(samples.len() * per_10_000 / 10_000).min(samples.len() - 1)]
+/// Counts of nanoseconds, sixteen steps to each power of two.
+pub(crate) struct Histogram {
+    counts: Box<[u64; 64 * 16]>,
+    total: u64,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self {
+            counts: Box::new([0; 64 * 16]),
+            total: 0,
+        }
+    }
+}
+
+impl Histogram {
+    pub(crate) fn add(&mut self, ns: u64) {
+        let value = ns.max(16);
+        let power = value.ilog2() - 4;
+        self.counts[(power * 16) as usize + (value >> power) as usize - 16] += 1;
+        self.total += 1;
+    }
+
+    /// What `per_10_000` in 10,000 do not exceed, to a sixteenth.
+    pub(crate) fn percentile(&self, per_10_000: u64) -> f64 {
+        let mut left = (self.total * per_10_000).div_ceil(10_000);
+        for (step, &count) in self.counts.iter().enumerate() {
+            if count >= left {
+                return ((step as u64 % 16 + 17) << (step / 16)) as f64;
+            }
+            left -= count;
+        }
+        unreachable!("the counts add up to the total")
+    }
 }

@@ -28,10 +28,11 @@ fn main() {
         .skip(1)
         .filter(|argument| !argument.starts_with('-'))
         .collect();
-    let groups: [(&str, Measurement); 7] = [
+    let groups: [(&str, Measurement); 8] = [
         ("get", store::get),
         ("put", store::put),
         ("memory", store::memory),
+        ("growth", store::growth),
         ("snapshot", store::snapshot),
         ("cuckoo", cuckoo::measure),
         ("chase", chase::measure),

@@ -1,7 +1,7 @@
 //! The store beside hashbrown, its memory, and PUT while a snapshot is written.
 
 use crate::PAIRS;
-use crate::cpu::{clock_cost_ns, percentile, thread_ns};
+use crate::cpu::{Histogram, clock_cost_ns, thread_ns};
 use crate::keys::{Draw, Key, VALUE, consume, key};
 use crate::report::{Pairs, Report};
 use std::hint::black_box;
@@ -375,11 +375,11 @@ fn cpu_of_puts(own: &mut Own, beside_snapshot: bool) -> f64 {
         own.store.begin_snapshot().expect("the last one has ended");
     }
     let mut chunk = Vec::new();
-    let mut samples = Vec::with_capacity(keys.len());
+    let mut histogram = Histogram::default();
     for (index, key) in keys.iter().enumerate() {
         let start = thread_ns();
         own.put(key, &VALUE);
-        samples.push((thread_ns() - start).saturating_sub(cost));
+        histogram.add((thread_ns() - start).saturating_sub(cost));
         if beside_snapshot && index % PUTS_PER_CHUNK == 0 {
             own.store.snapshot_chunk(&mut chunk).expect("it goes on");
         }
@@ -388,5 +388,30 @@ fn cpu_of_puts(own: &mut Own, beside_snapshot: bool) -> f64 {
         own.store.abandon_snapshot();
         while !own.store.clear_snapshot() {}
     }
-    percentile(&mut samples, 9_999) as f64
+    histogram.percentile(9_999)
+}
+
+/// How many items growth is measured to, unless `TRINE_BENCH_ITEMS` says otherwise.
+const GROWTH_ITEMS: u64 = 10_000_000;
+
+/// CPU time of single insertions while the table grows from nothing.
+pub(crate) fn growth(report: &mut Report) {
+    let asked = std::env::var("TRINE_BENCH_ITEMS")
+        .ok()
+        .and_then(|items| items.parse().ok());
+    let items = asked.unwrap_or(GROWTH_ITEMS);
+    let mut own = Own::filled(0);
+    let cost = clock_cost_ns();
+    let mut histogram = Histogram::default();
+    for number in 0..items {
+        let key = key(number);
+        let start = thread_ns();
+        own.put(&key, &VALUE);
+        histogram.add((thread_ns() - start).saturating_sub(cost));
+    }
+    assert_eq!(own.store.stats().items, items);
+    report.value("growth_items", items as f64, "items");
+    report.value("growth_cpu_p50", histogram.percentile(5_000), "ns");
+    report.value("growth_cpu_p99_99", histogram.percentile(9_999), "ns");
+    report.value("growth_cpu_max", histogram.percentile(10_000), "ns");
 }
