@@ -3,6 +3,7 @@
 //! Every replica and every client has an Ethernet and an IP address of its own, and the kernel's UDP sees nothing of
 //! it. Needs root for the network; says that it is skipped otherwise.
 
+mod common;
 #[path = "../../transport/tests/dpdk/network.rs"]
 #[allow(dead_code, reason = "shared with the transport's tests")]
 mod network;
@@ -251,14 +252,9 @@ impl Replica {
             .status()
             .expect("kill");
         assert!(status.success());
-        let deadline = Instant::now() + PATIENCE;
-        let status = loop {
-            if let Some(status) = self.0.try_wait().expect("a child") {
-                break status;
-            }
-            assert!(Instant::now() < deadline, "a replica ignores Ctrl-C");
-            std::thread::sleep(Duration::from_millis(5));
-        };
+        let status = common::wait_for("the end after Ctrl-C", || {
+            self.0.try_wait().expect("a child")
+        });
         assert!(status.success(), "{status}");
     }
 }
