@@ -193,15 +193,18 @@ impl StateMachine {
             lowest_awaited,
             ..
         } = *envelope;
-        match self
+        let now_ns = self.group_time_ns;
+        let verdict = self
             .sessions
-            .judge(client, sequence, lowest_awaited, self.group_time_ns)
-        {
+            .judge(client, sequence, lowest_awaited, now_ns);
+        match verdict {
             Verdict::Apply => answer(self.apply_new(at, envelope)),
             Verdict::Duplicate => answer(self.cached_answer(client, sequence, at)),
             Verdict::Refuse(status) => answer(refusal(status)),
         }
-        if envelope.operation == Operation::ApplyAndClose {
+        // A last command that was refused will be asked again, and needs its session for that.
+        let refused = matches!(verdict, Verdict::Refuse(_));
+        if envelope.operation == Operation::ApplyAndClose && !refused {
             self.sessions.close(client);
         }
     }

@@ -157,3 +157,39 @@ fn a_command_that_cannot_be_read_is_answered_and_uses_no_sequence() {
         ClientStatus::Ok
     );
 }
+
+/// The replies of another client fill the memory for replies. The last command of a one-shot client is refused, and asked
+/// again once there is room: its session must still be there.
+#[test]
+fn a_last_command_that_was_refused_does_not_end_its_session() {
+    let mut genesis = Genesis::new(&ReplicaConfig::default(), [1, 2]);
+    genesis.session_limits.reply_bytes_max = 700;
+    let mut machine = StateMachine::new(ClusterId(7), genesis, &[], 1);
+    let register = [5, 6].map(|nonce| request(Operation::Register, nonce, 0, b""));
+    let told = apply(&mut machine, 0, &register);
+    let (other, client) = (told[0].1.as_u64(), told[1].1.as_u64());
+    let command = put(b"k", b"v");
+    let mut sequence = 0;
+    let full = loop {
+        sequence += 1;
+        let mut more = request(Operation::Apply, other, sequence, &command);
+        more.lowest_awaited = 1;
+        let status = apply(&mut machine, 0, &[more])[0].0;
+        if status != ClientStatus::Ok {
+            break status;
+        }
+    };
+    assert_eq!(full, ClientStatus::SessionsFull);
+    let last = request(Operation::ApplyAndClose, client, 1, &command);
+    assert_eq!(
+        apply(&mut machine, 0, &[last])[0].0,
+        ClientStatus::SessionsFull
+    );
+    // The other client awaits nothing any more.
+    apply(
+        &mut machine,
+        0,
+        &[request(Operation::Apply, other, sequence + 1, &command)],
+    );
+    assert_eq!(apply(&mut machine, 0, &[last])[0].0, ClientStatus::Ok);
+}
