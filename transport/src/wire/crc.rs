@@ -15,7 +15,7 @@ pub(super) fn of_packet(sum: u32, header: [u64; 2], rest: u32, parts: [&[u8]; 2]
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("sse4.2") {
         // SAFETY: the processor has the instructions that the function was compiled for.
-        return unsafe { of_packet_sse42(sum, header, rest, parts) };
+        return unsafe { of_packet_sse42(sum, header, rest, parts[0], parts[1]) };
     }
     let words = header.map(u64::to_le_bytes);
     let sum = crc32c::crc32c_append(sum, words.as_flattened());
@@ -27,19 +27,19 @@ pub(super) fn of_packet(sum: u32, header: [u64; 2], rest: u32, parts: [&[u8]; 2]
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "sse4.2")]
-fn of_packet_sse42(sum: u32, header: [u64; 2], rest: u32, parts: [&[u8]; 2]) -> u32 {
+fn of_packet_sse42(sum: u32, header: [u64; 2], rest: u32, first: &[u8], second: &[u8]) -> u32 {
     use std::arch::x86_64::{_mm_crc32_u32, _mm_crc32_u64};
     let state = _mm_crc32_u64(u64::from(!sum), header[0]);
     let state = _mm_crc32_u64(state, header[1]);
     let mut state = _mm_crc32_u32(state as u32, rest);
-    for part in parts {
-        if part.len() <= SHORT_MAX {
-            state = append_sse42(state, part);
-        } else {
-            state = append_long(state, part);
-        }
+    // An extension is rare: most packets have one part.
+    if !first.is_empty() {
+        state = append_sse42(state, first);
     }
-    !state
+    if second.len() > SHORT_MAX {
+        return !append_long(state, second);
+    }
+    !append_sse42(state, second)
 }
 
 /// Apart, so that short packets do not save registers for it.
@@ -59,6 +59,9 @@ fn append_sse42(state: u32, bytes: &[u8]) -> u32 {
     let mut state = u64::from(state);
     for word in words {
         state = _mm_crc32_u64(state, u64::from_le_bytes(*word));
+    }
+    if rest.is_empty() {
+        return state as u32;
     }
     let (words, rest) = rest.as_chunks::<4>();
     let mut state = state as u32;

@@ -324,7 +324,7 @@ impl Packet<'_> {
         };
         let stored = [header[20], header[21], header[22], header[23]];
         let (words, middle) = words_of(header);
-        seed.checksum_of_words(words, middle, [rest, &[]]) == u32::from_le_bytes(stored)
+        seed.checksum_of_words(words, middle, [&[], rest]) == u32::from_le_bytes(stored)
     }
 }
 
