@@ -19,6 +19,8 @@ pub const CREDITS_MIN: u16 = 1;
 /// Idle sessions of an endpoint together send no more keepalives a second: with many sessions each
 /// waits longer. A session with a request in flight is watched by that request's timer.
 pub const KEEPALIVES_PER_SECOND: u64 = 2_000;
+/// No timer may be set further ahead.
+pub const TIMER_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Transmission times that a request remembers; packets beyond give no RTT sample.
 pub const RTT_STAMPS: usize = 32;
 
@@ -113,6 +115,8 @@ pub struct CongestionConfig {
     pub timely_bypass: bool,
     /// An uncongested session sends directly and never enters the timing wheel.
     pub rate_limiter_bypass: bool,
+    /// The event loop reads the clock once a turn; off means once for each received datagram too.
+    pub batched_timestamps: bool,
     /// The rate of an uncongested session, bytes per second.
     pub link_bytes_per_second: u64,
     /// Timely's low threshold: additive increase below. `None` takes the backend's timeout floor,
@@ -128,6 +132,7 @@ impl Default for CongestionConfig {
             enabled: false,
             timely_bypass: true,
             rate_limiter_bypass: true,
+            batched_timestamps: true,
             link_bytes_per_second: 3_125_000_000,
             rtt_low: None,
             rtt_high: None,
@@ -150,7 +155,7 @@ pub enum ConfigError {
     Queues,
     /// Above [`MESSAGE_BYTES_MAX`], or more packets than the packet number counts.
     MessageBytes,
-    /// A timeout is zero, or keepalive is not shorter than the failure timeout.
+    /// A timeout is zero or above [`TIMER_MAX`], or keepalive is not shorter than the failure timeout.
     Timers,
 }
 
@@ -164,7 +169,7 @@ impl std::fmt::Display for ConfigError {
             Self::Queues => "at least one request and one answer must fit",
             Self::MessageBytes => "messages have at most 8 MiB",
             Self::Timers => {
-                "timeouts must be above zero and keepalive shorter than the failure timeout"
+                "timeouts must be above zero and at most a day, keepalive shorter than the failure timeout"
             }
         })
     }
@@ -207,7 +212,10 @@ impl Config {
                 self.message_bytes <= MESSAGE_BYTES_MAX,
                 ConfigError::MessageBytes,
             ),
-            (timers.iter().all(|t| *t > zero), ConfigError::Timers),
+            (
+                timers.iter().all(|t| *t > zero && *t <= TIMER_MAX),
+                ConfigError::Timers,
+            ),
             (
                 self.keepalive_interval < self.failure_timeout,
                 ConfigError::Timers,
@@ -217,5 +225,40 @@ impl Config {
             .iter()
             .find(|(holds, _)| !holds)
             .map_or(Ok(()), |(_, error)| Err(*error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_contradiction_has_its_error() {
+        type Change = fn(&mut Config);
+        let cases: [(Change, ConfigError); 11] = [
+            (|c| c.credits = 0, ConfigError::Credits),
+            (|c| c.credits = CREDITS_MAX + 1, ConfigError::Credits),
+            (|c| c.slots = 0, ConfigError::Slots),
+            (|c| c.slots = 65, ConfigError::Slots),
+            (|c| c.mtu = Some(100), ConfigError::Mtu),
+            (|c| c.sessions = 0, ConfigError::Sessions),
+            (|c| c.sessions = SESSIONS_MAX + 1, ConfigError::Sessions),
+            (|c| c.requests = 0, ConfigError::Queues),
+            (
+                |c| c.message_bytes = MESSAGE_BYTES_MAX + 1,
+                ConfigError::MessageBytes,
+            ),
+            (|c| c.failure_timeout = Duration::MAX, ConfigError::Timers),
+            (
+                |c| c.keepalive_interval = c.failure_timeout,
+                ConfigError::Timers,
+            ),
+        ];
+        assert_eq!(Config::default().validate(), Ok(()));
+        for (change, error) in cases {
+            let mut config = Config::default();
+            change(&mut config);
+            assert_eq!(config.validate(), Err(error));
+        }
     }
 }

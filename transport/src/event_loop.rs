@@ -6,7 +6,7 @@
 //! costs next to nothing, a busy one never sleeps.
 
 use crate::app::{App, Cx};
-use crate::backend::{Backend, BackendError, TxBatch, Waker};
+use crate::backend::{Backend, BackendError, RxBatch, TxBatch, Waker};
 use crate::config::{Config, ConfigError};
 use crate::endpoint::Endpoint;
 use crate::session::Identity;
@@ -31,6 +31,8 @@ pub struct EventLoop<B: Backend, C, A> {
     /// When packets last came or went; decides between polling on and sleeping.
     active_at: Instant,
     spin: Duration,
+    /// One clock read serves all packets of a turn.
+    batched_timestamps: bool,
     courtesy: Courtesy,
     stats: LoopStats,
 }
@@ -63,6 +65,7 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
         seed: u64,
     ) -> Result<Self, ConfigError> {
         let spin = config.spin;
+        let batched_timestamps = config.congestion.batched_timestamps;
         let pool = backend.pool().clone();
         let endpoint = Endpoint::new(config, &backend.caps(), pool, identity, seed)?;
         let now = clock.now();
@@ -75,6 +78,7 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
             now,
             active_at: now,
             spin,
+            batched_timestamps,
             courtesy: Courtesy::default(),
             stats: LoopStats::default(),
         })
@@ -92,8 +96,14 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
         self.courtesy.on_turn(now);
         let mut rx = self.backend.rx_burst()?;
         let received = rx.len();
-        if received > 0 {
+        if received > 0 && self.batched_timestamps {
             self.endpoint.on_packets(now, &mut rx, &mut self.app);
+        } else {
+            for packet in rx {
+                let mut one = RxBatch::from_packets(std::slice::from_ref(&packet));
+                let now = self.clock.now();
+                self.endpoint.on_packets(now, &mut one, &mut self.app);
+            }
         }
         self.endpoint.on_timeout(now, &mut self.app);
         for _ in 0..EVENTS_PER_TURN_MAX {

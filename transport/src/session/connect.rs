@@ -5,7 +5,7 @@ use super::{
     Session, SessionId, State, Terms,
 };
 use crate::backend::Route;
-use crate::config::{CREDITS_MAX, SLOTS_MAX};
+use crate::config::{CREDITS_MAX, SLOTS_MAX, TIMER_MAX};
 use crate::endpoint::Endpoint;
 use crate::rpc::{ClientEnd, Received};
 use crate::time::Instant;
@@ -41,7 +41,11 @@ impl<R: Route> Endpoint<R> {
         let nonce = self.secret.draw();
         let handshake = Handshake {
             resend_at: now,
-            give_up_at: now + params.timeout.unwrap_or(self.config.connect_timeout),
+            give_up_at: now
+                + params
+                    .timeout
+                    .unwrap_or(self.config.connect_timeout)
+                    .min(TIMER_MAX),
             sent_at: now,
             attempts: 0,
             cookie: 0,
