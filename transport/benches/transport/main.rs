@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use report::{Pairs, Report};
+use report::{PAIRS_MIN, Pairs, Report};
+use rpc::Setup;
 use trine_transport::Config;
 use trine_transport::backend::{Direction, Faults};
 use trine_transport::prng::Ratio;
@@ -41,7 +42,7 @@ fn main() {
     let is_wanted =
         |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
     let mut report = Report::new("transport");
-    let measurements: [(&str, Measurement); 9] = [
+    let measurements: [(&str, Measurement); 10] = [
         ("rpc_latency_udp_32b", latency_udp),
         ("rpc_rate_udp_32b_window_64", rate_udp),
         ("rpc_rate_udp_20000_sessions", many_sessions),
@@ -54,6 +55,7 @@ fn main() {
             "rpc_congestion_control_instructions",
             instructions_congestion_control,
         ),
+        ("factor_analysis", factor_analysis),
     ];
     let cores = pin::two_cores();
     pin::pin(cores.0);
@@ -69,8 +71,9 @@ fn latency_udp(report: &mut Report, name: &str, (_, theirs): Cores) {
     const ROUNDS: usize = 20_000;
     // One server runs at a time, so that neither disturbs the other's core.
     let rpc = || {
-        let server = rpc::Server::start(theirs, rpc::polling());
-        let mut client = rpc::connect(server.address, 1, rpc::polling());
+        let setup = Setup::default();
+        let server = rpc::Server::start(theirs, &setup);
+        let mut client = rpc::connect(server.address, 1, &setup);
         rpc::ping_pong(&mut client, SMALL, ROUNDS / 10);
         rpc::ping_pong(&mut client, SMALL, ROUNDS) / 1e3
     };
@@ -83,21 +86,25 @@ fn latency_udp(report: &mut Report, name: &str, (_, theirs): Cores) {
     report.pairs(name, "us", "UDP socket ping-pong", &pairs);
 }
 
+const RATE_SPAN_MS: u64 = 400;
+
+/// RPCs a second on 8 sessions with 8 requests under way each.
+fn window_rate(theirs: usize, setup: &Setup) -> f64 {
+    let server = rpc::Server::start(theirs, setup);
+    let mut client = rpc::connect(server.address, 8, setup);
+    rpc::rate(&mut client, SMALL, 64, Span::from_millis(RATE_SPAN_MS / 10));
+    rpc::rate(&mut client, SMALL, 64, Span::from_millis(RATE_SPAN_MS))
+}
+
 fn rate_udp(report: &mut Report, name: &str, (_, theirs): Cores) {
-    const SPAN_MS: u64 = 400;
-    let rpc = || {
-        let server = rpc::Server::start(theirs, rpc::polling());
-        let mut client = rpc::connect(server.address, 8, rpc::polling());
-        rpc::rate(&mut client, SMALL, 64, Span::from_millis(SPAN_MS / 10));
-        rpc::rate(&mut client, SMALL, 64, Span::from_millis(SPAN_MS))
-    };
+    let rpc = || window_rate(theirs, &Setup::default());
     let bare = || {
         let server = raw::Server::start(theirs, raw::echo_batches);
         raw::echo_rate(
             server.address,
             SMALL + HEADER_BYTES,
             64,
-            Duration::from_millis(SPAN_MS),
+            Duration::from_millis(RATE_SPAN_MS),
         )
     };
     let pairs = Pairs::run(PAIRS, rpc, bare);
@@ -109,18 +116,19 @@ const LARGE: usize = 8 << 20;
 const TRANSFER_SPAN_MS: u64 = 1_000;
 
 /// Received bytes a second of requests of 8 MB, two under way, at this loss of outbound packets.
-fn transfer_rate(theirs: usize, loss: Ratio) -> f64 {
-    let config = Config {
-        credits: 256,
-        ..rpc::polling()
-    };
-    let server = rpc::Server::start(theirs, config.clone());
-    let mut client = rpc::connect(server.address, 1, config);
+fn transfer_rate(theirs: usize, loss: Ratio, setup: &Setup) -> f64 {
+    let server = rpc::Server::start(theirs, setup);
+    let mut client = rpc::connect(server.address, 1, setup);
     client
         .backend()
         .handle()
         .set(Direction::Outbound, Faults::loss(loss));
     rpc::rate(&mut client, LARGE, 2, Span::from_millis(TRANSFER_SPAN_MS)) * LARGE as f64
+}
+
+/// C = 256: transfers need more packets under way than small RPCs.
+fn transfer_setup() -> Setup {
+    Setup::with(|setup| setup.config.credits = 256)
 }
 
 fn transfer(report: &mut Report, name: &str, (_, theirs): Cores) {
@@ -137,7 +145,11 @@ fn transfer(report: &mut Report, name: &str, (_, theirs): Cores) {
             Duration::from_millis(TRANSFER_SPAN_MS),
         )
     };
-    let pairs = Pairs::run(PAIRS, || transfer_rate(theirs, Ratio::ZERO), bare);
+    let pairs = Pairs::run(
+        PAIRS,
+        || transfer_rate(theirs, Ratio::ZERO, &transfer_setup()),
+        bare,
+    );
     report.pairs(name, "B/s", "UDP stream with GSO and GRO", &pairs);
 }
 
@@ -150,21 +162,20 @@ fn transfer_with_more_loss(report: &mut Report, name: &str, cores: Cores) {
 }
 
 fn transfer_at(report: &mut Report, name: &str, (_, theirs): Cores, loss: Ratio) {
-    let clean = || transfer_rate(theirs, Ratio::ZERO);
-    let pairs = Pairs::run(PAIRS, || transfer_rate(theirs, loss), clean);
+    let rate = |loss| transfer_rate(theirs, loss, &transfer_setup());
+    let pairs = Pairs::run(PAIRS, || rate(loss), || rate(Ratio::ZERO));
     report.pairs(name, "B/s", "without loss", &pairs);
 }
 
 fn many_sessions(report: &mut Report, name: &str, (_, theirs): Cores) {
     let rate = |sessions, credits| {
-        let config = Config {
-            sessions,
-            credits,
-            overcommit: true,
-            ..rpc::polling()
-        };
-        let server = rpc::Server::start(theirs, config.clone());
-        let mut client = rpc::connect(server.address, sessions, config);
+        let setup = Setup::with(|setup| {
+            setup.config.sessions = sessions;
+            setup.config.credits = credits;
+            setup.config.overcommit = true;
+        });
+        let server = rpc::Server::start(theirs, &setup);
+        let mut client = rpc::connect(server.address, sessions, &setup);
         rpc::rate(&mut client, SMALL, 64, Span::from_millis(500))
     };
     let pairs = Pairs::run(PAIRS, || rate(20_000, 1), || rate(8, 32));
@@ -178,7 +189,7 @@ fn ring(config: &Config) -> rpc::Ring {
 /// One core issues and serves; the paper's section 6.2 has each thread do both as well.
 fn rate_ring(report: &mut Report, name: &str, _: Cores) {
     const RPCS: u64 = 1_000_000;
-    let mut ring = ring(&rpc::polling());
+    let mut ring = ring(&Setup::default().config);
     ring.complete(RPCS / 10);
     let run = |_| {
         let start = Instant::now();
@@ -191,13 +202,17 @@ fn rate_ring(report: &mut Report, name: &str, _: Cores) {
 
 const JOB_PLAIN: &str = "plain";
 const JOB_CONGESTION: &str = "congestion";
+const JOB_NO_TIMELY_BYPASS: &str = "no-timely-bypass";
+const JOB_NO_LIMITER_BYPASS: &str = "no-limiter-bypass";
 
 /// What a child process does while its instructions are counted: the part after the colon is the
 /// number of RPCs.
 fn ring_job(job: &str) {
     let (kind, rpcs) = job.split_once(':').expect("kind:count");
-    let mut config = rpc::polling();
-    config.congestion.enabled = kind == JOB_CONGESTION;
+    let mut config = Setup::default().config;
+    config.congestion.enabled = kind != JOB_PLAIN;
+    config.congestion.timely_bypass = kind != JOB_NO_TIMELY_BYPASS;
+    config.congestion.rate_limiter_bypass = kind != JOB_NO_LIMITER_BYPASS;
     ring(&config).complete(rpcs.parse().expect("a number"));
 }
 
@@ -220,5 +235,53 @@ fn instructions_congestion_control(report: &mut Report, name: &str, _: Cores) {
     match (instructions(JOB_CONGESTION), instructions(JOB_PLAIN)) {
         (Some(on), Some(off)) => report.ratio(name, on, "instructions", "switched off", off),
         _ => eprintln!("{name}: left out, valgrind is not installed"),
+    }
+}
+
+/// Switches one optimization off.
+type Switch = fn(&mut Setup);
+
+/// The paper's table 3 for what applies here: each optimization switched off, against all on.
+fn factor_analysis(report: &mut Report, name: &str, (_, theirs): Cores) {
+    let rate = |setup: &Setup| window_rate(theirs, setup);
+    let rows: [(&str, Switch); 3] = [
+        ("coalescing", |setup| setup.udp.coalesce = false),
+        ("offload", |setup| setup.udp.offload = false),
+        ("cumulative_credits", |setup| {
+            setup.config.cumulative_credits = Some(false)
+        }),
+    ];
+    for (optimization, switch_off) in rows {
+        let without = Setup::with(switch_off);
+        let pairs = Pairs::run(PAIRS_MIN, || rate(&without), || rate(&Setup::default()));
+        report.pairs(
+            &format!("{name}_rate_without_{optimization}"),
+            "/s",
+            "all on",
+            &pairs,
+        );
+        let mut without = transfer_setup();
+        switch_off(&mut without);
+        let transfer = |setup: &Setup| transfer_rate(theirs, Ratio::ZERO, setup);
+        let pairs = Pairs::run(
+            PAIRS_MIN,
+            || transfer(&without),
+            || transfer(&transfer_setup()),
+        );
+        report.pairs(
+            &format!("{name}_transfer_without_{optimization}"),
+            "B/s",
+            "all on",
+            &pairs,
+        );
+    }
+    for (optimization, job) in [
+        ("timely_bypass", JOB_NO_TIMELY_BYPASS),
+        ("rate_limiter_bypass", JOB_NO_LIMITER_BYPASS),
+    ] {
+        if let (Some(off), Some(on)) = (instructions(job), instructions(JOB_CONGESTION)) {
+            let row = format!("{name}_instructions_without_{optimization}");
+            report.ratio(&row, off, "instructions", "all on", on);
+        }
     }
 }

@@ -111,11 +111,32 @@ impl Load {
     }
 }
 
-/// The configuration of both ends: never sleeps.
-pub(crate) fn polling() -> Config {
-    Config {
-        spin: Duration::from_secs(3600),
-        ..Config::default()
+/// How both ends are set up.
+#[derive(Clone)]
+pub(crate) struct Setup {
+    pub(crate) config: Config,
+    pub(crate) udp: UdpConfig,
+}
+
+/// Never sleeps, everything else as by default.
+impl Default for Setup {
+    fn default() -> Self {
+        let config = Config {
+            spin: Duration::from_secs(3600),
+            ..Config::default()
+        };
+        Self {
+            config,
+            udp: UdpConfig::default(),
+        }
+    }
+}
+
+impl Setup {
+    pub(crate) fn with(change: impl FnOnce(&mut Self)) -> Self {
+        let mut setup = Self::default();
+        change(&mut setup);
+        setup
     }
 }
 
@@ -153,8 +174,9 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn start(core: usize, config: Config) -> Self {
-        let backend = udp();
+    pub(crate) fn start(core: usize, setup: &Setup) -> Self {
+        let backend = udp(&setup.udp);
+        let config = setup.config.clone();
         let address = backend.local_addr();
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stop);
@@ -182,20 +204,20 @@ impl Drop for Server {
     }
 }
 
-fn udp() -> UdpBackend {
+fn udp(config: &UdpConfig) -> UdpBackend {
     let address = "127.0.0.1:0".parse().expect("an address");
-    UdpBackend::bind(address, &UdpConfig::default()).expect("loopback has free ports")
+    UdpBackend::bind(address, config).expect("loopback has free ports")
 }
 
 /// A client with `sessions` sessions to `server`.
 pub(crate) type Client = EventLoop<Lossy, MonotonicClock, Load>;
 type Lossy = Faulty<UdpBackend, MonotonicClock>;
 
-pub(crate) fn connect(server: SocketAddr, sessions: usize, config: Config) -> Client {
+pub(crate) fn connect(server: SocketAddr, sessions: usize, setup: &Setup) -> Client {
     // Handshakes beyond the receive queue would only be lost and repeated.
     const AT_ONCE: usize = 256;
-    let backend = Faulty::new(udp(), MonotonicClock, 1);
-    let mut client = event_loop(backend, Load::default(), config, 1);
+    let backend = Faulty::new(udp(&setup.udp), MonotonicClock, 1);
+    let mut client = event_loop(backend, Load::default(), setup.config.clone(), 1);
     for connected in 0..sessions {
         client
             .with(|_, cx| cx.connect(server, ConnectParams::default()))

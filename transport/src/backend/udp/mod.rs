@@ -48,6 +48,8 @@ pub struct UdpConfig {
     pub mtu: usize,
     /// Receive queue to ask the kernel for, in bytes.
     pub rx_queue_bytes: usize,
+    /// Whether packets of one burst to one peer share a datagram. Off only to measure what it gives.
+    pub coalesce: bool,
     /// Whether the kernel may take and deliver several datagrams of one peer as one (GSO, GRO).
     /// Where it cannot, the backend notices and goes on without.
     pub offload: bool,
@@ -96,6 +98,7 @@ impl Default for UdpConfig {
         Self {
             mtu: MTU_DEFAULT,
             rx_queue_bytes: 8 << 20,
+            coalesce: true,
             offload: true,
             congestion_marks: false,
             busy_poll_us: 0,
@@ -148,7 +151,8 @@ impl UdpBackend {
             },
             shortfall,
             limits: Limits {
-                datagram_bytes: config.mtu,
+                // With no room every packet has a datagram of its own.
+                datagram_bytes: if config.coalesce { config.mtu } else { 0 },
                 train_datagrams: if config.offload {
                     TRAIN_DATAGRAMS_MAX
                 } else {

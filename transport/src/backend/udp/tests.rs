@@ -59,6 +59,27 @@ fn packets_for_one_route_arrive_in_one_datagram() {
 }
 
 #[test]
+fn without_coalescing_each_packet_has_its_datagram() {
+    let config = UdpConfig {
+        coalesce: false,
+        offload: false,
+        ..UdpConfig::default()
+    };
+    let mut client = UdpBackend::bind(any_port(), &config).unwrap();
+    let mut server = open();
+    let mut tx = TxBatch::new();
+    tx.push(server.local_addr(), b"first", Body::None);
+    tx.push(server.local_addr(), b"second", Body::None);
+    client.tx_burst(&mut tx).unwrap();
+    let received = receive(&mut server, 2);
+    assert_eq!(
+        (received[0].0.as_slice(), received[1].0.as_slice()),
+        (&b"first"[..], &b"second"[..])
+    );
+    assert_eq!(client.stats().tx_datagrams, 2);
+}
+
+#[test]
 fn long_bodies_are_sent_from_their_message() {
     let config = UdpConfig {
         offload: false,
