@@ -58,14 +58,13 @@ pub fn batch<const N: usize, F: Future>(
     let mut first = 0;
     while first < count {
         let started = N.min(count - first);
-        for lane in 0..started {
-            lanes.begin(lane, start(first + lane));
-        }
-        let mut left = started;
-        while left > 0 {
-            for lane in 0..N {
+        lanes.begin_all(started, |lane| start(first + lane));
+        while lanes.occupied != 0 {
+            let mut waiting = lanes.occupied;
+            while waiting != 0 {
+                let lane = waiting.trailing_zeros() as usize;
+                waiting &= waiting - 1;
                 if let Some(result) = lanes.poll(lane) {
-                    left -= 1;
                     done(first + lane, result);
                 }
             }
@@ -82,23 +81,21 @@ pub fn refill<const N: usize, F: Future>(
     mut done: impl FnMut(usize, F::Output),
 ) {
     let mut lanes = Lanes::<N, F>::new();
-    let mut numbers = [0; N];
+    let mut numbers: [usize; N] = std::array::from_fn(|lane| lane);
     let mut next = N.min(count);
-    for (lane, number) in numbers.iter_mut().enumerate().take(next) {
-        lanes.begin(lane, start(lane));
-        *number = lane;
-    }
-    let mut left = count;
-    while left > 0 {
-        for (lane, number) in numbers.iter_mut().enumerate() {
+    lanes.begin_all(next, &mut start);
+    while lanes.occupied != 0 {
+        let mut waiting = lanes.occupied;
+        while waiting != 0 {
+            let lane = waiting.trailing_zeros() as usize;
+            waiting &= waiting - 1;
             let Some(result) = lanes.poll(lane) else {
                 continue;
             };
-            left -= 1;
-            done(*number, result);
+            done(numbers[lane], result);
             if next < count {
                 lanes.begin(lane, start(next));
-                *number = next;
+                numbers[lane] = next;
                 next += 1;
             }
         }
@@ -122,6 +119,21 @@ impl<const N: usize, F: Future> Lanes<N, F> {
         }
     }
 
+    /// Fills the first lanes; all of them are free. If `start` panics, the futures that it has
+    /// made are forgotten, which is allowed: none was pinned by a poll yet.
+    #[inline(always)]
+    fn begin_all(&mut self, count: usize, mut start: impl FnMut(usize) -> F) {
+        debug_assert_eq!(self.occupied, 0);
+        for (lane, place) in self.futures.iter_mut().enumerate().take(count) {
+            place.write(start(lane));
+        }
+        self.occupied = if count == 64 {
+            u64::MAX
+        } else {
+            (1 << count) - 1
+        };
+    }
+
     /// Puts a future into a free lane. Its first poll comes with those of the others.
     #[inline(always)]
     fn begin(&mut self, lane: usize, future: F) {
@@ -130,14 +142,15 @@ impl<const N: usize, F: Future> Lanes<N, F> {
         self.occupied |= 1 << lane;
     }
 
-    /// Polls the future of a lane, if there is one, and frees the lane when it is done.
+    /// Polls the future of an occupied lane and frees the lane when it is done.
     #[inline(always)]
     fn poll(&mut self, lane: usize) -> Option<F::Output> {
-        if self.occupied >> lane & 1 == 0 {
-            return None;
-        }
-        // SAFETY: the bit says that `begin` filled the lane and that its future was not dropped.
-        let future = unsafe { self.futures[lane].assume_init_mut() };
+        debug_assert_eq!(self.occupied >> lane & 1, 1);
+        // SAFETY: `batch` and `refill` poll only lanes whose bit in `occupied` they have just seen
+        // set, and no bit at or above N is ever set, so the lane is inside the array.
+        let future = unsafe { self.futures.get_unchecked_mut(lane) };
+        // SAFETY: the bit says that the lane was filled and that its future was not dropped.
+        let future = unsafe { future.assume_init_mut() };
         // SAFETY: the future stays at its place in `futures` until it is dropped there: `Lanes`
         // is a local of `batch` or `refill` that is never moved after the first `begin`, and
         // `begin` fills only lanes whose future was dropped.

@@ -95,10 +95,15 @@ fn chase<const FORM: usize>(cells: &[u32], start: u32) -> impl Future<Output = u
     let mut at = start;
     prefetch(&cells[at as usize]);
     async move {
-        for _ in 0..DEPTH - 1 {
+        // A counter, not a range: one word less to keep while others run.
+        let mut left = DEPTH as u32;
+        loop {
             at = cells[at as usize];
+            left -= 1;
+            if left == 0 {
+                return at;
+            }
             fetch(&cells[at as usize]).await;
         }
-        cells[at as usize]
     }
 }

@@ -130,10 +130,10 @@ impl Tables {
         &self.entries[(address >> (64 - FIRST_BITS)) as usize]
     }
 
-    /// The entry that a link leads to for the byte behind the first `bits` bits.
+    /// The entry that a link leads to for the first byte of what is left of the address.
     #[inline(always)]
-    fn behind(&self, link: u32, address: u64, bits: u32) -> &u32 {
-        &self.entries[(link & !LINK) as usize * GROUP + (address << bits >> 56) as usize]
+    fn behind(&self, link: u32, rest: u64) -> &u32 {
+        &self.entries[(link & !LINK) as usize * GROUP + (rest >> 56) as usize]
     }
 }
 
@@ -145,10 +145,10 @@ fn hop(entry: u32) -> u32 {
 #[inline(never)]
 fn naive(tables: &Tables, addresses: &[u64]) -> u64 {
     let find = |&address: &u64| {
-        let (mut entry, mut bits) = (*tables.first(address), FIRST_BITS);
+        let (mut entry, mut rest) = (*tables.first(address), address << FIRST_BITS);
         while entry & LINK != 0 {
-            entry = *tables.behind(entry, address, bits);
-            bits += 8;
+            entry = *tables.behind(entry, rest);
+            rest <<= 8;
         }
         u64::from(hop(entry))
     };
@@ -177,7 +177,7 @@ fn by_hand(tables: &Tables, addresses: &[u64]) -> u64 {
                     sum += u64::from(hop(entry));
                     continue;
                 }
-                at[lane] = tables.behind(entry, group[lane], bits);
+                at[lane] = tables.behind(entry, group[lane] << bits);
                 prefetch(at[lane]);
                 lanes[kept] = lane;
                 kept += 1;
@@ -193,16 +193,16 @@ fn by_hand(tables: &Tables, addresses: &[u64]) -> u64 {
 #[inline(always)]
 fn find<const FORM: usize>(tables: &Tables, address: u64) -> impl Future<Output = u32> {
     let mut at = tables.first(address);
+    let mut rest = address << FIRST_BITS;
     prefetch(at);
     async move {
-        let mut bits = FIRST_BITS;
         loop {
             let entry = *at;
             if entry & LINK == 0 {
                 return hop(entry);
             }
-            at = tables.behind(entry, address, bits);
-            bits += 8;
+            at = tables.behind(entry, rest);
+            rest <<= 8;
             fetch(at).await;
         }
     }
