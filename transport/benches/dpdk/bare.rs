@@ -6,7 +6,7 @@ use trine_transport::backend::dpdk::config::BURST;
 use trine_transport::backend::dpdk::raw::RawQueue;
 
 use crate::report::median;
-use crate::{BATCH, FRAME, Hangup, ROUNDS, SPAN_MS, WINDOW, process, start_eal};
+use crate::{BATCH, FRAME, Hangup, ROUNDS, SMALL, SPAN_MS, WINDOW, process, start_eal};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -111,10 +111,44 @@ pub(crate) fn rate(arguments: &[String]) {
 
 /// Frames a second in one direction, as the receiver counts them.
 pub(crate) fn flood(arguments: &[String]) {
+    flood_with(arguments, |queue| send(queue, BURST, 0));
+}
+
+/// Headers of a packet that has a body.
+const HEAD: [u8; FRAME - SMALL] = [0; FRAME - SMALL];
+
+/// Like [`flood`], with bodies of the given length that are copied behind their headers.
+pub(crate) fn flood_copied(arguments: &[String]) {
+    let body = body(arguments);
+    flood_with(arguments, |queue| {
+        if !queue.allocate(BURST) {
+            return 0;
+        }
+        for index in 0..BURST {
+            let frame = queue.frame(index, HEAD.len() + body.len());
+            frame[..HEAD.len()].copy_from_slice(&HEAD);
+            frame[HEAD.len()..].copy_from_slice(body);
+        }
+        queue.send(BURST)
+    });
+}
+
+/// Like [`flood_copied`], with bodies that the port reads where they are.
+pub(crate) fn flood_attached(arguments: &[String]) {
+    let body = body(arguments);
+    flood_with(arguments, |queue| queue.send_attached(&HEAD, body, BURST));
+}
+
+fn body(arguments: &[String]) -> &'static [u8] {
+    let len = arguments[2].parse().expect("a length");
+    Box::leak(vec![0; len].into_boxed_slice())
+}
+
+fn flood_with(arguments: &[String], mut send: impl FnMut(&mut RawQueue) -> usize) {
     let mut queue = open(arguments);
     let start = Instant::now();
     while start.elapsed() < Duration::from_millis(SPAN_MS) {
-        send(&mut queue, BURST, 0);
+        send(&mut queue);
     }
     let elapsed = start.elapsed();
     // The question may find the ring full: it is repeated.

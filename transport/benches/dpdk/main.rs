@@ -41,11 +41,13 @@ const PAIRS: usize = 10;
 /// What a process does on its core, given its arguments.
 type Role = (&'static str, fn(&[String]));
 
-const ROLES: [Role; 9] = [
+const ROLES: [Role; 11] = [
     ("bare_echo", bare::echo),
     ("bare_ping", bare::ping),
     ("bare_rate", bare::rate),
     ("bare_flood", bare::flood),
+    ("flood_copied", bare::flood_copied),
+    ("flood_attached", bare::flood_attached),
     ("datagram_echo", datagram::echo),
     ("datagram_ping", datagram::ping),
     ("rpc_server", rpc::server),
@@ -113,16 +115,31 @@ fn main() {
             &pairs,
         );
     }
+    for len in ["64", "256", "1024", "1400"] {
+        let name = format!("tx_copied_{len}");
+        if is_wanted(&name) {
+            let pairs = Pairs::run(
+                PAIRS,
+                || run_with("bare_echo", "flood_copied", len),
+                || run_with("bare_echo", "flood_attached", len),
+            );
+            report.pairs(&name, "/s", "attached as an external buffer", &pairs);
+        }
+    }
     report.finish();
 }
 
 /// One run: the server on one core, the client on another, and the figure that the client prints.
 fn run(server: &str, client: &str) -> f64 {
+    run_with(server, client, "")
+}
+
+fn run_with(server: &str, client: &str, argument: &str) -> f64 {
     let (ours, theirs) = pin::two_cores();
     let socket = format!("@trine-bench-{}", std::process::id());
     let mut server = process::start(server, &[&socket, &theirs.to_string()]);
     server.expect("ready");
-    let mut client = process::start(client, &[&socket, &ours.to_string()]);
+    let mut client = process::start(client, &[&socket, &ours.to_string(), argument]);
     let result = client.expect("result: ").parse().expect("a number");
     // memif's driver unmaps the rings of a peer that goes away under the feet of whoever polls them, and dislikes both
     // ends closing at once: the server stops polling, then the client closes, then the server.

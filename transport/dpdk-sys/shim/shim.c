@@ -174,6 +174,38 @@ void trine_tx_free(const struct trine_tx_frame *frames, uint16_t count)
         rte_pktmbuf_free(frames[i].mbuf);
 }
 
+static void keep_body(void *body, void *nothing)
+{
+    (void)body;
+    (void)nothing;
+}
+
+uint16_t trine_tx_attached(uint16_t port, uint16_t queue, struct rte_mempool *pool, const uint8_t *head,
+                           uint32_t head_len, const uint8_t *body, uint16_t body_len, uint16_t count, uint32_t tries)
+{
+    static struct rte_mbuf_ext_shared_info shared = { .free_cb = keep_body };
+    struct rte_mbuf *mbufs[2 * MAX_BURST];
+
+    count = RTE_MIN(count, MAX_BURST);
+    if (rte_pktmbuf_alloc_bulk(pool, mbufs, 2 * count) != 0)
+        return 0;
+    for (uint16_t i = 0; i < count; i++) {
+        struct rte_mbuf *first = mbufs[i], *second = mbufs[count + i];
+
+        memcpy(rte_pktmbuf_mtod(first, void *), head, head_len);
+        first->data_len = head_len;
+        if (rte_mbuf_ext_refcnt_read(&shared) == 0)
+            rte_mbuf_ext_refcnt_set(&shared, 1);
+        rte_mbuf_ext_refcnt_update(&shared, 1);
+        rte_pktmbuf_attach_extbuf(second, (void *)(uintptr_t)body, (rte_iova_t)(uintptr_t)body, body_len, &shared);
+        second->data_len = body_len;
+        first->next = second;
+        first->nb_segs = 2;
+        first->pkt_len = head_len + body_len;
+    }
+    return send_all(port, queue, mbufs, count, tries);
+}
+
 uint64_t trine_rx_offload_checksums(void) { return RTE_ETH_RX_OFFLOAD_IPV4_CKSUM | RTE_ETH_RX_OFFLOAD_UDP_CKSUM; }
 uint64_t trine_tx_offload_ip_checksum(void) { return RTE_ETH_TX_OFFLOAD_IPV4_CKSUM; }
 uint64_t trine_tx_offload_udp_checksum(void) { return RTE_ETH_TX_OFFLOAD_UDP_CKSUM; }

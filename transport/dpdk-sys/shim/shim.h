@@ -69,6 +69,12 @@ uint16_t trine_tx_burst(uint16_t port, uint16_t queue, const struct trine_tx_fra
                         uint32_t offload, uint32_t tries);
 void trine_tx_free(const struct trine_tx_frame *frames, uint16_t count);
 
+/* Makes frames of `head_len` bytes copied to an mbuf and `body` attached to it as an external buffer, and sends them:
+ * the other way to transmit, kept to be measured beside the copy. `body` must stay as it is until the process ends, and
+ * IOVA addresses must be virtual ones (EAL without a PCI device). Returns how many the port took. */
+uint16_t trine_tx_attached(uint16_t port, uint16_t queue, struct rte_mempool *pool, const uint8_t *head,
+                           uint32_t head_len, const uint8_t *body, uint16_t body_len, uint16_t count, uint32_t tries);
+
 /* The offload bits, macros with casts that bindgen cannot evaluate. */
 uint64_t trine_rx_offload_checksums(void);
 uint64_t trine_tx_offload_ip_checksum(void);

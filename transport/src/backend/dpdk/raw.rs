@@ -231,6 +231,32 @@ impl RawQueue {
         usize::from(sent)
     }
 
+    /// Sends `count` frames that consist of `head`, copied, and `body`, which the port reads where it is: the other way
+    /// to transmit, kept to be measured beside the copy. Only for virtual devices.
+    pub fn send_attached(&mut self, head: &[u8], body: &'static [u8], count: usize) -> usize {
+        assert!(
+            head.len() <= FRAME_MAX && count <= BURST,
+            "a frame that fits, a burst"
+        );
+        let body_len = u16::try_from(body.len()).expect("a frame");
+        // SAFETY: the head fits a packet buffer; the body lives for ever, and ports only read it; without a PCI
+        // device EAL uses virtual addresses.
+        let sent = unsafe {
+            sys::trine_tx_attached(
+                self.port.id,
+                self.index,
+                self.port.pool.as_ptr(),
+                head.as_ptr(),
+                head.len() as u32,
+                body.as_ptr(),
+                body_len,
+                count as u16,
+                TX_TRIES,
+            )
+        };
+        usize::from(sent)
+    }
+
     /// Gives back the buffers of the received frames.
     #[inline]
     pub(super) fn release(&mut self) {
