@@ -99,6 +99,13 @@ fn serve<B: Backend>(
         event_loop
             .run_until(Some(look_at), |_| interrupt::interrupted())
             .map_err(backend_failure)?;
+        if let Some(why) = event_loop.app().replica().halted() {
+            let message = format!("this replica takes part no more: {why}");
+            return Err(Failure::negative(
+                message,
+                "start it again: it joins its group as a new one",
+            ));
+        }
     }
     stop(&mut event_loop)?;
     drop(keep);

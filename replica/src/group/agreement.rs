@@ -126,8 +126,7 @@ impl Group {
             && majority != own
         {
             self.halt(&format!(
-                "its state behind entry {index} differs from the majority's ({:016x}{:016x}, not {:016x}{:016x}): \
-                 start it again without its memory",
+                "its state behind entry {index} differs from the majority's ({:016x}{:016x}, not {:016x}{:016x})",
                 own[0], own[1], majority[0], majority[1]
             ));
         }
