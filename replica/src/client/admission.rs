@@ -5,7 +5,7 @@ use trine_transport::time::Instant;
 
 use super::core::Clients;
 use super::logical::Registration;
-use super::operation::Ticket;
+use super::operation::{Stage, Ticket};
 use crate::message::{CLIENT_REQUEST_HEADER_SIZE, ClientRequest, Encode, Operation};
 use crate::slab::Key;
 
@@ -17,7 +17,7 @@ impl<R: Route> Clients<R> {
         };
         match logical.registration {
             Registration::None if !logical.waiting.is_empty() => self.register(now, owner),
-            Registration::None | Registration::Pending => {}
+            Registration::None | Registration::Pending(_) => {}
             Registration::Done(client) => self.admit_registered(owner, client),
         }
     }
@@ -75,8 +75,32 @@ impl<R: Route> Clients<R> {
             return;
         };
         if let Some(logical) = self.logical.get_mut(owner) {
-            logical.registration = Registration::Pending;
+            logical.registration = Registration::Pending(key);
         }
         self.make_ready(key);
+    }
+
+    /// Ends a registration that nothing waits for any more, unless an attempt is under way: its end does it then.
+    pub(super) fn drop_unwanted_registration(&mut self, owner: Key) {
+        let Some(logical) = self.logical.get_mut(owner) else {
+            return;
+        };
+        let Registration::Pending(key) = logical.registration else {
+            return;
+        };
+        let alive = |key: &Key| self.operations.get(*key).is_some();
+        if logical.waiting.iter().any(alive) {
+            return;
+        }
+        if self
+            .operations
+            .get(key)
+            .is_some_and(|pending| matches!(pending.stage, Stage::Sent { .. }))
+        {
+            return;
+        }
+        logical.registration = Registration::None;
+        logical.waiting.clear();
+        self.operations.remove(key);
     }
 }

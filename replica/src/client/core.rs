@@ -249,6 +249,7 @@ impl<R: Route> Clients<R> {
             result,
         });
         self.admit(now, owner);
+        self.drop_unwanted_registration(owner);
         self.release_if_closed(owner);
     }
 

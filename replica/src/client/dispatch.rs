@@ -6,7 +6,6 @@ use trine_transport::session::SessionId;
 use trine_transport::time::Instant;
 
 use super::core::Clients;
-use super::logical::Registration;
 use super::operation::{Lane, Stage};
 use super::outcome::Obstacle;
 use crate::message::{
@@ -207,23 +206,14 @@ impl<R: Route> Clients<R> {
         let Some(pending) = self.operations.get(key) else {
             return;
         };
-        let owner = pending.owner;
-        if pending.operation == Operation::Register && !self.is_registration_wanted(owner) {
-            self.operations.remove(key);
-            if let Some(logical) = self.logical.get_mut(owner) {
-                logical.registration = Registration::None;
-            }
-            return;
-        }
+        let (owner, is_registration) = (pending.owner, pending.operation == Operation::Register);
         self.stats.retries += 1;
         self.make_ready(key);
-    }
-
-    /// Whether anything still waits for the session of `owner`.
-    fn is_registration_wanted(&self, owner: Key) -> bool {
-        let alive = |key: &Key| self.operations.get(*key).is_some();
-        self.logical
-            .get(owner)
-            .is_some_and(|logical| logical.waiting.iter().any(alive))
+        if is_registration {
+            match self.logical.get(owner) {
+                Some(_) => self.drop_unwanted_registration(owner),
+                None => drop(self.operations.remove(key)),
+            }
+        }
     }
 }

@@ -10,8 +10,8 @@ use crate::slab::Key;
 pub(super) enum Registration {
     /// Nothing has been written yet: clients that only read never register.
     None,
-    /// A registration is under way.
-    Pending,
+    /// A registration is under way: this operation.
+    Pending(Key),
     /// The client id that the log gave.
     Done(u64),
 }

@@ -48,6 +48,11 @@ fn nobody_there_is_not_reachable() {
         ),
         "{error:?}"
     );
+    assert_eq!(
+        world.client.app().in_flight(),
+        0,
+        "its registration ended with it"
+    );
     assert!(
         waited < Duration::from_millis(310),
         "ended {waited:?} after it began"
@@ -221,5 +226,41 @@ fn without_a_group_the_registration_ends_with_the_command() {
         world.client.app().in_flight(),
         0,
         "nothing goes on by itself"
+    );
+}
+
+/// A client that asked a dead group kept its registration for ever, and whoever waited for "nothing in flight" with it.
+#[test]
+fn a_group_that_dies_during_registrations_leaves_nothing_in_flight() {
+    let mut world = World::with(vec![always(|| Act::Silent)], |config| {
+        config.operation_timeout = Duration::from_millis(300);
+    });
+    let clients: Vec<_> = (0..16).map(|_| world.open()).collect();
+    for (tag, client) in clients.iter().enumerate() {
+        world.put(*client, tag as u64);
+        let command = Command::Put {
+            key: b"key",
+            value: b"last",
+        };
+        world
+            .submit(*client, Mode::WriteAndClose, &command, 100 + tag as u64)
+            .expect("room");
+    }
+    world.run_for(Duration::from_millis(100));
+    world.alive[0] = false;
+    world.run_until_finished(32);
+    // The registrations were sent before the group died: the end of their attempts ends them.
+    world.run_for(Duration::from_secs(3));
+    assert_eq!(world.client.app().in_flight(), 0);
+    assert!(
+        world
+            .finished
+            .iter()
+            .all(|finished| finished.result.is_err())
+    );
+    assert!(
+        clients
+            .iter()
+            .all(|client| !world.client.app().is_open(*client))
     );
 }
