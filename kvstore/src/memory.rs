@@ -106,12 +106,11 @@ impl<T: Plain> Region<T> {
             return false;
         };
         if self.reserved > 0 {
-            if !move_pages(self.start.cast(), target, self.bytes()) {
+            let Some(gone) = move_contents(self.start.cast(), target, self.bytes()) else {
                 unmap(target, reserved);
                 return false;
-            }
-            // The pages have left; the reservation behind them has not.
-            unmap_reservation(self.start.cast(), self.bytes(), self.reserved);
+            };
+            unmap(behind(self.start.cast(), gone), self.reserved - gone);
         }
         (self.start, self.reserved) = (target.cast(), reserved);
         true
@@ -216,7 +215,15 @@ fn unmap(start: Address, bytes: usize) {
     }
 }
 
-/// Moves the pages of a range over a reservation by their page tables.
+/// Moves the contents of a range to a fresh reservation, by page tables if possible, else by
+/// copying. Returns how many bytes of the range are no longer mapped.
+fn move_contents(from: Address, to: Address, bytes: usize) -> Option<usize> {
+    if move_pages(from, to, bytes) {
+        return Some(bytes);
+    }
+    copy(from, to, bytes).then_some(0)
+}
+
 #[cfg(target_os = "linux")]
 fn move_pages(from: Address, to: Address, bytes: usize) -> bool {
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
@@ -227,29 +234,43 @@ fn move_pages(from: Address, to: Address, bytes: usize) -> bool {
     moved != libc::MAP_FAILED
 }
 
-/// Gives back what a move has left of a reservation: the part behind the moved pages.
-#[cfg(target_os = "linux")]
-fn unmap_reservation(start: Address, moved: usize, reserved: usize) {
-    unmap(behind(start, moved), reserved - moved);
+#[cfg(not(target_os = "linux"))]
+fn move_pages(_: Address, _: Address, _: usize) -> bool {
+    false
 }
 
-/// Copies a range over a reservation, where pages cannot be moved.
-#[cfg(not(target_os = "linux"))]
-fn move_pages(from: Address, to: Address, bytes: usize) -> bool {
-    if !make_usable(to, 0, bytes) {
+fn copy(from: Address, to: Address, bytes: usize) -> bool {
+    // A move that failed half-way may have unmapped the start of the target: map it again.
+    if !map_again(to, bytes) {
         return false;
     }
-    // SAFETY: both ranges are usable, owned by the caller and part of different mappings.
+    // SAFETY: both ranges are readable and writable (`from` holds values, `to` was just mapped so),
+    // owned by the caller, and parts of different mappings.
     unsafe {
         std::ptr::copy_nonoverlapping(from.as_ptr().cast::<u8>(), to.as_ptr().cast::<u8>(), bytes)
     };
     true
 }
 
-/// Gives back a reservation whose contents were copied.
-#[cfg(not(target_os = "linux"))]
-fn unmap_reservation(start: Address, _: usize, reserved: usize) {
-    unmap(start, reserved);
+/// Maps readable and writable memory over the start of a reservation.
+fn map_again(start: Address, bytes: usize) -> bool {
+    let (protection, flags) = (
+        libc::PROT_READ | libc::PROT_WRITE,
+        libc::MAP_PRIVATE | libc::MAP_ANON,
+    );
+    // SAFETY: the range belongs to a reservation that the caller owns and nothing refers to, so
+    // replacing what is mapped there is seen by nobody.
+    let mapped = unsafe {
+        libc::mmap(
+            start.as_ptr(),
+            bytes,
+            protection,
+            flags | libc::MAP_FIXED,
+            -1,
+            0,
+        )
+    };
+    mapped == start.as_ptr()
 }
 
 /// Asks for huge pages; a system without them answers with an error that changes nothing.
@@ -280,6 +301,28 @@ mod tests {
             assert!((0..pages).all(|page| region[page * HUGE_PAGE_BYTES] == page as u8 + 1));
         }
         *region.last_mut().expect("the region is not empty") = 9;
+    }
+
+    #[test]
+    fn contents_can_be_copied_where_pages_cannot_be_moved() {
+        let bytes = 2 * HUGE_PAGE_BYTES;
+        let [from, to] = [0, 1].map(|_| reserve_aligned(bytes).expect("address space"));
+        assert!(map_again(from, bytes));
+        let mut source = Region::<u8> {
+            start: from.cast(),
+            count: bytes,
+            reserved: bytes,
+            owned: PhantomData,
+        };
+        source[bytes - 1] = 77;
+        assert!(copy(from, to, bytes));
+        let target = Region::<u8> {
+            start: to.cast(),
+            count: bytes,
+            reserved: bytes,
+            owned: PhantomData,
+        };
+        assert_eq!((target[0], target[bytes - 1]), (0, 77));
     }
 
     #[test]

@@ -14,7 +14,10 @@ use trine_kvstore::{
 };
 
 /// Mutations of every file; the fuzzers make the rest.
-const MUTATIONS: u64 = 300;
+const MUTATIONS: u32 = 300;
+
+/// Of a file of operations, each of which builds several stores.
+const LIST_MUTATIONS: u32 = 40;
 
 fn directory(target: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -42,7 +45,7 @@ fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
 }
 
 /// Runs the files as they are, then with bytes changed, cut or doubled (splitmix64, fixed seed).
-fn replay(target: &str, run: fn(&[u8])) {
+fn replay(target: &str, mutations: u32, run: fn(&[u8])) {
     for (name, bytes) in corpus(target) {
         run(&bytes);
         let mut state = name
@@ -53,7 +56,7 @@ fn replay(target: &str, run: fn(&[u8])) {
             let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
             ((mixed ^ (mixed >> 31)) % bound.max(1) as u64) as usize
         };
-        for _ in 0..MUTATIONS {
+        for _ in 0..mutations {
             let mut mutated = bytes.clone();
             for _ in 0..=draw(4) {
                 let at = draw(mutated.len());
@@ -73,25 +76,25 @@ fn replay(target: &str, run: fn(&[u8])) {
 #[test]
 fn commands() {
     seed("command", &command_seeds());
-    replay("command", bodies::command);
+    replay("command", MUTATIONS, bodies::command);
 }
 
 #[test]
 fn responses() {
     seed("response", &response_seeds());
-    replay("response", bodies::response);
+    replay("response", MUTATIONS, bodies::response);
 }
 
 #[test]
 fn snapshots() {
     seed("snapshot", &snapshot_seeds());
-    replay("snapshot", bodies::snapshot);
+    replay("snapshot", MUTATIONS, bodies::snapshot);
 }
 
 #[test]
 fn operation_lists() {
     seed("operations", &operation_seeds());
-    replay("operations", bodies::operations);
+    replay("operations", LIST_MUTATIONS, bodies::operations);
 }
 
 /// The checked-in seeds are what today's encoders write: the encodings have not changed.
