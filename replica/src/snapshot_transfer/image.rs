@@ -134,6 +134,7 @@ fn head(state: &StateMachine) -> Vec<u8> {
     put_u64(&mut out, state.group_time_ns());
     put_u64(&mut out, state.applied_index());
     put_u64(&mut out, state.applied_position().as_u64());
+    put_u64(&mut out, session_count(state.sessions()));
     state.members().write(&mut out);
     out
 }
@@ -150,12 +151,17 @@ fn checksum(part: u8, content: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&[part]), content)
 }
 
+fn session_count(sessions: &ClientSessions) -> u64 {
+    sessions.open_count() + sessions.closed_count()
+}
+
 struct Head {
     cluster: ClusterId,
     genesis: Genesis,
     group_time_ns: u64,
     applied_index: u64,
     applied_position: Position,
+    session_count: u64,
     members: MemberTable,
 }
 
@@ -197,6 +203,11 @@ impl ImageReader {
         let (head, sessions) = self.started.ok_or(StateError {
             what: "the snapshot's head",
         })?;
+        if session_count(&sessions) != head.session_count {
+            return Err(StateError {
+                what: "the number of sessions",
+            });
+        }
         let store = self
             .store
             .finish()
@@ -235,8 +246,138 @@ fn read_head(content: &[u8]) -> Result<Head, StateError> {
         group_time_ns: cursor.u64()?,
         applied_index: cursor.u64()?,
         applied_position: Position::from_u64(cursor.u64()?),
+        session_count: cursor.u64()?,
         members: MemberTable::read(&mut cursor)?,
     };
     cursor.finish()?;
     Ok(head)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::ReplicaConfig;
+    use crate::message::{ClientRequest, GroupId, Operation};
+    use crate::state_machine::entry::EntryBuilder;
+    use trine_kvstore::Command;
+
+    fn apply(
+        machine: &mut StateMachine,
+        operation: Operation,
+        client: u64,
+        sequence: u64,
+        command: &[u8],
+    ) {
+        let mut builder = EntryBuilder::default();
+        builder.push(&ClientRequest {
+            operation,
+            group: GroupId(0),
+            cluster: ClusterId(7),
+            client,
+            sequence,
+            lowest_awaited: sequence,
+            command,
+        });
+        let index = machine.applied_index() + 1;
+        machine
+            .apply(index, &builder.finish(index), |_, _| {})
+            .unwrap();
+    }
+
+    fn put(machine: &mut StateMachine, sequence: u64, key: u32) {
+        let mut command = Vec::new();
+        let value = vec![sequence as u8; 500];
+        Command::Put {
+            key: &key.to_le_bytes(),
+            value: &value,
+        }
+        .encode(&mut command);
+        apply(
+            machine,
+            Operation::Apply,
+            Position::new(2, 0).as_u64(),
+            sequence,
+            &command,
+        );
+    }
+
+    fn filled() -> StateMachine {
+        let genesis = Genesis::new(&ReplicaConfig::default(), [1, 2]);
+        let mut machine = StateMachine::new(ClusterId(7), genesis, &[], 1);
+        apply(&mut machine, Operation::Register, 99, 0, &[]);
+        (1..=400).for_each(|n| put(&mut machine, n, n as u32));
+        machine
+    }
+
+    /// All chunks; between two of them `between` may change the state.
+    fn chunks(
+        machine: &mut StateMachine,
+        mut between: impl FnMut(&mut StateMachine),
+    ) -> Vec<Vec<u8>> {
+        let mut image = Image::begin(Instant::ZERO, machine, 64).unwrap();
+        let mut all = Vec::new();
+        loop {
+            let number = all.len() as u32;
+            match image.piece(number, machine.store_mut()) {
+                Piece::Chunk(chunk, last) => {
+                    all.push(chunk.to_vec());
+                    if last {
+                        return all;
+                    }
+                    image.forget_below(number);
+                }
+                Piece::Pending => {}
+                Piece::Gone => panic!("chunk {number} is gone"),
+            }
+            between(machine);
+        }
+    }
+
+    fn rebuild(chunks: &[Vec<u8>]) -> Result<StateMachine, StateError> {
+        let mut reader = ImageReader::default();
+        for chunk in chunks {
+            reader.push(chunk)?;
+        }
+        reader.finish()
+    }
+
+    #[test]
+    fn an_image_holds_the_state_of_its_beginning_whatever_is_applied_meanwhile() {
+        let mut machine = filled();
+        let (hash, index) = (machine.store().state_hash(), machine.applied_index());
+        let mut sequence = 400;
+        let all = chunks(&mut machine, |machine| {
+            for _ in 0..20 {
+                sequence += 1;
+                put(machine, sequence, sequence as u32 * 17 % 400);
+            }
+        });
+        assert!(all.len() > 4, "{}", all.len());
+        assert_ne!(machine.store().state_hash(), hash);
+        let rebuilt = rebuild(&all).unwrap();
+        assert_eq!(rebuilt.store().state_hash(), hash);
+        assert_eq!(
+            (rebuilt.applied_index(), rebuilt.applied_position().index()),
+            (index, index)
+        );
+        assert_eq!(rebuilt.sessions().open_count(), 1);
+    }
+
+    #[test]
+    fn a_damaged_missing_or_repeated_chunk_is_noticed() {
+        let all = chunks(&mut filled(), |_| {});
+        for damaged in 0..all.len() {
+            for at in [0, 5, all[damaged].len() / 2, all[damaged].len() - 1] {
+                let mut copy = all.clone();
+                copy[damaged][at] ^= 0x10;
+                assert!(rebuild(&copy).is_err(), "byte {at} of chunk {damaged}");
+            }
+            let mut copy = all.clone();
+            copy.remove(damaged);
+            assert!(rebuild(&copy).is_err(), "without chunk {damaged}");
+            let mut copy = all.clone();
+            copy.insert(damaged, all[damaged].clone());
+            assert!(rebuild(&copy).is_err(), "chunk {damaged} twice");
+        }
+    }
 }
