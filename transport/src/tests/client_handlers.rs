@@ -160,6 +160,62 @@ mod response {
     }
 }
 
+mod round_trip {
+    use super::*;
+    use crate::wire::Held;
+
+    /// The samples so far and the last of them.
+    fn samples(s: &Script) -> (u64, u64) {
+        let stats = s.node.endpoint.session_stats(s.session.expect("a session"));
+        stats
+            .map(|stats| (stats.rtt_samples, stats.rtt_ns_last))
+            .expect("it stands")
+    }
+
+    #[test]
+    fn the_servers_holding_time_is_taken_out() {
+        let mut s = sent(1, 100);
+        let (before, _) = samples(&s);
+        s.wait(Duration::from_micros(503));
+        let header = Header {
+            message_bytes: 100,
+            request: RequestNumber::new(0, 1),
+            held: Held::from_duration(Duration::from_micros(3)),
+            ..s.header(PacketType::Response)
+        };
+        s.send(header, &[0; 100]);
+        assert_eq!(samples(&s), (before + 1, 500_000));
+    }
+
+    #[test]
+    fn a_holding_time_that_cannot_be_said_gives_no_sample() {
+        let mut s = sent(1, 100);
+        let before = samples(&s);
+        let header = Header {
+            message_bytes: 100,
+            request: RequestNumber::new(0, 1),
+            held: Held::from_duration(Duration::from_secs(1)),
+            ..s.header(PacketType::Response)
+        };
+        s.send(header, &[0; 100]);
+        assert_eq!(outcome(&s), Some(Ok(())));
+        assert_eq!(samples(&s), before);
+    }
+
+    /// Karn's rule: the answer to the first transmission says nothing about the second.
+    #[test]
+    fn an_answer_to_an_earlier_round_gives_no_sample() {
+        let mut s = sent(1, 100);
+        let before = samples(&s);
+        s.wait(Duration::from_millis(20));
+        s.expect(&["Ping", "Request 0 round 1"]);
+        s.wait(Duration::from_micros(1));
+        s.response(1, 0, 100);
+        assert_eq!(outcome(&s), Some(Ok(())));
+        assert_eq!(samples(&s), before);
+    }
+}
+
 mod credit_return {
     use super::*;
 

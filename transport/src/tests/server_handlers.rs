@@ -89,6 +89,15 @@ mod request {
     }
 
     #[test]
+    fn a_part_of_the_past_does_not_fill_the_present() {
+        let mut s = Script::server();
+        s.request(5, 0, 2 * FULL);
+        s.request(4, 1, 2 * FULL);
+        s.expect(&["CreditReturn 0 sequence 5"]);
+        assert_eq!((s.executed(), s.drops().past), (0, 1));
+    }
+
+    #[test]
     fn a_future_part_is_not_kept_but_told_as_a_gap() {
         let mut s = Script::server();
         s.request(1, 1, 2 * FULL + 1);
