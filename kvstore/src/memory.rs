@@ -14,8 +14,12 @@ use std::ptr::NonNull;
 /// The size of a huge page, and the alignment of every region.
 pub const HUGE_PAGE_BYTES: usize = 2 * 1024 * 1024;
 
-/// The least address space that is reserved; it costs nothing until it is used.
-const RESERVED_BYTES_MIN: usize = 64 * 1024 * 1024;
+/// The address space that a run begins with; it costs nothing until it is used.
+const RESERVED_BYTES_FIRST: usize = 64 * 1024 * 1024;
+
+/// What a run that outgrows this moves to, so that large runs need not move: moving gigabytes of
+/// page tables takes milliseconds.
+const RESERVED_BYTES_WIDE: usize = 64 * 1024 * 1024 * 1024;
 
 /// Types that a region of zeroed memory may hold.
 ///
@@ -101,8 +105,7 @@ impl<T: Plain> Region<T> {
         if bytes <= self.reserved {
             return true;
         }
-        let reserved = bytes.next_power_of_two().max(RESERVED_BYTES_MIN);
-        let Some(target) = reserve_aligned(reserved) else {
+        let Some((target, reserved)) = reserve_for(bytes) else {
             return false;
         };
         if self.reserved > 0 {
@@ -157,6 +160,19 @@ impl<T: Plain> fmt::Debug for Region<T> {
 }
 
 type Address = NonNull<libc::c_void>;
+
+/// Reserves generously for `bytes`, or, where address space is short, as little as is useful.
+fn reserve_for(bytes: usize) -> Option<(Address, usize)> {
+    let least = bytes.next_power_of_two().max(RESERVED_BYTES_FIRST);
+    let wide = if least > RESERVED_BYTES_FIRST {
+        least.max(RESERVED_BYTES_WIDE)
+    } else {
+        least
+    };
+    [wide, least]
+        .into_iter()
+        .find_map(|reserved| Some((reserve_aligned(reserved)?, reserved)))
+}
 
 /// Reserves `bytes` of address space aligned to a huge page: over-maps by one huge page and gives
 /// the ends back.

@@ -179,3 +179,32 @@ fn damage_is_named() {
     };
     assert_eq!(with(1, other[1].clone()), expected);
 }
+
+#[test]
+fn a_snapshot_that_would_keep_too_much_is_given_up_and_begun_again() {
+    let limit_mib = (crate::config::SNAPSHOT_KEPT_BYTES_MIN >> 20) as u32;
+    let mut store = store();
+    let value = vec![1; 1 << 20];
+    put_all(&mut store, 1, 0..limit_mib + 2, &value);
+    store.begin_snapshot().expect("none is running");
+    let mut chunk = Vec::new();
+    store.snapshot_chunk(&mut chunk).expect("the head");
+    put_all(&mut store, 2, 0..limit_mib - 1, b"small");
+    store
+        .snapshot_chunk(&mut chunk)
+        .expect("so much may be kept");
+    put_all(&mut store, 3, limit_mib - 1..limit_mib + 2, b"small");
+    assert_eq!(
+        store.snapshot_chunk(&mut chunk),
+        Err(SnapshotError::GivenUp)
+    );
+    while !store.clear_snapshot() {}
+    assert_eq!(
+        store.items.table.entries(),
+        u64::from(limit_mib) + 2,
+        "every shadow is gone"
+    );
+    store.begin_snapshot().expect("the way is free again");
+    let restored = restore(&chunks(&mut store, |_, _| {})).expect("it is whole");
+    assert_eq!(restored.state_hash(), store.state_hash());
+}
