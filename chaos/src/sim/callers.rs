@@ -7,7 +7,10 @@ use crate::workload::{Request, Workload};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use trine_kvstore::{Command, Position, Response, SetCondition, SetOptions};
+use trine_kvstore::{
+    Command, Condition, ExecuteMode, List, Pair, Position, Response, SetCondition, SetExpiry,
+    SetOptions,
+};
 use trine_replica::client::{ClientId, Clients, Finished, Mode, Submission};
 use trine_transport::prng::{Prng, Ratio};
 use trine_transport::time::{Duration, Instant};
@@ -38,6 +41,11 @@ const HASTY: (Duration, Duration) = (Duration::from_micros(100), Duration::from_
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often a read takes the way through the log instead of ReadIndex.
 const LOGGED_READS: Ratio = Ratio::percent(5);
+/// How often a command is called whose answer no checker understands. It still has to leave all
+/// replicas in the same state.
+const UNJUDGED: Ratio = Ratio::percent(8);
+/// Tags of such commands have this bit.
+const UNJUDGED_TAG: u64 = 1 << 63;
 /// How often a write is its session's last; the caller goes on with a new one.
 const LAST_WRITES: Ratio = Ratio::percent(1);
 
@@ -141,6 +149,9 @@ impl Callers {
                     break;
                 };
                 self.submit(now, simulated, index, request);
+                if !self.silent && self.prng.chance(UNJUDGED) {
+                    self.submit_unjudged(now, index);
+                }
                 let pause = self.prng.below(self.pace.pause.as_nanos().max(1) * 2);
                 self.callers[index].next_call = simulated + Duration::from_nanos(pause);
             }
@@ -199,6 +210,68 @@ impl Callers {
         }
     }
 
+    fn submit_unjudged(&mut self, now: Instant, index: usize) {
+        let keys: Vec<Vec<u8>> = (0..2)
+            .map(|_| format!("x{}", self.prng.below(6)).into_bytes())
+            .collect();
+        let (key, other) = (keys[0].as_slice(), keys[1].as_slice());
+        let value = vec![b'x'; self.prng.below(200) as usize];
+        let value = value.as_slice();
+        let after_ns = self.prng.in_range(1_000_000..=3_000_000_000);
+        let options = SetOptions {
+            expiry: SetExpiry::After(after_ns),
+            return_previous: self.prng.chance(Ratio::percent(50)),
+            ..SetOptions::default()
+        };
+        let pairs = [
+            Pair { key, value },
+            Pair {
+                key: other,
+                value: b"1",
+            },
+        ];
+        let conditions = [Condition::Present { key: other }];
+        let operations = [
+            Command::Increment {
+                key: other,
+                delta: 1,
+            },
+            Command::Append { key, value: b"." },
+        ];
+        let mode = match self.prng.below(2) {
+            0 => ExecuteMode::AllOrNothing,
+            _ => ExecuteMode::Independent,
+        };
+        let command = match self.prng.below(8) {
+            0 => Command::Expire { key, after_ns },
+            1 => Command::Persist { key },
+            2 => Command::Append { key, value },
+            3 => Command::GetDelete { key },
+            4 => Command::MultiPut {
+                pairs: List::from(&pairs),
+            },
+            5 => Command::Execute {
+                mode,
+                conditions: List::from(&conditions),
+                operations: List::from(&operations),
+            },
+            _ => Command::Set {
+                key,
+                value,
+                options,
+            },
+        };
+        let (mode, deadline) = (Mode::Write, Some(now + PATIENCE));
+        let submission = Submission {
+            mode,
+            command: &command,
+            deadline,
+            tag: UNJUDGED_TAG,
+        };
+        // A full window refuses it; there will be others.
+        let _ = self.clients.submit(now, self.callers[index].id, submission);
+    }
+
     fn mode(&mut self, request: &Request) -> Mode {
         let logged = self.prng.chance(LOGGED_READS);
         let last = self.prng.chance(LAST_WRITES);
@@ -212,6 +285,9 @@ impl Callers {
     /// Takes in what is over.
     pub(crate) fn collect(&mut self, simulated: Instant) {
         while let Some(finished) = self.clients.poll_finished() {
+            if finished.tag & UNJUDGED_TAG != 0 {
+                continue;
+            }
             let open = self
                 .open
                 .remove(&finished.tag)

@@ -2,7 +2,7 @@
 
 use super::Host;
 use super::callers::Callers;
-use super::config::SimConfig;
+use super::config::{SimConfig, varied_endpoint};
 use super::member::Agreement;
 use super::member::Member;
 use super::member::Observed;
@@ -16,7 +16,6 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use trine_replica::client::{ClientConfig, Clients};
 use trine_replica::message::{Discovery, Incarnation, MemberRole, PlaceId, RoleCode};
-use trine_replica::node::endpoint_config;
 use trine_replica::{Node, Replica, ReplicaConfig};
 use trine_transport::backend::Caps;
 use trine_transport::buf::{Pool, PoolConfig};
@@ -175,8 +174,9 @@ impl Cluster {
 
     fn endpoint(&mut self, pool: Pool, identity: Identity) -> Endpoint<Host> {
         let caps = self.caps();
+        let config = varied_endpoint(&mut self.prng);
         let seed = self.prng.next_u64();
-        Endpoint::new(endpoint_config(), &caps, pool, identity, seed)
+        Endpoint::new(config, &caps, pool, identity, seed)
             .expect("the simulated settings are sound")
     }
 

@@ -6,6 +6,9 @@ use crate::fault::{Event, Fault, Topology};
 use crate::workload::{Mix, WorkloadConfig};
 use std::collections::BTreeSet;
 use trine_replica::ReplicaConfig;
+use trine_replica::config::ReadMode;
+use trine_replica::node::endpoint_config;
+use trine_transport::Config as EndpointConfig;
 use trine_transport::prng::Prng;
 use trine_transport::time::Duration;
 
@@ -120,7 +123,7 @@ impl SimConfig {
             },
             pace: Pace {
                 pause,
-                open_max: prng.in_range(1..=6) as usize,
+                open_max: open_max(&mut prng),
                 ..Pace::default()
             },
             forming: Duration::from_millis(if prng.below(3) == 0 { 0 } else { 1_500 }),
@@ -169,6 +172,13 @@ impl SimConfig {
 /// The defaults, or one of the settings so small that its limit is met all the time.
 fn replica_config(prng: &mut Prng) -> ReplicaConfig {
     let mut config = ReplicaConfig::default();
+    if prng.below(3) == 0 {
+        config.reads = ReadMode::Lease;
+    }
+    if prng.below(8) == 0 {
+        // Room for a few values only: writes are refused, by every replica alike.
+        config.store_limits.memory_bytes = prng.in_range(1_000..=20_000);
+    }
     if prng.below(2) == 0 {
         config.log_entries_max = prng.in_range(16..=400) as usize;
     }
@@ -187,5 +197,32 @@ fn replica_config(prng: &mut Prng) -> ReplicaConfig {
         config.session_limits.count_max = prng.in_range(60..=100) as u32;
         config.session_limits.ttl_ns = prng.in_range(500_000_000..=2_000_000_000);
     }
+    config
+}
+
+/// Mostly a few operations at a time, sometimes as many as a session takes.
+fn open_max(prng: &mut Prng) -> usize {
+    let most = if prng.below(8) == 0 { 64 } else { 6 };
+    prng.in_range(1..=most) as usize
+}
+
+/// How one machine's endpoint is set up. Machines differ, so sessions have to agree on something.
+pub(crate) fn varied_endpoint(prng: &mut Prng) -> EndpointConfig {
+    let mut config = endpoint_config();
+    if prng.below(3) == 0 {
+        config.credits = prng.in_range(1..=8) as u16;
+    }
+    if prng.below(3) == 0 {
+        config.slots = prng.in_range(1..=8) as u8;
+    }
+    if prng.below(4) == 0 {
+        config.mtu = Some(prng.in_range(512..=1_472) as u16);
+    }
+    if prng.below(3) == 0 {
+        config.cumulative_credits = Some(prng.below(2) == 0);
+    }
+    config.congestion.enabled = prng.below(2) == 0;
+    config.congestion.timely_bypass = prng.below(2) == 0;
+    config.congestion.rate_limiter_bypass = prng.below(2) == 0;
     config
 }

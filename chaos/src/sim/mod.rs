@@ -26,9 +26,10 @@ pub use trace::Trace;
 
 use self::chaos::Chaos;
 use self::cluster::Cluster;
-use crate::fault::{Schedule, draw_kinds};
+use crate::fault::{Fault, Schedule, draw_kinds};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use trine_replica::config::ReadMode;
 use trine_transport::app::App;
 use trine_transport::time::{Duration, Instant};
 
@@ -48,7 +49,11 @@ pub fn run(config: SimConfig, trace: Trace) -> Result<SimReport, SimConfigError>
     let quiet_from = faulty_from + cluster.config.faulty;
     let topology = cluster.config.topology();
     let mut prng = cluster.prng.fork();
-    let drawn = draw_kinds(&mut prng);
+    let mut drawn = draw_kinds(&mut prng);
+    if cluster.config.replica.reads == ReadMode::Lease {
+        // Leases are promised only where clocks run within their drift.
+        drawn.remove(&Fault::Jump);
+    }
     let kinds = cluster.config.faults.clone().unwrap_or(drawn);
     let schedule = match &cluster.config.script {
         Some(script) => Schedule::scripted(script, faulty_from, quiet_from),

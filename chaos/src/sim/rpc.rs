@@ -1,6 +1,8 @@
 //! The transport alone under faults: does every request complete once or fail, does no handler run
 //! twice, do the right bytes come back, and are all credits free again at the end?
 
+use super::config::varied_endpoint;
+use super::machine::Machine;
 use super::network::Cut;
 use super::trace::Trace;
 use super::world::World;
@@ -13,7 +15,6 @@ use std::rc::Rc;
 use trine_transport::app::{App, Completion, Cx, Reply, Request, ResponseHandle, RpcError};
 use trine_transport::backend::Caps;
 use trine_transport::buf::{MsgBuf, Pool, PoolConfig};
-use trine_transport::config::Config;
 use trine_transport::endpoint::Endpoint;
 use trine_transport::prng::{Prng, Ratio};
 use trine_transport::session::{ConnectParams, Event, Identity, SessionId};
@@ -144,7 +145,13 @@ fn start(
         cluster: 7,
         incarnation: life,
     };
-    let endpoint = Endpoint::new(Config::default(), &caps, pool, identity, prng.next_u64());
+    let endpoint = Endpoint::new(
+        varied_endpoint(prng),
+        &caps,
+        pool,
+        identity,
+        prng.next_u64(),
+    );
     let endpoint = endpoint.expect("the default configuration is sound");
     let peers = (0..config.hosts)
         .map(Host)
@@ -268,11 +275,7 @@ fn stop_asking(world: &mut World<Peer>) {
 fn report(world: &World<Peer>, schedule: &Schedule, ledger: &Ledger) -> RpcReport {
     let mut ledger_verdict = ledger.verdict();
     for (host, machine) in world.machines() {
-        ledger_verdict = ledger_verdict.and(idle(
-            host,
-            machine.endpoint.stats().requests_pending,
-            &machine.program,
-        ));
+        ledger_verdict = ledger_verdict.and(idle(host, machine));
         for session in machine
             .program
             .peers
@@ -315,13 +318,30 @@ fn report(world: &World<Peer>, schedule: &Schedule, ledger: &Ledger) -> RpcRepor
     }
 }
 
-fn idle(host: Host, pending: u64, peer: &Peer) -> Verdict {
-    let open: usize = peer.peers.values().map(|link| link.open.len()).sum();
-    if pending == 0 && open == 0 {
+fn idle(host: Host, machine: &Machine<Peer>) -> Verdict {
+    let pending = machine.endpoint.stats().requests_pending;
+    let open = machine
+        .program
+        .peers
+        .iter()
+        .filter(|(_, link)| !link.open.is_empty());
+    let stuck: Vec<String> = open
+        .map(|(peer, link)| {
+            let stats = link
+                .session
+                .and_then(|session| machine.endpoint.session_stats(session));
+            format!(
+                "{} to {peer}, whose session says {stats:?}",
+                link.open.len()
+            )
+        })
+        .collect();
+    if pending == 0 && stuck.is_empty() {
         return Verdict::Pass;
     }
     Verdict::violation(format!(
-        "{host} still has {pending} requests in its endpoint and {open} without an end, long after the faults"
+        "{host} still has {pending} requests in its endpoint long after the faults: {}",
+        stuck.join("; ")
     ))
 }
 
