@@ -11,7 +11,7 @@ const LATENCY: (u64, u64) = (8_000, 25_000);
 /// A packet that others overtake is late by at most this.
 const REORDER_MAX_NS: u64 = 400_000;
 /// A packet that is replayed comes again after this, least and most.
-const REPLAY_NS: (u64, u64) = (50_000_000, 8_000_000_000);
+pub(crate) const REPLAY_NS: (u64, u64) = (50_000_000, 8_000_000_000);
 /// Most bits that flip in one corrupted packet.
 const FLIPS_MAX: u64 = 4;
 

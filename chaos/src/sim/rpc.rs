@@ -3,7 +3,7 @@
 
 use super::config::varied_endpoint;
 use super::machine::Machine;
-use super::network::Cut;
+use super::network::{Cut, REPLAY_NS};
 use super::trace::Trace;
 use super::world::World;
 use super::{Host, Program};
@@ -86,10 +86,12 @@ pub fn run(config: &RpcConfig, trace: Trace) -> RpcReport {
     play(&mut world, config, &schedule, &mut prng, &ledger);
     world.network.calm();
     let end = schedule.quiet_from + config.quiet;
-    // The last second brings no new requests: everything under way must come to its end.
+    // Then no new requests: everything under way must come to its end. The network's memory is
+    // part of its faults: packets of a dead machine that are replayed pass for a sign of life, so
+    // its sessions end only after the last of them.
     world.run_until(end);
     stop_asking(&mut world);
-    world.run_until(end + Duration::from_secs(3));
+    world.run_until(end + Duration::from_nanos(REPLAY_NS.1) + Duration::from_secs(3));
     report(&world, &schedule, &ledger.borrow())
 }
 
