@@ -89,12 +89,19 @@ pub(crate) const CASES: &[Case] = &[
             &["its server"],
         );
     }),
+    ("errors::no_steering", || {
+        start("steer_in_vain", &[]).finish();
+    }),
     ("errors::started_twice", || {
         start("start_twice", &[]).finish();
     }),
 ];
 
-pub(crate) const ROLES: &[Role] = &[("open_in_vain", open_in_vain), ("start_twice", start_twice)];
+pub(crate) const ROLES: &[Role] = &[
+    ("open_in_vain", open_in_vain),
+    ("steer_in_vain", steer_in_vain),
+    ("start_twice", start_twice),
+];
 
 /// A process that opens a port like this fails, and its message has all these words.
 fn fails(user: &str, eal: &str, options: &str, words: &[&str]) {
@@ -121,6 +128,17 @@ fn open_in_vain(arguments: &[String]) {
         Ok(backend) => panic!("{} opened", backend.port_name()),
         Err(error) => println!("error: {error}"),
     }
+}
+
+/// Two endpoints on a port that cannot tell their datagrams apart.
+fn steer_in_vain(_arguments: &[String]) {
+    become_nobody();
+    let eal = Eal::start(&arguments::split("--no-huge --no-pci --vdev=net_null0")).expect("EAL");
+    let config = DpdkConfig::new(Ipv4Addr::new(10, 0, 0, 1));
+    let opened = DpdkBackend::open_several(&eal, &config, &[7000, 7001], PoolConfig::default());
+    let error = opened.err().expect("net_null has no flow rules");
+    assert!(matches!(error, DpdkError::CannotSteer { .. }), "{error}");
+    assert!(error.to_string().contains("a port for each"), "{error}");
 }
 
 fn start_twice(_arguments: &[String]) {
