@@ -88,7 +88,14 @@ impl Chaos {
                 cluster.world.kill(*host);
                 self.end_later(cluster, *span, End::Restart(*host));
             }
-            End::Kill(host, span) => self.end_later(cluster, STOPPED_LOOK, End::Kill(*host, *span)),
+            End::Kill(host, span) => {
+                let (stopped, spared) =
+                    (cluster.is_stopped(*host), cluster.survives_without(*host));
+                cluster.world.trace.note(cluster.world.now(), || {
+                    format!("{host} is to die: stopped {stopped}, can be spared {spared}")
+                });
+                self.end_later(cluster, STOPPED_LOOK, End::Kill(*host, *span));
+            }
         }
     }
 
