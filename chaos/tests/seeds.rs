@@ -64,3 +64,13 @@ fn a_run_that_completes_too_little_is_not_a_pass() {
     let report = run(config, Trace::Off).expect("a sound configuration");
     assert!(!report.verdict.is_pass(), "{report}");
 }
+
+/// After all faults the lead went on changing hands, several times a second. A session had two
+/// credits and 32 slots. Two appends that waited in the receiver's reorder buffer for an earlier
+/// one kept both credits; the earlier one, and every heartbeat, could not be sent until their
+/// deadlines passed. A session is now never granted more slots than credits.
+#[test]
+fn appends_that_wait_do_not_starve_the_one_they_wait_for() {
+    let report = run(SimConfig::from_seed(40_070), Trace::Off).expect("a sound configuration");
+    assert!(report.verdict.is_pass(), "{report}");
+}

@@ -51,9 +51,13 @@ impl<R: Route> Endpoint<R> {
 
     fn accept(&mut self, now: Instant, route: R, connect: &Connect) {
         let own = self.own_terms();
+        let credits = own.credits.min(connect.credits);
+        // A request whose handler has not answered keeps a credit. With more slots than credits
+        // such requests could take them all, and one that they wait for could never be sent.
+        let slots_max = u8::try_from(credits).unwrap_or(u8::MAX);
         let terms = Terms {
-            credits: own.credits.min(connect.credits),
-            slots: own.slots.min(connect.slots),
+            credits,
+            slots: own.slots.min(connect.slots).min(slots_max),
             features: own.features.and(connect.features),
             mtu: own.mtu.min(connect.mtu),
         };
