@@ -1,6 +1,8 @@
 //! Which device, port and GID; the protection domain that everything else belongs to.
 
 use std::ffi::CStr;
+use std::fs::File;
+use std::io::ErrorKind;
 use std::ptr::NonNull;
 
 use ibverbs_sys as sys;
@@ -108,15 +110,23 @@ impl Drop for Device {
     }
 }
 
+/// libibverbs looks for the device file in several places, and after a refusal its last word is
+/// that there is none in the last of them: so the files themselves are asked.
 fn open_error(name: &str) -> VerbsError {
-    match VerbsError::last("ibv_open_device") {
-        VerbsError::Call {
-            os_error: libc::EACCES | libc::EPERM,
-            ..
-        } => VerbsError::PermissionDenied {
+    let failure = VerbsError::last("ibv_open_device");
+    let forbidden = std::fs::read_dir("/dev/infiniband").is_ok_and(|files| {
+        files.filter_map(Result::ok).any(|file| {
+            let open = File::options().read(true).write(true).open(file.path());
+            let is_device = file.file_name().to_string_lossy().starts_with("uverbs");
+            is_device && open.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
+        })
+    });
+    if forbidden {
+        VerbsError::PermissionDenied {
             device: name.to_owned(),
-        },
-        other => other,
+        }
+    } else {
+        failure
     }
 }
 
