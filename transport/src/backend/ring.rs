@@ -147,9 +147,12 @@ impl RingBackend {
         self.stats.tx_datagrams += delivered as u64;
         self.stats.tx_bytes += (memory.len() - bytes_before) as u64;
         self.stats.tx_refused += (end - first - delivered) as u64;
-        inbox.ready.store(true, Ordering::Release);
-        if std::mem::take(&mut queue.sleeping) {
-            inbox.arrived.notify_one();
+        if delivered > 0 {
+            inbox.ready.store(true, Ordering::Release);
+            // Only for what ends the sleep: a sleeper that is told in vain does not ask again.
+            if std::mem::take(&mut queue.sleeping) {
+                inbox.arrived.notify_one();
+            }
         }
         end
     }
@@ -357,6 +360,31 @@ mod tests {
         let start = std::time::Instant::now();
         b.wait(Some(Duration::from_millis(10))).unwrap();
         assert!(start.elapsed() >= std::time::Duration::from_millis(10));
+    }
+
+    /// A packet that was too long took the sleeper's wish to be told with it: the sleeper went on
+    /// sleeping, and the next packet, which did fit, woke nobody.
+    #[test]
+    fn a_refused_packet_does_not_cost_a_sleeper_its_wakeup() {
+        let (mut a, mut b) = RingBackend::pair(RingConfig::default());
+        let inbox = Arc::clone(b.inbox());
+        let thread = std::thread::spawn(move || {
+            let start = std::time::Instant::now();
+            b.wait(Some(Duration::from_secs(20))).unwrap();
+            start.elapsed()
+        });
+        while !inbox.lock().sleeping {
+            std::thread::yield_now();
+        }
+        let message = a.pool().alloc(2_000).unwrap();
+        let mut tx = TxBatch::new();
+        tx.push(RingRoute(1), &[], Body::Message(&message, 0..2_000));
+        a.tx_burst(&mut tx).unwrap();
+        assert_eq!(a.stats().tx_refused, 1);
+        // Long enough for a sleeper that was told in vain to look and go back to sleep.
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        send(&mut a, &[(1, b"fits")]);
+        assert!(thread.join().unwrap() < std::time::Duration::from_secs(10));
     }
 
     #[test]
