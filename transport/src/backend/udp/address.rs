@@ -60,10 +60,14 @@ impl RawAddress {
     }
 
     /// The address that the kernel wrote; IPv4-mapped ones as IPv4, so that a peer has one route.
+    /// `None` for what cannot be answered.
     #[inline]
     pub(super) fn decode(&self) -> Option<SocketAddr> {
         let bytes = &self.bytes;
         let port = u16::from_be_bytes([bytes[2], bytes[3]]);
+        if port == 0 {
+            return None;
+        }
         if bytes[0..2] == FAMILY_V4 {
             let ip = Ipv4Addr::new(bytes[4], bytes[5], bytes[6], bytes[7]);
             return Some(SocketAddrV4::new(ip, port).into());
@@ -100,6 +104,17 @@ mod tests {
             };
             assert_eq!(raw.encode(&address, v6_socket), len, "{text}");
             assert_eq!(raw.decode(), Some(address), "{text}");
+        }
+    }
+
+    /// Nobody can be answered at port 0: the kernel refuses with EINVAL, as it does where it cannot
+    /// segment. A stranger with such a source port made the backend give up segmentation for all.
+    #[test]
+    fn port_zero_is_no_address() {
+        for text in ["127.0.0.1:0", "[::1]:0", "[::ffff:10.0.0.1]:0"] {
+            let mut raw = RawAddress::ZERO;
+            raw.encode(&text.parse().unwrap(), text.starts_with('['));
+            assert_eq!(raw.decode(), None, "{text}");
         }
     }
 
