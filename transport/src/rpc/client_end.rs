@@ -24,6 +24,8 @@ pub(crate) struct ClientEnd {
     pub(crate) queue_first: u32,
     pub(crate) queue_last: u32,
     pub(crate) queued: u32,
+    /// Entries of the queue whose requests have ended; `queued` counts the others.
+    pub(crate) ended: u32,
     /// No queued request has an earlier deadline.
     pub(crate) queue_deadline: Instant,
     pub(crate) rtt: Rtt,
@@ -41,6 +43,9 @@ pub(crate) struct ClientSlot {
     pub(crate) sequence: u64,
     /// Index in the request table, or `NO_REQUEST`.
     pub(crate) request: u32,
+    /// A request was sent and given up, and none has been answered since: the server cannot take
+    /// the next one for a proof that its last response has left its queue.
+    pub(crate) gave_up: bool,
 }
 
 impl ClientEnd {
@@ -50,7 +55,8 @@ impl ClientEnd {
             slots: vec![
                 ClientSlot {
                     sequence: 0,
-                    request: NO_REQUEST
+                    request: NO_REQUEST,
+                    gave_up: false,
                 };
                 slots
             ]
@@ -63,6 +69,7 @@ impl ClientEnd {
             queue_first: NO_REQUEST,
             queue_last: NO_REQUEST,
             queued: 0,
+            ended: 0,
             queue_deadline: Instant::FAR_FUTURE,
             rtt: Rtt::new(rto),
             congestion,

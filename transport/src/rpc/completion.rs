@@ -52,13 +52,16 @@ impl<R: Route> Endpoint<R> {
         }
         if place == Place::InSlot {
             client.credits += request.in_flight();
+            let slot = &mut client.slots[usize::from(request.slot)];
+            slot.gave_up = result.is_err() && (slot.gave_up || request.sent_max > 0);
             client.give_slot_back(request.slot);
             self.requests.release(index);
             self.start_queued(session);
             self.mark_ready(session);
         } else {
-            // It keeps its place in the queue, empty, until its turn comes.
+            // It keeps its place in the queue, empty, until its turn comes or the queue is swept.
             client.queued -= 1;
+            client.ended += 1;
         }
         Finished {
             tag,
@@ -146,6 +149,7 @@ impl<R: Route> Endpoint<R> {
                 None => {}
             }
         }
+        self.sweep_queue(id.index);
         if let Some(client) = self.sessions[id.index].client() {
             client.queue_deadline = earliest;
         }

@@ -9,7 +9,7 @@ use crate::buf::MsgBuf;
 use crate::endpoint::Endpoint;
 use crate::session::{SessionId, State, Terms};
 use crate::time::{Duration, Instant};
-use crate::wire::{Features, Packet};
+use crate::wire::{Features, Flags, Packet};
 
 impl<R: Route> Endpoint<R> {
     pub(crate) fn on_request(&mut self, rx: &Received<'_>, app: &mut impl App<R>) {
@@ -33,11 +33,13 @@ impl<R: Route> Endpoint<R> {
                 self.stats.drops.past += 1;
                 return;
             }
-            // The client says with a new request that it is done with the slot's previous one.
+            // The client says with a new request that it is done with the slot's previous one, and
+            // unless it gave that up, that the response has come.
             Ordering::Greater => {
                 self.assembly_bytes -= slot.assembly.take().map_or(0, |buffer| buffer.len());
+                let is_proof = !header.flags.has(Flags::GAP) || slot.sent_max == 0;
                 let (response, resent_in) = slot.begin(header, packets);
-                self.retire(response, resent_in);
+                self.retire(response, if is_proof { resent_in } else { self.epoch });
             }
             Ordering::Equal if !slot.agrees_with(header) => {
                 self.stats.drops.bad_number += 1;

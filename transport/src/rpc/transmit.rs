@@ -252,7 +252,8 @@ impl<R: Route> Wire<R> {
     ) -> usize {
         let number = request.sent;
         let count = if number < request.request_packets {
-            self.push_request(now, request, name, tx);
+            let gave_up = client.slots[usize::from(name.slot())].gave_up;
+            self.push_request(now, request, name, gave_up, tx);
             if number < request.sent_max {
                 request.resent_in = epoch;
             }
@@ -291,6 +292,7 @@ impl<R: Route> Wire<R> {
         now: Instant,
         request: &ClientRequest,
         name: RequestNumber,
+        gave_up: bool,
         tx: &mut TxBatch<R>,
     ) {
         let Some(buffers) = &request.buffers else {
@@ -303,7 +305,7 @@ impl<R: Route> Wire<R> {
             message_bytes: data.len() as u32,
             packet_number: request.sent as u16,
             request: name,
-            flags: Flags::of_round(request.round),
+            flags: Flags::of_round(request.round).with_if(gave_up, Flags::GAP),
             ..Header::new(PacketType::Request, self.remote)
         };
         let extension = request

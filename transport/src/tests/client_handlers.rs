@@ -634,4 +634,125 @@ mod buffers {
             "the flush has freed it"
         );
     }
+
+    /// A new request in the slot was taken as proof that the old one's response had been read. A
+    /// client that gave the old request up proves nothing: the response went back to the pool, and
+    /// the next message was written over what the device was about to read.
+    #[test]
+    fn a_response_that_the_client_gave_up_keeps_its_memory_until_a_flush() {
+        let mut s = Script::server_over(
+            &Config::default(),
+            Caps {
+                copies: false,
+                ..caps()
+            },
+        );
+        s.request(1, 0, 1_000);
+        s.expect(&["Response 0"]);
+        let in_use = s.node.endpoint.pool().stats().blocks_in_use;
+        let header = Header {
+            kind: 7,
+            message_bytes: 1_000,
+            request: RequestNumber::new(0, 2),
+            flags: Flags::default().with(Flags::GAP),
+            ..s.header(PacketType::Request)
+        };
+        s.send(header, &[0; 1_000]);
+        let kept = s.node.endpoint.pool().stats().blocks_in_use;
+        assert_eq!(kept, in_use + 1, "the old one is kept");
+        s.take();
+        assert_eq!(s.node.endpoint.pool().stats().blocks_in_use, in_use);
+    }
+
+    /// The client's half of it: it says so until a request of the slot has been answered.
+    #[test]
+    fn the_request_after_one_that_was_given_up_says_so() {
+        let says_so = |s: &mut Script| {
+            let sent = s.take();
+            let (packet, _) = crate::wire::split_first(&sent[0]).expect("a packet");
+            assert_eq!(packet.header.packet_type, PacketType::Request);
+            packet.header.flags.has(Flags::GAP)
+        };
+        let mut s = Script::client();
+        let first = s.enqueue(1, 100, 100);
+        assert!(!says_so(&mut s), "the slot is fresh");
+        s.node.endpoint.cancel(s.now, first);
+        let unsent = s.enqueue(2, 100, 100);
+        s.node.endpoint.cancel(s.now, unsent);
+        s.enqueue(3, 100, 100);
+        assert!(says_so(&mut s), "the one before the last was sent");
+        s.response(3, 0, 100);
+        s.enqueue(4, 100, 100);
+        assert!(!says_so(&mut s), "the last one was answered");
+    }
+}
+
+/// What waits for a slot.
+mod queue {
+    use super::*;
+
+    fn limited() -> Config {
+        Config {
+            slots: 1,
+            requests: 100,
+            queued_requests_per_session: 10,
+            ..Config::default()
+        }
+    }
+
+    fn try_enqueue(
+        s: &mut Script,
+        deadline: Option<crate::time::Instant>,
+    ) -> Option<crate::RequestId> {
+        let pool = s.node.endpoint.pool().clone();
+        let buffer = || pool.alloc(10).expect("memory");
+        let (request, response) = (buffer(), buffer());
+        let session = s.session.expect("a session");
+        s.node
+            .endpoint
+            .enqueue_request(s.now, session, 7, request, response, 0, deadline)
+            .ok()
+    }
+
+    /// The slots of a session that does not stand yet are all free, and that let any number of
+    /// requests into its queue: one dead peer took the request table from all the others.
+    #[test]
+    fn a_session_that_does_not_stand_yet_has_its_limit_too() {
+        let mut s = Script::asking(&limited());
+        let accepted = (0..50).filter(|_| try_enqueue(&mut s, None).is_some());
+        assert_eq!(accepted.count(), 10);
+    }
+
+    /// Requests that ended in the queue kept their entries until a slot became free: behind one
+    /// slow handler, short deadlines filled the request table with what nobody waited for.
+    #[test]
+    fn requests_that_ended_in_the_queue_leave_it() {
+        let mut s = Script::asking(&limited());
+        s.cookie(0xc00c);
+        s.expect(&["Connect"]);
+        s.accept(32, 1);
+        try_enqueue(&mut s, None).expect("the slot is free");
+        s.expect(&["Request 0"]);
+        for _ in 0..50 {
+            let deadline = s.now + Duration::from_micros(100);
+            try_enqueue(&mut s, Some(deadline)).expect("the queue is empty");
+            s.wait(Duration::from_millis(1));
+            s.take();
+        }
+        assert!(s.node.endpoint.stats().requests_pending <= 2, "expired");
+        for _ in 0..200 {
+            let request = try_enqueue(&mut s, None).expect("the queue is nearly empty");
+            s.node.endpoint.cancel(s.now, request);
+        }
+        let pending = s.node.endpoint.stats().requests_pending;
+        assert!(pending <= 20, "{pending} entries for one request");
+        // What is left in the queue still goes, in its order.
+        let last = try_enqueue(&mut s, None).expect("room");
+        s.answer(PacketType::Busy, 1, 0, Flags::default());
+        s.response(1, 0, 10);
+        s.take();
+        assert_eq!(s.node.endpoint.stats().requests_pending, 1);
+        assert!(s.node.endpoint.cancel(s.now, last));
+        assert_eq!(s.node.endpoint.stats().requests_pending, 0);
+    }
 }

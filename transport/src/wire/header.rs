@@ -96,7 +96,9 @@ impl Flags {
     pub const EXTENSION: Self = Self(2);
     /// An authentication tag ends the packet; unused in version 1.
     pub const TRAILER: Self = Self(4);
-    /// The server has seen a hole in the request before the packet that it answers.
+    /// In a CREDIT RETURN: the server has seen a hole in the request before the packet that it
+    /// answers. In a REQUEST: the client gave up a request of this slot that was sent, and none of
+    /// the slot has been answered since.
     pub const GAP: Self = Self(8);
 
     /// No flag, round `round` (four bits count).
