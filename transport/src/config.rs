@@ -21,6 +21,9 @@ pub const CREDITS_MIN: u16 = 1;
 pub const KEEPALIVES_PER_SECOND: u64 = 2_000;
 /// No timer may be set further ahead.
 pub const TIMER_MAX: Duration = Duration::from_secs(24 * 3600);
+/// Nonces of ended sessions that a server remembers, so that a late CONNECT brings none back; when
+/// there are more, all cookies so far are void instead.
+pub const ENDED_NONCES_MAX: usize = 4_096;
 /// Transmission times that a request remembers; packets beyond give no RTT sample.
 pub const RTT_STAMPS: usize = 32;
 
@@ -188,6 +191,7 @@ impl Config {
             self.rto_initial,
             self.rto_max,
             self.probe_interval_max,
+            self.rto_floor.unwrap_or(TIMER_MAX),
         ];
         let rules = [
             (
@@ -235,7 +239,7 @@ mod tests {
     #[test]
     fn each_contradiction_has_its_error() {
         type Change = fn(&mut Config);
-        let cases: [(Change, ConfigError); 11] = [
+        let cases: [(Change, ConfigError); 12] = [
             (|c| c.credits = 0, ConfigError::Credits),
             (|c| c.credits = CREDITS_MAX + 1, ConfigError::Credits),
             (|c| c.slots = 0, ConfigError::Slots),
@@ -249,6 +253,8 @@ mod tests {
                 ConfigError::MessageBytes,
             ),
             (|c| c.failure_timeout = Duration::MAX, ConfigError::Timers),
+            // A probe due at the moment it is sent would keep `on_timeout` for ever.
+            (|c| c.rto_floor = Some(Duration::ZERO), ConfigError::Timers),
             (
                 |c| c.keepalive_interval = c.failure_timeout,
                 ConfigError::Timers,

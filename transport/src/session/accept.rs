@@ -42,6 +42,12 @@ impl<R: Route> Endpoint<R> {
         if let Some(&index) = self.sessions.by_nonce.get(&connect.nonce) {
             return self.accept_again(index, route, &connect);
         }
+        if self.sessions.ended_nonces.contains(&connect.nonce) {
+            // A duplicate that comes after its session's end: the packets of that session would be
+            // good again, and their requests would run again.
+            self.stats.drops.handshake += 1;
+            return;
+        }
         let (ours, theirs) = (self.identity.cluster, connect.cluster);
         if ours != 0 && theirs != 0 && ours != theirs {
             return self.refuse(route, &connect, RefuseReason::Cluster, ours);

@@ -141,12 +141,12 @@ impl<R: Route> Endpoint<R> {
             self.stats.drops.handshake += 1;
             return;
         };
-        self.sample_handshake(rx);
-        let session = &mut self.sessions[rx.session];
-        if !session.go(Input::Accept) {
+        if !self.sessions[rx.session].go(Input::Accept) {
             self.stats.drops.wrong_state += 1;
             return;
         }
+        self.sample_handshake(rx);
+        let session = &mut self.sessions[rx.session];
         let terms = Terms {
             credits: accept.credits,
             slots: accept.slots,

@@ -37,6 +37,11 @@ impl Secret {
         hasher.finish().max(1)
     }
 
+    /// Makes every cookie so far worthless: whoever returns one gets another.
+    pub(crate) fn renew_cookies(&mut self) {
+        self.cookie_key = [self.draw(), self.draw()];
+    }
+
     /// The cookie for this CONNECT from this route at this time.
     pub(crate) fn cookie(&self, now: Instant, route: &impl Hash, connect: &Connect) -> u64 {
         self.cookie_of(period(now), route, connect)

@@ -1,6 +1,6 @@
 //! The sessions of an endpoint, found by index and, from outside, by index and generation.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::state::{Input, State};
 use super::{Identity, SessionId};
@@ -129,6 +129,8 @@ pub(crate) struct SessionTable<R> {
     pub(crate) credits: u64,
     /// The server ends by nonce: a CONNECT that comes twice finds its session.
     pub(crate) by_nonce: BTreeMap<u64, u16>,
+    /// Nonces of server ends that are over and whose cookies may still be good.
+    pub(crate) ended_nonces: BTreeSet<u64>,
 }
 
 impl<R: Route> SessionTable<R> {
@@ -139,6 +141,7 @@ impl<R: Route> SessionTable<R> {
             limit,
             credits: 0,
             by_nonce: BTreeMap::new(),
+            ended_nonces: BTreeSet::new(),
         }
     }
 

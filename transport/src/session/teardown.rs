@@ -2,6 +2,7 @@
 
 use super::{ConnectError, DownReason, Event, Handshake, Input, Role, SessionId, State};
 use crate::backend::Route;
+use crate::config::ENDED_NONCES_MAX;
 use crate::endpoint::Endpoint;
 use crate::rpc::Received;
 use crate::time::Instant;
@@ -108,6 +109,17 @@ impl<R: Route> Endpoint<R> {
         self.end_session(index, Input::Violation, DownReason::Violation);
     }
 
+    /// No later CONNECT with this nonce makes a session. What is forgotten for want of room takes the
+    /// cookies with it that could bring it back.
+    fn remember_ended(&mut self, nonce: u64) {
+        let ended = &mut self.sessions.ended_nonces;
+        if ended.len() >= ENDED_NONCES_MAX {
+            ended.clear();
+            self.secret.renew_cookies();
+        }
+        ended.insert(nonce);
+    }
+
     /// Frees a session. False if the input does not end it in its present state.
     pub(crate) fn end_session(&mut self, index: u16, input: Input, reason: DownReason) -> bool {
         let session = &mut self.sessions[index];
@@ -119,9 +131,13 @@ impl<R: Route> Endpoint<R> {
             index,
             generation: session.generation,
         };
+        let nonce = session.nonce;
         match session.role {
             Role::Client(_) => self.stats.sessions_client -= 1,
-            Role::Server(_) => self.stats.sessions_server -= 1,
+            Role::Server(_) => {
+                self.stats.sessions_server -= 1;
+                self.remember_ended(nonce);
+            }
         }
         self.fail_requests(index);
         self.drop_server_slots(index);

@@ -5,6 +5,7 @@ mod client_handlers;
 mod hostile;
 mod incast;
 mod net;
+mod replays;
 mod scale;
 mod schedules;
 mod script;
