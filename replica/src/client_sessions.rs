@@ -287,7 +287,8 @@ impl ClientSessions {
         true
     }
 
-    /// The closed session that was used longest ago, or the open one if it has been idle for its whole time to live.
+    /// The closed session that was used longest ago, or the open one if it has been idle for its whole time to live;
+    /// never one that is used at this very moment.
     fn evict_one(&mut self, now_ns: u64) -> bool {
         if self.closed.first != NONE {
             self.remove(self.closed.first);
@@ -295,7 +296,7 @@ impl ClientSessions {
         }
         let first = self.open.first;
         if first == NONE
-            || now_ns.saturating_sub(self.session(first).last_used_ns) < self.limits.ttl_ns
+            || now_ns.saturating_sub(self.session(first).last_used_ns) < self.limits.ttl_ns.max(1)
         {
             return false;
         }
@@ -394,7 +395,8 @@ impl ClientSessions {
         list.len += 1;
     }
 
-    /// Writes every session into pieces of about `piece_bytes`, in the order that decides evictions.
+    /// Writes every session into pieces of about `piece_bytes`, at most one reply more, in the order that decides
+    /// evictions. A session whose replies do not fit goes on in the next piece, behind its head once more.
     #[must_use]
     pub(crate) fn to_pieces(&self, piece_bytes: usize) -> Vec<Vec<u8>> {
         let mut pieces = Vec::new();
@@ -403,7 +405,7 @@ impl ClientSessions {
             let mut slot = list.first;
             while slot != NONE {
                 let session = self.session(slot);
-                session.write(&mut piece);
+                session.write(piece_bytes, &mut piece, &mut pieces);
                 if piece.len() >= piece_bytes {
                     pieces.push(std::mem::take(&mut piece));
                 }
@@ -424,28 +426,71 @@ impl ClientSessions {
         let mut cursor = Cursor::new(piece, "client sessions");
         while !cursor.is_at_end() {
             let session = Session::read(&mut cursor)?;
-            let twice = self.by_client.contains_key(&session.client);
-            if twice || self.open.len + self.closed.len >= self.limits.count_max {
+            let fits = match self.by_client.get(&session.client) {
+                Some(&slot) => self.go_on(slot, session),
+                None if self.open.len + self.closed.len >= self.limits.count_max => false,
+                None => {
+                    self.insert(session);
+                    true
+                }
+            };
+            if !fits {
                 return Err(cursor.error());
             }
-            self.insert(session);
         }
         Ok(())
+    }
+
+    /// More replies of the session that was read last; says whether they are that.
+    fn go_on(&mut self, slot: u32, more: Session) -> bool {
+        let is_last = self.list_mut(more.closed).last == slot;
+        let session = self.session_mut(slot);
+        let known = |(sequence, _): (u64, &CachedReply)| session.replies.get(sequence).is_some();
+        let same = session.head() == more.head();
+        let has_new = more.replies.iter().next().is_some() && !more.replies.iter().any(known);
+        if !is_last || !same || !has_new {
+            return false;
+        }
+        self.bytes += more.replies.charge();
+        let session = self.session_mut(slot);
+        for (sequence, reply) in more.replies.iter() {
+            session.replies.insert(sequence, reply.clone());
+        }
+        true
     }
 }
 
 impl Session {
-    fn write(&self, out: &mut Vec<u8>) {
-        put_u64(out, self.client);
-        put_u64(out, self.nonce);
-        put_u64(out, self.last_used_ns);
-        put_u64(out, self.replies.lowest_awaited());
-        out.push(u8::from(self.closed));
-        put_u32(out, self.replies.iter().count() as u32);
-        for (sequence, reply) in self.replies.iter() {
-            put_u64(out, sequence);
-            put_u64(out, reply.position.as_u64());
-            put_bytes(out, &reply.response);
+    /// Everything but the replies and the place in a list.
+    fn head(&self) -> ([u64; 4], bool) {
+        let lowest_awaited = self.replies.lowest_awaited();
+        let numbers = [self.client, self.nonce, self.last_used_ns, lowest_awaited];
+        (numbers, self.closed)
+    }
+
+    /// Appends the session to `piece`; a piece that is full goes to `pieces`.
+    fn write(&self, piece_bytes: usize, piece: &mut Vec<u8>, pieces: &mut Vec<Vec<u8>>) {
+        let mut replies = self.replies.iter().peekable();
+        loop {
+            let (numbers, closed) = self.head();
+            numbers.iter().for_each(|&number| put_u64(piece, number));
+            piece.push(u8::from(closed));
+            let (count_at, mut count) = (piece.len(), 0_u32);
+            put_u32(piece, 0);
+            for (sequence, reply) in replies.by_ref() {
+                put_u64(piece, sequence);
+                put_u64(piece, reply.position.as_u64());
+                put_bytes(piece, &reply.response);
+                count += 1;
+                if piece.len() >= piece_bytes {
+                    break;
+                }
+            }
+            piece[count_at..count_at + 4].copy_from_slice(&count.to_le_bytes());
+            if replies.peek().is_none() {
+                return;
+            }
+            pieces.push(std::mem::take(piece));
         }
     }
 

@@ -187,6 +187,55 @@ fn thousands_of_sessions_keep_their_order_and_their_bytes() {
     );
 }
 
+/// With a time to live of zero the session that is being used counted as idle at once. When its own reply was the one too
+/// many, it was evicted between the judgement and the record, and every replica of the group panicked at that entry.
+#[test]
+fn a_session_is_never_evicted_for_its_own_command() {
+    let mut sessions = ClientSessions::new(SessionLimits {
+        count_max: 4,
+        reply_bytes_max: SESSION_CHARGE + REPLY_CHARGE + 8,
+        ttl_ns: 0,
+    });
+    let client = open(&mut sessions, 1, 0);
+    assert_eq!(apply(&mut sessions, client, 1, 1, 0), Verdict::Apply);
+    assert_eq!(
+        apply(&mut sessions, client, 2, 1, 0),
+        Verdict::Refuse(ClientStatus::SessionsFull)
+    );
+    assert_eq!(apply(&mut sessions, client, 1, 1, 0), Verdict::Duplicate);
+}
+
+/// One session's replies can outweigh any message between replicas, so they are spread over pieces: each piece is at most
+/// one reply larger than asked for, and a piece that comes twice is still noticed.
+#[test]
+fn a_large_session_is_spread_over_pieces() {
+    let mut sessions = sessions(4);
+    let client = open(&mut sessions, 1, 0);
+    open(&mut sessions, 2, 0);
+    for sequence in 1..=20 {
+        assert_eq!(sessions.judge(client, sequence, 1, 5), Verdict::Apply);
+        sessions.record(client, sequence, at(100 + sequence), &[7; 300]);
+    }
+    let pieces = sessions.to_pieces(1000);
+    assert!(pieces.len() > 5, "{}", pieces.len());
+    assert!(pieces.iter().all(|piece| piece.len() < 1000 + 400));
+    let whole = copy(&sessions, 1000);
+    assert_eq!(whole.to_pieces(1000), pieces);
+    assert_eq!(
+        (whole.bytes(), whole.open_count()),
+        (sessions.bytes(), sessions.open_count())
+    );
+    for twice in 0..pieces.len() {
+        let mut broken = ClientSessions::new(sessions.limits());
+        let taken = pieces
+            .iter()
+            .enumerate()
+            .flat_map(|(at, piece)| std::iter::repeat_n(piece, 1 + usize::from(at == twice)))
+            .all(|piece| broken.add_piece(piece).is_ok());
+        assert!(!taken, "piece {twice} came twice");
+    }
+}
+
 fn copy(sessions: &ClientSessions, piece_bytes: usize) -> ClientSessions {
     let mut copy = ClientSessions::new(sessions.limits());
     for piece in sessions.to_pieces(piece_bytes) {
