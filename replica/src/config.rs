@@ -89,7 +89,7 @@ pub struct ReplicaConfig {
     pub log_bytes_max: usize,
     /// The log is compacted when it holds more entries than this.
     pub log_entries_max: usize,
-    /// Bytes of client commands that may wait for their commit before clients are told to come back later.
+    /// Bytes of client commands, reads included, that may wait before clients are told to come back later.
     pub pending_bytes_max: usize,
     /// Client requests, reads included, that may wait for their answer.
     pub pending_requests_max: usize,

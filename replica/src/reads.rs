@@ -37,6 +37,8 @@ pub(crate) struct Reads {
     held: Vec<(Read, MsgBuf)>,
     next_context: u64,
     count: usize,
+    /// Bytes of the commands of all of them.
+    bytes: usize,
     /// Buffers of commands that were answered.
     spare: Vec<Vec<u8>>,
 }
@@ -51,6 +53,11 @@ impl Reads {
         self.count
     }
 
+    /// Bytes of their commands.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// A read has arrived.
     pub(crate) fn push(&mut self, token: ReplyToken, command: &[u8]) {
         let mut buffer = self.spare.pop().unwrap_or_default();
@@ -60,6 +67,7 @@ impl Reads {
             command: buffer,
         });
         self.count += 1;
+        self.bytes += command.len();
     }
 
     /// A read was answered: its buffer can be used again.
@@ -131,7 +139,7 @@ impl Reads {
                     .flat_map(|round| round.reads),
             );
         }
-        self.count -= ready.len();
+        self.forget(ready.iter());
         ready
     }
 
@@ -157,8 +165,16 @@ impl Reads {
 
     /// The lease was still running after these were read.
     pub(crate) fn take_held(&mut self) -> Vec<(Read, MsgBuf)> {
-        self.count -= self.held.len();
-        std::mem::take(&mut self.held)
+        let held = std::mem::take(&mut self.held);
+        self.forget(held.iter().map(|(read, _)| read));
+        held
+    }
+
+    fn forget<'a>(&mut self, gone: impl Iterator<Item = &'a Read>) {
+        for read in gone {
+            self.count -= 1;
+            self.bytes -= read.command.len();
+        }
     }
 
     /// The lease had ended before the clock was looked at again: what was read is worth nothing.
@@ -169,7 +185,7 @@ impl Reads {
 
     /// The lead is lost: all reads, none of which may be answered here.
     pub(crate) fn take_all(&mut self) -> Vec<Read> {
-        self.count = 0;
+        (self.count, self.bytes) = (0, 0);
         self.distrust_held();
         let mut all: Vec<Read> = self
             .rounds

@@ -9,7 +9,8 @@ use raft::eraftpb::{Entry, Message, MessageType};
 use trine_kvstore::{Command, SetExpiry, SetOptions};
 use trine_replica::ReplicaConfig;
 use trine_replica::message::{
-    AppendFrame, ClientStatus, ClusterId, Encode, GroupId, PeerHeader, kind,
+    AppendFrame, ClientRequest, ClientStatus, ClusterId, Encode, GroupId, Operation, PeerHeader,
+    kind,
 };
 use trine_replica::status::Role;
 use trine_transport::time::Duration;
@@ -769,4 +770,121 @@ fn the_same_seed_gives_the_same_history() {
     };
     assert_eq!(run(1), run(1));
     assert_ne!(run(1), run(2));
+}
+
+/// A replica that led long ago is elected again after a time without a leader, and a client's write arrives together with
+/// the vote that elects it. The write used to be stamped by the clock of the earlier lead, before the replica had noticed
+/// that it leads anew: group time jumped over all the time without a leader, keys went early and sessions were idle.
+#[test]
+fn a_write_that_arrives_with_the_deciding_vote_does_not_move_group_time_ahead() {
+    let mut world = World::serving(3, ReplicaConfig::default(), 19);
+    let client = world.registered_client(1);
+    world.get_done(client, put_that_expires(b"k", SECOND * 10));
+    let leader = world.leader().unwrap();
+    let rest: Vec<u32> = (1..=3).filter(|&place| place != leader).collect();
+    let asks_for_votes = |world: &World| {
+        let status = world.status(leader);
+        status.role == Role::Candidate && status.term > world.status(rest[0]).term
+    };
+    for round in 0.. {
+        assert!(round < 50, "the old leader never stood for election first");
+        world.partition(&[1], &[2, 3]);
+        world.partition(&[2], &[3]);
+        world.run_for(SECOND * 20);
+        world.heal();
+        world.isolate(rest[1]);
+        let mut stands = false;
+        world.expect("an election", Duration::from_secs(5), |world| {
+            stands = asks_for_votes(world);
+            stands || leaders(world) > 0
+        });
+        if stands {
+            break;
+        }
+    }
+    let before = world.status(leader).group_time_ns;
+    world.pause(leader);
+    world.run_for(Duration::from_millis(1));
+    world.ask_at(client, leader, Wish::Put("other".into(), "v".into()));
+    world.run_for(Duration::from_millis(1));
+    world.resume(leader);
+    assert_eq!(world.outcome(client).status, ClientStatus::Ok);
+    let passed = world.status(leader).group_time_ns - before;
+    assert!(
+        passed < SECOND.as_nanos(),
+        "group time moved by {passed} ns within a few milliseconds"
+    );
+}
+
+fn request_of(world: &World, client: usize, sequence: u64, command: &Command<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    command.encode(&mut bytes);
+    ClientRequest {
+        operation: Operation::Apply,
+        group: GroupId(0),
+        cluster: world.clients[client].cluster,
+        client: world.clients[client].id,
+        sequence,
+        lowest_awaited: 1,
+        command: &bytes,
+    }
+    .encode_to_vec()
+}
+
+/// A client reads a large value through the log, again and again, and still awaits its first command: the group has to
+/// remember all those answers. They used to travel in one chunk of the snapshot, which no message could hold any more, so
+/// a replica that came back could never be taken in while that session lived.
+#[test]
+fn a_session_with_more_answers_than_a_message_holds_does_not_stop_snapshots() {
+    let mut world = World::serving(3, small(), 20);
+    let client = world.registered_client(1);
+    let leader = world.leader().unwrap();
+    let value = vec![7; 1 << 20];
+    let put = Command::Put {
+        key: b"large",
+        value: &value,
+    };
+    let bytes = request_of(&world, client, 1, &put);
+    world.inject(leader, kind::CLIENT, &bytes);
+    for sequence in 2..=12 {
+        let bytes = request_of(&world, client, sequence, &Command::Get { key: b"large" });
+        world.inject(leader, kind::CLIENT, &bytes);
+        world.run_for(Duration::from_millis(5));
+    }
+    assert!(world.status(leader).sessions.reply_bytes > 11 << 20);
+    let place = other_than(&world, leader);
+    replace(&mut world, place);
+    let digests: Vec<_> = (1..=3)
+        .map(|place| world.replica(place).state_digest())
+        .collect();
+    assert!(digests.iter().all(|digest| *digest == digests[0]));
+}
+
+/// Reads that wait for a quorum are kept with their commands. Their number was bounded, their bytes were not: a leader that
+/// has lost its followers could be made to hold many gigabytes of keys before it found out.
+#[test]
+fn the_bytes_of_waiting_reads_are_bounded() {
+    let config = ReplicaConfig {
+        pending_bytes_max: 4 << 20,
+        ..ReplicaConfig::default()
+    };
+    let mut world = World::serving(3, config, 21);
+    let leader = world.leader().unwrap();
+    world.isolate(leader);
+    let clients: Vec<usize> = (0..100).map(|_| world.add_client(leader)).collect();
+    for &client in &clients {
+        world.clients[client].gives_up = true;
+        world.clients[client].patience = Duration::from_secs(5);
+        world.ask_at(client, leader, Wish::Get(vec![b'k'; 60_000]));
+    }
+    world.run_for(Duration::from_millis(5));
+    let busy = clients
+        .iter()
+        .filter(|&&client| world.clients[client].heard.contains(&ClientStatus::Busy))
+        .count();
+    assert_eq!(
+        busy,
+        100 - (4_usize << 20).div_ceil(60_000 + 5),
+        "as many as fit wait"
+    );
 }

@@ -40,6 +40,10 @@ impl Group {
         request: &ClientRequest<'_>,
         out: &mut Outbox,
     ) {
+        if self.halted.is_none() {
+            // The vote that decides may have come in the same burst: nothing is taken, or stamped, as an earlier leader.
+            self.follow_role(now, out);
+        }
         let command = match self.admit(now, request) {
             Ok(command) => command,
             Err(status) => return self.refuse(token, status, out),
@@ -99,7 +103,7 @@ impl Group {
         }
         let waiting = self.writes.commands() + self.reads.count();
         let full = waiting >= self.config.pending_requests_max
-            || self.writes.bytes() >= self.config.pending_bytes_max;
+            || self.writes.bytes() + self.reads.bytes() >= self.config.pending_bytes_max;
         if full || self.raft.is_transferring() {
             Err(ClientStatus::Busy)
         } else {
