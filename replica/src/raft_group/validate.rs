@@ -36,8 +36,8 @@ pub(crate) enum Refusal {
     /// An answer from somebody who is not a member, or an order from somebody who does not lead.
     #[error("the sender is not entitled to this message")]
     NotEntitled,
-    /// A vote is asked for before the first election timeout of this life is over.
-    #[error("no vote before the first election timeout has passed")]
+    /// A vote is asked for before the first election timeout of this life, or since a leader was followed, is over.
+    #[error("no vote before an election timeout has passed in silence")]
     TooEarlyToVote,
 }
 
