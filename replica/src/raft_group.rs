@@ -258,6 +258,11 @@ impl<L: Log> RaftGroup<L> {
     pub(crate) fn apply_conf_change(&mut self, change: &ConfChangeV2) -> Option<ConfState> {
         let state = self.node.apply_conf_change(change).ok()?;
         self.node.mut_store().set_conf_state(state.clone());
+        if self.is_leader() && !self.is_voter() {
+            // Raft leaves it in its role, and would take a single voter that is left for itself.
+            let term = self.term();
+            self.node.raft.become_follower(term, raft::INVALID_ID);
+        }
         Some(state)
     }
 
@@ -539,6 +544,39 @@ mod tests {
         let work = group.poll_work().unwrap();
         let answer = work.messages.first().unwrap();
         assert!(!answer.reject, "{answer:?}");
+    }
+
+    /// Of two replicas one came to lead while the removal of just that one was in its log. Raft leaves a removed leader in
+    /// its role, and with a single voter left it confirms reads without asking anybody: cut off from that voter, which can
+    /// elect itself and write alone, the removed leader answered what was overwritten already.
+    #[test]
+    fn a_leader_that_is_removed_leads_no_more() {
+        let now = Instant::ZERO;
+        let log = MemoryLog::with_base(1, 1, vec![1, 2]);
+        let mut group = RaftGroup::new(&ReplicaConfig::default(), 1, log, 1, 1, now, now);
+        group.campaign();
+        for kind in [
+            MessageType::MsgRequestPreVoteResponse,
+            MessageType::MsgRequestVoteResponse,
+        ] {
+            while group.poll_work().is_some() {}
+            group.step(now, 2, message(kind, 2, 2)).unwrap();
+        }
+        while group.poll_work().is_some() {}
+        let mut acknowledged = message(MessageType::MsgAppendResponse, 2, 2);
+        acknowledged.index = 2;
+        group.step(now, 2, acknowledged).unwrap();
+        while group.poll_work().is_some() {}
+        group.applied_to(2);
+        assert!(group.leads_with_commit());
+        let removal = crate::membership::remove(crate::message::Incarnation(1));
+        let conf = group.apply_conf_change(&removal).unwrap();
+        assert_eq!(conf.voters, [2]);
+        assert!(!group.read_index(7));
+        assert!(!group.is_leader());
+        while let Some(work) = group.poll_work() {
+            assert!(work.read_states.is_empty());
+        }
     }
 
     #[test]
