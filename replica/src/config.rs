@@ -7,6 +7,9 @@ use trine_transport::time::Duration;
 pub const ENTRY_COMMANDS_MAX: usize = 65_535;
 /// Most bytes that one log entry packs.
 pub const ENTRY_BYTES_MAX: usize = 4 << 20;
+/// Most places of a group: one less than the members that a message can list, for a newcomer replaces the holder of its
+/// place only after it was a member beside it.
+pub const PLACES_MAX: usize = crate::message::MEMBERS_MAX - 1;
 /// Commands of one client session that may be in flight.
 pub const SESSION_WINDOW: u64 = 64;
 /// ReadIndex rounds that may be outstanding; reads that arrive meanwhile share the next one.
@@ -155,7 +158,7 @@ pub enum ConfigError {
     },
     /// The list of peers names a place twice, names this replica with another address, or lacks it.
     #[error(
-        "the peer list has to name each place once, place {place} among them with this replica's own address"
+        "the peer list has to name each place once, at most {PLACES_MAX}, place {place} among them with this replica's own address"
     )]
     Peers {
         /// This replica's place.

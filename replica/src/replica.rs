@@ -7,7 +7,7 @@ use trine_transport::prng::Prng;
 use trine_transport::time::Instant;
 
 use crate::bootstrap::{self, Bootstrap, Origin, Progress};
-use crate::config::{ConfigError, ReplicaConfig};
+use crate::config::{ConfigError, PLACES_MAX, ReplicaConfig};
 use crate::group::Group;
 use crate::join::Joiner;
 use crate::message::{
@@ -517,8 +517,7 @@ fn check_peers(
     addresses.sort_unstable();
     let distinct = places.windows(2).all(|pair| pair[0] != pair[1])
         && addresses.windows(2).all(|pair| pair[0] != pair[1]);
-    if !distinct || peers.len() > crate::message::MEMBERS_MAX || !peers.contains(&(place, address))
-    {
+    if !distinct || peers.len() > PLACES_MAX || !peers.contains(&(place, address)) {
         return Err(error);
     }
     Ok(())

@@ -5,9 +5,10 @@ mod harness;
 use harness::client::Wish;
 use harness::{World, small};
 use trine_replica::ReplicaConfig;
-use trine_replica::message::{AdminStatus, Order};
+use trine_replica::message::{AdminStatus, Incarnation, MEMBERS_MAX, MemberRole, Order, PlaceId};
 use trine_replica::status::Role;
-use trine_transport::time::Duration;
+use trine_transport::buf::{Pool, PoolConfig};
+use trine_transport::time::{Duration, Instant};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -186,4 +187,49 @@ fn a_living_member_is_replaced_when_the_operator_says_so() {
     });
     assert_ne!(world.holder(place), old);
     assert_eq!(world.get(client, "k0").as_deref(), Some("294"));
+}
+
+/// The largest group has to be able to replace its members, too. Learners that came back at the same time used to take the
+/// table of members over what a message can list: whoever asked who leads brought the leader down, and no snapshot with
+/// that table could be read.
+#[test]
+fn the_largest_group_replaces_its_members_one_after_the_other() {
+    let count = MEMBERS_MAX as u32 - 1;
+    let mut world = World::serving(count, small(), 7);
+    let leader = world.leader().unwrap();
+    let gone: Vec<u32> = (1..=count).filter(|&p| p != leader).take(2).collect();
+    let old: Vec<_> = gone.iter().map(|&place| world.holder(place)).collect();
+    gone.iter().for_each(|&place| world.kill(place));
+    world.run_for(Duration::from_millis(400));
+    gone.iter().for_each(|&place| world.start(place, false));
+    world.expect("both replaced", Duration::from_secs(10), |world| {
+        let Some(leader) = world.leader() else {
+            return false;
+        };
+        let discovery = world.replica(leader).discovery();
+        assert!(discovery.members.0.len() <= MEMBERS_MAX);
+        let members = discovery.members.0;
+        let voters = members.iter().filter(|m| m.role == MemberRole::Voter);
+        voters.filter(|m| !old.contains(&m.incarnation)).count() == count as usize
+            && members.len() == count as usize
+    });
+}
+
+/// A group with as many places as a message can list could never take a new identity in.
+#[test]
+fn a_group_without_room_for_a_newcomer_is_not_begun() {
+    let peers: Vec<_> = (1..=MEMBERS_MAX as u32)
+        .map(|place| (PlaceId(place), harness::address(place)))
+        .collect();
+    let begun = trine_replica::Replica::new(
+        small(),
+        Incarnation(1),
+        PlaceId(1),
+        harness::address(1),
+        peers,
+        Pool::new(PoolConfig::default()),
+        1,
+        Instant::ZERO,
+    );
+    assert!(begun.is_err());
 }

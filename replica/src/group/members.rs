@@ -7,7 +7,8 @@ use trine_transport::time::Instant;
 use super::{Group, election_timeout};
 use crate::membership::{add_learner, leave_joint, promote, replace};
 use crate::message::{
-    Incarnation, JoinRefusal, JoinReply, JoinRequest, Member, MemberRole, Order, PlaceId,
+    Incarnation, JoinRefusal, JoinReply, JoinRequest, MEMBERS_MAX, Member, MemberRole, Order,
+    PlaceId,
 };
 use crate::outbox::Outbox;
 use crate::state_machine::StateMachine;
@@ -73,6 +74,11 @@ impl Group {
             return Err(JoinRefusal::PlaceTaken);
         }
         self.check_place(now, state, &new)?;
+        let stays = |other: &&Member| other.place != new.place || other.role == MemberRole::Voter;
+        if state.members().all().iter().filter(stays).count() >= MEMBERS_MAX {
+            // Somebody else is taking the room that replacements need: it comes back when that is done.
+            return Err(JoinRefusal::ChangeInProgress);
+        }
         // Whoever has come to lead just now has heard nobody before, and must not take silence for death at once.
         let settled =
             now.saturating_since(self.clock.anchored_at()) >= election_timeout(&self.config);

@@ -8,10 +8,11 @@
 use trine_transport::time::{Duration, Instant};
 
 use super::Group;
+use crate::config::PLACES_MAX;
 use crate::membership::{promote, remove};
 use crate::message::{
-    AdminReply, AdminRequest, AdminStatus, Incarnation, MEMBERS_MAX, Member, MemberRole, Order,
-    PlaceId, ReplyToken,
+    AdminReply, AdminRequest, AdminStatus, Incarnation, Member, MemberRole, Order, PlaceId,
+    ReplyToken,
 };
 use crate::outbox::Outbox;
 
@@ -102,9 +103,9 @@ impl Group {
             None if self
                 .state
                 .as_ref()
-                .is_some_and(|s| s.members().all().len() >= MEMBERS_MAX) =>
+                .is_some_and(|s| s.members().all().len() >= PLACES_MAX) =>
             {
-                refused(format!("a group has at most {MEMBERS_MAX} members"))
+                refused(format!("a group has at most {PLACES_MAX} places"))
             }
             None => {
                 self.remember(now, place, Order::Add { voter });
