@@ -62,7 +62,12 @@ struct Queues {
     jobs: VecDeque<Job>,
     results: VecDeque<(ResponseHandle, MsgBuf)>,
     is_over: bool,
+    /// A handler has panicked: its thread is gone, and its request will never be answered.
+    has_panicked: bool,
 }
+
+/// Tells the event loop when a thread unwinds.
+struct Watch<'a>(&'a Shared);
 
 struct Job {
     handle: ResponseHandle,
@@ -184,6 +189,7 @@ impl Workers {
             jobs: VecDeque::new(),
             results: VecDeque::new(),
             is_over: false,
+            has_panicked: false,
         };
         let shared = Arc::new(Shared {
             queues: Mutex::new(queues),
@@ -226,14 +232,21 @@ impl Workers {
             .retain(|job| job.handle.session() != session);
     }
 
+    /// A handler that panics stops the event loop, as one that runs in it does.
     fn result(&self) -> Option<(ResponseHandle, MsgBuf)> {
-        self.shared.lock().results.pop_front()
+        let mut queues = self.shared.lock();
+        assert!(
+            !queues.has_panicked,
+            "a handler panicked in a worker thread"
+        );
+        queues.results.pop_front()
     }
 }
 
 impl Shared {
     /// A thread's life.
     fn work(&self, pool: &Pool, handler: &impl Fn(u8, &[u8], &Pool) -> MsgBuf) {
+        let _watch = Watch(self);
         while let Some(job) = self.next_job() {
             let response = handler(job.kind, &job.request, pool);
             self.lock().results.push_back((job.handle, response));
@@ -261,6 +274,15 @@ impl Shared {
     fn lock(&self) -> MutexGuard<'_, Queues> {
         // A thread that panics does so in a handler, never between two changes of the queues.
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.lock().has_panicked = true;
+            self.0.waker.wake();
+        }
     }
 }
 
@@ -400,6 +422,19 @@ mod tests {
         assert_eq!(pair.client.app().done[100], (0, Ok(()), vec![LONG, 4]));
         let stats = pair.server.app().stats();
         assert_eq!((stats.submitted, stats.answered, stats.stale), (1, 1, 0));
+    }
+
+    /// A handler that panicked took its thread along without a word: its request stayed BUSY for
+    /// ever, and without threads so did every later one.
+    #[test]
+    #[should_panic(expected = "a handler panicked in a worker thread")]
+    fn a_panic_in_a_handler_stops_the_event_loop() {
+        let mut pair = pair();
+        pair.request(LONG, 0);
+        pair.run(|pair| pair.server.app().stats().submitted == 1);
+        // The handler expects the test's word, which now never comes.
+        pair.allow = mpsc::channel().0;
+        pair.run(|pair| pair.client.app().done.len() == 1);
     }
 
     #[test]
