@@ -36,6 +36,8 @@ pub struct Faulty<B: Backend, C> {
     outbound: Held<B::Route>,
     inbound: Held<B::Route>,
     tx: TxBatch<B::Route>,
+    /// Copies that `tx`, or a device that reads them itself, still refers to.
+    in_tx: Vec<MsgBuf>,
     /// Received packets that go up in this turn; `slots` point into `memory`.
     memory: Vec<u8>,
     slots: Vec<RxSlot<B::Route>>,
@@ -84,6 +86,7 @@ impl<B: Backend, C: Clock> Faulty<B, C> {
             outbound: Held::new(),
             inbound: Held::new(),
             tx: TxBatch::new(),
+            in_tx: Vec::new(),
             memory: Vec::new(),
             slots: Vec::new(),
         }
@@ -118,7 +121,7 @@ impl<B: Backend, C: Clock> Faulty<B, C> {
     /// Sends what has been held back long enough.
     fn release_outbound(&mut self, now: Instant) -> Result<(), BackendError> {
         while let Some(held) = self.outbound.pop_due(now) {
-            self.send(held.route, &held.bytes)?;
+            self.send(held.route, held.bytes)?;
         }
         self.flush_tx()
     }
@@ -143,7 +146,7 @@ impl<B: Backend, C: Clock> Faulty<B, C> {
         }
         if !fate.reordered {
             while let Some(held) = self.outbound.pop_overtaken(item.route) {
-                self.send(held.route, &held.bytes)?;
+                self.send(held.route, held.bytes)?;
             }
         }
         Ok(())
@@ -167,7 +170,7 @@ impl<B: Backend, C: Clock> Faulty<B, C> {
         if fate.is_held() {
             return Ok(self.outbound.hold(now, fate, item.route, false, bytes));
         }
-        self.send(item.route, &bytes)?;
+        self.send(item.route, bytes)?;
         Ok(true)
     }
 
@@ -179,21 +182,28 @@ impl<B: Backend, C: Clock> Faulty<B, C> {
         Ok(())
     }
 
-    fn send(&mut self, route: B::Route, bytes: &MsgBuf) -> Result<(), BackendError> {
+    fn send(&mut self, route: B::Route, bytes: MsgBuf) -> Result<(), BackendError> {
         if self.tx.is_full() {
             self.flush_tx()?;
         }
         self.tx
-            .push(route, &[], Body::Message(bytes, 0..bytes.len()));
+            .push(route, &[], Body::Message(&bytes, 0..bytes.len()));
+        self.in_tx.push(bytes);
         Ok(())
     }
 
     fn flush_tx(&mut self) -> Result<(), BackendError> {
         if self.tx.is_empty() {
-            Ok(())
-        } else {
-            self.inner.tx_burst(&mut self.tx)
+            return Ok(());
         }
+        let sent = self.inner.tx_burst(&mut self.tx);
+        if !self.inner.caps().copies {
+            // Nobody answers these copies, and the answer to one packet proves nothing about its
+            // duplicate.
+            self.inner.flush();
+        }
+        self.in_tx.clear();
+        sent
     }
 
     /// Receives through the rules: every wire packet becomes a datagram of its own.

@@ -266,3 +266,81 @@ fn a_sleep_ends_when_a_held_packet_is_due() {
         sender.rx_burst().unwrap();
     }
 }
+
+/// A device that reads the message memory itself, some time after a burst.
+struct Device {
+    ring: RingBackend,
+    /// Bodies handed in since the last flush.
+    unread: usize,
+}
+
+impl Backend for Device {
+    type Route = RingRoute;
+
+    fn caps(&self) -> Caps {
+        Caps {
+            copies: false,
+            ..self.ring.caps()
+        }
+    }
+
+    fn pool(&self) -> &Pool {
+        self.ring.pool()
+    }
+
+    fn rx_burst(&mut self) -> Result<RxBatch<'_, RingRoute>, BackendError> {
+        self.ring.rx_burst()
+    }
+
+    fn tx_burst(&mut self, tx: &mut TxBatch<RingRoute>) -> Result<(), BackendError> {
+        self.unread += tx.iter().filter(|item| item.body.is_some()).count();
+        self.ring.tx_burst(tx)
+    }
+
+    fn flush(&mut self) {
+        let in_use = self.pool().stats().blocks_in_use;
+        assert!(in_use >= self.unread, "memory was free before it was read");
+        self.unread = 0;
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) -> Result<(), BackendError> {
+        self.ring.wait(timeout)
+    }
+
+    fn waker(&self) -> Waker {
+        self.ring.waker()
+    }
+
+    fn stats(&self) -> BackendStats {
+        self.ring.stats()
+    }
+}
+
+/// Copies went back to the pool with the burst that carried them, and a second copy of a packet may
+/// leave after the answer to the first: over a device that reads the memory later, both were
+/// written over before they had left.
+#[test]
+fn copies_stay_until_a_device_has_read_them() {
+    let clock = TestClock::default();
+    let (ring, _peer) = RingBackend::pair(RingConfig::default());
+    let mut sender = Faulty::new(Device { ring, unread: 0 }, clock.clone(), 13);
+    let handle = sender.handle();
+    for faults in ["delay=10us", "corrupt=100%", "dup=100%"] {
+        handle.set(Direction::Outbound, faults.parse().unwrap());
+        let message = sender.pool().alloc(600).unwrap();
+        let mut tx = TxBatch::new();
+        for _ in 0..4 {
+            tx.push(PEER, b"header", Body::Message(&message, 0..600));
+        }
+        let messages: Vec<_> = (0..8).map(|_| sender.pool().alloc(600)).collect();
+        if faults != "dup=100%" {
+            // With duplicates the core's own buffers are sent, and these stay in use.
+            drop(messages);
+        }
+        sender.tx_burst(&mut tx).unwrap();
+        clock.advance(Duration::from_millis(1));
+        sender.rx_burst().unwrap();
+        assert_eq!(sender.inner().unread, 0, "{faults}");
+    }
+    assert_eq!(sender.inner().stats().tx_packets, 4 + 4 + 8);
+}
