@@ -65,6 +65,11 @@ impl<R: Route> Endpoint<R> {
     pub(crate) fn check_silence(&mut self, now: Instant, index: u16) -> bool {
         let session = &self.sessions[index];
         match session.probe {
+            Some(probe) if self.has_overslept(now, &probe) => {
+                // Our silence, not the peer's.
+                self.sessions[index].probe = None;
+                self.ping(now, index);
+            }
             Some(probe) if probe.since + self.config.failure_timeout <= now => {
                 self.end_session(index, Input::Silence, DownReason::TimedOut);
                 return true;
@@ -86,6 +91,11 @@ impl<R: Route> Endpoint<R> {
             Role::Client(_) => patience,
             Role::Server(_) => patience * 2,
         }
+    }
+
+    /// This process was paused when the PING should have been repeated.
+    fn has_overslept(&self, now: Instant, probe: &Probing) -> bool {
+        probe.sent_at + self.ping_interval() + self.config.failure_timeout / 2 <= now
     }
 
     fn ping_interval(&self) -> Duration {

@@ -414,3 +414,21 @@ fn cancelling_frees_the_slot_for_others() {
     net.run_for(Duration::from_millis(5));
     assert_eq!(net.nodes[0].app.completions.len(), 3);
 }
+
+/// A PING was out when the process was paused. The time that it had slept counted as the peer's
+/// silence, and sessions whose PONG was not the first in the queue ended at once.
+#[test]
+fn a_process_that_was_paused_asks_again_first() {
+    let mut s = super::script::Script::client();
+    s.wait(Duration::from_millis(260));
+    s.expect(&["Ping"]);
+    s.wait(Duration::from_secs(5));
+    s.expect(&["Ping"]);
+    assert_eq!(s.down(), None, "nobody had the time to answer");
+    // From here on it is the peer's silence.
+    for _ in 0..12 {
+        s.wait(Duration::from_millis(100));
+        s.take();
+    }
+    assert_eq!(s.down(), Some(DownReason::TimedOut));
+}
