@@ -5,7 +5,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{JoinHandle, Thread};
 
@@ -144,6 +144,7 @@ impl Cluster {
     }
 
     fn probe(&self) -> Vec<Probed> {
+        static SEED: AtomicU64 = AtomicU64::new(77);
         let timeout = Duration::from_secs(2);
         probe_status(
             bind(),
@@ -152,7 +153,8 @@ impl Cluster {
             &route_of(),
             &self.addresses,
             timeout,
-            77,
+            // As of another process each time: an endpoint's sessions are told apart by what it draws from this.
+            SEED.fetch_add(1, Ordering::Relaxed),
         )
         .expect("the socket works")
     }
