@@ -79,7 +79,8 @@ pub struct Transmit {
 
 impl<R: Route> Endpoint<R> {
     /// An endpoint over a backend with these capabilities, whose `pool` its messages come from.
-    /// All its nonces and cookies come from `seed`.
+    /// All its nonces and cookies come from `seed`, which is secret and never used twice: a server
+    /// drops a CONNECT whose nonce it has seen in a session that has ended.
     pub fn new(
         config: Config,
         caps: &Caps,
