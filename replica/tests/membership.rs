@@ -233,3 +233,56 @@ fn a_group_without_room_for_a_newcomer_is_not_begun() {
     );
     assert!(begun.is_err());
 }
+
+/// A voter fell silent and a newcomer asked for its place; the voter came back before the newcomer had caught up, so both
+/// stay. A leader that had just been elected, and had heard from nobody but those who elected it, used to take the voter for
+/// dead at once and gave its place away.
+#[test]
+fn a_new_leader_does_not_take_silence_for_death_at_once() {
+    let mut world = World::serving(3, ReplicaConfig::default(), 8);
+    let leader = world.leader().unwrap();
+    let others: Vec<u32> = (1..=3).filter(|&place| place != leader).collect();
+    let (next, silent) = (others[0], others[1]);
+    let voter = world.holder(silent);
+    world.pause(silent);
+    world.run_for(Duration::from_millis(500));
+    let newcomer = world.add_place();
+    let peers = [leader, next]
+        .map(|place| (PlaceId(place), harness::address(place)))
+        .into_iter()
+        .chain([(PlaceId(silent), harness::address(newcomer))])
+        .collect();
+    let replica = trine_replica::Replica::new(
+        ReplicaConfig::default(),
+        Incarnation(77),
+        PlaceId(silent),
+        harness::address(newcomer),
+        peers,
+        world.pool.clone(),
+        1,
+        world.now,
+    );
+    world.places.get_mut(&newcomer).unwrap().replica = Some(replica.unwrap());
+    world.expect("a learner", SECOND, |world| {
+        world.status(leader).members.len() == 4
+    });
+    world.isolate(newcomer);
+    world.resume(silent);
+    world.run_for(SECOND);
+    world.heal();
+    world.run_for(SECOND);
+    assert_eq!(
+        (world.leader(), voters(&world)),
+        (Some(leader), vec![1, 2, 3])
+    );
+    assert_eq!(world.status(leader).members.len(), 4);
+    world.partition(&[next], &[silent]);
+    let (status, why) = world.order(Order::Lead, next, SECOND);
+    assert_eq!(status, AdminStatus::Done, "{why}");
+    world.run_for(Duration::from_millis(40));
+    world.heal();
+    world.run_for(SECOND);
+    let members = world.replica(next).discovery().members.0;
+    let still = members.iter().find(|member| member.incarnation == voter);
+    assert_eq!(still.map(|member| member.role), Some(MemberRole::Voter));
+}

@@ -79,11 +79,8 @@ impl Group {
             // Somebody else is taking the room that replacements need: it comes back when that is done.
             return Err(JoinRefusal::ChangeInProgress);
         }
-        // Whoever has come to lead just now has heard nobody before, and must not take silence for death at once.
-        let settled =
-            now.saturating_since(self.clock.anchored_at()) >= election_timeout(&self.config);
         let change = add_learner(&new, state.members());
-        if !settled || self.raft.propose_conf_change(change).is_err() {
+        if !self.is_settled(now) || self.raft.propose_conf_change(change).is_err() {
             return Err(JoinRefusal::ChangeInProgress);
         }
         Ok(())
@@ -105,9 +102,14 @@ impl Group {
     }
 
     fn may_be_replaced(&self, now: Instant, old: &Member) -> bool {
-        let gone =
-            !self.is_alive(old.incarnation, now) || self.is_ordered(now, old.place, Order::Replace);
+        let silent = self.is_settled(now) && !self.is_alive(old.incarnation, now);
+        let gone = silent || self.is_ordered(now, old.place, Order::Replace);
         gone && old.incarnation != self.own.incarnation
+    }
+
+    /// Whoever has come to lead just now has heard nobody before, and must not take silence for death at once.
+    fn is_settled(&self, now: Instant) -> bool {
+        now.saturating_since(self.clock.anchored_at()) >= election_timeout(&self.config)
     }
 
     fn is_invited(&self, now: Instant, place: PlaceId) -> bool {
