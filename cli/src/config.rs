@@ -6,6 +6,10 @@ use std::time::Duration;
 pub(crate) const BASE_PORT: u16 = 7471;
 /// What client commands talk to when neither `--peers` nor `TRINE_PEERS` says otherwise.
 pub(crate) const DEFAULT_PEERS: &str = "127.0.0.1:7471,127.0.0.1:7472,127.0.0.1:7473";
+/// Where `trine cache serve` listens, and its clients look for it, unless told otherwise.
+pub(crate) const CACHE_ADDRESS: &str = "127.0.0.1:7481";
+/// Most threads of one cache.
+pub(crate) const CACHE_THREADS_MAX: u32 = 256;
 /// Most replicas that a peer list may name.
 pub(crate) const PEERS_MAX: usize = 7;
 

@@ -70,6 +70,7 @@ impl OnNetwork for Run<'_> {
             Command::Status(arguments) => cmd::status::run(network, arguments, output),
             Command::Bench(arguments) => cmd::bench::run(network, arguments, output),
             Command::Chaos(arguments) => cmd::chaos::run(network, arguments, output),
+            Command::Cache(arguments) => cmd::cache::run(network, &arguments.command, output),
         }
     }
 }

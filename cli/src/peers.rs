@@ -27,7 +27,7 @@ pub(crate) fn resolve(list: &str) -> Result<Vec<SocketAddr>, Failure> {
     }
     let addresses: Vec<SocketAddr> = items
         .iter()
-        .map(|item| resolve_one(item))
+        .map(|item| resolve_one(item, CURE))
         .collect::<Result<_, _>>()?;
     for (index, address) in addresses.iter().enumerate() {
         if addresses[..index].contains(address) {
@@ -41,9 +41,14 @@ pub(crate) fn resolve(list: &str) -> Result<Vec<SocketAddr>, Failure> {
     Ok(addresses)
 }
 
-fn resolve_one(item: &str) -> Result<SocketAddr, Failure> {
+/// The address of one server.
+pub(crate) fn resolve_server(item: &str) -> Result<SocketAddr, Failure> {
+    resolve_one(item.trim(), "write host:port, for example 127.0.0.1:7481")
+}
+
+fn resolve_one(item: &str, cure: &str) -> Result<SocketAddr, Failure> {
     let wrong =
-        |why: String| Failure::usage(format!("{item:?} is not a usable address: {why}"), CURE);
+        |why: String| Failure::usage(format!("{item:?} is not a usable address: {why}"), cure);
     if !item.contains(':') {
         return Err(wrong("it has no port".into()));
     }

@@ -28,17 +28,20 @@ fn every_command_of_the_readme_works_as_shown() {
         examples.len()
     );
     let shell = Shell::new();
-    let mut group = None;
+    let mut servers = Vec::new();
     for example in &examples {
         match example.command.strip_suffix('&') {
-            Some(command) => group = Some(Background::start(&shell, command.trim(), example)),
+            Some(command) => servers.push(Background::start(&shell, command.trim(), example)),
             None => {
                 let printed = shell.run(&example.command);
                 assert_printed(example, &printed);
             }
         }
     }
-    group.expect("the README starts a group").stop();
+    assert_eq!(servers.len(), 2, "the README starts a group and a cache");
+    for server in servers {
+        server.stop();
+    }
 }
 
 #[test]
@@ -88,6 +91,7 @@ struct Shell {
     path: String,
     base_port: String,
     peers: String,
+    cache: String,
 }
 
 impl Shell {
@@ -97,14 +101,17 @@ impl Shell {
             .expect("a directory")
             .display()
             .to_string();
-        let addresses = free_addresses(3).expect("free ports");
+        // A group of three, then a cache of two threads.
+        let addresses = free_addresses(5).expect("free ports");
+        let cache = addresses[3].to_string();
         let base = addresses[0].port();
-        let peers: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+        let peers: Vec<String> = addresses[..3].iter().map(ToString::to_string).collect();
         let path = format!("{directory}:{}", std::env::var("PATH").unwrap_or_default());
         Self {
             path,
             base_port: base.to_string(),
             peers: peers.join(","),
+            cache,
         }
     }
 
@@ -117,6 +124,7 @@ impl Shell {
             .env("PATH", &self.path)
             .env("TRINE_BASE_PORT", &self.base_port)
             .env("TRINE_PEERS", &self.peers)
+            .env("TRINE_CACHE", &self.cache)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
@@ -155,7 +163,7 @@ impl Background {
 
     fn stop(mut self) {
         signal(self.child.id(), "INT");
-        let status = wait_for("the group's end", || self.child.try_wait().expect("wait"));
+        let status = wait_for("the server's end", || self.child.try_wait().expect("wait"));
         assert!(status.success(), "{status}");
     }
 }

@@ -1,6 +1,7 @@
 //! The commands, a file each.
 
 pub(crate) mod bench;
+pub(crate) mod cache;
 pub(crate) mod chaos;
 pub(crate) mod del;
 pub(crate) mod demo;

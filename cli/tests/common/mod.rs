@@ -139,6 +139,7 @@ pub fn command(args: &[&str], peers: &str) -> Command {
     command
         .args(args)
         .env_remove("TRINE_BASE_PORT")
+        .env_remove("TRINE_CACHE")
         .env_remove("TRINE_PEERS");
     if !peers.is_empty() {
         command.env("TRINE_PEERS", peers);

@@ -1,0 +1,32 @@
+//! `trine cache`: the store's cache mode served without replication, and commands that talk to it.
+//!
+//! A server is `--threads` shards, each a thread with its own memory and its own endpoint, at
+//! consecutive ports. A client asks the first one how many there are (HELLO) and sends each key to
+//! the shard that it belongs to. Nothing here decides what a cache holds: that is
+//! `trine_kvstore::Cache`; how questions and answers look is in `wire.rs`.
+
+mod call;
+mod client;
+mod serve;
+mod shard;
+mod stats;
+mod wire;
+
+use crate::args::CacheCommand;
+use crate::failure::Failure;
+use crate::network::Network;
+use crate::output::Output;
+
+pub(crate) fn run<N: Network>(
+    network: &N,
+    command: &CacheCommand,
+    output: Output,
+) -> Result<(), Failure> {
+    match command {
+        CacheCommand::Serve(arguments) => serve::run(network, arguments, output),
+        CacheCommand::Put(arguments) => client::put(network, arguments, output),
+        CacheCommand::Get(arguments) => client::get(network, arguments, output),
+        CacheCommand::Del(arguments) => client::del(network, arguments, output),
+        CacheCommand::Stats(arguments) => stats::run(network, &arguments.client, output),
+    }
+}

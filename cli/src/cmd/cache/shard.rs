@@ -1,0 +1,193 @@
+//! How does one thread of a cache server answer?
+//!
+//! Writes are done as they arrive. GETs wait for the end of the turn, and all that arrived in one
+//! turn are looked up together, so that their cache misses overlap. No answer has left before, so
+//! the order among them is nobody's to see.
+
+use trine_kvstore::cache::shard_of;
+use trine_kvstore::config::KEY_BYTES_MAX;
+use trine_kvstore::{Cache, Command, Position, Response};
+use trine_transport::backend::Route;
+use trine_transport::buf::MsgBuf;
+use trine_transport::{App, Completion, Cx, Reply, Request, ResponseHandle, SessionId};
+
+use super::wire::{COMMAND, DONE, HELLO, Hello, MALFORMED, STATS, ShardStats, WRONG_SHARD};
+
+/// One shard and the GETs of the present turn.
+pub(super) struct Shard {
+    cache: Cache,
+    place: Hello,
+    burst: Burst,
+    /// Sessions with a request for whose answer there is no memory: they end, and their clients
+    /// learn from that.
+    given_up: Vec<SessionId>,
+    stats: ShardStats,
+}
+
+/// GETs that were not looked up yet. The transport hands a turn only so many packets.
+#[derive(Default)]
+struct Burst {
+    /// The keys, one behind the other.
+    keys: Vec<u8>,
+    /// Who waits, and where their key begins and ends.
+    lookups: Vec<(ResponseHandle, usize, usize)>,
+}
+
+impl Burst {
+    fn push(&mut self, handle: ResponseHandle, key: &[u8]) {
+        let start = self.keys.len();
+        self.keys.extend_from_slice(key);
+        self.lookups.push((handle, start, self.keys.len()));
+    }
+
+    fn key(&self, number: usize) -> &[u8] {
+        let (_, start, end) = self.lookups[number];
+        &self.keys[start..end]
+    }
+
+    fn clear(&mut self) {
+        self.keys.clear();
+        self.lookups.clear();
+    }
+}
+
+impl Shard {
+    /// A shard over `cache`, which has `log_bytes` and `index_bytes` of memory.
+    pub(super) fn new(cache: Cache, place: Hello, log_bytes: u64, index_bytes: u64) -> Self {
+        Self {
+            cache,
+            place,
+            burst: Burst::default(),
+            given_up: Vec::new(),
+            stats: ShardStats {
+                shard: place.shard,
+                log_bytes,
+                index_bytes,
+                ..ShardStats::default()
+            },
+        }
+    }
+
+    fn on_command<R: Route>(&mut self, cx: &mut Cx<'_, R>, request: &Request<'_>) -> Reply {
+        let Ok(command) = Command::decode(request.data) else {
+            self.stats.refused += 1;
+            return self.reply(request, bytes_of(cx, &[MALFORMED]));
+        };
+        if !self.owns(&command) {
+            self.stats.refused += 1;
+            return self.reply(request, bytes_of(cx, &[WRONG_SHARD]));
+        }
+        match command {
+            Command::Get { key } if key.len() <= KEY_BYTES_MAX as usize => {
+                self.burst.push(request.handle, key);
+                return Reply::Later;
+            }
+            Command::Put { .. } => self.stats.puts += 1,
+            Command::Delete { .. } => self.stats.deletes += 1,
+            _ => {}
+        }
+        let answer = done(cx, &self.cache.apply(&command));
+        self.reply(request, answer)
+    }
+
+    fn owns(&self, command: &Command<'_>) -> bool {
+        let ours = |key: &[u8]| shard_of(key, self.place.shards) == self.place.shard;
+        match command {
+            Command::MultiGet { keys } => keys.iter().all(ours),
+            _ => command.key().is_none_or(ours),
+        }
+    }
+
+    fn reply(&mut self, request: &Request<'_>, answer: Option<MsgBuf>) -> Reply {
+        answer.map_or_else(
+            || {
+                self.given_up.push(request.session);
+                Reply::Later
+            },
+            Reply::Now,
+        )
+    }
+
+    fn stats(&self) -> ShardStats {
+        let cache = self.cache.stats();
+        ShardStats {
+            bucket_evictions: cache.bucket_evictions,
+            log_rounds: cache.log_rounds,
+            in_place: cache.in_place,
+            ..self.stats.clone()
+        }
+    }
+
+    /// Looks the burst up and answers it.
+    fn answer_burst<R: Route>(&mut self, cx: &mut Cx<'_, R>) {
+        let count = self.burst.lookups.len();
+        if count == 0 {
+            return;
+        }
+        let (burst, stats, given_up) = (&self.burst, &mut self.stats, &mut self.given_up);
+        stats.gets += count as u64;
+        stats.bursts += 1;
+        stats.largest_burst = stats.largest_burst.max(count as u64);
+        let found = |number: usize, value: Option<&[u8]>| {
+            stats.hits += u64::from(value.is_some());
+            let version = Position::ZERO;
+            let response = value.map_or(Response::NotFound, |value| Response::Value {
+                value,
+                version,
+            });
+            let handle = burst.lookups[number].0;
+            match done(cx, &response) {
+                // Stale: whoever asked is gone.
+                Some(answer) => drop(cx.enqueue_response(handle, answer)),
+                None => given_up.push(handle.session()),
+            }
+        };
+        self.cache
+            .get_interleaved(count, |number| burst.key(number), found);
+        self.burst.clear();
+    }
+}
+
+/// A command's answer.
+fn done<R: Route>(cx: &mut Cx<'_, R>, response: &Response<'_>) -> Option<MsgBuf> {
+    let mut answer = cx.alloc(1 + response.encoded_len())?;
+    answer[0] = DONE;
+    response
+        .encode_into(&mut answer[1..])
+        .expect("the buffer is as long as the encoding");
+    Some(answer)
+}
+
+fn bytes_of<R: Route>(cx: &mut Cx<'_, R>, bytes: &[u8]) -> Option<MsgBuf> {
+    let mut answer = cx.alloc(bytes.len())?;
+    answer.copy_from_slice(bytes);
+    Some(answer)
+}
+
+impl<R: Route> App<R> for Shard {
+    fn on_request(&mut self, cx: &mut Cx<'_, R>, request: Request<'_>) -> Reply {
+        match request.kind {
+            COMMAND => self.on_command(cx, &request),
+            HELLO => self.reply(&request, bytes_of(cx, &self.place.encode())),
+            STATS => {
+                let text = serde_json::to_vec(&self.stats()).expect("numbers under text keys");
+                self.reply(&request, bytes_of(cx, &text))
+            }
+            _ => {
+                self.stats.refused += 1;
+                self.reply(&request, bytes_of(cx, &[]))
+            }
+        }
+    }
+
+    fn on_completion(&mut self, _: &mut Cx<'_, R>, _: u64, _: Completion) {
+        unreachable!("a shard asks nobody");
+    }
+
+    fn on_turn(&mut self, cx: &mut Cx<'_, R>) {
+        self.answer_burst(cx);
+        for session in self.given_up.drain(..) {
+            cx.disconnect(session);
+        }
+    }
+}
