@@ -381,8 +381,7 @@ mod tests {
         tx.push(RingRoute(1), &[], Body::Message(&message, 0..2_000));
         a.tx_burst(&mut tx).unwrap();
         assert_eq!(a.stats().tx_refused, 1);
-        // Long enough for a sleeper that was told in vain to look and go back to sleep.
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        assert!(inbox.lock().sleeping, "the sleeper still asks to be told");
         send(&mut a, &[(1, b"fits")]);
         assert!(thread.join().unwrap() < std::time::Duration::from_secs(10));
     }
