@@ -14,6 +14,8 @@ pub(super) const LINK_QUEUE_MAX: usize = 256;
 /// Appends that arrived ahead of a missing one and wait for it, for each session. More than a session has slots
 /// cannot be under way.
 pub(super) const EARLY_APPENDS_MAX: usize = 64;
+/// Bytes of such appends, for each session; a gap that costs more is given up, which raft repairs.
+pub(super) const EARLY_BYTES_MAX: usize = 16 << 20;
 /// Times in one turn that the replica's outputs are drained, because failing one of them may bring up others.
 pub(super) const DRAINS_MAX: usize = 4;
 /// Slots of a session for consensus.

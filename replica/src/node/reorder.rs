@@ -7,7 +7,7 @@
 
 use crate::message::ReplyToken;
 
-use super::config::EARLY_APPENDS_MAX;
+use super::config::{EARLY_APPENDS_MAX, EARLY_BYTES_MAX};
 
 /// An append that waits, copied: the received bytes are gone when its turn comes.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl Reorder {
         if stream != self.stream || sequence < self.next {
             return Verdict::Old;
         }
-        if sequence > self.next && self.early.len() < EARLY_APPENDS_MAX {
+        if sequence > self.next && self.has_room(frame) {
             self.early.push(Early {
                 sequence,
                 token,
@@ -64,8 +64,13 @@ impl Reorder {
             return Verdict::Kept;
         }
         // In order; or so many wait that the missing ones will not come: raft copes with a gap, not with silence.
-        self.next = sequence + 1;
+        self.next = sequence.saturating_add(1);
         Verdict::InOrder
+    }
+
+    fn has_room(&self, frame: &[u8]) -> bool {
+        let waiting: usize = self.early.iter().map(|early| early.frame.len()).sum();
+        self.early.len() < EARLY_APPENDS_MAX && waiting + frame.len() <= EARLY_BYTES_MAX
     }
 
     /// The next append whose turn has come. Call it until there is none, after each append that was in order.
@@ -75,7 +80,7 @@ impl Reorder {
             .iter()
             .position(|early| early.sequence <= self.next)?;
         let early = self.early.swap_remove(at);
-        self.next = self.next.max(early.sequence + 1);
+        self.next = self.next.max(early.sequence.saturating_add(1));
         Some(early)
     }
 
@@ -176,5 +181,30 @@ mod tests {
         let out = feed(&mut reorder, 0, &[1_000]);
         assert_eq!(out.len(), EARLY_APPENDS_MAX + 1, "the gap is given up");
         assert_eq!(feed(&mut reorder, 0, &[1_001]), [1_001]);
+    }
+
+    /// Anybody can send such a number: with the buffer full it was taken for the next one, and one more than it was too much
+    /// to count.
+    #[test]
+    fn the_greatest_sequence_of_all_is_no_panic() {
+        let mut reorder = Reorder::default();
+        let sequences: Vec<u64> = (1..=EARLY_APPENDS_MAX as u64).collect();
+        feed(&mut reorder, 0, &sequences);
+        let out = feed(&mut reorder, 0, &[u64::MAX]);
+        assert_eq!(out.len(), EARLY_APPENDS_MAX + 1);
+        assert_eq!(feed(&mut reorder, 1, &[0]), [0], "the next stream mends it");
+    }
+
+    /// The number of early appends was bounded, their bytes were not: each can be as large as a message.
+    #[test]
+    fn the_bytes_that_wait_are_bounded() {
+        let mut reorder = Reorder::default();
+        let large = vec![0; EARLY_BYTES_MAX / 4];
+        let verdicts: Vec<_> = (1..=5)
+            .map(|sequence| reorder.on_append(0, sequence, ReplyToken(sequence), &large))
+            .collect();
+        assert_eq!(verdicts[..4], [Verdict::Kept; 4]);
+        assert_eq!(verdicts[4], Verdict::InOrder);
+        assert_eq!(std::iter::from_fn(|| reorder.next_ready()).count(), 4);
     }
 }
