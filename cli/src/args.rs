@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use trine_transport::backend::Faults;
 use trine_transport::prng::Ratio;
 
@@ -19,6 +19,7 @@ Examples:
   trine put greeting hello          write; the value can also be - (stdin) or @file
   trine get greeting                read; the raw bytes come out
   trine status                      who leads, how far everybody is
+  trine member list                 who belongs to the group
 
 Exit status: 0 done; 1 a clear no (no such key, check failed); 2 wrong usage or
 configuration; 3 cluster not reachable or outcome unknown (the text says which).";
@@ -52,6 +53,12 @@ pub(crate) enum Command {
     Del(DelArguments),
     /// Show every replica: role, term, log, round-trip times, retransmissions.
     Status(StatusArguments),
+    /// Show or change who belongs to the group.
+    #[command(subcommand)]
+    Member(MemberCommand),
+    /// Change who leads.
+    #[command(subcommand)]
+    Leader(LeaderCommand),
     /// Measure throughput and latency of a running group.
     Bench(BenchArguments),
     /// Break a group of real processes on purpose and check what its clients saw.
@@ -69,6 +76,70 @@ pub(crate) struct ClientArguments {
     /// Give up after this long; a write may then still have happened, and the error says so.
     #[arg(long, default_value = "5s", value_name = "TIME", value_parser = parse_positive_duration)]
     pub(crate) timeout: Duration,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum MemberCommand {
+    /// Show every member: place, address, role, how far it is behind.
+    List(MemberListArguments),
+    /// Take in a replica that is, or will be, started with `trine serve` at a new place.
+    Add(MemberAddArguments),
+    /// Give the learner at a place a vote.
+    Promote(PlaceArguments),
+    /// Remove the member at a place; refused if too few that are alive would be left.
+    Remove(PlaceArguments),
+    /// Let a newly started replica take a place although its present holder may be alive.
+    Replace(PlaceArguments),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LeaderCommand {
+    /// Hand the lead over to another voter.
+    Transfer(TransferArguments),
+}
+
+/// How an operator's order finds the group.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct OrderArguments {
+    /// Replicas' addresses, host:port,...; one that answers is enough to find the others.
+    #[arg(long, env = "TRINE_PEERS", default_value = DEFAULT_PEERS, value_name = "LIST")]
+    pub(crate) peers: String,
+    /// Give up waiting after this long; the change may still be made, and the error says so.
+    #[arg(long, default_value = "30s", value_name = "TIME", value_parser = parse_positive_duration)]
+    pub(crate) timeout: Duration,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MemberListArguments {
+    #[command(flatten)]
+    pub(crate) client: ClientArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MemberAddArguments {
+    /// Let it follow as a learner, without a vote, until it is promoted.
+    #[arg(long)]
+    pub(crate) learner: bool,
+    #[command(flatten)]
+    pub(crate) target: PlaceArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PlaceArguments {
+    /// The place: what the replica was, or will be, started with as --id.
+    #[arg(value_name = "PLACE", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) place: u32,
+    #[command(flatten)]
+    pub(crate) order: OrderArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TransferArguments {
+    /// The place that shall lead; the follower with the longest log if absent.
+    #[arg(long, value_name = "PLACE", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) to: Option<u32>,
+    #[command(flatten)]
+    pub(crate) order: OrderArguments,
 }
 
 #[derive(Debug, Args)]
@@ -91,6 +162,8 @@ pub(crate) struct UpArguments {
     pub(crate) replicas: String,
     #[command(flatten)]
     pub(crate) limits: LimitArguments,
+    #[command(flatten)]
+    pub(crate) reading: ReadArguments,
 }
 
 /// The limits that a new group gets; they are part of its replicated state.
@@ -102,6 +175,27 @@ pub(crate) struct LimitArguments {
     /// How long a replica polls for packets before it sleeps.
     #[arg(long, default_value = "50us", value_name = "TIME", value_parser = parse_duration)]
     pub(crate) spin: Duration,
+}
+
+/// How a replica answers linearizable reads while it leads.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ReadArguments {
+    /// How linearizable reads are confirmed. Each leader goes by its own setting: give all replicas the same.
+    #[arg(long, default_value = "index", value_enum)]
+    pub(crate) reads: Reads,
+    /// With --reads lease: by how much two replicas' clocks may drift apart during one election timeout. A larger
+    /// drift than this can make a read old.
+    #[arg(long, default_value = "10ms", value_name = "TIME", value_parser = parse_duration)]
+    pub(crate) lease_drift: Duration,
+}
+
+/// How linearizable reads are confirmed.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Reads {
+    /// A majority is asked, once for all reads that have arrived; assumes nothing about clocks.
+    Index,
+    /// The leader answers alone while a majority has promised to elect nobody else; assumes --lease-drift.
+    Lease,
 }
 
 #[derive(Debug, Args)]
@@ -117,6 +211,8 @@ pub(crate) struct ServeArguments {
     pub(crate) bootstrap: bool,
     #[command(flatten)]
     pub(crate) limits: LimitArguments,
+    #[command(flatten)]
+    pub(crate) reading: ReadArguments,
     /// Lab: damage what this replica sends, for example loss=5%,dup=1%,reorder=2%,corrupt=0.1%,delay=1ms..5ms.
     #[arg(long, value_name = "FAULTS", help_heading = "Lab options")]
     pub(crate) fault: Option<Faults>,
@@ -314,6 +410,20 @@ impl LimitArguments {
             spin.into(),
         ]
         .into()
+    }
+}
+
+impl ReadArguments {
+    /// The same, as options of `trine serve`.
+    pub(crate) fn as_serve_args(&self) -> Vec<OsString> {
+        let reads = match self.reads {
+            Reads::Index => "index",
+            Reads::Lease => "lease",
+        };
+        let drift = format!("{}ns", self.lease_drift.as_nanos());
+        ["--reads", reads, "--lease-drift", &drift]
+            .map(OsString::from)
+            .into()
     }
 }
 

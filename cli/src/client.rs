@@ -92,7 +92,7 @@ fn operation_failure(error: Error, mode: Mode) -> Failure {
 }
 
 /// What can be done about an obstacle; empty where its own words say it.
-fn advice(obstacle: Obstacle) -> &'static str {
+pub(crate) fn advice(obstacle: Obstacle) -> &'static str {
     match obstacle {
         Obstacle::NoConnection | Obstacle::NoRoute { .. } => {
             "start a group with `trine up`, or name the right one with --peers or TRINE_PEERS"

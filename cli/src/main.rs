@@ -68,6 +68,8 @@ impl OnNetwork for Run<'_> {
             Command::Get(arguments) => cmd::get::run(network, arguments, output),
             Command::Del(arguments) => cmd::del::run(network, arguments, output),
             Command::Status(arguments) => cmd::status::run(network, arguments, output),
+            Command::Member(command) => cmd::member::run(network, command, output),
+            Command::Leader(command) => cmd::leader::run(network, command, output),
             Command::Bench(arguments) => cmd::bench::run(network, arguments, output),
             Command::Chaos(arguments) => cmd::chaos::run(network, arguments, output),
             Command::Cache(arguments) => cmd::cache::run(network, &arguments.command, output),

@@ -6,6 +6,8 @@ pub(crate) mod chaos;
 pub(crate) mod del;
 pub(crate) mod demo;
 pub(crate) mod get;
+pub(crate) mod leader;
+pub(crate) mod member;
 pub(crate) mod put;
 pub(crate) mod serve;
 pub(crate) mod status;

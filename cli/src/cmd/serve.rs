@@ -6,14 +6,14 @@ use serde_json::json;
 use trine_kvstore::Limits;
 use trine_replica::Replica;
 use trine_replica::RouteOf;
-use trine_replica::config::ReplicaConfig;
+use trine_replica::config::{ReadMode, ReplicaConfig};
 use trine_replica::message::{Discovery, Incarnation, PlaceId, RoleCode};
 use trine_replica::node::{Node, endpoint_config};
 use trine_transport::backend::{Backend, Direction, Faulty, MonotonicClock};
 use trine_transport::time::{Clock, Duration, Instant};
 use trine_transport::{Config, EventLoop};
 
-use crate::args::ServeArguments;
+use crate::args::{Reads, ServeArguments};
 use crate::client::{backend_failure, random_seed};
 use crate::cmd::chaos::Fired;
 use crate::failure::Failure;
@@ -128,6 +128,11 @@ fn assemble<B: Backend>(
     let replica_config = ReplicaConfig {
         bootstrap: arguments.bootstrap,
         store_limits,
+        reads: match arguments.reading.reads {
+            Reads::Index => ReadMode::Index,
+            Reads::Lease => ReadMode::Lease,
+        },
+        lease_drift: arguments.reading.lease_drift.into(),
         ..ReplicaConfig::default()
     };
     let peers = (1..).map(PlaceId).zip(addresses.iter().copied()).collect();

@@ -35,6 +35,7 @@ pub(crate) fn run<N: Network>(
     if let Some(leader) = leader_of(&reports) {
         output.line("");
         output.line(store_line(leader));
+        output.line(reads_line(leader));
     }
     let complaints = complaints(&reports);
     if !complaints.is_empty() {
@@ -45,17 +46,17 @@ pub(crate) fn run<N: Network>(
 }
 
 /// A replica that does not answer within this is shown as silent.
-const LOOK_MAX: std::time::Duration = std::time::Duration::from_secs(1);
+pub(super) const LOOK_MAX: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Asks those that are named, and then those members of the group that they know beside.
-fn ask_everybody<N: Network>(
+pub(super) fn ask_everybody<N: Network>(
     network: &N,
     addresses: &[SocketAddr],
     limit: Duration,
 ) -> Result<Vec<Report>, Failure> {
     let mut reports = network.survey(addresses, limit)?;
-    let members = leader_of(&reports)
-        .map(|leader| leader.members.as_slice())
+    let members = informant(&reports)
+        .map(|status| status.members.as_slice())
         .unwrap_or_default();
     let unnamed: Vec<SocketAddr> = members
         .iter()
@@ -68,7 +69,14 @@ fn ask_everybody<N: Network>(
     Ok(reports)
 }
 
-fn nobody(reports: &[Report]) -> Failure {
+/// Whose list of members counts: the leader's, else that of the replica that has applied most.
+pub(super) fn informant(reports: &[Report]) -> Option<&Status> {
+    let known = reports.iter().filter_map(Report::status);
+    let members = known.filter(|status| !status.members.is_empty());
+    leader_of(reports).or_else(|| members.max_by_key(|status| (status.applied, status.term)))
+}
+
+pub(super) fn nobody(reports: &[Report]) -> Failure {
     let causes: Vec<String> = reports
         .iter()
         .filter_map(|report| {
@@ -237,6 +245,25 @@ fn store_line(leader: &Status) -> String {
         plural(leader.log.compactions, "time"),
         plural(leader.sessions.open, "client session"),
     )
+}
+
+/// How the leader confirms linearizable reads, and under which assumption.
+fn reads_line(leader: &Status) -> String {
+    let counters = &leader.counters;
+    match &leader.lease {
+        Some(lease) => format!(
+            "reads: under a lease of {}, taking clocks to drift apart by at most {} meanwhile; {} of {}",
+            show_ns(lease.length_ns),
+            show_ns(lease.drift_ns),
+            show_count(counters.reads_under_lease),
+            show_count(counters.reads_linearizable),
+        ),
+        None => format!(
+            "reads: confirmed by a majority; {} for {}",
+            plural(counters.read_rounds, "round"),
+            plural(counters.reads_linearizable, "read"),
+        ),
+    }
 }
 
 /// Why somebody does not answer, does not serve, or does not belong here.

@@ -2,7 +2,7 @@
 //!
 //! A client never says "done" of a write that was not committed. When it cannot have an answer it says which of two
 //! things is true: [`Error::NotReachable`], the command was not applied and never will be, or
-//! [`Error::OutcomeUnknown`], it may have been.
+//! [`Error::OutcomeUnknown`], it may have been. [`give_order`] does the same for an operator's orders.
 
 mod admission;
 mod asynchronous;
@@ -15,6 +15,7 @@ mod expire;
 mod leader;
 mod logical;
 mod operation;
+mod order;
 mod outcome;
 mod peers;
 mod probe;
@@ -30,6 +31,7 @@ pub use config::{
 };
 pub use core::{ClientId, ClientStats, Clients, Finished};
 pub use operation::Mode;
+pub use order::{OrderDone, OrderError, give_order};
 pub use outcome::{Answer, Error, Obstacle};
 pub use probe::{ProbeError, Probed, probe_status};
 pub use submit::{EncodedCommand, Submission, SubmitError};

@@ -36,7 +36,8 @@ pub(crate) fn run<N: Network>(
     };
     let started = Instant::now();
     output.line(format_args!("starting {count} replicas ..."));
-    let serve_args = arguments.limits.as_serve_args();
+    let mut serve_args = arguments.limits.as_serve_args();
+    serve_args.extend(arguments.reading.as_serve_args());
     let sink = sink(output, count);
     let group = match group::start(network, addresses.clone(), serve_args, Some(sink)) {
         Err(_) if interrupt::interrupted() => return Ok(()),

@@ -1,0 +1,62 @@
+//! `trine leader transfer`: hands the lead over.
+
+use trine_chaos::live::{Report, leader_of};
+use trine_replica::message::Order;
+use trine_replica::status::{Role, Status};
+
+use super::member::give;
+use super::status::{LOOK_MAX, ask_everybody};
+use crate::args::{LeaderCommand, OrderArguments, TransferArguments};
+use crate::client::advice;
+use crate::failure::Failure;
+use crate::network::Network;
+use crate::output::Output;
+use crate::peers;
+
+pub(crate) fn run<N: Network>(
+    network: &N,
+    command: &LeaderCommand,
+    output: Output,
+) -> Result<(), Failure> {
+    let LeaderCommand::Transfer(TransferArguments { to, order }) = command;
+    let place = match to {
+        Some(place) => *place,
+        None => choose(network, order)?,
+    };
+    give(network, order, Order::Lead, place, output)
+}
+
+/// The place of the follower with the longest log among those that answer.
+fn choose<N: Network>(network: &N, arguments: &OrderArguments) -> Result<u32, Failure> {
+    let addresses = peers::resolve(&arguments.peers)?;
+    let limit = arguments.timeout.min(LOOK_MAX).into();
+    let reports = ask_everybody(network, &addresses, limit)?;
+    let Some(leader) = leader_of(&reports) else {
+        let obstacle = match reports
+            .iter()
+            .find_map(|report| report.answer.as_ref().err())
+        {
+            Some(obstacle) if reports.iter().all(|report| report.answer.is_err()) => *obstacle,
+            _ => trine_replica::client::Obstacle::NoLeader,
+        };
+        let message = format!("{obstacle}; nothing was changed");
+        return Err(Failure::not_reachable(message, advice(obstacle)));
+    };
+    successor(leader, &reports).ok_or_else(|| {
+        Failure::negative(
+            "no other voter answers that could lead; nothing was changed",
+            "`trine member list` shows the voters",
+        )
+    })
+}
+
+fn successor(leader: &Status, reports: &[Report]) -> Option<u32> {
+    let follows = |incarnation: &str| {
+        let mut known = reports.iter().filter_map(Report::status);
+        known.any(|status| status.incarnation == incarnation && status.role == Role::Follower)
+    };
+    let voters = leader.members.iter().filter(|member| member.voter);
+    let able = voters.filter(|member| follows(&member.incarnation));
+    able.max_by_key(|member| member.matched)
+        .map(|member| member.place)
+}

@@ -1,0 +1,252 @@
+//! `trine member ...`: who belongs to the group, and changes of that.
+
+use serde_json::{Value, json};
+use trine_chaos::live::Report;
+use trine_replica::client::{ClientConfig, Obstacle, OrderDone, OrderError, give_order};
+use trine_replica::message::{AdminRequest, ClusterId, Incarnation, Order, PlaceId};
+use trine_replica::node::endpoint_config;
+use trine_replica::status::{MemberStatus, Status};
+use trine_transport::backend::MonotonicClock;
+
+use super::status::{LOOK_MAX, ask_everybody, informant, nobody};
+use crate::args::{MemberCommand, MemberListArguments, OrderArguments, PlaceArguments};
+use crate::client::{advice, random_seed};
+use crate::failure::Failure;
+use crate::network::{Network, Opened};
+use crate::output::{Output, Table};
+use crate::peers;
+use crate::units::{show_count, show_ns};
+
+pub(crate) fn run<N: Network>(
+    network: &N,
+    command: &MemberCommand,
+    output: Output,
+) -> Result<(), Failure> {
+    let order = |order: Order, target: &PlaceArguments| {
+        give(network, &target.order, order, target.place, output)
+    };
+    match command {
+        MemberCommand::List(arguments) => list(network, arguments, output),
+        MemberCommand::Add(arguments) => {
+            let voter = !arguments.learner;
+            order(Order::Add { voter }, &arguments.target)
+        }
+        MemberCommand::Promote(target) => order(Order::Promote, target),
+        MemberCommand::Remove(target) => order(Order::Remove, target),
+        MemberCommand::Replace(target) => order(Order::Replace, target),
+    }
+}
+
+/// Gives an order, waits for its end and prints it.
+pub(super) fn give<N: Network>(
+    network: &N,
+    arguments: &OrderArguments,
+    order: Order,
+    place: u32,
+    output: Output,
+) -> Result<(), Failure> {
+    let addresses = peers::resolve(&arguments.peers)?;
+    let Opened {
+        backend,
+        route_of,
+        keep,
+    } = network.call(&addresses)?;
+    let mut config = ClientConfig::new(addresses);
+    config.operation_timeout = arguments.timeout.into();
+    let request = AdminRequest {
+        order,
+        place: PlaceId(place),
+        incarnation: Incarnation::NONE,
+        cluster: ClusterId::NONE,
+    };
+    let (clock, seed) = (MonotonicClock, random_seed()?);
+    let transport = endpoint_config();
+    let given = give_order(backend, clock, config, transport, route_of, request, seed);
+    drop(keep);
+    let OrderDone { text, leader } = given.map_err(order_failure)?;
+    output.document(&json!({
+        "order": order_word(order), "place": place, "done": text, "leader": leader,
+    }));
+    output.line(text);
+    Ok(())
+}
+
+fn order_word(order: Order) -> &'static str {
+    match order {
+        Order::Add { voter: true } => "add",
+        Order::Add { voter: false } => "add_learner",
+        Order::Promote => "promote",
+        Order::Remove => "remove",
+        Order::Replace => "replace",
+        Order::Lead => "lead",
+    }
+}
+
+/// An order that was not followed, in words that say what is certain.
+fn order_failure(error: OrderError) -> Failure {
+    const LOOK: &str = "`trine member list` and `trine status` show what is so; the same command again goes on with it";
+    match error {
+        OrderError::NotReachable { obstacle, waited } => {
+            let waited = show_ns(waited.as_nanos());
+            let message = format!("{obstacle}; nothing was changed (tried for {waited})");
+            match obstacle {
+                Obstacle::WrongCluster { .. } | Obstacle::VersionMismatch { .. } => {
+                    Failure::usage(message, advice(obstacle))
+                }
+                _ => Failure::not_reachable(message, advice(obstacle)),
+            }
+        }
+        OrderError::Refused { why, begun: false } => {
+            Failure::negative(format!("{why}; nothing was changed"), "")
+        }
+        OrderError::Refused { why, begun: true } => Failure::negative(
+            format!("{why}; but it had been begun, and may still be done"),
+            LOOK,
+        ),
+        OrderError::OutcomeUnknown { progress, waited } => {
+            let waited = show_ns(waited.as_nanos());
+            Failure::outcome_unknown(format!("{progress} (waited {waited})"), LOOK)
+        }
+        OrderError::Backend(error) => Failure::outcome_unknown(error.to_string(), LOOK),
+        OrderError::Client(error) => Failure::usage(error.to_string(), ""),
+        OrderError::Transport(error) => Failure::usage(error.to_string(), ""),
+    }
+}
+
+fn list<N: Network>(
+    network: &N,
+    arguments: &MemberListArguments,
+    output: Output,
+) -> Result<(), Failure> {
+    let addresses = peers::resolve(&arguments.client.peers)?;
+    let limit = arguments.client.timeout.min(LOOK_MAX).into();
+    let reports = ask_everybody(network, &addresses, limit)?;
+    let Some(source) = informant(&reports) else {
+        return Err(no_members(&reports));
+    };
+    output.document(&document(source));
+    if source.leader != Some(source.address) {
+        output.line(format_args!(
+            "no leader answers; as replica {} knows it:",
+            source.place
+        ));
+    }
+    output.line(table(source));
+    if source.change_in_progress {
+        output.line("a change of the membership is under way");
+    }
+    Ok(())
+}
+
+fn no_members(reports: &[Report]) -> Failure {
+    if reports.iter().all(|report| report.answer.is_err()) {
+        return nobody(reports);
+    }
+    let obstacle = Obstacle::NotAttached;
+    Failure::not_reachable(obstacle.to_string(), advice(obstacle))
+}
+
+fn document(source: &Status) -> Value {
+    let of_one = |member: &MemberStatus| {
+        json!({
+            "place": member.place,
+            "address": member.address,
+            "role": role_word(source, member),
+            "voter": member.voter,
+            "incarnation": member.incarnation,
+            "behind": member.behind,
+            "silent_ns": member.silent_ns,
+        })
+    };
+    json!({
+        "cluster": source.cluster,
+        "leader": source.leader,
+        "told_by": source.place,
+        "change_in_progress": source.change_in_progress,
+        "members": source.members.iter().map(of_one).collect::<Vec<_>>(),
+    })
+}
+
+fn table(source: &Status) -> Table {
+    let mut table = Table::new(["place", "address", "role", "behind", "last heard", "life"]);
+    for member in &source.members {
+        let heard = match member.silent_ns {
+            _ if member.this => "now".to_owned(),
+            Some(ns) => format!("{} ago", show_ns(ns)),
+            None => "-".to_owned(),
+        };
+        table.row([
+            member.place.to_string(),
+            member.address.to_string(),
+            role_word(source, member).to_owned(),
+            member.behind.map_or_else(|| "-".to_owned(), show_count),
+            heard,
+            member.incarnation.clone(),
+        ]);
+    }
+    table
+}
+
+fn role_word(source: &Status, member: &MemberStatus) -> &'static str {
+    match member.voter {
+        true if source.leader == Some(member.address) => "leader",
+        true => "voter",
+        false => "learner",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trine_transport::time::Duration;
+
+    #[test]
+    fn what_became_of_an_order_is_said_with_the_fitting_status() {
+        let (obstacle, waited) = (Obstacle::NoLeader, Duration::from_millis(5));
+        let why = || "it is the only voter".to_owned();
+        let progress = "waiting for a replica".to_owned();
+        let foreign = Obstacle::WrongCluster {
+            theirs: ClusterId(9),
+        };
+        for (error, status, part) in [
+            (
+                OrderError::NotReachable { obstacle, waited },
+                3,
+                "nothing was changed",
+            ),
+            (
+                OrderError::NotReachable {
+                    obstacle: foreign,
+                    waited,
+                },
+                2,
+                "nothing was changed",
+            ),
+            (
+                OrderError::Refused {
+                    why: why(),
+                    begun: false,
+                },
+                1,
+                "only voter; nothing was",
+            ),
+            (
+                OrderError::Refused {
+                    why: why(),
+                    begun: true,
+                },
+                1,
+                "may still be done",
+            ),
+            (
+                OrderError::OutcomeUnknown { progress, waited },
+                3,
+                "outcome unknown: waiting",
+            ),
+        ] {
+            let failure = order_failure(error);
+            assert_eq!(failure.exit_status(), status, "{failure}");
+            assert!(failure.to_string().contains(part), "{failure}");
+        }
+    }
+}

@@ -1,0 +1,455 @@
+//! An operator's order, from the first question to its end: finds who leads, asks, and asks again until what was
+//! ordered is so or is refused.
+//!
+//! Only a replica that has said that it leads, and of which cluster, is given the order: a list of peers that mixes
+//! two groups changes one of them, not both. Who is to be removed or replaced is fixed before the order is first given,
+//! so that a repetition cannot hit whoever came after.
+
+use std::net::SocketAddr;
+
+use trine_transport::app::{App, Completion, Cx, Reply, Request, RpcError};
+use trine_transport::backend::{Backend, BackendError, Route};
+use trine_transport::event_loop::EventLoop;
+use trine_transport::prng::Prng;
+use trine_transport::session::{Event, SessionId};
+use trine_transport::time::{Clock, Duration, Instant};
+
+use super::blocking::client_identity;
+use super::config::{ClientConfig, ClientConfigError};
+use super::outcome::Obstacle;
+use super::peers::{Peers, obstacle_of};
+use crate::message::{
+    AdminReply, AdminRequest, AdminStatus, Discovery, Encode, Incarnation, Member, MemberRole,
+    Order, RoleCode, StatusForm, StatusReply, StatusRequest, kind,
+};
+use crate::route::RouteOf;
+
+/// Room for a discovery with every member, and for an order's progress in words.
+const RESPONSE_BYTES: usize = 4 << 10;
+/// When no leader was found for this long, the group is taken for unreachable; elections take a tenth of it.
+const FIND_LEADER_MAX: Duration = Duration::from_secs(5);
+/// Pause before an order that is under way is given again.
+const REPEAT_EVERY: Duration = Duration::from_millis(50);
+
+/// The end of an order that was followed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OrderDone {
+    /// What the leader says about it.
+    pub text: String,
+    /// The leader that said so.
+    pub leader: SocketAddr,
+}
+
+/// Why an order has not been followed, as far as that is known.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum OrderError {
+    /// Nobody who leads has got it: nothing was changed and nothing will be.
+    #[error("nothing was changed, the group was not reachable within {waited:?}: {obstacle}")]
+    NotReachable {
+        /// What stood in the way the last time.
+        obstacle: Obstacle,
+        /// How long it was tried.
+        waited: Duration,
+    },
+    /// The leader refuses it.
+    #[error("refused: {why}")]
+    Refused {
+        /// Its reason.
+        why: String,
+        /// Whether a leader had begun to follow it: the change may be in the log already.
+        begun: bool,
+    },
+    /// It was given, and its end was not seen in time: it may have been followed, or may still be.
+    #[error("outcome unknown after {waited:?}: {progress}")]
+    OutcomeUnknown {
+        /// What was heard last about it.
+        progress: String,
+        /// How long it was tried.
+        waited: Duration,
+    },
+    /// The client's settings contradict themselves.
+    #[error(transparent)]
+    Client(#[from] ClientConfigError),
+    /// The transport's settings contradict themselves or the backend.
+    #[error("{0}")]
+    Transport(trine_transport::ConfigError),
+    /// The socket became unusable: the order may have been followed.
+    #[error("outcome unknown: {0}")]
+    Backend(BackendError),
+}
+
+/// Gives `request` to whoever leads, until it is done or refused, at most for the configured operation timeout.
+///
+/// Without an incarnation a removal or replacement means the place's holder at the time of the first question, and a
+/// removal from a place that nobody holds then is refused. Without a cluster the first one that is found to have a
+/// leader is meant.
+///
+/// # Errors
+/// [`OrderError`] says what is certain about the order.
+pub fn give_order<B: Backend, C: Clock>(
+    backend: B,
+    clock: C,
+    config: ClientConfig,
+    transport: trine_transport::Config,
+    route_of: RouteOf<B::Route>,
+    request: AdminRequest,
+    seed: u64,
+) -> Result<OrderDone, OrderError> {
+    config.validate()?;
+    let identity = client_identity(&config, seed);
+    let started = clock.now();
+    let deadline = started + config.operation_timeout;
+    let find_until = deadline.min(started + FIND_LEADER_MAX);
+    let giver = Giver::new(config, route_of, request, deadline, seed);
+    let mut event_loop = EventLoop::new(backend, clock, giver, transport, identity, seed)
+        .map_err(OrderError::Transport)?;
+    event_loop
+        .run_until(Some(find_until), |giver| giver.is_over())
+        .map_err(OrderError::Backend)?;
+    if event_loop.app().found_leader {
+        event_loop
+            .run_until(Some(deadline), |giver| giver.is_over())
+            .map_err(OrderError::Backend)?;
+    }
+    let waited = event_loop.now().saturating_since(started);
+    let end = event_loop.with(|giver, cx| giver.end(cx, waited));
+    // What was answered is certain; that the replicas hear of the sessions' end is only polite.
+    let _ = event_loop.turn();
+    end
+}
+
+/// What is asked of a replica at the moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Question {
+    WhoLeads,
+    Order,
+}
+
+/// How the order ended.
+#[derive(Debug)]
+enum End {
+    Done(OrderDone),
+    Refused(String),
+    /// No replica is left that belongs to the cluster.
+    Foreign(Obstacle),
+}
+
+struct Giver<R: Route> {
+    config: ClientConfig,
+    peers: Peers<R>,
+    rng: Prng,
+    request: AdminRequest,
+    deadline: Instant,
+    /// Whom to ask next, if somebody was named.
+    favourite: Option<usize>,
+    /// The last that was asked without having been named.
+    last_guess: usize,
+    /// Who has said that it leads, and over which session.
+    leader: Option<(usize, SessionId)>,
+    found_leader: bool,
+    asking: Option<Question>,
+    ask_at: Instant,
+    /// When `on_turn` has to look again although nothing comes in.
+    wake_at: Option<Instant>,
+    /// Whether the order may have been followed.
+    begun: bool,
+    progress: Option<String>,
+    obstacle: Option<Obstacle>,
+    end: Option<End>,
+}
+
+impl<R: Route> Giver<R> {
+    fn new(
+        config: ClientConfig,
+        route_of: RouteOf<R>,
+        request: AdminRequest,
+        deadline: Instant,
+        seed: u64,
+    ) -> Self {
+        let request = AdminRequest {
+            cluster: match request.cluster.is_none() {
+                true => config.cluster,
+                false => request.cluster,
+            },
+            ..request
+        };
+        Self {
+            peers: Peers::new(&config, route_of),
+            config,
+            rng: Prng::new(seed),
+            request,
+            deadline,
+            favourite: None,
+            last_guess: 0,
+            leader: None,
+            found_leader: false,
+            asking: None,
+            ask_at: Instant::ZERO,
+            wake_at: None,
+            begun: false,
+            progress: None,
+            obstacle: None,
+            end: None,
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.end.is_some()
+    }
+
+    /// Ends every session and says what became of the order.
+    fn end(&mut self, cx: &mut Cx<'_, R>, waited: Duration) -> Result<OrderDone, OrderError> {
+        for (_, peer) in self.peers.iter() {
+            if let Some(session) = peer.session() {
+                cx.disconnect(session);
+            }
+        }
+        let begun = self.begun || self.asking == Some(Question::Order);
+        let obstacle = self.obstacle.unwrap_or_else(|| self.peers.obstacle());
+        match self.end.take() {
+            Some(End::Done(done)) => Ok(done),
+            Some(End::Refused(why)) => Err(OrderError::Refused { why, begun }),
+            Some(End::Foreign(obstacle)) if !begun => {
+                Err(OrderError::NotReachable { obstacle, waited })
+            }
+            None if !begun => Err(OrderError::NotReachable { obstacle, waited }),
+            Some(End::Foreign(_)) | None => {
+                let progress = self.progress.take();
+                let progress = progress.unwrap_or_else(|| obstacle.to_string());
+                Err(OrderError::OutcomeUnknown { progress, waited })
+            }
+        }
+    }
+
+    /// Whom to ask now: who was named, else the next that can be reached.
+    fn choose(&mut self) -> Option<(usize, SessionId)> {
+        let reachable = |index: &usize| {
+            let peer = self.peers.get(*index);
+            peer.session().is_some() && !peer.is_foreign()
+        };
+        let index = match self.favourite.filter(reachable) {
+            Some(index) => index,
+            None => {
+                self.favourite = None;
+                self.last_guess = self.peers.next_up(self.last_guess)?;
+                self.last_guess
+            }
+        };
+        Some((index, self.peers.get(index).session()?))
+    }
+
+    fn ask(&mut self, cx: &mut Cx<'_, R>) {
+        let now = cx.now();
+        self.wake_at = Some(self.ask_at).filter(|&at| self.asking.is_none() && at > now);
+        if self.asking.is_some() || self.wake_at.is_some() || self.is_over() {
+            return;
+        }
+        // Whoever can be reached later says so by an event.
+        let Some((index, session)) = self.choose() else {
+            return;
+        };
+        let (question, kind, bytes) = if self.leader == Some((index, session)) {
+            (Question::Order, kind::ADMIN, self.request.encode_to_vec())
+        } else {
+            let form = StatusForm::Discovery;
+            let question = StatusRequest { form }.encode_to_vec();
+            (Question::WhoLeads, kind::STATUS, question)
+        };
+        let deadline = self.deadline.min(now + self.config.attempt_timeout);
+        if self.send(cx, (index, session), kind, &bytes, deadline) {
+            self.asking = Some(question);
+        } else {
+            self.obstacle = Some(Obstacle::NoBuffer);
+            self.pause(now, REPEAT_EVERY);
+            self.wake_at = Some(self.ask_at);
+        }
+    }
+
+    fn send(
+        &self,
+        cx: &mut Cx<'_, R>,
+        (index, session): (usize, SessionId),
+        kind: u8,
+        bytes: &[u8],
+        deadline: Instant,
+    ) -> bool {
+        let (Some(mut request), Some(response)) = (cx.alloc(bytes.len()), cx.alloc(RESPONSE_BYTES))
+        else {
+            return false;
+        };
+        request.copy_from_slice(bytes);
+        let (tag, deadline) = (index as u64, Some(deadline));
+        cx.enqueue_request(session, kind, request, response, tag, deadline)
+            .is_ok()
+    }
+
+    fn pause(&mut self, now: Instant, pause: Duration) {
+        self.ask_at = now + pause;
+    }
+
+    /// This replica is of no use at the moment: another one is asked after a pause.
+    fn try_another(&mut self, now: Instant, obstacle: Obstacle) {
+        self.obstacle = Some(obstacle);
+        self.leader = None;
+        self.favourite = None;
+        self.pause(now, REPEAT_EVERY);
+    }
+
+    /// Somebody else leads, as far as this replica knows.
+    fn follow_hint(&mut self, now: Instant, index: usize, hint: Option<SocketAddr>) {
+        self.try_another(now, Obstacle::NoLeader);
+        let named = hint.and_then(|address| self.peers.add(address));
+        if let Some(named) = named.filter(|&named| named != index) {
+            self.favourite = Some(named);
+            // Two that name each other are asked in turn, not in a storm.
+            self.pause(now, self.config.pause_min);
+        }
+    }
+
+    fn on_discovery(&mut self, now: Instant, index: usize, discovery: &Discovery) {
+        let theirs = discovery.cluster;
+        if theirs.is_none() {
+            return self.try_another(now, Obstacle::NotAttached);
+        }
+        if !self.request.cluster.admits(theirs) {
+            let obstacle = Obstacle::WrongCluster { theirs };
+            self.peers.get_mut(index).obstacle = Some(obstacle);
+            self.try_another(now, obstacle);
+            return self.end_if_all_foreign();
+        }
+        for member in &discovery.members.0 {
+            self.peers.add(member.address);
+        }
+        if discovery.role != RoleCode::Leader {
+            return self.follow_hint(now, index, discovery.leader);
+        }
+        if !self.found_leader {
+            self.found_leader = true;
+            self.request.cluster = theirs;
+            self.fix_holder(discovery);
+        }
+        self.favourite = Some(index);
+        self.leader = self.peers.get(index).session().map(|s| (index, s));
+        self.pause(now, Duration::ZERO);
+    }
+
+    /// Fixes whom a removal or a replacement means, before it is given for the first time.
+    fn fix_holder(&mut self, discovery: &Discovery) {
+        let place = self.request.place;
+        if !matches!(self.request.order, Order::Remove | Order::Replace)
+            || !self.request.incarnation.is_none()
+        {
+            return;
+        }
+        match holder(&discovery.members.0, self.request) {
+            Incarnation::NONE if self.request.order == Order::Remove => {
+                let why = format!("place {place} is not a member of the group");
+                self.end = Some(End::Refused(why));
+            }
+            holder => self.request.incarnation = holder,
+        }
+    }
+
+    fn on_reply(&mut self, now: Instant, index: usize, reply: &AdminReply<'_>) {
+        let text = reply.text.to_owned();
+        match reply.status {
+            AdminStatus::Done => {
+                let leader = self.peers.get(index).address;
+                self.end = Some(End::Done(OrderDone { text, leader }));
+            }
+            AdminStatus::Refused => self.end = Some(End::Refused(text)),
+            AdminStatus::InProgress => {
+                self.begun = true;
+                self.progress = Some(text);
+                self.pause(now, REPEAT_EVERY);
+            }
+            AdminStatus::NotLeader => self.follow_hint(now, index, reply.leader),
+        }
+    }
+
+    fn end_if_all_foreign(&mut self) {
+        if let Some(obstacle) = self.peers.all_foreign() {
+            self.end.get_or_insert(End::Foreign(obstacle));
+        }
+    }
+}
+
+/// Who holds the place that `request` concerns: while one member replaces another, the voter.
+fn holder(members: &[Member], request: AdminRequest) -> Incarnation {
+    let at_place = || members.iter().filter(|m| m.place == request.place);
+    let voter = at_place().find(|member| member.role == MemberRole::Voter);
+    let found = voter.or_else(|| at_place().next());
+    found.map_or(Incarnation::NONE, |member| member.incarnation)
+}
+
+impl<R: Route> App<R> for Giver<R> {
+    fn on_request(&mut self, cx: &mut Cx<'_, R>, _request: Request<'_>) -> Reply {
+        cx.alloc(0).map_or(Reply::Later, Reply::Now)
+    }
+
+    fn on_completion(&mut self, cx: &mut Cx<'_, R>, tag: u64, completion: Completion) {
+        let (now, index) = (cx.now(), tag as usize);
+        let Some(question) = self.asking.take() else {
+            return;
+        };
+        if let Err(error) = completion.result {
+            self.begun |= question == Question::Order && error != RpcError::NotSent;
+            return self.try_another(now, Obstacle::NoAnswer);
+        }
+        match question {
+            Question::WhoLeads => match StatusReply::decode(&completion.response) {
+                Ok(StatusReply::Discovery(discovery)) => self.on_discovery(now, index, &discovery),
+                _ => self.try_another(now, Obstacle::UnreadableReply),
+            },
+            Question::Order => match AdminReply::decode(&completion.response) {
+                Ok(reply) => self.on_reply(now, index, &reply),
+                Err(_) => {
+                    // The replica had no memory to answer, or it runs another release: it may have followed.
+                    self.begun = true;
+                    self.try_another(now, Obstacle::UnreadableReply);
+                }
+            },
+        }
+    }
+
+    fn on_event(&mut self, cx: &mut Cx<'_, R>, event: Event<R>) {
+        let now = cx.now();
+        match event {
+            Event::Connected { session, .. } => {
+                if let Some(index) = self.peers.of_session(session) {
+                    self.peers.on_connected(index, session, now);
+                }
+            }
+            Event::ConnectFailed {
+                session, reason, ..
+            } => {
+                if let Some(index) = self.peers.of_session(session) {
+                    let obstacle = obstacle_of(reason);
+                    self.peers.on_failed(index, now, obstacle, &mut self.rng);
+                    self.end_if_all_foreign();
+                }
+            }
+            Event::Down { session, .. } => {
+                if let Some(index) = self.peers.of_session(session) {
+                    self.peers.on_down(index, now);
+                }
+            }
+            Event::Accepted { .. } => {}
+        }
+    }
+
+    fn on_turn(&mut self, cx: &mut Cx<'_, R>) {
+        if !self.is_over() {
+            self.peers.connect(cx, &mut self.rng);
+            self.ask(cx);
+        }
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        let due = [self.wake_at, self.peers.next_timeout()];
+        due.into_iter().flatten().min()
+    }
+}
+
+#[cfg(test)]
+mod tests;
