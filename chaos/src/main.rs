@@ -1,13 +1,8 @@
 //! Runs simulations: many seeds or one, of a whole group or (with `rpc` in front) of the transport
 //! alone. `twice` runs each seed a second time and compares the two runs by their hash.
 
-mod summary;
-
 use std::process::ExitCode;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
-use summary::Summary;
-use trine_chaos::sim::{self, SimConfig, SimReport, Trace, rpc};
+use trine_chaos::sim::{self, SimConfig, SimReport, Summary, Trace, for_each_seed, rpc};
 
 const USAGE: &str = "usage: trine-chaos [rpc] seeds FROM COUNT [JOBS] [twice]
        trine-chaos [rpc] seed N [trace]
@@ -119,38 +114,34 @@ fn simulate(subject: Subject, seed: u64, trace: Trace) -> Outcome {
     }
 }
 
-/// Runs seeds on several threads; each run is a world of its own.
 fn seeds(subject: Subject, from: u64, count: u64, jobs: u64, twice: bool) -> bool {
-    let next = AtomicU64::new(from);
-    let failed = AtomicU64::new(0);
-    let summary = Mutex::new(Summary::default());
-    let fail = |text: &str| {
-        failed.fetch_add(1, Ordering::Relaxed);
-        println!("{text}\n");
+    let mut failed = 0;
+    let mut summary = Summary::default();
+    let run = |seed| {
+        let outcome = simulate(subject, seed, Trace::Off);
+        let replays = !twice || simulate(subject, seed, Trace::Off).hash == outcome.hash;
+        (seed, outcome, replays)
     };
-    let work = || {
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= from.saturating_add(count) {
-                return;
-            }
-            let outcome = simulate(subject, seed, Trace::Off);
+    for_each_seed(
+        from,
+        count,
+        jobs,
+        || true,
+        run,
+        |(seed, outcome, replays)| {
             if !outcome.passed {
-                fail(&outcome.text);
+                println!("{}\n", outcome.text);
             }
-            if twice && simulate(subject, seed, Trace::Off).hash != outcome.hash {
-                fail(&format!(
-                    "seed {seed} does not replay: two runs have different hashes"
-                ));
+            if !replays {
+                println!("seed {seed} does not replay: two runs have different hashes\n");
             }
+            failed += u64::from(!outcome.passed || !replays);
             if let Some(report) = &outcome.report {
-                summary.lock().expect("no holder panics").add(report);
+                summary.add(report);
             }
-        }
-    };
-    std::thread::scope(|scope| (0..jobs.max(1)).for_each(|_| drop(scope.spawn(work))));
-    let failed = failed.into_inner();
-    print!("{}", summary.into_inner().expect("no holder panics"));
+        },
+    );
+    print!("{summary}");
     println!(
         "{count} seeds from {from}{}: {failed} failed",
         if twice { ", each run twice" } else { "" }

@@ -63,6 +63,8 @@ pub(crate) enum Command {
     Bench(BenchArguments),
     /// Break a group of real processes on purpose and check what its clients saw.
     Chaos(ChaosArguments),
+    /// Simulate whole groups under faults on virtual time; a seed replays its run byte for byte.
+    Sim(SimArguments),
     /// Serve a cache without replication, and talk to it.
     Cache(CacheArguments),
 }
@@ -289,6 +291,34 @@ pub(crate) struct BenchArguments {
     pub(crate) seed: u64,
     #[command(flatten)]
     pub(crate) client: ClientArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SimArguments {
+    /// Simulate this seed alone.
+    #[arg(long, value_name = "S", conflicts_with_all = ["seeds", "from", "jobs", "twice"])]
+    pub(crate) seed: Option<u64>,
+    /// Print every packet, fault and change of leader.
+    #[arg(long, requires = "seed", conflicts_with_all = ["shrink", "json"])]
+    pub(crate) trace: bool,
+    /// Print what the clients saw, a JSON line an operation.
+    #[arg(long, requires = "seed", conflicts_with_all = ["shrink", "json"])]
+    pub(crate) history: bool,
+    /// Take away faults and clients as long as the run still fails.
+    #[arg(long, requires = "seed")]
+    pub(crate) shrink: bool,
+    /// How many seeds to simulate.
+    #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) seeds: u64,
+    /// The first of them.
+    #[arg(long, default_value_t = 1, value_name = "S")]
+    pub(crate) from: u64,
+    /// How many threads simulate, a seed each.
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    pub(crate) jobs: u64,
+    /// Run each seed a second time and compare the histories.
+    #[arg(long)]
+    pub(crate) twice: bool,
 }
 
 #[derive(Debug, Args)]

@@ -72,6 +72,7 @@ impl OnNetwork for Run<'_> {
             Command::Leader(command) => cmd::leader::run(network, command, output),
             Command::Bench(arguments) => cmd::bench::run(network, arguments, output),
             Command::Chaos(arguments) => cmd::chaos::run(network, arguments, output),
+            Command::Sim(arguments) => cmd::sim::run(arguments, output),
             Command::Cache(arguments) => cmd::cache::run(network, &arguments.command, output),
         }
     }

@@ -16,12 +16,16 @@ mod member;
 mod network;
 mod report;
 pub mod rpc;
+mod seeds;
+mod summary;
 mod trace;
 mod world;
 
 pub use callers::Pace;
 pub use config::{QUIET_MIN, SimConfig, SimConfigError};
 pub use report::SimReport;
+pub use seeds::for_each_seed;
+pub use summary::Summary;
 pub use trace::Trace;
 
 use self::chaos::Chaos;

@@ -89,7 +89,7 @@ impl SimReport {
     /// The command that replays this run.
     pub fn replay_command(&self) -> String {
         format!(
-            "cargo run --profile sim -p trine-chaos -- seed {} trace",
+            "cargo run --profile sim -- sim --seed {} --trace",
             self.seed
         )
     }

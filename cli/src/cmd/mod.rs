@@ -10,6 +10,7 @@ pub(crate) mod leader;
 pub(crate) mod member;
 pub(crate) mod put;
 pub(crate) mod serve;
+pub(crate) mod sim;
 pub(crate) mod status;
 pub(crate) mod up;
 

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use trine_chaos::fault::Fault;
-use trine_chaos::sim::SimReport;
 
-#[derive(Default)]
-pub(crate) struct Summary {
+use super::SimReport;
+use crate::fault::Fault;
+
+/// Sums over the reports of many seeds.
+#[derive(Clone, Default, Debug)]
+pub struct Summary {
     seeds: u64,
     simulated_ns: u64,
     operations: u64,
@@ -19,7 +21,8 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
-    pub(crate) fn add(&mut self, report: &SimReport) {
+    /// Counts one report in.
+    pub fn add(&mut self, report: &SimReport) {
         self.seeds += 1;
         self.simulated_ns += report.simulated.as_nanos();
         self.operations += report.tally.called;
@@ -32,6 +35,30 @@ impl Summary {
         }
         let judged = &report.linearizability;
         self.undecided_by_positions += judged.keys_by_zones + judged.keys_by_search;
+    }
+
+    /// Simulated time of all runs, in nanoseconds.
+    #[must_use]
+    pub fn simulated_ns(&self) -> u64 {
+        self.simulated_ns
+    }
+
+    /// Operations that clients called.
+    #[must_use]
+    pub fn operations(&self) -> u64 {
+        self.operations
+    }
+
+    /// Changes of the leader.
+    #[must_use]
+    pub fn failovers(&self) -> u64 {
+        self.failovers
+    }
+
+    /// How often each fault fired.
+    #[must_use]
+    pub fn faults(&self) -> &BTreeMap<Fault, u64> {
+        &self.faults
     }
 }
 

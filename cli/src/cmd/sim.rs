@@ -1,0 +1,158 @@
+//! `trine sim`: whole groups on virtual time, from a seed; the same seed gives the same history, byte for byte.
+
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use trine_chaos::shrink::shrink;
+use trine_chaos::sim::{self, SimConfig, SimReport, Summary, Trace, for_each_seed};
+
+use crate::args::SimArguments;
+use crate::failure::Failure;
+use crate::interrupt;
+use crate::output::Output;
+
+/// Runs that shrinking tries at most.
+const SHRINK_RUNS_MAX: u64 = 200;
+
+pub(crate) fn run(arguments: &SimArguments, output: Output) -> Result<(), Failure> {
+    interrupt::start()?;
+    match arguments.seed {
+        Some(seed) if arguments.shrink => shrink_seed(seed, output),
+        Some(seed) => one(seed, arguments, output),
+        None => many(arguments, output),
+    }
+}
+
+fn simulate(seed: u64, trace: Trace) -> SimReport {
+    sim::run(SimConfig::from_seed(seed), trace)
+        .expect("every seed stands for a sound configuration")
+}
+
+fn one(seed: u64, arguments: &SimArguments, output: Output) -> Result<(), Failure> {
+    let trace = match arguments.trace {
+        // Traces are millions of lines; whoever closes the pipe has seen enough.
+        true => Trace::To(Box::new(move |line| output.line(line))),
+        false => Trace::Off,
+    };
+    let report = simulate(seed, trace);
+    if arguments.history {
+        output.line(report.history.to_text());
+    }
+    output.document(&document(&report));
+    output.line(&report);
+    judge(&report)
+}
+
+fn shrink_seed(seed: u64, output: Output) -> Result<(), Failure> {
+    let Some(shrunk) = shrink(&SimConfig::from_seed(seed), SHRINK_RUNS_MAX) else {
+        return Err(Failure::usage(
+            format!("seed {seed} passes: there is nothing to shrink"),
+            "give --shrink the seed of a run that failed",
+        ));
+    };
+    output.document(&document(&shrunk.report));
+    output.line(&shrunk.report);
+    output.line(format_args!(
+        "after {} runs: {:#?}",
+        shrunk.tried, shrunk.config
+    ));
+    judge(&shrunk.report)
+}
+
+fn judge(report: &SimReport) -> Result<(), Failure> {
+    match report.verdict.is_pass() {
+        true => Ok(()),
+        false => Err(Failure::negative(
+            format!("seed {} failed", report.seed),
+            format!("replay it with: {}", report.replay_command()),
+        )),
+    }
+}
+
+/// What one seed gave, and whether a second run gave the same.
+struct Outcome {
+    report: SimReport,
+    replays: bool,
+}
+
+fn many(arguments: &SimArguments, output: Output) -> Result<(), Failure> {
+    let started = Instant::now();
+    let (mut ended, mut failed) = (0, Vec::new());
+    let mut summary = Summary::default();
+    let run = |seed| {
+        let report = simulate(seed, Trace::Off);
+        let replays = !arguments.twice || simulate(seed, Trace::Off).hash == report.hash;
+        Outcome { report, replays }
+    };
+    let take = |Outcome { report, replays }| {
+        ended += 1;
+        if !report.verdict.is_pass() {
+            output.line(format_args!("{report}\n"));
+        } else if !replays {
+            output.line(format_args!(
+                "seed {} does not replay: two runs differ\n",
+                report.seed
+            ));
+        }
+        if !report.verdict.is_pass() || !replays {
+            failed.push(report.seed);
+        }
+        summary.add(&report);
+    };
+    let go_on = || !interrupt::interrupted();
+    for_each_seed(
+        arguments.from,
+        arguments.seeds,
+        arguments.jobs,
+        go_on,
+        run,
+        take,
+    );
+    let took = started.elapsed();
+    let speed = summary.simulated_ns() as f64 / 1e9 / took.as_secs_f64().max(1e-9);
+    output.document(&json!({
+        "seeds": ended, "from": arguments.from, "twice": arguments.twice, "failed": failed,
+        "simulated_ns": summary.simulated_ns(), "operations": summary.operations(),
+        "failovers": summary.failovers(), "faults": fault_counts(summary.faults()),
+        "seconds": took.as_secs_f64(),
+    }));
+    output.line(format_args!("{summary}"));
+    output.line(format_args!(
+        "{ended} seeds from {}{} in {:.0} s ({speed:.0} times real time): {} failed",
+        arguments.from,
+        if arguments.twice {
+            ", each run twice,"
+        } else {
+            ""
+        },
+        took.as_secs_f64(),
+        failed.len()
+    ));
+    match failed.first() {
+        Some(seed) => Err(Failure::negative(
+            format!("{} of {ended} seeds failed", failed.len()),
+            format!("replay the first with: cargo run --profile sim -- sim --seed {seed} --trace"),
+        )),
+        None if interrupt::interrupted() => Err(Failure::interrupted()),
+        None => Ok(()),
+    }
+}
+
+fn document(report: &SimReport) -> Value {
+    let tally = &report.tally;
+    json!({
+        "seed": report.seed, "pass": report.verdict.is_pass(), "verdict": report.verdict.to_string(),
+        "history_hash": format!("{:016x}", report.hash), "simulated_ns": report.simulated.as_nanos(),
+        "operations": { "called": tally.called, "answered": tally.completed, "unknown": tally.unknown, "failed": tally.failed },
+        "failovers": report.failovers, "packets": report.packets, "states_compared": report.states_compared,
+        "faults": fault_counts(&report.faults),
+    })
+}
+
+fn fault_counts<K: std::fmt::Display>(faults: &std::collections::BTreeMap<K, u64>) -> Value {
+    faults
+        .iter()
+        .map(|(fault, fired)| (fault.to_string(), json!(fired)))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}
