@@ -209,6 +209,9 @@ impl Cluster {
         let alive: BTreeSet<Incarnation> = discoveries
             .iter()
             .filter(|(host, _)| *host != victim && !self.is_stopping(*host))
+            // Whoever has not heard yet that the group began cannot vote in it, and if the one who
+            // would tell it dies, nobody will (seed 245): that group is to be begun anew.
+            .filter(|(_, discovery)| !voters_of(discovery).is_empty())
             .map(|(_, discovery)| discovery.incarnation)
             .collect();
         let views: Vec<Vec<Incarnation>> = discoveries
