@@ -9,6 +9,7 @@ pub mod checker;
 pub mod fault;
 pub mod history;
 pub mod live;
+pub mod seeds;
 pub mod shrink;
 pub mod sim;
 pub mod workload;

@@ -2,7 +2,8 @@
 //! alone. `twice` runs each seed a second time and compares the two runs by their hash.
 
 use std::process::ExitCode;
-use trine_chaos::sim::{self, SimConfig, SimReport, Summary, Trace, for_each_seed, rpc};
+use trine_chaos::seeds::for_each_seed;
+use trine_chaos::sim::{self, SimConfig, SimReport, Summary, Trace, rpc};
 
 const USAGE: &str = "usage: trine-chaos [rpc] seeds FROM COUNT [JOBS] [twice]
        trine-chaos [rpc] seed N [trace]

@@ -16,7 +16,6 @@ mod member;
 mod network;
 mod report;
 pub mod rpc;
-mod seeds;
 mod summary;
 mod trace;
 mod world;
@@ -24,7 +23,6 @@ mod world;
 pub use callers::Pace;
 pub use config::{QUIET_MIN, SimConfig, SimConfigError};
 pub use report::SimReport;
-pub use seeds::for_each_seed;
 pub use summary::Summary;
 pub use trace::Trace;
 

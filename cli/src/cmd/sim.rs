@@ -3,8 +3,9 @@
 use std::time::Instant;
 
 use serde_json::{Value, json};
+use trine_chaos::seeds::for_each_seed;
 use trine_chaos::shrink::shrink;
-use trine_chaos::sim::{self, SimConfig, SimReport, Summary, Trace, for_each_seed};
+use trine_chaos::sim::{self, SimConfig, SimReport, Summary, Trace};
 
 use crate::args::SimArguments;
 use crate::failure::Failure;
