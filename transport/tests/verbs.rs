@@ -150,6 +150,21 @@ fn a_flush_returns_once_the_device_has_read_everything() {
     );
 }
 
+/// A flush that found the queue pair broken returned at once, and the core gave the memory back
+/// although the device had not forgotten the sends that referred to it.
+#[test]
+fn a_flush_of_a_broken_queue_pair_makes_the_device_forget_what_was_posted() {
+    let (mut a, mut b) = (open(&VerbsConfig::default()), open(&VerbsConfig::default()));
+    a.fail_queue_pair().unwrap();
+    for _ in 0..32 {
+        send_one(&mut a, b.route(), b"lost");
+    }
+    a.flush();
+    assert!(a.verbs_stats().restarts >= 1, "{:?}", a.verbs_stats());
+    send_one(&mut a, b.route(), b"after");
+    assert_eq!(receive(&mut b, 1)[0].0, b"after");
+}
+
 #[test]
 fn a_full_receive_ring_loses_datagrams_and_recovers() {
     let small = VerbsConfig {

@@ -289,9 +289,14 @@ impl Backend for VerbsBackend {
         Ok(())
     }
 
+    /// A broken queue pair is reset at once: only then has the device forgotten what was posted.
     fn flush(&mut self) {
         self.send
             .flush(&mut self.pair, &mut self.addresses, &mut self.verbs);
+        if self.send.is_broken() {
+            // Where that fails the queue pair stays broken, and the next receive says so.
+            let _failed = self.restart();
+        }
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> Result<(), BackendError> {
