@@ -10,6 +10,7 @@ use trine_transport::prng::Ratio;
 
 use crate::config::{BASE_PORT, CACHE_ADDRESS, CACHE_THREADS_MAX, CLIENTS_MAX, DEFAULT_PEERS};
 use crate::network::NetworkArguments;
+use crate::settings::{ConfigCommand, FileArguments, PlacementArguments};
 use crate::units::{parse_bytes, parse_duration, parse_positive_duration};
 
 const EXAMPLES: &str = "\
@@ -67,6 +68,9 @@ pub(crate) enum Command {
     Sim(SimArguments),
     /// Serve a cache without replication, and talk to it.
     Cache(CacheArguments),
+    /// Check and show the settings of `serve` and `up`.
+    #[command(subcommand)]
+    Config(ConfigCommand),
 }
 
 /// How a client command finds the group.
@@ -156,6 +160,8 @@ pub(crate) struct DemoArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct UpArguments {
+    #[command(flatten)]
+    pub(crate) file: FileArguments,
     /// The first replica's port; the others take the ones that follow.
     #[arg(long, env = "TRINE_BASE_PORT", default_value_t = BASE_PORT, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) base_port: u16,
@@ -211,6 +217,10 @@ pub(crate) struct ServeArguments {
     /// Begin a new group; needs every peer reachable and in no group. Give it to one replica, once.
     #[arg(long)]
     pub(crate) bootstrap: bool,
+    #[command(flatten)]
+    pub(crate) file: FileArguments,
+    #[command(flatten)]
+    pub(crate) placement: PlacementArguments,
     #[command(flatten)]
     pub(crate) limits: LimitArguments,
     #[command(flatten)]

@@ -54,6 +54,14 @@ impl Failure {
         }
     }
 
+    /// The same as the answer to a question: whoever asked whether something is right is told no.
+    pub(crate) fn into_negative(self) -> Self {
+        Self {
+            kind: Kind::Negative,
+            ..self
+        }
+    }
+
     pub(crate) fn not_reachable(message: impl Into<String>, cure: impl Into<String>) -> Self {
         Self {
             kind: Kind::NotReachable,

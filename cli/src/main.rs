@@ -13,17 +13,19 @@ mod load;
 mod network;
 mod output;
 mod peers;
+mod placement;
+mod settings;
 mod units;
 mod values;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser;
-
-use crate::args::{Arguments, Command};
+use crate::args::Command;
 use crate::failure::Failure;
 use crate::network::{Network, OnNetwork, on_chosen};
 use crate::output::Output;
+use crate::settings::Stop;
 
 /// raft allocates for every message; this allocator halves the cost of large batches.
 #[global_allocator]
@@ -34,7 +36,16 @@ fn main() -> ExitCode {
         eprintln!("trine: {error}");
         return ExitCode::from(2);
     }
-    let arguments = Arguments::parse();
+    let line: Vec<OsString> = std::env::args_os().collect();
+    let json = line.iter().any(|argument| argument == "--json");
+    let arguments = match settings::parse(line) {
+        Ok(arguments) => arguments,
+        Err(Stop::Usage(error)) => error.exit(),
+        Err(Stop::Settings(failure)) => {
+            Output { json }.failure(&failure);
+            return ExitCode::from(failure.exit_status());
+        }
+    };
     let output = Output {
         json: arguments.json,
     };
@@ -73,6 +84,7 @@ impl OnNetwork for Run<'_> {
             Command::Bench(arguments) => cmd::bench::run(network, arguments, output),
             Command::Chaos(arguments) => cmd::chaos::run(network, arguments, output),
             Command::Sim(arguments) => cmd::sim::run(arguments, output),
+            Command::Config(command) => cmd::config::run(command, output),
             Command::Cache(arguments) => cmd::cache::run(network, &arguments.command, output),
         }
     }

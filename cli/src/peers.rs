@@ -25,10 +25,11 @@ pub(crate) fn resolve(list: &str) -> Result<Vec<SocketAddr>, Failure> {
             format!("a group has at most {PEERS_MAX}"),
         ));
     }
-    let addresses: Vec<SocketAddr> = items
+    let found = items
         .iter()
-        .map(|item| resolve_one(item, CURE))
-        .collect::<Result<_, _>>()?;
+        .map(|item| lookup(item, CURE))
+        .collect::<Result<Vec<_>, _>>()?;
+    let addresses = of_one_family(&items, &found)?;
     for (index, address) in addresses.iter().enumerate() {
         if addresses[..index].contains(address) {
             let message = format!("the list of peers names {address} twice");
@@ -47,24 +48,65 @@ pub(crate) fn resolve_server(item: &str) -> Result<SocketAddr, Failure> {
 }
 
 fn resolve_one(item: &str, cure: &str) -> Result<SocketAddr, Failure> {
+    let found = lookup(item, cure)?;
+    let v4 = found.iter().find(|address| address.is_ipv4());
+    Ok(*v4.unwrap_or(&found[0]))
+}
+
+/// An address for each item, all IPv4 or all IPv6: one socket sends to all of them.
+fn of_one_family(items: &[&str], found: &[Vec<SocketAddr>]) -> Result<Vec<SocketAddr>, Failure> {
+    for is_of_family in [SocketAddr::is_ipv4, SocketAddr::is_ipv6] {
+        let all = found
+            .iter()
+            .map(|found| found.iter().find(|address| is_of_family(address)));
+        if let Some(addresses) = all.map(|address| address.copied()).collect() {
+            return Ok(addresses);
+        }
+    }
+    let only = |is_of_family: fn(&SocketAddr) -> bool| {
+        let mut found = items.iter().zip(found);
+        found
+            .find(|(_, found)| found.iter().all(is_of_family))
+            .map_or("", |(item, _)| *item)
+    };
+    let (v4, v6) = (only(SocketAddr::is_ipv4), only(SocketAddr::is_ipv6));
+    Err(Failure::usage(
+        format!(
+            "the list of peers mixes IPv4 and IPv6: {v4} has no IPv6 address, {v6} no IPv4 address"
+        ),
+        "name every replica by addresses of one family",
+    ))
+}
+
+/// Every address that `item` stands for; at least one.
+fn lookup(item: &str, cure: &str) -> Result<Vec<SocketAddr>, Failure> {
     let wrong =
         |why: String| Failure::usage(format!("{item:?} is not a usable address: {why}"), cure);
     if !item.contains(':') {
         return Err(wrong("it has no port".into()));
     }
+    let host = item.rsplit_once(':').map_or("", |(host, _)| host);
+    if host.contains(':') && !host.starts_with('[') {
+        return Err(wrong(
+            "an IPv6 address stands in brackets, as in [::1]:7471".into(),
+        ));
+    }
+    if host.contains('%') {
+        return Err(wrong(
+            "addresses with a zone are not supported; use one without, such as a global or unique local one".into(),
+        ));
+    }
     let found: Vec<SocketAddr> = item
         .to_socket_addrs()
         .map_err(|error| wrong(error.to_string()))?
         .collect();
-    let best = found
-        .iter()
-        .find(|address| address.is_ipv4())
-        .or(found.first())
-        .copied();
-    match best {
+    match found.first() {
         None => Err(wrong("the name has no address".into())),
         Some(address) if address.port() == 0 => Err(wrong("port 0 names nobody".into())),
-        Some(address) => Ok(address),
+        Some(address) if address.ip().is_unspecified() => Err(wrong(
+            "it means every address of this machine, and none that others could use".into(),
+        )),
+        Some(_) => Ok(found),
     }
 }
 
@@ -82,6 +124,13 @@ mod tests {
     }
 
     #[test]
+    fn addresses_may_be_of_the_sixth_version() {
+        let found = resolve("[::1]:7471,[2001:db8::2]:7472").expect("resolves");
+        assert!(found.iter().all(SocketAddr::is_ipv6));
+        assert_eq!(found[1].port(), 7472);
+    }
+
+    #[test]
     fn wrong_lists_are_usage_errors_that_name_the_item() {
         let long = ["127.0.0.1:1"; 8].join(",");
         for (list, part) in [
@@ -90,6 +139,11 @@ mod tests {
             ("127.0.0.1:x", "127.0.0.1:x"),
             ("127.0.0.1:0", "port 0"),
             ("127.0.0.1:1,127.0.0.1:1", "twice"),
+            ("::1:7471", "brackets"),
+            ("[fe80::1%eth0]:1", "zone"),
+            ("0.0.0.0:1", "every address"),
+            ("[::]:1", "every address"),
+            ("127.0.0.1:1,[::1]:2", "mixes IPv4 and IPv6: 127.0.0.1:1"),
             (long.as_str(), "8 replicas"),
         ] {
             let failure = resolve(list).expect_err(list);

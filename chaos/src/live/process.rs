@@ -12,6 +12,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::lifeline::PARENT_VARIABLE;
 use super::output::{LineSink, Output, Stream};
 
+/// What the names of all variables begin with that set something for `trine`.
+const SETTINGS_PREFIX: &[u8] = b"TRINE_";
 /// How often an awaited end is looked for.
 const POLL: Duration = Duration::from_millis(2);
 
@@ -32,7 +34,14 @@ impl Process {
         place: usize,
         sink: Option<LineSink>,
     ) -> io::Result<Self> {
-        let mut child = Command::new(program)
+        let mut command = Command::new(program);
+        // Settings that are meant for the parent are not the child's: it is told everything by its arguments.
+        for (name, _) in std::env::vars_os() {
+            if name.as_encoded_bytes().starts_with(SETTINGS_PREFIX) {
+                command.env_remove(name);
+            }
+        }
+        let mut child = command
             .args(args)
             .env(PARENT_VARIABLE, std::process::id().to_string())
             .stdin(Stdio::null())

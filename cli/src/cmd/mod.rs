@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod cache;
 pub(crate) mod chaos;
+pub(crate) mod config;
 pub(crate) mod del;
 pub(crate) mod demo;
 pub(crate) mod get;

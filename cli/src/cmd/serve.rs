@@ -20,7 +20,7 @@ use crate::failure::Failure;
 use crate::interrupt;
 use crate::network::{Network, Opened};
 use crate::output::Output;
-use crate::peers;
+use crate::{peers, placement};
 
 /// How often a change of role is looked for, to tell it.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -37,6 +37,11 @@ pub(crate) fn run<N: Network>(
     interrupt::start()?;
     let addresses = peers::resolve(&arguments.peers)?;
     let own = own_address(arguments.id, &addresses)?;
+    if network.is_ip() {
+        let allowed = arguments.placement.allow_remote;
+        placement::require_loopback("this replica's address", own, allowed)?;
+    }
+    placement::apply(&arguments.placement)?;
     let opened = network.serve_at(own)?;
     let Some(faults) = arguments.fault.filter(|faults| !faults.is_none()) else {
         return serve(opened, own, &addresses, arguments, output, || {});

@@ -91,6 +91,12 @@ pub(crate) trait Network: Clone + Send + 'static {
     /// The same choice, as options of `trine serve`.
     fn serve_args(&self) -> Vec<OsString>;
 
+    /// Whether whoever reaches an address by IP, through the kernel, reaches this: then it is kept to loopback unless
+    /// the user wants otherwise. Other networks are chosen by name, and have no loopback.
+    fn is_ip(&self) -> bool {
+        false
+    }
+
     /// Whether loopback ports mean nothing here, and the network itself says where replicas are.
     fn chooses_addresses(&self) -> bool {
         false

@@ -29,6 +29,10 @@ impl Network for Udp {
         open(local_address_towards(peers))
     }
 
+    fn is_ip(&self) -> bool {
+        true
+    }
+
     fn serve_args(&self) -> Vec<OsString> {
         Vec::new()
     }

@@ -1,0 +1,142 @@
+//! On which processors and from which memory does a replica run, and may other machines reach it?
+
+mod numa;
+
+use std::net::{IpAddr, SocketAddr};
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::failure::Failure;
+use crate::settings::PlacementArguments;
+
+/// Puts the calling thread where the settings say. Threads that were started before stay where they are.
+pub(crate) fn apply(arguments: &PlacementArguments) -> Result<(), Failure> {
+    if let Some(node) = arguments.numa_node {
+        let processors = numa::processors(node)?;
+        numa::prefer(node)?;
+        if arguments.cpu.is_none() {
+            run_on(&processors, &format!("--numa-node {node}"))?;
+        }
+    }
+    match arguments.cpu {
+        Some(processor) => run_on(&[processor], &format!("--cpu {processor}")),
+        None => Ok(()),
+    }
+}
+
+/// Lets the calling thread run on `processors` alone.
+fn run_on(processors: &[u32], option: &str) -> Result<(), Failure> {
+    let allowed = sched_getaffinity(None)
+        .map_err(|error| Failure::usage(format!("{option}: {error}"), ""))?;
+    let mut wanted = CpuSet::new();
+    for processor in processors {
+        let index = usize::try_from(*processor).unwrap_or(usize::MAX);
+        if index < CpuSet::MAX_CPU && allowed.is_set(index) {
+            wanted.set(index);
+        }
+    }
+    if wanted.count() == 0 {
+        let usable: Vec<usize> = (0..CpuSet::MAX_CPU)
+            .filter(|index| allowed.is_set(*index))
+            .collect();
+        return Err(Failure::usage(
+            format!("{option}: this process may run on no such processor"),
+            format!("it may run on {}", ranges(&usable)),
+        ));
+    }
+    sched_setaffinity(None, &wanted)
+        .map_err(|error| Failure::usage(format!("{option}: the kernel refuses it: {error}"), ""))
+}
+
+/// "0-3,8": numbers in ascending order, as the kernel writes them.
+fn ranges(numbers: &[usize]) -> String {
+    let mut parts: Vec<(usize, usize)> = Vec::new();
+    for number in numbers {
+        match parts.last_mut() {
+            Some((_, last)) if *last + 1 == *number => *last = *number,
+            _ => parts.push((*number, *number)),
+        }
+    }
+    let texts: Vec<String> = parts
+        .iter()
+        .map(|(first, last)| match first == last {
+            true => first.to_string(),
+            false => format!("{first}-{last}"),
+        })
+        .collect();
+    texts.join(",")
+}
+
+/// Refuses an address that other machines reach, unless they may.
+pub(crate) fn require_loopback(
+    what: &str,
+    address: SocketAddr,
+    allow_remote: bool,
+) -> Result<(), Failure> {
+    if allow_remote || is_loopback(address.ip()) {
+        return Ok(());
+    }
+    Err(Failure::usage(
+        format!(
+            "{what} {address} is not a loopback address: other machines would reach it, and there is no encryption and no authentication"
+        ),
+        "add --allow-remote (TRINE_ALLOW_REMOTE=true, or allow-remote = true in the file) if the network is trusted",
+    ))
+}
+
+fn is_loopback(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => ip.is_loopback(),
+        IpAddr::V6(ip) => {
+            ip.is_loopback() || ip.to_ipv4_mapped().is_some_and(|ip| ip.is_loopback())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_free_and_the_rest_has_to_be_asked_for() {
+        for (address, free) in [
+            ("127.0.0.1:1", true),
+            ("127.9.9.9:1", true),
+            ("[::1]:1", true),
+            ("[::ffff:127.0.0.1]:1", true),
+            ("10.0.0.1:1", false),
+            ("0.0.0.0:1", false),
+            ("[::]:1", false),
+            ("[fe80::1]:1", false),
+        ] {
+            let parsed = address.parse().expect("an address");
+            assert_eq!(
+                require_loopback("x", parsed, false).is_ok(),
+                free,
+                "{address}"
+            );
+            assert!(require_loopback("x", parsed, true).is_ok());
+        }
+    }
+
+    #[test]
+    fn a_thread_runs_where_it_is_put() {
+        let thread = std::thread::spawn(|| {
+            let allowed = sched_getaffinity(None).expect("asked");
+            let first = (0..CpuSet::MAX_CPU).find(|index| allowed.is_set(*index));
+            let first = first.expect("a processor");
+            run_on(&[u32::try_from(first).expect("small")], "--cpu").expect("put there");
+            let now = sched_getaffinity(None).expect("asked");
+            assert!(now.count() == 1 && now.is_set(first));
+            let failure = run_on(&[4_000_000], "--cpu 4000000").expect_err("no such processor");
+            assert!(failure.to_string().contains("it may run on"), "{failure}");
+        });
+        thread.join().expect("no panic");
+    }
+
+    #[test]
+    fn numbers_are_shown_as_the_kernel_shows_them() {
+        assert_eq!(ranges(&[0, 1, 2, 5, 7, 8]), "0-2,5,7-8");
+        assert_eq!(ranges(&[]), "");
+    }
+}

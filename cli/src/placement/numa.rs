@@ -1,0 +1,92 @@
+//! NUMA nodes: which processors belong to one, and the kernel's memory policy.
+#![allow(unsafe_code)]
+
+use std::io;
+
+use crate::failure::Failure;
+
+/// Nodes that the mask has room for; Linux itself has at most 1,024.
+const NODES_MAX: u32 = 1024;
+const WORD_BITS: u32 = u64::BITS;
+/// See set_mempolicy(2): take memory from the node while it has some, from others after that.
+const MPOL_PREFERRED: libc::c_long = 1;
+
+/// The processors of a node.
+pub(super) fn processors(node: u32) -> Result<Vec<u32>, Failure> {
+    let path = format!("/sys/devices/system/node/node{node}/cpulist");
+    let list = std::fs::read_to_string(path).map_err(|_| {
+        let online = std::fs::read_to_string("/sys/devices/system/node/online");
+        Failure::usage(
+            format!("--numa-node {node}: this machine has no such node"),
+            match online {
+                Ok(online) => format!("its nodes are {}", online.trim()),
+                Err(_) => "its kernel knows no NUMA nodes; leave the option out".to_owned(),
+            },
+        )
+    })?;
+    parse_list(list.trim()).ok_or_else(|| {
+        Failure::usage(
+            format!("--numa-node {node}: the kernel's list {list:?} is not understood"),
+            "",
+        )
+    })
+}
+
+/// Reads "0-3,8".
+fn parse_list(list: &str) -> Option<Vec<u32>> {
+    let mut found = Vec::new();
+    for part in list.split(',').filter(|part| !part.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        found.extend(first.parse::<u32>().ok()?..=last.parse().ok()?);
+    }
+    Some(found)
+}
+
+/// Takes the memory of the calling thread, and of those that it starts, from `node` while it has some.
+pub(super) fn prefer(node: u32) -> Result<(), Failure> {
+    if node >= NODES_MAX {
+        return Err(Failure::usage(
+            format!("--numa-node {node}: nodes are numbered below {NODES_MAX}"),
+            "",
+        ));
+    }
+    let mut mask = [0_u64; (NODES_MAX / WORD_BITS) as usize];
+    mask[(node / WORD_BITS) as usize] = 1 << (node % WORD_BITS);
+    // SAFETY: the kernel reads NODES_MAX bits from `mask`, which has that many and outlives the call (the count that
+    // it is given is one more, because it takes one off, see set_mempolicy(2)). It writes nothing to this process.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_set_mempolicy,
+            MPOL_PREFERRED,
+            mask.as_ptr(),
+            libc::c_ulong::from(NODES_MAX) + 1,
+        )
+    };
+    if result == 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    Err(Failure::usage(
+        format!("--numa-node {node}: the kernel refuses the memory policy: {error}"),
+        "leave the option out, or allow set_mempolicy(2) where a container forbids it",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_processors_are_read() {
+        assert_eq!(parse_list("0-2,5"), Some(vec![0, 1, 2, 5]));
+        assert_eq!(parse_list(""), Some(vec![]));
+        assert_eq!(parse_list("x"), None);
+    }
+
+    #[test]
+    fn a_node_that_is_not_there_is_refused() {
+        let failure = processors(999).expect_err("no such node");
+        assert!(failure.to_string().contains("no such node"), "{failure}");
+        assert!(prefer(1_000_000).is_err());
+    }
+}

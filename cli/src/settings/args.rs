@@ -1,0 +1,76 @@
+//! Settings of `trine serve` and `trine up` that say how the process runs on its machine.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+/// Where further settings are read from.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct FileArguments {
+    /// Read settings from this TOML file. Options and the environment go before it; no file is read unless named.
+    #[arg(long, env = "TRINE_CONFIG", value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+/// Who may reach the process, and which processors and memory it uses.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct PlacementArguments {
+    /// Listen on addresses that other machines reach. There is no encryption and no authentication: whoever can send
+    /// packets to a replica can read and write.
+    #[arg(long)]
+    pub(crate) allow_remote: bool,
+    /// Run the replica's thread on this processor alone.
+    #[arg(long, value_name = "N")]
+    pub(crate) cpu: Option<u32>,
+    /// Take memory from this NUMA node while it has some; without --cpu the replica's thread also runs on its
+    /// processors.
+    #[arg(long, value_name = "N")]
+    pub(crate) numa_node: Option<u32>,
+}
+
+/// `trine config ...`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Check a settings file without starting anything; exit status 1 if it has mistakes.
+    Check {
+        /// The file; TRINE_CONFIG if absent.
+        #[arg(env = "TRINE_CONFIG", value_name = "FILE")]
+        file: PathBuf,
+    },
+    /// Show every effective setting and where it comes from.
+    Show {
+        /// The command whose settings are meant.
+        #[arg(value_enum, default_value = "serve", value_name = "COMMAND")]
+        of: Configured,
+        /// Options of that command, behind `--`.
+        #[arg(last = true, value_name = "OPTIONS")]
+        options: Vec<OsString>,
+    },
+    /// Print a settings file that says what holds without one.
+    Default,
+    /// Print the reference of all settings (docs/configuration.md).
+    Reference,
+}
+
+/// A command that reads a settings file.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Configured {
+    /// `trine serve`.
+    Serve,
+    /// `trine up`.
+    Up,
+}
+
+impl Configured {
+    /// Both of them.
+    pub(crate) const ALL: [Self; 2] = [Self::Serve, Self::Up];
+
+    /// As it is typed.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Serve => "serve",
+            Self::Up => "up",
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! What does a settings file say, on which line, and is it right?
+
+use std::fmt::Write;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use toml::de::{DeTable, DeValue};
+
+use super::key::Key;
+use crate::failure::Failure;
+
+/// A longer file is none of ours.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+/// An unknown key is compared with all known ones; a less similar one is not worth naming.
+const SIMILARITY_LEAST: f64 = 0.7;
+
+/// A settings file that has no mistakes.
+#[derive(Clone, Debug)]
+pub(crate) struct SettingsFile {
+    pub(crate) path: PathBuf,
+    pub(crate) entries: Vec<Entry>,
+}
+
+/// One line of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    pub(crate) value: String,
+    pub(crate) line: usize,
+}
+
+impl SettingsFile {
+    /// Reads and checks a file; all of its mistakes are named at once.
+    pub(crate) fn read(path: &Path, keys: &[Key]) -> Result<Self, Failure> {
+        let shown = path.display();
+        let cannot = |why: String| {
+            Failure::usage(
+                format!("cannot read the settings file {shown}: {why}"),
+                "name it with --config or TRINE_CONFIG; `trine config default` prints one to begin with",
+            )
+        };
+        let length = std::fs::metadata(path)
+            .map_err(|error| cannot(error.to_string()))?
+            .len();
+        if length > FILE_BYTES_MAX {
+            return Err(cannot(format!(
+                "it has {length} bytes, more than settings need"
+            )));
+        }
+        let text = std::fs::read_to_string(path).map_err(|error| cannot(error.to_string()))?;
+        match parse(&text, keys) {
+            Ok(entries) => Ok(Self {
+                path: path.to_owned(),
+                entries,
+            }),
+            Err(mistakes) => Err(failure_of(path, &mistakes)),
+        }
+    }
+}
+
+/// Something wrong on a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Mistake {
+    line: usize,
+    what: String,
+}
+
+fn failure_of(path: &Path, mistakes: &[Mistake]) -> Failure {
+    let mut message = String::new();
+    for (number, Mistake { line, what }) in mistakes.iter().enumerate() {
+        let separator = if number == 0 { "" } else { "\n  " };
+        // Writing to a string cannot fail.
+        let _ = write!(message, "{separator}{}:{line}: {what}", path.display());
+    }
+    Failure::usage(
+        message,
+        "`trine config reference` explains every setting, `trine config check FILE` looks without starting anything",
+    )
+}
+
+fn parse(text: &str, keys: &[Key]) -> Result<Vec<Entry>, Vec<Mistake>> {
+    let table = DeTable::parse(text).map_err(|error| {
+        vec![Mistake {
+            line: line_of(text, error.span().unwrap_or_default()),
+            what: error.message().to_owned(),
+        }]
+    })?;
+    let mut entries = Vec::new();
+    let mut mistakes = Vec::new();
+    for (name, value) in table.get_ref() {
+        let line = line_of(text, name.span());
+        match entry(name.get_ref(), value.get_ref(), keys) {
+            Ok(value) => entries.push(Entry {
+                name: name.get_ref().to_string(),
+                value,
+                line,
+            }),
+            Err(what) => mistakes.push(Mistake { line, what }),
+        }
+    }
+    mistakes.sort_by_key(|mistake| mistake.line);
+    entries.sort_by_key(|entry| entry.line);
+    match mistakes.is_empty() {
+        true => Ok(entries),
+        false => Err(mistakes),
+    }
+}
+
+/// The value of one key as an option would take it.
+fn entry(name: &str, value: &DeValue<'_>, keys: &[Key]) -> Result<String, String> {
+    let Some(key) = keys.iter().find(|key| key.name == name) else {
+        return Err(unknown(name, keys));
+    };
+    let text = text_of(value).ok_or_else(|| {
+        let kind = value.type_str();
+        format!("{name} is of the kind {kind}; a text, a number, true or false, or a list of those is needed")
+    })?;
+    match key.check(&text) {
+        Ok(()) => Ok(text),
+        Err(why) => Err(format!("{name}: {why}")),
+    }
+}
+
+/// Lists become what options take: values with commas between.
+fn text_of(value: &DeValue<'_>) -> Option<String> {
+    match value {
+        DeValue::String(text) => Some(text.to_string()),
+        DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str().replace('_', "")),
+        DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
+            .ok()
+            .map(|number| number.to_string()),
+        DeValue::Float(number) => Some(number.as_str().to_owned()),
+        DeValue::Boolean(value) => Some(value.to_string()),
+        DeValue::Array(list) => {
+            let items: Option<Vec<String>> = list
+                .iter()
+                .map(|item| match item.get_ref() {
+                    DeValue::Array(_) => None,
+                    item => text_of(item),
+                })
+                .collect();
+            items.map(|items| items.join(","))
+        }
+        DeValue::Datetime(_) | DeValue::Table(_) => None,
+    }
+}
+
+fn unknown(name: &str, keys: &[Key]) -> String {
+    // The habits of other programs: underscores, and capitals.
+    let wanted = name.replace('_', "-").to_lowercase();
+    let similar = keys
+        .iter()
+        .map(|key| (strsim::jaro_winkler(&wanted, &key.name), &key.name))
+        .max_by(|a, b| a.0.total_cmp(&b.0));
+    match similar {
+        Some((similarity, known)) if similarity >= SIMILARITY_LEAST => {
+            format!("there is no setting {name}; did you mean {known}?")
+        }
+        _ => format!("there is no setting {name}"),
+    }
+}
+
+/// The line of a place in the text, from 1.
+fn line_of(text: &str, span: Range<usize>) -> usize {
+    let before = &text.as_bytes()[..span.start.min(text.len())];
+    1 + before.iter().filter(|byte| **byte == b'\n').count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::keys;
+
+    fn mistakes(text: &str) -> Vec<(usize, String)> {
+        let found = parse(text, &keys()).expect_err("mistakes");
+        found
+            .into_iter()
+            .map(|found| (found.line, found.what))
+            .collect()
+    }
+
+    #[test]
+    fn a_file_says_what_options_would() {
+        let text = "# a comment\nid = 2\npeers = [\"a:1\", \"b:2\"]\n\nmemory = \"2GiB\"\nbootstrap = true\n";
+        let entries = parse(text, &keys()).expect("no mistakes");
+        let found: Vec<(&str, &str, usize)> = entries
+            .iter()
+            .map(|entry| (&*entry.name, &*entry.value, entry.line))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                ("id", "2", 2),
+                ("peers", "a:1,b:2", 3),
+                ("memory", "2GiB", 5),
+                ("bootstrap", "true", 6)
+            ]
+        );
+    }
+
+    #[test]
+    fn all_mistakes_are_named_with_their_lines() {
+        let found = mistakes(
+            "memroy = \"1GiB\"\nlease_drift = \"1ms\"\n\nspin = 5\nid = 0\nxyzzy = 1\n[peers]\n",
+        );
+        let lines: Vec<usize> = found.iter().map(|(line, _)| *line).collect();
+        assert_eq!(lines, [1, 2, 4, 5, 6, 7]);
+        for ((_, what), part) in found.iter().zip([
+            "did you mean memory?",
+            "did you mean lease-drift?",
+            "spin: ",
+            "id: ",
+            "no setting xyzzy",
+            "peers is of the kind table",
+        ]) {
+            assert!(what.contains(part), "{part} is missing in: {what}");
+        }
+        assert!(!found[4].1.contains("did you mean"), "{}", found[4].1);
+    }
+
+    #[test]
+    fn what_is_no_toml_is_refused_with_its_line() {
+        assert_eq!(mistakes("id = 1\nmemory = = 3\n")[0].0, 2);
+        let (line, what) = mistakes("id = 1\nid = 2\n").remove(0);
+        assert_eq!(line, 2);
+        assert!(what.contains("duplicate"), "{what}");
+    }
+}

@@ -1,0 +1,239 @@
+//! Which settings are there? As many as `trine serve` and `trine up` have options.
+
+use clap::{Arg, ArgAction, Command, CommandFactory};
+
+use super::Configured;
+use crate::args::Arguments;
+
+/// Options that say where settings come from or how one answer looks, and are none themselves.
+const NO_SETTINGS: [&str; 5] = ["config", "json", "output", "help", "version"];
+
+/// One setting.
+#[derive(Clone, Debug)]
+pub(crate) struct Key {
+    /// Its name in the file, and behind `--` among the options.
+    pub(crate) name: String,
+    /// Its variable in the environment.
+    pub(crate) variable: String,
+    /// What holds when nothing is said.
+    pub(crate) default: Option<String>,
+    /// What it does.
+    pub(crate) help: String,
+    /// What a value stands for; nothing for a switch, which is true or false.
+    pub(crate) value_name: Option<String>,
+    /// The only words it may be, where there are such.
+    pub(crate) words: Vec<String>,
+    /// Under which heading it stands in the help.
+    pub(crate) heading: Option<String>,
+    /// The commands that have it.
+    pub(crate) commands: Vec<Configured>,
+    /// The option itself, to read values by.
+    arg: Arg,
+}
+
+impl Key {
+    fn new(arg: &Arg, name: &str) -> Self {
+        let is_switch = matches!(arg.get_action(), ArgAction::SetTrue);
+        let values = || arg.get_value_names().into_iter().flatten();
+        let help = arg.get_long_help().or(arg.get_help());
+        let defaults: Vec<String> = arg
+            .get_default_values()
+            .iter()
+            .map(|value| value.to_string_lossy().into_owned())
+            .collect();
+        let value_name = values().map(ToString::to_string).collect::<Vec<_>>();
+        Self {
+            name: name.to_owned(),
+            variable: variable_of(arg, name),
+            default: match is_switch {
+                true => Some("false".to_owned()),
+                false => (!defaults.is_empty()).then(|| defaults.join(",")),
+            },
+            help: help.map(ToString::to_string).unwrap_or_default(),
+            value_name: (!is_switch).then(|| match value_name.is_empty() {
+                true => name.to_uppercase(),
+                false => value_name.join(" "),
+            }),
+            words: match is_switch {
+                true => vec!["true".to_owned(), "false".to_owned()],
+                false => words_of(arg),
+            },
+            heading: arg.get_help_heading().map(str::to_owned),
+            commands: Vec::new(),
+            arg: arg.clone(),
+        }
+    }
+
+    /// Whether it is true or false and takes no value among the options.
+    pub(crate) fn is_switch(&self) -> bool {
+        self.value_name.is_none()
+    }
+
+    /// The identity of its option in clap's matches.
+    pub(crate) fn id(&self) -> &str {
+        self.arg.get_id().as_str()
+    }
+
+    /// Whether `text` is a value of this setting; in words why not.
+    pub(crate) fn check(&self, text: &str) -> Result<(), String> {
+        if self.is_switch() {
+            return match text {
+                "true" | "false" => Ok(()),
+                _ => Err(format!("{text} is neither true nor false")),
+            };
+        }
+        // The option alone: what it requires and what it excludes is looked at when all settings are together.
+        let alone = Arg::new("value")
+            .long(self.name.clone())
+            .value_parser(self.arg.get_value_parser().clone())
+            .allow_hyphen_values(true);
+        let line = ["check".to_owned(), format!("--{}={text}", self.name)];
+        match Command::new("check").arg(alone).try_get_matches_from(line) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(reason_of(&error)),
+        }
+    }
+
+    /// `value` as an option of the command; nothing for a switch that is off.
+    pub(crate) fn as_option(&self, value: &str) -> Option<String> {
+        match (self.is_switch(), value) {
+            (true, "true") => Some(format!("--{}", self.name)),
+            (true, _) => None,
+            (false, value) => Some(format!("--{}={value}", self.name)),
+        }
+    }
+}
+
+/// clap's own words, without its headline and its hint at `--help`.
+fn reason_of(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let about = text.lines().take_while(|line| !line.trim().is_empty());
+    let words: Vec<&str> = about.map(str::trim).collect();
+    let words = words.join(" ");
+    let words = words.strip_prefix("error: ").unwrap_or(&words);
+    // "invalid value 'x' for '--key <KEY>': why" names the option a second time.
+    match (words.find(" for '--"), words.find("': ")) {
+        (Some(from), Some(to)) if from < to => {
+            format!("{}: {}", &words[..from], &words[to + 3..])
+        }
+        (Some(from), _) => match words[from..].find("' [") {
+            Some(to) => format!("{} {}", &words[..from], &words[from + to + 2..]),
+            None => words[..from].to_owned(),
+        },
+        _ => words.to_owned(),
+    }
+}
+
+fn words_of(arg: &Arg) -> Vec<String> {
+    arg.get_possible_values()
+        .iter()
+        .map(|value| value.get_name().to_owned())
+        .collect()
+}
+
+fn variable_of(arg: &Arg, name: &str) -> String {
+    match arg.get_env() {
+        Some(variable) => variable.to_string_lossy().into_owned(),
+        None => format!("TRINE_{}", name.replace('-', "_").to_uppercase()),
+    }
+}
+
+/// Every setting in the order of the help: first those of `serve`, then what `up` has beyond, then those of all commands.
+pub(crate) fn keys() -> Vec<Key> {
+    let definition = Arguments::command();
+    let mut found: Vec<Key> = Vec::new();
+    for command in Configured::ALL {
+        let named = definition.find_subcommand(command.name());
+        let own = named.expect("both commands exist").get_arguments();
+        let global = definition.get_arguments().filter(|arg| arg.is_global_set());
+        for arg in own.chain(global) {
+            let Some(name) = arg.get_long() else { continue };
+            if NO_SETTINGS.contains(&name) {
+                continue;
+            }
+            match found.iter_mut().find(|key| key.name == name) {
+                Some(key) => key.commands.push(command),
+                None => {
+                    let mut key = Key::new(arg, name);
+                    key.commands.push(command);
+                    found.push(key);
+                }
+            }
+        }
+    }
+    found
+}
+
+/// The whole command line, with a variable of the environment for each setting. Relaxed, nothing is required: what is
+/// missing among the options may stand in the file.
+pub(super) fn definition(relaxed: bool) -> Command {
+    let mut definition = Arguments::command();
+    for command in Configured::ALL {
+        definition = definition.mut_subcommand(command.name(), |command| {
+            command.mut_args(|arg| {
+                let arg = match relaxed {
+                    true => arg.required(false),
+                    false => arg,
+                };
+                match arg.get_long().map(str::to_owned) {
+                    Some(name) if arg.get_env().is_none() && !NO_SETTINGS.contains(&&*name) => {
+                        let variable = variable_of(&arg, &name);
+                        arg.env(variable)
+                    }
+                    _ => arg,
+                }
+            })
+        });
+    }
+    definition
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> Key {
+        keys()
+            .into_iter()
+            .find(|key| key.name == name)
+            .expect("a setting")
+    }
+
+    #[test]
+    fn every_option_is_a_setting_once() {
+        let keys = keys();
+        let mut names: Vec<&str> = keys.iter().map(|key| key.name.as_str()).collect();
+        names.sort_unstable();
+        let all = names.len();
+        names.dedup();
+        assert_eq!(names.len(), all);
+        for expected in ["id", "peers", "memory", "reads", "base-port", "transport"] {
+            assert!(names.contains(&expected), "{expected} is missing");
+        }
+        for key in &keys {
+            assert!(!key.help.is_empty(), "{} says nothing", key.name);
+            assert!(key.variable.starts_with("TRINE_"), "{}", key.variable);
+            if let Some(default) = &key.default {
+                assert_eq!(key.check(default), Ok(()), "the default of {}", key.name);
+            }
+        }
+        assert_eq!(key("lease-drift").variable, "TRINE_LEASE_DRIFT");
+        assert_eq!(key("memory").commands, Configured::ALL);
+        assert_eq!(key("id").commands, [Configured::Serve]);
+    }
+
+    #[test]
+    fn values_are_read_as_options_are() {
+        assert_eq!(key("memory").check("2GiB"), Ok(()));
+        let why = key("memory").check("2 gallons").expect_err("no size");
+        assert!(
+            why.contains("is not a size") && !why.contains("--"),
+            "{why}"
+        );
+        let why = key("reads").check("maybe").expect_err("no such word");
+        assert!(why.contains("maybe") && why.contains("index"), "{why}");
+        assert!(key("bootstrap").check("yes").is_err());
+        assert_eq!(key("bootstrap").as_option("false"), None);
+        assert_eq!(key("id").as_option("2").as_deref(), Some("--id=2"));
+    }
+}

@@ -1,0 +1,18 @@
+//! Where does each setting of `trine serve` and `trine up` come from? Options go before the environment, that before the
+//! file, that before the default.
+//!
+//! The one definition is the command line's: every option of the two commands is a key of the file, by the same name,
+//! and a variable of the environment, TRINE_ and that name. So nothing can be set in one way only, and a value is read
+//! by the same parser wherever it comes from.
+
+mod args;
+mod file;
+mod key;
+mod reference;
+mod resolve;
+
+pub(crate) use self::args::{ConfigCommand, Configured, FileArguments, PlacementArguments};
+pub(crate) use self::file::SettingsFile;
+pub(crate) use self::key::{Key, keys};
+pub(crate) use self::reference::{default_file, reference};
+pub(crate) use self::resolve::{Stop, parse, resolve_for_show};

@@ -1,0 +1,134 @@
+//! The command line with what environment and file add to it.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::parser::ValueSource;
+use clap::{ArgMatches, FromArgMatches};
+
+use super::Configured;
+use super::file::SettingsFile;
+use super::key::{Key, definition, keys};
+use crate::args::Arguments;
+use crate::failure::Failure;
+
+/// Why there is nothing to run.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// What clap has to say: a mistake, the help or the version.
+    Usage(clap::Error),
+    /// What the settings file has wrong.
+    Settings(Failure),
+}
+
+impl From<clap::Error> for Stop {
+    fn from(error: clap::Error) -> Self {
+        Self::Usage(error)
+    }
+}
+
+/// Reads the command line of this process.
+pub(crate) fn parse(line: Vec<OsString>) -> Result<Arguments, Stop> {
+    let keys = keys();
+    let resolved = Resolved::new(line, &keys, Missing::Refused)?;
+    Ok(Arguments::from_arg_matches(&resolved.matches)?)
+}
+
+/// The settings that `trine COMMAND OPTIONS` would run with; what it lacks is no mistake.
+pub(crate) fn resolve_for_show(
+    command: Configured,
+    options: &[OsString],
+    keys: &[Key],
+) -> Result<Resolved, Stop> {
+    let mut line: Vec<OsString> = vec!["trine".into(), command.name().into()];
+    line.extend_from_slice(options);
+    Resolved::new(line, keys, Missing::Allowed)
+}
+
+/// Whether a setting that has to be given may be missing.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Missing {
+    Refused,
+    Allowed,
+}
+
+/// A command line that was read, and the file that added to it.
+#[derive(Debug)]
+pub(crate) struct Resolved {
+    matches: ArgMatches,
+    file: Option<SettingsFile>,
+    /// Lines of the file that count, by the key's name.
+    from_file: Vec<(String, usize)>,
+}
+
+impl Resolved {
+    fn new(mut line: Vec<OsString>, keys: &[Key], missing: Missing) -> Result<Self, Stop> {
+        let seen = definition(true).try_get_matches_from(&line)?;
+        let file = match settings_file(&seen) {
+            None => None,
+            Some(path) => Some(SettingsFile::read(&path, keys).map_err(Stop::Settings)?),
+        };
+        let mut from_file = Vec::new();
+        if let (Some(file), Some((name, said))) = (&file, seen.subcommand()) {
+            for entry in &file.entries {
+                let key = keys.iter().find(|key| key.name == entry.name);
+                let key = key.expect("the file was checked against the keys");
+                let here = key.commands.iter().any(|command| command.name() == name);
+                if !here || is_said(said, key) {
+                    continue;
+                }
+                line.extend(key.as_option(&entry.value).map(OsString::from));
+                from_file.push((key.name.clone(), entry.line));
+            }
+        }
+        let relaxed = missing == Missing::Allowed;
+        let matches = definition(relaxed).try_get_matches_from(line)?;
+        Ok(Self {
+            matches,
+            file,
+            from_file,
+        })
+    }
+
+    /// The value of a setting and where it comes from; nothing where it has none.
+    pub(crate) fn value(&self, key: &Key) -> Option<(String, String)> {
+        let (_, said) = self.matches.subcommand()?;
+        let values: Vec<String> = match key.is_switch() {
+            true => vec![said.get_flag(key.id()).to_string()],
+            false => said
+                .get_raw(key.id())?
+                .map(|value| value.to_string_lossy().into_owned())
+                .collect(),
+        };
+        Some((values.join(","), self.origin(said, key)))
+    }
+
+    fn origin(&self, said: &ArgMatches, key: &Key) -> String {
+        let in_file = self.from_file.iter().find(|(name, _)| *name == key.name);
+        if let (Some((_, line)), Some(file)) = (in_file, &self.file) {
+            return format!("{}:{line}", file.path.display());
+        }
+        match said.value_source(key.id()) {
+            Some(ValueSource::CommandLine) => format!("--{}", key.name),
+            Some(ValueSource::EnvVariable) => key.variable.clone(),
+            _ => "default".to_owned(),
+        }
+    }
+}
+
+/// Whether options or environment say something about `key`.
+fn is_said(said: &ArgMatches, key: &Key) -> bool {
+    matches!(
+        said.value_source(key.id()),
+        Some(ValueSource::CommandLine | ValueSource::EnvVariable)
+    )
+}
+
+fn settings_file(seen: &ArgMatches) -> Option<PathBuf> {
+    let (name, said) = seen.subcommand()?;
+    let configured = Configured::ALL.iter().any(|command| command.name() == name);
+    match configured {
+        true => said.get_one::<PathBuf>("config").cloned(),
+        false => None,
+    }
+}

@@ -1,0 +1,187 @@
+//! Where do settings come from, what is refused, and is the reference what the code says?
+
+mod common;
+
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+
+use common::{Ran, command, finish, trine};
+use trine_chaos::live::{Group, GroupConfig, survey, voters_in_step};
+
+/// A file that goes away with its value.
+struct TempFile(PathBuf);
+
+impl TempFile {
+    fn new(name: &str, text: &str) -> Self {
+        let file = format!("trine-config-{name}-{}.toml", std::process::id());
+        let path = std::env::temp_dir().join(file);
+        std::fs::write(&path, text).expect("written");
+        Self(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("text")
+    }
+}
+
+impl Drop for TempFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Runs the program with variables of the environment.
+fn with_env(args: &[&str], variables: &[(&str, &str)]) -> Ran {
+    let mut command = command(args, "");
+    command.envs(variables.iter().copied());
+    let output = command.output().expect("the program runs");
+    output.into()
+}
+
+#[test]
+fn the_reference_is_what_the_code_says() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/configuration.md");
+    let said = trine(&["config", "reference"], "", b"")
+        .expect_status(0)
+        .stdout;
+    let said = String::from_utf8(said).expect("text");
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        said == written,
+        "docs/configuration.md is old; write it with: trine config reference > docs/configuration.md"
+    );
+}
+
+#[test]
+fn options_go_before_the_environment_that_before_the_file_and_that_before_the_default() {
+    let file = TempFile::new("precedence", "memory = \"1GiB\"\nspin = \"1us\"\nid = 3\n");
+    let show = [
+        "config", "show", "--json", "serve", "--", "--memory", "3GiB",
+    ];
+    let variables = [
+        ("TRINE_CONFIG", file.path()),
+        ("TRINE_MEMORY", "2GiB"),
+        ("TRINE_SPIN", "2us"),
+    ];
+    let shown = with_env(&show, &variables).expect_status(0).json();
+    let of = |name: &str| {
+        let entry = &shown[name];
+        (entry["value"].as_str(), entry["origin"].as_str())
+    };
+    assert_eq!(of("memory"), (Some("3GiB"), Some("--memory")));
+    assert_eq!(of("spin"), (Some("2us"), Some("TRINE_SPIN")));
+    let line = format!("{}:3", file.path());
+    assert_eq!(of("id"), (Some("3"), Some(line.as_str())));
+    assert_eq!(of("reads"), (Some("index"), Some("default")));
+    assert!(shown["peers"].is_null(), "{shown}");
+
+    let text = with_env(&show[..2], &variables).expect_status(0).stdout;
+    let text = String::from_utf8(text).expect("text");
+    assert!(
+        text.contains("# TRINE_MEMORY") && text.contains("# not set"),
+        "{text}"
+    );
+}
+
+#[test]
+fn mistakes_in_a_file_are_named_with_line_and_cure() {
+    let file = TempFile::new(
+        "mistakes",
+        "id = 1\nmemroy = \"1GiB\"\nreads = \"perhaps\"\n",
+    );
+    let at = |line: u32, what: &str| format!("{}:{line}: {what}", file.path());
+    let (unknown, wrong) = (
+        at(2, "there is no setting memroy; did you mean memory?"),
+        at(3, "reads: "),
+    );
+    trine(&["config", "check", file.path()], "", b"").expect_error(1, &[&unknown, &wrong, "index"]);
+    // Nothing starts with it.
+    let serve = ["serve", "--config", file.path(), "--peers", "127.0.0.1:1"];
+    trine(&serve, "", b"").expect_error(2, &[&unknown, &wrong]);
+    let ran = trine(&["serve", "--json", "--config", file.path()], "", b"").expect_status(2);
+    assert_eq!(ran.json()["error"]["kind"], "usage");
+
+    let fine = TempFile::new("fine", "id = 1\nreplicas = 5\n");
+    trine(&["config", "check", fine.path()], "", b"").expect_status(0);
+    trine(&["config", "check", "/does/not/exist"], "", b"")
+        .expect_error(1, &["/does/not/exist", "config default"]);
+    // What is still missing is named as ever.
+    trine(&["serve", "--config", fine.path()], "", b"").expect_error(2, &["--peers"]);
+}
+
+#[test]
+fn other_machines_are_let_in_only_when_asked_for() {
+    let serve = ["serve", "--id", "1", "--peers", "192.0.2.1:7471"];
+    trine(&serve, "", b"").expect_error(2, &["not a loopback address", "--allow-remote"]);
+    // With it, the address is used, and this machine does not have it.
+    let allowed = [&serve[..], &["--allow-remote"]].concat();
+    let ran = trine(&allowed, "", b"").expect_status(2);
+    assert!(!ran.stderr.contains("loopback"), "{}", ran.stderr);
+}
+
+#[test]
+fn processors_and_nodes_that_are_not_there_are_refused() {
+    let serve = ["serve", "--id", "1", "--peers", "127.0.0.1:1"];
+    let with = |option: [&'static str; 2]| [&serve[..], &option].concat();
+    trine(&with(["--cpu", "999999"]), "", b"").expect_error(2, &["--cpu 999999", "it may run on"]);
+    trine(&with(["--numa-node", "999"]), "", b"").expect_error(2, &["no such node"]);
+}
+
+#[test]
+fn a_group_over_ipv6_and_with_names_serves() {
+    let sockets: Vec<UdpSocket> = match (0..3).map(|_| UdpSocket::bind("[::1]:0")).collect() {
+        Ok(sockets) => sockets,
+        Err(error) => {
+            // A machine without IPv6 on loopback cannot show it; nothing else is a reason to skip.
+            assert!(!Path::new("/proc/net/if_inet6").exists(), "{error}");
+            return;
+        }
+    };
+    let addresses: Vec<_> = sockets
+        .iter()
+        .map(|socket| socket.local_addr().expect("bound"))
+        .collect();
+    drop(sockets);
+    let file = TempFile::new("ipv6", "cpu = 0\nmemory = \"64MiB\"\n");
+    let config = GroupConfig {
+        program: common::program(),
+        addresses: addresses.clone(),
+        serve_args: ["--config", file.path()].map(Into::into).to_vec(),
+        sink: None,
+    };
+    let mut group = Group::start(config).expect("processes");
+    let limit = trine_transport::time::Duration::from_millis(500);
+    let ready = group.wait_until("three voters", common::LIMIT, |group| {
+        let reports = survey(group.addresses(), limit).expect("a socket");
+        (voters_in_step(&reports) == Some(3)).then_some(())
+    });
+    ready.unwrap_or_else(|error| panic!("{error}"));
+    trine(&["put", "six", "yes"], &group.peers(), b"").expect_status(0);
+    assert_eq!(
+        trine(&["get", "six"], &group.peers(), b"")
+            .expect_status(0)
+            .stdout,
+        b"yes"
+    );
+    let status = trine(&["status", "--json"], &group.peers(), b"")
+        .expect_status(0)
+        .json();
+    let memory = &status["replicas"][0]["status"]["replica"]["store"]["memory_bytes"];
+    assert_eq!(memory.as_u64(), Some(64 << 20), "the file counts");
+    let pid = group.pids()[0];
+    let allowed = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("alive");
+    assert!(allowed.contains("Cpus_allowed_list:\t0\n"), "{allowed}");
+}
+
+#[test]
+fn the_settings_of_a_parent_are_not_those_of_its_replicas() {
+    // `demo` starts replicas that are told everything by their options; a variable meant for `serve` would break them.
+    let mut child = command(&["demo", "--keys", "10"], "");
+    child
+        .env("TRINE_FAULT", "loss=100%")
+        .env("TRINE_CONFIG", "/does/not/exist");
+    let child = child
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped());
+    finish(child.spawn().expect("started")).expect_status(0);
+}
