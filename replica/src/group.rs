@@ -182,6 +182,9 @@ impl Group {
         self.propose_waiting(now, out);
         self.begin_read_round(now, out);
         let ticked = self.raft.tick_if_due(now);
+        if ticked {
+            self.mind_forwarded_reads(now, out);
+        }
         self.pump(now, out);
         if ticked {
             self.maintain(now, out);
@@ -244,8 +247,8 @@ impl Group {
             self.raft.applied_to(index);
         }
         for state in work.read_states {
-            if let Ok(context) = state.request_ctx.as_slice().try_into() {
-                self.on_round_confirmed(u64::from_le_bytes(context), state.index);
+            if let Some(context) = self.raft.own_context(&state.request_ctx) {
+                self.on_round_confirmed(context, state.index);
             }
         }
         self.follow_role(now, out);
@@ -328,6 +331,8 @@ impl Group {
         }
         self.leads_in = leads_in;
         self.lease.end();
+        // What was asked of an earlier leader is asked anew.
+        self.reads.ask_anew(Instant::FAR_FUTURE);
         if leads_in.is_some() {
             out.counters.elections_won += 1;
             self.anchor_time(now);

@@ -15,6 +15,9 @@ pub(crate) use validate::{Refusal, validate};
 use crate::config::ReplicaConfig;
 use crate::log::Log;
 
+/// Ticks for which followers hear of each commit at once after one of them has asked for an index.
+const PROMPT_COMMIT_TICKS: usize = 100;
+
 /// Raft and its log as one value on virtual time.
 pub(crate) struct RaftGroup<L: Log> {
     node: RawNode<L>,
@@ -26,6 +29,8 @@ pub(crate) struct RaftGroup<L: Log> {
     /// Ticks since a leader was last followed here. Raft counts the same, but forgets it together with the leader as soon
     /// as anybody speaks of a later term: a lease may stand on what was promised before that.
     ticks_since_leader: usize,
+    /// Followers serve reads: for so many ticks more they hear of each commit at once, not with the next append.
+    prompt_commit_ticks: usize,
 }
 
 /// What one round of the ready loop asks for, in the order in which it has to be done.
@@ -88,6 +93,7 @@ impl<L: Log> RaftGroup<L> {
             next_tick: now + config.tick,
             votes_from,
             ticks_since_leader: usize::MAX,
+            prompt_commit_ticks: 0,
         }
     }
 
@@ -113,6 +119,9 @@ impl<L: Log> RaftGroup<L> {
             message.get_msg_type(),
             MessageType::MsgAppend | MessageType::MsgHeartbeat | MessageType::MsgSnapshot
         );
+        if message.get_msg_type() == MessageType::MsgReadIndex {
+            self.commit_promptly();
+        }
         let before = self.node.raft.msgs.len();
         self.node.step(message).map_err(|_| Refusal::NotEntitled)?;
         if from_leader && self.leader() == sender {
@@ -183,14 +192,34 @@ impl<L: Log> RaftGroup<L> {
         Ok(self.last_index())
     }
 
-    /// Asks a quorum whether this replica still leads. The context comes back in [`Work::read_states`] once it is
-    /// confirmed, or never. Returns false when raft would drop the question silently.
+    /// Asks a quorum whether this replica still leads, or the leader whether it does. The context comes back in
+    /// [`Work::read_states`] once it is confirmed, or never. Returns false when raft would drop the question silently.
     pub(crate) fn read_index(&mut self, context: u64) -> bool {
-        if !self.is_leader() || !self.node.raft.commit_to_current_term() {
-            return false;
+        let asks = match self.role() {
+            StateRole::Leader => self.node.raft.commit_to_current_term(),
+            StateRole::Follower => self.leader() != raft::INVALID_ID,
+            StateRole::Candidate | StateRole::PreCandidate => false,
+        };
+        if asks {
+            self.node
+                .read_index(read_context(self.node.raft.id, context));
         }
-        self.node.read_index(context.to_le_bytes().to_vec());
-        true
+        asks
+    }
+
+    /// The question of this replica that a confirmed context answers.
+    pub(crate) fn own_context(&self, context: &[u8]) -> Option<u64> {
+        let (id, number) = context.split_at_checked(8)?;
+        let number = number.try_into().ok().map(u64::from_le_bytes);
+        number.filter(|_| id == self.node.raft.id.to_le_bytes())
+    }
+
+    /// A follower serves reads, and answers them only when it knows that what they have to see is committed.
+    fn commit_promptly(&mut self) {
+        if self.prompt_commit_ticks == 0 {
+            self.node.skip_bcast_commit(false);
+        }
+        self.prompt_commit_ticks = PROMPT_COMMIT_TICKS;
     }
 
     /// One tick if one is due. The next is due a whole period later: ticks that were missed are never made up, because
@@ -204,6 +233,10 @@ impl<L: Log> RaftGroup<L> {
         self.node.raft.set_randomized_election_timeout(draw);
         self.ticks_since_leader = self.ticks_since_leader.saturating_add(1);
         self.node.tick();
+        if self.prompt_commit_ticks > 0 {
+            self.prompt_commit_ticks -= 1;
+            self.node.skip_bcast_commit(self.prompt_commit_ticks == 0);
+        }
         true
     }
 
@@ -320,6 +353,7 @@ impl<L: Log> RaftGroup<L> {
         let (id, applied) = (self.node.raft.id, self.applied());
         let log = std::mem::take(self.node.mut_store());
         self.node = new_node(config, id, log, applied);
+        self.node.skip_bcast_commit(self.prompt_commit_ticks == 0);
         self.config = *config;
     }
 
@@ -418,6 +452,17 @@ fn new_node<L: Log>(config: &ReplicaConfig, id: u64, log: L, applied: u64) -> Ra
     RawNode::new(&raft_config, log, &Logger::root(Discard, o!()))
         .expect("the settings were validated, and the log answers for its own bounds")
 }
+
+/// Names a question for a read index among those of all members: contexts that two replicas share would be one to raft.
+fn read_context(id: u64, number: u64) -> Vec<u8> {
+    let mut context = Vec::with_capacity(READ_CONTEXT_BYTES);
+    context.extend_from_slice(&id.to_le_bytes());
+    context.extend_from_slice(&number.to_le_bytes());
+    context
+}
+
+/// Length of such a name.
+pub(crate) const READ_CONTEXT_BYTES: usize = 16;
 
 /// Whether `message` answers a request, so that it rides in the response to it.
 pub(crate) fn is_answer(message: &Message) -> bool {

@@ -1,5 +1,7 @@
 //! Linearizable reads: one ReadIndex round confirms every read that had arrived before it began.
 //!
+//! A follower does the same, only that its question goes to the leader first. Nobody repeats a question that was lost on
+//! that way, so a follower asks anew, under another context, for the reads of a round that is not confirmed in time.//!
 //! A round begins with `read_index`, whose context comes back once a quorum has confirmed that this replica still led
 //! after that moment. A read may only ride in a round that began after the read had arrived, and is answered once the
 //! commit index of the round's beginning is applied. Rounds that get no answer are asked again by raft itself: each
@@ -17,6 +19,8 @@ use crate::message::ReplyToken;
 pub(crate) struct Read {
     pub(crate) token: ReplyToken,
     pub(crate) command: Vec<u8>,
+    /// When it came.
+    pub(crate) since: Instant,
 }
 
 struct Round {
@@ -27,7 +31,7 @@ struct Round {
     reads: Vec<Read>,
 }
 
-/// The read path of a leader. Every token that goes in comes out exactly once.
+/// The read path of a replica. Every token that goes in comes out exactly once.
 #[derive(Default)]
 pub(crate) struct Reads {
     waiting: Vec<Read>,
@@ -59,12 +63,13 @@ impl Reads {
     }
 
     /// A read has arrived.
-    pub(crate) fn push(&mut self, token: ReplyToken, command: &[u8]) {
+    pub(crate) fn push(&mut self, now: Instant, token: ReplyToken, command: &[u8]) {
         let mut buffer = self.spare.pop().unwrap_or_default();
         buffer.extend_from_slice(command);
         self.waiting.push(Read {
             token,
             command: buffer,
+            since: now,
         });
         self.count += 1;
         self.bytes += command.len();
@@ -122,6 +127,26 @@ impl Reads {
             }
         }
         begun
+    }
+
+    /// Rounds that began before `limit` are asked anew, if they are not confirmed: their reads wait for the next one.
+    pub(crate) fn ask_anew(&mut self, limit: Instant) {
+        let confirmed = self.rounds.iter().take_while(|r| r.index.is_some()).count();
+        if self.rounds.get(confirmed).is_some_and(|r| r.begun < limit) {
+            let unconfirmed = self.rounds.split_off(confirmed);
+            let reads = unconfirmed.into_iter().flat_map(|round| round.reads);
+            self.waiting.extend(reads);
+        }
+    }
+
+    /// Reads in no round that came before `limit`: nobody seems to confirm them.
+    pub(crate) fn take_older(&mut self, limit: Instant) -> Vec<Read> {
+        let old: Vec<Read> = self
+            .waiting
+            .extract_if(.., |read| read.since < limit)
+            .collect();
+        self.forget(old.iter());
+        old
     }
 
     /// Reads that may be answered from a state machine that has applied everything up to `applied`.
@@ -202,7 +227,7 @@ mod tests {
     use super::*;
 
     fn push(reads: &mut Reads, token: u64) {
-        reads.push(ReplyToken(token), &[]);
+        reads.push(Instant::ZERO, ReplyToken(token), &[]);
     }
 
     fn tokens(reads: &[Read]) -> Vec<u64> {
@@ -246,6 +271,36 @@ mod tests {
         reads.on_confirmed(READ_ROUNDS_MAX as u64 - 1, 5);
         assert_eq!(reads.take_ready(5).len(), READ_ROUNDS_MAX);
         assert!(reads.next_round().is_some());
+    }
+
+    #[test]
+    fn a_question_that_was_lost_is_asked_anew_and_its_late_answer_confirms_nothing() {
+        let at = |ns| Instant::from_nanos(ns);
+        let mut reads = Reads::default();
+        push(&mut reads, 1);
+        reads.on_begun(at(10), 0);
+        push(&mut reads, 2);
+        reads.on_begun(at(20), 1);
+        reads.on_confirmed(0, 5);
+        reads.ask_anew(at(20));
+        assert!(!reads.has_waiting(), "the second is not late yet");
+        reads.ask_anew(at(21));
+        let next = reads.next_round().unwrap();
+        reads.on_begun(at(30), next);
+        reads.on_confirmed(1, 7);
+        assert_eq!(tokens(&reads.take_ready(100)), [1]);
+        reads.on_confirmed(next, 9);
+        assert_eq!(tokens(&reads.take_ready(100)), [2]);
+        assert_eq!((reads.count(), reads.bytes()), (0, 0));
+    }
+
+    #[test]
+    fn reads_that_nobody_confirms_are_given_back() {
+        let mut reads = Reads::default();
+        reads.push(Instant::from_nanos(5), ReplyToken(1), b"abc");
+        reads.push(Instant::from_nanos(6), ReplyToken(2), b"de");
+        assert_eq!(tokens(&reads.take_older(Instant::from_nanos(6))), [1]);
+        assert_eq!((reads.count(), reads.bytes()), (1, 2));
     }
 
     #[test]

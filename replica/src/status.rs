@@ -108,6 +108,9 @@ pub struct Counters {
     pub reads_under_lease: u64,
     /// Linearizable reads answered.
     pub reads_linearizable: u64,
+    /// Linearizable reads answered while another replica led; counted among all of them, too.
+    #[serde(default)]
+    pub reads_following: u64,
     /// Stale reads answered.
     pub reads_stale: u64,
     /// Index rounds asked for.

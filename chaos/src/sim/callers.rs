@@ -41,6 +41,9 @@ const HASTY: (Duration, Duration) = (Duration::from_micros(100), Duration::from_
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often a read takes the way through the log instead of ReadIndex.
 const LOGGED_READS: Ratio = Ratio::percent(5);
+/// How often a read goes to a follower, and how often to any replica, in percent of those that go through no log.
+const FOLLOWER_READS_PERCENT: u64 = 20;
+const READS_ANYWHERE_PERCENT: u64 = 10;
 /// How often a command is called whose answer no checker understands. It still has to leave all
 /// replicas in the same state.
 const UNJUDGED: Ratio = Ratio::percent(8);
@@ -276,9 +279,19 @@ impl Callers {
         let logged = self.prng.chance(LOGGED_READS);
         let last = self.prng.chance(LAST_WRITES);
         match (request.action.is_read(), logged, last) {
-            (true, false, _) => Mode::Read,
+            (true, false, _) => self.read_mode(),
             (_, _, true) => Mode::WriteAndClose,
             (_, _, false) => Mode::Write,
+        }
+    }
+
+    fn read_mode(&mut self) -> Mode {
+        match self.prng.below(100) {
+            0..FOLLOWER_READS_PERCENT => Mode::ReadFollower,
+            percent if percent < FOLLOWER_READS_PERCENT + READS_ANYWHERE_PERCENT => {
+                Mode::ReadAnywhere
+            }
+            _ => Mode::Read,
         }
     }
 

@@ -5,7 +5,7 @@ use trine_kvstore::{Command, Response};
 use trine_replica::client::Mode;
 
 use super::{response_of, unexpected};
-use crate::args::GetArguments;
+use crate::args::{GetArguments, ReadFrom};
 use crate::client::call;
 use crate::failure::Failure;
 use crate::network::Network;
@@ -18,10 +18,11 @@ pub(crate) fn run<N: Network>(
     output: Output,
 ) -> Result<(), Failure> {
     let key = key_bytes(&arguments.key)?;
-    let mode = if arguments.stale {
-        Mode::ReadStale
-    } else {
-        Mode::Read
+    let mode = match arguments.from {
+        _ if arguments.stale => Mode::ReadStale,
+        ReadFrom::Leader => Mode::Read,
+        ReadFrom::Follower => Mode::ReadFollower,
+        ReadFrom::Any => Mode::ReadAnywhere,
     };
     let answer = call(network, &arguments.client, mode, &Command::Get { key })?;
     match response_of(&answer)? {

@@ -67,6 +67,8 @@ pub struct Clients<R: Route> {
     pub(super) rng: Prng,
     pub(super) peers: Peers<R>,
     pub(super) leader: Leader,
+    /// The replica that was last given reads which need no leader.
+    pub(super) last_spread: usize,
     /// The cluster of this client: configured, or the first that gave an answer.
     pub(super) cluster: ClusterId,
     pub(super) logical: Slab<Logical>,
@@ -104,6 +106,7 @@ impl<R: Route> Clients<R> {
             pool,
             rng: Prng::new(seed),
             leader: Leader::new(),
+            last_spread: 0,
             logical: Slab::new(LOGICAL_CLIENTS_MAX),
             operations: Slab::new(OPERATIONS_MAX),
             ready: Default::default(),
@@ -190,6 +193,7 @@ impl<R: Route> Clients<R> {
             owner,
             tag,
             operation,
+            lane: Lane::Write,
             stage: Stage::Waiting,
             request: Some(request),
             response_bytes: self.config.response_bytes,
@@ -209,8 +213,7 @@ impl<R: Route> Clients<R> {
             return;
         };
         pending.stage = Stage::Ready;
-        let lane = Lane::of(pending.operation);
-        self.ready[lane as usize].push_back(key);
+        self.ready[pending.lane as usize].push_back(key);
     }
 
     /// Ends an operation and tells its caller.
@@ -356,6 +359,9 @@ impl<R: Route> App<R> for Clients<R> {
         let mut due = self.check_at;
         if self.has_ready_for_leader() {
             due = due.min(self.leader.resume_at);
+        }
+        if let Some(at) = self.spread_resumes_at() {
+            due = due.min(at);
         }
         if let Some(at) = self.silence_ends_at() {
             due = due.min(at);

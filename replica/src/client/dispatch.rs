@@ -21,6 +21,7 @@ impl<R: Route> Clients<R> {
         {
             self.send_lane(cx, Lane::Stale, index, session);
         }
+        self.dispatch_spread(cx);
         if !self.has_ready_for_leader() || cx.now() < self.leader.resume_at {
             return;
         }
@@ -48,7 +49,13 @@ impl<R: Route> Clients<R> {
             .map(|session| (index, session))
     }
 
-    fn send_lane(&mut self, cx: &mut Cx<'_, R>, lane: Lane, index: usize, session: SessionId) {
+    pub(super) fn send_lane(
+        &mut self,
+        cx: &mut Cx<'_, R>,
+        lane: Lane,
+        index: usize,
+        session: SessionId,
+    ) {
         while self.pick(lane) {
             let sent = match self.picked[..] {
                 [key] => self.send_alone(cx, key, index, session),

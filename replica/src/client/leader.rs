@@ -155,7 +155,7 @@ impl<R: Route> Clients<R> {
         }
     }
 
-    fn ask(&mut self, cx: &mut Cx<'_, R>, index: usize) {
+    pub(super) fn ask(&mut self, cx: &mut Cx<'_, R>, index: usize) {
         let Some(session) = self.peers.get(index).session() else {
             return;
         };

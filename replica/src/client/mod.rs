@@ -20,6 +20,7 @@ mod outcome;
 mod peers;
 mod probe;
 mod reply;
+mod spread;
 mod submit;
 mod window;
 

@@ -17,6 +17,11 @@ pub enum Mode {
     WriteAndClose,
     /// What is committed by now.
     Read,
+    /// The same, read at a follower, which asks the leader how far it has to be. Where no follower can be reached the
+    /// leader does it.
+    ReadFollower,
+    /// The same, read at each replica in turn.
+    ReadAnywhere,
     /// What some replica happens to know, also without a leader or a quorum.
     ReadStale,
 }
@@ -31,6 +36,7 @@ impl Mode {
             Self::Write => Operation::Apply,
             Self::WriteAndClose => Operation::ApplyAndClose,
             Self::Read => Operation::ReadLinearizable,
+            Self::ReadFollower | Self::ReadAnywhere => Operation::ReadHere,
             Self::ReadStale => Operation::ReadStale,
         }
     }
@@ -45,16 +51,22 @@ pub(super) enum Lane {
     Read,
     /// Reads that any replica can do.
     Stale,
+    /// Linearizable reads that a follower is to do.
+    Follower,
+    /// Linearizable reads that replicas do in turn.
+    Anywhere,
 }
 
 impl Lane {
-    pub(super) const COUNT: usize = 3;
+    pub(super) const COUNT: usize = 5;
 
-    pub(super) const fn of(operation: Operation) -> Self {
-        match operation {
-            Operation::Register | Operation::Apply | Operation::ApplyAndClose => Self::Write,
-            Operation::ReadLinearizable => Self::Read,
-            Operation::ReadStale => Self::Stale,
+    pub(super) const fn of(mode: Mode) -> Self {
+        match mode {
+            Mode::Write | Mode::WriteAndClose => Self::Write,
+            Mode::Read => Self::Read,
+            Mode::ReadStale => Self::Stale,
+            Mode::ReadFollower => Self::Follower,
+            Mode::ReadAnywhere => Self::Anywhere,
         }
     }
 }
@@ -88,6 +100,8 @@ pub(super) struct Pending {
     pub(super) owner: Key,
     pub(super) tag: u64,
     pub(super) operation: Operation,
+    /// Where it waits when it is ready.
+    pub(super) lane: Lane,
     pub(super) stage: Stage,
     /// None exactly while an attempt is under way that is no part of a batch: the transport has it then.
     pub(super) request: Option<MsgBuf>,

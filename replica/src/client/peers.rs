@@ -38,6 +38,8 @@ pub(super) struct Peer {
     pub(super) heard_at: Instant,
     /// Whether a question about the leader is under way there.
     pub(super) asked: bool,
+    /// Reads that need no leader are not sent there before this moment, unless there is nobody else.
+    pub(super) avoid_until: Instant,
 }
 
 impl Peer {
@@ -117,6 +119,7 @@ impl<R: Route> Peers<R> {
             outstanding: 0,
             heard_at: Instant::ZERO,
             asked: false,
+            avoid_until: Instant::ZERO,
         });
         Some(self.list.len() - 1)
     }

@@ -146,8 +146,17 @@ impl<R: Route> Clients<R> {
         heard: &Heard,
         reply: Incoming<'_>,
     ) {
+        if heard.status != ClientStatus::Ok && self.is_spread(key) {
+            self.avoid(now, peer);
+        }
         match heard.status {
             ClientStatus::Ok => self.on_ok(now, key, peer, heard, reply),
+            ClientStatus::NotLeader if self.is_spread(key) => {
+                self.obstructed(now, key, Obstacle::NoLeader);
+            }
+            ClientStatus::Busy if self.is_spread(key) => {
+                self.obstructed(now, key, Obstacle::Busy);
+            }
             ClientStatus::NotLeader => {
                 self.redirect(now, peer, heard.leader);
                 self.obstructed(now, key, Obstacle::NoLeader);

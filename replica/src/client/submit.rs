@@ -7,7 +7,7 @@ use trine_transport::time::Instant;
 
 use super::config::{IN_FLIGHT_MAX, OPERATIONS_MAX};
 use super::core::{ClientId, Clients};
-use super::operation::Mode;
+use super::operation::{Lane, Mode};
 use crate::message::{CLIENT_REQUEST_HEADER_SIZE, ClientRequest, Encode};
 
 /// What a caller asks for.
@@ -104,7 +104,8 @@ impl<R: Route> Clients<R> {
         self.check_room(client)?;
         let EncodedCommand { mode, request } = command;
         let deadline = deadline.unwrap_or(now + self.config.operation_timeout);
-        let pending = self.pending(client.0, mode.operation(), request, now, deadline, tag);
+        let mut pending = self.pending(client.0, mode.operation(), request, now, deadline, tag);
+        pending.lane = Lane::of(mode);
         let key = self
             .operations
             .insert(pending)

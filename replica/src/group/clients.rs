@@ -54,7 +54,9 @@ impl Group {
             Operation::ReadLinearizable if cfg!(feature = "canary-stale-read") => {
                 self.read_now(token, request.command, out);
             }
-            Operation::ReadLinearizable => self.reads.push(token, request.command),
+            Operation::ReadLinearizable | Operation::ReadHere => {
+                self.reads.push(now, token, request.command);
+            }
             Operation::Register | Operation::Apply | Operation::ApplyAndClose => {
                 self.write(now, token, request, required, out)
             }
@@ -72,7 +74,10 @@ impl Group {
         }
         let nameless_allowed = matches!(
             request.operation,
-            Operation::Register | Operation::ReadLinearizable | Operation::ReadStale
+            Operation::Register
+                | Operation::ReadLinearizable
+                | Operation::ReadStale
+                | Operation::ReadHere
         );
         let known =
             request.cluster == self.cluster || (request.cluster.is_none() && nameless_allowed);
@@ -83,14 +88,16 @@ impl Group {
         let anywhere = request.operation == Operation::ReadStale
             || (cfg!(feature = "canary-stale-read")
                 && request.operation == Operation::ReadLinearizable);
+        let here = request.operation == Operation::ReadHere && self.raft.leader() != 0;
         if !anywhere {
-            self.admit_to_leader(now)?;
+            self.admit_to_leader(now, here)?;
         }
         Ok(command)
     }
 
-    fn admit_to_leader(&self, now: Instant) -> Result<(), ClientStatus> {
-        if !self.raft.is_leader() {
+    /// `here`: a follower will do that has a leader to ask.
+    fn admit_to_leader(&self, now: Instant, here: bool) -> Result<(), ClientStatus> {
+        if !self.raft.is_leader() && !here {
             let patience = election_timeout(&self.config).as_nanos() * 4;
             let forsaken = self
                 .leaderless_since

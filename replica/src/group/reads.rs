@@ -1,4 +1,4 @@
-//! Linearizable reads on the leader: by ReadIndex rounds, or under a lease that such a round has given.
+//! Linearizable reads: by ReadIndex rounds, or on the leader under a lease that such a round has given.
 //!
 //! A round that began at some moment and was confirmed by a quorum proves more than the lead at that moment: everybody
 //! in the quorum has heard from this leader since, and votes for nobody else for the group's vote refusal time. Until
@@ -12,8 +12,9 @@
 use trine_kvstore::Command;
 use trine_transport::time::{Duration, Instant};
 
-use super::Group;
+use super::{Group, election_timeout};
 use crate::config::ReadMode;
+use crate::message::ClientStatus;
 use crate::outbox::Outbox;
 use crate::state_machine::StateMachine;
 
@@ -83,7 +84,10 @@ impl Group {
     /// A quorum has confirmed a round.
     pub(super) fn on_round_confirmed(&mut self, context: u64, index: u64) {
         let begun = self.reads.on_confirmed(context, index);
-        if let (Some(begun), ReadMode::Lease) = (begun, self.config.reads) {
+        // What a follower has heard says how things stood at its leader.
+        if let (Some(begun), ReadMode::Lease, true) =
+            (begun, self.config.reads, self.raft.is_leader())
+        {
             self.lease
                 .extend(begun, self.lease_length(), self.raft.term());
         }
@@ -143,13 +147,33 @@ impl Group {
         }
     }
 
+    /// Followers alone: nobody but they repeat a question that was lost on its way to the leader or back, and without
+    /// a leader there is nobody to ask.
+    pub(super) fn mind_forwarded_reads(&mut self, now: Instant, out: &mut Outbox) {
+        if self.raft.is_leader() || self.reads.count() == 0 {
+            return;
+        }
+        let before = |ns: u64| Instant::from_nanos(now.as_nanos().saturating_sub(ns));
+        let heartbeat = self.config.tick.as_nanos() * self.config.heartbeat_ticks as u64;
+        self.reads.ask_anew(before(heartbeat));
+        let patience = match self.raft.leader() {
+            0 => 0,
+            _ => 2 * election_timeout(&self.config).as_nanos(),
+        };
+        for read in self.reads.take_older(before(patience)) {
+            self.refuse(read.token, ClientStatus::NotLeader, out);
+        }
+    }
+
     /// Answers the reads whose round is confirmed and applied.
     pub(super) fn answer_ready_reads(&mut self, out: &mut Outbox) {
         let Some(applied) = self.state.as_ref().map(StateMachine::applied_index) else {
             return;
         };
+        let leads = self.raft.is_leader();
         for read in self.reads.take_ready(applied) {
             out.counters.reads_linearizable += 1;
+            out.counters.reads_following += u64::from(!leads);
             self.answer_read(read.token, &read.command, out);
             self.reads.recycle(read);
         }

@@ -27,6 +27,9 @@ pub enum Operation {
     ReadLinearizable = 4,
     /// Read what this replica happens to have applied. No session, leader or quorum is needed.
     ReadStale = 5,
+    /// Read what is committed by now, at this replica, whether it leads or not: a follower asks its leader up to where
+    /// that is, and answers once it has applied as much. No session is needed.
+    ReadHere = 6,
 }
 
 impl Operation {
@@ -37,6 +40,7 @@ impl Operation {
             3 => Self::ApplyAndClose,
             4 => Self::ReadLinearizable,
             5 => Self::ReadStale,
+            6 => Self::ReadHere,
             _ => return Err(DecodeError::Field { field: "operation" }),
         })
     }

@@ -6,6 +6,11 @@
 use raft::eraftpb::{ConfState, Entry, EntryType, Message, MessageType};
 use raft::{Raft, StateRole, Storage};
 
+use super::READ_CONTEXT_BYTES;
+
+/// Index questions that a leader keeps in mind, its own included.
+const FORWARDED_READS_MAX: usize = 1024;
+
 /// No term or index of a group that lives gets near this; sums with it cannot overflow.
 pub(crate) const INDEX_MAX: u64 = 1 << 56;
 
@@ -53,10 +58,12 @@ pub(crate) fn validate<L: Storage>(
     if message.from != sender || sender == raft.id || sender == 0 || message.to != raft.id {
         return Err(Refusal::WrongParty);
     }
-    if message.term == 0 || message.term > INDEX_MAX {
+    let known = MessageType::from_i32(message.msg_type).ok_or(Refusal::MessageType)?;
+    // A forwarded question belongs to no term: raft takes it for a local one.
+    let termless = known == MessageType::MsgReadIndex;
+    if (message.term == 0) != termless || message.term > INDEX_MAX {
         return Err(Refusal::Term);
     }
-    let known = MessageType::from_i32(message.msg_type).ok_or(Refusal::MessageType)?;
     check_foreign_fields(known, message)?;
     match known {
         MessageType::MsgAppend => check_append(message),
@@ -69,13 +76,18 @@ pub(crate) fn validate<L: Storage>(
             check_vote(message).and(check_member(raft, sender))
         }
         MessageType::MsgTimeoutNow => check_timeout_now(raft, message),
-        // Local messages, and those by which followers forward to the leader: clients are redirected instead.
+        MessageType::MsgReadIndex => check_read_index(raft, message),
+        MessageType::MsgReadIndexResp => check_read_index_answer(raft, message),
+        // Local messages, and proposals that followers forward: clients that write are redirected instead.
         _ => Err(Refusal::MessageType),
     }
 }
 
 fn check_foreign_fields(kind: MessageType, message: &Message) -> Result<(), Refusal> {
-    let entries_allowed = kind == MessageType::MsgAppend;
+    let entries_allowed = matches!(
+        kind,
+        MessageType::MsgAppend | MessageType::MsgReadIndex | MessageType::MsgReadIndexResp
+    );
     let snapshot_allowed = kind == MessageType::MsgSnapshot;
     let foreign = (!entries_allowed && !message.entries.is_empty())
         || (!snapshot_allowed && message.snapshot.is_some())
@@ -112,6 +124,40 @@ fn check_entry(entry: &Entry, previous: (u64, u64), leader_term: u64) -> Result<
         Ok(())
     } else {
         Err(Refusal::Entries)
+    }
+}
+
+/// Raft keeps each question in mind until a quorum has answered; a leader without one steps down soon.
+fn check_read_index<L: Storage>(raft: &Raft<L>, message: &Message) -> Result<(), Refusal> {
+    check_member(raft, message.from)?;
+    check_context(message)?;
+    let may_ask =
+        raft.state == StateRole::Leader && raft.pending_read_count() < FORWARDED_READS_MAX;
+    if may_ask && message.index == 0 && message.commit == 0 {
+        Ok(())
+    } else {
+        Err(Refusal::NotEntitled)
+    }
+}
+
+fn check_read_index_answer<L: Storage>(raft: &Raft<L>, message: &Message) -> Result<(), Refusal> {
+    check_context(message)?;
+    if message.index > INDEX_MAX {
+        return Err(Refusal::Index);
+    }
+    let from_leader = message.term == raft.term && raft.leader_id == message.from;
+    if from_leader && raft.state == StateRole::Follower {
+        Ok(())
+    } else {
+        Err(Refusal::NotEntitled)
+    }
+}
+
+/// One entry, which is none: its data names the question.
+fn check_context(message: &Message) -> Result<(), Refusal> {
+    match &message.entries[..] {
+        [entry] if entry.data.len() == READ_CONTEXT_BYTES && entry.context.is_empty() => Ok(()),
+        _ => Err(Refusal::Entries),
     }
 }
 

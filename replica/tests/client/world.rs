@@ -438,7 +438,9 @@ pub(crate) fn commit(seen: &Seen, index: u64) -> Act {
         Operation::Apply | Operation::ApplyAndClose => {
             ok(position, &Response::Written { version: position })
         }
-        Operation::ReadLinearizable | Operation::ReadStale => ok(position, &Response::NotFound),
+        Operation::ReadLinearizable | Operation::ReadStale | Operation::ReadHere => {
+            ok(position, &Response::NotFound)
+        }
     }
 }
 

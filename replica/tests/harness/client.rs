@@ -15,6 +15,8 @@ pub enum Wish {
     Put(Vec<u8>, Vec<u8>),
     Get(Vec<u8>),
     StaleGet(Vec<u8>),
+    /// Linearizable, at the replica that is asked.
+    HereGet(Vec<u8>),
     /// Any other write, encoded.
     Write(Vec<u8>),
 }
@@ -82,6 +84,10 @@ impl Client {
             Wish::StaleGet(key) => {
                 Command::Get { key }.encode(&mut command);
                 (Operation::ReadStale, 0)
+            }
+            Wish::HereGet(key) => {
+                Command::Get { key }.encode(&mut command);
+                (Operation::ReadHere, 0)
             }
             Wish::Write(bytes) => {
                 command.clone_from(bytes);

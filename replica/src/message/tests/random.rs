@@ -27,6 +27,7 @@ fn any_operation() -> impl Strategy<Value = Operation> {
         Just(Operation::ApplyAndClose),
         Just(Operation::ReadLinearizable),
         Just(Operation::ReadStale),
+        Just(Operation::ReadHere),
     ]
 }
 
