@@ -190,7 +190,10 @@ fn replica_config(prng: &mut Prng) -> ReplicaConfig {
         config.appends_in_flight_max = prng.in_range(1..=8) as usize;
     }
     if prng.below(4) == 0 {
+        // Clients that crash leave answers behind that nobody fetches: with the usual time to live they would fill the
+        // room until long after the end, and those who live would rightly be refused.
         config.session_limits.reply_bytes_max = prng.in_range(16_000..=200_000);
+        config.session_limits.ttl_ns = prng.in_range(500_000_000..=2_000_000_000);
     }
     if prng.below(4) == 0 {
         // Clients that come and go fill the table; the idle ones make room after their time.
