@@ -24,6 +24,8 @@ pub const TIMER_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Nonces of ended sessions that a server remembers, so that a late CONNECT brings none back; when
 /// there are more, all cookies so far are void instead.
 pub const ENDED_NONCES_MAX: usize = 4_096;
+/// Rollbacks for a gap that a request makes without any progress in between; from then on its timer alone rolls back.
+pub const GAP_ROLLBACKS_MAX: u8 = 3;
 /// Transmission times that a request remembers; packets beyond give no RTT sample.
 pub const RTT_STAMPS: usize = 32;
 

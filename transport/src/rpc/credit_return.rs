@@ -3,7 +3,6 @@
 use super::Received;
 use crate::backend::Route;
 use crate::endpoint::Endpoint;
-use crate::rpc::loss::Cause;
 use crate::wire::Flags;
 
 impl<R: Route> Endpoint<R> {
@@ -35,7 +34,7 @@ impl<R: Route> Endpoint<R> {
         let request = &self.requests[index];
         let is_this_round = header.flags.round() == request.round & 0x0f;
         if is_gap && is_this_round && answered == request.answered && request.sent > answered {
-            self.roll_back(rx.now, index, Cause::Gap);
+            self.on_gap(rx.now, index);
         }
     }
 }

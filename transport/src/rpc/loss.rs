@@ -7,6 +7,7 @@
 use super::{ClientEnd, ClientRequest, NO_REQUEST, Received};
 use crate::app::{App, RpcError};
 use crate::backend::Route;
+use crate::config::GAP_ROLLBACKS_MAX;
 use crate::endpoint::Endpoint;
 use crate::session::{Role, SessionId, State};
 use crate::stats::RttHistogram;
@@ -15,7 +16,7 @@ use crate::wire::{Flags, Header, PacketType, RequestNumber};
 
 /// Why packets are sent again.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Cause {
+enum Cause {
     /// An answer has come that only a later packet can have caused.
     Gap,
     /// Nothing has come in time.
@@ -30,6 +31,7 @@ impl ClientEnd {
         request.sent = request.sent.max(answered);
         request.sent_max = request.sent_max.max(answered);
         request.attempts = 0;
+        request.gaps = 0;
         request.is_busy = false;
         self.credits += in_flight - request.in_flight();
         request.due = if request.in_flight() > 0 {
@@ -74,8 +76,19 @@ impl<R: Route> Endpoint<R> {
         self.mark_ready(session);
     }
 
+    /// An answer has come that proves a loss in this round. The first few such proofs in a row are acted on at once;
+    /// when none of the rounds in between brought any progress, the packet is not lost by chance, and the timer, which
+    /// doubles, sets the pace.
+    pub(crate) fn on_gap(&mut self, now: Instant, index: u32) {
+        let request = &mut self.requests[index];
+        if request.gaps < GAP_ROLLBACKS_MAX {
+            request.gaps += 1;
+            self.roll_back(now, index, Cause::Gap);
+        }
+    }
+
     /// Back to the first unanswered packet. The credits of what is given up return.
-    pub(crate) fn roll_back(&mut self, now: Instant, index: u32, cause: Cause) {
+    fn roll_back(&mut self, now: Instant, index: u32, cause: Cause) {
         let request = &mut self.requests[index];
         let Some(client) = self.sessions[request.session].client() else {
             return;

@@ -41,6 +41,8 @@ pub(crate) struct ClientRequest {
     pub(crate) round: u8,
     /// Timeouts or probes since the last progress.
     pub(crate) attempts: u8,
+    /// Rollbacks for a gap since the last progress.
+    pub(crate) gaps: u8,
     /// The server has said that the handler runs.
     pub(crate) is_busy: bool,
     /// When a packet of it was last sent.
@@ -93,6 +95,7 @@ impl ClientRequest {
             answered: 0,
             round: 0,
             attempts: 0,
+            gaps: 0,
             is_busy: false,
             sent_at: Instant::ZERO,
             due: Instant::FAR_FUTURE,
@@ -125,6 +128,7 @@ impl ClientRequest {
         self.answered = 0;
         self.round = 0;
         self.attempts = 0;
+        self.gaps = 0;
         self.is_busy = false;
         self.sent_at = Instant::ZERO;
         self.due = Instant::FAR_FUTURE;

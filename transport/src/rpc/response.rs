@@ -6,7 +6,6 @@ use super::{ClientRequest, Received};
 use crate::app::{App, RpcError};
 use crate::backend::Route;
 use crate::endpoint::Endpoint;
-use crate::rpc::loss::Cause;
 use crate::session::Terms;
 use crate::wire::Packet;
 
@@ -45,7 +44,7 @@ impl<R: Route> Endpoint<R> {
             self.stats.drops.reordered += 1;
             let is_this_round = header.flags.round() == request.round & 0x0f;
             if is_this_round && request.response_packets > 0 {
-                self.roll_back(rx.now, index, Cause::Gap);
+                self.on_gap(rx.now, index);
             }
             return;
         }

@@ -281,6 +281,29 @@ mod credit_return {
         ]);
         assert_eq!(s.node.endpoint.stats().gaps, 2);
     }
+
+    /// Found by the simulator (seed 135): on a path whose MTU had shrunk, the full packets of a request vanished and
+    /// its short last one arrived. Each time the server answered with a gap, and the client rolled back and sent
+    /// everything again at once: millions of packets a second for as long as the request had time.
+    #[test]
+    fn gaps_without_progress_are_left_to_the_timer() {
+        let mut s = sent(4, 100);
+        let gap = |round| Flags::GAP.with(Flags::of_round(round));
+        for round in 0..3 {
+            s.answer(PacketType::CreditReturn, 1, 0, gap(round));
+            assert_eq!(s.take().len(), 4, "round {round}");
+        }
+        s.answer(PacketType::CreditReturn, 1, 0, gap(3));
+        s.expect(&[]);
+        s.wait(Duration::from_millis(20));
+        assert!(s.take().len() >= 4, "the timer sends again");
+        s.answer(PacketType::CreditReturn, 1, 0, gap(4));
+        s.expect(&[]);
+        // Progress makes the next gap count again.
+        s.answer(PacketType::CreditReturn, 1, 1, gap(4));
+        assert_eq!(s.take().len(), 3);
+        assert_eq!(s.node.endpoint.stats().gaps, 4);
+    }
 }
 
 mod busy {
