@@ -7,6 +7,7 @@
 
 pub mod checker;
 pub mod fault;
+mod hash;
 pub mod history;
 pub mod live;
 pub mod seeds;

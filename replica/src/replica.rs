@@ -456,6 +456,11 @@ impl Replica {
         discovery
     }
 
+    /// The term in which this replica leads, if it does.
+    pub fn leads_in(&self) -> Option<u64> {
+        self.group.as_ref()?.leads_in()
+    }
+
     /// For checkers: the index of the last applied entry and a hash of the store behind it, at no cost. Replicas at
     /// the same index have the same one.
     pub fn applied_state(&self) -> Option<(u64, u128)> {
@@ -466,6 +471,11 @@ impl Replica {
     /// walk over all sessions.
     pub fn state_digest(&self) -> Option<(u64, u128)> {
         self.group.as_ref()?.state_digest()
+    }
+
+    /// For checkers: the term of an entry that is still in the log, and a checksum over its content.
+    pub fn entry_digest(&self, index: u64) -> Option<(u64, u64)> {
+        self.group.as_ref()?.entry_digest(index)
     }
 
     /// Everything that there is to say about this replica.

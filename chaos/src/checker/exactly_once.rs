@@ -5,8 +5,8 @@
 //! both have been applied; and a version told in a reply must be the version that reads see.
 
 use super::{Verdict, Violation};
+use crate::hash::FastMap;
 use crate::history::{Answer, History, Operation};
-use std::collections::HashMap;
 
 /// Judges a history.
 pub fn check(history: &History) -> Verdict {
@@ -15,7 +15,7 @@ pub fn check(history: &History) -> Verdict {
 }
 
 fn positions_are_unique(history: &History) -> Verdict {
-    let mut writes: HashMap<u64, &Operation> = HashMap::new();
+    let mut writes: FastMap<u64, &Operation> = FastMap::default();
     for operation in history
         .operations()
         .iter()
@@ -35,16 +35,16 @@ fn positions_are_unique(history: &History) -> Verdict {
 }
 
 /// A value, the version it was first seen under, and the operation that told so.
-type Seen<'a> = HashMap<(&'a [u8], &'a [u8]), (u64, &'a Operation)>;
+type Seen<'a> = FastMap<(&'a [u8], &'a [u8]), (u64, &'a Operation)>;
 
 fn values_keep_their_version(history: &History) -> Verdict {
-    let mut writers: HashMap<(&[u8], &[u8]), u32> = HashMap::new();
+    let mut writers: FastMap<(&[u8], &[u8]), u32> = FastMap::default();
     for operation in history.operations() {
         if let Some(value) = operation.action.written_value() {
             *writers.entry((&operation.key, value)).or_default() += 1;
         }
     }
-    let mut seen: Seen<'_> = HashMap::new();
+    let mut seen: Seen<'_> = FastMap::default();
     for operation in history.operations() {
         let (value, version) = match operation.answer() {
             Some(Answer::Value {

@@ -1,7 +1,8 @@
 //! The sequential model of one key: what each operation may answer in each state.
 
+use crate::hash::FastMap;
 use crate::history::{Action, Answer, Operation, Outcome};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 /// Bytes of a value, interned; canonical decimal numbers are kept as numbers, for INCR.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
@@ -191,16 +192,16 @@ pub(crate) fn steps_of(operations: &[&Operation]) -> Vec<Step> {
 
 /// What the operations of a key tell about its values and versions.
 struct Digest {
-    contents: HashMap<Vec<u8>, u32>,
+    contents: FastMap<Vec<u8>, u32>,
     /// Versions that some answer names, with an item.
     known_versions: HashSet<u64>,
     /// Versions of values that exactly one operation wrote, as reads told them.
-    version_of_value: HashMap<Vec<u8>, u64>,
+    version_of_value: FastMap<Vec<u8>, u64>,
 }
 
 impl Digest {
     fn new(operations: &[&Operation]) -> Self {
-        let mut writers: HashMap<&[u8], u32> = HashMap::new();
+        let mut writers: FastMap<&[u8], u32> = FastMap::default();
         for value in operations
             .iter()
             .filter_map(|operation| operation.action.written_value())
@@ -208,9 +209,9 @@ impl Digest {
             *writers.entry(value).or_default() += 1;
         }
         let mut digest = Self {
-            contents: HashMap::new(),
+            contents: FastMap::default(),
             known_versions: HashSet::new(),
-            version_of_value: HashMap::new(),
+            version_of_value: FastMap::default(),
         };
         for operation in operations {
             match operation.answer() {

@@ -4,7 +4,9 @@
 //! run. Keys and values are text where they are printable ASCII, else `0x` and hexadecimal digits.
 
 use super::{Action, Answer, History, Operation, Outcome};
+use crate::hash::FastHasher;
 use serde::{Deserialize, Serialize};
+use std::hash::{Hash, Hasher};
 
 /// Version of the text form, told in its first line.
 pub const VERSION: u32 = 1;
@@ -125,13 +127,11 @@ impl History {
         Ok(Self::from_operations(operations))
     }
 
-    /// A hash of the text form (FNV-1a, 64 bits): two runs are the same exactly if it is.
+    /// A hash over everything that was recorded: two runs were the same, byte for byte, if it is.
     pub fn hash(&self) -> u64 {
-        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-        for byte in self.to_text().bytes() {
-            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-        hash
+        let mut hasher = FastHasher::default();
+        self.operations.hash(&mut hasher);
+        hasher.finish()
     }
 }
 

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use trine_replica::client::{ClientConfig, Clients};
-use trine_replica::message::{Discovery, Incarnation, MemberRole, PlaceId, RoleCode};
+use trine_replica::message::{Discovery, Incarnation, MemberRole, PlaceId};
 use trine_replica::{Node, Replica, ReplicaConfig};
 use trine_transport::backend::Caps;
 use trine_transport::buf::{Pool, PoolConfig};
@@ -191,13 +191,13 @@ impl Cluster {
             .collect()
     }
 
-    /// The leader of the highest term.
-    pub(crate) fn leader(&self) -> Option<(Host, Discovery)> {
-        let leaders = self
-            .discoveries()
-            .into_iter()
-            .filter(|(_, discovery)| discovery.role == RoleCode::Leader);
-        leaders.max_by_key(|(_, discovery)| discovery.term)
+    /// The leader of the highest term, with the term.
+    pub(crate) fn leader(&self) -> Option<(Host, u64)> {
+        let leading = self.world.machines().filter_map(|(host, machine)| {
+            let term = machine.program.replica()?.replica().leads_in()?;
+            Some((host, term))
+        });
+        leading.max_by_key(|&(_, term)| term)
     }
 
     /// Whether the group keeps a majority of its voters, each with its memory, without `victim`.
@@ -256,19 +256,20 @@ impl Cluster {
 
     /// Looks at all replicas: who leads?
     pub(crate) fn probe(&mut self) {
-        if let Some((host, discovery)) = self.leader() {
-            let now = self.world.now();
-            match self.leaders.current {
-                Some((term, _)) if discovery.term <= term => {}
-                seen => {
-                    if seen.is_some() {
-                        self.leaders.failovers.push(now);
-                    }
-                    self.world
-                        .trace
-                        .note(now, || format!("{host} leads in term {}", discovery.term));
-                    self.leaders.current = Some((discovery.term, host));
+        let Some((host, term)) = self.leader() else {
+            return;
+        };
+        match self.leaders.current {
+            Some((seen, _)) if term <= seen => {}
+            seen => {
+                let now = self.world.now();
+                if seen.is_some() {
+                    self.leaders.failovers.push(now);
                 }
+                self.world
+                    .trace
+                    .note(now, || format!("{host} leads in term {term}"));
+                self.leaders.current = Some((term, host));
             }
         }
     }

@@ -76,8 +76,7 @@ impl<P: Program> Machine<P> {
 
     fn take_in(&mut self, now: Instant) -> usize {
         let count = self.inbox.len().min(BURST_MAX);
-        let burst: Vec<(Host, Vec<u8>)> = self.inbox.drain(..count).collect();
-        let packets: Vec<RxPacket<'_, Host>> = burst
+        let packets: Vec<RxPacket<'_, Host>> = self.inbox[..count]
             .iter()
             .map(|(from, bytes)| RxPacket {
                 bytes,
@@ -87,6 +86,7 @@ impl<P: Program> Machine<P> {
             .collect();
         self.endpoint
             .on_packets(now, &mut RxBatch::from_packets(&packets), &mut self.program);
+        self.inbox.drain(..count);
         count
     }
 

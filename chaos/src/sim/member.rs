@@ -23,10 +23,11 @@ pub(crate) struct Observed {
     pub(crate) stopping: bool,
 }
 
-/// What replicas are compared in: the store at every index at which a turn ended, and everything
+/// What replicas are compared in: the entry at every index, the store at every index at which a turn ended, and everything
 /// else, which costs more to hash, at some.
 #[derive(Default)]
 pub(crate) struct Agreement {
+    pub(crate) entries: LogAgreement,
     pub(crate) stores: LogAgreement,
     pub(crate) states: LogAgreement,
 }
@@ -57,9 +58,15 @@ impl Observed {
         if applied == self.applied {
             return;
         }
-        self.applied = applied;
         let life = replica.incarnation().0;
         let mut log = self.log.borrow_mut();
+        // Entries that a snapshot has stood for are in no log here; the state behind them is compared.
+        for index in self.applied + 1..=applied {
+            if let Some((term, digest)) = replica.entry_digest(index) {
+                log.entries.observe_entry(life, index, term, digest);
+            }
+        }
+        self.applied = applied;
         log.stores.observe_state(life, applied, hash);
         if applied.is_multiple_of(WHOLE_STATE_EVERY)
             && let Some((applied, digest)) = replica.state_digest()

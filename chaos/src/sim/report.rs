@@ -36,6 +36,8 @@ pub struct SimReport {
     pub turns: u64,
     /// States that were seen on more than one replica, and agreed.
     pub states_compared: u64,
+    /// Log entries that were seen applied on more than one replica, and agreed.
+    pub entries_compared: u64,
 }
 
 impl SimReport {
@@ -48,9 +50,14 @@ impl SimReport {
         reread_from: Instant,
     ) -> Self {
         let config = &cluster.config;
-        let history = cluster.history.borrow().clone();
+        let history = cluster.history.take();
         let log = cluster.log.borrow();
         let states_compared = log.stores.observed() + log.states.observed();
+        let simulated = cluster.world.now().saturating_since(started);
+        let packets = cluster.world.network.stats.packets_sent;
+        let turns = cluster.world.stats.turns;
+        let machines = config.topology().machines();
+        let entries_compared = log.entries.observed();
         let linearizability = linearizability::check_with(&history, config.limits);
         let fired = &cluster.world.network.stats.fired;
         let faults: BTreeMap<Fault, u64> = schedule
@@ -62,9 +69,11 @@ impl SimReport {
             .verdict
             .clone()
             .and(exactly_once::check(&history))
+            .and(log.entries.verdict())
             .and(log.stores.verdict())
             .and(log.states.verdict())
-            .and(states_were_compared(states_compared))
+            .and(nobody_spins(turns, packets, machines, simulated))
+            .and(states_were_compared(states_compared.min(entries_compared)))
             .and(liveness::check(&history, &bound(schedule, silent_from)))
             .and(coverage::check(
                 &history,
@@ -78,10 +87,11 @@ impl SimReport {
             linearizability,
             faults,
             failovers: cluster.leaders.failovers.len() as u64,
-            simulated: cluster.world.now().saturating_since(started),
-            packets: cluster.world.network.stats.packets_sent,
-            turns: cluster.world.stats.turns,
+            simulated,
+            packets,
+            turns,
             states_compared,
+            entries_compared,
             history,
         }
     }
@@ -100,6 +110,24 @@ fn states_were_compared(compared: u64) -> Verdict {
         return Verdict::Pass;
     }
     Verdict::violation("nothing proved: no two replicas were ever seen at the same index")
+}
+
+/// Turns that an event loop may make without a packet, a second: its timers, and calls.
+const IDLE_TURNS_PER_SECOND: u64 = 2_000;
+/// Turns for each packet that was sent.
+const TURNS_PER_PACKET: u64 = 3;
+
+/// A program that names a deadline which has passed, and then does nothing about it, is turned as fast as its machine
+/// goes. Clients did so while the replica that they took for the leader could not be connected to.
+fn nobody_spins(turns: u64, packets: u64, machines: usize, simulated: Duration) -> Verdict {
+    let seconds = simulated.as_nanos().div_ceil(1_000_000_000);
+    let most = packets * TURNS_PER_PACKET + machines as u64 * seconds * IDLE_TURNS_PER_SECOND;
+    if turns <= most {
+        return Verdict::Pass;
+    }
+    Verdict::violation(format!(
+        "an event loop spins: {turns} turns for {packets} packets in {seconds} s, at most {most} are plausible"
+    ))
 }
 
 fn bound(schedule: &Schedule, silent_from: Instant) -> liveness::Bound {
@@ -136,7 +164,7 @@ impl fmt::Display for SimReport {
         let tally = &self.tally;
         writeln!(
             f,
-            "seed {}: {} s simulated, {} operations ({} answered, {} unknown, {} without effect), {} failovers, {} packets, history {:016x}",
+            "seed {}: {} s simulated, {} operations ({} answered, {} unknown, {} without effect), {} failovers, {} packets, {} turns, history {:016x}",
             self.seed,
             self.simulated.as_nanos() / 1_000_000_000,
             tally.called,
@@ -145,6 +173,7 @@ impl fmt::Display for SimReport {
             tally.failed,
             self.failovers,
             self.packets,
+            self.turns,
             self.hash
         )?;
         let faults: Vec<String> = self
@@ -163,16 +192,30 @@ impl fmt::Display for SimReport {
         )?;
         writeln!(
             f,
-            "keys decided by positions {}, by zones {}, by search {}; states compared {}",
+            "keys decided by positions {}, by zones {}, by search {}; compared {} states and {} log entries",
             self.linearizability.keys_by_witness,
             self.linearizability.keys_by_zones,
             self.linearizability.keys_by_search,
-            self.states_compared
+            self.states_compared,
+            self.entries_compared
         )?;
         write!(f, "{}", self.verdict)?;
         if !self.verdict.is_pass() {
             write!(f, "\nreplay with: {}", self.replay_command())?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Seed 8 before and after clients stopped to spin.
+    #[test]
+    fn a_loop_that_spins_is_told_from_one_that_works() {
+        let minute = Duration::from_secs(60);
+        assert!(!nobody_spins(1_936_387, 58_654, 5, minute).is_pass());
+        assert!(nobody_spins(124_972, 58_595, 5, minute).is_pass());
     }
 }

@@ -22,7 +22,10 @@ const DATAGRAM_MAX: usize = 1_472;
 
 pub(crate) struct World<P> {
     now: Instant,
-    queue: BinaryHeap<Reverse<Planned>>,
+    queue: BinaryHeap<Reverse<Due>>,
+    parcels: Vec<Parcel>,
+    /// Places of `parcels` that are empty.
+    vacant: Vec<u32>,
     planned: u64,
     machines: Vec<Option<Machine<P>>>,
     prng: Prng,
@@ -41,39 +44,25 @@ pub(crate) struct WorldStats {
     pub(crate) datagrams_lost: u64,
 }
 
-struct Planned {
+/// A datagram under way: when it arrives, in which order it was planned, and where its bytes are.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Due {
     at: Instant,
     number: u64,
-    happening: Happening,
+    parcel: u32,
 }
 
-enum Happening {
-    Arrive {
-        from: Host,
-        to: Host,
-        bytes: Vec<u8>,
-    },
-    Turn {
-        host: Host,
-        ticket: u64,
-    },
+/// A datagram. They lie beside the queue, so that ordering it moves small entries.
+struct Parcel {
+    from: Host,
+    to: Host,
+    bytes: Vec<u8>,
 }
 
-impl PartialEq for Planned {
-    fn eq(&self, other: &Self) -> bool {
-        self.number == other.number
-    }
-}
-impl Eq for Planned {}
-impl PartialOrd for Planned {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Planned {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.number).cmp(&(other.at, other.number))
-    }
+/// What happens next.
+enum Next {
+    Arrive(u32),
+    Turn(usize),
 }
 
 impl<P: Program> World<P> {
@@ -81,6 +70,8 @@ impl<P: Program> World<P> {
         Self {
             now: Instant::from_nanos(1_000_000),
             queue: BinaryHeap::new(),
+            parcels: Vec::new(),
+            vacant: Vec::new(),
             planned: 0,
             machines: (0..hosts).map(|_| None).collect(),
             prng: prng.fork(),
@@ -183,23 +174,41 @@ impl<P: Program> World<P> {
 
     /// Lets everything happen that is due until `until`.
     pub(crate) fn run_until(&mut self, until: Instant) {
-        while let Some(Reverse(planned)) = self.queue.peek() {
-            if planned.at > until {
-                break;
-            }
-            let Some(Reverse(planned)) = self.queue.pop() else {
-                break;
-            };
-            self.now = planned.at;
-            match planned.happening {
-                Happening::Arrive { from, to, bytes } => self.arrive(from, to, bytes),
-                Happening::Turn { host, ticket } => self.turn(host, ticket),
+        while let Some((at, next)) = self.next_happening().filter(|&(at, _)| at <= until) {
+            self.now = at;
+            match next {
+                Next::Arrive(parcel) => {
+                    self.queue.pop();
+                    self.arrive(parcel);
+                }
+                Next::Turn(machine) => self.turn(machine),
             }
         }
         self.now = self.now.max(until);
     }
 
-    fn arrive(&mut self, from: Host, to: Host, bytes: Vec<u8>) {
+    /// The earliest of all arrivals and turns; of two at one time the one that was planned first.
+    fn next_happening(&self) -> Option<(Instant, Next)> {
+        let arrival = self.queue.peek().map(|Reverse(due)| *due);
+        let mut first = arrival.map(|due| (due.at, due.number, Next::Arrive(due.parcel)));
+        for (index, machine) in self.machines.iter().enumerate() {
+            let Some(machine) = machine else { continue };
+            let turn = (machine.planned_at, machine.ticket);
+            if turn.0 != Instant::FAR_FUTURE
+                && first
+                    .as_ref()
+                    .is_none_or(|&(at, number, _)| turn < (at, number))
+            {
+                first = Some((turn.0, turn.1, Next::Turn(index)));
+            }
+        }
+        first.map(|(at, _, next)| (at, next))
+    }
+
+    fn arrive(&mut self, parcel: u32) {
+        self.vacant.push(parcel);
+        let Parcel { from, to, bytes } = &mut self.parcels[parcel as usize];
+        let (from, to, bytes) = (*from, *to, std::mem::take(bytes));
         self.trace.packet(self.now, "recv", from, to, &bytes);
         let received = self.machines[to.index()]
             .as_mut()
@@ -212,14 +221,11 @@ impl<P: Program> World<P> {
         }
     }
 
-    fn turn(&mut self, host: Host, ticket: u64) {
-        let now = self.now;
-        let Some(machine) = &mut self.machines[host.index()] else {
+    fn turn(&mut self, index: usize) {
+        let (now, host) = (self.now, Host(index as u16));
+        let Some(machine) = &mut self.machines[index] else {
             return;
         };
-        if machine.ticket != ticket || machine.planned_at != now {
-            return;
-        }
         machine.planned_at = Instant::FAR_FUTURE;
         if machine.paused_until > now {
             return self.plan_turn(host);
@@ -251,7 +257,7 @@ impl<P: Program> World<P> {
             self.arrivals = arrivals;
         }
         if let Some((to, at, bytes)) = open {
-            self.plan(at, Happening::Arrive { from, to, bytes });
+            self.plan(at, Parcel { from, to, bytes });
         }
     }
 
@@ -264,14 +270,8 @@ impl<P: Program> World<P> {
         arrival: Arrival,
     ) -> Option<(Host, Instant, Vec<u8>)> {
         if !arrival.ordinary {
-            self.plan(
-                arrival.at,
-                Happening::Arrive {
-                    from,
-                    to,
-                    bytes: arrival.bytes,
-                },
-            );
+            let bytes = arrival.bytes;
+            self.plan(arrival.at, Parcel { from, to, bytes });
             return open;
         }
         match open {
@@ -284,14 +284,12 @@ impl<P: Program> World<P> {
                 Some((to, at.max(arrival.at), bytes))
             }
             Some((open_to, at, bytes)) => {
-                self.plan(
-                    at,
-                    Happening::Arrive {
-                        from,
-                        to: open_to,
-                        bytes,
-                    },
-                );
+                let to_open = Parcel {
+                    from,
+                    to: open_to,
+                    bytes,
+                };
+                self.plan(at, to_open);
                 Some((to, arrival.at, arrival.bytes))
             }
             None => Some((to, arrival.at, arrival.bytes)),
@@ -312,17 +310,27 @@ impl<P: Program> World<P> {
         }
         machine.ticket = self.planned;
         machine.planned_at = at;
-        let ticket = machine.ticket;
-        self.plan(at, Happening::Turn { host, ticket });
+        self.planned += 1;
     }
 
-    fn plan(&mut self, at: Instant, happening: Happening) {
+    fn plan(&mut self, at: Instant, parcel: Parcel) {
         let number = self.planned;
         self.planned += 1;
-        self.queue.push(Reverse(Planned {
+        let place = match self.vacant.pop() {
+            Some(place) => {
+                self.parcels[place as usize] = parcel;
+                place
+            }
+            None => {
+                self.parcels.push(parcel);
+                (self.parcels.len() - 1) as u32
+            }
+        };
+        let due = Due {
             at,
             number,
-            happening,
-        }));
+            parcel: place,
+        };
+        self.queue.push(Reverse(due));
     }
 }

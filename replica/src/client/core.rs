@@ -357,7 +357,7 @@ impl<R: Route> App<R> for Clients<R> {
             return None;
         }
         let mut due = self.check_at;
-        if self.has_ready_for_leader() {
+        if self.has_ready_for_leader() && self.has_target() {
             due = due.min(self.leader.resume_at);
         }
         if let Some(at) = self.spread_resumes_at() {

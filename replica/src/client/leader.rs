@@ -69,6 +69,19 @@ impl<R: Route> Clients<R> {
             .map(|session| (index, session))
     }
 
+    /// Whether [`Clients::target`] would find one. While it would not, a connection has to come first.
+    pub(super) fn has_target(&self) -> bool {
+        if let Some(index) = self.leader.target {
+            let peer = self.peers.get(index);
+            match peer.link {
+                Link::Up(_) if !peer.is_foreign() => return true,
+                Link::Connecting(_) if peer.failures == 0 => return false,
+                _ => {}
+            }
+        }
+        self.peers.next_up(self.leader.last_guess).is_some()
+    }
+
     fn turn_to(&mut self, index: usize) {
         if self.leader.target != Some(index) {
             self.leader.target = Some(index);

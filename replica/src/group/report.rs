@@ -1,6 +1,6 @@
 //! What a member says about itself.
 
-use raft::{StateRole, Storage};
+use raft::{GetEntriesContext, StateRole, Storage};
 use trine_transport::time::Instant;
 
 use super::Group;
@@ -40,6 +40,27 @@ impl Group {
         if let Some(state) = &self.state {
             discovery.members = Members(state.members().all().to_vec());
         }
+    }
+
+    /// See [`crate::Replica::leads_in`].
+    pub(crate) fn leads_in(&self) -> Option<u64> {
+        self.raft.is_leader().then(|| self.raft.term())
+    }
+
+    /// See [`crate::Replica::entry_digest`].
+    pub(crate) fn entry_digest(&self, index: u64) -> Option<(u64, u64)> {
+        let log = self.raft.log();
+        let context = GetEntriesContext::empty(false);
+        let held = log.first_index().ok()?..=log.last_index().ok()?;
+        let entries = held
+            .contains(&index)
+            .then(|| log.entries(index, index + 1, None, context))?;
+        let entry = entries.ok()?.pop()?;
+        let checksum = crc32c::crc32c_append(crc32c::crc32c(&entry.data), &entry.context);
+        Some((
+            entry.term,
+            u64::from(checksum) << 8 | entry.entry_type as u64,
+        ))
     }
 
     /// See [`crate::Replica::applied_state`].

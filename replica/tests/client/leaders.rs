@@ -3,6 +3,7 @@
 use trine_kvstore::{Command, Position, Response};
 use trine_replica::client::{Error, Mode, Obstacle};
 use trine_replica::message::{ClientStatus, Operation};
+use trine_transport::App;
 use trine_transport::time::Duration;
 
 use crate::support::address;
@@ -37,6 +38,23 @@ fn a_hint_to_a_replica_that_was_not_named_is_followed() {
     });
     let client = world.open();
     world.put(client, 1);
+    world.run_until_finished(1);
+    assert!(world.finished[0].result.is_ok());
+}
+
+/// Found by the simulator, as turns without packets: a client whose hint led to a replica that was down named the
+/// present as its next deadline until the connection had failed, and kept a processor busy for that long.
+#[test]
+fn while_a_hint_is_connected_to_there_is_nothing_to_do() {
+    let mut world = World::new(vec![follower(1), leader()]);
+    world.alive[1] = false;
+    let client = world.open();
+    world.put(client, 1);
+    world.run_for(Duration::from_millis(5));
+    assert_eq!(world.client.app().leader(), Some(address(1)));
+    let due = world.client.app().next_timeout().expect("a deadline");
+    assert!(due > world.client.now(), "it would spin");
+    world.alive[1] = true;
     world.run_until_finished(1);
     assert!(world.finished[0].result.is_ok());
 }

@@ -9,7 +9,7 @@
 
 use super::Evidence;
 use crate::checker::model::{Content, Kind, Step, Version};
-use std::collections::HashMap;
+use crate::hash::FastMap;
 
 pub(super) enum Finding {
     Linearizable,
@@ -70,7 +70,7 @@ pub(super) fn check(steps: &[Step]) -> Finding {
 }
 
 struct Clusters {
-    zones: HashMap<Content, (Zone, Option<usize>)>,
+    zones: FastMap<Content, (Zone, Option<usize>)>,
     /// Zones without a value: the initial state, and in histories with deletions each read of
     /// absence by itself, because it is not known which deletion it saw.
     absent: Vec<Zone>,
@@ -82,7 +82,7 @@ impl Clusters {
     /// `None` where a value is written twice or can arise by counting: clusters then mean nothing.
     fn of(steps: &[Step]) -> Option<Self> {
         let mut clusters = Self {
-            zones: HashMap::new(),
+            zones: FastMap::default(),
             absent: Vec::new(),
             exact: true,
         };
