@@ -42,6 +42,8 @@ pub struct WorkerStats {
     pub stale: u64,
     /// Requests that the application itself got because no memory was left for their copy.
     pub without_memory: u64,
+    /// Requests whose handler gave no response; each ended its session.
+    pub unanswered: u64,
 }
 
 /// The threads and their two queues. Waiting jobs are bounded by the slots of the sessions that
@@ -60,7 +62,7 @@ struct Shared {
 
 struct Queues {
     jobs: VecDeque<Job>,
-    results: VecDeque<(ResponseHandle, MsgBuf)>,
+    results: VecDeque<(ResponseHandle, Option<MsgBuf>)>,
     is_over: bool,
     /// A handler has panicked: its thread is gone, and its request will never be answered.
     has_panicked: bool,
@@ -77,7 +79,8 @@ struct Job {
 
 impl<A> WithWorkers<A> {
     /// Starts `threads` threads that run `handler` for requests of `kinds`. `waker` is the waker of
-    /// the event loop that will run this application.
+    /// the event loop that will run this application. A handler that finds no memory for a response
+    /// returns `None`: the request's session then ends, which tells the client.
     ///
     /// # Errors
     ///
@@ -91,7 +94,7 @@ impl<A> WithWorkers<A> {
         handler: F,
     ) -> std::io::Result<Self>
     where
-        F: Fn(u8, &[u8], &Pool) -> MsgBuf + Send + Sync + 'static,
+        F: Fn(u8, &[u8], &Pool) -> Option<MsgBuf> + Send + Sync + 'static,
     {
         let mut is_for_workers = [false; 256];
         for kind in kinds {
@@ -138,6 +141,11 @@ impl<A> WithWorkers<A> {
 
     fn send_results<R: Route>(&mut self, cx: &mut Cx<'_, R>) {
         while let Some((handle, response)) = self.workers.result() {
+            let Some(response) = response else {
+                self.stats.unanswered += 1;
+                cx.disconnect(handle.session());
+                continue;
+            };
             match cx.enqueue_response(handle, response) {
                 Ok(()) => self.stats.answered += 1,
                 Err(_) => self.stats.stale += 1,
@@ -183,7 +191,7 @@ impl<R: Route, A: App<R>> App<R> for WithWorkers<A> {
 impl Workers {
     fn start<F>(threads: usize, pool: &Pool, waker: Waker, handler: F) -> std::io::Result<Self>
     where
-        F: Fn(u8, &[u8], &Pool) -> MsgBuf + Send + Sync + 'static,
+        F: Fn(u8, &[u8], &Pool) -> Option<MsgBuf> + Send + Sync + 'static,
     {
         let queues = Queues {
             jobs: VecDeque::new(),
@@ -233,7 +241,7 @@ impl Workers {
     }
 
     /// A handler that panics stops the event loop, as one that runs in it does.
-    fn result(&self) -> Option<(ResponseHandle, MsgBuf)> {
+    fn result(&self) -> Option<(ResponseHandle, Option<MsgBuf>)> {
         let mut queues = self.shared.lock();
         assert!(
             !queues.has_panicked,
@@ -245,7 +253,7 @@ impl Workers {
 
 impl Shared {
     /// A thread's life.
-    fn work(&self, pool: &Pool, handler: &impl Fn(u8, &[u8], &Pool) -> MsgBuf) {
+    fn work(&self, pool: &Pool, handler: &impl Fn(u8, &[u8], &Pool) -> Option<MsgBuf>) {
         let _watch = Watch(self);
         while let Some(job) = self.next_job() {
             let response = handler(job.kind, &job.request, pool);
@@ -367,7 +375,7 @@ mod tests {
                 .expect("the test allows it");
             let mut response = pool.alloc(2).expect("memory");
             response.copy_from_slice(&[kind, data.len() as u8]);
-            response
+            Some(response)
         };
         let app = WithWorkers::start(Echo::default(), &[LONG], 1, &pool, waker, handler)
             .expect("threads");
