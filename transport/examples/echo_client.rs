@@ -45,10 +45,18 @@ impl App<SocketAddr> for Client {
 type Loop = EventLoop<UdpBackend, MonotonicClock, Client>;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let server: SocketAddr = std::env::args()
+    let server = std::env::args()
         .nth(1)
-        .ok_or("usage: echo_client HOST:PORT")?
-        .parse()?;
+        .ok_or("usage: echo_client HOST:PORT")?;
+    measure(server.parse()?, 10_000, 20)
+}
+
+/// So many small round trips, then so many large messages.
+pub(crate) fn measure(
+    server: SocketAddr,
+    small: usize,
+    large: usize,
+) -> Result<(), Box<dyn Error>> {
     let any = if server.is_ipv4() {
         "0.0.0.0:0"
     } else {
@@ -76,7 +84,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let session = connect(&mut client, server)?;
 
     let mut round_trips = Vec::new();
-    for _ in 0..10_000 {
+    for _ in 0..small {
         round_trips.push(call(&mut client, session, 32)?);
     }
     round_trips.sort_unstable();
@@ -85,7 +93,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         round_trips[round_trips.len() / 2]
     );
 
-    let (bytes, count) = (8 << 20, 20);
+    let (bytes, count) = (8 << 20, large);
     let start = MonotonicClock.now();
     for _ in 0..count {
         call(&mut client, session, bytes)?;

@@ -39,11 +39,24 @@ fn main() -> Result<(), Box<dyn Error>> {
     let address = std::env::args()
         .nth(1)
         .ok_or("usage: echo_server HOST:PORT")?;
-    let backend = UdpBackend::bind(address.parse()?, &UdpConfig::default())?;
+    serve(
+        address.parse()?,
+        |local| println!("listening on {local}"),
+        || false,
+    )
+}
+
+/// Serves at `address` until `is_over` says so, which is asked after every turn.
+pub(crate) fn serve(
+    address: SocketAddr,
+    listening: impl FnOnce(SocketAddr),
+    is_over: impl Fn() -> bool,
+) -> Result<(), Box<dyn Error>> {
+    let backend = UdpBackend::bind(address, &UdpConfig::default())?;
     if let Some(shortfall) = backend.rx_queue_shortfall() {
         eprintln!("warning: {shortfall}");
     }
-    println!("listening on {}", backend.local_addr());
+    listening(backend.local_addr());
     // A restarted server must not pass for the old one.
     let incarnation = MonotonicClock.now().as_nanos();
     let identity = Identity {
@@ -58,6 +71,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         identity,
         incarnation,
     )?;
-    event_loop.run_until(None, |_| false)?;
+    event_loop.run_until(None, |_| is_over())?;
     Ok(())
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use trine_transport::backend::{MonotonicClock, RingBackend, RingConfig, RingRoute};
 use trine_transport::buf::MsgBuf;
 use trine_transport::time::Duration;
+use trine_transport::typed::{Node, Rpc};
 use trine_transport::{
     App, Completion, Config, CongestionConfig, ConnectParams, Cx, Event, EventLoop, Identity,
     Reply, Request, SessionId,
@@ -114,8 +115,14 @@ fn run(client: &mut Loop, server: &mut Loop, done: impl Fn(&Load) -> bool) {
     }
 }
 
+/// The count is the process's: one after the other.
 #[test]
 fn nothing_is_allocated_after_the_start() {
+    the_raw_layer_allocates_nothing();
+    a_typed_call_allocates_nothing();
+}
+
+fn the_raw_layer_allocates_nothing() {
     const WARM_UP: u64 = 20_000;
     const MEASURED: u64 = if cfg!(debug_assertions) {
         100_000
@@ -147,4 +154,45 @@ fn nothing_is_allocated_after_the_start() {
     });
     let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before;
     assert_eq!(allocations, 0, "allocations in {MEASURED} requests");
+}
+
+struct Increment;
+
+impl Rpc for Increment {
+    const KIND: u8 = 1;
+    type Request = u64;
+    type Response = u64;
+}
+
+/// What the typed layer's documentation says. The two nodes and the caller are three threads.
+fn a_typed_call_allocates_nothing() {
+    const WARM_UP: u64 = 2_000;
+    const MEASURED: u64 = 10_000;
+    let (ours, theirs) = RingBackend::pair(RingConfig::default());
+    let address = theirs.route();
+    let _server = Node::builder(theirs)
+        .handle::<Increment, _>(|number, _| number + 1)
+        .start()
+        .expect("a server");
+    let client = Node::builder(ours).start().expect("a client");
+    let allocations = pollster::block_on(async {
+        let session = client.client().connect(address).await.expect("a session");
+        let mut before = 0;
+        for number in 0..WARM_UP + MEASURED {
+            if number == WARM_UP {
+                before = ALLOCATIONS.load(Ordering::Relaxed);
+            }
+            let (first, second) = (
+                session.call::<Increment>(&number),
+                session.call::<Increment>(&(number + 1)),
+            );
+            assert_eq!(first.await, Ok(number + 1));
+            // One in a hundred is given up.
+            if number % 100 != 0 {
+                assert_eq!(second.await, Ok(number + 2));
+            }
+        }
+        ALLOCATIONS.load(Ordering::Relaxed) - before
+    });
+    assert_eq!(allocations, 0, "allocations in {MEASURED} pairs of calls");
 }

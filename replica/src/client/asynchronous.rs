@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::thread::JoinHandle;
@@ -15,6 +15,7 @@ use trine_kvstore::Command;
 use trine_transport::backend::{Backend, BackendError, Route};
 use trine_transport::buf::Pool;
 use trine_transport::event_loop::EventLoop;
+use trine_transport::inbox::Inbox;
 use trine_transport::time::{Clock, Instant};
 use trine_transport::{App, Completion, Cx, Event, Reply, Request};
 
@@ -53,49 +54,12 @@ struct Call {
     cell: Arc<Cell>,
 }
 
-/// Calls that the loop has not taken yet.
-#[derive(Default)]
-struct Queue {
-    calls: VecDeque<Call>,
-    /// Nobody will take any more.
-    closed: bool,
-}
-
 /// What callers' threads and the loop's thread share.
-struct Inbox {
-    queue: Mutex<Queue>,
+struct Shared {
+    /// Bounded by `pending`.
+    inbox: Inbox<Call>,
     /// Calls that were begun and are not over.
     pending: AtomicUsize,
-    /// Set by the loop before it looks into the inbox for the last time and sleeps.
-    sleeping: AtomicBool,
-    stopping: AtomicBool,
-    waker: trine_transport::backend::Waker,
-}
-
-impl Inbox {
-    /// The order matters on both sides: a caller puts in and then looks whether the loop sleeps, the loop says that
-    /// it sleeps and then looks whether there is anything.
-    fn push(&self, call: Call) -> Result<(), SubmitError> {
-        {
-            let mut queue = lock(&self.queue);
-            if queue.closed {
-                return Err(SubmitError::Closed);
-            }
-            queue.calls.push_back(call);
-        }
-        self.wake();
-        Ok(())
-    }
-
-    fn wake(&self) {
-        if self.sleeping.swap(false, Ordering::SeqCst) {
-            self.waker.wake();
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        lock(&self.queue).calls.is_empty()
-    }
 }
 
 /// A panic in another thread leaves these values whole: they are changed in single steps.
@@ -106,7 +70,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The application of the loop's thread: the clients, fed from the inbox.
 struct Hosted<R: Route> {
     clients: Clients<R>,
-    inbox: Arc<Inbox>,
+    shared: Arc<Shared>,
     /// The logical clients of the handles, by the handle's number; those of dropped handles stay until their session
     /// is over.
     names: BTreeMap<u64, ClientId>,
@@ -114,14 +78,15 @@ struct Hosted<R: Route> {
     calls: Slab<Arc<Cell>>,
     /// Calls of clients that have as many operations in flight as they may.
     held: VecDeque<Call>,
+    /// Empty between turns; changes memory with the inbox's queue.
+    taken: VecDeque<Call>,
 }
 
 impl<R: Route> Hosted<R> {
     /// Begins what callers have asked for.
     fn take_calls(&mut self, now: Instant) {
-        self.inbox.sleeping.store(false, Ordering::SeqCst);
-        let fresh = std::mem::take(&mut lock(&self.inbox.queue).calls);
-        self.held.extend(fresh);
+        self.shared.inbox.take(&mut self.taken);
+        self.held.append(&mut self.taken);
         for _ in 0..self.held.len() {
             let Some(call) = self.held.pop_front() else {
                 return;
@@ -172,7 +137,7 @@ impl<R: Route> Hosted<R> {
     }
 
     fn end(&self, cell: &Cell, result: Result<Answer, CallError>) {
-        self.inbox.pending.fetch_sub(1, Ordering::SeqCst);
+        self.shared.pending.fetch_sub(1, Ordering::SeqCst);
         cell.complete(result);
     }
 
@@ -183,12 +148,10 @@ impl<R: Route> Hosted<R> {
             .iter()
             .map(|(_, cell)| Arc::clone(cell))
             .collect();
-        let waiting = {
-            let mut queue = lock(&self.inbox.queue);
-            queue.closed = true;
-            std::mem::take(&mut queue.calls)
-        };
-        let waiting = waiting
+        let waiting = self
+            .shared
+            .inbox
+            .close()
             .into_iter()
             .chain(std::mem::take(&mut self.held))
             .map(|call| call.cell);
@@ -220,8 +183,7 @@ impl<R: Route> App<R> for Hosted<R> {
     }
 
     fn next_timeout(&self) -> Option<Instant> {
-        self.inbox.sleeping.store(true, Ordering::SeqCst);
-        if !self.inbox.is_empty() || self.inbox.stopping.load(Ordering::SeqCst) {
+        if !self.shared.inbox.prepare_to_sleep() {
             return Some(Instant::ZERO);
         }
         self.clients.next_timeout()
@@ -230,7 +192,7 @@ impl<R: Route> App<R> for Hosted<R> {
 
 /// The thread that drives the clients. Dropping it stops the thread; whoever still waits is told so.
 pub struct AsyncClients {
-    inbox: Arc<Inbox>,
+    shared: Arc<Shared>,
     pool: Pool,
     next_name: Arc<std::sync::atomic::AtomicU64>,
     thread: Option<JoinHandle<Option<BackendError>>>,
@@ -255,20 +217,18 @@ impl AsyncClients {
     {
         let identity = client_identity(&config, seed);
         let pool = backend.pool().clone();
-        let inbox = Arc::new(Inbox {
-            queue: Mutex::default(),
+        let shared = Arc::new(Shared {
+            inbox: Inbox::new(0, backend.waker()),
             pending: AtomicUsize::new(0),
-            sleeping: AtomicBool::new(false),
-            stopping: AtomicBool::new(false),
-            waker: backend.waker(),
         });
         let clients = Clients::new(config, route_of, pool.clone(), seed)?;
         let hosted = Hosted {
             clients,
-            inbox: Arc::clone(&inbox),
+            shared: Arc::clone(&shared),
             names: BTreeMap::new(),
             calls: Slab::new(OPERATIONS_MAX),
             held: VecDeque::new(),
+            taken: VecDeque::new(),
         };
         let event_loop = EventLoop::new(backend, clock, hosted, transport, identity, seed)
             .map_err(OpenError::Transport)?;
@@ -278,7 +238,7 @@ impl AsyncClients {
         // Without a thread nothing works in this process: there is nobody to go on for.
         let thread = Some(thread.expect("the system can start a thread"));
         Ok(Self {
-            inbox,
+            shared,
             pool,
             next_name: Arc::default(),
             thread,
@@ -290,7 +250,7 @@ impl AsyncClients {
     pub fn client(&self) -> AsyncClient {
         let name = self.next_name.fetch_add(1, Ordering::Relaxed);
         AsyncClient {
-            inbox: Arc::clone(&self.inbox),
+            shared: Arc::clone(&self.shared),
             pool: self.pool.clone(),
             name,
         }
@@ -299,8 +259,7 @@ impl AsyncClients {
 
 impl Drop for AsyncClients {
     fn drop(&mut self) {
-        self.inbox.stopping.store(true, Ordering::SeqCst);
-        self.inbox.waker.wake();
+        self.shared.inbox.stop();
         if let Some(thread) = self.thread.take() {
             drop(thread.join());
         }
@@ -310,10 +269,9 @@ impl Drop for AsyncClients {
 fn drive<B: Backend, C: Clock>(
     mut event_loop: EventLoop<B, C, Hosted<B::Route>>,
 ) -> Option<BackendError> {
-    let stopped = event_loop.run_until(None, |hosted| hosted.inbox.stopping.load(Ordering::SeqCst));
+    let stopped = event_loop.run_until(None, |hosted| hosted.shared.inbox.is_stopping());
     let error = stopped.err();
     let hosted = event_loop.app_mut();
-    hosted.inbox.stopping.store(true, Ordering::SeqCst);
     hosted.end_all(&error.clone().map_or(CallError::Stopped, CallError::Backend));
     error
 }
@@ -321,7 +279,7 @@ fn drive<B: Backend, C: Clock>(
 /// A client whose calls are futures. A clone shares its logical client.
 #[derive(Clone)]
 pub struct AsyncClient {
-    inbox: Arc<Inbox>,
+    shared: Arc<Shared>,
     pool: Pool,
     name: u64,
 }
@@ -353,8 +311,8 @@ impl AsyncClient {
 
     fn begin(&self, mode: Mode, command: &Command<'_>, cell: &Arc<Cell>) -> Result<(), CallError> {
         let command = EncodedCommand::new(&self.pool, mode, command)?;
-        if self.inbox.pending.fetch_add(1, Ordering::SeqCst) >= OPERATIONS_MAX {
-            self.inbox.pending.fetch_sub(1, Ordering::SeqCst);
+        if self.shared.pending.fetch_add(1, Ordering::SeqCst) >= OPERATIONS_MAX {
+            self.shared.pending.fetch_sub(1, Ordering::SeqCst);
             return Err(CallError::NotBegun(SubmitError::TooMany));
         }
         let call = Call {
@@ -362,10 +320,10 @@ impl AsyncClient {
             command,
             cell: Arc::clone(cell),
         };
-        self.inbox.push(call).inspect_err(|_| {
-            self.inbox.pending.fetch_sub(1, Ordering::SeqCst);
-        })?;
-        Ok(())
+        self.shared.inbox.push(call).map_err(|_| {
+            self.shared.pending.fetch_sub(1, Ordering::SeqCst);
+            CallError::NotBegun(SubmitError::Closed)
+        })
     }
 }
 

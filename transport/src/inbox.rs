@@ -1,0 +1,122 @@
+//! How other threads hand things to an event loop's thread: a queue, and a wake only when the loop sleeps.
+//!
+//! ```text
+//! any thread: push -> queue; wakes the loop if that sleeps or is about to
+//! the loop:   on_turn -> take;  next_timeout -> prepare_to_sleep
+//! ```
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::backend::Waker;
+
+/// A queue from any thread into an event loop's. Its length is bounded by those who push: each keeps
+/// count of what it has in here.
+///
+/// ```
+/// use std::collections::VecDeque;
+/// use trine_transport::backend::{Backend, RingBackend, RingConfig};
+/// use trine_transport::inbox::Inbox;
+///
+/// let (backend, _peer) = RingBackend::pair(RingConfig::default());
+/// let inbox = Inbox::new(16, backend.waker());
+/// inbox.push("hello").expect("the inbox is open");
+/// assert!(!inbox.prepare_to_sleep(), "something waits");
+///
+/// let mut taken = VecDeque::new();
+/// inbox.take(&mut taken);
+/// assert_eq!(taken, ["hello"]);
+/// assert!(inbox.close().is_empty());
+/// assert_eq!(inbox.push("too late"), Err("too late"));
+/// ```
+pub struct Inbox<T> {
+    queue: Mutex<Queue<T>>,
+    /// Set by the loop before it looks in here for the last time and sleeps.
+    is_sleeping: AtomicBool,
+    is_stopping: AtomicBool,
+    waker: Waker,
+}
+
+struct Queue<T> {
+    items: VecDeque<T>,
+    /// Nobody will take any more.
+    is_closed: bool,
+}
+
+impl<T> Inbox<T> {
+    /// An inbox for the loop that this waker wakes, with memory for `capacity` items.
+    #[must_use]
+    pub fn new(capacity: usize, waker: Waker) -> Self {
+        Self {
+            queue: Mutex::new(Queue {
+                items: VecDeque::with_capacity(capacity),
+                is_closed: false,
+            }),
+            is_sleeping: AtomicBool::new(false),
+            is_stopping: AtomicBool::new(false),
+            waker,
+        }
+    }
+
+    /// Puts an item in.
+    ///
+    /// The order matters on both sides: the pusher puts in and then looks whether the loop sleeps,
+    /// the loop says that it sleeps and then looks whether there is anything.
+    ///
+    /// # Errors
+    ///
+    /// Gives the item back if nobody will take it any more.
+    pub fn push(&self, item: T) -> Result<(), T> {
+        {
+            let mut queue = self.lock();
+            if queue.is_closed {
+                return Err(item);
+            }
+            queue.items.push_back(item);
+        }
+        if self.is_sleeping.swap(false, Ordering::SeqCst) {
+            self.waker.wake();
+        }
+        Ok(())
+    }
+
+    /// Moves everything into `taken`, which is empty: the two change memory.
+    pub fn take(&self, taken: &mut VecDeque<T>) {
+        debug_assert!(taken.is_empty(), "what was taken before is not done yet");
+        self.is_sleeping.store(false, Ordering::SeqCst);
+        std::mem::swap(&mut self.lock().items, taken);
+    }
+
+    /// For `App::next_timeout`: says that the loop is about to sleep. False if it must not, because
+    /// something waits or because the end has come.
+    #[must_use]
+    pub fn prepare_to_sleep(&self) -> bool {
+        self.is_sleeping.store(true, Ordering::SeqCst);
+        self.lock().items.is_empty() && !self.is_stopping()
+    }
+
+    /// Tells the loop to end.
+    pub fn stop(&self) {
+        self.is_stopping.store(true, Ordering::SeqCst);
+        self.waker.wake();
+    }
+
+    /// Whether the loop shall end.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::SeqCst)
+    }
+
+    /// Ends it: returns what nobody has taken, and refuses what still comes.
+    pub fn close(&self) -> VecDeque<T> {
+        let mut queue = self.lock();
+        queue.is_closed = true;
+        std::mem::take(&mut queue.items)
+    }
+
+    /// The queue changes in single steps: a panic elsewhere leaves it whole.
+    fn lock(&self) -> MutexGuard<'_, Queue<T>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,321 @@
+//! The cells in which futures and the event loop meet: a fixed table, so that a call allocates nothing.
+//!
+//! ```text
+//!   Free -> Queued -> UnderWay -> Done -> Free     the future takes the outcome
+//!              \          \
+//!               +----------+--> Abandoned -> Free  the future was dropped; the loop cleans up
+//! ```
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use super::error::NotSent;
+use crate::app::{RequestId, RpcError};
+use crate::buf::MsgBuf;
+use crate::session::{ConnectError, ConnectRefused, SessionId};
+use crate::stats::EndpointStats;
+
+/// All cells of a node.
+pub(super) struct Calls {
+    cells: Box<[Mutex<Cell>]>,
+    free: Mutex<Vec<u32>>,
+}
+
+struct Cell {
+    /// Tells this use of the cell from earlier ones.
+    generation: u32,
+    state: State,
+    /// Who waits; only while `Queued` or `UnderWay`.
+    waker: Option<Waker>,
+}
+
+enum State {
+    Free,
+    /// In the inbox.
+    Queued,
+    /// The loop has begun it.
+    UnderWay(UnderWay),
+    Done(Outcome),
+    /// Nobody waits for the outcome.
+    Abandoned,
+}
+
+/// What the loop has begun for a cell.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(super) enum UnderWay {
+    Request(RequestId),
+    Session(SessionId),
+}
+
+/// How it ended.
+pub(super) enum Outcome {
+    Response(MsgBuf),
+    Failed(RpcError),
+    NotSent(NotSent),
+    Session(SessionId),
+    ConnectRefused(ConnectRefused),
+    ConnectFailed(ConnectError),
+    Stats(Box<EndpointStats>),
+}
+
+/// One use of a cell.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(super) struct Ticket {
+    index: u32,
+    generation: u32,
+}
+
+impl Ticket {
+    pub(super) fn to_tag(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.index)
+    }
+
+    pub(super) fn from_tag(tag: u64) -> Self {
+        Self {
+            // The low half.
+            index: tag as u32,
+            generation: (tag >> 32) as u32,
+        }
+    }
+}
+
+impl Calls {
+    pub(super) fn new(limit: usize) -> Self {
+        // As many as a 32-bit index names.
+        let limit = u32::try_from(limit).unwrap_or(u32::MAX);
+        let cell = |_| {
+            Mutex::new(Cell {
+                generation: 0,
+                state: State::Free,
+                waker: None,
+            })
+        };
+        Self {
+            cells: (0..limit).map(cell).collect(),
+            free: Mutex::new((0..limit).rev().collect()),
+        }
+    }
+
+    /// Takes a cell into use; `None` when all are.
+    pub(super) fn take(&self) -> Option<Ticket> {
+        let index = lock(&self.free).pop()?;
+        let mut cell = lock(&self.cells[index as usize]);
+        cell.state = State::Queued;
+        Some(Ticket {
+            index,
+            generation: cell.generation,
+        })
+    }
+
+    /// The outcome, once it is there; the cell is free then.
+    pub(super) fn poll(&self, ticket: Ticket, context: &mut Context<'_>) -> Poll<Outcome> {
+        let mut cell = self.cell(ticket);
+        debug_assert!(cell.generation == ticket.generation, "polled after its end");
+        if matches!(cell.state, State::Done(_)) {
+            let State::Done(outcome) = self.release(ticket, &mut cell) else {
+                unreachable!("looked at above")
+            };
+            return Poll::Ready(outcome);
+        }
+        match &mut cell.waker {
+            Some(waker) => waker.clone_from(context.waker()),
+            none => *none = Some(context.waker().clone()),
+        }
+        Poll::Pending
+    }
+
+    /// The future is dropped. What the loop must be told to take back, if it has begun.
+    pub(super) fn abandon(&self, ticket: Ticket) -> Option<UnderWay> {
+        let mut cell = self.cell(ticket);
+        let mut to_take_back = None;
+        // The outcome and the waker are foreign code's: dropped after the lock.
+        let (before, waker) = match &cell.state {
+            State::Done(outcome) => {
+                if let Outcome::Session(session) = outcome {
+                    to_take_back = Some(UnderWay::Session(*session));
+                }
+                (self.release(ticket, &mut cell), None)
+            }
+            State::Queued | State::UnderWay(_) => {
+                if let State::UnderWay(under_way) = &cell.state {
+                    to_take_back = Some(*under_way);
+                }
+                let before = std::mem::replace(&mut cell.state, State::Abandoned);
+                (before, cell.waker.take())
+            }
+            State::Free | State::Abandoned => unreachable!("a future is dropped once"),
+        };
+        drop(cell);
+        drop((before, waker));
+        to_take_back
+    }
+
+    /// The loop has begun it. False if nobody waits any more: then it is to be taken back.
+    #[must_use]
+    pub(super) fn begin(&self, ticket: Ticket, under_way: UnderWay) -> bool {
+        let mut cell = self.cell(ticket);
+        let is_wanted = matches!(cell.state, State::Queued);
+        if is_wanted {
+            cell.state = State::UnderWay(under_way);
+        }
+        is_wanted
+    }
+
+    /// Whether a future waits for it.
+    pub(super) fn is_wanted(&self, ticket: Ticket) -> bool {
+        !matches!(self.cell(ticket).state, State::Abandoned)
+    }
+
+    /// The end, told by the loop exactly once. False if nobody waits: the outcome is dropped.
+    pub(super) fn complete(&self, ticket: Ticket, outcome: Outcome) -> bool {
+        let mut cell = self.cell(ticket);
+        debug_assert!(cell.generation == ticket.generation, "it ended twice");
+        if matches!(cell.state, State::Abandoned) {
+            self.release(ticket, &mut cell);
+            drop(cell);
+            drop(outcome);
+            return false;
+        }
+        cell.state = State::Done(outcome);
+        let waker = cell.waker.take();
+        drop(cell);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        true
+    }
+
+    /// The loop is over and will not see this cell.
+    pub(super) fn end_queued(&self, ticket: Ticket) {
+        let is_queued = matches!(self.cell(ticket).state, State::Queued);
+        if is_queued {
+            self.complete(ticket, Outcome::NotSent(NotSent::Stopped));
+        }
+    }
+
+    /// The loop is over: whoever still waits is told so.
+    pub(super) fn end_all(&self) {
+        for (index, cell) in self.cells.iter().enumerate() {
+            let (generation, outcome) = {
+                let cell = lock(cell);
+                let outcome = match &cell.state {
+                    State::Free | State::Done(_) => continue,
+                    State::Queued | State::Abandoned => Outcome::NotSent(NotSent::Stopped),
+                    State::UnderWay(UnderWay::Request(_)) => {
+                        Outcome::Failed(RpcError::OutcomeUnknown)
+                    }
+                    State::UnderWay(UnderWay::Session(_)) => Outcome::NotSent(NotSent::Stopped),
+                };
+                (cell.generation, outcome)
+            };
+            // Fits: the table has at most as many cells as an index names.
+            let index = index as u32;
+            self.complete(Ticket { index, generation }, outcome);
+        }
+    }
+
+    /// Cells in use.
+    #[cfg(test)]
+    pub(super) fn used(&self) -> usize {
+        self.cells.len() - lock(&self.free).len()
+    }
+
+    fn cell(&self, ticket: Ticket) -> MutexGuard<'_, Cell> {
+        lock(&self.cells[ticket.index as usize])
+    }
+
+    fn release(&self, ticket: Ticket, cell: &mut Cell) -> State {
+        cell.generation = cell.generation.wrapping_add(1);
+        cell.waker = None;
+        lock(&self.free).push(ticket.index);
+        std::mem::replace(&mut cell.state, State::Free)
+    }
+}
+
+/// A panic in another thread leaves these values whole: they change in single steps.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::SessionId;
+
+    const SESSION: SessionId = SessionId {
+        index: 3,
+        generation: 0,
+    };
+
+    fn poll(calls: &Calls, ticket: Ticket) -> Poll<Outcome> {
+        calls.poll(ticket, &mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn a_cell_serves_one_call_after_the_other() {
+        let calls = Calls::new(1);
+        let first = calls.take().expect("one is free");
+        assert!(calls.take().is_none());
+        assert!(poll(&calls, first).is_pending());
+        assert!(calls.begin(first, UnderWay::Session(SESSION)));
+        assert!(calls.complete(first, Outcome::Session(SESSION)));
+        assert!(matches!(
+            poll(&calls, first),
+            Poll::Ready(Outcome::Session(SESSION))
+        ));
+        let second = calls.take().expect("it is free again");
+        assert_ne!(first, second);
+        assert_eq!(Ticket::from_tag(second.to_tag()), second);
+    }
+
+    #[test]
+    fn a_future_dropped_at_any_moment_frees_its_cell() {
+        let calls = Calls::new(1);
+        // In the inbox: the loop finds out when it begins.
+        let ticket = calls.take().expect("free");
+        assert_eq!(calls.abandon(ticket), None);
+        assert!(!calls.is_wanted(ticket));
+        assert!(!calls.begin(ticket, UnderWay::Session(SESSION)));
+        assert!(!calls.complete(ticket, Outcome::Session(SESSION)));
+        assert_eq!(calls.used(), 0);
+        // Under way: the loop is told what to take back.
+        let ticket = calls.take().expect("free");
+        assert!(calls.begin(ticket, UnderWay::Session(SESSION)));
+        assert_eq!(calls.abandon(ticket), Some(UnderWay::Session(SESSION)));
+        assert_eq!(calls.used(), 1, "the loop still has it");
+        calls.complete(ticket, Outcome::Failed(RpcError::Cancelled));
+        assert_eq!(calls.used(), 0);
+        // A session that nobody has taken is closed.
+        let ticket = calls.take().expect("free");
+        calls.complete(ticket, Outcome::Session(SESSION));
+        assert_eq!(calls.abandon(ticket), Some(UnderWay::Session(SESSION)));
+        // Over: there is nothing left to do.
+        let ticket = calls.take().expect("free");
+        calls.complete(ticket, Outcome::Failed(RpcError::NotSent));
+        assert_eq!(calls.abandon(ticket), None);
+        assert_eq!(calls.used(), 0);
+    }
+
+    #[test]
+    fn the_end_tells_everybody_who_waits() {
+        let calls = Calls::new(3);
+        let (queued, sent) = (calls.take().expect("free"), calls.take().expect("free"));
+        let request = RequestId {
+            index: 0,
+            generation: 0,
+        };
+        assert!(calls.begin(sent, UnderWay::Request(request)));
+        let dropped = calls.take().expect("free");
+        calls.abandon(dropped);
+        calls.end_all();
+        assert!(matches!(
+            poll(&calls, queued),
+            Poll::Ready(Outcome::NotSent(NotSent::Stopped))
+        ));
+        assert!(matches!(
+            poll(&calls, sent),
+            Poll::Ready(Outcome::Failed(RpcError::OutcomeUnknown))
+        ));
+        assert_eq!(calls.used(), 0);
+    }
+}

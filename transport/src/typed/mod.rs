@@ -1,0 +1,99 @@
+//! Typed calls as futures, and handlers by request type, over the raw layer of [`crate::app`].
+//!
+//! A [`Node`] runs an event loop in a thread of its own. A [`Client`] opens [`Session`]s from it,
+//! whose calls are plain futures: any executor runs them, and none comes along. On the other side a
+//! request type's handler is a function of its request: in the event loop ([`Builder::handle`]),
+//! answering later ([`Builder::handle_later`]), an async function ([`Builder::handle_async`]), or in
+//! a worker thread ([`Builder::handle_worker`]). Both sides are nodes: one may call and serve.
+//!
+//! ```
+//! use trine_transport::backend::{UdpBackend, UdpConfig};
+//! use trine_transport::typed::{Node, Rpc};
+//!
+//! /// Greets whoever tells a name.
+//! struct Greet;
+//!
+//! impl Rpc for Greet {
+//!     const KIND: u8 = 1;
+//!     type Request = String;
+//!     type Response = String;
+//! }
+//!
+//! let bind = || UdpBackend::bind("127.0.0.1:0".parse().unwrap(), &UdpConfig::default());
+//! let backend = bind()?;
+//! let address = backend.local_addr();
+//! let _server = Node::builder(backend)
+//!     .handle::<Greet, _>(|name, _| format!("hello, {name}"))
+//!     .start()?;
+//!
+//! let client = Node::builder(bind()?).start()?;
+//! pollster::block_on(async {
+//!     let session = client.client().connect(address).await?;
+//!     let greeting = session.call::<Greet>(&"world".to_owned()).await?;
+//!     assert_eq!(greeting, "hello, world");
+//!     Ok::<(), Box<dyn std::error::Error>>(())
+//! })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! What it costs over the raw layer: a call passes a mutex-protected queue into the loop's thread and
+//! a cell back, and wakes the waiting task; nothing is allocated for it (the cells are a fixed table,
+//! [`Builder::calls`]; the messages lie in the backend's pool). A program that wants the last
+//! microsecond runs in the loop's thread itself, as an [`crate::App`].
+//!
+//! Dropping a [`Call`] cancels it, dropping the last clone of a [`Session`] closes it, dropping the
+//! [`Node`] ends all.
+
+mod calls;
+mod client;
+#[doc(hidden)]
+pub mod doc;
+mod error;
+mod hosted;
+mod message;
+mod node;
+mod serve;
+mod shared;
+mod status;
+mod tasks;
+
+pub use client::{Call, Client, Connect, Session};
+pub use error::{CallError, NodeError, NotSent, Refusal, SessionError, StartError};
+pub use message::{DecodeError, Message};
+pub use node::{Builder, Node};
+pub use serve::{Caller, Responder};
+
+/// Calls and connects under way together, unless `Builder::calls` says otherwise.
+const CALLS_DEFAULT: usize = 4_096;
+/// Requests that async handlers serve together, unless `Builder::tasks` says otherwise.
+const TASKS_DEFAULT: usize = 4_096;
+
+/// A request type: its number, what it asks and what it answers. Both sides share it.
+///
+/// ```
+/// use trine_transport::typed::Rpc;
+///
+/// /// The value of a key, if it is there.
+/// struct Get;
+///
+/// impl Rpc for Get {
+///     const KIND: u8 = 7;
+///     const RESPONSE_BYTES_MAX: usize = 64 << 10;
+///     type Request = Vec<u8>;
+///     type Response = Option<Vec<u8>>;
+/// }
+/// ```
+pub trait Rpc: 'static {
+    /// Tells request types apart; each of a server's handlers has another.
+    const KIND: u8;
+    /// The largest response in bytes that a call makes room for, at most 8 MiB less one. The default
+    /// fits one packet.
+    const RESPONSE_BYTES_MAX: usize = 1_400;
+    /// What is asked.
+    type Request: Message;
+    /// What is answered. A handler that can fail answers a `Result`.
+    type Response: Message;
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,67 @@
+//! What futures, handlers and the event loop of one node share.
+
+use std::sync::Arc;
+
+use super::calls::{Calls, Ticket, UnderWay};
+use super::tasks::TaskId;
+use crate::app::ResponseHandle;
+use crate::backend::{Route, Waker};
+use crate::buf::{MsgBuf, Pool};
+use crate::inbox::Inbox;
+use crate::session::{ConnectParams, SessionId};
+use crate::time::Instant;
+
+/// The meeting place. The inbox is bounded by what puts into it: a cell has at most two commands
+/// under way, a session's handle one, a received request one, a task one.
+pub(super) struct Shared<R: Route> {
+    pub(super) inbox: Inbox<Command<R>>,
+    pub(super) calls: Calls,
+    pub(super) pool: Pool,
+}
+
+/// What the loop is asked to do.
+pub(super) enum Command<R> {
+    Call(Submission),
+    Connect(Ticket, R, ConnectParams),
+    TakeBack(UnderWay),
+    Disconnect(SessionId),
+    /// A late response; `None` if there was no memory even for a status.
+    Respond(ResponseHandle, Option<MsgBuf>),
+    Poll(TaskId),
+    Stats(Ticket),
+}
+
+/// A call on its way into the loop.
+pub(super) struct Submission {
+    pub(super) ticket: Ticket,
+    pub(super) session: SessionId,
+    pub(super) kind: u8,
+    pub(super) request: MsgBuf,
+    pub(super) response: MsgBuf,
+    pub(super) deadline: Option<Instant>,
+}
+
+impl<R: Route> Shared<R> {
+    pub(super) fn new(calls: usize, pool: Pool, waker: Waker) -> Arc<Self> {
+        Arc::new(Self {
+            inbox: Inbox::new(2 * calls, waker),
+            calls: Calls::new(calls),
+            pool,
+        })
+    }
+
+    /// Nobody drives the loop any more: everybody who waits is told so.
+    pub(super) fn end(&self) {
+        let left = self.inbox.close();
+        self.calls.end_all();
+        drop(left);
+    }
+
+    /// A future is dropped before its end.
+    pub(super) fn abandon(&self, ticket: Ticket) {
+        if let Some(under_way) = self.calls.abandon(ticket) {
+            // A loop that is over has ended it already.
+            let _ = self.inbox.push(Command::TakeBack(under_way));
+        }
+    }
+}
