@@ -10,7 +10,7 @@ use trine_transport::prng::Ratio;
 
 use crate::config::{BASE_PORT, CACHE_ADDRESS, CACHE_THREADS_MAX, CLIENTS_MAX, DEFAULT_PEERS};
 use crate::network::NetworkArguments;
-use crate::settings::{ConfigCommand, FileArguments, PlacementArguments};
+use crate::settings::{ConfigCommand, FileArguments, PlacementArguments, WatchArguments};
 use crate::units::{parse_bytes, parse_duration, parse_positive_duration};
 
 const EXAMPLES: &str = "\
@@ -71,6 +71,8 @@ pub(crate) enum Command {
     /// Check and show the settings of `serve` and `up`.
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Show or change what a running replica logs.
+    LogLevel(LogLevelArguments),
 }
 
 /// How a client command finds the group.
@@ -162,6 +164,8 @@ pub(crate) struct DemoArguments {
 pub(crate) struct UpArguments {
     #[command(flatten)]
     pub(crate) file: FileArguments,
+    #[command(flatten)]
+    pub(crate) watch: WatchArguments,
     /// The first replica's port; the others take the ones that follow.
     #[arg(long, env = "TRINE_BASE_PORT", default_value_t = BASE_PORT, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) base_port: u16,
@@ -222,6 +226,8 @@ pub(crate) struct ServeArguments {
     #[command(flatten)]
     pub(crate) placement: PlacementArguments,
     #[command(flatten)]
+    pub(crate) watch: WatchArguments,
+    #[command(flatten)]
     pub(crate) limits: LimitArguments,
     #[command(flatten)]
     pub(crate) reading: ReadArguments,
@@ -236,6 +242,17 @@ pub(crate) struct ServeArguments {
         help_heading = "Lab options"
     )]
     pub(crate) fault_seed: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LogLevelArguments {
+    /// The level: off, error, warn, info, debug or trace, and the same by part, as in warn,raft=debug; nothing shows
+    /// what it is.
+    #[arg(value_name = "LEVEL")]
+    pub(crate) level: Option<String>,
+    /// The replica's metrics endpoint, on this machine.
+    #[arg(long, env = "TRINE_METRICS", value_name = "HOST:PORT")]
+    pub(crate) at: String,
 }
 
 #[derive(Debug, Args)]

@@ -10,6 +10,8 @@ mod interrupt;
 mod lane;
 mod latency;
 mod load;
+mod logs;
+mod metrics;
 mod network;
 mod output;
 mod peers;
@@ -84,6 +86,7 @@ impl OnNetwork for Run<'_> {
             Command::Bench(arguments) => cmd::bench::run(network, arguments, output),
             Command::Chaos(arguments) => cmd::chaos::run(network, arguments, output),
             Command::Sim(arguments) => cmd::sim::run(arguments, output),
+            Command::LogLevel(arguments) => cmd::log_level::run(arguments, output),
             Command::Config(command) => cmd::config::run(command, output),
             Command::Cache(arguments) => cmd::cache::run(network, &arguments.command, output),
         }

@@ -7,13 +7,13 @@ use raft::{
     CAMPAIGN_TRANSFER, Config, ProgressState, RawNode, ReadOnlyOption, ReadState, SnapshotStatus,
     StateRole,
 };
-use slog::{Discard, Logger, o};
 use trine_transport::time::Instant;
 
 pub(crate) use validate::{Refusal, validate};
 
 use crate::config::ReplicaConfig;
 use crate::log::Log;
+use crate::raft_log::raft_logger;
 
 /// Ticks for which followers hear of each commit at once after one of them has asked for an index.
 const PROMPT_COMMIT_TICKS: usize = 100;
@@ -449,7 +449,7 @@ fn new_node<L: Log>(config: &ReplicaConfig, id: u64, log: L, applied: u64) -> Ra
         max_committed_size_per_ready: 1 << 20,
         ..Config::default()
     };
-    RawNode::new(&raft_config, log, &Logger::root(Discard, o!()))
+    RawNode::new(&raft_config, log, &raft_logger())
         .expect("the settings were validated, and the log answers for its own bounds")
 }
 

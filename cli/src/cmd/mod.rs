@@ -8,6 +8,7 @@ pub(crate) mod del;
 pub(crate) mod demo;
 pub(crate) mod get;
 pub(crate) mod leader;
+pub(crate) mod log_level;
 pub(crate) mod member;
 pub(crate) mod put;
 pub(crate) mod serve;

@@ -1,6 +1,7 @@
 //! `trine serve`: one replica, until it is asked to end.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use serde_json::json;
 use trine_kvstore::Limits;
@@ -18,10 +19,14 @@ use crate::client::{backend_failure, random_seed};
 use crate::cmd::chaos::Fired;
 use crate::failure::Failure;
 use crate::interrupt;
+use crate::logs::Logs;
+use crate::metrics::{self, Snapshot};
 use crate::network::{Network, Opened};
 use crate::output::Output;
 use crate::{peers, placement};
 
+/// What the line begins with that says where the metrics are.
+pub(crate) const METRICS_LINE: &str = "metrics at ";
 /// How often a change of role is looked for, to tell it.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// A replica that has been in no group for this long says why.
@@ -34,6 +39,7 @@ pub(crate) fn run<N: Network>(
     arguments: &ServeArguments,
     output: Output,
 ) -> Result<(), Failure> {
+    let watch = Watch::start(arguments, output)?;
     interrupt::start()?;
     let addresses = peers::resolve(&arguments.peers)?;
     let own = own_address(arguments.id, &addresses)?;
@@ -44,7 +50,7 @@ pub(crate) fn run<N: Network>(
     placement::apply(&arguments.placement)?;
     let opened = network.serve_at(own)?;
     let Some(faults) = arguments.fault.filter(|faults| !faults.is_none()) else {
-        return serve(opened, own, &addresses, arguments, output, || {});
+        return serve(opened, own, &addresses, arguments, &watch, || {});
     };
     // No two replicas of a group draw the same faults.
     let seed = arguments
@@ -64,7 +70,7 @@ pub(crate) fn run<N: Network>(
         route_of,
         keep,
     };
-    serve(opened, own, &addresses, arguments, output, tell)
+    serve(opened, own, &addresses, arguments, &watch, tell)
 }
 
 /// The place's address in the list.
@@ -84,7 +90,7 @@ fn serve<B: Backend>(
     own: SocketAddr,
     addresses: &[SocketAddr],
     arguments: &ServeArguments,
-    output: Output,
+    watch: &Watch,
     tell_faults: impl Fn(),
 ) -> Result<(), Failure> {
     let Opened {
@@ -95,11 +101,12 @@ fn serve<B: Backend>(
     let mut event_loop = assemble(backend, route_of, own, addresses, arguments)?;
     let waker = event_loop.waker();
     interrupt::on_interrupt(move || waker.wake());
-    let mut told = Told::new(output);
+    let mut told = Told::new(watch.output);
     while !interrupt::interrupted() {
         let now = event_loop.clock().now();
         told.tell_changes(event_loop.app().replica(), now);
         tell_faults();
+        watch.publish(&mut event_loop, false);
         let look_at = now + LOOK_EVERY;
         event_loop
             .run_until(Some(look_at), |_| interrupt::interrupted())
@@ -112,10 +119,62 @@ fn serve<B: Backend>(
             ));
         }
     }
+    watch.publish(&mut event_loop, true);
     stop(&mut event_loop)?;
     drop(keep);
     tell_faults();
     Ok(())
+}
+
+/// The ways in which this replica is watched: its lines, its log, its metrics.
+struct Watch {
+    output: Output,
+    endpoint: Option<metrics::Endpoint>,
+    /// Kept so that the last lines are written out.
+    _logs: Arc<Logs>,
+}
+
+impl Watch {
+    fn start(arguments: &ServeArguments, output: Output) -> Result<Self, Failure> {
+        let settings = &arguments.watch;
+        let logs = Logs::start(&settings.log_level, settings.log_format)?;
+        logs.reload_at_signal(arguments.file.config.clone())?;
+        let allow_remote = arguments.placement.allow_remote;
+        let endpoint = match &settings.metrics {
+            None => None,
+            Some(listen) => Some(metrics::start(
+                listen,
+                allow_remote,
+                Some(Arc::clone(&logs)),
+            )?),
+        };
+        if let Some(endpoint) = &endpoint {
+            output.json_line(&json!({ "metrics": endpoint.url }));
+            output.line(format_args!("{METRICS_LINE}{}/metrics", endpoint.url));
+        }
+        Ok(Self {
+            output,
+            endpoint,
+            _logs: logs,
+        })
+    }
+
+    /// Leaves the replica's numbers for the metrics endpoint, if there is one.
+    fn publish<B: Backend>(&self, event_loop: &mut ReplicaLoop<B>, stopping: bool) {
+        let Some(endpoint) = &self.endpoint else {
+            return;
+        };
+        let (status, stats) = event_loop.with(|node, cx| (node.status(cx), cx.stats()));
+        endpoint.published.publish(Snapshot {
+            taken: std::time::Instant::now(),
+            stopping,
+            status,
+            node: event_loop.app().stats(),
+            endpoint: stats,
+            backend: event_loop.backend().stats(),
+            event_loop: event_loop.stats(),
+        });
+    }
 }
 
 /// Joins backend, replica and endpoint.
@@ -216,6 +275,7 @@ impl Told {
         *told = true;
         if let Some(reason) = replica.status(now).not_serving {
             self.output.json_line(&json!({ "waiting": reason }));
+            tracing::warn!(reason, "not serving yet");
             self.output.line(format_args!("not serving yet: {reason}"));
         }
     }
@@ -228,6 +288,14 @@ impl Told {
             leader,
             ..
         } = discovery;
+        let leads = leader.map(tracing::field::display);
+        tracing::info!(
+            place = place.0,
+            role = role_word(*role),
+            term,
+            leader = leads,
+            "role"
+        );
         self.output.json_line(&json!({
             "place": place.0, "role": role_word(*role), "term": term, "leader": leader,
         }));

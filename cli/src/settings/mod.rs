@@ -11,8 +11,10 @@ mod key;
 mod reference;
 mod resolve;
 
-pub(crate) use self::args::{ConfigCommand, Configured, FileArguments, PlacementArguments};
+pub(crate) use self::args::{
+    ConfigCommand, Configured, FileArguments, PlacementArguments, WatchArguments,
+};
 pub(crate) use self::file::SettingsFile;
 pub(crate) use self::key::{Key, keys};
 pub(crate) use self::reference::{default_file, reference};
-pub(crate) use self::resolve::{Stop, parse, resolve_for_show};
+pub(crate) use self::resolve::{Stop, log_level_of_file, parse, resolve_for_show};

@@ -1,7 +1,7 @@
 //! The command line with what environment and file add to it.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, FromArgMatches};
@@ -43,6 +43,15 @@ pub(crate) fn resolve_for_show(
     let mut line: Vec<OsString> = vec!["trine".into(), command.name().into()];
     line.extend_from_slice(options);
     Resolved::new(line, keys, Missing::Allowed)
+}
+
+/// What the settings file at `path` says now about the log level; it may have changed since the start.
+pub(crate) fn log_level_of_file(path: &Path) -> Result<Option<String>, Failure> {
+    let file = SettingsFile::read(path, &keys())?;
+    let mut entries = file.entries.into_iter();
+    Ok(entries
+        .find(|entry| entry.name == "log-level")
+        .map(|entry| entry.value))
 }
 
 /// Whether a setting that has to be given may be missing.

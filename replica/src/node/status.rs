@@ -39,6 +39,21 @@ pub struct LinkStatus {
     pub rtt_ns_min: Option<u64>,
     /// Packets sent again.
     pub retransmissions: Option<u64>,
+    /// Credits agreed on.
+    #[serde(default)]
+    pub credits: Option<u16>,
+    /// Credits in use.
+    #[serde(default)]
+    pub credits_in_use: Option<u16>,
+    /// Times that there was something to send but no credit.
+    #[serde(default)]
+    pub credit_stalls: Option<u64>,
+    /// The present retransmission timeout.
+    #[serde(default)]
+    pub rto_ns: Option<u64>,
+    /// The rate at which congestion control lets it send; zero with congestion control off.
+    #[serde(default)]
+    pub rate_bytes_per_second: Option<u64>,
 }
 
 /// The endpoint's counters that a person asks for.
@@ -107,5 +122,10 @@ fn link_status<R: Route>(link: &Link, cx: &Cx<'_, R>) -> LinkStatus {
         rtt_ns: sampled.map(|stats| stats.rtt_ns_smoothed),
         rtt_ns_min: sampled.map(|stats| stats.rtt_ns_min),
         retransmissions: stats.map(|stats| stats.retransmissions),
+        credits: stats.map(|stats| stats.credits),
+        credits_in_use: stats.map(|stats| stats.credits_in_use),
+        credit_stalls: stats.map(|stats| stats.credit_stalls),
+        rto_ns: stats.map(|stats| stats.rto_ns),
+        rate_bytes_per_second: stats.map(|stats| stats.rate_bytes_per_second),
     }
 }

@@ -12,6 +12,7 @@ use serde_json::json;
 use trine_chaos::live::{LineSink, Stream, addresses_from, leader_of};
 
 use crate::args::{UpArguments, replica_count};
+use crate::cmd::serve::METRICS_LINE;
 use crate::config::BASE_PORT;
 use crate::failure::Failure;
 use crate::network::Network;
@@ -38,6 +39,7 @@ pub(crate) fn run<N: Network>(
     output.line(format_args!("starting {count} replicas ..."));
     let mut serve_args = arguments.limits.as_serve_args();
     serve_args.extend(arguments.reading.as_serve_args());
+    serve_args.extend(arguments.watch.as_serve_args()?);
     let sink = sink(output, count);
     let group = match group::start(network, addresses.clone(), serve_args, Some(sink)) {
         Err(_) if interrupt::interrupted() => return Ok(()),
@@ -53,7 +55,9 @@ pub(crate) fn run<N: Network>(
 fn sink(output: Output, count: usize) -> LineSink {
     let spoke: Vec<AtomicBool> = (0..count).map(|_| AtomicBool::new(false)).collect();
     Arc::new(move |place, stream, line: &str| {
-        let first = stream == Stream::Out && !spoke[place - 1].swap(true, Ordering::Relaxed);
+        let first = stream == Stream::Out
+            && !line.starts_with(METRICS_LINE)
+            && !spoke[place - 1].swap(true, Ordering::Relaxed);
         match output.json {
             _ if first => {}
             true => eprintln!("[{place}] {line}"),

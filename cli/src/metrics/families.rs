@@ -1,0 +1,569 @@
+//! Which metrics are there, and what are their values in a snapshot? The name, the help and the value of each stand
+//! together here and nowhere else.
+
+use trine_replica::node::LinkStatus;
+use trine_replica::status::{MemberStatus, Role};
+
+use super::Snapshot;
+
+/// Label names and values of one sample.
+pub(super) type Labels = Vec<(&'static str, String)>;
+
+/// A metric with all of its samples.
+#[derive(Debug)]
+pub(super) struct Family {
+    /// Without the prefix `trine_`; counters get `_total` behind.
+    pub(super) name: &'static str,
+    pub(super) help: &'static str,
+    pub(super) kind: Kind,
+    pub(super) samples: Vec<(Labels, f64)>,
+}
+
+/// What a metric's value does.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It only grows while the process lives.
+    Counter,
+    /// It goes up and down.
+    Gauge,
+}
+
+fn gauge(name: &'static str, help: &'static str, value: impl Number) -> Family {
+    one(name, help, Kind::Gauge, value)
+}
+
+fn counter(name: &'static str, help: &'static str, value: impl Number) -> Family {
+    one(name, help, Kind::Counter, value)
+}
+
+fn one(name: &'static str, help: &'static str, kind: Kind, value: impl Number) -> Family {
+    let samples = vec![(Labels::new(), value.number())];
+    Family {
+        name,
+        help,
+        kind,
+        samples,
+    }
+}
+
+/// What can be a sample's value.
+trait Number {
+    fn number(self) -> f64;
+}
+
+impl Number for u64 {
+    fn number(self) -> f64 {
+        self as f64
+    }
+}
+
+impl Number for f64 {
+    fn number(self) -> f64 {
+        self
+    }
+}
+
+impl Number for bool {
+    fn number(self) -> f64 {
+        f64::from(u8::from(self))
+    }
+}
+
+/// Every metric of the replica.
+pub(super) fn families(snapshot: &Snapshot) -> Vec<Family> {
+    let mut all = raft(snapshot);
+    all.extend(members(&snapshot.status.replica.members));
+    all.extend(store_and_sessions(snapshot));
+    all.extend(counters(snapshot));
+    all.extend(transport(snapshot));
+    all.extend(links(&snapshot.status.links));
+    all.extend(machine(snapshot));
+    all
+}
+
+/// Metrics of the process itself; there before the replica's first turn, too.
+pub(super) fn process(dropped_lines: Option<u64>) -> Vec<Family> {
+    let version = ("version", env!("CARGO_PKG_VERSION").to_owned());
+    let info = Family {
+        name: "build_info",
+        help: "Always 1; the labels say which release runs.",
+        kind: Kind::Gauge,
+        samples: vec![(vec![version], 1.0)],
+    };
+    let mut all = vec![info];
+    if let Some(dropped) = dropped_lines {
+        let help = "Lines of the log that were dropped because writing them was too slow.";
+        all.push(counter("log_lines_dropped", help, dropped));
+    }
+    all
+}
+
+// Long because it is a table, a metric an entry.
+fn raft(snapshot: &Snapshot) -> Vec<Family> {
+    let status = &snapshot.status.replica;
+    let roles = [
+        (Role::Unattached, "unattached"),
+        (Role::Joining, "joining"),
+        (Role::Learner, "learner"),
+        (Role::Follower, "follower"),
+        (Role::Candidate, "candidate"),
+        (Role::Leader, "leader"),
+    ];
+    let samples = roles.map(|(role, name)| {
+        (
+            vec![("role", name.to_owned())],
+            (status.role == role).number(),
+        )
+    });
+    let role = Family {
+        name: "raft_role",
+        help: "1 for the role that the replica has, 0 for the others.",
+        kind: Kind::Gauge,
+        samples: samples.into(),
+    };
+    let lag = status.committed.saturating_sub(status.applied);
+    vec![
+        role,
+        gauge(
+            "place",
+            "The place that the replica fills.",
+            u64::from(status.place),
+        ),
+        gauge("raft_term", "The term.", status.term),
+        gauge(
+            "raft_has_leader",
+            "1 while a leader is known.",
+            status.leader.is_some(),
+        ),
+        gauge(
+            "raft_committed_index",
+            "The commit index.",
+            status.committed,
+        ),
+        gauge("raft_applied_index", "The applied index.", status.applied),
+        gauge(
+            "raft_apply_lag_entries",
+            "Entries that are committed and not applied.",
+            lag,
+        ),
+        gauge(
+            "serving",
+            "1 while nothing keeps the replica from serving.",
+            status.not_serving.is_none(),
+        ),
+        gauge(
+            "membership_change_in_progress",
+            "1 while the membership changes.",
+            status.change_in_progress,
+        ),
+        gauge(
+            "log_first_index",
+            "Index of the first entry that is still held.",
+            status.log.first_index,
+        ),
+        gauge(
+            "log_last_index",
+            "Index of the last entry.",
+            status.log.last_index,
+        ),
+        gauge("log_entries", "Entries held.", status.log.entries),
+        gauge("log_bytes", "Bytes held in the log.", status.log.bytes),
+        counter(
+            "log_compactions",
+            "Times that the log was compacted.",
+            status.log.compactions,
+        ),
+        gauge(
+            "group_time_seconds",
+            "Group time, which expiry goes by.",
+            seconds(status.group_time_ns),
+        ),
+    ]
+}
+
+/// What is known of each member; lag and snapshots only by the leader.
+fn members(members: &[MemberStatus]) -> Vec<Family> {
+    let each = |name, help, value: fn(&MemberStatus) -> Option<f64>| Family {
+        name,
+        help,
+        kind: Kind::Gauge,
+        samples: members
+            .iter()
+            .filter_map(|member| {
+                let labels = vec![
+                    ("place", member.place.to_string()),
+                    ("address", member.address.to_string()),
+                ];
+                value(member).map(|value| (labels, value))
+            })
+            .collect(),
+    };
+    vec![
+        each("member_voter", "1 if the member has a vote.", |member| {
+            Some(member.voter.number())
+        }),
+        each(
+            "member_lag_entries",
+            "Entries that the member lacks, as the leader knows.",
+            |member| member.behind.map(u64::number),
+        ),
+        each(
+            "member_in_snapshot",
+            "1 while the leader sends the member a snapshot.",
+            |member| member.in_snapshot.map(bool::number),
+        ),
+        each(
+            "member_silent_seconds",
+            "Time since the member was last heard from.",
+            |member| member.silent_ns.map(seconds),
+        ),
+    ]
+}
+
+fn store_and_sessions(snapshot: &Snapshot) -> Vec<Family> {
+    let status = &snapshot.status.replica;
+    let (store, sessions) = (&status.store, &status.sessions);
+    vec![
+        gauge("store_items", "Items in the store.", store.items),
+        gauge(
+            "store_bytes",
+            "Logical bytes in the store.",
+            store.logical_bytes,
+        ),
+        gauge(
+            "store_limit_bytes",
+            "The limit on logical bytes.",
+            store.memory_bytes,
+        ),
+        gauge("sessions_open", "Open client sessions.", sessions.open),
+        gauge(
+            "sessions_closed",
+            "Closed client sessions that are still remembered.",
+            sessions.closed,
+        ),
+        gauge(
+            "session_reply_bytes",
+            "Bytes of cached replies.",
+            sessions.reply_bytes,
+        ),
+        counter(
+            "sessions_evicted",
+            "Idle sessions that were evicted.",
+            sessions.evicted,
+        ),
+        counter(
+            "sessions_refused",
+            "Registrations refused because every session was in use.",
+            sessions.refused,
+        ),
+        counter(
+            "commands_duplicate",
+            "Commands answered from a cached reply.",
+            sessions.duplicates,
+        ),
+    ]
+}
+
+// Long because it is a table, a metric an entry.
+fn counters(snapshot: &Snapshot) -> Vec<Family> {
+    let (count, node) = (&snapshot.status.replica.counters, &snapshot.node);
+    vec![
+        counter("writes_proposed", "Writes proposed.", count.writes_proposed),
+        counter(
+            "entries_proposed",
+            "Entries that carried them.",
+            count.entries_proposed,
+        ),
+        counter(
+            "ticks_proposed",
+            "Entries proposed for nothing but the time.",
+            count.ticks_proposed,
+        ),
+        counter(
+            "commands_applied",
+            "Commands applied.",
+            count.commands_applied,
+        ),
+        counter(
+            "reads_linearizable",
+            "Linearizable reads answered.",
+            count.reads_linearizable,
+        ),
+        counter(
+            "reads_under_lease",
+            "Those of them that a lease answered.",
+            count.reads_under_lease,
+        ),
+        counter("reads_stale", "Stale reads answered.", count.reads_stale),
+        counter("read_rounds", "Index rounds asked for.", count.read_rounds),
+        counter(
+            "requests_told_busy",
+            "Requests that were told to come back later.",
+            count.busy,
+        ),
+        counter(
+            "requests_redirected",
+            "Requests that were sent to another replica.",
+            count.redirected,
+        ),
+        counter(
+            "requests_overloaded",
+            "Requests turned away because too many wait.",
+            node.overloaded,
+        ),
+        counter(
+            "requests_unreadable",
+            "Requests that made no sense.",
+            node.unreadable + node.unknown_kind,
+        ),
+        counter(
+            "messages_refused",
+            "Messages that made no sense and were dropped.",
+            count.messages_refused,
+        ),
+        counter(
+            "messages_foreign",
+            "Messages for another cluster or life, dropped.",
+            count.messages_foreign,
+        ),
+        counter(
+            "messages_unsent",
+            "Messages that could not be sent.",
+            count.messages_unsent,
+        ),
+        counter(
+            "elections_won",
+            "Times that the replica became leader.",
+            count.elections_won,
+        ),
+        counter(
+            "snapshots_sent",
+            "Snapshots sent completely.",
+            count.snapshots_sent,
+        ),
+        counter(
+            "snapshots_installed",
+            "Snapshots installed.",
+            count.snapshots_installed,
+        ),
+        counter(
+            "snapshots_failed",
+            "Snapshot transfers that failed.",
+            count.snapshots_failed,
+        ),
+    ]
+}
+
+// Long because it is a table, a metric an entry.
+fn transport(snapshot: &Snapshot) -> Vec<Family> {
+    let stats = &snapshot.endpoint;
+    let drops = Family {
+        name: "transport_drops",
+        help: "Received packets that were dropped, by cause.",
+        kind: Kind::Counter,
+        samples: stats
+            .drops
+            .named()
+            .map(|(cause, count)| (vec![("cause", cause.to_owned())], count.number()))
+            .into(),
+    };
+    vec![
+        gauge(
+            "transport_sessions_client",
+            "Sessions that this node opened.",
+            stats.sessions_client,
+        ),
+        gauge(
+            "transport_sessions_server",
+            "Sessions that peers and clients opened.",
+            stats.sessions_server,
+        ),
+        gauge(
+            "transport_requests_pending",
+            "Requests in flight or queued.",
+            stats.requests_pending,
+        ),
+        counter(
+            "transport_requests_completed",
+            "Own requests that were answered.",
+            stats.requests_completed,
+        ),
+        counter(
+            "transport_requests_failed",
+            "Own requests that ended with an error.",
+            stats.requests_failed,
+        ),
+        counter(
+            "transport_requests_executed",
+            "Requests of others that were executed.",
+            stats.requests_executed,
+        ),
+        counter(
+            "transport_requests_expired",
+            "Requests that had expired before they could run.",
+            stats.requests_expired,
+        ),
+        counter(
+            "transport_packets_sent",
+            "Packets sent.",
+            stats.packets_sent,
+        ),
+        counter(
+            "transport_packets_received",
+            "Packets received.",
+            stats.packets_received,
+        ),
+        counter(
+            "transport_retransmissions",
+            "Packets sent again.",
+            stats.retransmissions,
+        ),
+        counter(
+            "transport_timeouts",
+            "Rollbacks after a timeout.",
+            stats.timeouts,
+        ),
+        counter(
+            "transport_gaps",
+            "Rollbacks after a gap in the peer's answers.",
+            stats.gaps,
+        ),
+        counter(
+            "transport_credit_stalls",
+            "Times that a session had something to send but no credit.",
+            stats.credit_stalls,
+        ),
+        counter("transport_busy_sent", "BUSY packets sent.", stats.busy_sent),
+        counter(
+            "transport_busy_received",
+            "BUSY packets received.",
+            stats.busy_received,
+        ),
+        counter(
+            "transport_probes_sent",
+            "Slow probes of executing requests.",
+            stats.probes_sent,
+        ),
+        drops,
+    ]
+}
+
+/// What is known of the sessions to each peer.
+// Long because it is a table, a metric an entry.
+fn links(links: &[LinkStatus]) -> Vec<Family> {
+    let each = |name, help, kind, value: fn(&LinkStatus) -> Option<f64>| Family {
+        name,
+        help,
+        kind,
+        samples: links
+            .iter()
+            .filter_map(|link| {
+                let labels = vec![
+                    ("peer", link.address.to_string()),
+                    ("class", link.class.clone()),
+                ];
+                value(link).map(|value| (labels, value))
+            })
+            .collect(),
+    };
+    let (gauge, counter) = (Kind::Gauge, Kind::Counter);
+    vec![
+        each(
+            "link_up",
+            "1 while the session to the peer stands.",
+            gauge,
+            |link| Some((link.state == "up").number()),
+        ),
+        each(
+            "link_rtt_seconds",
+            "Smoothed round-trip time.",
+            gauge,
+            |link| link.rtt_ns.map(seconds),
+        ),
+        each(
+            "link_rtt_min_seconds",
+            "The smallest round-trip time.",
+            gauge,
+            |link| link.rtt_ns_min.map(seconds),
+        ),
+        each(
+            "link_rto_seconds",
+            "The present retransmission timeout.",
+            gauge,
+            |link| link.rto_ns.map(seconds),
+        ),
+        each("link_credits", "Credits agreed on.", gauge, |link| {
+            link.credits.map(f64::from)
+        }),
+        each("link_credits_in_use", "Credits in use.", gauge, |link| {
+            link.credits_in_use.map(f64::from)
+        }),
+        each(
+            "link_rate_bytes_per_second",
+            "The rate that congestion control allows.",
+            gauge,
+            |link| link.rate_bytes_per_second.map(u64::number),
+        ),
+        each(
+            "link_retransmissions",
+            "Packets sent again in the present session.",
+            counter,
+            |link| link.retransmissions.map(u64::number),
+        ),
+        each(
+            "link_credit_stalls",
+            "Times without a credit in the present session.",
+            counter,
+            |link| link.credit_stalls.map(u64::number),
+        ),
+        each(
+            "link_sessions_lost",
+            "Sessions to the peer that ended.",
+            counter,
+            |link| Some(link.sessions_lost.number()),
+        ),
+    ]
+}
+
+fn machine(snapshot: &Snapshot) -> Vec<Family> {
+    let (stats, turns) = (&snapshot.backend, &snapshot.event_loop);
+    vec![
+        counter(
+            "backend_rx_datagrams",
+            "Datagrams received.",
+            stats.rx_datagrams,
+        ),
+        counter("backend_rx_bytes", "Bytes in them.", stats.rx_bytes),
+        counter(
+            "backend_rx_errors",
+            "Receive calls that failed and were survived.",
+            stats.rx_errors,
+        ),
+        counter(
+            "backend_tx_datagrams",
+            "Datagrams sent.",
+            stats.tx_datagrams,
+        ),
+        counter("backend_tx_bytes", "Bytes in those.", stats.tx_bytes),
+        counter(
+            "backend_tx_refused",
+            "Packets that kernel or device refused.",
+            stats.tx_refused,
+        ),
+        counter("loop_turns", "Turns of the event loop.", turns.turns),
+        counter(
+            "loop_turns_busy",
+            "Turns in which a packet came or went.",
+            turns.turns_busy,
+        ),
+        counter(
+            "loop_sleeps",
+            "Times that the event loop slept.",
+            turns.sleeps,
+        ),
+    ]
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}

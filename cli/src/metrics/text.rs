@@ -1,0 +1,208 @@
+//! The snapshot in the OpenMetrics text format, written by `prometheus-client`.
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+
+use super::Snapshot;
+use super::families::{Family, Kind, families, process};
+
+/// As a scraper expects it of this format.
+pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// All metrics as text.
+pub(super) fn encode(snapshot: Option<&Snapshot>, dropped_lines: Option<u64>) -> String {
+    let mut all = process(dropped_lines);
+    all.extend(snapshot.map(families).unwrap_or_default());
+    let mut registry = Registry::with_prefix("trine");
+    registry.register_collector(Box::new(All(all)));
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry)
+        .expect("writing to a string cannot fail");
+    text
+}
+
+#[derive(Debug)]
+struct All(Vec<Family>);
+
+impl Collector for All {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        for family in self.0.iter().filter(|family| !family.samples.is_empty()) {
+            let kind = match family.kind {
+                Kind::Counter => MetricType::Counter,
+                Kind::Gauge => MetricType::Gauge,
+            };
+            let mut metric = encoder.encode_descriptor(family.name, family.help, None, kind)?;
+            for (labels, value) in &family.samples {
+                match labels.is_empty() {
+                    true => sample(&mut metric, family.kind, *value)?,
+                    false => sample(&mut metric.encode_family(labels)?, family.kind, *value)?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn sample(encoder: &mut MetricEncoder<'_>, kind: Kind, value: f64) -> fmt::Result {
+    match kind {
+        Kind::Counter => encoder.encode_counter::<NoLabelSet, f64, f64>(&value, None),
+        Kind::Gauge => encoder.encode_gauge(&value),
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::time::Instant;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A leader of three with a link.
+    pub(in crate::metrics) fn snapshot() -> Snapshot {
+        let member = |place: u32, this: bool| {
+            json!({
+                "place": place, "incarnation": format!("{place:x}"), "address": format!("127.0.0.1:{place}"),
+                "voter": true, "this": this, "matched": 90, "behind": 10, "in_snapshot": false, "silent_ns": 5_000_000,
+            })
+        };
+        let status = json!({
+            "replica": {
+                "place": 1, "incarnation": "a", "cluster": "c", "address": "127.0.0.1:1", "role": "leader",
+                "not_serving": null, "term": 7, "leader": "127.0.0.1:1", "committed": 100, "applied": 99,
+                "group_time_ns": 1, "members": [member(1, true), member(2, false)], "change_in_progress": false,
+                "log": to_value::<trine_replica::status::LogStatus>(),
+                "sessions": to_value::<trine_replica::status::SessionStatus>(),
+                "store": to_value::<trine_replica::status::StoreStatus>(),
+                "counters": to_value::<trine_replica::status::Counters>(),
+            },
+            "links": [{
+                "address": "127.0.0.1:2", "class": "raft", "state": "up", "sessions_lost": 0, "rtt_ns": 20_000,
+                "rtt_ns_min": 10_000, "retransmissions": 3, "credits": 32, "credits_in_use": 1, "credit_stalls": 2,
+                "rto_ns": 1_000_000, "rate_bytes_per_second": 1_000,
+            }],
+            "transport": to_value::<trine_replica::node::TransportStatus>(),
+        });
+        Snapshot {
+            taken: Instant::now(),
+            stopping: false,
+            status: serde_json::from_value(status).expect("a status"),
+            node: Default::default(),
+            endpoint: Default::default(),
+            backend: Default::default(),
+            event_loop: Default::default(),
+        }
+    }
+
+    fn to_value<T: Default + serde::Serialize>() -> Value {
+        serde_json::to_value(T::default()).expect("plain data")
+    }
+
+    /// Reads the text form by the rules of the OpenMetrics 1.0 specification that matter here: every sample follows
+    /// the TYPE of its family, counters end in `_total`, no sample comes twice, families do not interleave, the text
+    /// ends with `# EOF`. Returns family name to type.
+    fn check(text: &str) -> BTreeMap<String, String> {
+        let mut types = BTreeMap::new();
+        let mut samples = BTreeSet::new();
+        let mut current = String::new();
+        let body = text.strip_suffix("# EOF\n").expect("an end");
+        for line in body.lines() {
+            if let Some(rest) = line.strip_prefix("# TYPE ") {
+                let (name, kind) = rest.split_once(' ').expect("a type");
+                assert!(
+                    types.insert(name.to_owned(), kind.to_owned()).is_none(),
+                    "{name} twice"
+                );
+                current = name.to_owned();
+            } else if let Some(rest) = line.strip_prefix("# HELP ") {
+                assert!(
+                    rest.split_once(' ')
+                        .is_some_and(|(_, help)| !help.is_empty()),
+                    "{line}"
+                );
+            } else {
+                let (series, value) = line.rsplit_once(' ').expect("a value");
+                value.parse::<f64>().expect(line);
+                let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
+                assert!(
+                    labels.ends_with('}') && labels.matches('"').count() % 2 == 0,
+                    "{line}"
+                );
+                let expected = match types[&current].as_str() {
+                    "counter" => format!("{current}_total"),
+                    _ => current.clone(),
+                };
+                assert_eq!(name, expected, "{line}");
+                assert!(
+                    name.bytes()
+                        .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_')
+                );
+                assert!(samples.insert(series.to_owned()), "{series} twice");
+            }
+        }
+        types
+    }
+
+    #[test]
+    fn the_text_keeps_the_rules_of_its_format() {
+        let text = encode(Some(&snapshot()), Some(2));
+        let types = check(&text);
+        assert!(types.len() > 80, "{} metrics", types.len());
+        for line in [
+            "trine_raft_role{role=\"leader\"} 1.0",
+            "trine_member_lag_entries{place=\"2\",address=\"127.0.0.1:2\"} 10.0",
+            "trine_link_rtt_seconds{peer=\"127.0.0.1:2\",class=\"raft\"} 0.00002",
+            "trine_link_retransmissions_total{peer=\"127.0.0.1:2\",class=\"raft\"} 3.0",
+            "trine_log_lines_dropped_total 2.0",
+        ] {
+            assert!(
+                text.lines().any(|found| found == line),
+                "{line} is missing in:\n{text}"
+            );
+        }
+        // Before the replica's first turn there is less, and it is right as well.
+        check(&encode(None, None));
+    }
+
+    #[test]
+    fn every_query_of_the_dashboard_names_metrics_that_exist() {
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../packaging/grafana/trine.json"
+        );
+        let dashboard: Value =
+            serde_json::from_str(&std::fs::read_to_string(path).expect("a dashboard"))
+                .expect("JSON");
+        let known: BTreeSet<String> = check(&encode(Some(&snapshot()), Some(0)))
+            .into_iter()
+            .map(|(name, kind)| {
+                if kind == "counter" {
+                    name + "_total"
+                } else {
+                    name
+                }
+            })
+            .collect();
+        let panels = dashboard["panels"].as_array().expect("panels");
+        let queries: Vec<&str> = panels
+            .iter()
+            .filter_map(|panel| panel["targets"].as_array())
+            .flatten()
+            .map(|target| target["expr"].as_str().expect("a query"))
+            .collect();
+        assert!(queries.len() >= 20, "{} queries", queries.len());
+        for query in queries {
+            let words = query.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+            let named: Vec<&str> = words.filter(|word| word.starts_with("trine_")).collect();
+            assert!(!named.is_empty(), "{query}");
+            for name in named {
+                assert!(known.contains(name), "{name} does not exist: {query}");
+            }
+        }
+    }
+}
