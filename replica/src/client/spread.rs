@@ -85,12 +85,11 @@ impl<R: Route> Clients<R> {
         let up = self
             .peers
             .iter()
-            .filter(|(_, peer)| peer.session().is_some());
-        let paused = up.map(|(_, peer)| peer.avoid_until).min();
-        [paused, self.leader_awaited_until()]
-            .into_iter()
-            .flatten()
-            .max()
+            .filter(|(_, peer)| peer.session().is_some() && !peer.is_foreign());
+        // Without any to send to, a connection has to come first.
+        let paused = up.map(|(_, peer)| peer.avoid_until).min()?;
+        let awaited = self.leader_awaited_until();
+        Some(awaited.map_or(paused, |until| until.max(paused)))
     }
 
     /// Whether an operation may be done by any replica that has a leader.
