@@ -176,6 +176,8 @@ pub(crate) struct UpArguments {
     pub(crate) limits: LimitArguments,
     #[command(flatten)]
     pub(crate) reading: ReadArguments,
+    #[command(flatten)]
+    pub(crate) log: LogArguments,
 }
 
 /// The limits that a new group gets; they are part of its replicated state.
@@ -199,6 +201,42 @@ pub(crate) struct ReadArguments {
     /// drift than this can make a read old.
     #[arg(long, default_value = "10ms", value_name = "TIME", value_parser = parse_duration)]
     pub(crate) lease_drift: Duration,
+}
+
+/// Where a replica keeps what it has promised.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct LogArguments {
+    /// memory: log and store in DRAM, a replica that comes back is a new one. disk: the log is on disk before anything
+    /// is acknowledged, and a replica goes on where it was.
+    #[arg(long, default_value = "memory", value_enum)]
+    pub(crate) log: LogMode,
+    /// With --log disk: the directory; it belongs to one replica of one group (trine up and trine chaos: a directory
+    /// for each replica in it).
+    #[arg(long, value_name = "DIR", required_if_eq("log", "disk"))]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// With --log disk: when a write counts as durable.
+    #[arg(long, default_value = "batch", value_enum)]
+    pub(crate) fsync: FsyncMode,
+}
+
+/// Where the log is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogMode {
+    /// In DRAM.
+    Memory,
+    /// In files.
+    Disk,
+}
+
+/// When a write to the log counts as durable.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FsyncMode {
+    /// Each write is synced by itself.
+    Each,
+    /// One sync for all that has arrived during the last one.
+    Batch,
+    /// Nothing is synced before an orderly stop; after any other end the memory counts as lost.
+    None,
 }
 
 /// How linearizable reads are confirmed.
@@ -231,6 +269,12 @@ pub(crate) struct ServeArguments {
     pub(crate) limits: LimitArguments,
     #[command(flatten)]
     pub(crate) reading: ReadArguments,
+    #[command(flatten)]
+    pub(crate) log: LogArguments,
+    /// With --log disk: if the directory has lost something that this replica may have promised, set what is left
+    /// aside and join the group as a new replica. (With --log memory every start does that.)
+    #[arg(long)]
+    pub(crate) rejoin: bool,
     /// Lab: damage what this replica sends, for example loss=5%,dup=1%,reorder=2%,corrupt=0.1%,delay=1ms..5ms.
     #[arg(long, value_name = "FAULTS", help_heading = "Lab options")]
     pub(crate) fault: Option<Faults>,
@@ -495,6 +539,30 @@ impl ReadArguments {
         ["--reads", reads, "--lease-drift", &drift]
             .map(OsString::from)
             .into()
+    }
+}
+
+impl LogArguments {
+    /// The directory, in disk mode.
+    pub(crate) fn directory(&self) -> Option<&PathBuf> {
+        self.data_dir.as_ref().filter(|_| self.log == LogMode::Disk)
+    }
+
+    /// The same, as options of `trine serve` for the replica of each place.
+    pub(crate) fn as_serve_args(&self) -> Vec<OsString> {
+        let Some(directory) = self.directory() else {
+            return Vec::new();
+        };
+        let fsync = match self.fsync {
+            FsyncMode::Each => "each",
+            FsyncMode::Batch => "batch",
+            FsyncMode::None => "none",
+        };
+        let own = directory.join("replica-{place}");
+        let words = ["--log", "disk", "--fsync", fsync, "--rejoin", "--data-dir"];
+        let mut args: Vec<OsString> = words.map(OsString::from).into();
+        args.push(own.into());
+        args
     }
 }
 

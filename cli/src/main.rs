@@ -4,6 +4,7 @@ mod args;
 mod client;
 mod cmd;
 mod config;
+mod data;
 mod failure;
 mod group;
 mod interrupt;

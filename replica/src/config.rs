@@ -24,6 +24,18 @@ pub const SNAPSHOT_CHUNKS_MAX: u32 = 1 << 20;
 pub const PEER_REQUESTS_MAX: usize = 16_384;
 /// Rounds of raft's ready loop in one turn, before other work gets its turn.
 pub const READY_ROUNDS_MAX: usize = 64;
+/// Bytes of log records that one frame on disk takes before the next one begins; a single record may be longer.
+pub const FRAME_BYTES_MAX: usize = 8 << 20;
+/// Bytes that one turn of the writer thread takes.
+pub const WRITE_BATCH_BYTES_MAX: usize = 16 << 20;
+/// The least size of a log segment.
+pub const SEGMENT_BYTES_MIN: u64 = 16 << 10;
+/// The size of a log segment unless something else is asked for.
+pub const SEGMENT_BYTES: u64 = 32 << 20;
+/// Bytes of a replica's own snapshot that one turn hands to the disk, before other work gets its turn.
+pub const OWN_SNAPSHOT_BYTES_PER_TURN: usize = 1 << 20;
+/// Bytes of it that may wait for the disk.
+pub const OWN_SNAPSHOT_BYTES_WAITING_MAX: usize = 8 << 20;
 /// Version of the replicated state machine: what entries mean. A replica that knows less refuses to apply.
 pub const STATE_MACHINE_VERSION: u16 = 1;
 
@@ -92,6 +104,9 @@ pub struct ReplicaConfig {
     pub log_bytes_max: usize,
     /// The log is compacted when it holds more entries than this.
     pub log_entries_max: usize,
+    /// In disk mode: a snapshot is written when this many bytes of log were written since the last one, or as many as
+    /// that one had, whichever is more.
+    pub disk_log_bytes_max: u64,
     /// Bytes of client commands, reads included, that may wait before clients are told to come back later.
     pub pending_bytes_max: usize,
     /// Client requests, reads included, that may wait for their answer.
@@ -120,6 +135,7 @@ impl Default for ReplicaConfig {
             session_limits: SessionLimits::default(),
             log_bytes_max: 64 << 20,
             log_entries_max: 65_536,
+            disk_log_bytes_max: 64 << 20,
             pending_bytes_max: 32 << 20,
             pending_requests_max: 65_536,
             append_bytes_max: 128 << 10,

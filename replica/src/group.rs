@@ -2,6 +2,7 @@
 
 mod agreement;
 mod clients;
+mod durability;
 mod members;
 mod orders;
 mod peers;
@@ -29,6 +30,7 @@ use crate::state_machine::StateMachine;
 use crate::state_machine::genesis::{FIRST_INDEX, FIRST_TERM};
 use crate::writes::Writes;
 use agreement::Agreement;
+use durability::Durability;
 use orders::Remembered;
 use reads::Lease;
 use time::GroupClock;
@@ -68,6 +70,8 @@ pub(crate) struct Group {
     /// Why this replica takes part no more.
     halted: Option<String>,
     pumped_to_the_end: bool,
+    /// Some exactly in disk mode.
+    disk: Option<Box<Durability>>,
 }
 
 impl Group {
@@ -162,6 +166,7 @@ impl Group {
             stopping: None,
             halted: None,
             pumped_to_the_end: true,
+            disk: None,
         }
     }
 
@@ -193,6 +198,7 @@ impl Group {
         self.read_under_lease(now, out);
         self.compact();
         self.send_chunks(now, out);
+        self.write_own_snapshot(out);
     }
 
     /// When the next turn is due.
@@ -214,7 +220,11 @@ impl Group {
     fn pump(&mut self, now: Instant, out: &mut Outbox) {
         self.pumped_to_the_end = false;
         for _ in 0..READY_ROUNDS_MAX {
-            let Some(work) = self.raft.poll_work() else {
+            let work = match &mut self.disk {
+                None => self.raft.poll_work(),
+                Some(_) => self.poll_work_durably(out),
+            };
+            let Some(work) = work else {
                 self.pumped_to_the_end = true;
                 break;
             };
@@ -342,6 +352,8 @@ impl Group {
     /// What is due once a tick: nothing here is urgent.
     fn maintain(&mut self, now: Instant, out: &mut Outbox) {
         self.offer_snapshot(now);
+        self.begin_own_snapshot(now, out);
+        self.adopt_late();
         if self.raft.is_leader() {
             self.propose_tick(now, out);
             self.change_members(now);
@@ -350,7 +362,7 @@ impl Group {
         }
         if self.raft.role() == StateRole::Leader || self.raft.leader() == 0 {
             // A snapshot only arrives from a leader; a new one begins anew.
-            self.incoming = None;
+            self.end_incoming(out);
         }
         out.settle_debts(self.cluster);
     }

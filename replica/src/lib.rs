@@ -4,6 +4,7 @@ mod bootstrap;
 pub mod client;
 mod client_sessions;
 pub mod config;
+pub mod disk;
 mod group;
 mod join;
 mod log;

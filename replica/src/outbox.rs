@@ -10,6 +10,7 @@ use trine_transport::buf::{MsgBuf, Pool};
 use trine_transport::time::Duration;
 
 use crate::config::PEER_REQUESTS_MAX;
+use crate::disk::Write;
 use crate::message::{
     APPEND_HEADER_SIZE, CLIENT_REPLY_HEADER_SIZE, ClientReply, ClientStatus, ClusterId, Encode,
     Incarnation, PEER_HEADER_SIZE, PeerHeader, PlaceId, ReplyToken, kind,
@@ -63,6 +64,9 @@ pub(crate) struct Outbox {
     free: Vec<u32>,
     /// Requests that could not be answered for want of a buffer.
     owed: Vec<ReplyToken>,
+    /// What is to be written, with its number. Nothing is in memory mode.
+    writes: VecDeque<(u64, Write)>,
+    last_write: u64,
     pub(crate) counters: Counters,
 }
 
@@ -75,12 +79,25 @@ impl Outbox {
             requests: Vec::new(),
             free: Vec::new(),
             owed: Vec::new(),
+            writes: VecDeque::new(),
+            last_write: 0,
             counters: Counters::default(),
         }
     }
 
     pub(crate) fn pop(&mut self) -> Option<Output> {
         self.outputs.pop_front()
+    }
+
+    /// Has something written; its number comes back when it is durable.
+    pub(crate) fn write(&mut self, write: Write) -> u64 {
+        self.last_write += 1;
+        self.writes.push_back((self.last_write, write));
+        self.last_write
+    }
+
+    pub(crate) fn pop_write(&mut self) -> Option<(u64, Write)> {
+        self.writes.pop_front()
     }
 
     /// Answers a request with a message.

@@ -1,6 +1,9 @@
 //! The one place that owns raft's `RawNode`: what may go in, when it ticks, and what comes out of its ready loop.
 
+mod durable;
 mod validate;
+
+use std::collections::VecDeque;
 
 use raft::eraftpb::{ConfChangeV2, ConfState, Entry, Message, MessageType, Snapshot};
 use raft::{
@@ -31,6 +34,8 @@ pub(crate) struct RaftGroup<L: Log> {
     ticks_since_leader: usize,
     /// Followers serve reads: for so many ticks more they hear of each commit at once, not with the next append.
     prompt_commit_ticks: usize,
+    /// Rounds of the ready loop that the disk does not have yet, oldest first. Always empty in memory mode.
+    unwritten: VecDeque<durable::Unwritten>,
 }
 
 /// What one round of the ready loop asks for, in the order in which it has to be done.
@@ -94,6 +99,7 @@ impl<L: Log> RaftGroup<L> {
             votes_from,
             ticks_since_leader: usize::MAX,
             prompt_commit_ticks: 0,
+            unwritten: VecDeque::new(),
         }
     }
 
@@ -229,6 +235,9 @@ impl<L: Log> RaftGroup<L> {
             return false;
         }
         self.next_tick = now + self.config.tick;
+        if self.must_not_campaign_yet() {
+            return true;
+        }
         let draw = self.drawn_election_timeout();
         self.node.raft.set_randomized_election_timeout(draw);
         self.ticks_since_leader = self.ticks_since_leader.saturating_add(1);
@@ -345,7 +354,8 @@ impl<L: Log> RaftGroup<L> {
         self.node.raft.state
     }
 
-    /// Takes other settings from here on: raft begins anew on the same log. Nothing may be waiting in the ready loop.
+    /// Takes other settings from here on: raft begins anew on the same log. Nothing may be waiting in the ready loop, or
+    /// for the disk.
     pub(crate) fn adopt(&mut self, config: &ReplicaConfig)
     where
         L: Default,

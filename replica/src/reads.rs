@@ -52,6 +52,14 @@ const SPARE_MAX: usize = 256;
 const SPARE_BYTES_MAX: usize = 4096;
 
 impl Reads {
+    /// Rounds are numbered from `context` on.
+    pub(crate) fn starting_at(context: u64) -> Self {
+        Self {
+            next_context: context,
+            ..Self::default()
+        }
+    }
+
     /// Reads that wait.
     pub(crate) fn count(&self) -> usize {
         self.count

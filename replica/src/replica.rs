@@ -8,6 +8,7 @@ use trine_transport::time::Instant;
 
 use crate::bootstrap::{self, Bootstrap, Origin, Progress};
 use crate::config::{ConfigError, PLACES_MAX, ReplicaConfig};
+use crate::disk::{DiskError, Restored, Write};
 use crate::group::Group;
 use crate::join::Joiner;
 use crate::message::{
@@ -42,6 +43,10 @@ pub struct Replica {
     group: Option<Box<Group>>,
     out: Outbox,
     stopping: bool,
+    /// Disk mode: promises go through `Replica::poll_write` first.
+    durable: bool,
+    /// Why the disk takes nothing any more.
+    disk_failed: Option<String>,
 }
 
 impl Replica {
@@ -100,7 +105,47 @@ impl Replica {
             group: None,
             out,
             stopping: false,
+            durable: false,
+            disk_failed: None,
         })
+    }
+
+    /// Turns disk mode on, before the first turn: what comes out of [`Replica::poll_write`] has to be written, and its
+    /// number handed to [`Replica::on_written`]. `restored` is what the disk has kept of this incarnation.
+    #[must_use]
+    pub fn on_disk(mut self, restored: Option<Restored>, now: Instant) -> Self {
+        self.durable = true;
+        if let Some(restored) = restored {
+            assert_eq!(
+                restored.incarnation(),
+                self.own.incarnation,
+                "a replica goes on as who it was"
+            );
+            let group = Group::restored(self.config, self.own, restored, self.seed, now);
+            self.group = Some(Box::new(group));
+            self.bootstrap = None;
+        }
+        self
+    }
+
+    /// The next thing to write, with its number; numbers grow by one. Nothing in memory mode.
+    pub fn poll_write(&mut self) -> Option<(u64, Write)> {
+        self.out.pop_write()
+    }
+
+    /// Everything up to write `number` is durable. A turn is due then.
+    pub fn on_written(&mut self, now: Instant, number: u64) {
+        if let Some(group) = &mut self.group {
+            group.on_written(now, number, &mut self.out);
+        }
+    }
+
+    /// A write has failed: nobody knows what the disk holds, so this replica takes part no more.
+    pub fn on_write_failed(&mut self, error: &DiskError) {
+        self.disk_failed = Some(error.to_string());
+        if let Some(group) = &mut self.group {
+            group.on_write_failed(error);
+        }
     }
 
     /// A request of kind CLIENT. It is answered through [`Output::Reply`], exactly once.
@@ -245,8 +290,15 @@ impl Replica {
 
     fn become_first_member(&mut self, now: Instant, origin: Origin) {
         let group = Group::first_member(self.config, self.own, origin, self.seed, now);
-        self.group = Some(Box::new(group));
+        self.attach(group);
         self.joiner = None;
+    }
+
+    fn attach(&mut self, mut group: Group) {
+        if self.durable {
+            group.keep_on_disk(&mut self.out);
+        }
+        self.group = Some(Box::new(group));
     }
 
     fn on_join(&mut self, now: Instant, token: ReplyToken, request: &JoinRequest) {
@@ -358,13 +410,13 @@ impl Replica {
             .as_ref()
             .is_none_or(|group| group.cluster() != cluster && !group.has_state());
         if replaced && self.bootstrap.is_none() {
-            self.group = Some(Box::new(Group::joining(
+            self.attach(Group::joining(
                 self.config,
                 self.own,
                 cluster,
                 self.seed,
                 now,
-            )));
+            ));
         }
     }
 
@@ -424,7 +476,8 @@ impl Replica {
 
     /// Why this replica takes part no more, if that is so: whatever it did next could differ from what the others do.
     pub fn halted(&self) -> Option<&str> {
-        self.group.as_ref().and_then(|group| group.halted())
+        let disk = self.disk_failed.as_deref();
+        disk.or(self.group.as_ref().and_then(|group| group.halted()))
     }
 
     /// The cluster that this replica belongs to, [`ClusterId::NONE`] while it belongs to none.

@@ -131,6 +131,9 @@ pub struct Counters {
     pub snapshots_sent: u64,
     /// Snapshots installed.
     pub snapshots_installed: u64,
+    /// Snapshots of the own state that were written to disk.
+    #[serde(default)]
+    pub snapshots_written: u64,
     /// Snapshot transfers that failed.
     pub snapshots_failed: u64,
 }

@@ -8,6 +8,7 @@ use trine_kvstore::Limits;
 use trine_replica::Replica;
 use trine_replica::RouteOf;
 use trine_replica::config::{ReadMode, ReplicaConfig};
+use trine_replica::disk::WriterThread;
 use trine_replica::message::{Discovery, Incarnation, PlaceId, RoleCode};
 use trine_replica::node::{Node, endpoint_config};
 use trine_transport::backend::{Backend, Direction, Faulty, MonotonicClock};
@@ -17,6 +18,7 @@ use trine_transport::{Config, EventLoop};
 use crate::args::{Reads, ServeArguments};
 use crate::client::{backend_failure, random_seed};
 use crate::cmd::chaos::Fired;
+use crate::data;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::logs::Logs;
@@ -98,7 +100,7 @@ fn serve<B: Backend>(
         route_of,
         keep,
     } = opened;
-    let mut event_loop = assemble(backend, route_of, own, addresses, arguments)?;
+    let mut event_loop = assemble(backend, route_of, own, addresses, arguments, output)?;
     let waker = event_loop.waker();
     interrupt::on_interrupt(move || waker.wake());
     let mut told = Told::new(watch.output);
@@ -113,10 +115,7 @@ fn serve<B: Backend>(
             .map_err(backend_failure)?;
         if let Some(why) = event_loop.app().replica().halted() {
             let message = format!("this replica takes part no more: {why}");
-            return Err(Failure::negative(
-                message,
-                "start it again: it joins its group as a new one",
-            ));
+            return Err(Failure::negative(message, data::way_out(&arguments.log)));
         }
     }
     watch.publish(&mut event_loop, true);
@@ -184,6 +183,7 @@ fn assemble<B: Backend>(
     own: SocketAddr,
     addresses: &[SocketAddr],
     arguments: &ServeArguments,
+    output: Output,
 ) -> Result<ReplicaLoop<B>, Failure> {
     let store_limits = Limits {
         memory_bytes: arguments.limits.memory,
@@ -200,8 +200,10 @@ fn assemble<B: Backend>(
         ..ReplicaConfig::default()
     };
     let peers = (1..).map(PlaceId).zip(addresses.iter().copied()).collect();
-    let incarnation = Incarnation(random_seed()?.max(1));
+    let fresh = Incarnation(random_seed()?.max(1));
     let seed = random_seed()?;
+    let data = data::open(arguments, fresh, output)?;
+    let incarnation = data.as_ref().map_or(fresh, |data| data.incarnation);
     let pool = backend.pool().clone();
     let place = PlaceId(arguments.id);
     let now = MonotonicClock.now();
@@ -216,7 +218,15 @@ fn assemble<B: Backend>(
         now,
     )
     .map_err(|error| Failure::usage(error.to_string(), ""))?;
-    let node = Node::new(replica, route_of, seed);
+    let node = match data {
+        None => Node::new(replica, route_of, seed),
+        Some(data) => {
+            let replica = replica.on_disk(data.restored, now);
+            let queue = WriterThread::start(data.writer, backend.waker())
+                .map_err(|error| Failure::usage(error.to_string(), ""))?;
+            Node::new(replica, route_of, seed).with_disk(Box::new(queue))
+        }
+    };
     let identity = node.identity();
     let config = Config {
         spin: arguments.limits.spin.into(),

@@ -20,6 +20,10 @@ impl Group {
     pub(super) fn offer_snapshot(&mut self, now: Instant) {
         let wanted = self.raft.log_mut().take_snapshot_wanted() && self.raft.is_leader();
         let busy = !self.outgoing.is_empty();
+        if self.writes_own_snapshot() {
+            // The store makes one image at a time. Raft asks again.
+            return;
+        }
         if let Some(image) = &self.image {
             let fresh = image.is_whole() && now.saturating_since(image.begun) < OFFER_TIME;
             if busy || (self.raft.is_leader() && fresh && !wanted) {
@@ -169,8 +173,11 @@ impl Group {
             return out.reply_empty(token);
         }
         self.hear(now, chunk.header.from);
-        let ack = self.take_chunk(now, chunk, out);
-        out.reply(token, &ack);
+        match self.take_chunk(now, chunk, out) {
+            Some(ack) => out.reply(token, &ack),
+            // The disk does not have it yet.
+            None => self.answer_when_installed(token, chunk.transfer, out),
+        }
     }
 
     fn take_chunk(
@@ -178,10 +185,10 @@ impl Group {
         now: Instant,
         chunk: &SnapshotChunk<'_>,
         out: &mut Outbox,
-    ) -> ChunkAck {
+    ) -> Option<ChunkAck> {
         let refused = ended(ChunkOutcome::Refused, chunk.transfer);
         if chunk.chunk == 0 {
-            return self.begin_incoming(chunk, out).unwrap_or(refused);
+            return Some(self.begin_incoming(chunk, out).unwrap_or(refused));
         }
         let Some(incoming) = self
             .incoming
@@ -189,25 +196,27 @@ impl Group {
             .filter(|incoming| incoming.is_of(chunk))
         else {
             // This life does not know the transfer (any more): it has to begin anew.
-            return ended(ChunkOutcome::Wanted, chunk.transfer);
+            return Some(ended(ChunkOutcome::Wanted, chunk.transfer));
         };
         if !incoming.is_due(chunk) {
-            return incoming.wanted();
+            return Some(incoming.wanted());
         }
         if incoming.push(chunk).is_none() {
             out.counters.snapshots_failed += 1;
-            self.incoming = None;
-            return refused;
+            self.end_incoming(out);
+            return Some(refused);
+        }
+        let wanted = incoming.wanted();
+        if let Some(disk) = &mut self.disk {
+            disk.write_incoming(chunk.data, out);
         }
         if !chunk.last {
-            return incoming.wanted();
+            return Some(wanted);
         }
-        let installed = self.finish_incoming(now, chunk.header.from, out);
-        if installed {
-            ended(ChunkOutcome::Installed, chunk.transfer)
-        } else {
-            refused
+        if self.finish_incoming(now, chunk.header.from, out) {
+            return Some(ended(ChunkOutcome::Installed, chunk.transfer));
         }
+        (!self.raft.awaits_snapshot()).then_some(refused)
     }
 
     fn begin_incoming(&mut self, chunk: &SnapshotChunk<'_>, out: &mut Outbox) -> Option<ChunkAck> {
@@ -219,7 +228,8 @@ impl Group {
             return Some(incoming.wanted());
         }
         let incoming = Incoming::begin(chunk)?;
-        let useful = chunk.index > self.raft.applied() && !self.raft.is_leader();
+        let busy = self.raft.awaits_snapshot();
+        let useful = chunk.index > self.raft.applied() && !self.raft.is_leader() && !busy;
         if !useful
             || self
                 .raft
@@ -230,6 +240,10 @@ impl Group {
             return None;
         }
         let ack = incoming.wanted();
+        self.end_incoming(out);
+        if let Some(disk) = &mut self.disk {
+            disk.begin_incoming(self.cluster, incoming.message(), out);
+        }
         self.incoming = Some(incoming);
         Some(ack)
     }
@@ -238,16 +252,22 @@ impl Group {
     fn finish_incoming(&mut self, now: Instant, from: Incarnation, out: &mut Outbox) -> bool {
         let Some((message, state)) = self.incoming.take().and_then(Incoming::finish) else {
             out.counters.snapshots_failed += 1;
+            self.end_incoming(out);
             return false;
         };
         if state.cluster() != self.cluster {
             out.counters.messages_foreign += 1;
+            self.end_incoming(out);
             return false;
         }
         let index = state.applied_index();
         self.installing = Some(state);
         self.step(now, from, message, None, out);
         self.pump(now, out);
+        if self.raft.awaits_snapshot() {
+            return false;
+        }
+        self.end_incoming(out);
         // Still there if raft has found the snapshot to be of no use.
         self.installing.take().is_none()
             && self
@@ -261,7 +281,10 @@ impl Group {
         let config = state.genesis().adapt(&self.config);
         if config != self.config {
             self.config = config;
-            self.raft.adopt(&config);
+            match &mut self.disk {
+                Some(disk) => disk.adopt_later = true,
+                None => self.raft.adopt(&config),
+            }
         }
     }
 
@@ -274,6 +297,7 @@ impl Group {
                 self.adapt_to(&state);
                 self.state = Some(state);
                 out.counters.snapshots_installed += 1;
+                self.answer_installed(out);
             }
             _ => self.halt("raft has taken a snapshot whose state is not here"),
         }

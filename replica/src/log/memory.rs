@@ -56,6 +56,25 @@ impl MemoryLog {
         }
     }
 
+    /// The log that a disk has kept: `entries` stand behind the base.
+    #[must_use]
+    pub(crate) fn restored(
+        base: (u64, u64),
+        conf_state: ConfState,
+        hard_state: HardState,
+        entries: Vec<Entry>,
+    ) -> Self {
+        let mut log = Self {
+            base_index: base.0,
+            base_term: base.1,
+            hard_state,
+            conf_state,
+            ..Self::default()
+        };
+        log.append(entries);
+        log
+    }
+
     fn last(&self) -> u64 {
         self.base_index + self.entries.len() as u64
     }

@@ -28,6 +28,7 @@ use self::config::{REQUESTS_MAX, TOKENS_MAX};
 use self::links::Links;
 use self::reorder::{Reorder, Verdict};
 use self::send::Sent;
+use crate::disk::WriteQueue;
 use crate::message::{
     ClientReply, ClientStatus, ClusterId, Encode, Incarnation, ReplyToken, StatusForm, StatusReply,
     StatusRequest, kind, stream_place,
@@ -70,6 +71,8 @@ pub struct Node<R: Route> {
     cluster: ClusterId,
     /// Tags of messages that could not be sent; the replica hears of them at the end of the turn.
     unsent: Vec<u64>,
+    /// Where writes go, in disk mode.
+    disk: Option<Box<dyn WriteQueue>>,
     stats: NodeStats,
 }
 
@@ -87,8 +90,16 @@ impl<R: Route> Node<R> {
             sent: Slab::new(REQUESTS_MAX),
             streams: BTreeMap::new(),
             unsent: Vec::new(),
+            disk: None,
             stats: NodeStats::default(),
         }
+    }
+
+    /// Gives the replica's writes somewhere to go; the replica is in disk mode.
+    #[must_use]
+    pub fn with_disk(mut self, queue: Box<dyn WriteQueue>) -> Self {
+        self.disk = Some(queue);
+        self
     }
 
     /// The replica.
@@ -288,8 +299,10 @@ impl<R: Route> App<R> for Node<R> {
 
     fn on_turn(&mut self, cx: &mut Cx<'_, R>) {
         self.fail_overdue(cx.now());
+        self.hear_of_writes(cx.now());
         self.replica.on_turn(cx.now());
         self.drain(cx);
+        self.submit_writes();
         self.follow_cluster(cx);
     }
 
@@ -303,6 +316,23 @@ impl<R: Route> App<R> for Node<R> {
 }
 
 impl<R: Route> Node<R> {
+    fn hear_of_writes(&mut self, now: Instant) {
+        let Some(disk) = &mut self.disk else { return };
+        match disk.poll() {
+            Some(Ok(number)) => self.replica.on_written(now, number),
+            Some(Err(error)) => self.replica.on_write_failed(&error),
+            None => {}
+        }
+    }
+
+    /// Behind the messages: appends to followers are on their way before the leader's own write is.
+    fn submit_writes(&mut self) {
+        let Some(disk) = &mut self.disk else { return };
+        while let Some((number, write)) = self.replica.poll_write() {
+            disk.submit(number, write);
+        }
+    }
+
     fn on_session_down(&mut self, cx: &mut Cx<'_, R>, session: SessionId) {
         if let Some(mut reorder) = self.streams.remove(&session) {
             reorder.end();

@@ -4,6 +4,7 @@
 mod supervisor;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -40,12 +41,14 @@ pub(crate) fn run<N: Network>(
     let mut serve_args = arguments.limits.as_serve_args();
     serve_args.extend(arguments.reading.as_serve_args());
     serve_args.extend(arguments.watch.as_serve_args()?);
+    serve_args.extend(arguments.log.as_serve_args());
     let sink = sink(output, count);
     let group = match group::start(network, addresses.clone(), serve_args, Some(sink)) {
         Err(_) if interrupt::interrupted() => return Ok(()),
         other => other?,
     };
-    welcome(network, &addresses, started.elapsed(), output)?;
+    let kept = arguments.log.directory();
+    welcome(network, &addresses, started.elapsed(), kept, output)?;
     supervisor::supervise(network, group, output)
 }
 
@@ -70,6 +73,7 @@ fn welcome<N: Network>(
     network: &N,
     addresses: &[SocketAddr],
     took: Duration,
+    kept: Option<&PathBuf>,
     output: Output,
 ) -> Result<(), Failure> {
     let reports = group::look(network, addresses)?;
@@ -91,6 +95,12 @@ fn welcome<N: Network>(
     output.line("  trine get greeting");
     output.line("  trine status");
     output.line("");
-    output.line("Ctrl-C ends the group, and with it the data: it is in memory only.");
+    output.line(match kept {
+        None => "Ctrl-C ends the group, and with it the data: it is in memory only.".to_owned(),
+        Some(directory) => format!(
+            "Ctrl-C ends the group. The data stays in {}: the same command goes on with it.",
+            directory.display()
+        ),
+    });
     Ok(())
 }

@@ -1,0 +1,103 @@
+//! A replica's data directory: opening it, and what is wrong with it in words.
+
+use std::path::Path;
+
+use serde_json::json;
+use trine_replica::config::SEGMENT_BYTES;
+use trine_replica::disk::{Directory, Fsync, OpenError, OpenOptions, Opened, open as open_disk};
+use trine_replica::message::{Incarnation, PlaceId};
+
+use crate::args::{FsyncMode, LogArguments, ServeArguments};
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// Opens the directory of a replica in disk mode; nothing in memory mode. Says what it found.
+pub(crate) fn open(
+    arguments: &ServeArguments,
+    fresh: Incarnation,
+    output: Output,
+) -> Result<Option<Opened<Directory>>, Failure> {
+    let Some(path) = arguments.log.directory() else {
+        return Ok(None);
+    };
+    let directory =
+        Directory::lock(path).map_err(|error| Failure::usage(error.to_string(), USED))?;
+    let options = OpenOptions {
+        place: PlaceId(arguments.id),
+        fsync: match arguments.log.fsync {
+            FsyncMode::Each => Fsync::Each,
+            FsyncMode::Batch => Fsync::Batch,
+            FsyncMode::None => Fsync::None,
+        },
+        segment_bytes: SEGMENT_BYTES,
+        incarnation: fresh,
+        rejoin: arguments.rejoin,
+    };
+    let opened = open_disk(directory, options).map_err(|error| failure(path, &error))?;
+    tell(&opened, path, arguments.bootstrap, output);
+    Ok(Some(opened))
+}
+
+const USED: &str =
+    "stop the other process, or give this replica a directory of its own with --data-dir";
+
+/// Why a directory cannot be opened, and what to do.
+pub(crate) fn failure(path: &Path, error: &OpenError) -> Failure {
+    let shown = path.display();
+    let (message, hint) = match error {
+        OpenError::Disk(error) => (error.to_string(), ""),
+        OpenError::Lost(_) => (
+            format!(
+                "this replica has lost what it may have promised: {shown}/{error}; it must not go on under its old identity"
+            ),
+            "start it with --rejoin: it sets the files aside and joins its group as a new replica; if a majority of \
+             the group is lost, see trine recover",
+        ),
+        OpenError::Newer { .. } => (
+            format!("{shown}/{error}"),
+            "run the release that wrote it, or a later one",
+        ),
+        OpenError::OtherPlace { .. } => (
+            format!("{shown}/{error}"),
+            "check --id and --data-dir: each replica has a directory of its own",
+        ),
+        OpenError::Foreign { .. } => (
+            format!("{shown}/{error}: a data directory has to be empty at first"),
+            "give an empty directory, or one that does not exist yet, with --data-dir",
+        ),
+    };
+    Failure::usage(message, hint)
+}
+
+fn tell(opened: &Opened<Directory>, path: &Path, bootstrap: bool, output: Output) {
+    let shown = path.display();
+    if let Some(lost) = &opened.lost {
+        output.json_line(&json!({ "lost": lost.to_string(), "directory": path }));
+        output.line(format_args!(
+            "memory lost: {shown}/{lost}; the files were set aside as {shown}/lost-*, and this replica joins its group as a new one"
+        ));
+    }
+    if let Some(restored) = &opened.restored {
+        let (cluster, last) = (restored.cluster(), restored.last_index());
+        output.json_line(&json!({
+            "restored": path, "cluster": cluster.to_string(), "last_index": last,
+        }));
+        output.line(format_args!(
+            "goes on in cluster {cluster} with the log up to entry {last} from {shown}"
+        ));
+        if bootstrap {
+            output.line("--bootstrap has no effect: the directory belongs to a group");
+        }
+    }
+}
+
+/// What helps a replica that takes part no more.
+pub(crate) fn way_out(log: &LogArguments) -> String {
+    match log.directory() {
+        None => "start it again: it joins its group as a new one".to_owned(),
+        Some(path) => format!(
+            "see to the disk of {} (room, errors) and start it again: what it has acknowledged is there",
+            path.display()
+        ),
+    }
+}

@@ -1,0 +1,176 @@
+//! A directory of the operating system.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use super::open::LOCK;
+use super::{Disk, DiskError};
+
+/// A locked directory. No other process opens it as long as this lives.
+#[derive(Debug)]
+pub struct Directory {
+    path: PathBuf,
+    _lock: File,
+    /// The files that were written last, open.
+    open: Vec<(String, File)>,
+}
+
+/// Files kept open: the last segment, the synced mark, and two snapshots.
+const OPEN_MAX: usize = 4;
+
+impl Directory {
+    /// Makes the directory if it is not there, and locks it.
+    ///
+    /// # Errors
+    /// It cannot be made, or another process has it.
+    pub fn lock(path: &Path) -> Result<Self, DiskError> {
+        let shown = path.display().to_string();
+        let failed = |operation| {
+            let shown = shown.clone();
+            move |error: io::Error| failure(operation, shown, &error)
+        };
+        std::fs::create_dir_all(path).map_err(failed("create the directory"))?;
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(path.join(LOCK))
+            .map_err(failed("open the lock in"))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self {
+                path: path.to_owned(),
+                _lock: lock,
+                open: Vec::new(),
+            }),
+            Err(TryLockError::WouldBlock) => Err(DiskError {
+                operation: "lock",
+                file: shown,
+                reason: "another process uses this directory".to_owned(),
+                full: false,
+            }),
+            Err(TryLockError::Error(error)) => Err(failed("lock")(error)),
+        }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn failed(&self, operation: &'static str, name: &str, error: &io::Error) -> DiskError {
+        failure(operation, self.path.join(name).display().to_string(), error)
+    }
+
+    fn with<T>(
+        &mut self,
+        operation: &'static str,
+        name: &str,
+        act: impl FnOnce(&File) -> io::Result<T>,
+    ) -> Result<T, DiskError> {
+        let result = self.file(name).and_then(act);
+        result.map_err(|error| self.failed(operation, name, &error))
+    }
+
+    fn file(&mut self, name: &str) -> io::Result<&File> {
+        if let Some(at) = self.open.iter().position(|(open, _)| open == name) {
+            return Ok(&self.open[at].1);
+        }
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(self.path.join(name))?;
+        Ok(self.keep(name, file))
+    }
+
+    fn keep(&mut self, name: &str, file: File) -> &File {
+        self.open.retain(|(open, _)| open != name);
+        if self.open.len() >= OPEN_MAX {
+            self.open.remove(0);
+        }
+        self.open.push((name.to_owned(), file));
+        &self.open[self.open.len() - 1].1
+    }
+}
+
+fn failure(operation: &'static str, file: String, error: &io::Error) -> DiskError {
+    DiskError {
+        operation,
+        file,
+        reason: error.to_string(),
+        full: error.kind() == io::ErrorKind::StorageFull,
+    }
+}
+
+impl Disk for Directory {
+    fn names(&mut self) -> Result<Vec<String>, DiskError> {
+        let list = || -> io::Result<Vec<String>> {
+            let mut names = Vec::new();
+            for entry in std::fs::read_dir(&self.path)? {
+                names.push(entry?.file_name().to_string_lossy().into_owned());
+            }
+            names.sort();
+            Ok(names)
+        };
+        list().map_err(|error| self.failed("list", "", &error))
+    }
+
+    fn size(&mut self, name: &str) -> Result<u64, DiskError> {
+        self.with("look at", name, |file| Ok(file.metadata()?.len()))
+    }
+
+    fn read(&mut self, name: &str, offset: u64, into: &mut [u8]) -> Result<(), DiskError> {
+        self.with("read", name, |file| file.read_exact_at(into, offset))
+    }
+
+    fn create(&mut self, name: &str, size: u64) -> Result<(), DiskError> {
+        let make = || -> io::Result<File> {
+            let file = OpenOptions::new()
+                .create(true)
+                .truncate(true)
+                .read(true)
+                .write(true)
+                .open(self.path.join(name))?;
+            if size > 0 {
+                // Taken now, so that a full disk is found before a record is half written.
+                rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, size)?;
+            }
+            Ok(file)
+        };
+        let file = make().map_err(|error| self.failed("create", name, &error))?;
+        self.keep(name, file);
+        Ok(())
+    }
+
+    fn write(&mut self, name: &str, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        self.with("write", name, |file| file.write_all_at(bytes, offset))
+    }
+
+    fn sync(&mut self, name: &str) -> Result<(), DiskError> {
+        self.with("sync", name, File::sync_data)
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> Result<(), DiskError> {
+        std::fs::rename(self.path.join(from), self.path.join(to))
+            .map_err(|error| self.failed("rename", from, &error))?;
+        self.open.retain(|(open, _)| open != to);
+        if let Some((name, _)) = self.open.iter_mut().find(|(open, _)| open == from) {
+            *name = to.to_owned();
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, name: &str) -> Result<(), DiskError> {
+        self.open.retain(|(open, _)| open != name);
+        std::fs::remove_file(self.path.join(name))
+            .map_err(|error| self.failed("remove", name, &error))
+    }
+
+    fn sync_names(&mut self) -> Result<(), DiskError> {
+        File::open(&self.path)
+            .and_then(|directory| directory.sync_all())
+            .map_err(|error| self.failed("sync", "", &error))
+    }
+}

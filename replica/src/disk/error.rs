@@ -1,0 +1,71 @@
+//! What can be wrong with a data directory, in words that name the file and the way out.
+
+/// The device has refused an operation.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("cannot {operation} {file}: {reason}")]
+pub struct DiskError {
+    /// What was tried.
+    pub operation: &'static str,
+    /// On which file.
+    pub file: String,
+    /// What the device says.
+    pub reason: String,
+    /// Whether there is no room left.
+    pub full: bool,
+}
+
+/// The files do not hold everything that this replica may have acknowledged.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{file}: {what}")]
+pub struct LostMemory {
+    /// The damaged or missing file.
+    pub file: String,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+impl LostMemory {
+    pub(crate) fn new(file: &str, what: impl Into<String>) -> Self {
+        Self {
+            file: file.to_owned(),
+            what: what.into(),
+        }
+    }
+}
+
+/// Why a data directory was not opened. Nothing in it was changed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The device fails.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// What this replica may have promised cannot be read any more.
+    #[error("{0}")]
+    Lost(#[from] LostMemory),
+    /// Written by a later release.
+    #[error("{file} has format {found}, this release reads formats up to {known}")]
+    Newer {
+        /// The file.
+        file: String,
+        /// Its format.
+        found: u16,
+        /// The newest one that this release knows.
+        known: u16,
+    },
+    /// The directory belongs to another place of the group.
+    #[error("{file} belongs to place {found}, this replica was started for place {wanted}")]
+    OtherPlace {
+        /// The file.
+        file: String,
+        /// Its place.
+        found: u32,
+        /// The place that was asked for.
+        wanted: u32,
+    },
+    /// There are files, and they are not this program's.
+    #[error("{file} is no file of trine's")]
+    Foreign {
+        /// The file.
+        file: String,
+    },
+}

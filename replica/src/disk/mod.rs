@@ -1,0 +1,101 @@
+//! Disk mode: what a replica has promised survives its process (`DURABILITY.md` has format, rules and runbook).
+//!
+//! The replica stays free of I/O. It asks for [`Write`]s, and hears of each that it is durable through
+//! `Replica::on_written`; whatever depends on a write leaves only then. A [`Writer`] turns batches of them into files
+//! of a [`Disk`]: a directory of the operating system ([`Directory`], served by [`WriterThread`]), or the simulator's.
+//! [`open`] reads the files back, and says what was lost if something was.
+
+mod directory;
+mod error;
+mod frame;
+mod identity;
+mod open;
+mod record;
+mod replay;
+mod segment;
+mod snapshot_file;
+mod thread;
+mod write;
+mod writer;
+
+pub use directory::Directory;
+pub use error::{DiskError, LostMemory, OpenError};
+pub use open::{OpenOptions, Opened, open};
+pub use replay::Restored;
+pub use thread::WriterThread;
+pub use write::{Write, WriteQueue};
+pub use writer::Writer;
+
+pub(crate) use identity::Identity;
+pub(crate) use record::Record;
+pub(crate) use snapshot_file::{SnapshotHead, begin_piece, end_piece, middle_piece};
+
+/// When a write counts as durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Fsync {
+    /// Each write is synced by itself.
+    Each,
+    /// One sync for everything that has arrived during the last one.
+    #[default]
+    Batch,
+    /// Nothing is synced before an orderly stop. After any other end the memory counts as lost.
+    None,
+}
+
+/// A flat directory of files. A write may be lost, in whole sectors, until the file was synced; a name may be lost
+/// until the names were.
+pub trait Disk {
+    /// The names of all files.
+    ///
+    /// # Errors
+    /// As the device says; so with all of these.
+    fn names(&mut self) -> Result<Vec<String>, DiskError>;
+
+    /// The size of a file.
+    ///
+    /// # Errors
+    /// The file cannot be looked at.
+    fn size(&mut self, name: &str) -> Result<u64, DiskError>;
+
+    /// Fills `into` from `offset` on; the file has that many bytes.
+    ///
+    /// # Errors
+    /// The file is shorter, or the device fails.
+    fn read(&mut self, name: &str, offset: u64, into: &mut [u8]) -> Result<(), DiskError>;
+
+    /// Makes a file of `size` zeros whose room is taken at once; an older one of that name is replaced.
+    ///
+    /// # Errors
+    /// The disk is full, or the device fails.
+    fn create(&mut self, name: &str, size: u64) -> Result<(), DiskError>;
+
+    /// Writes at `offset`; the file grows if it has to.
+    ///
+    /// # Errors
+    /// The disk is full, or the device fails.
+    fn write(&mut self, name: &str, offset: u64, bytes: &[u8]) -> Result<(), DiskError>;
+
+    /// Makes what was written to a file durable. After an error nobody knows what is: the process has to end.
+    ///
+    /// # Errors
+    /// The device fails.
+    fn sync(&mut self, name: &str) -> Result<(), DiskError>;
+
+    /// Gives a file another name; a file of that name is replaced.
+    ///
+    /// # Errors
+    /// The device fails.
+    fn rename(&mut self, from: &str, to: &str) -> Result<(), DiskError>;
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// The device fails.
+    fn remove(&mut self, name: &str) -> Result<(), DiskError>;
+
+    /// Makes the creation, renaming and removal of files durable.
+    ///
+    /// # Errors
+    /// The device fails.
+    fn sync_names(&mut self) -> Result<(), DiskError>;
+}

@@ -1,0 +1,326 @@
+//! Opens a data directory: finds out what is there, and whether anything that may have been promised is missing.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::error::{LostMemory, OpenError};
+use super::frame::{SECTOR, Sector, read};
+use super::identity::{self, Identity};
+use super::replay::{Replay, Restored, base_of};
+use super::segment::{self, Scan};
+use super::snapshot_file;
+use super::writer::{
+    Position, SYNCED, SYNCED_PLACE, UNSYNCED, Writer, create_segment, replace_identity,
+};
+use super::{Disk, DiskError, Fsync};
+use crate::config::SEGMENT_BYTES_MIN;
+use crate::message::{ClusterId, Incarnation, PlaceId};
+
+/// In front of the names of files that were set aside.
+const SET_ASIDE: &str = "lost-";
+/// The file whose lock keeps a directory to one process.
+pub(crate) const LOCK: &str = "lock";
+
+/// How to open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OpenOptions {
+    /// The place that the replica was started for.
+    pub place: PlaceId,
+    /// When writes count as durable.
+    pub fsync: Fsync,
+    /// Size of new log segments.
+    pub segment_bytes: u64,
+    /// The identity for a new directory.
+    pub incarnation: Incarnation,
+    /// Whether lost memory is set aside, and the replica begins anew.
+    pub rejoin: bool,
+}
+
+/// An open directory.
+#[derive(Debug)]
+pub struct Opened<D> {
+    /// Writes to it.
+    pub writer: Writer<D>,
+    /// Who the replica is.
+    pub incarnation: Incarnation,
+    /// What it knew, if it belonged to a group.
+    pub restored: Option<Restored>,
+    /// What was lost and set aside.
+    pub lost: Option<LostMemory>,
+}
+
+/// Opens a directory, or begins a new one in it.
+///
+/// # Errors
+/// See [`OpenError`]; nothing was changed then.
+pub fn open<D: Disk>(mut disk: D, options: OpenOptions) -> Result<Opened<D>, OpenError> {
+    match inspect(&mut disk, options) {
+        Ok(Some(found)) => resume(disk, options, found),
+        Ok(None) => begin(disk, options, None),
+        Err(OpenError::Lost(lost)) if options.rejoin => {
+            set_aside(&mut disk, options.incarnation)?;
+            begin(disk, options, Some(lost))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// What a directory holds.
+struct Found {
+    identity: Identity,
+    position: Position,
+    /// Sectors of the last segment that an unfinished write has left.
+    torn_until: u64,
+    restored: Option<Restored>,
+}
+
+/// Reads everything and changes nothing. Nothing is found in a new directory.
+fn inspect(disk: &mut impl Disk, options: OpenOptions) -> Result<Option<Found>, OpenError> {
+    let names = disk.names()?;
+    let own = |name: &String| !name.starts_with(SET_ASIDE) && name != LOCK;
+    let names: Vec<String> = names.into_iter().filter(own).collect();
+    let of = |number: fn(&str) -> Option<u64>| -> BTreeMap<u64, String> {
+        let numbered = names.iter().filter_map(|name| Some((number(name)?, name)));
+        numbered.map(|(at, name)| (at, name.clone())).collect()
+    };
+    let (segments, snapshots) = (of(segment::number), of(snapshot_file::index));
+    if !names.iter().any(|name| name == identity::FILE) {
+        return check_new(disk, &names, &segments, &snapshots).map(|()| None);
+    }
+    let size = disk.size(identity::FILE)?;
+    let mut bytes = vec![0; usize::try_from(size.min(1 << 20)).unwrap_or_default()];
+    disk.read(identity::FILE, 0, &mut bytes)?;
+    let identity = Identity::decode(&bytes)?;
+    if identity.place != options.place {
+        return Err(OpenError::OtherPlace {
+            file: identity::FILE.to_owned(),
+            found: identity.place.0,
+            wanted: options.place.0,
+        });
+    }
+    if names.iter().any(|name| name == UNSYNCED) {
+        let what = "the last run did not sync its writes and had no orderly end";
+        return Err(LostMemory::new(UNSYNCED, what).into());
+    }
+    let snapshot = match snapshots.last_key_value() {
+        Some((_, file)) => Some(snapshot_file::load(disk, file)?),
+        None => None,
+    };
+    if let (Some(loaded), Some(file)) = (&snapshot, snapshots.values().last())
+        && loaded.head.cluster != identity.cluster
+    {
+        return Err(LostMemory::new(file, "it is of another cluster than the identity").into());
+    }
+    let mut log = read_log(disk, &segments)?;
+    check_synced(disk, &names, &log)?;
+    log.position.snapshot = snapshots.keys().last().copied();
+    let file = segments.values().last().cloned().unwrap_or_default();
+    let (hard_state, entries) = log
+        .replay
+        .finish(base_of(&identity, snapshot.as_ref()), &file)?;
+    let restored = (!identity.cluster.is_none()).then(|| Restored {
+        identity: identity.clone(),
+        snapshot,
+        hard_state,
+        entries,
+    });
+    Ok(Some(Found {
+        identity,
+        position: log.position,
+        torn_until: log.torn_until,
+        restored,
+    }))
+}
+
+/// Without an identity there is nothing that this replica can have said; but then there must not be anything else.
+fn check_new(
+    disk: &mut impl Disk,
+    names: &[String],
+    segments: &BTreeMap<u64, String>,
+    snapshots: &BTreeMap<u64, String>,
+) -> Result<(), OpenError> {
+    let missing = || LostMemory::new(identity::FILE, "it is missing");
+    if !snapshots.is_empty() {
+        return Err(missing().into());
+    }
+    if !segments.is_empty() && read_log(disk, segments)?.position.sequence > 1 {
+        return Err(missing().into());
+    }
+    let known = |name: &&String| {
+        segment::number(name).is_some()
+            || name.ends_with(".tmp")
+            || *name == SYNCED
+            || *name == UNSYNCED
+    };
+    match names.iter().find(|name| !known(name)) {
+        Some(file) => Err(OpenError::Foreign { file: file.clone() }),
+        None => Ok(()),
+    }
+}
+
+struct Log {
+    replay: Replay,
+    position: Position,
+    torn_until: u64,
+}
+
+fn read_log(disk: &mut impl Disk, segments: &BTreeMap<u64, String>) -> Result<Log, OpenError> {
+    let mut log = Log {
+        replay: Replay::default(),
+        position: Position {
+            segments: VecDeque::new(),
+            sector: 1,
+            sectors: 0,
+            sequence: 1,
+            snapshot: None,
+        },
+        torn_until: 0,
+    };
+    let mut scan = Scan::default();
+    let mut before = None;
+    for (&number, file) in segments {
+        if before.is_some_and(|before| before + 1 != number) {
+            return Err(LostMemory::new(file, "the segment in front of it is missing").into());
+        }
+        before = Some(number);
+        let bytes = read_whole(disk, file)?;
+        let Log {
+            replay, position, ..
+        } = &mut log;
+        replay.segment_index_max = 0;
+        let end = scan.segment(&bytes, number, file, |frame| replay.frame(frame, file))?;
+        position
+            .segments
+            .push_back((number, replay.segment_index_max));
+        position.sector = end.sector as u64;
+        position.sectors = (bytes.len() / SECTOR) as u64;
+        log.torn_until = end.torn_until as u64;
+    }
+    if segments.is_empty() {
+        return Err(LostMemory::new(&segment::name(1), "no segment of the log is there").into());
+    }
+    log.position.sequence = scan.expected.unwrap_or(1);
+    Ok(log)
+}
+
+fn read_whole(disk: &mut impl Disk, file: &str) -> Result<Vec<u8>, OpenError> {
+    let size = disk.size(file)?;
+    let Ok(size) = usize::try_from(size) else {
+        return Err(LostMemory::new(file, "it is larger than memory").into());
+    };
+    let mut bytes = vec![0; size];
+    disk.read(file, 0, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// The log must not end before the newest frame that was known to be synced.
+fn check_synced(disk: &mut impl Disk, names: &[String], log: &Log) -> Result<(), OpenError> {
+    if !names.iter().any(|name| name == SYNCED) {
+        return Err(LostMemory::new(SYNCED, "it is missing").into());
+    }
+    let bytes = read_whole(disk, SYNCED)?;
+    if bytes.len() != 2 * SECTOR {
+        return Err(LostMemory::new(SYNCED, "its end is missing").into());
+    }
+    for slot in 0..2 {
+        match read(&bytes, SYNCED_PLACE, slot) {
+            Sector::Zero => {}
+            Sector::Valid { sequence, .. } if sequence < log.position.sequence => {}
+            Sector::Valid { .. } => {
+                let last = segment::name(log.position.segments.back().map_or(1, |last| last.0));
+                let what = "it ends before the last frame that was synced";
+                return Err(LostMemory::new(&last, what).into());
+            }
+            Sector::Damaged => return Err(LostMemory::new(SYNCED, "it is damaged").into()),
+        }
+    }
+    Ok(())
+}
+
+/// Goes on where the directory ends. What an unfinished write has left there is cleared away.
+fn resume<D: Disk>(
+    mut disk: D,
+    options: OpenOptions,
+    found: Found,
+) -> Result<Opened<D>, OpenError> {
+    let Position {
+        sector, segments, ..
+    } = &found.position;
+    if let (true, Some(&(number, _))) = (found.torn_until > *sector, segments.back()) {
+        let name = segment::name(number);
+        let zeros = vec![0; (found.torn_until - sector) as usize * SECTOR];
+        disk.write(&name, sector * SECTOR as u64, &zeros)?;
+        disk.sync(&name)?;
+    }
+    for name in disk.names()? {
+        let index = snapshot_file::index(&name);
+        let old = index.is_some() && index != found.position.snapshot;
+        if name.ends_with(".tmp") || old {
+            disk.remove(&name)?;
+        }
+    }
+    note_unsynced(&mut disk, options.fsync)?;
+    let writer = Writer::new(disk, options.fsync, options.segment_bytes, found.position);
+    Ok(Opened {
+        writer,
+        incarnation: found.identity.incarnation,
+        restored: found.restored,
+        lost: None,
+    })
+}
+
+fn note_unsynced(disk: &mut impl Disk, fsync: Fsync) -> Result<(), DiskError> {
+    if fsync == Fsync::None {
+        disk.create(UNSYNCED, 0)?;
+        disk.sync_names()?;
+    }
+    Ok(())
+}
+
+/// Begins anew. The identity comes last: without it there is nothing.
+fn begin<D: Disk>(
+    mut disk: D,
+    options: OpenOptions,
+    lost: Option<LostMemory>,
+) -> Result<Opened<D>, OpenError> {
+    let sectors = options.segment_bytes.max(SEGMENT_BYTES_MIN) / SECTOR as u64;
+    disk.create(SYNCED, 2 * SECTOR as u64)?;
+    disk.sync(SYNCED)?;
+    create_segment(&mut disk, 1, sectors, true)?;
+    note_unsynced(&mut disk, options.fsync)?;
+    let identity = Identity {
+        place: options.place,
+        incarnation: options.incarnation,
+        cluster: ClusterId::NONE,
+        origin: None,
+    };
+    replace_identity(&mut disk, &identity.encode(), true)?;
+    let position = Position {
+        segments: VecDeque::from([(1, 0)]),
+        sector: 1,
+        sectors,
+        sequence: 1,
+        snapshot: None,
+    };
+    Ok(Opened {
+        writer: Writer::new(disk, options.fsync, options.segment_bytes, position),
+        incarnation: options.incarnation,
+        restored: None,
+        lost,
+    })
+}
+
+/// Nothing is thrown away: an operator may still want to look at it. The identity goes first, so that an interrupted
+/// attempt never leaves one beside files that are gone.
+fn set_aside(disk: &mut impl Disk, stamp: Incarnation) -> Result<(), DiskError> {
+    let mut names = disk.names()?;
+    names.retain(|name| !name.starts_with(SET_ASIDE) && name != LOCK);
+    names.sort_by_key(|name| name != identity::FILE);
+    for name in names {
+        if name.ends_with(".tmp") {
+            disk.remove(&name)?;
+        } else {
+            disk.rename(&name, &format!("{SET_ASIDE}{stamp}-{name}"))?;
+        }
+    }
+    disk.sync_names()
+}

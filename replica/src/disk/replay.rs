@@ -1,0 +1,171 @@
+//! From the frames of a log back to what raft needs: hard state and entries behind a base.
+
+use raft::eraftpb::{Entry, HardState};
+
+use super::error::LostMemory;
+use super::identity::Identity;
+use super::record::{Item, decode};
+use super::snapshot_file::Loaded;
+use crate::message::{ClusterId, Incarnation};
+use crate::state_machine::genesis::{FIRST_INDEX, FIRST_TERM};
+
+/// What a replica that belonged to a group had on its disk.
+pub struct Restored {
+    pub(crate) identity: Identity,
+    pub(crate) snapshot: Option<Loaded>,
+    pub(crate) hard_state: HardState,
+    pub(crate) entries: Vec<Entry>,
+}
+
+impl std::fmt::Debug for Restored {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Restored")
+            .field("incarnation", &self.identity.incarnation)
+            .field("cluster", &self.identity.cluster)
+            .field("entries", &self.entries.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Restored {
+    /// The group that the replica belongs to.
+    #[must_use]
+    pub fn cluster(&self) -> ClusterId {
+        self.identity.cluster
+    }
+
+    /// The life that goes on.
+    #[must_use]
+    pub fn incarnation(&self) -> Incarnation {
+        self.identity.incarnation
+    }
+
+    /// The last entry that is there, in the log or in the snapshot.
+    #[must_use]
+    pub fn last_index(&self) -> u64 {
+        let (base, _) = base_of(&self.identity, self.snapshot.as_ref()).unwrap_or((0, 0));
+        self.entries.last().map_or(base, |entry| entry.index)
+    }
+
+    /// The last entry that is known to be committed.
+    #[must_use]
+    pub fn committed(&self) -> u64 {
+        self.hard_state.commit
+    }
+}
+
+/// Index and term that the log stands on: the snapshot's, or those of the group's first entry.
+pub(crate) fn base_of(identity: &Identity, snapshot: Option<&Loaded>) -> Option<(u64, u64)> {
+    match snapshot {
+        Some(snapshot) => Some((snapshot.head.index, snapshot.head.term)),
+        None => identity.origin.as_ref().map(|_| (FIRST_INDEX, FIRST_TERM)),
+    }
+}
+
+/// What the frames so far have said.
+#[derive(Default)]
+pub(crate) struct Replay {
+    hard_state: HardState,
+    /// Contiguous.
+    entries: Vec<Entry>,
+    /// The log stood on the snapshot up to there.
+    restored: u64,
+    /// Greatest index among the entries of the present segment, replaced ones included.
+    pub(crate) segment_index_max: u64,
+}
+
+impl Replay {
+    /// Takes the next frame.
+    pub(crate) fn frame(&mut self, bytes: &[u8], file: &str) -> Result<(), LostMemory> {
+        let mut whole = true;
+        decode(bytes, |item| match item {
+            Item::HardState(state) => self.hard_state = state,
+            Item::Restore(index) => {
+                self.entries.clear();
+                self.restored = index;
+            }
+            Item::Entry(entry) => whole &= self.entry(entry),
+        })
+        .map_err(|_| LostMemory::new(file, "a record makes no sense"))?;
+        if whole {
+            return Ok(());
+        }
+        Err(LostMemory::new(file, "entries are missing"))
+    }
+
+    /// Takes an entry, which replaces what stood from its index on; false if it leaves a gap.
+    fn entry(&mut self, entry: Entry) -> bool {
+        self.segment_index_max = self.segment_index_max.max(entry.index);
+        while self
+            .entries
+            .last()
+            .is_some_and(|last| last.index >= entry.index)
+        {
+            self.entries.pop();
+        }
+        let follows = self
+            .entries
+            .last()
+            .is_none_or(|last| last.index + 1 == entry.index && last.term <= entry.term);
+        self.entries.push(entry);
+        follows
+    }
+
+    /// What stands behind the base.
+    pub(crate) fn finish(
+        mut self,
+        base: Option<(u64, u64)>,
+        file: &str,
+    ) -> Result<(HardState, Vec<Entry>), LostMemory> {
+        let lost = |what: String| Err(LostMemory::new(file, what));
+        let Some((index, term)) = base else {
+            // It waits for its first snapshot: a vote may have been given, nothing else.
+            return match self.entries.is_empty() && self.restored == 0 {
+                true => Ok((self.hard_state, Vec::new())),
+                false => lost("the snapshot that the log stands on is missing".to_owned()),
+            };
+        };
+        if self.restored > index {
+            let restored = self.restored;
+            return lost(format!("the snapshot up to entry {restored} is missing"));
+        }
+        if let Some(first) = self.entries.first().map(|entry| entry.index)
+            && first > index + 1
+        {
+            return lost(format!(
+                "entries {} to {} are missing",
+                index + 1,
+                first - 1
+            ));
+        }
+        self.cut_behind(index, term);
+        let state = &mut self.hard_state;
+        if state.term < term {
+            // The snapshot was installed, and the record that goes with it had not come through.
+            (state.term, state.vote) = (term, 0);
+        }
+        state.commit = state.commit.max(index);
+        let last = self.entries.last().map_or(index, |entry| entry.index);
+        if state.commit > last {
+            let commit = state.commit;
+            return lost(format!("entries {} to {commit} are missing", last + 1));
+        }
+        Ok((self.hard_state, self.entries))
+    }
+
+    /// Drops what the base holds; and what stands behind it, if that is of a log that the base has replaced.
+    fn cut_behind(&mut self, index: u64, term: u64) {
+        let same = match self.entries.iter().find(|entry| entry.index == index) {
+            Some(entry) => entry.term == term,
+            None => self
+                .entries
+                .first()
+                .is_some_and(|first| first.index == index + 1 && first.term >= term),
+        };
+        if same {
+            self.entries.retain(|entry| entry.index > index);
+        } else {
+            self.entries.clear();
+        }
+    }
+}

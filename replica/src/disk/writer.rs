@@ -1,0 +1,279 @@
+//! Turns batches of writes into files.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::frame::{SECTOR, encode, sectors_of};
+use super::{Disk, DiskError, Fsync, Write, identity, segment, snapshot_file};
+use crate::config::{FRAME_BYTES_MAX, SEGMENT_BYTES_MIN};
+
+/// The newest frame that is known to be synced: two sectors, written in turn, never synced themselves.
+pub(crate) const SYNCED: &str = "synced";
+/// Stands there while nothing is synced: what it is found beside after a start counts as lost.
+pub(crate) const UNSYNCED: &str = "unsynced";
+/// In the checksum of a sector of [`SYNCED`], in place of a segment's number.
+pub(crate) const SYNCED_PLACE: u64 = u64::MAX;
+const SEGMENT_TEMPORARY: &str = "segment.tmp";
+const IDENTITY_TEMPORARY: &str = "identity.tmp";
+
+/// Where the log goes on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Position {
+    /// Number and greatest entry index of each segment.
+    pub(crate) segments: VecDeque<(u64, u64)>,
+    /// Next free sector of the last one, and how many it has.
+    pub(crate) sector: u64,
+    pub(crate) sectors: u64,
+    /// Sequence of the next frame.
+    pub(crate) sequence: u64,
+    /// The newest snapshot.
+    pub(crate) snapshot: Option<u64>,
+}
+
+/// Writes to one replica's files.
+#[derive(Debug)]
+pub struct Writer<D> {
+    disk: D,
+    fsync: Fsync,
+    segment_bytes: u64,
+    position: Position,
+    /// Bytes so far of each snapshot that is not complete.
+    streams: BTreeMap<u64, u64>,
+    /// Records of the frame that is being put together.
+    content: Vec<u8>,
+    content_index_max: u64,
+    sectors: Vec<u8>,
+}
+
+impl<D: Disk> Writer<D> {
+    pub(crate) fn new(disk: D, fsync: Fsync, segment_bytes: u64, position: Position) -> Self {
+        Self {
+            disk,
+            fsync,
+            segment_bytes: segment_bytes.max(SEGMENT_BYTES_MIN),
+            position,
+            streams: BTreeMap::new(),
+            content: Vec::new(),
+            content_index_max: 0,
+            sectors: Vec::new(),
+        }
+    }
+
+    /// The disk.
+    pub fn disk_mut(&mut self) -> &mut D {
+        &mut self.disk
+    }
+
+    /// Does all of it, in order. When this returns without an error everything is durable.
+    ///
+    /// # Errors
+    /// The disk is full or broken. Nobody knows what of the batch is durable, so the replica must not go on.
+    pub fn perform(&mut self, batch: impl IntoIterator<Item = Write>) -> Result<(), DiskError> {
+        for write in batch {
+            match write {
+                Write::Log(record) => {
+                    self.content.extend_from_slice(&record.bytes);
+                    self.content_index_max = self.content_index_max.max(record.last_index);
+                    if self.fsync == Fsync::Each || self.content.len() >= FRAME_BYTES_MAX {
+                        self.end_frame()?;
+                    }
+                }
+                other => {
+                    self.end_frame()?;
+                    self.perform_other(other)?;
+                }
+            }
+        }
+        self.end_frame()
+    }
+
+    fn perform_other(&mut self, write: Write) -> Result<(), DiskError> {
+        match write {
+            Write::Log(_) => Ok(()),
+            Write::Identity(bytes) => self.write_identity(&bytes),
+            Write::SnapshotPiece { stream, bytes } => self.write_piece(stream, &bytes),
+            Write::SnapshotEnd { stream, index } => self.end_snapshot(stream, index),
+            Write::SnapshotGivenUp { stream } => match self.streams.remove(&stream) {
+                Some(_) => self.disk.remove(&stream_name(stream)),
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// Syncs what `--fsync none` has left, so that the next start finds it.
+    ///
+    /// # Errors
+    /// The disk is broken.
+    pub fn finish(&mut self) -> Result<(), DiskError> {
+        if self.fsync != Fsync::None {
+            return Ok(());
+        }
+        for &(number, _) in &self.position.segments {
+            self.disk.sync(&segment::name(number))?;
+        }
+        if let Some(index) = self.position.snapshot {
+            self.disk.sync(&snapshot_file::name(index))?;
+        }
+        self.disk.sync(identity::FILE)?;
+        self.disk.sync_names()?;
+        self.disk.remove(UNSYNCED)?;
+        self.disk.sync_names()
+    }
+
+    fn end_frame(&mut self) -> Result<(), DiskError> {
+        if self.content.is_empty() {
+            return Ok(());
+        }
+        let count = sectors_of(self.content.len()) as u64;
+        if self.position.sector + count > self.position.sectors {
+            self.begin_segment(count + 1)?;
+        }
+        let Position {
+            sector, sequence, ..
+        } = self.position;
+        let number = self.last_segment();
+        self.sectors.clear();
+        encode(&mut self.sectors, number, sector, sequence, &self.content);
+        let name = segment::name(number);
+        self.disk
+            .write(&name, sector * SECTOR as u64, &self.sectors)?;
+        self.sync(&name)?;
+        self.mark_synced(sequence)?;
+        self.position.sector += count;
+        self.position.sequence += 1;
+        if let Some((_, index_max)) = self.position.segments.back_mut() {
+            *index_max = (*index_max).max(self.content_index_max);
+        }
+        self.content.clear();
+        self.content_index_max = 0;
+        Ok(())
+    }
+
+    fn last_segment(&self) -> u64 {
+        self.position
+            .segments
+            .back()
+            .map_or(0, |&(number, _)| number)
+    }
+
+    fn sync(&mut self, name: &str) -> Result<(), DiskError> {
+        match self.fsync {
+            Fsync::None => Ok(()),
+            Fsync::Each | Fsync::Batch => self.disk.sync(name),
+        }
+    }
+
+    fn sync_names(&mut self) -> Result<(), DiskError> {
+        match self.fsync {
+            Fsync::None => Ok(()),
+            Fsync::Each | Fsync::Batch => self.disk.sync_names(),
+        }
+    }
+
+    /// Not synced itself: it only has to be right when it is there.
+    fn mark_synced(&mut self, sequence: u64) -> Result<(), DiskError> {
+        if self.fsync == Fsync::None {
+            return Ok(());
+        }
+        let slot = sequence % 2;
+        self.sectors.clear();
+        encode(&mut self.sectors, SYNCED_PLACE, slot, sequence, &[]);
+        self.disk.write(SYNCED, slot * SECTOR as u64, &self.sectors)
+    }
+
+    /// A new segment gets its name only once it is whole.
+    fn begin_segment(&mut self, sectors_least: u64) -> Result<(), DiskError> {
+        let sectors = (self.segment_bytes / SECTOR as u64).max(sectors_least);
+        let number = self.last_segment() + 1;
+        create_segment(&mut self.disk, number, sectors, self.fsync != Fsync::None)?;
+        self.position.segments.push_back((number, 0));
+        (self.position.sector, self.position.sectors) = (1, sectors);
+        Ok(())
+    }
+
+    fn write_identity(&mut self, bytes: &[u8]) -> Result<(), DiskError> {
+        replace_identity(&mut self.disk, bytes, self.fsync != Fsync::None)
+    }
+
+    fn write_piece(&mut self, stream: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        let name = stream_name(stream);
+        let offset = match self.streams.get(&stream) {
+            Some(&offset) => offset,
+            None => {
+                self.disk.create(&name, 0)?;
+                0
+            }
+        };
+        self.disk.write(&name, offset, bytes)?;
+        self.streams.insert(stream, offset + bytes.len() as u64);
+        Ok(())
+    }
+
+    /// The log is shortened only once the snapshot that replaces it is durable.
+    fn end_snapshot(&mut self, stream: u64, index: u64) -> Result<(), DiskError> {
+        if self.streams.remove(&stream).is_none() {
+            return Ok(());
+        }
+        let temporary = stream_name(stream);
+        self.sync(&temporary)?;
+        self.disk.rename(&temporary, &snapshot_file::name(index))?;
+        self.sync_names()?;
+        if let Some(old) = self
+            .position
+            .snapshot
+            .replace(index)
+            .filter(|&old| old != index)
+        {
+            self.disk.remove(&snapshot_file::name(old))?;
+        }
+        // The last segment holds the hard state, once it holds anything.
+        while self.position.segments.len() > 1 && self.position.sector > 1 {
+            match self.position.segments.front() {
+                Some(&(number, index_max)) if index_max <= index => {
+                    self.disk.remove(&segment::name(number))?;
+                    self.position.segments.pop_front();
+                }
+                _ => break,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn stream_name(stream: u64) -> String {
+    format!("snapshot-{stream}.tmp")
+}
+
+pub(crate) fn create_segment(
+    disk: &mut impl Disk,
+    number: u64,
+    sectors: u64,
+    synced: bool,
+) -> Result<(), DiskError> {
+    disk.create(SEGMENT_TEMPORARY, sectors * SECTOR as u64)?;
+    disk.write(SEGMENT_TEMPORARY, 0, &segment::header(number, sectors))?;
+    if synced {
+        disk.sync(SEGMENT_TEMPORARY)?;
+    }
+    disk.rename(SEGMENT_TEMPORARY, &segment::name(number))?;
+    if synced {
+        disk.sync_names()?;
+    }
+    Ok(())
+}
+
+pub(crate) fn replace_identity(
+    disk: &mut impl Disk,
+    bytes: &[u8],
+    synced: bool,
+) -> Result<(), DiskError> {
+    disk.create(IDENTITY_TEMPORARY, bytes.len() as u64)?;
+    disk.write(IDENTITY_TEMPORARY, 0, bytes)?;
+    if synced {
+        disk.sync(IDENTITY_TEMPORARY)?;
+    }
+    disk.rename(IDENTITY_TEMPORARY, identity::FILE)?;
+    if synced {
+        disk.sync_names()?;
+    }
+    Ok(())
+}

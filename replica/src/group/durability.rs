@@ -1,0 +1,338 @@
+//! Disk mode of a member: what it writes, what it holds back until that is durable, and its own snapshots.
+//!
+//! The log in memory is bounded as in memory mode, whatever the disk does. On disk a log segment is kept until a
+//! snapshot that replaces it is durable; this replica makes one of its own state whenever enough log has piled up.
+
+use std::collections::VecDeque;
+
+use raft::eraftpb::{ConfState, Message, Snapshot};
+use trine_transport::prng::Prng;
+use trine_transport::time::Instant;
+
+use super::{Group, election_timeout};
+use crate::config::{OWN_SNAPSHOT_BYTES_PER_TURN, OWN_SNAPSHOT_BYTES_WAITING_MAX, ReplicaConfig};
+use crate::disk::{
+    DiskError, Identity, Restored, SnapshotHead, Write, begin_piece, end_piece, middle_piece,
+};
+use crate::log::{Log, MemoryLog};
+use crate::message::{ChunkOutcome, ClusterId, Member, ReplyToken};
+use crate::outbox::Outbox;
+use crate::raft_group::{RaftGroup, Work};
+use crate::reads::Reads;
+use crate::snapshot_transfer::{Image, Piece, ended};
+use crate::state_machine::StateMachine;
+use crate::state_machine::genesis::{FIRST_INDEX, FIRST_TERM};
+
+/// What a member of disk mode keeps beside a member of memory mode.
+#[derive(Default)]
+pub(super) struct Durability {
+    last_stream: u64,
+    /// The snapshot of its own state that is being written.
+    own: Option<OwnSnapshot>,
+    /// Stream and pieces of the snapshot that is being received.
+    incoming: Option<(u64, u32)>,
+    /// Who waits for an installed snapshot to be durable, and its transfer.
+    installed_asker: Option<(ReplyToken, u64)>,
+    /// Bytes of log since the last snapshot was begun, and the bytes that one had.
+    log_bytes: u64,
+    snapshot_bytes: u64,
+    /// Pieces of the own snapshot that wait for the disk: number of the write, bytes.
+    waiting: VecDeque<(u64, usize)>,
+    /// Settings that came with a snapshot are taken over once the disk has everything.
+    pub(super) adopt_later: bool,
+}
+
+struct OwnSnapshot {
+    stream: u64,
+    image: Image,
+    pieces: u32,
+    bytes: u64,
+}
+
+impl Durability {
+    fn next_stream(&mut self) -> u64 {
+        self.last_stream += 1;
+        self.last_stream
+    }
+
+    /// A snapshot comes in; raft's message says of which state.
+    pub(super) fn begin_incoming(
+        &mut self,
+        cluster: ClusterId,
+        message: &Message,
+        out: &mut Outbox,
+    ) {
+        let metadata = message.get_snapshot().get_metadata();
+        let head = SnapshotHead {
+            cluster,
+            index: metadata.index,
+            term: metadata.term,
+            conf: metadata.get_conf_state().clone(),
+        };
+        let stream = self.next_stream();
+        let bytes = begin_piece(&head);
+        out.write(Write::SnapshotPiece { stream, bytes });
+        self.incoming = Some((stream, 1));
+    }
+
+    pub(super) fn write_incoming(&mut self, chunk: &[u8], out: &mut Outbox) {
+        if let Some((stream, pieces)) = &mut self.incoming {
+            let (stream, bytes) = (*stream, middle_piece(*pieces, chunk));
+            out.write(Write::SnapshotPiece { stream, bytes });
+            *pieces += 1;
+        }
+    }
+
+    fn give_up_own(&mut self, state: Option<&mut StateMachine>, out: &mut Outbox) {
+        if let Some(own) = self.own.take() {
+            if let Some(state) = state {
+                own.image.abandon(state.store_mut());
+            }
+            out.write(Write::SnapshotGivenUp { stream: own.stream });
+            // The next one is due at once.
+            self.log_bytes = u64::MAX / 2;
+        }
+    }
+
+    /// The log is going to stand on the snapshot that has come in.
+    fn end_incoming_with(&mut self, index: u64, out: &mut Outbox) {
+        if let Some((stream, pieces)) = self.incoming.take() {
+            let bytes = end_piece(pieces);
+            out.write(Write::SnapshotPiece { stream, bytes });
+            out.write(Write::SnapshotEnd { stream, index });
+            self.log_bytes = 0;
+        }
+    }
+}
+
+impl Group {
+    /// A member that goes on after a restart with what its disk has kept.
+    pub(crate) fn restored(
+        config: ReplicaConfig,
+        own: Member,
+        restored: Restored,
+        seed: u64,
+        now: Instant,
+    ) -> Self {
+        let Restored {
+            identity,
+            snapshot,
+            hard_state,
+            entries,
+        } = restored;
+        let Identity {
+            cluster, origin, ..
+        } = identity;
+        let (base, conf, state) = match (snapshot, &origin) {
+            (Some(loaded), _) => {
+                let base = (loaded.head.index, loaded.head.term);
+                (base, loaded.head.conf, Some(loaded.state))
+            }
+            (None, Some(origin)) => {
+                let members = &origin.members.0;
+                let voters = members.iter().map(|member| member.incarnation.0).collect();
+                let conf = ConfState {
+                    voters,
+                    ..ConfState::default()
+                };
+                let state = StateMachine::new(cluster, origin.genesis, members, FIRST_INDEX);
+                ((FIRST_INDEX, FIRST_TERM), conf, Some(state))
+            }
+            (None, None) => ((0, 0), ConfState::default(), None),
+        };
+        let config = match &state {
+            Some(state) => state.genesis().adapt(&config),
+            None => config,
+        };
+        let log = MemoryLog::restored(base, conf, hard_state, entries);
+        let log_bytes = log.bytes() as u64;
+        // The life before may have promised its silence to a leader a moment ago.
+        let votes_from = now + election_timeout(&config);
+        let id = own.incarnation.0;
+        let raft = RaftGroup::new(&config, id, log, base.0, seed, now, votes_from);
+        let mut group = Self::with(config, own, cluster, raft, state, origin, now);
+        // The identity is that of an earlier life, to which answers may still be on their way: no read of this life is
+        // confirmed by one of them, and no chunk of an old transfer is taken for one of a new.
+        let first = Prng::new(seed).next_u64() >> 2;
+        group.reads = Reads::starting_at(first);
+        group.next_transfer = first;
+        group.disk = Some(Box::new(Durability {
+            log_bytes,
+            ..Durability::default()
+        }));
+        group
+    }
+
+    /// Everything that this member promises goes through the disk from here on; its identity goes first.
+    pub(crate) fn keep_on_disk(&mut self, out: &mut Outbox) {
+        let identity = Identity {
+            place: self.own.place,
+            incarnation: self.own.incarnation,
+            cluster: self.cluster,
+            origin: self.origin.clone(),
+        };
+        out.write(Write::Identity(identity.encode()));
+        self.disk = Some(Box::default());
+    }
+
+    /// Everything up to write `number` is durable.
+    pub(crate) fn on_written(&mut self, now: Instant, number: u64, out: &mut Outbox) {
+        let Some(disk) = &mut self.disk else { return };
+        while disk
+            .waiting
+            .front()
+            .is_some_and(|&(write, _)| write <= number)
+        {
+            disk.waiting.pop_front();
+        }
+        if self.halted.is_some() {
+            return;
+        }
+        if let Some(work) = self.raft.on_written(number) {
+            self.do_work(now, work, out);
+        }
+    }
+
+    /// The disk takes nothing any more.
+    pub(crate) fn on_write_failed(&mut self, error: &DiskError) {
+        self.halt(&error.to_string());
+    }
+
+    pub(super) fn poll_work_durably(&mut self, out: &mut Outbox) -> Option<Work> {
+        let Self {
+            raft, disk, state, ..
+        } = self;
+        let disk = disk.as_mut()?;
+        raft.poll_work_durably(|record, snapshot: Option<&Snapshot>| {
+            if let Some(snapshot) = snapshot {
+                disk.give_up_own(state.as_mut(), out);
+                disk.end_incoming_with(snapshot.get_metadata().index, out);
+            }
+            let write = Write::Log(record);
+            disk.log_bytes = disk.log_bytes.saturating_add(write.len() as u64);
+            out.write(write)
+        })
+    }
+
+    /// What is being received will not be finished.
+    pub(super) fn end_incoming(&mut self, out: &mut Outbox) {
+        self.incoming = None;
+        let stream = self.disk.as_mut().and_then(|disk| disk.incoming.take());
+        if let Some((stream, _)) = stream {
+            out.write(Write::SnapshotGivenUp { stream });
+        }
+    }
+
+    /// The sender of a snapshot hears of its end when it is durable.
+    pub(super) fn answer_when_installed(
+        &mut self,
+        token: ReplyToken,
+        transfer: u64,
+        out: &mut Outbox,
+    ) {
+        let asker = self.disk.as_mut().map(|disk| &mut disk.installed_asker);
+        match asker.map(|asker| asker.replace((token, transfer))) {
+            Some(None) => {}
+            Some(Some((before, _))) => out.reply_empty(before),
+            None => out.reply_empty(token),
+        }
+    }
+
+    pub(super) fn answer_installed(&mut self, out: &mut Outbox) {
+        let asker = self
+            .disk
+            .as_mut()
+            .and_then(|disk| disk.installed_asker.take());
+        if let Some((token, transfer)) = asker {
+            out.reply(token, &ended(ChunkOutcome::Installed, transfer));
+        }
+    }
+
+    /// Raft is set up anew only where nothing waits.
+    pub(super) fn adopt_late(&mut self) {
+        if let Some(disk) = &mut self.disk
+            && disk.adopt_later
+            && self.raft.is_settled()
+        {
+            disk.adopt_later = false;
+            self.raft.adopt(&self.config);
+        }
+    }
+
+    pub(super) fn writes_own_snapshot(&self) -> bool {
+        self.disk.as_ref().is_some_and(|disk| disk.own.is_some())
+    }
+
+    /// Begins a snapshot of the own state if enough log has piled up.
+    pub(super) fn begin_own_snapshot(&mut self, now: Instant, out: &mut Outbox) {
+        let Some(disk) = &mut self.disk else { return };
+        let enough = self.config.disk_log_bytes_max.max(disk.snapshot_bytes);
+        let busy = disk.own.is_some()
+            || disk.incoming.is_some()
+            || self.image.is_some()
+            || self.installing.is_some();
+        let Some(state) = self.state.as_mut().filter(|_| !busy) else {
+            return;
+        };
+        if disk.log_bytes < enough {
+            return;
+        }
+        let (index, conf) = (state.applied_index(), self.raft.conf_state());
+        let Some(term) = self.raft.term_at(index) else {
+            return;
+        };
+        let Some(image) = Image::begin(now, state, self.config.snapshot_chunk_bytes) else {
+            return;
+        };
+        let head = SnapshotHead {
+            cluster: self.cluster,
+            index,
+            term,
+            conf,
+        };
+        let stream = disk.next_stream();
+        let bytes = begin_piece(&head);
+        out.write(Write::SnapshotPiece { stream, bytes });
+        disk.log_bytes = 0;
+        disk.own = Some(OwnSnapshot {
+            stream,
+            image,
+            pieces: 1,
+            bytes: 0,
+        });
+    }
+
+    /// Writes on at it, as far as the disk keeps up.
+    pub(super) fn write_own_snapshot(&mut self, out: &mut Outbox) {
+        let (Some(disk), Some(state)) = (&mut self.disk, &mut self.state) else {
+            return;
+        };
+        let Some(own) = &mut disk.own else { return };
+        let mut waiting: usize = disk.waiting.iter().map(|&(_, bytes)| bytes).sum();
+        let mut written = 0;
+        while waiting < OWN_SNAPSHOT_BYTES_WAITING_MAX && written < OWN_SNAPSHOT_BYTES_PER_TURN {
+            let (chunk, last) = match own.image.piece(own.pieces - 1, state.store_mut()) {
+                Piece::Chunk(chunk, last) => (chunk, last),
+                Piece::Pending => return,
+                Piece::Gone => return disk.give_up_own(None, out),
+            };
+            let (stream, bytes) = (own.stream, middle_piece(own.pieces, chunk));
+            let len = bytes.len();
+            (waiting, written) = (waiting + len, written + len);
+            own.bytes += len as u64;
+            let number = out.write(Write::SnapshotPiece { stream, bytes });
+            disk.waiting.push_back((number, len));
+            own.image.forget_below(own.pieces);
+            own.pieces += 1;
+            if last {
+                let (bytes, index) = (end_piece(own.pieces), own.image.index);
+                disk.snapshot_bytes = own.bytes;
+                disk.own = None;
+                out.write(Write::SnapshotPiece { stream, bytes });
+                out.write(Write::SnapshotEnd { stream, index });
+                out.counters.snapshots_written += 1;
+                return;
+            }
+        }
+    }
+}
