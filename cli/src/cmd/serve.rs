@@ -100,7 +100,7 @@ fn serve<B: Backend>(
         route_of,
         keep,
     } = opened;
-    let mut event_loop = assemble(backend, route_of, own, addresses, arguments, output)?;
+    let mut event_loop = assemble(backend, route_of, own, addresses, arguments, watch.output)?;
     let waker = event_loop.waker();
     interrupt::on_interrupt(move || waker.wake());
     let mut told = Told::new(watch.output);
