@@ -305,6 +305,9 @@ pub(crate) struct PutArguments {
     pub(crate) key: OsString,
     /// The value; - or nothing reads it from standard input, @FILE from a file.
     pub(crate) value: Option<OsString>,
+    /// Say where the time of the write went, stage by stage.
+    #[arg(long)]
+    pub(crate) timing: bool,
     #[command(flatten)]
     pub(crate) client: ClientArguments,
 }

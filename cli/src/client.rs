@@ -20,12 +20,24 @@ pub(crate) fn call<N: Network>(
     mode: Mode,
     command: &Command<'_>,
 ) -> Result<Answer, Failure> {
+    call_with(network, arguments, mode, command, |_| {})
+}
+
+/// The same, with settings of the client changed by `tune`.
+pub(crate) fn call_with<N: Network>(
+    network: &N,
+    arguments: &ClientArguments,
+    mode: Mode,
+    command: &Command<'_>,
+    tune: impl FnOnce(&mut ClientConfig),
+) -> Result<Answer, Failure> {
     let addresses = peers::resolve(&arguments.peers)?;
     let Opened {
         backend, route_of, ..
     } = network.call(&addresses)?;
     let mut config = ClientConfig::new(addresses);
     config.operation_timeout = arguments.timeout.into();
+    tune(&mut config);
     let (clock, seed) = (MonotonicClock, random_seed()?);
     let mut client = BlockingClient::new(backend, clock, config, endpoint_config(), route_of, seed)
         .map_err(|error| Failure::usage(error.to_string(), ""))?;

@@ -28,6 +28,7 @@ use crate::reads::Reads;
 use crate::snapshot_transfer::{Image, Incoming, Outgoing};
 use crate::state_machine::StateMachine;
 use crate::state_machine::genesis::{FIRST_INDEX, FIRST_TERM};
+use crate::timing::{Stopwatch, Watched, WriteStages};
 use crate::writes::Writes;
 use agreement::Agreement;
 use durability::Durability;
@@ -66,6 +67,9 @@ pub(crate) struct Group {
     remembered: Vec<Remembered>,
     agreement: Agreement,
     compactions: u64,
+    /// See [`crate::timing`].
+    stopwatch: Option<Stopwatch>,
+    stages: WriteStages,
     stopping: Option<Instant>,
     /// Why this replica takes part no more.
     halted: Option<String>,
@@ -163,11 +167,23 @@ impl Group {
             remembered: Vec::new(),
             agreement: Agreement::default(),
             compactions: 0,
+            stopwatch: None,
+            stages: WriteStages::default(),
             stopping: None,
             halted: None,
             pumped_to_the_end: true,
             disk: None,
         }
+    }
+
+    /// What writes are timed with, see [`crate::timing`].
+    pub(crate) fn lend_stopwatch(&mut self, stopwatch: Option<Stopwatch>) {
+        self.stopwatch = stopwatch;
+    }
+
+    /// The time to report about something that happens in the turn that began at `now`.
+    fn look_at_stopwatch(&self, now: Instant) -> Instant {
+        self.stopwatch.map_or(now, |stopwatch| stopwatch())
     }
 
     /// Asks for votes at once: the bootstrapper knows that there is no leader.
@@ -240,6 +256,9 @@ impl Group {
         for message in work.messages {
             self.dispatch(now, message, out);
         }
+        let stopwatch = self.stopwatch;
+        self.writes
+            .on_appended(|| stopwatch.map_or(now, |stopwatch| stopwatch()));
         if let Some(snapshot) = work.snapshot {
             self.install(&snapshot, out);
         }
@@ -289,18 +308,25 @@ impl Group {
         if entry.get_entry_type() == EntryType::EntryConfChangeV2 {
             return self.apply_conf_change(now, &entry);
         }
-        let tokens = self.writes.take_applied(entry.index, entry.term);
-        let cluster = self.cluster;
+        let applied = self.writes.take_applied(entry.index, entry.term);
+        let (cluster, stages) = (self.cluster, &mut self.stages);
+        let mut watched = applied
+            .as_ref()
+            .and_then(|applied| Watched::of(&applied.traces, self.stopwatch, now));
         let result = state.apply(entry.index, &entry.data, |place, answer| {
-            if let Some(&token) = tokens.as_ref().and_then(|tokens| tokens.get(place)) {
-                clients::answer(token, cluster, &answer, out);
+            let tokens = applied.as_ref().map(|applied| &applied.tokens);
+            if let Some(&token) = tokens.and_then(|tokens| tokens.get(place)) {
+                let timing = watched
+                    .as_mut()
+                    .and_then(|watched| watched.on_answer(place, stages));
+                clients::answer(token, cluster, &answer, timing, out);
             }
         });
         if let Err(error) = result {
             return self.halt(&error.to_string());
         }
-        if let Some(tokens) = tokens {
-            self.writes.recycle(tokens);
+        if let Some(applied) = applied {
+            self.writes.recycle(applied.tokens);
         }
         if entry.data.is_empty() && self.leads_in == Some(entry.term) {
             // Everything that earlier leaders have stamped is applied now.

@@ -22,6 +22,7 @@ mod slab;
 mod snapshot_transfer;
 mod state_machine;
 pub mod status;
+pub mod timing;
 mod writes;
 
 pub use config::ReplicaConfig;

@@ -20,6 +20,7 @@ use crate::message::{
 use crate::outbox::{Outbox, Purpose};
 use crate::output::Output;
 use crate::status::{LogStatus, Role, SessionStatus, Status, StoreStatus};
+use crate::timing::{Stopwatch, WriteStages};
 
 /// One replica. Every call is followed by draining [`Replica::poll_output`].
 ///
@@ -42,6 +43,7 @@ pub struct Replica {
     joiner: Option<Joiner>,
     group: Option<Box<Group>>,
     out: Outbox,
+    stopwatch: Option<Stopwatch>,
     stopping: bool,
     /// Disk mode: promises go through `Replica::poll_write` first.
     durable: bool,
@@ -104,6 +106,7 @@ impl Replica {
             joiner,
             group: None,
             out,
+            stopwatch: None,
             stopping: false,
             durable: false,
             disk_failed: None,
@@ -121,7 +124,8 @@ impl Replica {
                 self.own.incarnation,
                 "a replica goes on as who it was"
             );
-            let group = Group::restored(self.config, self.own, restored, self.seed, now);
+            let mut group = Group::restored(self.config, self.own, restored, self.seed, now);
+            group.lend_stopwatch(self.stopwatch);
             self.group = Some(Box::new(group));
             self.bootstrap = None;
         }
@@ -145,6 +149,14 @@ impl Replica {
         self.disk_failed = Some(error.to_string());
         if let Some(group) = &mut self.group {
             group.on_write_failed(error);
+        }
+    }
+
+    /// Lends a clock in which the stages of writes are measured, finer than in turns; see [`crate::timing`].
+    pub fn lend_stopwatch(&mut self, stopwatch: Stopwatch) {
+        self.stopwatch = Some(stopwatch);
+        if let Some(group) = &mut self.group {
+            group.lend_stopwatch(self.stopwatch);
         }
     }
 
@@ -295,6 +307,7 @@ impl Replica {
     }
 
     fn attach(&mut self, mut group: Group) {
+        group.lend_stopwatch(self.stopwatch);
         if self.durable {
             group.keep_on_disk(&mut self.out);
         }
@@ -552,6 +565,7 @@ impl Replica {
             sessions: SessionStatus::default(),
             store: StoreStatus::default(),
             counters: self.out.counters,
+            stages: WriteStages::default(),
         };
         match &self.group {
             Some(group) => group.report(now, &mut status),

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::timing::WriteStages;
+
 /// What a replica is at the moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -189,4 +191,7 @@ pub struct Status {
     pub store: StoreStatus,
     /// Counters since the start.
     pub counters: Counters,
+    /// Where the time of the writes went that this replica has led, by stage, of a sample.
+    #[serde(default)]
+    pub stages: WriteStages,
 }

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 
 use crate::message::{ClientRequest, ReplyToken};
 use crate::state_machine::entry::EntryBuilder;
+use crate::timing::{SAMPLE_EVERY, TRACES_MAX, Trace, Traces};
+use trine_transport::time::Instant;
 
 /// An entry that this leader has proposed and that is not applied yet.
 struct Proposed {
@@ -12,6 +14,15 @@ struct Proposed {
     bytes: usize,
     /// One for each command, in their order.
     tokens: Vec<ReplyToken>,
+    traces: Traces,
+}
+
+/// What belongs to an entry that is being applied.
+pub(crate) struct Applied {
+    /// One for each command, in their order.
+    pub(crate) tokens: Vec<ReplyToken>,
+    /// Its commands that are watched.
+    pub(crate) traces: Traces,
 }
 
 /// The write path of a leader. Every token that goes in comes out exactly once.
@@ -20,6 +31,10 @@ pub(crate) struct Writes {
     builder: EntryBuilder,
     /// One for each command in `builder`.
     waiting: Vec<ReplyToken>,
+    /// Of the commands in `builder` those that are watched.
+    traces: Vec<Trace>,
+    /// Entries until the next of which a command is watched.
+    until_sample: u32,
     /// In the order of their indexes.
     proposed: VecDeque<Proposed>,
     proposed_bytes: usize,
@@ -49,6 +64,37 @@ impl Writes {
         self.waiting.push(token);
     }
 
+    /// Whether the command that comes next is to be watched.
+    pub(crate) fn watches_next(&self, wanted: bool) -> bool {
+        let sampled = self.until_sample == 0 && self.waiting.is_empty();
+        (sampled || wanted) && self.traces.len() < TRACES_MAX
+    }
+
+    /// Watches the command that comes next.
+    pub(crate) fn watch_next(&mut self, received: Instant, wanted: bool) {
+        self.traces.push(Trace {
+            place: self.waiting.len(),
+            received,
+            wanted,
+        });
+    }
+
+    /// Whether commands of the next entry are watched.
+    pub(crate) fn watches(&self) -> bool {
+        !self.traces.is_empty()
+    }
+
+    /// The newest entries were appended to the log, and handed out to the followers.
+    pub(crate) fn on_appended(&mut self, now: impl FnOnce() -> Instant) {
+        let unnoted = |entry: &&mut Proposed| {
+            !entry.traces.list.is_empty() && entry.traces.appended.is_none()
+        };
+        // Of several in one turn the last one stands for all: the others are given the moment of their commit.
+        if let Some(entry) = self.proposed.back_mut().filter(unnoted) {
+            entry.traces.appended = Some(now());
+        }
+    }
+
     /// Whether commands wait for the next entry.
     pub(crate) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
@@ -60,7 +106,22 @@ impl Writes {
     }
 
     /// The entry that was taken stands in the log.
-    pub(crate) fn on_proposed(&mut self, index: u64, term: u64, bytes: usize) {
+    pub(crate) fn on_proposed(
+        &mut self,
+        index: u64,
+        term: u64,
+        bytes: usize,
+        proposed: Option<Instant>,
+    ) {
+        self.until_sample = match self.until_sample {
+            0 => SAMPLE_EVERY - 1,
+            left => left - 1,
+        };
+        let traces = Traces {
+            list: std::mem::take(&mut self.traces),
+            proposed,
+            appended: None,
+        };
         let tokens = std::mem::replace(&mut self.waiting, self.spare.pop().unwrap_or_default());
         self.proposed_bytes += bytes;
         self.proposed_commands += tokens.len();
@@ -69,17 +130,19 @@ impl Writes {
             term,
             bytes,
             tokens,
+            traces,
         });
     }
 
     /// The entry that was taken was not accepted, or will not be: its tokens.
     pub(crate) fn take_waiting(&mut self) -> Vec<ReplyToken> {
         self.builder = EntryBuilder::default();
+        self.traces.clear();
         std::mem::take(&mut self.waiting)
     }
 
-    /// The entry at `index` is being applied: its tokens, if this leader has proposed it in `term`.
-    pub(crate) fn take_applied(&mut self, index: u64, term: u64) -> Option<Vec<ReplyToken>> {
+    /// The entry at `index` is being applied: what belongs to it, if this leader has proposed it in `term`.
+    pub(crate) fn take_applied(&mut self, index: u64, term: u64) -> Option<Applied> {
         let front = self
             .proposed
             .front()
@@ -88,7 +151,8 @@ impl Writes {
             self.proposed_bytes - front.bytes,
             self.proposed_commands - front.tokens.len(),
         );
-        self.proposed.pop_front().map(|proposed| proposed.tokens)
+        let Proposed { tokens, traces, .. } = self.proposed.pop_front()?;
+        Some(Applied { tokens, traces })
     }
 
     /// Gives the vector of [`Writes::take_applied`] back for reuse.

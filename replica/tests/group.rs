@@ -820,6 +820,7 @@ fn request_of(world: &World, client: usize, sequence: u64, command: &Command<'_>
     let mut bytes = Vec::new();
     command.encode(&mut bytes);
     ClientRequest {
+        timed: false,
         operation: Operation::Apply,
         group: GroupId(0),
         cluster: world.clients[client].cluster,

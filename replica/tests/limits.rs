@@ -96,6 +96,7 @@ fn a_sequence_outside_of_the_window_is_refused_before_it_is_proposed() {
         (SESSION_WINDOW, ClientStatus::WindowExceeded),
     ] {
         let request = ClientRequest {
+            timed: false,
             operation: Operation::Apply,
             group: GroupId(0),
             cluster: world.clients[client].cluster,

@@ -269,6 +269,7 @@ impl Node {
     /// A client's command, which becomes an entry of its own.
     fn propose(&mut self) -> ReplyToken {
         let request = ClientRequest {
+            timed: false,
             operation: Operation::Register,
             group: GroupId(0),
             cluster: ClusterId::NONE,

@@ -2,14 +2,15 @@
 
 use serde_json::{Map, Value, json};
 use trine_kvstore::{Command, Response};
-use trine_replica::client::Mode;
+use trine_replica::client::{Mode, WriteTiming};
 
 use super::{response_of, unexpected};
 use crate::args::PutArguments;
-use crate::client::call;
+use crate::client::call_with;
 use crate::failure::Failure;
 use crate::network::Network;
 use crate::output::{Output, insert_bytes};
+use crate::units::show_ns;
 use crate::values::{key_bytes, read_value};
 
 pub(crate) fn run<N: Network>(
@@ -19,21 +20,86 @@ pub(crate) fn run<N: Network>(
 ) -> Result<(), Failure> {
     let key = key_bytes(&arguments.key)?;
     let value = read_value(arguments.value.as_deref())?;
-    let answer = call(
-        network,
-        &arguments.client,
-        Mode::WriteAndClose,
-        &Command::Put { key, value: &value },
-    )?;
+    let command = Command::Put { key, value: &value };
+    let mode = Mode::WriteAndClose;
+    let answer = call_with(network, &arguments.client, mode, &command, |config| {
+        config.time_every = u32::from(arguments.timing);
+    })?;
     match response_of(&answer)? {
         Response::Written { version } => {
             let mut document = Map::new();
             insert_bytes(&mut document, "key", key);
             document.insert("bytes".into(), value.len().into());
             document.insert("version".into(), json!(version.as_u64()));
+            if let Some(timing) = answer.timing() {
+                document.insert("timing_ns".into(), timing_document(timing));
+            }
             output.document(&Value::Object(document));
+            if arguments.timing {
+                tell_timing(answer.timing(), output);
+            }
             Ok(())
         }
         other => Err(unexpected(&other)),
     }
+}
+
+/// What the client knows of a write's way, in its order.
+fn stages(timing: &WriteTiming) -> Vec<(&'static str, &'static str, u64)> {
+    let leader = &timing.leader;
+    vec![
+        (
+            "client",
+            "find the leader, open a session",
+            timing.client.as_nanos(),
+        ),
+        (
+            "network",
+            "to the leader and back",
+            timing.network().as_nanos(),
+        ),
+        (
+            "queue",
+            "wait for the entry to be proposed",
+            leader.queue_ns.into(),
+        ),
+        (
+            "append",
+            "into the leader's log, out to the followers",
+            leader.append_ns.into(),
+        ),
+        ("quorum", "until a majority has it", leader.quorum_ns.into()),
+        (
+            "apply",
+            "into the store, and the answer made",
+            leader.apply_ns.into(),
+        ),
+    ]
+}
+
+fn total_ns(timing: &WriteTiming) -> u64 {
+    timing.client.as_nanos() + timing.round_trip.as_nanos()
+}
+
+fn timing_document(timing: &WriteTiming) -> Value {
+    let mut document = Map::new();
+    for (stage, _, ns) in stages(timing) {
+        document.insert(stage.into(), ns.into());
+    }
+    document.insert("total".into(), total_ns(timing).into());
+    Value::Object(document)
+}
+
+fn tell_timing(timing: Option<&WriteTiming>, output: Output) {
+    let Some(timing) = timing else {
+        return output.line("no timing: the replica runs an older release");
+    };
+    for (stage, what, ns) in stages(timing) {
+        output.line(format_args!("  {stage:<8} {:>9}  {what}", show_ns(ns)));
+    }
+    output.line(format_args!(
+        "  {:<8} {:>9}",
+        "total",
+        show_ns(total_ns(timing))
+    ));
 }

@@ -207,7 +207,7 @@ fn assemble<B: Backend>(
     let pool = backend.pool().clone();
     let place = PlaceId(arguments.id);
     let now = MonotonicClock.now();
-    let replica = Replica::new(
+    let mut replica = Replica::new(
         replica_config,
         incarnation,
         place,
@@ -218,6 +218,7 @@ fn assemble<B: Backend>(
         now,
     )
     .map_err(|error| Failure::usage(error.to_string(), ""))?;
+    replica.lend_stopwatch(|| MonotonicClock.now());
     let node = match data {
         None => Node::new(replica, route_of, seed),
         Some(data) => {

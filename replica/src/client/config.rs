@@ -52,6 +52,8 @@ pub struct ClientConfig {
     pub batch_bytes: usize,
     /// First size of a response buffer. A larger response costs a second attempt, with a larger buffer.
     pub response_bytes: usize,
+    /// Of so many writes one is timed, see [`Answer::timing`](super::Answer::timing): 1 times each, 0 none.
+    pub time_every: u32,
 }
 
 impl ClientConfig {
@@ -71,6 +73,7 @@ impl ClientConfig {
             slots: 64,
             batch_bytes: 1_400,
             response_bytes: 1_400,
+            time_every: 0,
         }
     }
 

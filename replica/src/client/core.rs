@@ -67,6 +67,8 @@ pub struct Clients<R: Route> {
     pub(super) rng: Prng,
     pub(super) peers: Peers<R>,
     pub(super) leader: Leader,
+    /// Writes until the next one that is timed.
+    pub(super) until_timed: u32,
     /// The replica that was last given reads which need no leader.
     pub(super) last_spread: usize,
     /// The cluster of this client: configured, or the first that gave an answer.
@@ -106,6 +108,7 @@ impl<R: Route> Clients<R> {
             pool,
             rng: Prng::new(seed),
             leader: Leader::new(),
+            until_timed: 0,
             last_spread: 0,
             logical: Slab::new(LOGICAL_CLIENTS_MAX),
             operations: Slab::new(OPERATIONS_MAX),
@@ -200,6 +203,8 @@ impl<R: Route> Clients<R> {
             alone: false,
             ticket: None,
             started: now,
+            sent_at: now,
+            timed: false,
             deadline,
             may_be_applied: false,
             obstacle: None,

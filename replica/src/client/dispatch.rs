@@ -143,6 +143,9 @@ impl<R: Route> Clients<R> {
         let Some(request) = &mut pending.request else {
             return;
         };
+        if pending.timed {
+            ClientRequest::ask_for_timing(request);
+        }
         if let Some(ticket) = pending.ticket {
             let logical = self
                 .logical
@@ -166,6 +169,7 @@ impl<R: Route> Clients<R> {
         let Some(pending) = self.operations.get_mut(key) else {
             return;
         };
+        pending.sent_at = now;
         pending.stage = Stage::Sent {
             peer,
             request,

@@ -111,6 +111,10 @@ pub(super) struct Pending {
     /// None for reads, for registrations, and for writes that wait.
     pub(super) ticket: Option<Ticket>,
     pub(super) started: Instant,
+    /// When the last attempt left.
+    pub(super) sent_at: Instant,
+    /// Whether the reply shall say where the time went.
+    pub(super) timed: bool,
     pub(super) deadline: Instant,
     /// Whether an attempt of this write ended without saying that it was not executed.
     pub(super) may_be_applied: bool,

@@ -7,7 +7,7 @@ use trine_kvstore::{DecodeError, Position, Response};
 use trine_transport::buf::MsgBuf;
 use trine_transport::time::Duration;
 
-use crate::message::{CLIENT_REPLY_HEADER_SIZE, ClusterId};
+use crate::message::{ClientReply, ClusterId, LeaderTiming};
 
 /// Responses up to this size travel inside the answer itself.
 const INLINE_MAX: usize = 46;
@@ -28,6 +28,37 @@ enum Body {
 pub struct Answer {
     position: Position,
     body: Body,
+    timing: Option<WriteTiming>,
+}
+
+/// Where the time of one write went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WriteTiming {
+    /// In the client, until the attempt that was answered was sent; earlier attempts are part of it.
+    pub client: Duration,
+    /// From then until the answer was there.
+    pub round_trip: Duration,
+    /// The part of that which the leader has accounted for.
+    pub leader: LeaderTiming,
+}
+
+impl WriteTiming {
+    /// The rest of the round trip: transport and network, there and back.
+    #[must_use]
+    pub const fn network(&self) -> Duration {
+        self.round_trip
+            .saturating_sub(Duration::from_nanos(self.leader_ns()))
+    }
+
+    const fn leader_ns(&self) -> u64 {
+        let LeaderTiming {
+            queue_ns,
+            append_ns,
+            quorum_ns,
+            apply_ns,
+        } = self.leader;
+        queue_ns as u64 + append_ns as u64 + quorum_ns as u64 + apply_ns as u64
+    }
 }
 
 impl Answer {
@@ -36,6 +67,7 @@ impl Answer {
         Self {
             position,
             body: Body::Reply(reply),
+            timing: None,
         }
     }
 
@@ -52,7 +84,22 @@ impl Answer {
             }
             None => Body::Boxed(response.into()),
         };
-        Self { position, body }
+        Self {
+            position,
+            body,
+            timing: None,
+        }
+    }
+
+    pub(super) const fn timed(mut self, timing: Option<WriteTiming>) -> Self {
+        self.timing = timing;
+        self
+    }
+
+    /// Where the time went, of a write that [`ClientConfig::time_every`](super::ClientConfig::time_every) has chosen.
+    #[must_use]
+    pub const fn timing(&self) -> Option<&WriteTiming> {
+        self.timing.as_ref()
     }
 
     /// A write: where it was applied. A read: the last position that it saw.
@@ -67,7 +114,7 @@ impl Answer {
     /// Never for an answer that [`super::Clients`] gave: it checks before it hands out.
     pub fn response(&self) -> Result<Response<'_>, DecodeError> {
         Response::decode(match &self.body {
-            Body::Reply(reply) => &reply[CLIENT_REPLY_HEADER_SIZE..],
+            Body::Reply(reply) => ClientReply::response_of(reply),
             Body::Inline { len, bytes } => &bytes[..usize::from(*len)],
             Body::Boxed(response) => response,
         })

@@ -10,8 +10,8 @@ use super::config::RESPONSE_BYTES_MAX;
 use super::core::Clients;
 use super::logical::Registration;
 use super::operation::{Pending, Stage};
-use super::outcome::{Answer, Obstacle};
-use crate::message::{CLIENT_REPLY_HEADER_SIZE, ClientReply, ClientStatus, ClusterId, Operation};
+use super::outcome::{Answer, Obstacle, WriteTiming};
+use crate::message::{ClientReply, ClientStatus, ClusterId, LeaderTiming, Operation};
 use crate::slab::Key;
 
 /// A reply without its borrowed parts.
@@ -22,6 +22,7 @@ struct Heard {
     leader: Option<std::net::SocketAddr>,
     /// Whether the store's response could be read; only with `Ok`.
     is_sound: bool,
+    timing: Option<LeaderTiming>,
 }
 
 /// A reply as it came.
@@ -44,9 +45,7 @@ impl Incoming<'_> {
     fn into_answer(self, position: Position) -> Answer {
         match self {
             Self::Alone(reply) => Answer::of_reply(position, reply),
-            Self::InBatch(reply) => {
-                Answer::of_response(position, &reply[CLIENT_REPLY_HEADER_SIZE..])
-            }
+            Self::InBatch(reply) => Answer::of_response(position, ClientReply::response_of(reply)),
         }
     }
 }
@@ -207,16 +206,25 @@ impl<R: Route> Clients<R> {
             return self.finish_registration(now, key, Registration::Done(heard.position));
         }
         if heard.is_sound {
-            self.finish(
-                now,
-                key,
-                Ok(reply.into_answer(Position::from_u64(heard.position))),
-            );
+            let timing = heard
+                .timing
+                .and_then(|leader| self.timing_of(now, key, leader));
+            let answer = reply.into_answer(Position::from_u64(heard.position));
+            self.finish(now, key, Ok(answer.timed(timing)));
         } else {
             self.note_unreadable();
             self.with_pending(key, Pending::note_uncertain);
             self.refuse(now, key, Obstacle::UnreadableReply);
         }
+    }
+
+    fn timing_of(&self, now: Instant, key: Key, leader: LeaderTiming) -> Option<WriteTiming> {
+        let pending = self.operations.get(key)?;
+        Some(WriteTiming {
+            client: pending.sent_at.saturating_since(pending.started),
+            round_trip: now.saturating_since(pending.sent_at),
+            leader,
+        })
     }
 
     /// The state machine no longer knows the session. What was never sent before goes on under a new one; for the
@@ -293,6 +301,7 @@ fn read(reply: &[u8]) -> Option<Heard> {
         cluster,
         position,
         leader,
+        timing,
         ..
     } = reply;
     let is_sound = status == ClientStatus::Ok && Response::decode(reply.response).is_ok();
@@ -302,5 +311,6 @@ fn read(reply: &[u8]) -> Option<Heard> {
         position,
         leader,
         is_sound,
+        timing,
     })
 }

@@ -106,6 +106,7 @@ impl<R: Route> Clients<R> {
         let deadline = deadline.unwrap_or(now + self.config.operation_timeout);
         let mut pending = self.pending(client.0, mode.operation(), request, now, deadline, tag);
         pending.lane = Lane::of(mode);
+        pending.timed = mode.is_write() && self.next_is_timed();
         let key = self
             .operations
             .insert(pending)
@@ -121,6 +122,16 @@ impl<R: Route> Clients<R> {
             self.make_ready(key);
         }
         Ok(())
+    }
+
+    /// Whether the write that is begun now is one of those that are timed.
+    fn next_is_timed(&mut self) -> bool {
+        let Some(every) = self.config.time_every.checked_sub(1) else {
+            return false;
+        };
+        let timed = self.until_timed == 0;
+        self.until_timed = if timed { every } else { self.until_timed - 1 };
+        timed
     }
 
     fn check_room(&self, client: ClientId) -> Result<(), SubmitError> {

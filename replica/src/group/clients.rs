@@ -6,7 +6,8 @@ use trine_transport::time::Instant;
 use super::{Group, election_timeout};
 use crate::config::SESSION_WINDOW;
 use crate::message::{
-    ClientReply, ClientRequest, ClientStatus, ClusterId, GroupId, Operation, ReplyToken,
+    ClientReply, ClientRequest, ClientStatus, ClusterId, GroupId, LeaderTiming, Operation,
+    ReplyToken,
 };
 use crate::outbox::Outbox;
 use crate::raft_group::ProposeError;
@@ -14,7 +15,13 @@ use crate::state_machine::Answer;
 use crate::state_machine::entry::EntryBuilder;
 
 /// Tells a client how its command ended.
-pub(super) fn answer(token: ReplyToken, cluster: ClusterId, answer: &Answer<'_>, out: &mut Outbox) {
+pub(super) fn answer(
+    token: ReplyToken,
+    cluster: ClusterId,
+    answer: &Answer<'_>,
+    timing: Option<LeaderTiming>,
+    out: &mut Outbox,
+) {
     let Answer {
         status,
         position,
@@ -27,6 +34,7 @@ pub(super) fn answer(token: ReplyToken, cluster: ClusterId, answer: &Answer<'_>,
         position: position.as_u64(),
         leader: None,
         response,
+        timing: timing.filter(|_| status == ClientStatus::Ok),
     };
     out.reply(token, &reply);
 }
@@ -169,6 +177,10 @@ impl Group {
         if !self.writes.has_room(request) {
             self.propose_waiting(now, out);
         }
+        if self.writes.watches_next(request.timed) {
+            let received = self.look_at_stopwatch(now);
+            self.writes.watch_next(received, request.timed);
+        }
         self.writes.push(token, request);
         out.counters.writes_proposed += 1;
     }
@@ -178,12 +190,14 @@ impl Group {
         if !self.writes.has_waiting() {
             return;
         }
+        let watches = self.writes.watches();
+        let proposed = watches.then(|| self.look_at_stopwatch(now));
         let data = self.writes.take_entry(self.clock.stamp(now));
         let bytes = data.len();
         match self.raft.propose(data) {
             Ok((index, term)) => {
                 out.counters.entries_proposed += 1;
-                self.writes.on_proposed(index, term, bytes);
+                self.writes.on_proposed(index, term, bytes, proposed);
             }
             Err(error) => {
                 let status = match error {

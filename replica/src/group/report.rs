@@ -94,6 +94,7 @@ impl Group {
             compactions: self.compactions,
         };
         status.lease = self.lease_status(now);
+        status.stages = self.stages.clone();
         let Some(state) = &self.state else { return };
         status.applied = state.applied_index();
         status.group_time_ns = state.group_time_ns();

@@ -6,11 +6,15 @@ use super::MESSAGE_VERSION;
 use super::address::{self, ADDRESS_SIZE};
 use super::codec::{self, DecodeError, Encode, Reader, Writer, u32_at, u64_at};
 use super::ids::{ClusterId, GroupId};
+use super::timing::{LeaderTiming, TIMING_SIZE};
 
 /// Bytes in front of the command of a [`ClientRequest`].
 pub const CLIENT_REQUEST_HEADER_SIZE: usize = 40;
 /// Bytes in front of the body of a [`ClientReply`].
 pub const CLIENT_REPLY_HEADER_SIZE: usize = 24;
+
+/// Bit of byte 2: in a request that the timing of the write is wanted, in a reply that it stands at the end.
+const TIMED: u8 = 1;
 
 /// What the client wants done with the command.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -57,6 +61,8 @@ impl Operation {
 pub struct ClientRequest<'a> {
     /// What to do.
     pub operation: Operation,
+    /// Whether the reply to a write shall say where its time went.
+    pub timed: bool,
     /// The raft group inside the cluster.
     pub group: GroupId,
     /// The cluster the client belongs to; [`ClusterId::NONE`] before it knows one (only to register and to read).
@@ -77,6 +83,7 @@ impl<'a> ClientRequest<'a> {
     pub const fn bare(operation: Operation) -> Self {
         Self {
             operation,
+            timed: false,
             group: GroupId(0),
             cluster: ClusterId::NONE,
             client: 0,
@@ -106,6 +113,15 @@ impl<'a> ClientRequest<'a> {
         codec::set(front, 32, lowest_awaited.to_le_bytes());
     }
 
+    /// Asks, in an encoded request, for the timing of a write.
+    ///
+    /// # Panics
+    /// When `request` is shorter than [`CLIENT_REQUEST_HEADER_SIZE`].
+    pub fn ask_for_timing(request: &mut [u8]) {
+        assert!(request.len() >= CLIENT_REQUEST_HEADER_SIZE);
+        request[2] |= TIMED;
+    }
+
     /// Reads an envelope; the command itself stays undecoded.
     ///
     /// # Errors
@@ -114,6 +130,7 @@ impl<'a> ClientRequest<'a> {
         let (front, command) = codec::front::<CLIENT_REQUEST_HEADER_SIZE>(bytes)?;
         Ok(Self {
             operation: Operation::from_wire(front[1])?,
+            timed: front[2] & TIMED != 0,
             group: GroupId(u32_at(front, 4)),
             cluster: ClusterId(u64_at(front, 8)),
             client: u64_at(front, 16),
@@ -131,7 +148,12 @@ impl Encode for ClientRequest<'_> {
 
     fn encode(&self, out: &mut Writer<'_>) {
         let mut front = [0; CLIENT_REQUEST_HEADER_SIZE];
-        codec::set(&mut front, 0, [MESSAGE_VERSION, self.operation as u8]);
+        let flags = if self.timed { TIMED } else { 0 };
+        codec::set(
+            &mut front,
+            0,
+            [MESSAGE_VERSION, self.operation as u8, flags],
+        );
         codec::set(&mut front, 4, self.group.0.to_le_bytes());
         codec::set(&mut front, 8, self.cluster.0.to_le_bytes());
         codec::set(&mut front, 16, self.client.to_le_bytes());
@@ -218,6 +240,8 @@ pub struct ClientReply<'a> {
     pub leader: Option<SocketAddr>,
     /// The store's encoded response; empty unless `Ok`.
     pub response: &'a [u8],
+    /// Where the time of a write went, if the request has asked for it; only with `Ok`.
+    pub timing: Option<LeaderTiming>,
 }
 
 impl<'a> ClientReply<'a> {
@@ -231,7 +255,16 @@ impl<'a> ClientReply<'a> {
             position: 0,
             leader: None,
             response: &[],
+            timing: None,
         }
+    }
+
+    /// The store's response in an encoded reply that says `Ok`.
+    #[must_use]
+    pub fn response_of(reply: &[u8]) -> &[u8] {
+        let timed = reply.get(2).is_some_and(|flags| flags & TIMED != 0);
+        let end = reply.len() - if timed { TIMING_SIZE } else { 0 };
+        reply.get(CLIENT_REPLY_HEADER_SIZE..end).unwrap_or_default()
     }
 
     /// Reads a reply; the store's response itself stays undecoded.
@@ -248,9 +281,16 @@ impl<'a> ClientReply<'a> {
             position: u64_at(front, 16),
             leader: None,
             response: &[],
+            timing: None,
         };
         if status == ClientStatus::Ok {
             reply.response = body;
+            if front[2] & TIMED != 0 {
+                let split = body.len().checked_sub(TIMING_SIZE);
+                let (response, timing) = body.split_at(split.ok_or(DecodeError::Truncated)?);
+                reply.response = response;
+                reply.timing = Some(LeaderTiming::decode(timing)?);
+            }
             return Ok(reply);
         }
         let mut reader = Reader::new(body);
@@ -267,7 +307,7 @@ impl Encode for ClientReply<'_> {
         let body = if self.status.has_leader_hint() {
             ADDRESS_SIZE
         } else {
-            self.response.len()
+            self.response.len() + self.timing.map_or(0, |_| TIMING_SIZE)
         };
         CLIENT_REPLY_HEADER_SIZE + body
     }
@@ -278,7 +318,8 @@ impl Encode for ClientReply<'_> {
             "only Ok has a response"
         );
         let mut front = [0; CLIENT_REPLY_HEADER_SIZE];
-        codec::set(&mut front, 0, [MESSAGE_VERSION, self.status as u8]);
+        let flags = if self.timing.is_some() { TIMED } else { 0 };
+        codec::set(&mut front, 0, [MESSAGE_VERSION, self.status as u8, flags]);
         codec::set(&mut front, 4, self.group.0.to_le_bytes());
         codec::set(&mut front, 8, self.cluster.0.to_le_bytes());
         codec::set(&mut front, 16, self.position.to_le_bytes());
@@ -287,6 +328,9 @@ impl Encode for ClientReply<'_> {
             address::encode(self.leader, out);
         } else {
             out.bytes(self.response);
+            if let Some(timing) = &self.timing {
+                timing.encode(out);
+            }
         }
     }
 }

@@ -16,6 +16,7 @@ mod join;
 mod peer;
 mod snapshot;
 mod status;
+mod timing;
 
 #[cfg(test)]
 mod tests;
@@ -40,6 +41,7 @@ pub use join::{JoinRefusal, JoinReply, JoinRequest};
 pub use peer::{PEER_HEADER_SIZE, PeerHeader, RaftFrame};
 pub use snapshot::{ChunkAck, ChunkOutcome, SNAPSHOT_HEADER_SIZE, SnapshotChunk};
 pub use status::{Discovery, RoleCode, StatusForm, StatusReply, StatusRequest};
+pub use timing::{LeaderTiming, TIMING_SIZE};
 
 /// Version of every layout in this module. A message of another version is refused, never guessed at.
 pub const MESSAGE_VERSION: u8 = 1;

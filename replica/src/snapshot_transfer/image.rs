@@ -270,6 +270,7 @@ mod tests {
     ) {
         let mut builder = EntryBuilder::default();
         builder.push(&ClientRequest {
+            timed: false,
             operation,
             group: GroupId(0),
             cluster: ClusterId(7),

@@ -214,6 +214,7 @@ mod tests {
 
     fn request(sequence: u64, command: &[u8]) -> ClientRequest<'_> {
         ClientRequest {
+            timed: false,
             operation: Operation::Apply,
             group: GroupId(0),
             cluster: ClusterId(7),

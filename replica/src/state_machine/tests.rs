@@ -22,6 +22,7 @@ fn request<'a>(
     command: &'a [u8],
 ) -> ClientRequest<'a> {
     ClientRequest {
+        timed: false,
         operation,
         group: GroupId(0),
         cluster: ClusterId(7),

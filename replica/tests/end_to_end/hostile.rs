@@ -168,6 +168,7 @@ fn random_request(prng: &mut Prng, cluster: ClusterId, body: &[u8]) -> Vec<u8> {
     let (client, sequence, lowest_awaited) =
         (prng.below(1 << 22), prng.below(200), prng.next_u64());
     let request = ClientRequest {
+        timed: false,
         operation,
         group: GroupId(0),
         cluster,

@@ -101,6 +101,7 @@ impl Client {
             0
         };
         ClientRequest {
+            timed: false,
             operation,
             group,
             cluster,

@@ -37,6 +37,7 @@ fn framed(body: &[u8]) -> Vec<u8> {
 #[test]
 fn client_request() {
     let request = ClientRequest {
+        timed: false,
         operation: Operation::Apply,
         group: GroupId(3),
         cluster: ClusterId(0x0102),
@@ -69,6 +70,7 @@ fn client_request() {
 #[test]
 fn client_reply_with_a_response() {
     let reply = ClientReply {
+        timing: None,
         status: ClientStatus::Ok,
         group: GroupId(3),
         cluster: ClusterId(0x0102),
@@ -89,6 +91,7 @@ fn client_reply_with_a_response() {
 #[test]
 fn client_reply_with_a_hint() {
     let reply = ClientReply {
+        timing: None,
         leader: Some(v4()),
         ..ClientReply::refusal(ClientStatus::NotLeader, ClusterId(2))
     };

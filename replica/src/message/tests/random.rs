@@ -72,6 +72,7 @@ proptest! {
         command in vec(any::<u8>(), 0..200),
     ) {
         let request = ClientRequest {
+            timed: false,
             operation, group: GroupId(group), cluster: ClusterId(cluster), client, sequence, lowest_awaited, command: &command,
         };
         let bytes = request.encode_to_vec();
