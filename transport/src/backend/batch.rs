@@ -109,6 +109,23 @@ impl<'a, R: Route> Iterator for RxBatch<'a, R> {
         Some(packet)
     }
 
+    /// One look at the source, not one a packet.
+    #[inline]
+    fn fold<B, F: FnMut(B, Self::Item) -> B>(self, init: B, mut f: F) -> B {
+        match self.source {
+            Source::Packets(packets) => packets[self.next..].iter().copied().fold(init, f),
+            Source::Slots { memory, slots } => slots[self.next..].iter().fold(init, |all, slot| {
+                let start = slot.start as usize;
+                let packet = RxPacket {
+                    bytes: &memory[start..start + slot.len as usize],
+                    route: slot.route,
+                    ecn: slot.ecn,
+                };
+                f(all, packet)
+            }),
+        }
+    }
+
     fn size_hint(&self) -> (usize, Option<usize>) {
         let total = match &self.source {
             Source::Packets(packets) => packets.len(),
@@ -138,18 +155,33 @@ pub enum Body<'a> {
 #[derive(Debug)]
 pub struct TxBatch<R> {
     items: Vec<Item<R>>,
-    /// Header and copied body of all items, in order, without gaps.
-    copied: Vec<u8>,
+    /// Header and copied body of all items, in order, without gaps: `used` bytes.
+    copied: Box<[u8]>,
+    used: usize,
+    /// The bodies that were not copied, in order.
+    bodies: Vec<BodyRef>,
     items_max: usize,
 }
 
+/// No reference count and no `Drop`: the batch is emptied without a look at its items.
 #[derive(Debug)]
 struct Item<R> {
     route: R,
     start: u32,
     copied_len: u32,
-    body: Option<BodyRef>,
+    /// Index among the bodies, or `COPIED`.
+    body: u32,
 }
+
+/// The packet lies in the batch with all of its bytes.
+const COPIED: u32 = u32::MAX;
+
+/// Longest header.
+const HEADER_MAX: usize = 48;
+/// Longest body that is copied.
+const COPY_MAX: usize = 256;
+/// The place of a packet that is written straight into the batch.
+pub(crate) const PACKET_ROOM: usize = HEADER_MAX + COPY_MAX;
 
 /// One wire packet of a [`TxBatch`]: `head`, then `body`.
 #[derive(Copy, Clone, Debug)]
@@ -167,9 +199,9 @@ impl<R: Route> TxBatch<R> {
     /// Wire packets that fit into one batch by default.
     pub const ITEMS_DEFAULT: usize = 64;
     /// Longest header.
-    pub const HEADER_MAX: usize = 48;
+    pub const HEADER_MAX: usize = HEADER_MAX;
     /// Longest body that is copied instead of referred to.
-    pub const COPY_MAX: usize = 256;
+    pub const COPY_MAX: usize = COPY_MAX;
 
     /// A batch of [`TxBatch::ITEMS_DEFAULT`] packets.
     #[must_use]
@@ -182,7 +214,9 @@ impl<R: Route> TxBatch<R> {
     pub fn with_capacity(items: usize) -> Self {
         Self {
             items: Vec::with_capacity(items),
-            copied: Vec::with_capacity(items * (Self::HEADER_MAX + Self::COPY_MAX)),
+            copied: vec![0; items * PACKET_ROOM].into_boxed_slice(),
+            used: 0,
+            bodies: Vec::with_capacity(items),
             items_max: items,
         }
     }
@@ -194,36 +228,45 @@ impl<R: Route> TxBatch<R> {
     /// If the batch is full, the header longer than [`TxBatch::HEADER_MAX`], `Body::Bytes` longer
     /// than [`TxBatch::COPY_MAX`] or a message's range outside its length.
     pub fn push(&mut self, route: R, header: &[u8], body: Body<'_>) {
-        assert!(!self.is_full(), "push into a full transmit batch");
         assert!(
             header.len() <= Self::HEADER_MAX,
             "a header longer than the batch allows"
         );
-        let start = self.copied.len();
-        self.copied.extend_from_slice(header);
-        let shared = match body {
-            Body::None => None,
-            Body::Bytes(bytes) => {
-                assert!(
-                    bytes.len() <= Self::COPY_MAX,
-                    "a body too long to be copied"
-                );
-                self.copied.extend_from_slice(bytes);
-                None
-            }
+        let (copied, shared) = match body {
+            Body::None => (&[][..], None),
+            Body::Bytes(bytes) => (bytes, None),
             Body::Message(message, range) if range.len() <= Self::COPY_MAX => {
-                self.copied.extend_from_slice(&message[range]);
-                None
+                (&message[range], None)
             }
-            Body::Message(message, range) => Some(message.share(range)),
+            Body::Message(message, range) => (&[][..], Some(message.share(range))),
         };
-        let copied_len = (self.copied.len() - start) as u32;
-        self.items.push(Item {
-            route,
-            start: start as u32,
-            copied_len,
-            body: shared,
-        });
+        assert!(
+            copied.len() <= Self::COPY_MAX,
+            "a body too long to be copied"
+        );
+        let len = header.len() + copied.len();
+        let room = self.next_room();
+        room[..header.len()].copy_from_slice(header);
+        room[header.len()..len].copy_from_slice(copied);
+        self.add(route, len, shared);
+    }
+
+    /// Where the next packet goes that is added by [`TxBatch::push_written`].
+    ///
+    /// # Panics
+    ///
+    /// If the batch is full.
+    #[inline(always)]
+    pub(crate) fn next_room(&mut self) -> &mut [u8; PACKET_ROOM] {
+        assert!(!self.is_full(), "push into a full transmit batch");
+        let room = self.copied[self.used..].first_chunk_mut();
+        room.expect("every item has its room")
+    }
+
+    /// Adds the packet of `len` bytes that has been written into the [`TxBatch::next_room`].
+    #[inline(always)]
+    pub(crate) fn push_written(&mut self, route: R, len: usize) {
+        self.add(route, len, None);
     }
 
     /// Adds a packet of another batch; a body that is referred to stays so.
@@ -232,16 +275,23 @@ impl<R: Route> TxBatch<R> {
     ///
     /// If the batch is full.
     pub(crate) fn push_item(&mut self, item: &TxItem<'_, R>) {
-        assert!(!self.is_full(), "push into a full transmit batch");
-        let start = self.copied.len() as u32;
-        self.copied.extend_from_slice(item.head);
-        let copied_len = item.head.len() as u32;
-        self.items.push(Item {
-            route: item.route,
-            start,
-            copied_len,
-            body: item.body.cloned(),
+        self.next_room()[..item.head.len()].copy_from_slice(item.head);
+        self.add(item.route, item.head.len(), item.body.cloned());
+    }
+
+    #[inline(always)]
+    fn add(&mut self, route: R, copied_len: usize, body: Option<BodyRef>) {
+        let body = body.map_or(COPIED, |body| {
+            self.bodies.push(body);
+            self.bodies.len() as u32 - 1
         });
+        self.items.push(Item {
+            route,
+            start: self.used as u32,
+            copied_len: copied_len as u32,
+            body,
+        });
+        self.used += copied_len;
     }
 
     /// Packets in the batch.
@@ -282,7 +332,25 @@ impl<R: Route> TxBatch<R> {
     /// Forgets all packets; the batch keeps its memory.
     pub fn clear(&mut self) {
         self.items.clear();
-        self.copied.clear();
+        self.bodies.clear();
+        self.used = 0;
+    }
+
+    /// The items from `first` on that have one route and lie in the batch with all of their bytes:
+    /// these bytes, and each packet's place in them. `None` if the first item is not of that kind.
+    pub(crate) fn copied_run(&self, first: usize) -> Option<CopiedRun<'_, R>> {
+        let items = self.items.get(first..)?;
+        let route = items.first()?.route;
+        let is_copied = |item: &&Item<R>| item.body == COPIED && item.route == route;
+        let count = items.iter().take_while(is_copied).count();
+        let items = &items[..count];
+        let (start, last) = (items.first()?.start, items.last()?);
+        let end = last.start + last.copied_len;
+        Some(CopiedRun {
+            bytes: &self.copied[start as usize..end as usize],
+            start,
+            items,
+        })
     }
 
     #[inline]
@@ -292,8 +360,28 @@ impl<R: Route> TxBatch<R> {
         TxItem {
             route: item.route,
             head,
-            body: item.body.as_ref(),
+            body: self.bodies.get(item.body as usize),
         }
+    }
+}
+
+/// Neighbours in a [`TxBatch`] that are contiguous in memory and go to one peer.
+pub(crate) struct CopiedRun<'a, R> {
+    pub(crate) bytes: &'a [u8],
+    start: u32,
+    items: &'a [Item<R>],
+}
+
+impl<R> CopiedRun<'_, R> {
+    pub(crate) fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Offset in `bytes` and length of each packet.
+    pub(crate) fn places(&self) -> impl ExactSizeIterator<Item = (u32, u32)> {
+        self.items
+            .iter()
+            .map(|item| (item.start - self.start, item.copied_len))
     }
 }
 

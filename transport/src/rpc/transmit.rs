@@ -1,13 +1,17 @@
 //! What goes out, in this order: control packets, the server ends' answers, the client ends' packets.
 
+use std::ops::Range;
+
 use super::{Answer, ClientEnd, ClientRequest, ServerSlotState, What};
 use crate::backend::{Body as TxBody, Route, TxBatch};
+use crate::buf::MsgBuf;
 use crate::endpoint::Endpoint;
 use crate::session::{Role, Session, State};
 use crate::stats::EndpointStats;
 use crate::time::Instant;
 use crate::wire::{
-    Body, Features, Flags, Header, Held, PacketType, RequestNumber, Seed, deadline_extension,
+    Body, EXTENSION_BYTES, Features, Flags, Header, Held, PacketType, RequestNumber, Seed,
+    deadline_extension,
 };
 
 /// A packet of a handshake, a teardown, a keepalive or a probe.
@@ -45,8 +49,9 @@ impl<R: Route> Endpoint<R> {
                 return;
             };
             let body = control.body.as_deref().unwrap_or(&[]);
-            let head = control.header.write(control.seed, None, body);
-            tx.push(control.route, &head, TxBody::Bytes(body));
+            let header = &control.header;
+            let len = header.write_packet(control.seed, None, body, tx.next_room());
+            tx.push_written(control.route, len);
         }
     }
 
@@ -98,11 +103,8 @@ impl<R: Route> Endpoint<R> {
                 return self.transmit_response(now, answer, header, count, tx);
             }
         };
-        tx.push(
-            session.route,
-            &header.write(session.seed, None, &[]),
-            TxBody::None,
-        );
+        let len = header.write_packet(session.seed, None, &[], tx.next_room());
+        tx.push_written(session.route, len);
         None
     }
 
@@ -140,8 +142,7 @@ impl<R: Route> Endpoint<R> {
                 self.stats.retransmissions += 1;
             }
             slot.sent_max = slot.sent_max.max(number + 1);
-            let head = header.write(seed, None, &response[range.clone()]);
-            tx.push(route, &head, TxBody::Message(response, range));
+            push_data(tx, route, &header, seed, None, response, range);
             header.packet_number += 1;
         }
         None
@@ -312,8 +313,7 @@ impl<R: Route> Wire<R> {
             .deadline
             .filter(|_| request.sent == 0)
             .map(|deadline| deadline_extension(deadline.saturating_since(now).as_nanos()));
-        let head = header.write(self.seed, extension, &data[range.clone()]);
-        tx.push(self.route, &head, TxBody::Message(data, range));
+        push_data(tx, self.route, &header, self.seed, extension, data, range);
     }
 
     fn push_request_for_response(
@@ -330,10 +330,26 @@ impl<R: Route> Wire<R> {
             flags: Flags::of_round(request.round),
             ..Header::new(PacketType::RequestForResponse, self.remote)
         };
-        tx.push(
-            self.route,
-            &header.write(self.seed, None, &[]),
-            TxBody::None,
-        );
+        let len = header.write_packet(self.seed, None, &[], tx.next_room());
+        tx.push_written(self.route, len);
     }
+}
+
+/// Adds a packet with a part of a message: written into the batch if it is short, else referred to.
+#[inline(always)]
+fn push_data<R: Route>(
+    tx: &mut TxBatch<R>,
+    route: R,
+    header: &Header,
+    seed: Seed,
+    extension: Option<[u8; EXTENSION_BYTES]>,
+    message: &MsgBuf,
+    range: Range<usize>,
+) {
+    if range.len() <= TxBatch::<R>::COPY_MAX {
+        let len = header.write_packet(seed, extension, &message[range], tx.next_room());
+        return tx.push_written(route, len);
+    }
+    let head = header.write(seed, extension, &message[range.clone()]);
+    tx.push(route, &head, TxBody::Message(message, range));
 }

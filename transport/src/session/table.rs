@@ -86,6 +86,9 @@ impl Terms {
     /// Where the data of packet `number` lies in a message.
     #[inline]
     pub(crate) fn data_range(&self, message_bytes: usize, number: u32) -> std::ops::Range<usize> {
+        if message_bytes <= self.data_bytes() && number == 0 {
+            return 0..message_bytes;
+        }
         let start = (number as usize * self.data_bytes()).min(message_bytes);
         start..(start + self.data_bytes()).min(message_bytes)
     }

@@ -29,4 +29,22 @@ impl Seed {
     pub(super) fn checksum_of_words(self, header: [u64; 2], rest: u32, parts: [&[u8]; 2]) -> u32 {
         crc::of_packet(self.0, header, rest, parts)
     }
+
+    /// The same for a packet of one part, which is copied behind the header's place on the way.
+    #[inline(always)]
+    pub(super) fn copy<const ROOM: usize>(
+        self,
+        header: [u64; 2],
+        rest: u32,
+        body: &[u8],
+        packet: &mut [u8; ROOM],
+    ) -> u32 {
+        crc::copy(self.0, header, rest, body, packet)
+    }
+
+    /// The same for a packet of one part.
+    #[inline(always)]
+    pub(super) fn of_whole(self, header: [u64; 2], rest: u32, body: &[u8]) -> u32 {
+        crc::of_whole(self.0, header, rest, body)
+    }
 }

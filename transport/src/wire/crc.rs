@@ -5,69 +5,148 @@
 //! the crate, whose interleaving wins there.
 #![allow(unsafe_code)]
 
+use super::header::HEADER_BYTES;
+
 /// Up to this length one chain of instructions is faster than the crate.
 const SHORT_MAX: usize = 256;
 
 /// Continues the checksum `sum` over a packet: a header of 20 bytes as little-endian words, then
 /// the parts.
-#[inline]
 pub(super) fn of_packet(sum: u32, header: [u64; 2], rest: u32, parts: [&[u8]; 2]) -> u32 {
+    let sum = of_whole(sum, header, rest, parts[0]);
+    append(sum, parts[1])
+}
+
+fn append(sum: u32, bytes: &[u8]) -> u32 {
     #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("sse4.2") {
+    if bytes.len() <= SHORT_MAX && is_x86_feature_detected!("sse4.2") {
         // SAFETY: the processor has the instructions that the function was compiled for.
-        return unsafe { of_packet_sse42(sum, header, rest, parts[0], parts[1]) };
+        return unsafe { append_sse42(sum, bytes) };
     }
+    crc32c::crc32c_append(sum, bytes)
+}
+
+/// The same for a packet whose other bytes are one part, as most packets are.
+#[inline(always)]
+pub(super) fn of_whole(sum: u32, header: [u64; 2], rest: u32, body: &[u8]) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    if body.len() <= SHORT_MAX && is_x86_feature_detected!("sse4.2") {
+        // SAFETY: the processor has the instructions that the function was compiled for.
+        return unsafe { of_whole_sse42(sum, header[0], header[1], rest, body) };
+    }
+    crc32c::crc32c_append(of_header(sum, header, rest), body)
+}
+
+/// The same for a packet whose body is copied on the way, in one pass, behind the header's place.
+///
+/// # Panics
+///
+/// If the packet does not fit into `packet`.
+#[inline(always)]
+pub(super) fn copy<const ROOM: usize>(
+    sum: u32,
+    [low, high]: [u64; 2],
+    rest: u32,
+    body: &[u8],
+    packet: &mut [u8; ROOM],
+) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    if body.len() <= SHORT_MAX && is_x86_feature_detected!("sse4.2") {
+        // SAFETY: the processor has the instructions that the function was compiled for.
+        return unsafe { copy_sse42(sum, low, high, rest, body, packet) };
+    }
+    packet[HEADER_BYTES..HEADER_BYTES + body.len()].copy_from_slice(body);
+    crc32c::crc32c_append(of_header(sum, [low, high], rest), body)
+}
+
+#[cold]
+fn of_header(sum: u32, header: [u64; 2], rest: u32) -> u32 {
     let words = header.map(u64::to_le_bytes);
     let sum = crc32c::crc32c_append(sum, words.as_flattened());
-    let sum = crc32c::crc32c_append(sum, &rest.to_le_bytes());
-    parts
-        .iter()
-        .fold(sum, |sum, part| crc32c::crc32c_append(sum, part))
+    crc32c::crc32c_append(sum, &rest.to_le_bytes())
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "sse4.2")]
-fn of_packet_sse42(sum: u32, header: [u64; 2], rest: u32, first: &[u8], second: &[u8]) -> u32 {
-    use std::arch::x86_64::{_mm_crc32_u32, _mm_crc32_u64};
-    let state = _mm_crc32_u64(u64::from(!sum), header[0]);
-    let state = _mm_crc32_u64(state, header[1]);
-    let mut state = _mm_crc32_u32(state as u32, rest);
-    // An extension is rare: most packets have one part.
-    if !first.is_empty() {
-        state = append_sse42(state, first);
-    }
-    if second.len() > SHORT_MAX {
-        return !append_long(state, second);
-    }
-    !append_sse42(state, second)
-}
-
-/// Apart, so that short packets do not save registers for it.
-#[cfg(target_arch = "x86_64")]
-#[inline(never)]
-fn append_long(state: u32, bytes: &[u8]) -> u32 {
-    !crc32c::crc32c_append(!state, bytes)
-}
-
-/// Continues a state, which is a checksum with all bits inverted.
+/// A state, which is a checksum with all bits inverted, after the header.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "sse4.2")]
-fn append_sse42(state: u32, bytes: &[u8]) -> u32 {
-    use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u32, _mm_crc32_u64};
+fn header_sse42(sum: u32, low: u64, high: u64, rest: u32) -> u32 {
+    use std::arch::x86_64::{_mm_crc32_u32, _mm_crc32_u64};
+    let state = _mm_crc32_u64(u64::from(!sum), low);
+    let state = _mm_crc32_u64(state, high);
+    _mm_crc32_u32(state as u32, rest)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "sse4.2")]
+fn of_whole_sse42(sum: u32, low: u64, high: u64, rest: u32, body: &[u8]) -> u32 {
+    append_sse42(!header_sse42(sum, low, high, rest), body)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "sse4.2")]
+fn append_sse42(sum: u32, bytes: &[u8]) -> u32 {
+    let (blocks, tail) = bytes.as_chunks::<BLOCK>();
+    let state = blocks
+        .iter()
+        .fold(!sum, |state, block| block_sse42(state, block));
+    if tail.is_empty() {
+        return !state;
+    }
+    !tail_sse42(state, tail)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "sse4.2")]
+fn copy_sse42<const ROOM: usize>(
+    sum: u32,
+    low: u64,
+    high: u64,
+    rest: u32,
+    body: &[u8],
+    packet: &mut [u8; ROOM],
+) -> u32 {
+    let mut state = header_sse42(sum, low, high, rest);
+    let (blocks, tail) = body.as_chunks::<BLOCK>();
+    let to = &mut packet[HEADER_BYTES..HEADER_BYTES + body.len()];
+    let (places, last) = to.as_chunks_mut::<BLOCK>();
+    for (block, place) in blocks.iter().zip(places) {
+        state = block_sse42(state, block);
+        *place = *block;
+    }
+    if !tail.is_empty() {
+        state = tail_sse42(state, tail);
+        last.copy_from_slice(tail);
+    }
+    !state
+}
+
+#[cfg(target_arch = "x86_64")]
+const BLOCK: usize = 32;
+
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "sse4.2")]
+fn block_sse42(state: u32, block: &[u8; BLOCK]) -> u32 {
+    let (words, _) = block.as_chunks::<8>();
+    let step =
+        |state, word: &[u8; 8]| std::arch::x86_64::_mm_crc32_u64(state, u64::from_le_bytes(*word));
+    words.iter().fold(u64::from(state), step) as u32
+}
+
+/// Fewer than [`BLOCK`] bytes.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "sse4.2")]
+fn tail_sse42(state: u32, bytes: &[u8]) -> u32 {
+    use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u64};
     let (words, rest) = bytes.as_chunks::<8>();
     let mut state = u64::from(state);
     for word in words {
         state = _mm_crc32_u64(state, u64::from_le_bytes(*word));
     }
-    if rest.is_empty() {
-        return state as u32;
-    }
-    let (words, rest) = rest.as_chunks::<4>();
     let mut state = state as u32;
-    for word in words {
-        state = _mm_crc32_u32(state, u32::from_le_bytes(*word));
-    }
     for byte in rest {
         state = _mm_crc32_u8(state, *byte);
     }
@@ -90,9 +169,20 @@ mod tests {
             let header = [u64::from_le_bytes(words[0]), u64::from_le_bytes(words[1])];
             let rest = u32::from_le_bytes([packet[16], packet[17], packet[18], packet[19]]);
             let (first, second) = packet[20..].split_at((len - 20) / 3);
+            let expected = crc32c::crc32c_append(sum, packet);
+            let parts = of_packet(sum, header, rest, [first, second]);
+            assert_eq!(parts, expected, "{len} bytes");
             assert_eq!(
-                of_packet(sum, header, rest, [first, second]),
-                crc32c::crc32c_append(sum, packet),
+                of_whole(sum, header, rest, &packet[20..]),
+                expected,
+                "{len} bytes"
+            );
+            let mut copied = [0; HEADER_BYTES + 20 + 2 * SHORT_MAX];
+            let sum = copy(sum, header, rest, &packet[20..], &mut copied);
+            assert_eq!(sum, expected, "{len} bytes");
+            assert_eq!(
+                copied[HEADER_BYTES..][..len - 20],
+                packet[20..],
                 "{len} bytes"
             );
         }

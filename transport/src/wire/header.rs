@@ -20,7 +20,7 @@ pub const CONTROL_BYTES_MAX: usize = 64;
 pub const NO_SESSION: u16 = u16::MAX;
 
 pub(super) const CHECKSUM_AT: usize = 20;
-const DEADLINE_UNIT_NS: u64 = 1_000;
+pub(super) const DEADLINE_UNIT_NS: u64 = 1_000;
 
 const _: () = assert!(CHECKSUM_AT + 4 == HEADER_BYTES);
 
@@ -87,7 +87,7 @@ impl PacketType {
 
 /// Four flags and, in the upper half, the transmission round (PROTOCOL.md section 5.4).
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Default)]
-pub struct Flags(u8);
+pub struct Flags(pub(super) u8);
 
 impl Flags {
     /// The client's packet carried an ECN mark.
@@ -135,7 +135,7 @@ impl Flags {
 /// Names a request within its session: the slot in the low six bits, the slot's sequence above.
 /// PING and DISCONNECT put a random token here, which their answers repeat.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Default, Hash)]
-pub struct RequestNumber(u64);
+pub struct RequestNumber(pub(super) u64);
 
 impl RequestNumber {
     const BITS: u32 = 48;
@@ -222,10 +222,63 @@ impl Header {
         let extension_bytes = extension.map_or(0, |_| EXTENSION_BYTES);
         let length = HEADER_BYTES + extension_bytes + payload.len();
         let flags = self.flags.with_if(extension.is_some(), Flags::EXTENSION);
-        // Whole words instead of single fields: this runs once a packet. A packet is never longer
-        // than the MTU, which has 16 bits.
+        let words = Self { flags, ..*self }.words(length);
+        let extension = extension.unwrap_or_default();
+        let parts = [&extension[..extension_bytes], payload];
+        let sum = seed.checksum_of_words(words.0, words.1, parts);
+        let mut bytes = [0; HEADER_BYTES + EXTENSION_BYTES];
+        put_words(&mut bytes, words, sum);
+        bytes[HEADER_BYTES..].copy_from_slice(&extension);
+        Written {
+            bytes,
+            len: HEADER_BYTES + extension_bytes,
+        }
+    }
+
+    /// Writes a whole packet, header, optional extension and payload, and returns its length.
+    ///
+    /// Inlined, so that the fields go to the wire from where they are and not through this struct.
+    ///
+    /// # Panics
+    ///
+    /// If the packet does not fit.
+    #[inline(always)]
+    pub(crate) fn write_packet<const ROOM: usize>(
+        &self,
+        seed: Seed,
+        extension: Option<[u8; EXTENSION_BYTES]>,
+        payload: &[u8],
+        out: &mut [u8; ROOM],
+    ) -> usize {
+        if let Some(extension) = extension {
+            return self.write_extended(seed, extension, payload, out);
+        }
+        let length = HEADER_BYTES + payload.len();
+        let words = self.words(length);
+        let sum = seed.copy(words.0, words.1, payload, out);
+        put_words(out, words, sum);
+        length
+    }
+
+    fn write_extended(
+        &self,
+        seed: Seed,
+        extension: [u8; EXTENSION_BYTES],
+        payload: &[u8],
+        out: &mut [u8],
+    ) -> usize {
+        let head = self.write(seed, Some(extension), payload);
+        out[..head.len()].copy_from_slice(&head);
+        out[head.len()..head.len() + payload.len()].copy_from_slice(payload);
+        head.len() + payload.len()
+    }
+
+    /// The header up to the checksum. Whole words instead of single fields: this runs once a packet.
+    #[inline(always)]
+    fn words(&self, length: usize) -> Words {
+        // A packet is never longer than the MTU, which has 16 bits.
         let low = u64::from(self.version << 4 | self.packet_type as u8)
-            | u64::from(flags.0) << 8
+            | u64::from(self.flags.0) << 8
             | u64::from(self.session) << 16
             | u64::from(length as u16) << 32
             | u64::from(self.kind) << 48
@@ -234,19 +287,7 @@ impl Header {
             | u64::from(self.packet_number) << 16
             | self.request.0 << 32;
         let rest = (self.request.0 >> 32) as u32 & 0xffff | u32::from(self.held.to_bits()) << 16;
-        let mut bytes = [0; HEADER_BYTES + EXTENSION_BYTES];
-        bytes[..8].copy_from_slice(&low.to_le_bytes());
-        bytes[8..16].copy_from_slice(&high.to_le_bytes());
-        bytes[16..20].copy_from_slice(&rest.to_le_bytes());
-        let extension = extension.unwrap_or_default();
-        let parts = [&extension[..extension_bytes], payload];
-        let sum = seed.checksum_of_words([low, high], rest, parts);
-        bytes[CHECKSUM_AT..HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
-        bytes[HEADER_BYTES..].copy_from_slice(&extension);
-        Written {
-            bytes,
-            len: HEADER_BYTES + extension_bytes,
-        }
+        ([low, high], rest)
     }
 
     #[inline]
@@ -278,7 +319,7 @@ impl Header {
 }
 
 /// A header up to the checksum.
-type Words = ([u64; 2], u32);
+pub(super) type Words = ([u64; 2], u32);
 
 #[inline]
 pub(super) fn words_of(header: &[u8; HEADER_BYTES]) -> Words {
@@ -287,6 +328,14 @@ pub(super) fn words_of(header: &[u8; HEADER_BYTES]) -> Words {
     let high = u64::from_le_bytes(words[1]);
     // The last word's upper half is the checksum.
     ([low, high], u64::from_le_bytes(words[2]) as u32)
+}
+
+#[inline(always)]
+fn put_words<const ROOM: usize>(out: &mut [u8; ROOM], ([low, high], rest): Words, sum: u32) {
+    out[..8].copy_from_slice(&low.to_le_bytes());
+    out[8..16].copy_from_slice(&high.to_le_bytes());
+    out[16..20].copy_from_slice(&rest.to_le_bytes());
+    out[CHECKSUM_AT..HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
 }
 
 /// A written header with its extension.
@@ -326,7 +375,7 @@ impl Packet<'_> {
         };
         let stored = [header[20], header[21], header[22], header[23]];
         let (words, middle) = words_of(header);
-        seed.checksum_of_words(words, middle, [&[], rest]) == u32::from_le_bytes(stored)
+        seed.of_whole(words, middle, rest) == u32::from_le_bytes(stored)
     }
 }
 

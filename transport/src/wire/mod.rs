@@ -5,6 +5,7 @@ mod control;
 mod crc;
 mod header;
 mod held;
+mod single;
 
 pub use checksum::Seed;
 pub use control::{Accept, Body, Connect, Cookie, Features, Probe, Refuse, RefuseReason};
@@ -14,6 +15,7 @@ pub use header::{
     deadline_extension, split_first,
 };
 pub use held::Held;
+pub(crate) use single::SinglePacket;
 
 #[cfg(test)]
 mod tests;
