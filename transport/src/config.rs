@@ -29,6 +29,9 @@ pub const GAP_ROLLBACKS_MAX: u8 = 3;
 /// Transmission times that a request remembers; packets beyond give no RTT sample.
 pub const RTT_STAMPS: usize = 32;
 
+/// A response buffer up to this capacity is kept for the next response instead of going to the pool.
+pub const SPARE_BYTES_MAX: usize = 2 << 10;
+
 const _: () = assert!(RTT_STAMPS.is_power_of_two());
 const _: () = assert!(SLOTS_MAX <= 64, "a session's slots are one 64-bit map");
 // Every packet number of the largest message over the smallest MTU fits the header's 16 bits.

@@ -57,6 +57,8 @@ pub struct Endpoint<R: Route> {
     pub(crate) finished: VecDeque<Finished>,
     /// Responses that wait for a flush before their memory is free.
     pub(crate) retired: Vec<(MsgBuf, u64)>,
+    /// The memory of the last response that a client was done with, for the next one.
+    pub(crate) spare: Option<MsgBuf>,
     /// Memory in use by requests that are being received.
     pub(crate) assembly_bytes: usize,
     /// Counts calls of `poll_transmit`, from 1.
@@ -124,6 +126,7 @@ impl<R: Route> Endpoint<R> {
             events: VecDeque::with_capacity(config.sessions.min(256)),
             finished: VecDeque::with_capacity(config.requests),
             retired: Vec::new(),
+            spare: None,
             assembly_bytes: 0,
             epoch: 0,
             flushed_epoch: 0,
@@ -135,9 +138,8 @@ impl<R: Route> Endpoint<R> {
 
     /// Takes received datagrams in. Handlers and completions run in here.
     pub fn on_packets(&mut self, now: Instant, rx: &mut RxBatch<'_, R>, app: &mut impl App<R>) {
-        for datagram in rx {
-            self.on_datagram(now, &datagram, app);
-        }
+        let rx = std::mem::replace(rx, RxBatch::empty());
+        rx.for_each(|datagram| self.on_datagram(now, &datagram, app));
     }
 
     /// Runs the timers that are due, and the completions that wait for an application.

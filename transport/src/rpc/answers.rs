@@ -48,6 +48,7 @@ impl AnswerQueue {
 
     /// False if there is no room: the client will ask again.
     #[must_use]
+    #[inline]
     pub(crate) fn push(&mut self, answer: Answer) -> bool {
         let has_room = self.queue.len() < self.limit;
         if has_room {

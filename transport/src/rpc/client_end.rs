@@ -1,9 +1,10 @@
 //! The client end of a session: slots, credits, the queue beyond the slots.
 
-use super::request_table::NO_REQUEST;
+use super::request_table::{ClientRequest, NO_REQUEST, Place};
 use crate::congestion::{Congestion, Pacer};
 use crate::session::{RtoLimits, Rtt, Terms};
 use crate::time::Instant;
+use crate::wire::RequestNumber;
 
 /// State of a client end. Credits in use are always the sum over slots of packets sent less
 /// packets answered.
@@ -89,6 +90,36 @@ impl ClientEnd {
         self.credits = terms.credits;
         self.congestion
             .set_window(u64::from(terms.credits) * u64::from(terms.mtu));
+    }
+
+    /// Gives a request the lowest slot that is free, and the slot's next sequence.
+    #[inline]
+    pub(crate) fn start(&mut self, index: u32, request: &mut ClientRequest, terms: &Terms) {
+        let slot = self.take_slot().expect("the caller has seen a free slot");
+        let place = &mut self.slots[usize::from(slot)];
+        place.sequence += 1;
+        assert!(
+            place.sequence <= RequestNumber::SEQUENCE_MAX,
+            "a slot has used up its request numbers"
+        );
+        place.request = index;
+        self.sendable |= 1 << slot;
+        request.slot = slot;
+        request.place = Place::InSlot;
+        request.next = NO_REQUEST;
+        let request_bytes = request
+            .buffers
+            .as_ref()
+            .map_or(0, |buffers| buffers.request.len());
+        request.request_packets = terms.packets(request_bytes);
+    }
+
+    /// Whether the session is to be listed among those that can send. True only once.
+    #[inline]
+    pub(crate) fn becomes_ready(&mut self) -> bool {
+        let becomes_ready = self.sendable != 0 && self.credits > 0 && !self.is_ready;
+        self.is_ready |= becomes_ready;
+        becomes_ready
     }
 
     /// Takes the lowest free slot: few slots stay few and warm.

@@ -57,7 +57,6 @@ impl<R: Route> Endpoint<R> {
             client.give_slot_back(request.slot);
             self.requests.release(index);
             self.start_queued(session);
-            self.mark_ready(session);
         } else {
             // It keeps its place in the queue, empty, until its turn comes or the queue is swept.
             client.queued -= 1;

@@ -25,7 +25,7 @@ impl<R: Route> Endpoint<R> {
             if let Some(client) = self.sessions[rx.session].client()
                 && !is_gap
             {
-                client.sample_rtt(rx, request, number, &mut self.rtts);
+                client.sample_answer(rx, request, number, &mut self.rtts);
             }
             self.on_progress(rx.now, index, answered);
         } else if !is_gap {

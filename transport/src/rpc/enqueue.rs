@@ -1,13 +1,12 @@
 //! A request's beginning: into a slot, or into the session's queue. And its end at the caller's wish.
 
-use super::{Buffers, NO_REQUEST, Place};
+use super::{Buffers, NO_REQUEST};
 use crate::app::{Refused, RefusedReason, RequestId, RpcError};
 use crate::backend::Route;
 use crate::buf::MsgBuf;
 use crate::endpoint::Endpoint;
 use crate::session::{Role, SessionId, State};
 use crate::time::Instant;
-use crate::wire::RequestNumber;
 
 impl<R: Route> Endpoint<R> {
     /// Sends `request` as soon as slots and credits allow. The answer goes into `response`, whose
@@ -33,21 +32,21 @@ impl<R: Route> Endpoint<R> {
         }
         self.stats.requests_enqueued += 1;
         let buffers = Buffers { request, response };
-        let id = self
-            .requests
-            .insert(session.index, kind, tag, deadline, buffers);
-        let entry = &mut self.sessions[session.index];
-        let is_open = entry.state == State::Open;
+        let index = session.index;
+        let id = self.requests.insert(index, kind, tag, deadline, buffers);
+        let entry = &mut self.sessions[index];
         let Role::Client(client) = &mut entry.role else {
             unreachable!("checked above")
         };
-        let starts_now = is_open && client.has_free_slot() && client.queue_first == NO_REQUEST;
         if let Some(deadline) = deadline {
-            self.timers
-                .set_if_sooner(u32::from(session.index), deadline);
+            self.timers.set_if_sooner(u32::from(index), deadline);
         }
-        if starts_now {
-            self.put_in_slot(id.index);
+        let is_open = entry.state == State::Open;
+        if is_open && client.has_free_slot() && client.queue_first == NO_REQUEST {
+            client.start(id.index, &mut self.requests[id.index], &entry.terms);
+            if client.becomes_ready() {
+                self.ready.push_back(index);
+            }
             return Ok(id);
         }
         match client.queue_last {
@@ -132,22 +131,26 @@ impl<R: Route> Endpoint<R> {
         }
     }
 
-    /// Starts queued requests while slots are free.
+    /// Starts queued requests while slots are free, and lists the session if it can send now.
     pub(crate) fn start_queued(&mut self, session: u16) {
         while self.sessions[session].state == State::Open {
             let Role::Client(client) = &mut self.sessions[session].role else {
                 return;
             };
             if client.queue_first == NO_REQUEST || !client.has_free_slot() {
-                return;
+                break;
             }
             let index = self.pop_queued(session);
-            if self.requests[index].buffers.is_some() {
-                self.put_in_slot(index);
-            } else {
+            if self.requests[index].buffers.is_none() {
                 self.requests.release(index);
+                continue;
+            }
+            let entry = &mut self.sessions[session];
+            if let Role::Client(client) = &mut entry.role {
+                client.start(index, &mut self.requests[index], &entry.terms);
             }
         }
+        self.mark_ready(session);
     }
 
     /// Takes the first entry off a session's queue, which is not empty.
@@ -171,42 +174,13 @@ impl<R: Route> Endpoint<R> {
         index
     }
 
-    /// Gives a request the slot that is free, and the slot's next sequence.
-    fn put_in_slot(&mut self, index: u32) {
-        let request = &mut self.requests[index];
-        let session = &mut self.sessions[request.session];
-        let terms = session.terms;
-        let Role::Client(client) = &mut session.role else {
-            unreachable!("only clients have requests")
-        };
-        let slot = client.take_slot().expect("the caller has seen a free slot");
-        let place = &mut client.slots[usize::from(slot)];
-        place.sequence += 1;
-        assert!(
-            place.sequence <= RequestNumber::SEQUENCE_MAX,
-            "a slot has used up its request numbers"
-        );
-        place.request = index;
-        client.sendable |= 1 << slot;
-        request.slot = slot;
-        request.place = Place::InSlot;
-        request.next = NO_REQUEST;
-        let request_bytes = request
-            .buffers
-            .as_ref()
-            .map_or(0, |buffers| buffers.request.len());
-        request.request_packets = terms.packets(request_bytes);
-        let session = request.session;
-        self.mark_ready(session);
-    }
-
     /// Lists the session among those that can send, if it can.
+    #[inline]
     pub(crate) fn mark_ready(&mut self, session: u16) {
         let Some(client) = self.sessions[session].client() else {
             return;
         };
-        if client.sendable != 0 && client.credits > 0 && !client.is_ready {
-            client.is_ready = true;
+        if client.becomes_ready() {
             self.ready.push_back(session);
         }
     }

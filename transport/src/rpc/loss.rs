@@ -12,7 +12,7 @@ use crate::endpoint::Endpoint;
 use crate::session::{Role, SessionId, State};
 use crate::stats::RttHistogram;
 use crate::time::Instant;
-use crate::wire::{Flags, Header, PacketType, RequestNumber};
+use crate::wire::{Flags, Header, Held, PacketType, RequestNumber};
 
 /// Why packets are sent again.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -44,9 +44,27 @@ impl ClientEnd {
         }
     }
 
-    /// Takes an RTT sample from the answer to packet `number`, before the progress that it brings.
+    /// Takes an RTT sample from the answer to a packet, before the progress that it brings. No
+    /// sample if it is not known when the packet was sent, or how long the server held it.
     #[inline]
     pub(crate) fn sample_rtt(
+        &mut self,
+        now: Instant,
+        sent_at: Option<Instant>,
+        held: Held,
+        is_marked: bool,
+        rtts: &mut RttHistogram,
+    ) {
+        if let (Some(sent_at), Some(held)) = (sent_at, held.to_duration()) {
+            let rtt = now.saturating_since(sent_at).saturating_sub(held);
+            self.rtt.on_sample(rtt);
+            self.congestion.on_sample(now, rtt, is_marked);
+            rtts.record(rtt);
+        }
+    }
+
+    /// The same for the answer to packet `number`.
+    pub(crate) fn sample_answer(
         &mut self,
         rx: &Received<'_>,
         request: &ClientRequest,
@@ -55,13 +73,8 @@ impl ClientEnd {
     ) {
         let header = &rx.packet.header;
         let sent_at = request.stamp_of(number, header.flags.round());
-        if let (Some(sent_at), Some(held)) = (sent_at, header.held.to_duration()) {
-            let rtt = rx.now.saturating_since(sent_at).saturating_sub(held);
-            let is_marked = rx.ecn || header.flags.has(Flags::ECN_ECHO);
-            self.rtt.on_sample(rtt);
-            self.congestion.on_sample(rx.now, rtt, is_marked);
-            rtts.record(rtt);
-        }
+        let is_marked = rx.ecn || header.flags.has(Flags::ECN_ECHO);
+        self.sample_rtt(rx.now, sent_at, header.held, is_marked, rtts);
     }
 }
 

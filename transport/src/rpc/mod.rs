@@ -7,6 +7,7 @@
 mod answers;
 mod busy;
 mod client_end;
+mod common_case;
 mod completion;
 mod credit_return;
 mod enqueue;

@@ -6,7 +6,7 @@ use crate::backend::{Route, RxPacket};
 use crate::endpoint::Endpoint;
 use crate::session::State;
 use crate::time::Instant;
-use crate::wire::{Packet, PacketType, WireError, split_first};
+use crate::wire::{Packet, PacketType, SinglePacket, WireError, split_first};
 
 /// A packet that belongs to a session: its route and checksum are right.
 pub(crate) struct Received<'a> {
@@ -18,6 +18,7 @@ pub(crate) struct Received<'a> {
 
 impl<R: Route> Endpoint<R> {
     /// Cuts a datagram into packets.
+    #[inline]
     pub(crate) fn on_datagram(
         &mut self,
         now: Instant,
@@ -26,22 +27,38 @@ impl<R: Route> Endpoint<R> {
     ) {
         let mut rest = datagram.bytes;
         while !rest.is_empty() {
-            match split_first(rest) {
-                Ok((packet, after)) => {
-                    rest = after;
-                    self.stats.packets_received += 1;
-                    self.on_packet(now, &packet, datagram.route, datagram.ecn, app);
-                }
-                Err(error) => {
-                    let drops = &mut self.stats.drops;
-                    *match error {
-                        WireError::Truncated => &mut drops.truncated,
-                        WireError::Version => &mut drops.version,
-                        WireError::UnknownType => &mut drops.unknown_type,
-                        WireError::Unsupported => &mut drops.unsupported,
-                    } += 1;
-                    return;
-                }
+            rest = match SinglePacket::cut(rest) {
+                Some((packet, after)) if self.on_single(now, &packet, datagram, app) => after,
+                _ => self.on_first(now, rest, datagram, app),
+            };
+        }
+    }
+
+    /// Takes in the first packet of `bytes`, of whatever kind it is. Returns what lies behind it, or
+    /// nothing if it cannot be cut.
+    #[inline(never)]
+    fn on_first<'a>(
+        &mut self,
+        now: Instant,
+        bytes: &'a [u8],
+        datagram: &RxPacket<'_, R>,
+        app: &mut impl App<R>,
+    ) -> &'a [u8] {
+        match split_first(bytes) {
+            Ok((packet, after)) => {
+                self.stats.packets_received += 1;
+                self.on_packet(now, &packet, datagram.route, datagram.ecn, app);
+                after
+            }
+            Err(error) => {
+                let drops = &mut self.stats.drops;
+                *match error {
+                    WireError::Truncated => &mut drops.truncated,
+                    WireError::Version => &mut drops.version,
+                    WireError::UnknownType => &mut drops.unknown_type,
+                    WireError::Unsupported => &mut drops.unsupported,
+                } += 1;
+                &[]
             }
         }
     }

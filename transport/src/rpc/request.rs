@@ -3,9 +3,10 @@
 use std::cmp::Ordering;
 
 use super::{Answer, Received, ServerSlotState, What};
-use crate::app::{App, Cx, Reply, Request, ResponseHandle};
+use crate::app::{App, Request, ResponseHandle};
 use crate::backend::Route;
 use crate::buf::MsgBuf;
+use crate::config::SPARE_BYTES_MAX;
 use crate::endpoint::Endpoint;
 use crate::session::{SessionId, State, Terms};
 use crate::time::{Duration, Instant};
@@ -38,7 +39,8 @@ impl<R: Route> Endpoint<R> {
             Ordering::Greater => {
                 self.assembly_bytes -= slot.assembly.take().map_or(0, |buffer| buffer.len());
                 let is_proof = !header.flags.has(Flags::GAP) || slot.sent_max == 0;
-                let (response, resent_in) = slot.begin(header, packets);
+                let (response, resent_in) =
+                    slot.begin(header.request, header.kind, header.message_bytes, packets);
                 self.retire(response, if is_proof { resent_in } else { self.epoch });
             }
             Ordering::Equal if !slot.agrees_with(header) => {
@@ -126,13 +128,7 @@ impl<R: Route> Endpoint<R> {
         slot.ecn = rx.ecn;
         let (kind, deadline, assembly) = (slot.kind, slot.deadline, slot.assembly.take());
         self.assembly_bytes -= assembly.as_ref().map_or(0, |buffer| buffer.len());
-        if deadline.is_some_and(|deadline| deadline <= rx.now) {
-            slot.state = ServerSlotState::Expired;
-            self.stats.requests_expired += 1;
-            return;
-        }
         slot.state = ServerSlotState::Executing;
-        self.stats.requests_executed += 1;
         let session = SessionId {
             index: rx.session,
             generation,
@@ -150,16 +146,14 @@ impl<R: Route> Endpoint<R> {
             handle,
             deadline,
         };
-        match app.on_request(
-            &mut Cx {
-                endpoint: self,
-                now: rx.now,
-            },
-            request,
-        ) {
-            // The handler may have ended the session; then nobody wants the response.
-            Reply::Now(response) => drop(self.enqueue_response(rx.now, handle, response)),
-            Reply::Later => {}
+        self.call_handler(rx.now, request, app);
+    }
+
+    /// Nobody waits any more for the answer to a request that is complete.
+    pub(crate) fn expire(&mut self, session: u16, slot: u8) {
+        self.stats.requests_expired += 1;
+        if let Some(slot) = self.sessions.server_slot(session, slot) {
+            slot.state = ServerSlotState::Expired;
         }
     }
 
@@ -232,13 +226,33 @@ impl<R: Route> Endpoint<R> {
         }
     }
 
-    /// Keeps a response's memory until no transmission refers to it.
+    /// Keeps a response's memory until no transmission refers to it, and a small one for the next
+    /// response: the slots' preallocated responses (paper 4.3), of which one suffices, since a slot
+    /// gives its last one up right before the handler of the next request asks for memory.
+    #[inline]
     pub(crate) fn retire(&mut self, response: Option<MsgBuf>, resent_in: u64) {
-        if let Some(response) = response
-            && !self.tx_copies
-            && resent_in > self.flushed_epoch
-        {
+        let Some(response) = response else {
+            return;
+        };
+        if !self.tx_copies && resent_in > self.flushed_epoch {
             self.retired.push((response, resent_in));
+        } else if self.spare.is_none()
+            && response.capacity() <= SPARE_BYTES_MAX
+            && !response.is_shared()
+        {
+            self.spare = Some(response);
+        }
+    }
+
+    /// A message buffer of `len` bytes; `None` when the pool's limit is reached.
+    #[inline]
+    pub(crate) fn alloc(&mut self, len: usize) -> Option<MsgBuf> {
+        match self.spare.take_if(|spare| len <= spare.capacity()) {
+            Some(mut spare) => {
+                spare.resize(len);
+                Some(spare)
+            }
+            None => self.pool.alloc(len),
         }
     }
 }

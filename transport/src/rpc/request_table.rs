@@ -149,6 +149,13 @@ impl ClientRequest {
         (self.sent - self.answered) as u16
     }
 
+    /// Of one packet, which was sent once, so that its answer ends the request and frees its buffers.
+    #[inline]
+    pub(crate) fn is_single_in_flight(&self) -> bool {
+        let is_single = self.request_packets == 1 && self.sent == 1;
+        is_single && (self.answered | self.response_packets) == 0 && self.resent_in == 0
+    }
+
     pub(crate) fn stamp(&mut self, number: u32, now: Instant) {
         self.stamps[number as usize % RTT_STAMPS] = now;
     }

@@ -11,6 +11,7 @@ use crate::time::Instant;
 
 impl<R: Route> Endpoint<R> {
     /// Answers a request whose handler said `Later`.
+    #[inline]
     #[allow(clippy::result_large_err)] // the buffer comes back in the error
     pub fn enqueue_response(
         &mut self,

@@ -51,7 +51,7 @@ impl<R: Route> Endpoint<R> {
         if !take_data(request, rx.packet, &terms, range) {
             return self.complete(rx.now, index, Err(RpcError::ResponseTooLarge), app);
         }
-        client.sample_rtt(rx, request, place, &mut self.rtts);
+        client.sample_answer(rx, request, place, &mut self.rtts);
         client.progress(rx.now, request, place + 1);
         if request.answered == request.packets() {
             self.complete(rx.now, index, Ok(()), app);

@@ -3,7 +3,7 @@
 use crate::buf::MsgBuf;
 use crate::session::Terms;
 use crate::time::Instant;
-use crate::wire::Header;
+use crate::wire::{Header, RequestNumber};
 
 /// State of a server end: slots, nothing else. The client drives the protocol.
 #[derive(Default)]
@@ -79,14 +79,21 @@ impl ServerSlot {
         }
     }
 
-    /// Begins the request that this packet is of, of so many packets. Returns the previous response
+    /// Begins a request of so many packets. Returns the previous response
     /// and the epoch in which it was last sent again.
-    pub(crate) fn begin(&mut self, header: &Header, packets: u32) -> (Option<MsgBuf>, u64) {
+    #[inline]
+    pub(crate) fn begin(
+        &mut self,
+        number: RequestNumber,
+        kind: u8,
+        message_bytes: u32,
+        packets: u32,
+    ) -> (Option<MsgBuf>, u64) {
         let previous = (self.response.take(), self.resent_in);
-        self.sequence = header.request.sequence();
+        self.sequence = number.sequence();
         self.state = ServerSlotState::Receiving;
-        self.kind = header.kind;
-        self.message_bytes = header.message_bytes;
+        self.kind = kind;
+        self.message_bytes = message_bytes;
         self.request_packets = packets;
         self.received = 0;
         self.deadline = None;
