@@ -4,7 +4,9 @@
 //! fast the device is; bounds are counts of turns, generous ones.
 #![cfg(feature = "verbs")]
 
-use trine_transport::backend::verbs::{VerbsBackend, VerbsConfig, VerbsError, VerbsRoute};
+use trine_transport::backend::verbs::{
+    VerbsAddress, VerbsBackend, VerbsConfig, VerbsError, VerbsRoute,
+};
 use trine_transport::backend::{Backend, Body, Direction, Faults, Faulty, MonotonicClock, TxBatch};
 use trine_transport::time::{Clock, Duration};
 use trine_transport::{
@@ -46,7 +48,7 @@ fn a_datagram_arrives_and_its_sender_is_known_by_its_announced_route() {
     send_one(&mut a, b.route(), b"hello");
     assert_eq!(receive(&mut b, 1), [(b"hello".to_vec(), a.route())]);
     assert_eq!(
-        VerbsRoute::from_bytes(&a.route().to_bytes()),
+        VerbsAddress::from_bytes(&a.address().to_bytes()).map(|a| b.route_to(&a, 0)),
         Some(a.route())
     );
 }
@@ -268,6 +270,107 @@ fn a_device_port_or_gid_that_does_not_exist_is_named_with_its_cure() {
     );
 }
 
+fn with_queue_pairs(queue_pairs: u8) -> VerbsConfig {
+    VerbsConfig {
+        queue_pairs,
+        ..VerbsConfig::default()
+    }
+}
+
+/// The address as its peers learn it.
+fn announced(backend: &VerbsBackend) -> VerbsAddress {
+    VerbsAddress::from_bytes(&backend.address().to_bytes()).expect("a sound address")
+}
+
+#[test]
+fn an_endpoint_of_several_queue_pairs_uses_all_of_them() {
+    let (mut a, mut b) = (open(&with_queue_pairs(2)), open(&with_queue_pairs(4)));
+    let (to_a, to_b) = (announced(&a), announced(&b));
+    assert_eq!((to_a.queue_pairs().len(), to_b.queue_pairs().len()), (2, 4));
+    let mut batch = TxBatch::new();
+    for choice in 0..8u8 {
+        batch.push(a.route_to(&to_b, choice.into()), &[choice; 32], Body::None);
+    }
+    a.tx_burst(&mut batch).unwrap();
+    assert_eq!(
+        a.verbs_stats().send_doorbells,
+        2,
+        "a doorbell a queue pair and batch"
+    );
+    let mut received = receive(&mut b, 8);
+    received.sort_by_key(|(bytes, _)| bytes[0]);
+    for (choice, (bytes, route)) in (0..8u8).zip(&received) {
+        assert_eq!(bytes[..], [choice; 32]);
+        let came_in = usize::from(route.via);
+        assert_eq!(came_in, usize::from(choice) % 4);
+        let sender = to_a.queue_pairs()[usize::from(choice) % 2];
+        assert_eq!(route.queue_pair, sender, "an answer finds its way back");
+        // What is sent back comes in where the first packet left.
+        send_one(&mut b, *route, bytes);
+        assert_eq!(
+            receive(&mut a, 1),
+            [(bytes.clone(), a.route_to(&to_b, choice.into()))]
+        );
+    }
+}
+
+#[test]
+fn sessions_spread_over_the_queue_pairs_and_stay_where_they_are() {
+    let (a, b) = (open(&with_queue_pairs(4)), open(&with_queue_pairs(4)));
+    let to_b = announced(&b);
+    let routes: Vec<VerbsRoute> = (0..8).map(|choice| a.route_to(&to_b, choice)).collect();
+    let (mut client, mut server) = (event_loop(a, 1, 8), event_loop(b, 2, 8));
+    let sessions: Vec<SessionId> = routes
+        .into_iter()
+        .map(|route| connect(&mut client, &mut server, route))
+        .collect();
+    for session in &sessions {
+        enqueue(&mut client, *session, 32, 50);
+        enqueue(&mut client, *session, 20_000, 2);
+    }
+    run(&mut client, &mut server, |app| app.answered == 8 * 52);
+    assert_eq!(client.app().failed, 0);
+    for stats in [client.endpoint().stats(), server.endpoint().stats()] {
+        assert_eq!(stats.drops.wrong_route, 0, "no packet changed its way");
+    }
+}
+
+#[test]
+fn several_queue_pairs_break_restart_and_sleep_together() {
+    let (mut a, mut b) = (open(&with_queue_pairs(3)), open(&with_queue_pairs(3)));
+    let to_b = announced(&b);
+    b.fail_queue_pair().unwrap();
+    let deadline = MonotonicClock.now() + BOUND;
+    while b.verbs_stats().restarts < 3 {
+        assert!(b.rx_burst().unwrap().is_empty());
+        assert!(MonotonicClock.now() < deadline, "{:?}", b.verbs_stats());
+    }
+    for choice in 0..6 {
+        let route = a.route_to(&to_b, choice);
+        send_one(&mut a, route, b"wake up");
+        b.wait(None).unwrap();
+        assert_eq!(receive(&mut b, 1)[0].0, b"wake up");
+    }
+}
+
+/// Breaks the queue pair again as soon as it is restarted.
+#[test]
+fn a_queue_pair_that_breaks_again_and_again_is_given_up_with_cause_and_cure() {
+    let mut backend = open(&VerbsConfig::default());
+    let deadline = MonotonicClock.now() + BOUND;
+    let error = loop {
+        backend.fail_queue_pair().unwrap();
+        if let Err(error) = backend.rx_burst() {
+            break error.to_string();
+        }
+        assert!(MonotonicClock.now() < deadline, "it is never given up");
+    };
+    let number = backend.route().queue_pair.to_string();
+    for words in [&number, "error state", "dmesg", "start this process anew"] {
+        assert!(error.contains(words), "{error}");
+    }
+}
+
 /// Echoes requests; counts what it is told.
 #[derive(Default)]
 struct Echo {
@@ -307,10 +410,20 @@ impl<R: trine_transport::backend::Route> App<R> for Echo {
 type Loop<B> = EventLoop<B, MonotonicClock, Echo>;
 
 fn event_loop<B: Backend>(backend: B, incarnation: u64, sessions: usize) -> Loop<B> {
+    impatient(backend, incarnation, sessions, Duration::from_secs(20))
+}
+
+/// As `event_loop`, for peers that are given up after `failure_timeout`.
+fn impatient<B: Backend>(
+    backend: B,
+    incarnation: u64,
+    sessions: usize,
+    failure_timeout: Duration,
+) -> Loop<B> {
     let config = Config {
         sessions,
         overcommit: true,
-        failure_timeout: Duration::from_secs(20),
+        failure_timeout,
         ..Config::default()
     };
     let identity = Identity {
@@ -446,6 +559,47 @@ fn rpcs_survive_a_broken_queue_pair() {
     assert_eq!((client.app().failed, client.app().down.len()), (0, 0));
     assert!(client.backend().verbs_stats().restarts >= 1);
     assert!(server.backend().verbs_stats().restarts >= 1);
+}
+
+/// The server's process has ended, its queue pair with it: the device swallows what is sent there and reports success.
+#[test]
+fn a_peer_whose_queue_pair_died_fails_its_session_with_cause_and_cure_and_others_go_on() {
+    let client = open(&VerbsConfig::default());
+    let (dying, living) = (open(&VerbsConfig::default()), open(&VerbsConfig::default()));
+    let (to_dying, to_living) = (dying.route(), living.route());
+    let mut client = impatient(client, 1, 8, Duration::from_secs(2));
+    let (mut dying, mut living) = (event_loop(dying, 2, 8), event_loop(living, 3, 8));
+    let doomed = connect(&mut client, &mut dying, to_dying);
+    let other = connect(&mut client, &mut living, to_living);
+    drop(dying);
+    enqueue(&mut client, doomed, 3_000, 5);
+    let deadline = MonotonicClock.now() + BOUND;
+    let mut answered = 0;
+    // The other session answers all the time until the dead one is given up, and afterwards.
+    while client.app().down.is_empty() {
+        enqueue(&mut client, other, 32, 1);
+        answered += 1;
+        run(&mut client, &mut living, |app| app.answered == answered);
+        assert!(
+            MonotonicClock.now() < deadline,
+            "the dead peer is never noticed"
+        );
+    }
+    let reason = client.app().down[0];
+    assert_eq!(reason, DownReason::TimedOut);
+    for words in ["the peer is silent", "queue pair", "start it anew"] {
+        assert!(reason.to_string().contains(words), "{reason}");
+    }
+    run(&mut client, &mut living, |app| app.failed == 5);
+    enqueue(&mut client, other, 3_000, 50);
+    run(&mut client, &mut living, |app| {
+        app.answered == answered + 50
+    });
+    assert_eq!(
+        client.app().down.len(),
+        1,
+        "nobody else's session was harmed"
+    );
 }
 
 #[test]

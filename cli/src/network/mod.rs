@@ -39,6 +39,15 @@ pub(crate) struct NetworkArguments {
     /// verbs: the index of the port's GID; the most routable one if absent.
     #[arg(long, env = "TRINE_GID_INDEX", value_name = "N", global = true)]
     pub(crate) gid_index: Option<u32>,
+    /// verbs: queue pairs of the process, 1 to 8; one if absent.
+    #[arg(
+        long,
+        env = "TRINE_QUEUE_PAIRS",
+        value_name = "N",
+        global = true,
+        value_parser = clap::value_parser!(u8).range(1..=8)
+    )]
+    pub(crate) queue_pairs: Option<u8>,
     /// dpdk: EAL's arguments, such as "-a 0000:3b:00.0" or "--no-pci --no-huge --vdev=net_af_packet0,iface=veth0".
     #[arg(
         long,
@@ -134,11 +143,12 @@ pub(crate) trait OnNetwork {
 
 /// Runs `task` on the network that `arguments` choose.
 pub(crate) fn on_chosen(arguments: &NetworkArguments, task: impl OnNetwork) -> Result<(), Failure> {
-    if arguments.transport == TransportKind::Udp
-        && (arguments.device.is_some() || arguments.gid_index.is_some())
-    {
+    let for_verbs = arguments.device.is_some()
+        || arguments.gid_index.is_some()
+        || arguments.queue_pairs.is_some();
+    if arguments.transport != TransportKind::Verbs && for_verbs {
         return Err(Failure::usage(
-            "--device and --gid-index belong to verbs",
+            "--device, --gid-index and --queue-pairs belong to verbs",
             "add --transport verbs",
         ));
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use trine_transport::backend::announce::{Announcer, Resolver};
-use trine_transport::backend::verbs::{VerbsBackend, VerbsConfig, VerbsRoute};
+use trine_transport::backend::verbs::{VerbsAddress, VerbsBackend, VerbsConfig};
 
 use super::{Network, NetworkArguments, Opened};
 use crate::client::backend_failure;
@@ -18,7 +18,7 @@ const ANNOUNCE_LIMIT: Duration = Duration::from_millis(300);
 #[derive(Clone)]
 pub(crate) struct Verbs {
     config: VerbsConfig,
-    resolver: Arc<Resolver<VerbsRoute>>,
+    resolver: Arc<Resolver<VerbsAddress>>,
 }
 
 impl Verbs {
@@ -26,6 +26,7 @@ impl Verbs {
         let config = VerbsConfig {
             device: arguments.device.clone(),
             gid_index: arguments.gid_index,
+            queue_pairs: arguments.queue_pairs.unwrap_or(1),
             ..VerbsConfig::default()
         };
         let resolver = Arc::new(Resolver::start().map_err(backend_failure)?);
@@ -36,9 +37,16 @@ impl Verbs {
         let backend = VerbsBackend::open(&self.config)
             .map_err(|error| Failure::usage(error.to_string(), ""))?;
         let resolver = Arc::clone(&self.resolver);
+        let own = u32::from(self.config.queue_pairs);
+        // Always the same for one peer and one process, so that a route is news only if the peer is; different for
+        // others, so that callers spread over a peer's queue pairs.
+        let caller = backend.route().queue_pair;
         Ok(Opened {
             backend,
-            route_of: Box::new(move |address| resolver.lookup(address)),
+            route_of: Box::new(move |address| {
+                let choice = caller.wrapping_add(u32::from(address.port()));
+                Some(resolver.lookup(address)?.route(choice, own))
+            }),
             keep: None,
         })
     }
@@ -49,7 +57,7 @@ impl Network for Verbs {
 
     fn serve_at(&self, own: SocketAddr) -> Result<Opened<VerbsBackend>, Failure> {
         let mut opened = self.open()?;
-        let announcer = Announcer::start(own, opened.backend.route()).map_err(backend_failure)?;
+        let announcer = Announcer::start(own, opened.backend.address()).map_err(backend_failure)?;
         opened.keep = Some(Box::new(announcer));
         Ok(opened)
     }
@@ -75,6 +83,10 @@ impl Network for Verbs {
         }
         if let Some(index) = self.config.gid_index {
             arguments.extend(["--gid-index".into(), index.to_string().into()]);
+        }
+        if self.config.queue_pairs > 1 {
+            let count = self.config.queue_pairs.to_string();
+            arguments.extend(["--queue-pairs".into(), count.into()]);
         }
         arguments
     }

@@ -23,6 +23,11 @@ pub enum BackendError {
         /// What was attempted.
         what: String,
     },
+    /// The device does not work any more.
+    DeviceFailed {
+        /// Which part, why, and what to do.
+        reason: String,
+    },
     /// A system call failed in a way that retrying does not cure.
     System {
         /// The call that failed.
@@ -58,6 +63,7 @@ impl fmt::Display for BackendError {
             Self::PermissionDenied { what } => {
                 write!(f, "the operating system forbids to {what}")
             }
+            Self::DeviceFailed { reason } => f.write_str(reason),
             Self::System { call, os_error } => write!(
                 f,
                 "{call} failed: {}",

@@ -1,5 +1,7 @@
 //! Sessions as a program sees them: names, identities, events.
 
+use std::fmt;
+
 use crate::backend::Route;
 use crate::time::Duration;
 
@@ -84,6 +86,23 @@ pub enum DownReason {
     TimedOut,
     /// The peer broke the protocol.
     Violation,
+}
+
+impl fmt::Display for DownReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Disconnected => "this side ended the session",
+            Self::PeerDisconnected => "the peer ended the session",
+            Self::Reset => {
+                "the peer does not know the session any more, because it has restarted or given it up; connect again"
+            }
+            Self::TimedOut => {
+                "the peer is silent: its process has ended, its device, queue pair or port is broken, or the network \
+                 in between is; see what the peer itself reports, start it anew and connect again"
+            }
+            Self::Violation => "the peer broke the protocol; run the same release on both sides",
+        })
+    }
 }
 
 /// News about sessions.

@@ -92,6 +92,7 @@ impl Device {
         opened
     }
 
+    #[inline]
     pub(super) fn context(&self) -> *mut sys::ibv_context {
         self.context.as_ptr()
     }

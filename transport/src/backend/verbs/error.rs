@@ -56,6 +56,13 @@ pub enum VerbsError {
         /// The port's active MTU in bytes.
         mtu: usize,
     },
+    /// A queue pair fell into the error state again each time it was restarted.
+    QueuePairDead {
+        /// Its number.
+        number: u32,
+        /// Restarts without a datagram received in between.
+        restarts: u32,
+    },
     /// A call of libibverbs failed otherwise.
     Call {
         /// The call.
@@ -123,6 +130,12 @@ impl fmt::Display for VerbsError {
                 "the port's active MTU of {mtu} bytes is too small; raise the MTU of its network interface \
                  (1500 gives 1024, 4200 or more gives 4096)"
             ),
+            Self::QueuePairDead { number, restarts } => write!(
+                f,
+                "queue pair {number} fell into the error state again after {restarts} restarts; look for the device's \
+                 or its driver's fault (`dmesg`, `rdma link`), then start this process anew: peers find it under its \
+                 new queue pair"
+            ),
             Self::Call { call, os_error } => {
                 write!(f, "{call} failed: {}", io::Error::from_raw_os_error(*os_error))
             }
@@ -131,3 +144,90 @@ impl fmt::Display for VerbsError {
 }
 
 impl std::error::Error for VerbsError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Cause and cure of each error, in the words that a user sees.
+    // Long because it holds every error.
+    #[test]
+    fn every_error_names_its_cause_and_its_cure() {
+        let device = || "mlx5_0".to_owned();
+        let cases = [
+            (VerbsError::NoDevice, "no RDMA device", "modprobe rdma_rxe"),
+            (
+                VerbsError::NoSuchDevice {
+                    name: "mlx5_7".into(),
+                    available: vec!["rxe0".into(), "rxe1".into()],
+                },
+                "no RDMA device is called 'mlx5_7'",
+                "there are: rxe0, rxe1",
+            ),
+            (
+                VerbsError::PermissionDenied { device: device() },
+                "forbids the use of RDMA device mlx5_0",
+                "/dev/infiniband/uverbs*",
+            ),
+            (
+                VerbsError::NoSuchPort {
+                    device: device(),
+                    port: 3,
+                },
+                "mlx5_0 has no port 3",
+                "`rdma link`",
+            ),
+            (
+                VerbsError::PortDown {
+                    device: device(),
+                    port: 1,
+                },
+                "port 1 of RDMA device mlx5_0 is not active",
+                "bring its network interface up",
+            ),
+            (
+                VerbsError::NoSuchGid {
+                    device: device(),
+                    index: Some(9),
+                    available: vec![0, 1],
+                },
+                "no GID at index 9",
+                "there are GIDs at: [0, 1]",
+            ),
+            (
+                VerbsError::NoSuchGid {
+                    device: device(),
+                    index: None,
+                    available: vec![],
+                },
+                "no usable GID",
+                "give its network interface an address",
+            ),
+            (
+                VerbsError::MemoryLock {
+                    bytes: 4096,
+                    limit: 64,
+                },
+                "4096 bytes of memory could not be registered, 64 may be locked",
+                "`ulimit -l`",
+            ),
+            (
+                VerbsError::MtuTooSmall { mtu: 256 },
+                "active MTU of 256",
+                "raise the MTU",
+            ),
+            (
+                VerbsError::QueuePairDead {
+                    number: 17,
+                    restarts: 16,
+                },
+                "queue pair 17 fell into the error state",
+                "start this process anew",
+            ),
+        ];
+        for (error, cause, cure) in cases {
+            let text = error.to_string();
+            assert!(text.contains(cause) && text.contains(cure), "{text}");
+        }
+    }
+}

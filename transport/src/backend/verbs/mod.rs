@@ -1,12 +1,14 @@
 //! InfiniBand Unreliable Datagram through libibverbs: InfiniBand, RoCE and soft-RoCE.
 //!
-//! One queue pair an endpoint. What each choice follows from "Design Guidelines for High
+//! One queue pair an endpoint, or several if the configuration says so. What each choice follows from "Design Guidelines for High
 //! Performance RDMA Systems" is told in `VERBS.md`.
 #![allow(unsafe_code)]
 
 mod address;
+mod channel;
 mod device;
 mod error;
+mod lane;
 mod memory;
 mod queue_pair;
 mod receive;
@@ -16,12 +18,11 @@ mod send;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use self::address::{AddressHandles, REFUSED_QKEY};
+use self::address::{AddressHandles, Handle, REFUSED_QKEY};
+use self::channel::Channel;
 use self::device::Device;
+use self::lane::Lane;
 use self::memory::RegisteredRegions;
-use self::queue_pair::{Capacity, QueuePair};
-use self::receive::ReceiveRing;
-use self::send::SendQueue;
 use super::wake::{WakeEvent, wait_readable};
 use super::{Backend, BackendError, BackendStats, Caps, RxBatch, TxBatch, Waker};
 use crate::buf::{Pool, PoolConfig};
@@ -29,10 +30,7 @@ use crate::config::{MTU_MAX, MTU_MIN};
 use crate::time::Duration;
 
 pub use self::error::VerbsError;
-pub use self::route::VerbsRoute;
-
-/// Times a broken queue pair is restarted without a datagram received in between.
-const RESTARTS_MAX: u32 = 16;
+pub use self::route::{QUEUE_PAIRS_MAX, VerbsAddress, VerbsRoute};
 
 /// How a queue pair is opened. The defaults are for latency.
 #[derive(Clone, Debug)]
@@ -45,9 +43,15 @@ pub struct VerbsConfig {
     pub gid_index: Option<u32>,
     /// Key that receivers insist on; the same for all of a group, not zero.
     pub qkey: u32,
-    /// Packets that can wait to be received (|RQ|).
+    /// Queue pairs of the endpoint, 1 to [`QUEUE_PAIRS_MAX`]. One keeps the least state in the device; several let a
+    /// device that works on them in parallel send and receive more for one thread.
+    pub queue_pairs: u8,
+    /// Packets that can wait to be received (|RQ|), for each queue pair.
     pub receive_queue: u32,
-    /// Sends that the device may have in hand; at least 128.
+    /// Receives are given back to the device when so many are free, with one doorbell; 1 gives back each by itself. At
+    /// most a quarter of the receive queue.
+    pub receive_batch: u32,
+    /// Sends that the device may have in hand, for each queue pair; at least 128.
     pub send_queue: u32,
     /// One send in so many asks for a completion; 1 signals every send. At most half the send queue.
     pub signal_interval: u32,
@@ -71,7 +75,9 @@ impl Default for VerbsConfig {
             port: 1,
             gid_index: None,
             qkey: 0x5472_696e,
+            queue_pairs: 1,
             receive_queue: 1024,
+            receive_batch: 16,
             send_queue: 256,
             signal_interval: 16,
             inline_bytes: 256,
@@ -83,7 +89,7 @@ impl Default for VerbsConfig {
     }
 }
 
-/// What the queue pair did, besides [`BackendStats`].
+/// What the queue pairs did, besides [`BackendStats`].
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub struct VerbsStats {
     /// Send work requests that the device took.
@@ -92,6 +98,8 @@ pub struct VerbsStats {
     pub sends_inline: u64,
     /// Of those, requests that asked for a completion.
     pub sends_signaled: u64,
+    /// Parts of those that the device has to fetch from memory: heads that were not inline, and bodies.
+    pub sends_gathered: u64,
     /// Calls that handed sends to the device.
     pub send_doorbells: u64,
     /// Packets that the device did not take, or that go to a place it cannot reach.
@@ -102,6 +110,8 @@ pub struct VerbsStats {
     pub flushes: u64,
     /// Datagrams received.
     pub receives: u64,
+    /// Bytes in them, route headers not counted.
+    pub received_bytes: u64,
     /// Receive work requests handed to the device.
     pub receives_posted: u64,
     /// Calls that handed receives to the device.
@@ -110,25 +120,24 @@ pub struct VerbsStats {
     pub receives_failed: u64,
     /// Memory registrations, from the start on.
     pub registrations: u64,
-    /// Restarts of the queue pair after an error.
+    /// Restarts of a queue pair after an error.
     pub restarts: u64,
 }
 
-/// A UD queue pair as a backend.
+/// UD queue pairs as a backend.
 pub struct VerbsBackend {
-    // The queue pair goes first: the device then uses none of the memory below any more.
-    pair: QueuePair,
-    send: SendQueue,
-    receive: ReceiveRing,
+    // The queue pairs go first: the device then uses none of the memory below any more.
+    lanes: Vec<Lane>,
     addresses: AddressHandles,
     pool: Pool,
     caps: Caps,
-    capacity: Capacity,
-    route: VerbsRoute,
+    address: VerbsAddress,
+    /// The lane that `rx_burst` looks at first: none may starve.
+    next_lane: usize,
+    channel: Arc<Channel>,
     wake: Arc<WakeEvent>,
     registrations: Arc<AtomicU64>,
-    /// Restarts since the last datagram.
-    restarts_in_vain: u32,
+    /// What `verbs` does not count.
     stats: BackendStats,
     verbs: VerbsStats,
 }
@@ -144,73 +153,68 @@ impl VerbsBackend {
     ///
     /// If `config` breaks one of the bounds stated at its fields.
     pub fn open(config: &VerbsConfig) -> Result<Self, VerbsError> {
-        assert!(config.qkey != REFUSED_QKEY, "the key 0 is reserved");
-        assert!(
-            config.send_queue >= 128,
-            "a send queue holds two lists of sends"
-        );
-        assert!(
-            config.signal_interval >= 1,
-            "some sends have to ask for a completion"
-        );
-        assert!(
-            config.signal_interval <= config.send_queue / 2,
-            "completions come before the queue is full"
-        );
+        config.check();
         let device = Arc::new(Device::open(config)?);
         let mtu = config.mtu.min(device.port.mtu).min(MTU_MAX);
         if mtu < MTU_MIN {
             return Err(VerbsError::MtuTooSmall { mtu });
         }
         let registrations = Arc::new(AtomicU64::new(0));
-        let capacity = Capacity {
-            sends: config.send_queue,
-            receives: config.receive_queue,
-            inline_bytes: config.inline_bytes,
-            qkey: config.qkey,
-            psn: 0,
-        };
-        let pair = QueuePair::new(&device, capacity)?;
-        let send = SendQueue::new(&device, config, pair.inline_bytes, &registrations)?;
-        let receive = ReceiveRing::new(&device, config, mtu, &registrations)?;
+        let channel = Arc::new(Channel::new(&device)?);
+        let lane = |via| Lane::new(&device, &channel, config, mtu, via, &registrations);
+        let mut lanes: Vec<Lane> = (0..config.queue_pairs)
+            .map(lane)
+            .collect::<Result<_, _>>()?;
         let regions = RegisteredRegions::new(Arc::clone(&device), Arc::clone(&registrations));
         let pool = Pool::with_region_allocator(config.pool, regions);
         pool.reserve(mtu, config.reserved_buffers);
         let wake = WakeEvent::new().map_err(|_| VerbsError::last("eventfd"))?;
-        let mut backend = Self {
-            route: VerbsRoute::of_port(&device.port, pair.number(), config.qkey),
-            pair,
-            send,
-            receive,
+        let numbers: Vec<u32> = lanes.iter().map(|lane| lane.pair.number()).collect();
+        let mut verbs = VerbsStats::default();
+        lanes.iter_mut().for_each(|lane| lane.fill(&mut verbs));
+        Ok(Self {
+            lanes,
+            address: VerbsAddress::of_port(&device.port, &numbers, config.qkey),
             addresses: AddressHandles::new(device),
             pool,
             caps: Caps {
                 mtu,
                 rto_floor: Duration::from_micros(50),
                 copies: false,
+                // All sessions may share one of the queue pairs.
                 rx_queue_packets: config.receive_queue,
                 packet_is_dear: false,
             },
-            capacity,
+            next_lane: 0,
+            channel,
             wake: Arc::new(wake),
             registrations,
-            restarts_in_vain: 0,
             stats: BackendStats::default(),
-            verbs: VerbsStats::default(),
-        };
-        backend
-            .receive
-            .post_free(&mut backend.pair, &mut backend.verbs);
-        Ok(backend)
+            verbs,
+        })
     }
 
-    /// Where peers reach this queue pair.
+    /// Where peers reach this endpoint, all its queue pairs: what it announces.
+    #[must_use]
+    pub fn address(&self) -> VerbsAddress {
+        self.address
+    }
+
+    /// The first queue pair, as a peer whose own first queue pair is meant to talk to it names it.
     #[must_use]
     pub fn route(&self) -> VerbsRoute {
-        self.route
+        self.address.route(0, 1)
     }
 
-    /// Counters of the queue pair.
+    /// The way to `peer` for one session: one of its queue pairs and one of ours, both chosen by `choice`. A session
+    /// stays with the two, because packets on different queue pairs overtake each other, and the protocol takes
+    /// reordered packets for lost ones; different sessions had better choose differently.
+    #[must_use]
+    pub fn route_to(&self, peer: &VerbsAddress, choice: u32) -> VerbsRoute {
+        peer.route(choice, self.lanes.len() as u32)
+    }
+
+    /// Counters of the queue pairs.
     #[must_use]
     pub fn verbs_stats(&self) -> VerbsStats {
         VerbsStats {
@@ -219,34 +223,53 @@ impl VerbsBackend {
         }
     }
 
-    /// Drives the queue pair into the error state, as a failing device would; for tests.
+    /// Drives all queue pairs into the error state, as a failing device would; for tests.
     ///
     /// # Errors
     ///
     /// [`VerbsError`] if the device refuses.
     pub fn fail_queue_pair(&self) -> Result<(), VerbsError> {
-        self.pair.fail()
+        self.lanes.iter().try_for_each(|lane| lane.pair.fail())
     }
 
-    /// Brings a broken queue pair back to work under the same number. What was posted is lost, as
-    /// on the wire; the sessions retransmit.
-    fn restart(&mut self) -> Result<(), BackendError> {
-        self.restarts_in_vain += 1;
-        self.verbs.restarts += 1;
-        if self.restarts_in_vain > RESTARTS_MAX {
-            return Err(BackendError::System {
-                call: "restart of the queue pair",
-                os_error: libc::EIO,
-            });
+    /// Makes sure of an address handle for `route`. `None`: the device cannot reach this place, as if the packet were
+    /// lost.
+    #[inline]
+    fn handle_for(&mut self, route: &VerbsRoute) -> Option<Handle> {
+        if let Some(handle) = self.addresses.known(route) {
+            return Some(handle);
         }
-        self.pair.reset().map_err(|error| unusable(&error))?;
-        self.send.on_reset(&mut self.pair);
-        self.receive.on_reset(&mut self.pair);
-        self.pair
-            .start(self.capacity)
-            .map_err(|error| unusable(&error))?;
-        self.receive.post_free(&mut self.pair, &mut self.verbs);
-        Ok(())
+        if self.addresses.is_full() {
+            // All handles are thrown away: nothing posted may refer to one any more.
+            self.flush();
+        }
+        self.addresses.get(route)
+    }
+}
+
+impl VerbsConfig {
+    fn check(&self) {
+        assert!(self.qkey != REFUSED_QKEY, "the key 0 is reserved");
+        assert!(
+            (1..=QUEUE_PAIRS_MAX).contains(&usize::from(self.queue_pairs)),
+            "an endpoint has 1 to {QUEUE_PAIRS_MAX} queue pairs"
+        );
+        assert!(
+            self.receive_batch >= 1 && self.receive_batch <= self.receive_queue / 4,
+            "receives are given back long before the ring is empty"
+        );
+        assert!(
+            self.send_queue >= 128,
+            "a send queue holds two lists of sends"
+        );
+        assert!(
+            self.signal_interval >= 1,
+            "some sends have to ask for a completion"
+        );
+        assert!(
+            self.signal_interval <= self.send_queue / 2,
+            "completions come before the queue is full"
+        );
     }
 }
 
@@ -261,41 +284,52 @@ impl Backend for VerbsBackend {
         &self.pool
     }
 
+    /// The first burst that one of the queue pairs has, beginning behind the one that had the last.
+    #[inline]
     fn rx_burst(&mut self) -> Result<RxBatch<'_, VerbsRoute>, BackendError> {
-        let before = self.verbs.receives;
-        self.receive.receive(&mut self.pair, &mut self.verbs);
-        if self.receive.is_broken() || self.send.is_broken() {
-            // The burst before the error is lost too: a restart is rare, and packets may be.
-            self.restart()?;
-            return Ok(RxBatch::empty());
+        for _ in 0..self.lanes.len() {
+            let at = self.next_lane;
+            self.next_lane = if at + 1 == self.lanes.len() {
+                0
+            } else {
+                at + 1
+            };
+            let count = self.lanes[at]
+                .receive(&mut self.verbs)
+                .map_err(|error| unusable(&error))?;
+            if count > 0 {
+                return Ok(self.lanes[at].receive.burst());
+            }
         }
-        let burst = self.receive.burst();
-        self.stats.rx_datagrams += self.verbs.receives - before;
-        if !burst.is_empty() {
-            self.restarts_in_vain = 0;
-        }
-        Ok(burst)
+        Ok(RxBatch::empty())
     }
 
+    #[inline]
     fn tx_burst(&mut self, tx: &mut TxBatch<VerbsRoute>) -> Result<(), BackendError> {
-        let (refused, packets) = (self.verbs.sends_refused, tx.len() as u64);
-        self.stats.tx_packets += packets;
-        self.stats.tx_datagrams += packets;
-        self.stats.tx_bytes += tx.iter().map(|item| item.len() as u64).sum::<u64>();
-        self.send
-            .send(&mut self.pair, &mut self.addresses, tx, &mut self.verbs);
-        self.stats.tx_refused += self.verbs.sends_refused - refused;
+        let mut bytes = 0;
+        for item in tx.iter() {
+            bytes += item.len() as u64;
+            let handle = self.handle_for(&item.route);
+            let lane = self.lanes.get_mut(usize::from(item.route.via));
+            let (Some(handle), Some(lane)) = (handle, lane) else {
+                self.verbs.sends_refused += 1;
+                continue;
+            };
+            lane.send
+                .add(&mut lane.pair, handle, &item, &mut self.verbs);
+        }
+        for lane in &mut self.lanes {
+            lane.send.post(&mut lane.pair, &mut self.verbs);
+        }
+        self.stats.tx_packets += tx.len() as u64;
+        self.stats.tx_bytes += bytes;
         tx.clear();
         Ok(())
     }
 
-    /// A broken queue pair is reset at once: only then has the device forgotten what was posted.
     fn flush(&mut self) {
-        self.send
-            .flush(&mut self.pair, &mut self.addresses, &mut self.verbs);
-        if self.send.is_broken() {
-            // Where that fails the queue pair stays broken, and the next receive says so.
-            let _failed = self.restart();
+        for lane in &mut self.lanes {
+            lane.flush(&mut self.addresses, &mut self.verbs);
         }
     }
 
@@ -304,15 +338,18 @@ impl Backend for VerbsBackend {
             self.wake.clear();
             return Ok(());
         }
-        self.pair.arm().map_err(|error| unusable(&error))?;
-        // A datagram that came before the queue was armed raises no event.
-        if self.receive.peek(&mut self.pair) {
+        for lane in &mut self.lanes {
+            lane.pair.arm().map_err(|error| unusable(&error))?;
+        }
+        // A datagram that came before its queue was armed raises no event.
+        let mut lanes = self.lanes.iter_mut();
+        if lanes.any(|lane| lane.receive.peek(&mut lane.pair)) {
             return Ok(());
         }
         self.stats.waits += 1;
-        let woken = wait_readable(self.pair.channel_fd(), self.wake.descriptor(), timeout)
+        let woken = wait_readable(self.channel.descriptor(), self.wake.descriptor(), timeout)
             .map_err(|error| BackendError::from_io("ppoll", &error))?;
-        self.pair.take_events();
+        self.channel.take_events();
         if woken {
             self.wake.clear();
         }
@@ -324,7 +361,14 @@ impl Backend for VerbsBackend {
     }
 
     fn stats(&self) -> BackendStats {
-        self.stats
+        BackendStats {
+            rx_datagrams: self.verbs.receives,
+            rx_bytes: self.verbs.received_bytes,
+            rx_errors: self.verbs.receives_failed,
+            tx_datagrams: self.stats.tx_packets,
+            tx_refused: self.verbs.sends_refused,
+            ..self.stats
+        }
     }
 }
 
@@ -334,9 +378,8 @@ fn unusable(error: &VerbsError) -> BackendError {
             call,
             os_error: *os_error,
         },
-        _ => BackendError::System {
-            call: "libibverbs",
-            os_error: libc::EIO,
+        _ => BackendError::DeviceFailed {
+            reason: error.to_string(),
         },
     }
 }

@@ -1,6 +1,5 @@
 //! One UD queue pair with its two completion queues, and its way through the states.
 
-use std::os::fd::BorrowedFd;
 use std::ptr;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -9,6 +8,7 @@ use ibverbs_sys as sys;
 use sys::ibv_qp_attr_mask as mask;
 
 use super::VerbsError;
+use super::channel::Channel;
 use super::device::Device;
 
 /// A queue pair that is ready to send and receive.
@@ -16,9 +16,8 @@ pub(super) struct QueuePair {
     pair: NonNull<sys::ibv_qp>,
     send_completions: NonNull<sys::ibv_cq>,
     receive_completions: NonNull<sys::ibv_cq>,
-    channel: NonNull<sys::ibv_comp_channel>,
-    /// Events taken from the channel and not acknowledged yet; destroying the queue waits for them.
-    events: u32,
+    /// Where the receive queue reports; lives longer than the queue.
+    _channel: Arc<Channel>,
     /// Bytes that fit into a work request itself.
     pub(super) inline_bytes: usize,
     device: Arc<Device>,
@@ -40,17 +39,13 @@ unsafe impl Send for QueuePair {}
 
 impl QueuePair {
     /// A queue pair in state RTS, with an empty receive queue.
-    pub(super) fn new(device: &Arc<Device>, capacity: Capacity) -> Result<Self, VerbsError> {
+    pub(super) fn new(
+        device: &Arc<Device>,
+        channel: &Arc<Channel>,
+        capacity: Capacity,
+    ) -> Result<Self, VerbsError> {
         let context = device.context();
-        // SAFETY: the context is open.
-        let channel = unsafe { sys::ibv_create_comp_channel(context) };
-        let channel = Guard::new(
-            channel,
-            "ibv_create_comp_channel",
-            sys::ibv_destroy_comp_channel,
-        )?;
-        set_nonblocking(channel.0)?;
-        let receives = completion_queue(context, capacity.receives, channel.0.as_ptr())?;
+        let receives = completion_queue(context, capacity.receives, channel.as_ptr())?;
         let sends = completion_queue(context, capacity.sends, ptr::null_mut())?;
         let mut attributes = sys::ibv_qp_init_attr {
             send_cq: sends.0.as_ptr(),
@@ -72,8 +67,7 @@ impl QueuePair {
             pair: pair.keep(),
             send_completions: sends.keep(),
             receive_completions: receives.keep(),
-            channel: channel.keep(),
-            events: 0,
+            _channel: Arc::clone(channel),
             inline_bytes: attributes.cap.max_inline_data as usize,
             device: Arc::clone(device),
         };
@@ -146,6 +140,7 @@ impl QueuePair {
     ///
     /// `first` starts a list whose elements point to live entries of registered memory that stays
     /// until each request has completed (for inline requests: readable memory, during this call).
+    #[inline]
     pub(super) unsafe fn post_sends(
         &mut self,
         first: &mut sys::ibv_send_wr,
@@ -173,6 +168,7 @@ impl QueuePair {
     ///
     /// `first` starts a list whose elements point to live entries of registered memory that the
     /// device may write, and nobody else uses, until each request has completed.
+    #[inline]
     pub(super) unsafe fn post_receives(
         &mut self,
         first: &mut sys::ibv_recv_wr,
@@ -195,15 +191,18 @@ impl QueuePair {
     }
 
     /// Completed sends, into `out`; how many.
+    #[inline]
     pub(super) fn poll_sends(&mut self, out: &mut [sys::ibv_wc]) -> usize {
         self.poll(self.send_completions, out)
     }
 
     /// Completed receives, into `out`; how many.
+    #[inline]
     pub(super) fn poll_receives(&mut self, out: &mut [sys::ibv_wc]) -> usize {
         self.poll(self.receive_completions, out)
     }
 
+    #[inline]
     fn poll(&self, queue: NonNull<sys::ibv_cq>, out: &mut [sys::ibv_wc]) -> usize {
         let poll = self
             .operations()
@@ -227,27 +226,7 @@ impl QueuePair {
         )
     }
 
-    /// Readable while an event waits.
-    pub(super) fn channel_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the channel is alive.
-        let fd = unsafe { self.channel.as_ref() }.fd;
-        // SAFETY: the descriptor is open as long as the channel, which `self` keeps.
-        unsafe { BorrowedFd::borrow_raw(fd) }
-    }
-
-    /// Takes the events off the channel.
-    pub(super) fn take_events(&mut self) {
-        let mut queue = ptr::null_mut();
-        let mut context = ptr::null_mut();
-        // SAFETY: the channel is alive and does not block; the pointers outlive the call.
-        while unsafe {
-            sys::ibv_get_cq_event(self.channel.as_ptr(), &raw mut queue, &raw mut context)
-        } == 0
-        {
-            self.events += 1;
-        }
-    }
-
+    #[inline]
     fn operations(&self) -> &sys::ibv_context_ops {
         // SAFETY: the context is open as long as the device, which `self` keeps.
         unsafe { &(*self.device.context()).ops }
@@ -256,16 +235,12 @@ impl QueuePair {
 
 impl Drop for QueuePair {
     fn drop(&mut self) {
-        // SAFETY: the queue is alive; every event counted here came from it.
-        unsafe { sys::ibv_ack_cq_events(self.receive_completions.as_ptr(), self.events) };
         // SAFETY: made by `new`, destroyed once, before the queues it uses.
         unsafe { sys::ibv_destroy_qp(self.pair.as_ptr()) };
         // SAFETY: as above; the queue pair is gone.
         unsafe { sys::ibv_destroy_cq(self.send_completions.as_ptr()) };
-        // SAFETY: as above; all its events are acknowledged.
+        // SAFETY: as above; the channel acknowledges every event that it takes.
         unsafe { sys::ibv_destroy_cq(self.receive_completions.as_ptr()) };
-        // SAFETY: as above; the queue that used it is gone.
-        unsafe { sys::ibv_destroy_comp_channel(self.channel.as_ptr()) };
     }
 }
 
@@ -303,18 +278,6 @@ fn completion_queue(
     // SAFETY: the context is open; the channel is alive or null.
     let queue = unsafe { sys::ibv_create_cq(context, entries, ptr::null_mut(), channel, 0) };
     Guard::new(queue, "ibv_create_cq", sys::ibv_destroy_cq)
-}
-
-fn set_nonblocking(channel: NonNull<sys::ibv_comp_channel>) -> Result<(), VerbsError> {
-    // SAFETY: the channel is alive.
-    let fd = unsafe { channel.as_ref() }.fd;
-    // SAFETY: no pointers.
-    let result = unsafe { libc::fcntl(fd, libc::F_SETFL, libc::O_NONBLOCK) };
-    if result < 0 {
-        Err(VerbsError::last("fcntl on a completion channel"))
-    } else {
-        Ok(())
-    }
 }
 
 /// Destroys what it holds unless it is kept: for the way out of a failed construction.

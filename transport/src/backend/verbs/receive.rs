@@ -14,33 +14,41 @@ use crate::backend::{RxBatch, RxPacket};
 
 /// Datagrams taken in one burst.
 const BURST_MAX: usize = 32;
-/// Places are given back to the device when this many are free: one doorbell for all of them.
-const REPOST_BATCH: usize = 16;
 
 /// Receive memory, its work requests, and the burst that is being read.
 ///
-/// Every place is in exactly one of three states: posted (the device may write it), in `burst`
-/// (the core reads it), or in `free`.
+/// The places are a ring, because receives complete in the order in which they were posted. From `take_at` on come the
+/// posted ones (the device may write them), up to `post_at`; then `free` free ones; the rest, the last `held`, are those
+/// of `burst` (the core reads them).
 pub(super) struct ReceiveRing {
     // Holds slices of `memory`; stands before it. Cleared before any of its places is re-posted.
     burst: Vec<RxPacket<'static, VerbsRoute>>,
-    /// Places of `burst`.
-    burst_places: Vec<u32>,
-    free: Vec<u32>,
+    /// Places of `burst`, and of completions that brought no datagram.
+    held: usize,
+    free: usize,
+    /// The next place to be given to the device.
+    post_at: usize,
+    /// The place that completes next.
+    take_at: usize,
     /// Taken off the completion queue by a look before sleeping, not handed out yet.
     early: usize,
-    completions: Vec<sys::ibv_wc>,
-    requests: Vec<sys::ibv_recv_wr>,
-    elements: Vec<sys::ibv_sge>,
+    completions: Box<[sys::ibv_wc; BURST_MAX]>,
+    /// A work request a place, linked to that of the next place, with its element: written once.
+    requests: Box<[sys::ibv_recv_wr]>,
+    _elements: Box<[sys::ibv_sge]>,
     memory: Registered,
     stride: usize,
+    /// Places are given back to the device when this many are free.
+    batch: usize,
     qkey: u32,
+    /// See [`VerbsRoute::via`].
+    via: u8,
     /// A completion reported an error: the queue pair needs a restart.
     broken: bool,
 }
 
-// SAFETY: the slices in `burst` point into `memory`, which moves along; the pointers in `requests`
-// are written and used within one call.
+// SAFETY: the slices in `burst` point into `memory`, the pointers in `requests` to `requests` and `_elements`: all three
+// are on the heap and move along.
 unsafe impl Send for ReceiveRing {}
 
 impl ReceiveRing {
@@ -48,21 +56,34 @@ impl ReceiveRing {
         device: &Arc<Device>,
         config: &VerbsConfig,
         mtu: usize,
+        via: u8,
         registrations: &AtomicU64,
     ) -> Result<Self, VerbsError> {
         let places = config.receive_queue as usize;
         let stride = (GRH_BYTES + mtu).next_multiple_of(64);
+        let memory = Registered::new(device, places * stride, registrations)?;
+        let mut elements: Box<[_]> = (0..places)
+            .map(|place| sys::ibv_sge {
+                addr: place_in(&memory, place * stride, stride).expose_provenance() as u64,
+                length: stride as u32,
+                lkey: memory.region.key,
+            })
+            .collect();
         Ok(Self {
             burst: Vec::with_capacity(BURST_MAX),
-            burst_places: Vec::with_capacity(BURST_MAX),
-            free: (0..config.receive_queue).collect(),
+            held: 0,
+            free: places,
+            post_at: 0,
+            take_at: 0,
             early: 0,
-            completions: vec![sys::ibv_wc::default(); BURST_MAX],
-            requests: vec![sys::ibv_recv_wr::default(); places],
-            elements: vec![sys::ibv_sge::default(); places],
-            memory: Registered::new(device, places * stride, registrations)?,
+            completions: Box::new([sys::ibv_wc::default(); BURST_MAX]),
+            requests: linked(&mut elements),
+            _elements: elements,
+            memory,
             stride,
+            batch: config.receive_batch as usize,
             qkey: config.qkey,
+            via,
             broken: false,
         })
     }
@@ -72,20 +93,28 @@ impl ReceiveRing {
         self.broken
     }
 
-    /// Releases the burst before, then takes what has arrived.
-    pub(super) fn receive(&mut self, pair: &mut QueuePair, stats: &mut VerbsStats) {
+    /// Releases the burst before, then takes what has arrived; how many datagrams.
+    #[inline]
+    pub(super) fn receive(&mut self, pair: &mut QueuePair, stats: &mut VerbsStats) -> usize {
         self.release();
-        if self.free.len() >= REPOST_BATCH {
+        if self.free >= self.batch {
             self.post_free(pair, stats);
         }
         let count = match std::mem::take(&mut self.early) {
-            0 => pair.poll_receives(&mut self.completions),
+            0 => pair.poll_receives(&mut self.completions[..]),
             early => early,
         };
+        self.held = count;
         for index in 0..count {
-            let completion = self.completions[index];
-            self.take(&completion, stats);
+            if let Some(packet) = self.packet(index) {
+                stats.received_bytes += packet.bytes.len() as u64;
+                self.burst.push(packet);
+            }
         }
+        let received = self.burst.len();
+        stats.receives += received as u64;
+        stats.receives_failed += (count - received) as u64;
+        received
     }
 
     /// The burst that the last `receive` took.
@@ -97,44 +126,33 @@ impl ReceiveRing {
     pub(super) fn peek(&mut self, pair: &mut QueuePair) -> bool {
         if self.early == 0 {
             // The burst before has been read: the event loop sleeps between turns only.
-            self.early = pair.poll_receives(&mut self.completions);
+            self.release();
+            self.early = pair.poll_receives(&mut self.completions[..]);
         }
         self.early > 0
     }
 
-    /// Gives every free place to the device, with one doorbell.
+    /// Gives every free place to the device, with one doorbell; with a doorbell each if nothing is to be batched.
     pub(super) fn post_free(&mut self, pair: &mut QueuePair, stats: &mut VerbsStats) {
-        let count = self.free.len();
-        if count == 0 {
-            return;
+        let list_max = if self.batch == 1 { 1 } else { self.free };
+        while self.free > 0 && !self.broken {
+            self.post_list(pair, list_max, stats);
         }
-        let first = self.requests.as_mut_ptr();
-        for index in 0..count {
-            let place = self.free[index];
-            self.elements[index] = sys::ibv_sge {
-                addr: self.place(place).expose_provenance() as u64,
-                length: self.stride as u32,
-                lkey: self.memory.region.key,
-            };
-            let next = if index + 1 == count {
-                std::ptr::null_mut()
-            } else {
-                // SAFETY: `index + 1` is less than `count`, at most the length of `requests`.
-                unsafe { first.add(index + 1) }
-            };
-            let request = &mut self.requests[index];
-            request.wr_id = u64::from(place);
-            request.next = next;
-            request.sg_list = &raw mut self.elements[index];
-            request.num_sge = 1;
-        }
+    }
+
+    fn post_list(&mut self, pair: &mut QueuePair, count: usize, stats: &mut VerbsStats) {
+        let places = self.requests.len();
+        let last = (self.post_at + count - 1) % places;
+        let next = std::mem::replace(&mut self.requests[last].next, std::ptr::null_mut());
         // SAFETY: the places are in registered memory and free, so nobody else uses them until
         // their completion; `memory` outlives the queue pair.
-        let taken = unsafe { pair.post_receives(&mut self.requests[0], count) };
+        let taken = unsafe { pair.post_receives(&mut self.requests[self.post_at], count) };
+        self.requests[last].next = next;
         stats.receives_posted += taken as u64;
         stats.receive_doorbells += 1;
         self.broken |= taken < count;
-        self.free.drain(..taken);
+        self.free -= taken;
+        self.post_at = (self.post_at + taken) % places;
     }
 
     /// The queue pair was reset: every place is free again.
@@ -142,31 +160,40 @@ impl ReceiveRing {
         self.release();
         self.early = 0;
         // Bounded by the queue's capacity: nothing is posted meanwhile.
-        while pair.poll_receives(&mut self.completions) > 0 {}
-        self.free.clear();
-        self.free.extend(0..self.requests.len() as u32);
+        while pair.poll_receives(&mut self.completions[..]) > 0 {}
+        self.free = self.requests.len();
+        self.post_at = 0;
+        self.take_at = 0;
         self.broken = false;
     }
 
+    /// Nobody reads the burst any more: its places are free.
+    #[inline]
     fn release(&mut self) {
         self.burst.clear();
-        self.free.append(&mut self.burst_places);
+        self.free += std::mem::take(&mut self.held);
     }
 
-    fn take(&mut self, completion: &sys::ibv_wc, stats: &mut VerbsStats) {
-        let place = completion.wr_id() as u32;
+    /// The datagram of a completion; `None` for one with an error.
+    #[inline]
+    fn packet(&mut self, index: usize) -> Option<RxPacket<'static, VerbsRoute>> {
+        let completion = &self.completions[index];
+        let place = self.take_at;
         assert!(
-            (place as usize) < self.requests.len(),
-            "a completion for a place that was never posted"
+            completion.wr_id() == place as u64,
+            "receives complete in the order in which they were posted"
         );
+        self.take_at = if place + 1 == self.requests.len() {
+            0
+        } else {
+            place + 1
+        };
         let bytes = completion.len();
         if !completion.is_valid() || bytes < GRH_BYTES || bytes > self.stride {
-            stats.receives_failed += 1;
             self.broken |= !completion.is_valid();
-            self.free.push(place);
-            return;
+            return None;
         }
-        let start = self.place(place);
+        let start = place_in(&self.memory, place * self.stride, self.stride);
         // SAFETY: the device has completed this place with `bytes` bytes (bounded above), and it is
         // not posted again before `release` has cleared `burst`; `memory` lives as long as `burst`,
         // and `burst()` shortens the lifetime to that of a borrow of `self`.
@@ -180,23 +207,43 @@ impl ReceiveRing {
             completion.slid,
             completion.src_qp,
             self.qkey,
+            self.via,
         );
-        stats.receives += 1;
-        self.burst.push(RxPacket {
+        Some(RxPacket {
             bytes: payload,
             route,
             ecn: false,
-        });
-        self.burst_places.push(place);
+        })
     }
+}
 
-    fn place(&self, place: u32) -> *mut u8 {
-        let offset = place as usize * self.stride;
-        debug_assert!(
-            offset + self.stride <= self.memory.region.len,
-            "a place beyond the ring"
-        );
-        // SAFETY: `place` is less than the number of places, so the offset lies in the memory.
-        unsafe { self.memory.region.base.add(offset) }.as_ptr()
+/// Work requests for these elements, each leading to the next and the last to the first: a list of them is cut off while
+/// it is posted.
+fn linked(elements: &mut [sys::ibv_sge]) -> Box<[sys::ibv_recv_wr]> {
+    let mut requests = vec![sys::ibv_recv_wr::default(); elements.len()].into_boxed_slice();
+    let first = requests.as_mut_ptr();
+    for place in 0..elements.len() {
+        let next = (place + 1) % elements.len();
+        // SAFETY: `place` is less than the number of requests.
+        let request = unsafe { first.add(place) };
+        // SAFETY: it points to a live request, and nothing else refers to it.
+        let request = unsafe { &mut *request };
+        request.wr_id = place as u64;
+        // SAFETY: so is `next`.
+        request.next = unsafe { first.add(next) };
+        request.sg_list = &raw mut elements[place];
+        request.num_sge = 1;
     }
+    requests
+}
+
+/// The address of `bytes` bytes at `offset`.
+#[inline]
+fn place_in(memory: &Registered, offset: usize, bytes: usize) -> *mut u8 {
+    debug_assert!(
+        offset + bytes <= memory.region.len,
+        "a place beyond the ring"
+    );
+    // SAFETY: places are numbered below the count that the memory was made for, so the offset lies inside of it.
+    unsafe { memory.region.base.add(offset) }.as_ptr()
 }

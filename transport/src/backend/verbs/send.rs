@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 
 use ibverbs_sys as sys;
 
-use super::address::AddressHandles;
+use super::address::{AddressHandles, Handle};
 use super::device::Device;
 use super::memory::Registered;
 use super::queue_pair::QueuePair;
@@ -29,14 +29,17 @@ const POLLS_MAX: u32 = 10_000_000;
 /// place `n % depth`. At most `depth` are between `completed` and `posted`, so a place is never
 /// written while the device may still read it.
 pub(super) struct SendQueue {
-    requests: Vec<sys::ibv_send_wr>,
-    /// Two entries a request: head and body. Never grows, so the requests can point into it.
-    elements: Vec<[sys::ibv_sge; 2]>,
+    /// Linked and pointing to their elements once and for all: see [`SendQueue::link`].
+    list: Box<[Slot; LIST_MAX]>,
     heads: Registered,
     depth: u64,
-    signal_interval: u64,
-    doorbell_batching: bool,
+    signal_interval: u32,
+    /// Requests until the next one that asks for a completion, 1 for this one.
+    until_signal: u32,
     inline_bytes: usize,
+    /// Described in `requests`, not handed to the device yet; less than a list between two calls.
+    pending: usize,
+    list_max: usize,
     posted: u64,
     /// Requests before this number have completed.
     completed: u64,
@@ -44,7 +47,16 @@ pub(super) struct SendQueue {
     broken: bool,
 }
 
-// SAFETY: the pointers in `requests` and `elements` are written and used within one call.
+/// A place of the list. Its request's constant parts are written by [`SendQueue::link`].
+#[derive(Copy, Clone, Default)]
+struct Slot {
+    request: sys::ibv_send_wr,
+    /// Head and body.
+    elements: [sys::ibv_sge; 2],
+}
+
+// SAFETY: the pointers in `list` point into `list`, which is on the heap and moves along; those to heads and bodies are
+// written and used within one call.
 unsafe impl Send for SendQueue {}
 
 impl SendQueue {
@@ -55,18 +67,50 @@ impl SendQueue {
         registrations: &AtomicU64,
     ) -> Result<Self, VerbsError> {
         let depth = config.send_queue as usize;
-        Ok(Self {
-            requests: vec![sys::ibv_send_wr::default(); LIST_MAX],
-            elements: vec![[sys::ibv_sge::default(); 2]; LIST_MAX],
+        let mut queue = Self {
+            list: Box::new([Slot::default(); LIST_MAX]),
             heads: Registered::new(device, depth * HEAD_BYTES_MAX, registrations)?,
             depth: depth as u64,
-            signal_interval: u64::from(config.signal_interval),
-            doorbell_batching: config.doorbell_batching,
+            signal_interval: config.signal_interval,
+            until_signal: config.signal_interval,
             inline_bytes: inline_bytes.min(config.inline_bytes as usize),
+            pending: 0,
+            list_max: if config.doorbell_batching {
+                LIST_MAX
+            } else {
+                1
+            },
             posted: 0,
             completed: 0,
             broken: false,
-        })
+        };
+        queue.link();
+        Ok(queue)
+    }
+
+    /// Writes what is the same in all requests. Each leads to the next place of the list; the last of those that are
+    /// posted is cut off for that call.
+    fn link(&mut self) {
+        let first = self.list.as_mut_ptr();
+        for index in 0..LIST_MAX {
+            let next = if index + 1 == LIST_MAX {
+                std::ptr::null_mut()
+            } else {
+                // SAFETY: `index + 1` is less than the length of the list.
+                let next = unsafe { first.add(index + 1) };
+                // SAFETY: the pointer is to a live slot; nothing is read.
+                unsafe { &raw mut (*next).request }
+            };
+            // SAFETY: `index` is less than the length of the list.
+            let slot = unsafe { first.add(index) };
+            // SAFETY: the pointer is to a live slot; nothing is read.
+            let elements = unsafe { &raw mut (*slot).elements };
+            // SAFETY: as above; nothing else refers to the slot.
+            let request = unsafe { &mut (*slot).request };
+            request.opcode = sys::ibv_wr_opcode::IBV_WR_SEND;
+            request.sg_list = elements.cast();
+            request.next = next;
+        }
     }
 
     /// True after a send completed with an error.
@@ -74,77 +118,73 @@ impl SendQueue {
         self.broken
     }
 
-    /// Posts the whole batch. The memory of referred bodies stays as long as the core's buffers do.
-    pub(super) fn send(
+    /// Adds a packet to the list, and hands the list over if it is full. Its head stays where it is, in the batch, and
+    /// its body in the core's buffer, until [`SendQueue::post`].
+    #[inline]
+    pub(super) fn add(
         &mut self,
         pair: &mut QueuePair,
-        addresses: &mut AddressHandles,
-        tx: &TxBatch<VerbsRoute>,
+        address: Handle,
+        item: &TxItem<'_, VerbsRoute>,
         stats: &mut VerbsStats,
     ) {
-        let list_max = if self.doorbell_batching { LIST_MAX } else { 1 };
-        let mut count = 0;
-        for item in tx.iter() {
-            if addresses.is_full() && !addresses.has(&item.route) {
-                self.post(pair, count, stats);
-                count = 0;
-                self.flush(pair, addresses, stats);
-            }
-            // No handle: the device cannot reach this place, as if the packet were lost.
-            let Some(address) = addresses.get(&item.route) else {
-                stats.sends_refused += 1;
-                continue;
-            };
-            self.describe(count, address, &item);
-            count += 1;
-            if count == list_max {
-                self.post(pair, count, stats);
-                count = 0;
-            }
+        self.describe(self.pending, address, item, stats);
+        self.pending += 1;
+        if self.pending == self.list_max {
+            self.post(pair, stats);
         }
-        self.post(pair, count, stats);
     }
 
     /// Fills in the work request at `index` of the list, which will have the number `posted + index`.
-    fn describe(&mut self, index: usize, address: *mut sys::ibv_ah, item: &TxItem<'_, VerbsRoute>) {
+    #[inline]
+    fn describe(
+        &mut self,
+        index: usize,
+        address: Handle,
+        item: &TxItem<'_, VerbsRoute>,
+        stats: &mut VerbsStats,
+    ) {
         let number = self.posted + index as u64;
         let goes_inline = item.body.is_none() && item.head.len() <= self.inline_bytes;
-        let signaled = (number + 1).is_multiple_of(self.signal_interval);
-        let head = if goes_inline {
+        self.until_signal -= 1;
+        let signaled = self.until_signal == 0;
+        let (head, key) = if goes_inline {
             (item.head.as_ptr().expose_provenance() as u64, 0)
         } else {
             (self.stage(index, number, item.head), self.heads.region.key)
         };
-        let element = |(addr, lkey), length: usize| sys::ibv_sge {
-            addr,
-            length: length as u32,
-            lkey,
-        };
-        self.elements[index][0] = element(head, item.head.len());
-        if let Some(body) = item.body {
-            let at = body.as_ptr().expose_provenance() as u64;
-            self.elements[index][1] = element((at, body.region().key), body.len());
+        let slot = &mut self.list[index];
+        let mut flags = 0;
+        if goes_inline {
+            flags |= sys::ibv_send_flags::IBV_SEND_INLINE.0;
+            stats.sends_inline += 1;
+        } else {
+            stats.sends_gathered += 1;
         }
-        let flags = sys::ibv_send_flags(0)
-            | if goes_inline {
-                sys::ibv_send_flags::IBV_SEND_INLINE
-            } else {
-                sys::ibv_send_flags(0)
-            }
-            | if signaled {
-                sys::ibv_send_flags::IBV_SEND_SIGNALED
-            } else {
-                sys::ibv_send_flags(0)
+        if signaled {
+            flags |= sys::ibv_send_flags::IBV_SEND_SIGNALED.0;
+            stats.sends_signaled += 1;
+            self.until_signal = self.signal_interval;
+        }
+        slot.elements[0] = sys::ibv_sge {
+            addr: head,
+            length: item.head.len() as u32,
+            lkey: key,
+        };
+        slot.request.num_sge = 1;
+        if let Some(body) = item.body {
+            slot.elements[1] = sys::ibv_sge {
+                addr: body.as_ptr().expose_provenance() as u64,
+                length: body.len() as u32,
+                lkey: body.region().key,
             };
-        let request = &mut self.requests[index];
-        request.wr_id = number;
-        request.next = std::ptr::null_mut();
-        request.sg_list = self.elements[index].as_mut_ptr();
-        request.num_sge = 1 + i32::from(item.body.is_some());
-        request.opcode = sys::ibv_wr_opcode::IBV_WR_SEND;
-        request.send_flags = flags.0;
-        request.wr.ud = sys::ibv_send_wr__bindgen_ty_2__bindgen_ty_3 {
-            ah: address,
+            slot.request.num_sge = 2;
+            stats.sends_gathered += 1;
+        }
+        slot.request.wr_id = number;
+        slot.request.send_flags = flags;
+        slot.request.wr.ud = sys::ibv_send_wr__bindgen_ty_2__bindgen_ty_3 {
+            ah: address.as_ptr(),
             remote_qpn: item.route.queue_pair,
             remote_qkey: item.route.qkey,
         };
@@ -171,25 +211,19 @@ impl SendQueue {
         target.as_ptr().expose_provenance() as u64
     }
 
-    /// Hands the first `count` requests over with one doorbell, then makes room for the next list.
-    fn post(&mut self, pair: &mut QueuePair, count: usize, stats: &mut VerbsStats) {
+    /// Hands the list over with one doorbell, then makes room for the next one.
+    #[inline]
+    pub(super) fn post(&mut self, pair: &mut QueuePair, stats: &mut VerbsStats) {
+        let count = std::mem::take(&mut self.pending);
         if count == 0 {
             return;
         }
-        let first = self.requests.as_mut_ptr();
-        for index in 1..count {
-            // SAFETY: `index` is less than `count`, which is at most the length of `requests`.
-            let next = unsafe { first.add(index) };
-            self.requests[index - 1].next = next;
-        }
-        for request in &self.requests[..count] {
-            let has = |flag: sys::ibv_send_flags| u64::from(request.send_flags & flag.0 != 0);
-            stats.sends_signaled += has(sys::ibv_send_flags::IBV_SEND_SIGNALED);
-            stats.sends_inline += has(sys::ibv_send_flags::IBV_SEND_INLINE);
-        }
+        let last = &mut self.list[count - 1].request;
+        let next = std::mem::replace(&mut last.next, std::ptr::null_mut());
         // SAFETY: heads are staged in registered memory for `depth` requests or inline and alive in
         // the batch; bodies lie in the pool's registered memory, which outlives the queue pair.
-        let taken = unsafe { pair.post_sends(&mut self.requests[0], count) };
+        let taken = unsafe { pair.post_sends(&mut self.list[0].request, count) };
+        self.list[count - 1].request.next = next;
         stats.sends += taken as u64;
         stats.sends_refused += (count - taken) as u64;
         stats.send_doorbells += 1;
@@ -199,10 +233,22 @@ impl SendQueue {
     }
 
     /// Waits until a whole list fits, so that staging it touches nothing the device still reads.
+    #[inline]
     fn ensure_room(&mut self, pair: &mut QueuePair, stats: &mut VerbsStats) {
-        let list = LIST_MAX as u64;
+        if !self.has_room() {
+            self.make_room(pair, stats);
+        }
+    }
+
+    #[inline]
+    fn has_room(&self) -> bool {
+        self.posted - self.completed + LIST_MAX as u64 <= self.depth
+    }
+
+    #[inline(never)]
+    fn make_room(&mut self, pair: &mut QueuePair, stats: &mut VerbsStats) {
         for _ in 0..POLLS_MAX {
-            if self.posted - self.completed + list <= self.depth || self.broken {
+            if self.has_room() || self.broken {
                 return;
             }
             self.take_completions(pair, stats);
@@ -232,6 +278,7 @@ impl SendQueue {
         addresses: &mut AddressHandles,
         stats: &mut VerbsStats,
     ) {
+        self.post(pair, stats);
         if self.posted == self.completed || self.broken {
             return;
         }
@@ -248,9 +295,14 @@ impl SendQueue {
                 head: &head,
                 body: None,
             },
+            stats,
         );
-        self.requests[0].send_flags |= sys::ibv_send_flags::IBV_SEND_SIGNALED.0;
-        self.post(pair, 1, stats);
+        let signaled = sys::ibv_send_flags::IBV_SEND_SIGNALED.0;
+        let request = &mut self.list[0].request;
+        stats.sends_signaled += u64::from(request.send_flags & signaled == 0);
+        request.send_flags |= signaled;
+        self.pending = 1;
+        self.post(pair, stats);
         stats.flushes += 1;
         let last = self.posted;
         for _ in 0..POLLS_MAX {
