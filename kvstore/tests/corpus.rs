@@ -132,6 +132,10 @@ fn command_seeds() -> Vec<Vec<u8>> {
         Condition::VersionIs { key, version },
     ];
     let simple = [
+        Command::Count,
+        Command::MultiPut {
+            pairs: List::from(&pairs),
+        },
         Command::Get { key },
         Command::Put { key, value },
         Command::Delete { key },
@@ -210,6 +214,7 @@ fn response_seeds() -> Vec<Vec<u8>> {
             },
         },
         Response::Done,
+        Response::Count { items: 9 },
         Response::Error(StoreError::VersionNotActive {
             required: 2,
             active: 1,

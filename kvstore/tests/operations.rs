@@ -26,6 +26,8 @@ enum Operation {
         mode: ExecuteMode,
         conditions: Vec<(u8, Vec<u8>, u64)>,
         operations: Vec<Simple>,
+        /// An MSET in the middle of them, if it is not empty.
+        puts: Vec<(Vec<u8>, Vec<u8>)>,
     },
     MultiGet(Vec<Vec<u8>>),
     MultiPut(Vec<(Vec<u8>, Vec<u8>)>),
@@ -52,6 +54,7 @@ enum Simple {
     Expire(Vec<u8>, u64),
     Persist(Vec<u8>),
     TimeToLive(Vec<u8>),
+    Count,
 }
 
 impl Simple {
@@ -85,6 +88,7 @@ impl Simple {
             },
             Self::Persist(key) => Command::Persist { key },
             Self::TimeToLive(key) => Command::TimeToLive { key },
+            Self::Count => Command::Count,
         }
     }
 }
@@ -136,6 +140,7 @@ fn simple() -> impl Strategy<Value = Simple> {
         2 => (key(), 0_u64..60).prop_map(|(key, after)| Simple::Expire(key, after)),
         1 => key().prop_map(Simple::Persist),
         1 => key().prop_map(Simple::TimeToLive),
+        1 => Just(Simple::Count),
     ]
 }
 
@@ -147,8 +152,15 @@ fn operation() -> impl Strategy<Value = Operation> {
     let condition = (0_u8..3, key(), 0_u64..2);
     prop_oneof![
         24 => simple().prop_map(Operation::Simple),
-        4 => (mode, vec(condition, 0..2), vec(simple(), 0..6))
-            .prop_map(|(mode, conditions, operations)| Operation::Execute { mode, conditions, operations }),
+        4 => (mode, vec(condition, 0..2), vec(simple(), 0..6), vec((key(), value()), 0..4))
+            .prop_map(|(mode, conditions, operations, puts)| Operation::Execute { mode, conditions, operations, puts }),
+        2 => vec(prop_oneof![key().prop_map(Simple::Get), key().prop_map(Simple::TimeToLive), Just(Simple::Count)], 0..6)
+            .prop_map(|operations| Operation::Execute {
+                mode: ExecuteMode::Independent,
+                conditions: Vec::new(),
+                operations,
+                puts: Vec::new(),
+            }),
         2 => vec(key(), 0..5).prop_map(Operation::MultiGet),
         2 => vec((key(), value()), 0..5).prop_map(Operation::MultiPut),
         1 => (1_000_u64..5_000).prop_map(Operation::Lower),
@@ -191,7 +203,8 @@ impl Bench {
                 mode,
                 conditions,
                 operations,
-            } => self.execute(*mode, conditions, operations),
+                puts,
+            } => self.execute(*mode, conditions, operations, puts),
             Operation::MultiGet(keys) => {
                 let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
                 let command = Command::MultiGet {
@@ -236,6 +249,7 @@ impl Bench {
         mode: ExecuteMode,
         conditions: &[(u8, Vec<u8>, u64)],
         operations: &[Simple],
+        puts: &[(Vec<u8>, Vec<u8>)],
     ) {
         let model = self.model.clone();
         let conditions: Vec<_> = conditions
@@ -255,10 +269,18 @@ impl Bench {
                 }
             })
             .collect();
-        let operations: Vec<_> = operations
+        let mut operations: Vec<_> = operations
             .iter()
             .map(|simple| simple.command(&model))
             .collect();
+        let pairs: Vec<_> = puts
+            .iter()
+            .map(|(key, value)| Pair { key, value })
+            .collect();
+        if !pairs.is_empty() {
+            let pairs = List::from(pairs.as_slice());
+            operations.insert(operations.len() / 2, Command::MultiPut { pairs });
+        }
         self.apply(&Command::Execute {
             mode,
             conditions: List::from(conditions.as_slice()),
@@ -275,6 +297,9 @@ impl Bench {
         let decoded = Command::decode(&bytes).expect("what was encoded decodes");
         let expected = self.model.apply(at, command);
         let expected = Response::decode(&expected).expect("what was encoded decodes");
+        if command.is_read_only() {
+            assert_eq!(self.steady.read(command), expected, "{command:?}");
+        }
         assert_eq!(self.steady.apply(at, command), expected, "{command:?}");
         assert_eq!(self.rebuilt.apply(at, &decoded), expected, "{command:?}");
         assert_eq!(

@@ -26,8 +26,8 @@ impl<'a> Command<'a> {
         }
         let kind = reader.u8()?;
         let command = match kind {
+            kind::MULTI_PUT | kind::COUNT => Self::read_without_key(kind, reader)?,
             kind::MULTI_GET
-            | kind::MULTI_PUT
             | kind::EXECUTE
             | kind::SET_LIMITS
             | kind::RAISE_VERSION => {
@@ -99,6 +99,7 @@ impl<'a> Command<'a> {
             kind::MULTI_PUT => Self::MultiPut {
                 pairs: List::read(reader)?,
             },
+            kind::COUNT => Self::Count,
             kind::EXECUTE => Self::Execute {
                 mode: if reader.flag("mode")? {
                     ExecuteMode::Independent

@@ -19,6 +19,7 @@ pub(super) mod kind {
     pub(crate) const PERSIST: u8 = 12;
     pub(crate) const TIME_TO_LIVE: u8 = 13;
     pub(crate) const EXECUTE: u8 = 14;
+    pub(crate) const COUNT: u8 = 15;
     pub(crate) const SET_LIMITS: u8 = 64;
     pub(crate) const RAISE_VERSION: u8 = 65;
 }
@@ -69,6 +70,7 @@ impl Command<'_> {
             Self::Expire { .. } => kind::EXPIRE,
             Self::Persist { .. } => kind::PERSIST,
             Self::TimeToLive { .. } => kind::TIME_TO_LIVE,
+            Self::Count => kind::COUNT,
             Self::Execute { .. } => kind::EXECUTE,
             Self::SetLimits { .. } => kind::SET_LIMITS,
             Self::RaiseVersion { .. } => kind::RAISE_VERSION,
@@ -81,7 +83,8 @@ impl Command<'_> {
             | Self::Delete { .. }
             | Self::GetDelete { .. }
             | Self::Persist { .. }
-            | Self::TimeToLive { .. } => {}
+            | Self::TimeToLive { .. }
+            | Self::Count => {}
             Self::Put { value, .. } | Self::Append { value, .. } => sink.put_bytes(value),
             Self::Set { value, options, .. } => {
                 options.write(sink);

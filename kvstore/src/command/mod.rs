@@ -92,13 +92,15 @@ pub enum Command<'a> {
         /// The key.
         key: &'a [u8],
     },
+    /// Reads how many keys there are; those that have expired count until they are swept.
+    Count,
     /// Applies operations at one position if every condition holds.
     Execute {
         /// What a failing operation does to the others.
         mode: ExecuteMode,
         /// All must hold, or nothing is applied.
         conditions: List<'a, Condition<'a>>,
-        /// Applied in order; lists and administrative commands cannot stand here.
+        /// Applied in order; an MGET, an EXEC and administrative commands cannot stand here.
         operations: List<'a, Command<'a>>,
     },
     /// Changes the replicated limits. Items beyond a lowered limit stay; writes are refused.
@@ -202,10 +204,15 @@ impl<'a> Command<'a> {
     /// Whether the command changes nothing, so that it can be answered by [`crate::Store::read`].
     #[must_use]
     pub fn is_read_only(&self) -> bool {
-        matches!(
-            self,
-            Self::Get { .. } | Self::MultiGet { .. } | Self::TimeToLive { .. }
-        )
+        match self {
+            Self::Get { .. } | Self::MultiGet { .. } | Self::TimeToLive { .. } | Self::Count => {
+                true
+            }
+            Self::Execute { operations, .. } => operations
+                .iter()
+                .all(|operation| operation.is_read_only()),
+            _ => false,
+        }
     }
 
     /// The one key that the command is about; none for lists and administrative commands.
@@ -225,6 +232,7 @@ impl<'a> Command<'a> {
             | Self::TimeToLive { key } => Some(key),
             Self::MultiGet { .. }
             | Self::MultiPut { .. }
+            | Self::Count
             | Self::Execute { .. }
             | Self::SetLimits { .. }
             | Self::RaiseVersion { .. } => None,
@@ -247,7 +255,7 @@ impl<'a> Command<'a> {
     /// Whether the command can be an operation of EXEC.
     #[must_use]
     pub fn can_be_operation(&self) -> bool {
-        self.key().is_some()
+        self.key().is_some() || matches!(self, Self::MultiPut { .. } | Self::Count)
     }
 }
 

@@ -22,6 +22,7 @@ mod kind {
     pub(crate) const ABORTED: u8 = 11;
     pub(crate) const DONE: u8 = 12;
     pub(crate) const ERROR: u8 = 13;
+    pub(crate) const COUNT: u8 = 14;
 }
 
 impl<'a> Response<'a> {
@@ -109,6 +110,10 @@ impl<'a> Response<'a> {
                 sink.put_u8(kind::ABORTED);
                 cause.write(sink);
             }
+            Self::Count { items } => {
+                sink.put_u8(kind::COUNT);
+                sink.put_u64(*items);
+            }
             Self::Done => sink.put_u8(kind::DONE),
             Self::Error(error) => {
                 sink.put_u8(kind::ERROR);
@@ -158,6 +163,9 @@ impl<'a> Response<'a> {
             kind::LIST => Self::List(List::read(reader)?),
             kind::ABORTED => Self::Aborted {
                 cause: AbortCause::read(reader)?,
+            },
+            kind::COUNT => Self::Count {
+                items: reader.u64()?,
             },
             kind::DONE => Self::Done,
             kind::ERROR => Self::Error(StoreError::read(reader)?),

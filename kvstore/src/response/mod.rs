@@ -59,6 +59,11 @@ pub enum Response<'a> {
         /// Nanoseconds of group time; none if it does not expire.
         remaining_ns: Option<u64>,
     },
+    /// How many keys there are.
+    Count {
+        /// Those that have expired count until they are swept.
+        items: u64,
+    },
     /// One answer for each key or operation, in order.
     List(List<'a, Response<'a>>),
     /// An EXEC changed nothing.

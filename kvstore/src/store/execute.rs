@@ -39,18 +39,8 @@ impl Store {
         conditions: &List<'_, Condition<'_>>,
         operations: &List<'_, Command<'_>>,
     ) -> Response<'_> {
-        if conditions.len().max(operations.len()) > LIST_ITEMS_MAX as usize {
-            return Response::Error(StoreError::ListTooLong);
-        }
-        if let Some(index) = conditions
-            .iter()
-            .position(|condition| !self.holds(&condition))
-        {
-            return Response::Aborted {
-                cause: AbortCause::Condition {
-                    index: length_u32(index),
-                },
-            };
+        if let Some(refusal) = self.refusal(conditions, operations) {
+            return refusal;
         }
         let mut responses = Vec::new();
         self.begin_undoable();
@@ -64,6 +54,49 @@ impl Store {
             Err(Undo::Aborted(cause)) => Response::Aborted { cause },
             Err(Undo::Refused(error)) => Response::Error(error),
         }
+    }
+
+    /// An EXEC whose operations only read, answered from the state as it is.
+    pub(super) fn read_operations(
+        &self,
+        conditions: &List<'_, Condition<'_>>,
+        operations: &List<'_, Command<'_>>,
+    ) -> Response<'_> {
+        if let Some(refusal) = self.refusal(conditions, operations) {
+            return refusal;
+        }
+        let mut responses = Vec::new();
+        for operation in operations.iter() {
+            if !operation.is_read_only() {
+                return Response::Error(StoreError::NotReadOnly);
+            }
+            self.read(&operation).write_element(&mut responses);
+            if responses.len() > LIST_RESPONSE_BYTES_MAX {
+                return Response::Error(StoreError::ResponseTooLarge);
+            }
+        }
+        Response::List(List::from_encoded(
+            length_u32(operations.len()),
+            Cow::Owned(responses),
+        ))
+    }
+
+    /// Why the operations are not even begun.
+    fn refusal(
+        &self,
+        conditions: &List<'_, Condition<'_>>,
+        operations: &List<'_, Command<'_>>,
+    ) -> Option<Response<'static>> {
+        if conditions.len().max(operations.len()) > LIST_ITEMS_MAX as usize {
+            return Some(Response::Error(StoreError::ListTooLong));
+        }
+        let broken = conditions
+            .iter()
+            .position(|condition| !self.holds(&condition))?;
+        let index = length_u32(broken);
+        Some(Response::Aborted {
+            cause: AbortCause::Condition { index },
+        })
     }
 
     fn holds(&self, condition: &Condition<'_>) -> bool {
@@ -87,7 +120,10 @@ impl Store {
         responses: &mut Vec<u8>,
     ) -> Result<(), Undo> {
         for (index, operation) in operations.iter().enumerate() {
-            let response = self.apply_to_key(at, &operation);
+            let response = match &operation {
+                Command::MultiPut { pairs } => self.put_all(at, pairs),
+                operation => self.apply_to_key(at, operation),
+            };
             response.write_element(responses);
             let cause = failure(&response, length_u32(index));
             match cause {
@@ -118,11 +154,26 @@ impl Store {
 
     /// Forgets what was kept, or puts it back.
     pub(super) fn end_undoable(&mut self, done: bool) {
-        let journal = self.journal.take().expect("begin_undoable was called");
-        if done {
-            return;
+        if !done {
+            self.undo_to(0);
         }
-        for entry in journal.entries.into_iter().rev() {
+        let journal = self.journal.take();
+        assert!(journal.is_some(), "begin_undoable was called");
+    }
+
+    /// How many overwritten items are kept: a place to go back to with [`Store::undo_to`].
+    pub(super) fn undo_mark(&self) -> usize {
+        self.journal
+            .as_ref()
+            .map_or(0, |journal| journal.entries.len())
+    }
+
+    /// Puts back what was overwritten since the mark. What is put back goes on counting against the limit.
+    pub(super) fn undo_to(&mut self, mark: usize) {
+        let Some(journal) = &mut self.journal else {
+            return;
+        };
+        for entry in journal.entries.split_off(mark).into_iter().rev() {
             match entry.previous {
                 Some((value, stamp)) => self.items.restore(&entry.key, &value, stamp),
                 None => {

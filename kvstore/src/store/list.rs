@@ -83,22 +83,38 @@ impl Store {
     }
 
     pub(super) fn multi_put(&mut self, at: Position, pairs: &List<'_, Pair<'_>>) -> Response<'_> {
-        if pairs.len() > LIST_ITEMS_MAX as usize {
-            return Response::Error(StoreError::ListTooLong);
-        }
         self.begin_undoable();
+        let written = self.try_put_all(at, pairs);
+        self.end_undoable(written.is_ok());
+        written.map_or_else(Response::Error, |version| Response::Written { version })
+    }
+
+    /// MSET as one operation of an EXEC: all of its pairs or none, whatever becomes of the others.
+    pub(super) fn put_all(&mut self, at: Position, pairs: &List<'_, Pair<'_>>) -> Response<'_> {
+        let mark = self.undo_mark();
+        let written = self.try_put_all(at, pairs);
+        if written.is_err() {
+            self.undo_to(mark);
+        }
+        written.map_or_else(Response::Error, |version| Response::Written { version })
+    }
+
+    fn try_put_all(
+        &mut self,
+        at: Position,
+        pairs: &List<'_, Pair<'_>>,
+    ) -> Result<Position, StoreError> {
+        if pairs.len() > LIST_ITEMS_MAX as usize {
+            return Err(StoreError::ListTooLong);
+        }
         let stamp = Stamp {
             version: at,
             expiry_ns: 0,
         };
-        let result = pairs.iter().try_for_each(|pair| {
+        pairs.iter().try_for_each(|pair| {
             let found = self.items.find(pair.key);
             self.write(found, pair.key, pair.value, stamp)
-        });
-        self.end_undoable(result.is_ok());
-        match result {
-            Ok(()) => Response::Written { version: at },
-            Err(error) => Response::Error(error),
-        }
+        })?;
+        Ok(at)
     }
 }

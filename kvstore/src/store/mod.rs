@@ -123,7 +123,7 @@ impl Store {
     /// Applies a command that is about one key.
     fn apply_to_key(&mut self, at: Position, command: &Command<'_>) -> Response<'_> {
         match *command {
-            Command::Get { .. } | Command::TimeToLive { .. } => self.read(command),
+            Command::Get { .. } | Command::TimeToLive { .. } | Command::Count => self.read(command),
             Command::Put { key, value } => self.put(at, key, value),
             Command::Delete { key } => self.delete(key),
             Command::Set {
@@ -155,6 +155,14 @@ impl Store {
             },
             Command::TimeToLive { key } => self.time_to_live(key),
             Command::MultiGet { keys } => self.read_many(keys),
+            Command::Count => Response::Count {
+                items: self.items.count(),
+            },
+            Command::Execute {
+                conditions,
+                operations,
+                ..
+            } => self.read_operations(conditions, operations),
             _ => Response::Error(StoreError::NotReadOnly),
         }
     }

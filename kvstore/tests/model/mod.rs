@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use trine_kvstore::limits::item_charge;
 use trine_kvstore::{
-    AbortCause, Command, Condition, ExecuteMode, Limits, List, Position, Response, SetCondition,
+    AbortCause, Command, Condition, ExecuteMode, Limits, List, Pair, Position, Response, SetCondition,
     SetExpiry, SetOptions, StoreError, Versioned,
 };
 
@@ -50,16 +50,6 @@ impl Model {
     /// The answer, and whether it is one that all-or-nothing does not accept.
     pub(crate) fn apply(&mut self, at: Position, command: &Command<'_>) -> Answer {
         match command {
-            Command::MultiPut { pairs } => {
-                let before = self.items.clone();
-                for pair in pairs.iter() {
-                    if let Err(error) = self.write(pair.key, pair.value, at, 0) {
-                        self.items = before;
-                        return answer(Response::Error(error));
-                    }
-                }
-                answer(Response::Written { version: at })
-            }
             Command::MultiGet { keys } => {
                 let items: Vec<_> = keys.iter().map(|key| self.items.get(key)).collect();
                 let responses: Vec<_> = items.into_iter().map(value_of).collect();
@@ -124,8 +114,32 @@ impl Model {
         answer(Response::List(List::from(responses.as_slice())))
     }
 
+    fn put_all(
+        &mut self,
+        at: Position,
+        pairs: &List<'_, Pair<'_>>,
+    ) -> (Answer, Option<Failure>) {
+        let before = self.items.clone();
+        for pair in pairs.iter() {
+            if let Err(error) = self.write(pair.key, pair.value, at, 0) {
+                self.items = before;
+                return (
+                    answer(Response::Error(error)),
+                    Some(Failure::Refused(error)),
+                );
+            }
+        }
+        (answer(Response::Written { version: at }), None)
+    }
+
     fn apply_to_key(&mut self, at: Position, command: &Command<'_>) -> (Answer, Option<Failure>) {
+        if let Command::MultiPut { pairs } = command {
+            return self.put_all(at, pairs);
+        }
         let result = match *command {
+            Command::Count => Ok(answer(Response::Count {
+                items: self.items.len() as u64,
+            })),
             Command::Get { key } => Ok(answer(value_of(self.items.get(key)))),
             Command::TimeToLive { key } => Ok(answer(match self.items.get(key) {
                 None => Response::NotFound,
