@@ -245,6 +245,11 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
         &self.backend
     }
 
+    /// See [`Backend::watch`].
+    pub fn watch(&mut self, descriptor: std::os::fd::OwnedFd) -> bool {
+        self.backend.watch(descriptor)
+    }
+
     /// The clock.
     #[must_use]
     pub fn clock(&self) -> &C {

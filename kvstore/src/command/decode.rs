@@ -27,10 +27,7 @@ impl<'a> Command<'a> {
         let kind = reader.u8()?;
         let command = match kind {
             kind::MULTI_PUT | kind::COUNT => Self::read_without_key(kind, reader)?,
-            kind::MULTI_GET
-            | kind::EXECUTE
-            | kind::SET_LIMITS
-            | kind::RAISE_VERSION => {
+            kind::MULTI_GET | kind::EXECUTE | kind::SET_LIMITS | kind::RAISE_VERSION => {
                 if nested {
                     return Err(DecodeError::Nested);
                 }

@@ -208,9 +208,9 @@ impl<'a> Command<'a> {
             Self::Get { .. } | Self::MultiGet { .. } | Self::TimeToLive { .. } | Self::Count => {
                 true
             }
-            Self::Execute { operations, .. } => operations
-                .iter()
-                .all(|operation| operation.is_read_only()),
+            Self::Execute { operations, .. } => {
+                operations.iter().all(|operation| operation.is_read_only())
+            }
             _ => false,
         }
     }

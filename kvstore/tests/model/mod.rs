@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use trine_kvstore::limits::item_charge;
 use trine_kvstore::{
-    AbortCause, Command, Condition, ExecuteMode, Limits, List, Pair, Position, Response, SetCondition,
-    SetExpiry, SetOptions, StoreError, Versioned,
+    AbortCause, Command, Condition, ExecuteMode, Limits, List, Pair, Position, Response,
+    SetCondition, SetExpiry, SetOptions, StoreError, Versioned,
 };
 
 #[derive(Clone, Debug)]
@@ -114,11 +114,7 @@ impl Model {
         answer(Response::List(List::from(responses.as_slice())))
     }
 
-    fn put_all(
-        &mut self,
-        at: Position,
-        pairs: &List<'_, Pair<'_>>,
-    ) -> (Answer, Option<Failure>) {
+    fn put_all(&mut self, at: Position, pairs: &List<'_, Pair<'_>>) -> (Answer, Option<Failure>) {
         let before = self.items.clone();
         for pair in pairs.iter() {
             if let Err(error) = self.write(pair.key, pair.value, at, 0) {

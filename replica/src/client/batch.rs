@@ -85,7 +85,7 @@ impl<R: Route> Clients<R> {
         for pending in keys.iter().filter_map(|&key| self.operations.get(key)) {
             let request = pending.request.as_ref().map_or(0, |request| request.len());
             let response = match pending.operation.is_write() {
-                true => CLIENT_REPLY_HEADER_SIZE + WRITE_RESPONSE_BYTES,
+                true => CLIENT_REPLY_HEADER_SIZE + WRITE_RESPONSE_BYTES.max(pending.expected_bytes),
                 false => pending.response_bytes,
             };
             sizes.0 += BATCH_ITEM_HEADER_SIZE + request;

@@ -200,6 +200,7 @@ impl<R: Route> Clients<R> {
             stage: Stage::Waiting,
             request: Some(request),
             response_bytes: self.config.response_bytes,
+            expected_bytes: 0,
             alone: false,
             ticket: None,
             started: now,

@@ -106,6 +106,8 @@ pub(super) struct Pending {
     /// None exactly while an attempt is under way that is no part of a batch: the transport has it then.
     pub(super) request: Option<MsgBuf>,
     pub(super) response_bytes: usize,
+    /// What the caller expects the store's response to take; zero if it did not say.
+    pub(super) expected_bytes: usize,
     /// Whether it may not share a message with others: a batch with it brought a reply that was too large.
     pub(super) alone: bool,
     /// None for reads, for registrations, and for writes that wait.

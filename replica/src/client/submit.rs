@@ -5,10 +5,10 @@ use trine_transport::backend::Route;
 use trine_transport::buf::{MsgBuf, Pool};
 use trine_transport::time::Instant;
 
-use super::config::{IN_FLIGHT_MAX, OPERATIONS_MAX};
+use super::config::{IN_FLIGHT_MAX, OPERATIONS_MAX, RESPONSE_BYTES_MAX};
 use super::core::{ClientId, Clients};
 use super::operation::{Lane, Mode};
-use crate::message::{CLIENT_REQUEST_HEADER_SIZE, ClientRequest, Encode};
+use crate::message::{CLIENT_REPLY_HEADER_SIZE, CLIENT_REQUEST_HEADER_SIZE, ClientRequest, Encode};
 
 /// What a caller asks for.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +27,7 @@ pub struct Submission<'a> {
 #[derive(Debug)]
 pub struct EncodedCommand {
     mode: Mode,
+    expected_bytes: usize,
     /// The envelope, in which cluster, client and sequence are still missing, and the command.
     request: MsgBuf,
 }
@@ -46,7 +47,21 @@ impl EncodedCommand {
             .encode_to_slice(&mut request[..CLIENT_REQUEST_HEADER_SIZE]);
         let written = command.encode_into(&mut request[CLIENT_REQUEST_HEADER_SIZE..]);
         assert!(written.is_ok(), "the buffer has the encoded length");
-        Ok(Self { mode, request })
+        Ok(Self {
+            mode,
+            expected_bytes: 0,
+            request,
+        })
+    }
+
+    /// Makes room for a response of so many bytes. A response that does not fit costs a second attempt.
+    #[must_use]
+    pub fn expecting(self, response_bytes: usize) -> Self {
+        let expected_bytes = response_bytes.min(RESPONSE_BYTES_MAX - CLIENT_REPLY_HEADER_SIZE);
+        Self {
+            expected_bytes,
+            ..self
+        }
     }
 }
 
@@ -102,11 +117,19 @@ impl<R: Route> Clients<R> {
         tag: u64,
     ) -> Result<(), SubmitError> {
         self.check_room(client)?;
-        let EncodedCommand { mode, request } = command;
+        let EncodedCommand {
+            mode,
+            expected_bytes,
+            request,
+        } = command;
         let deadline = deadline.unwrap_or(now + self.config.operation_timeout);
         let mut pending = self.pending(client.0, mode.operation(), request, now, deadline, tag);
         pending.lane = Lane::of(mode);
         pending.timed = mode.is_write() && self.next_is_timed();
+        pending.expected_bytes = expected_bytes;
+        pending.response_bytes = pending
+            .response_bytes
+            .max(CLIENT_REPLY_HEADER_SIZE + expected_bytes);
         let key = self
             .operations
             .insert(pending)

@@ -94,6 +94,13 @@ pub trait Backend {
     /// Only if the device or socket is unusable.
     fn wait(&mut self, timeout: Option<Duration>) -> Result<(), BackendError>;
 
+    /// From now on [`Backend::wait`] also ends when `descriptor` is readable, so that one thread can serve packets and
+    /// something else. False: this backend cannot wait for anything but packets, and whoever asked has to look himself.
+    fn watch(&mut self, descriptor: std::os::fd::OwnedFd) -> bool {
+        drop(descriptor);
+        false
+    }
+
     /// A handle that ends [`Backend::wait`] from another thread.
     fn waker(&self) -> Waker;
 

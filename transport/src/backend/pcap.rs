@@ -212,6 +212,10 @@ where
         self.inner.wait(timeout)
     }
 
+    fn watch(&mut self, descriptor: std::os::fd::OwnedFd) -> bool {
+        self.inner.watch(descriptor)
+    }
+
     fn waker(&self) -> Waker {
         self.inner.waker()
     }

@@ -10,26 +10,29 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::Wake;
 use crate::time::Duration;
 
-/// Sleeps until one of two descriptors is readable or `timeout` has passed. Says whether the
+/// Sleeps until one of the descriptors is readable or `timeout` has passed. Says whether the
 /// second one is.
 pub(super) fn wait_readable(
     socket: BorrowedFd<'_>,
     wake: BorrowedFd<'_>,
+    watched: Option<BorrowedFd<'_>>,
     timeout: Option<Duration>,
 ) -> io::Result<bool> {
-    let readable = |fd: BorrowedFd<'_>| libc::pollfd {
-        fd: fd.as_raw_fd(),
+    let readable = |fd: libc::c_int| libc::pollfd {
+        fd,
         events: libc::POLLIN,
         revents: 0,
     };
-    let mut descriptors = [readable(socket), readable(wake)];
+    // The system passes over a negative descriptor.
+    let watched = watched.map_or(-1, |watched| watched.as_raw_fd());
+    let mut descriptors = [socket.as_raw_fd(), wake.as_raw_fd(), watched].map(readable);
     let timeout = timeout.map(|timeout| libc::timespec {
         tv_sec: timeout.as_secs() as libc::time_t,
         tv_nsec: (timeout.as_nanos() % 1_000_000_000) as libc::c_long,
     });
     let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: the array has two elements; the timeout is null or points to a live value.
-    let result = unsafe { libc::ppoll(descriptors.as_mut_ptr(), 2, timeout, ptr::null()) };
+    // SAFETY: the array has three elements; the timeout is null or points to a live value.
+    let result = unsafe { libc::ppoll(descriptors.as_mut_ptr(), 3, timeout, ptr::null()) };
     if result < 0 {
         let error = io::Error::last_os_error();
         return if error.kind() == io::ErrorKind::Interrupted {

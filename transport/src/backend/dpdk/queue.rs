@@ -460,7 +460,7 @@ impl Backend for DpdkBackend {
             }
             let pause = self.sleep.min(deadline.saturating_since(now));
             let event = self.wake.descriptor();
-            wait_readable(event, event, Some(pause))
+            wait_readable(event, event, None, Some(pause))
                 .map_err(|error| BackendError::from_io("ppoll", &error))?;
             self.sleep = Duration::from_nanos(self.sleep.as_nanos() * 2).min(SLEEP_MAX);
             now = MonotonicClock.now();

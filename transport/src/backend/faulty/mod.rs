@@ -488,6 +488,10 @@ impl<B: Backend, C: Clock> Backend for Faulty<B, C> {
             .wait(Some(timeout.map_or(held, |timeout| timeout.min(held))))
     }
 
+    fn watch(&mut self, descriptor: std::os::fd::OwnedFd) -> bool {
+        self.inner.watch(descriptor)
+    }
+
     fn waker(&self) -> Waker {
         self.inner.waker()
     }

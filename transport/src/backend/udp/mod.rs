@@ -9,7 +9,7 @@ mod socket;
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use self::coalesce::{Limits, Plan};
@@ -90,6 +90,8 @@ pub struct UdpBackend {
     sender: Sender,
     plan: Plan<SocketAddr>,
     wake: Arc<WakeEvent>,
+    /// Ends `wait`, too.
+    watched: Option<OwnedFd>,
     stats: BackendStats,
 }
 
@@ -174,6 +176,7 @@ impl UdpBackend {
             sender: Sender::new(local.is_ipv6()),
             plan: Plan::with_capacity(TxBatch::<SocketAddr>::ITEMS_DEFAULT),
             wake: Arc::new(wake),
+            watched: None,
             stats: BackendStats::default(),
         })
     }
@@ -291,12 +294,19 @@ impl Backend for UdpBackend {
             return Ok(());
         }
         self.stats.waits += 1;
-        let woken = wait_readable(self.socket.as_fd(), self.wake.descriptor(), timeout)
+        let watched = self.watched.as_ref().map(AsFd::as_fd);
+        let (socket, wake) = (self.socket.as_fd(), self.wake.descriptor());
+        let woken = wait_readable(socket, wake, watched, timeout)
             .map_err(|error| BackendError::from_io("ppoll", &error))?;
         if woken {
             self.wake.clear();
         }
         Ok(())
+    }
+
+    fn watch(&mut self, descriptor: OwnedFd) -> bool {
+        self.watched = Some(descriptor);
+        true
     }
 
     fn waker(&self) -> Waker {

@@ -395,6 +395,18 @@ fn wait_ends_by_packet_by_waker_and_by_timeout() {
 }
 
 #[test]
+fn wait_ends_by_what_is_watched() {
+    let mut server = open();
+    let (watched, mut other) = std::os::unix::net::UnixStream::pair().unwrap();
+    assert!(server.watch(watched.into()));
+    let start = StdInstant::now();
+    server.wait(Some(Duration::from_millis(20))).unwrap();
+    assert!(start.elapsed() >= StdDuration::from_millis(20));
+    io::Write::write_all(&mut other, b"x").unwrap();
+    server.wait(None).unwrap();
+}
+
+#[test]
 fn busy_polling_is_set_or_refused_with_the_reason() {
     let config = UdpConfig {
         busy_poll_us: 50,

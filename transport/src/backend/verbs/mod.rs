@@ -347,7 +347,8 @@ impl Backend for VerbsBackend {
             return Ok(());
         }
         self.stats.waits += 1;
-        let woken = wait_readable(self.channel.descriptor(), self.wake.descriptor(), timeout)
+        let (channel, wake) = (self.channel.descriptor(), self.wake.descriptor());
+        let woken = wait_readable(channel, wake, None, timeout)
             .map_err(|error| BackendError::from_io("ppoll", &error))?;
         self.channel.take_events();
         if woken {
