@@ -10,6 +10,7 @@ use trine_transport::prng::Ratio;
 
 use crate::config::{BASE_PORT, CACHE_ADDRESS, CACHE_THREADS_MAX, CLIENTS_MAX, DEFAULT_PEERS};
 use crate::network::NetworkArguments;
+use crate::resp::RespArguments;
 use crate::settings::{ConfigCommand, FileArguments, PlacementArguments, WatchArguments};
 use crate::units::{parse_bytes, parse_duration, parse_positive_duration};
 
@@ -178,6 +179,8 @@ pub(crate) struct UpArguments {
     pub(crate) reading: ReadArguments,
     #[command(flatten)]
     pub(crate) log: LogArguments,
+    #[command(flatten)]
+    pub(crate) resp: RespArguments,
 }
 
 /// The limits that a new group gets; they are part of its replicated state.
@@ -275,6 +278,8 @@ pub(crate) struct ServeArguments {
     /// aside and join the group as a new replica. (With --log memory every start does that.)
     #[arg(long)]
     pub(crate) rejoin: bool,
+    #[command(flatten)]
+    pub(crate) resp: RespArguments,
     /// Lab: damage what this replica sends, for example loss=5%,dup=1%,reorder=2%,corrupt=0.1%,delay=1ms..5ms.
     #[arg(long, value_name = "FAULTS", help_heading = "Lab options")]
     pub(crate) fault: Option<Faults>,

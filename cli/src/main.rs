@@ -17,6 +17,7 @@ mod network;
 mod output;
 mod peers;
 mod placement;
+mod resp;
 mod settings;
 mod units;
 mod values;

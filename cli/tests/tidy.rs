@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 const EDGES: &[(&str, &[&str])] = &[
     ("transport", &["trine-dpdk-sys"]),
     ("kvstore", &[]),
+    ("resp", &["trine-kvstore"]),
     ("replica", &["trine-transport", "trine-kvstore"]),
     (
         "chaos",
@@ -18,6 +19,7 @@ const EDGES: &[(&str, &[&str])] = &[
         &[
             "trine-chaos",
             "trine-replica",
+            "trine-resp",
             "trine-transport",
             "trine-kvstore",
         ],
@@ -28,6 +30,7 @@ const PACKAGES: &[&str] = &[
     "trine-transport",
     "trine-kvstore",
     "trine-replica",
+    "trine-resp",
     "trine-chaos",
     "trine-dpdk-sys",
 ];
@@ -67,6 +70,7 @@ const CORE: &[&str] = &[
     "transport/src/prng.rs",
     "transport/src/time.rs",
     "kvstore/src/",
+    "resp/src/",
     "replica/src/",
     "chaos/src/sim/",
     "chaos/src/checker/",

@@ -25,7 +25,7 @@ use crate::logs::Logs;
 use crate::metrics::{self, Snapshot};
 use crate::network::{Network, Opened};
 use crate::output::Output;
-use crate::{peers, placement};
+use crate::{peers, placement, resp};
 
 /// What the line begins with that says where the metrics are.
 pub(crate) const METRICS_LINE: &str = "metrics at ";
@@ -49,6 +49,8 @@ pub(crate) fn run<N: Network>(
         let allowed = arguments.placement.allow_remote;
         placement::require_loopback("this replica's address", own, allowed)?;
     }
+    // Before the replica's thread is put onto its processor: this one has to run elsewhere.
+    let _resp = resp::start(network, arguments, &addresses, output)?;
     placement::apply(&arguments.placement)?;
     let opened = network.serve_at(own)?;
     let Some(faults) = arguments.fault.filter(|faults| !faults.is_none()) else {

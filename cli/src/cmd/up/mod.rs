@@ -42,6 +42,7 @@ pub(crate) fn run<N: Network>(
     serve_args.extend(arguments.reading.as_serve_args());
     serve_args.extend(arguments.watch.as_serve_args()?);
     serve_args.extend(arguments.log.as_serve_args());
+    serve_args.extend(arguments.resp.as_serve_args());
     let sink = sink(output, count);
     let group = match group::start(network, addresses.clone(), serve_args, Some(sink)) {
         Err(_) if interrupt::interrupted() => return Ok(()),

@@ -1,0 +1,188 @@
+//! The application of the thread's event loop: connections and the group's client, fed from each other.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use trine_replica::client::{
+    ClientId, Clients, EncodedCommand, Error, Finished, IN_FLIGHT_MAX, Mode, Obstacle, SubmitError,
+};
+use trine_resp::{Call, Failure};
+use trine_transport::backend::Route;
+use trine_transport::buf::Pool;
+use trine_transport::time::{Duration, Instant};
+use trine_transport::{App, Completion, Cx, Event, Reply, Request};
+
+use super::server::Server;
+
+/// How often sockets are looked at where the backend cannot be woken by them.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// No log entry is larger, so no command can be.
+const COMMAND_BYTES_MAX: usize = 4 << 20;
+
+pub(super) struct Hosted<R: Route> {
+    clients: Clients<R>,
+    sessions: Sessions,
+    pool: Pool,
+    server: Server,
+    stopping: Arc<AtomicBool>,
+    look_often: bool,
+    now: Instant,
+}
+
+/// Logical clients that all connections share: each may have so many commands in flight.
+#[derive(Default)]
+struct Sessions {
+    open: Vec<ClientId>,
+    /// Where room was found last.
+    at: usize,
+}
+
+impl Sessions {
+    /// One with room.
+    fn pick<R: Route>(&mut self, clients: &mut Clients<R>) -> Option<ClientId> {
+        for step in 0..self.open.len() {
+            let at = (self.at + step) % self.open.len();
+            let client = self.open[at];
+            if clients.in_flight_of(client) < IN_FLIGHT_MAX {
+                self.at = at;
+                return Some(client);
+            }
+        }
+        let client = clients.open()?;
+        self.at = self.open.len();
+        self.open.push(client);
+        Some(client)
+    }
+}
+
+impl<R: Route> Hosted<R> {
+    pub(super) fn new(
+        clients: Clients<R>,
+        pool: Pool,
+        server: Server,
+        stopping: Arc<AtomicBool>,
+    ) -> Self {
+        Self {
+            clients,
+            sessions: Sessions::default(),
+            pool,
+            server,
+            stopping,
+            look_often: false,
+            now: Instant::ZERO,
+        }
+    }
+
+    /// Nothing wakes the loop when a socket is readable.
+    pub(super) fn look_often(&mut self) {
+        self.look_often = true;
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+
+    fn give_answers(&mut self) {
+        while let Some(Finished { tag, result, .. }) = self.clients.poll_finished() {
+            let response = match &result {
+                Ok(answer) => answer
+                    .response()
+                    .map_err(|error| Failure::Unknown(error.to_string())),
+                Err(error) => Err(failure_of(error)),
+            };
+            self.server.on_answer(tag, response);
+        }
+    }
+
+    fn work(&mut self) {
+        let Self {
+            clients,
+            sessions,
+            pool,
+            server,
+            now,
+            ..
+        } = self;
+        let now = *now;
+        server.work(now, &mut |tag, call| {
+            begin(clients, sessions, pool, now, tag, call)
+        });
+    }
+}
+
+fn failure_of(error: &Error) -> Failure {
+    let why = error.obstacle().to_string();
+    match error {
+        Error::Refused {
+            obstacle: Obstacle::TooLarge,
+        } => Failure::TooLarge,
+        Error::OutcomeUnknown { .. } => Failure::Unknown(why),
+        Error::NotReachable { .. } | Error::Refused { .. } => Failure::NotApplied(why),
+    }
+}
+
+/// Begins a connection's call.
+fn begin<R: Route>(
+    clients: &mut Clients<R>,
+    sessions: &mut Sessions,
+    pool: &Pool,
+    now: Instant,
+    tag: u64,
+    call: &Call<'_>,
+) -> Result<(), Failure> {
+    let mode = if call.read_only {
+        Mode::Read
+    } else {
+        Mode::Write
+    };
+    let not_begun = |error: SubmitError| match error {
+        SubmitError::NoBuffer { bytes } if bytes > COMMAND_BYTES_MAX => Failure::TooLarge,
+        error => Failure::NotApplied(error.to_string()),
+    };
+    let command = EncodedCommand::new(pool, mode, call.command)
+        .map_err(not_begun)?
+        .expecting(call.response_bytes);
+    let client = sessions
+        .pick(clients)
+        .ok_or_else(|| not_begun(SubmitError::TooMany))?;
+    clients
+        .submit_encoded(now, client, command, None, tag)
+        .map_err(not_begun)
+}
+
+impl<R: Route> App<R> for Hosted<R> {
+    fn on_request(&mut self, cx: &mut Cx<'_, R>, request: Request<'_>) -> Reply {
+        self.clients.on_request(cx, request)
+    }
+
+    fn on_completion(&mut self, cx: &mut Cx<'_, R>, tag: u64, completion: Completion) {
+        self.clients.on_completion(cx, tag, completion);
+    }
+
+    fn on_event(&mut self, cx: &mut Cx<'_, R>, event: Event<R>) {
+        self.clients.on_event(cx, event);
+    }
+
+    fn on_turn(&mut self, cx: &mut Cx<'_, R>) {
+        self.now = cx.now();
+        // Answers first: their connections go on with what they sent behind.
+        self.give_answers();
+        self.server.look();
+        self.work();
+        self.clients.on_turn(cx);
+        self.give_answers();
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        if self.server.has_work() || self.is_stopping() {
+            return Some(Instant::ZERO);
+        }
+        let often = self.look_often.then(|| self.now + LOOK_EVERY);
+        let due = [
+            often,
+            self.server.next_timeout(self.now),
+            self.clients.next_timeout(),
+        ];
+        due.into_iter().flatten().min()
+    }
+}

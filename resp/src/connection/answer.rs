@@ -1,0 +1,153 @@
+//! The store's answer to a call, and what it says about a call that has none.
+
+use trine_kvstore::{AbortCause, Response, StoreError};
+
+use super::{Connection, Failure, Waiting};
+use crate::plan::Item;
+use crate::reply::Writer;
+use crate::shape::{Shape, error_text};
+
+impl Connection {
+    /// The call that was under way is over.
+    pub fn on_answer(&mut self, result: Result<Response<'_>, Failure>) {
+        let Some((waiting, read_only)) = self.waiting.take() else {
+            return;
+        };
+        match waiting {
+            Waiting::Run(items) => self.on_run_answer(&items, read_only, result),
+            Waiting::Transaction(items) => self.on_transaction_answer(&items, read_only, result),
+            Waiting::Watch(keys) => self.on_watch_answer(keys, result),
+        }
+    }
+
+    fn on_run_answer(
+        &mut self,
+        items: &[Item],
+        read_only: bool,
+        result: Result<Response<'_>, Failure>,
+    ) {
+        let too_large = matches!(
+            result,
+            Err(Failure::TooLarge)
+                | Ok(Response::Error(
+                    StoreError::ResponseTooLarge
+                        | StoreError::ExecuteTooLarge
+                        | StoreError::ListTooLong
+                ))
+        );
+        if too_large && items.len() > 1 {
+            // Nothing was applied: each of the commands is tried for itself.
+            self.alone = items.len();
+            self.commands -= items.len() as u64;
+            self.scan = self.start;
+            self.parser.reset();
+            return;
+        }
+        match result {
+            Ok(response) => {
+                let operations: usize = items.iter().map(|item| item.operations).sum();
+                match (&response, operations) {
+                    (Response::List(list), 2..) => {
+                        let answers: Vec<Response<'_>> = list.iter().collect();
+                        self.write_items(items, &answers);
+                    }
+                    (Response::Error(error), _) => self.write_errors(items, &error_text(*error)),
+                    _ => self.write_items(items, std::slice::from_ref(&response)),
+                }
+            }
+            Err(failure) => self.write_errors(items, &failure_text(&failure, read_only)),
+        }
+        self.start = self.scan;
+    }
+
+    fn on_transaction_answer(
+        &mut self,
+        items: &[Item],
+        read_only: bool,
+        result: Result<Response<'_>, Failure>,
+    ) {
+        match result {
+            Ok(Response::List(list)) => {
+                let answers: Vec<Response<'_>> = list.iter().collect();
+                self.writer().array(items.len());
+                self.write_items(items, &answers);
+            }
+            Ok(Response::Aborted {
+                cause: AbortCause::Condition { .. },
+            }) => self.writer().null_array(),
+            Ok(Response::Error(error)) => {
+                let text = format!("EXECABORT Transaction discarded because of: {error}");
+                self.writer().error(&text);
+            }
+            Ok(_) => self.writer().error(NO_ANSWER),
+            Err(failure) => {
+                let text = failure_text(&failure, read_only);
+                self.writer().error(&text);
+            }
+        }
+    }
+
+    fn on_watch_answer(&mut self, keys: Vec<Vec<u8>>, result: Result<Response<'_>, Failure>) {
+        match result {
+            Ok(Response::List(list)) if list.len() == keys.len() => {
+                for (key, answer) in keys.into_iter().zip(list.iter()) {
+                    let version = match answer {
+                        Response::Value { version, .. } => Some(version),
+                        _ => None,
+                    };
+                    // A key that is watched already counts from the first time.
+                    self.watched.entry(key).or_insert(version);
+                }
+                self.writer().simple("OK");
+            }
+            Ok(Response::Error(error)) => self.writer().error(&error_text(error)),
+            Ok(_) => self.writer().error(NO_ANSWER),
+            Err(failure) => {
+                let text = failure_text(&failure, true);
+                self.writer().error(&text);
+            }
+        }
+    }
+
+    /// Writes a reply for each item from the answers to its operations.
+    pub(super) fn write_items(&mut self, items: &[Item], answers: &[Response<'_>]) {
+        let mut rest = answers;
+        for item in items {
+            if let Shape::Known(reply) = &item.shape {
+                self.output.extend_from_slice(reply);
+                continue;
+            }
+            let mut writer = Writer::new(&mut self.output, self.resp3);
+            match rest.split_at_checked(item.operations) {
+                Some((own, behind)) => {
+                    item.shape.write(own, &mut writer);
+                    rest = behind;
+                }
+                None => writer.error(NO_ANSWER),
+            }
+        }
+    }
+
+    fn write_errors(&mut self, items: &[Item], text: &str) {
+        for item in items {
+            match &item.shape {
+                Shape::Known(reply) => self.output.extend_from_slice(reply),
+                _ => Writer::new(&mut self.output, self.resp3).error(text),
+            }
+        }
+    }
+}
+
+const NO_ANSWER: &str = "ERR the replica's answer does not belong to this command";
+
+/// An error that says precisely whether anything can have been changed.
+fn failure_text(failure: &Failure, read_only: bool) -> String {
+    match failure {
+        Failure::NotApplied(why) => format!("CLUSTERDOWN not applied: {why}"),
+        Failure::Unknown(why) if read_only => format!("CLUSTERDOWN nothing was read: {why}"),
+        Failure::Unknown(why) => {
+            format!("UNKNOWNOUTCOME the command may have been applied, once: {why}")
+        }
+        Failure::TooLarge => "ERR the command is larger than the group takes".to_owned(),
+    }
+}

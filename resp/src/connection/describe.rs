@@ -1,0 +1,197 @@
+//! CLIENT, COMMAND and CONFIG: what a connection, the commands and the settings are.
+
+use super::{Connection, Environment};
+use crate::reply::Writer;
+use crate::table::{self, SPECS, Spec};
+
+/// The release, which HELLO names.
+pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+impl Connection {
+    pub(super) fn client(&mut self, words: &[&[u8]], environment: &Environment<'_>) {
+        let subcommand = words[0].to_ascii_lowercase();
+        match (subcommand.as_slice(), &words[1..]) {
+            (b"id", []) => {
+                let id = self.id as i64;
+                self.writer().integer(id);
+            }
+            (b"getname", []) => {
+                let name = std::mem::take(&mut self.name);
+                match name.is_empty() {
+                    true => self.writer().null(),
+                    false => self.writer().bulk(&name),
+                }
+                self.name = name;
+            }
+            (b"setname", [name]) => {
+                if self.try_set_name(name) {
+                    self.writer().simple("OK");
+                }
+            }
+            (b"setinfo", [field, value]) => self.set_library(field, value),
+            (b"info", []) => {
+                let line = self.describe(environment.unix_ms);
+                self.writer().text(&line);
+            }
+            (b"list", _) => {
+                let lines = self.describe(environment.unix_ms) + &environment.host.others();
+                self.writer().text(&lines);
+            }
+            (b"id" | b"getname" | b"setname" | b"setinfo" | b"info", _) => {
+                self.wrong_subcommand_arity("client", &subcommand);
+            }
+            _ => self.unknown_subcommand("CLIENT", words[0]),
+        }
+    }
+
+    /// What libraries say about themselves when they connect.
+    fn set_library(&mut self, field: &[u8], value: &[u8]) {
+        let place = match field.to_ascii_lowercase().as_slice() {
+            b"lib-name" => 0,
+            b"lib-ver" => 1,
+            other => {
+                let text = format!(
+                    "ERR Unrecognized option '{}'",
+                    String::from_utf8_lossy(other)
+                );
+                return self.writer().error(&text);
+            }
+        };
+        if !value.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
+            let field = String::from_utf8_lossy(field).into_owned();
+            let text =
+                format!("ERR {field} cannot contain spaces, newlines or special characters.");
+            return self.writer().error(&text);
+        }
+        self.library[place] = value.to_vec();
+        self.writer().simple("OK");
+    }
+
+    /// The line of CLIENT LIST.
+    #[must_use]
+    pub fn describe(&self, unix_ms: i64) -> String {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        format!(
+            "id={} addr={} name={} age={} db=0 multi={} watch={} qbuf={} obl={} omem={} resp={} lib-name={} lib-ver={} tot-cmds={}\n",
+            self.id,
+            self.peer,
+            text(&self.name),
+            (unix_ms - self.since_unix_ms).max(0) / 1_000,
+            if self.transaction.is_some() { 0 } else { -1 },
+            self.watched.len(),
+            self.input.len() - self.start.min(self.input.len()),
+            self.output().len(),
+            self.output.capacity(),
+            if self.resp3 { 3 } else { 2 },
+            text(&self.library[0]),
+            text(&self.library[1]),
+            self.commands,
+        )
+    }
+
+    pub(super) fn describe_commands(&mut self, words: &[&[u8]]) {
+        let subcommand = words.first().map(|word| word.to_ascii_lowercase());
+        let named = words.get(1..).unwrap_or_default();
+        let resp3 = self.resp3;
+        let mut writer = Writer::new(&mut self.output, resp3);
+        match subcommand.as_deref() {
+            None => {
+                writer.array(SPECS.len());
+                SPECS.iter().for_each(|spec| write_spec(spec, &mut writer));
+            }
+            Some(b"count") => writer.integer(SPECS.len() as i64),
+            Some(b"list") => {
+                writer.array(SPECS.len());
+                SPECS
+                    .iter()
+                    .for_each(|spec| writer.bulk(spec.name.as_bytes()));
+            }
+            Some(b"info") if named.is_empty() => {
+                writer.array(SPECS.len());
+                SPECS.iter().for_each(|spec| write_spec(spec, &mut writer));
+            }
+            Some(b"info") => {
+                writer.array(named.len());
+                for name in named {
+                    match table::find(name) {
+                        Some(spec) => write_spec(spec, &mut writer),
+                        None => writer.null_array(),
+                    }
+                }
+            }
+            Some(b"docs") => {
+                let known: Vec<&Spec> = match named.is_empty() {
+                    true => SPECS.iter().collect(),
+                    false => named.iter().filter_map(|name| table::find(name)).collect(),
+                };
+                writer.map(known.len());
+                known.iter().for_each(|spec| write_docs(spec, &mut writer));
+            }
+            Some(_) => self.unknown_subcommand("COMMAND", words[0]),
+        }
+    }
+
+    pub(super) fn config(&mut self, words: &[&[u8]], environment: &Environment<'_>) {
+        match words {
+            [get, patterns @ ..] if get.eq_ignore_ascii_case(b"get") && !patterns.is_empty() => {
+                let asked = |name: &str| {
+                    patterns.iter().any(|pattern| {
+                        *pattern == b"*" || pattern.eq_ignore_ascii_case(name.as_bytes())
+                    })
+                };
+                let settings = environment.host.settings();
+                let found: Vec<_> = settings.iter().filter(|(name, _)| asked(name)).collect();
+                let mut writer = self.writer();
+                writer.map(found.len());
+                for (name, value) in found {
+                    writer.bulk(name.as_bytes());
+                    writer.bulk(value.as_bytes());
+                }
+            }
+            [get] if get.eq_ignore_ascii_case(b"get") => {
+                self.wrong_subcommand_arity("config", b"get");
+            }
+            [other, ..] => self.unknown_subcommand("CONFIG", other),
+            [] => {}
+        }
+    }
+
+    fn wrong_subcommand_arity(&mut self, command: &str, subcommand: &[u8]) {
+        let subcommand = String::from_utf8_lossy(subcommand);
+        let text = crate::plan::wrong_arity(&format!("{command}|{subcommand}"));
+        self.writer().error(&text);
+    }
+
+    fn unknown_subcommand(&mut self, command: &str, subcommand: &[u8]) {
+        let shown = &subcommand[..subcommand.len().min(crate::limits::REPEATED_BYTES_MAX)];
+        let shown = String::from_utf8_lossy(shown);
+        let text = format!("ERR unknown subcommand '{shown}'. Try {command} HELP.");
+        self.writer().error(&text);
+    }
+}
+
+fn write_spec(spec: &Spec, writer: &mut Writer<'_>) {
+    writer.array(10);
+    writer.bulk(spec.name.as_bytes());
+    writer.integer(spec.arity);
+    writer.array(spec.flags.len());
+    spec.flags.iter().for_each(|flag| writer.simple(flag));
+    spec.keys.iter().for_each(|key| writer.integer(*key));
+    writer.array(1);
+    writer.simple(&format!("@{}", spec.group));
+    // Tips, key specifications, subcommands: none.
+    (0..3).for_each(|_| writer.array(0));
+}
+
+fn write_docs(spec: &Spec, writer: &mut Writer<'_>) {
+    writer.bulk(spec.name.as_bytes());
+    writer.map(3);
+    for (field, text) in [
+        ("summary", spec.summary),
+        ("since", spec.since),
+        ("group", spec.group),
+    ] {
+        writer.bulk(field.as_bytes());
+        writer.bulk(text.as_bytes());
+    }
+}

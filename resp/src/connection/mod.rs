@@ -1,0 +1,446 @@
+//! One client's connection: bytes in, commands for the store out, answers in, replies out.
+//!
+//! A run of pipelined commands goes to the store as one command, so that they keep their order, cost one round of
+//! replication together, and are applied at most once together. The next run begins when the last is answered:
+//!
+//! ```text
+//!            a request is whole              the store has answered
+//! reading ----------------------> waiting ---------------------------> reading
+//!    |  \__ PING, MULTI, ...: answered here                              |
+//!    |                                                                   |
+//!    +--- QUIT, a broken request, the client's end ---> ending ----------+---> over, once the replies are written
+//! ```
+//!
+//! Bytes of a run stay until it is answered: if the whole is too large for the store, it is read again and sent one
+//! by one.
+
+mod answer;
+mod describe;
+mod local;
+mod transaction;
+
+use std::collections::BTreeMap;
+
+use trine_kvstore::{Command, ExecuteMode, List, Position};
+
+use crate::limits::Limits;
+use crate::plan::{Item, Plan, wrong_arity};
+use crate::reply::Writer;
+use crate::request::{Parser, Progress, ProtocolError};
+use crate::table::{self, Spec, Verb};
+use transaction::Transaction;
+
+/// Bytes of requests that are sent to the store together; a single larger request goes alone.
+const RUN_BYTES_MAX: usize = 256 * 1024;
+/// Operations of the store that are sent together; a single command of more goes alone.
+const RUN_OPERATIONS_MAX: usize = 4 * 1024;
+/// Buffers of a connection that is at rest are not larger.
+const RESTING_BYTES_MAX: usize = 64 * 1024;
+
+/// A command for the group.
+#[derive(Debug)]
+pub struct Call<'a> {
+    /// What the store is to do.
+    pub command: &'a Command<'a>,
+    /// It changes nothing, so it needs no log entry.
+    pub read_only: bool,
+    /// About how many bytes the store's response takes.
+    pub response_bytes: usize,
+}
+
+/// Where calls go to.
+pub trait Submit {
+    /// Begins the call; its end comes through [`Connection::on_answer`], unless it could not even be begun.
+    ///
+    /// # Errors
+    /// Why not.
+    fn submit(&mut self, call: &Call<'_>) -> Result<(), Failure>;
+}
+
+/// Why a call has no response.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Failure {
+    /// It was not applied and never will be.
+    NotApplied(String),
+    /// It may have been applied.
+    Unknown(String),
+    /// It was not applied: it is larger than the group takes.
+    TooLarge,
+}
+
+/// What a connection has to know beside its own state.
+pub struct Environment<'a> {
+    /// The limits of each connection.
+    pub limits: &'a Limits,
+    /// What AUTH has to give; without it everybody is welcome.
+    pub password: Option<&'a [u8]>,
+    /// Milliseconds of Unix time, for expiries that name a moment.
+    pub unix_ms: i64,
+    /// The process around.
+    pub host: &'a dyn Told,
+}
+
+/// What only the process around the connections can tell.
+pub trait Told {
+    /// The text of INFO: of these sections, or the usual ones if none is named.
+    fn info(&self, sections: &[&[u8]]) -> String;
+    /// A line for each of the other connections.
+    fn others(&self) -> String;
+    /// What CONFIG GET knows.
+    fn settings(&self) -> Vec<(&'static str, String)>;
+}
+
+/// What the connection waits for.
+#[derive(Debug)]
+enum Waiting {
+    /// The commands of a run.
+    Run(Vec<Item>),
+    /// A transaction's EXEC.
+    Transaction(Vec<Item>),
+    /// The versions of keys that WATCH named.
+    Watch(Vec<Vec<u8>>),
+}
+
+/// One client's connection.
+#[derive(Debug)]
+pub struct Connection {
+    id: u64,
+    peer: String,
+    name: Vec<u8>,
+    library: [Vec<u8>; 2],
+    since_unix_ms: i64,
+    resp3: bool,
+    /// The password was given, or none is needed.
+    known: bool,
+    input: Vec<u8>,
+    /// Where the first request begins that is not answered. Never behind `scan`.
+    start: usize,
+    /// Where the request begins that the parser is in.
+    scan: usize,
+    parser: Parser,
+    output: Vec<u8>,
+    /// Bytes of `output` that are written.
+    written: usize,
+    /// Some exactly while a call is under way, and whether that call only reads.
+    waiting: Option<(Waiting, bool)>,
+    /// This many commands are sent one by one.
+    alone: usize,
+    transaction: Option<Transaction>,
+    /// Watched keys with their versions; none for a key that was absent.
+    watched: BTreeMap<Vec<u8>, Option<Position>>,
+    /// No more requests are taken.
+    ending: bool,
+    /// The client sends no more.
+    at_end: bool,
+    commands: u64,
+    broken: bool,
+}
+
+/// What comes next in the input.
+enum Next<'a> {
+    Nothing,
+    /// Commands for the store.
+    Run(Plan<'a>),
+    /// A request that is handled here, of so many bytes.
+    Local(Vec<&'a [u8]>, usize),
+    /// A line of words, of so many bytes: it becomes an array first.
+    Line(usize),
+    Broken(ProtocolError),
+}
+
+impl Connection {
+    /// A new connection of the client at `peer`.
+    #[must_use]
+    pub fn new(id: u64, peer: String, needs_password: bool, unix_ms: i64) -> Self {
+        Self {
+            id,
+            peer,
+            name: Vec::new(),
+            library: Default::default(),
+            since_unix_ms: unix_ms,
+            resp3: false,
+            known: !needs_password,
+            input: Vec::new(),
+            start: 0,
+            scan: 0,
+            parser: Parser::default(),
+            output: Vec::new(),
+            written: 0,
+            waiting: None,
+            alone: 0,
+            transaction: None,
+            watched: BTreeMap::new(),
+            ending: false,
+            at_end: false,
+            commands: 0,
+            broken: false,
+        }
+    }
+
+    /// Takes what has arrived.
+    pub fn on_bytes(&mut self, bytes: &[u8]) {
+        self.input.extend_from_slice(bytes);
+    }
+
+    /// The client sends no more; what it sent is still answered.
+    pub fn on_end(&mut self) {
+        self.at_end = true;
+    }
+
+    /// Whether more bytes should be read now. If not, they stay with the sender until there is room.
+    #[must_use]
+    pub fn wants_bytes(&self, limits: &Limits) -> bool {
+        let room = match self.waiting.is_some() || self.is_clogged(limits) {
+            true => limits.ahead_bytes,
+            false => limits.query_bytes,
+        };
+        !self.ending && !self.at_end && self.input.len() - self.scan < room
+    }
+
+    /// Replies that are to be written.
+    #[must_use]
+    pub fn output(&self) -> &[u8] {
+        &self.output[self.written..]
+    }
+
+    /// So many bytes of the output were written.
+    pub fn on_written(&mut self, count: usize) {
+        self.written += count;
+        if self.written == self.output.len() {
+            self.output.clear();
+            self.output.shrink_to(RESTING_BYTES_MAX);
+            self.written = 0;
+        }
+    }
+
+    /// Whether all is said and done.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.ending && self.waiting.is_none() && self.output().is_empty()
+    }
+
+    /// Whether a call is under way.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        self.waiting.is_some()
+    }
+
+    /// Whether the client broke the protocol.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// Commands taken so far.
+    #[must_use]
+    pub fn commands(&self) -> u64 {
+        self.commands
+    }
+
+    /// Handles requests until one waits for the store or no more are whole.
+    pub fn advance(&mut self, environment: &Environment<'_>, submit: &mut dyn Submit) {
+        while self.step(environment, submit) {}
+        if self.start == self.input.len() {
+            self.input.clear();
+            self.input.shrink_to(RESTING_BYTES_MAX);
+            (self.start, self.scan) = (0, 0);
+        } else if self.start > RESTING_BYTES_MAX {
+            self.input.drain(..self.start);
+            self.scan -= self.start;
+            self.start = 0;
+        }
+    }
+
+    /// Replies wait for a reader who takes none.
+    fn is_clogged(&self, limits: &Limits) -> bool {
+        self.output().len() > limits.output_bytes
+    }
+
+    /// Handles what comes next; true if there may be more.
+    fn step(&mut self, environment: &Environment<'_>, submit: &mut dyn Submit) -> bool {
+        if self.waiting.is_some() || self.ending || self.is_clogged(environment.limits) {
+            return false;
+        }
+        // The requests are borrowed while the rest of the connection changes.
+        let mut input = std::mem::take(&mut self.input);
+        let going_on = match self.next(&input, environment) {
+            Next::Nothing => self.on_nothing(input.len(), environment.limits),
+            Next::Run(plan) => {
+                self.run(plan, submit);
+                true
+            }
+            Next::Local(parts, length) => {
+                self.commands += 1;
+                self.local(&parts, environment, submit);
+                self.scan += length;
+                self.parser.reset();
+                self.start = self.scan;
+                true
+            }
+            Next::Line(length) => {
+                self.make_array(&mut input, length);
+                true
+            }
+            Next::Broken(error) => {
+                self.end_broken(&error.to_string());
+                false
+            }
+        };
+        self.input = input;
+        going_on
+    }
+
+    /// The next commands for the store, as many as go together, or the next request of another kind.
+    fn next<'a>(&mut self, input: &'a [u8], environment: &Environment<'_>) -> Next<'a> {
+        let mut plan = Plan::default();
+        let commands_max = match self.alone {
+            0 => environment.limits.pipeline_commands,
+            _ => 1,
+        };
+        while plan.len() < commands_max
+            && plan.operation_count() < RUN_OPERATIONS_MAX
+            && self.scan - self.start < RUN_BYTES_MAX
+        {
+            let request = &input[self.scan..];
+            let progress = self.parser.advance(request, environment.limits, self.known);
+            let length = match progress {
+                Ok(Progress::Complete { length }) => length,
+                Ok(Progress::Incomplete) if plan.len() == 0 => return Next::Nothing,
+                Ok(Progress::Incomplete) => break,
+                Err(error) if plan.len() == 0 => return Next::Broken(error),
+                // It is found again when the commands before it are answered.
+                Err(_) => {
+                    self.parser.reset();
+                    break;
+                }
+            };
+            let parts: Vec<&[u8]> = self.parser.slices(request).collect();
+            let planned = !self.parser.is_line() && self.plan(&mut plan, &parts, environment);
+            if planned || self.parser.is_empty() {
+                self.scan += length;
+                self.parser.reset();
+                if plan.len() == 0 {
+                    self.start = self.scan;
+                }
+                continue;
+            }
+            if plan.len() > 0 {
+                self.parser.reset();
+                break;
+            }
+            return match self.parser.is_line() {
+                true => Next::Line(length),
+                false => Next::Local(parts, length),
+            };
+        }
+        Next::Run(plan)
+    }
+
+    /// Takes a command into the plan, if it is one for the store and now is its time.
+    fn plan<'a>(
+        &self,
+        plan: &mut Plan<'a>,
+        parts: &[&'a [u8]],
+        environment: &Environment<'_>,
+    ) -> bool {
+        let Some(spec) = parts.first().and_then(|name| table::find(name)) else {
+            return false;
+        };
+        if !self.known || self.transaction.is_some() || !is_for_store(spec) {
+            return false;
+        }
+        let refusal = match spec.takes(parts.len()) {
+            true => plan.add(spec, parts, environment.unix_ms).err(),
+            false => Some(wrong_arity(spec.name)),
+        };
+        if let Some(text) = refusal {
+            plan.add_reply(self.error_bytes(&text));
+        }
+        true
+    }
+
+    fn error_bytes(&self, text: &str) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        Writer::new(&mut bytes, self.resp3).error(text);
+        bytes
+    }
+
+    fn run(&mut self, plan: Plan<'_>, submit: &mut dyn Submit) {
+        self.commands += plan.len() as u64;
+        self.alone = self.alone.saturating_sub(plan.len());
+        if plan.operation_count() == 0 {
+            self.write_items(&plan.into_items(), &[]);
+            self.start = self.scan;
+            return;
+        }
+        let operations = plan.operations();
+        let command = match operations.commands.as_slice() {
+            [single] => single.clone(),
+            several => Command::Execute {
+                mode: ExecuteMode::Independent,
+                conditions: List::default(),
+                operations: List::from(several),
+            },
+        };
+        let call = Call {
+            command: &command,
+            read_only: operations.read_only,
+            response_bytes: response_bytes(&operations.commands),
+        };
+        let (begun, read_only) = (submit.submit(&call), call.read_only);
+        self.waiting = Some((Waiting::Run(plan.into_items()), read_only));
+        if let Err(failure) = begun {
+            self.on_answer(Err(failure));
+        }
+    }
+
+    /// Nothing whole is there: more has to come, or the connection is at its end.
+    fn on_nothing(&mut self, input_bytes: usize, limits: &Limits) -> bool {
+        if self.at_end {
+            self.ending = true;
+        } else if input_bytes - self.start >= limits.query_bytes {
+            let limit = limits.query_bytes;
+            self.end_broken(&format!("Protocol error: request beyond {limit} bytes"));
+        }
+        false
+    }
+
+    fn end_broken(&mut self, text: &str) {
+        self.writer().error(&format!("ERR {text}"));
+        (self.ending, self.broken) = (true, true);
+    }
+
+    /// Writes a line of words as the array that it stands for.
+    fn make_array(&mut self, input: &mut Vec<u8>, length: usize) {
+        let mut array = Vec::new();
+        let mut writer = Writer::new(&mut array, false);
+        let parts: Vec<&[u8]> = self.parser.parts(&[]).collect();
+        writer.array(parts.len());
+        parts.iter().for_each(|part| writer.bulk(part));
+        input.splice(self.scan..self.scan + length, array);
+        self.parser.reset();
+    }
+
+    fn writer(&mut self) -> Writer<'_> {
+        Writer::new(&mut self.output, self.resp3)
+    }
+}
+
+fn is_for_store(spec: &Spec) -> bool {
+    matches!(spec.group, "string" | "generic") || spec.verb == Verb::Dbsize
+}
+
+/// A guess with room: a response that does not fit costs a second attempt.
+fn response_bytes(operations: &[Command<'_>]) -> usize {
+    const EACH: usize = 24;
+    const VALUE: usize = 128;
+    let of_one = |operation: &Command<'_>| match operation {
+        Command::Get { .. } | Command::GetDelete { .. } => VALUE,
+        Command::Set { options, .. } if options.return_previous => VALUE,
+        _ => EACH,
+    };
+    EACH + operations.iter().map(of_one).sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests;

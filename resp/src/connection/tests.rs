@@ -1,0 +1,499 @@
+//! Connections against a store in the same process: what a client sends and what it reads back.
+
+use std::cell::RefCell;
+
+use proptest::prelude::*;
+use trine_kvstore::{Limits as StoreLimits, Position, Response, Store};
+
+use super::*;
+
+struct Host;
+
+impl Told for Host {
+    fn info(&self, _sections: &[&[u8]]) -> String {
+        "# Server\r\n".to_owned()
+    }
+    fn others(&self) -> String {
+        String::new()
+    }
+    fn settings(&self) -> Vec<(&'static str, String)> {
+        vec![("save", String::new())]
+    }
+}
+
+/// The calls of a connection that are not answered yet, encoded.
+#[derive(Default)]
+struct Calls(Vec<Vec<u8>>);
+
+impl Submit for Calls {
+    fn submit(&mut self, call: &Call<'_>) -> Result<(), Failure> {
+        assert_eq!(call.read_only, call.command.is_read_only());
+        let mut bytes = Vec::new();
+        call.command.encode(&mut bytes);
+        self.0.push(bytes);
+        Ok(())
+    }
+}
+
+/// A client, its connection and a store.
+struct Bench {
+    store: RefCell<Store>,
+    applied: u64,
+    connection: Connection,
+    limits: Limits,
+    password: Option<&'static [u8]>,
+    /// Calls that the store was given.
+    calls: usize,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self::with(Limits::default(), None)
+    }
+
+    fn with(limits: Limits, password: Option<&'static [u8]>) -> Self {
+        Self {
+            store: RefCell::new(Store::new(StoreLimits::default(), [1, 2])),
+            applied: 0,
+            connection: Connection::new(7, "127.0.0.1:5".into(), password.is_some(), 0),
+            limits,
+            password,
+            calls: 0,
+        }
+    }
+
+    fn advance(&mut self) -> Vec<Vec<u8>> {
+        let mut calls = Calls::default();
+        let environment = Environment {
+            limits: &self.limits,
+            password: self.password,
+            unix_ms: 0,
+            host: &Host,
+        };
+        self.connection.advance(&environment, &mut calls);
+        assert!(calls.0.len() <= 1, "one call of a connection at a time");
+        self.calls += calls.0.len();
+        calls.0
+    }
+
+    fn answer(&mut self, call: &[u8]) {
+        self.applied += 1;
+        let command = Command::decode(call).expect("a command");
+        let mut store = self.store.borrow_mut();
+        let at = Position::new(self.applied, 0);
+        let response = store.apply(at, &command);
+        self.connection.on_answer(Ok(response));
+    }
+
+    fn take_output(&mut self) -> String {
+        let output = String::from_utf8_lossy(self.connection.output()).into_owned();
+        self.connection.on_written(output.len());
+        output
+    }
+
+    /// Sends `bytes` and lets everything be answered.
+    fn send(&mut self, bytes: &[u8]) -> String {
+        self.connection.on_bytes(bytes);
+        let mut output = String::new();
+        loop {
+            let calls = self.advance();
+            output += &self.take_output();
+            match calls.first() {
+                Some(call) => self.answer(call),
+                None => return output,
+            }
+        }
+    }
+
+    #[track_caller]
+    fn says(&mut self, request: &str, reply: &str) {
+        let got = self.send(format!("{request}\r\n").as_bytes());
+        assert_eq!(got, reply, "{request}");
+    }
+}
+
+const EXECABORT: &str = "-EXECABORT Transaction discarded because of previous errors.\r\n";
+
+#[test]
+fn strings_answer_as_documented() {
+    let mut bench = Bench::new();
+    for (request, reply) in [
+        ("GET a", "$-1\r\n"),
+        ("SET a 1", "+OK\r\n"),
+        ("SET a 2 NX", "$-1\r\n"),
+        ("SET a 2 XX GET", "$1\r\n1\r\n"),
+        ("SET b 2 XX", "$-1\r\n"),
+        ("INCR a", ":3\r\n"),
+        ("INCRBY a -5", ":-2\r\n"),
+        ("DECR n", ":-1\r\n"),
+        ("APPEND s abc", ":3\r\n"),
+        ("STRLEN s", ":3\r\n"),
+        ("STRLEN none", ":0\r\n"),
+        ("INCR s", "-ERR value is not an integer or out of range\r\n"),
+        ("GETSET s x", "$3\r\nabc\r\n"),
+        ("SETNX s y", ":0\r\n"),
+        ("SETNX t y", ":1\r\n"),
+        ("MSET p 1 q 2", "+OK\r\n"),
+        ("MGET p q none", "*3\r\n$1\r\n1\r\n$1\r\n2\r\n$-1\r\n"),
+        ("EXISTS p p q none", ":3\r\n"),
+        ("TYPE p", "+string\r\n"),
+        ("TYPE none", "+none\r\n"),
+        ("DEL p q none", ":2\r\n"),
+        ("GETDEL s", "$1\r\nx\r\n"),
+        ("DBSIZE", ":3\r\n"),
+        ("TTL none", ":-2\r\n"),
+        ("TTL a", ":-1\r\n"),
+        ("EXPIRE a 100", ":1\r\n"),
+        ("TTL a", ":100\r\n"),
+        ("PTTL a", ":100000\r\n"),
+        ("PERSIST a", ":1\r\n"),
+        ("PERSIST a", ":0\r\n"),
+        ("GETEX a PX 1500", "$2\r\n-2\r\n"),
+        ("TTL a", ":2\r\n"),
+        ("GETEX a PERSIST", "$2\r\n-2\r\n"),
+        ("TTL a", ":-1\r\n"),
+        ("GETEX none EX 0", "$-1\r\n"),
+        (
+            "GETEX a EX 0",
+            "-ERR invalid expire time in 'getex' command\r\n",
+        ),
+        ("EXPIRE a 0", ":1\r\n"),
+        ("EXPIRE a 10", ":0\r\n"),
+        (
+            "GET",
+            "-ERR wrong number of arguments for 'get' command\r\n",
+        ),
+        (
+            "NOPE x y",
+            "-ERR unknown command 'NOPE', with args beginning with: 'x' 'y' \r\n",
+        ),
+        ("SELECT 0", "+OK\r\n"),
+        ("SELECT 1", "-ERR DB index is out of range\r\n"),
+        ("ECHO hi", "$2\r\nhi\r\n"),
+        ("PING", "+PONG\r\n"),
+        (
+            "PING a b",
+            "-ERR wrong number of arguments for 'ping' command\r\n",
+        ),
+        ("CLIENT ID", ":7\r\n"),
+        ("CLIENT SETNAME me", "+OK\r\n"),
+        ("CLIENT GETNAME", "$2\r\nme\r\n"),
+        (
+            "CLIENT NOPE",
+            "-ERR unknown subcommand 'NOPE'. Try CLIENT HELP.\r\n",
+        ),
+        ("CONFIG GET save", "*2\r\n$4\r\nsave\r\n$0\r\n\r\n"),
+    ] {
+        bench.says(request, reply);
+    }
+}
+
+#[test]
+fn a_pipeline_keeps_its_order_and_goes_to_the_store_as_one() {
+    let mut bench = Bench::new();
+    let replies = bench.send(b"SET a 1\r\nPING\r\n");
+    assert_eq!(replies, "+OK\r\n+PONG\r\n");
+    let array = |words: &str| {
+        let words: Vec<&str> = words.split(' ').collect();
+        let mut text = format!("*{}\r\n", words.len());
+        words
+            .iter()
+            .for_each(|word| text += &format!("${}\r\n{word}\r\n", word.len()));
+        text
+    };
+    bench.calls = 0;
+    let pipeline: String = [
+        "INCR a",
+        "GET a",
+        "GET",
+        "DEL a b",
+        "MSET x 1 y 2",
+        "MGET x y",
+    ]
+    .map(array)
+    .concat();
+    let replies = bench.send(pipeline.as_bytes());
+    assert_eq!(
+        replies,
+        ":2\r\n$1\r\n2\r\n-ERR wrong number of arguments for 'get' command\r\n:1\r\n+OK\r\n\
+         *2\r\n$1\r\n1\r\n$1\r\n2\r\n"
+    );
+    assert_eq!(bench.calls, 1);
+}
+
+#[test]
+fn what_is_too_large_together_goes_one_by_one() {
+    let mut bench = Bench::new();
+    let value = "v".repeat(1 << 20);
+    for key in ["a", "b", "c", "d", "e"] {
+        let request = format!(
+            "*3\r\n$3\r\nSET\r\n$1\r\n{key}\r\n${}\r\n{value}\r\n",
+            value.len()
+        );
+        assert_eq!(bench.send(request.as_bytes()), "+OK\r\n");
+    }
+    bench.limits.output_bytes = 64 << 20;
+    let gets: String = ["a", "b", "c", "d", "e"]
+        .map(|key| format!("*2\r\n$3\r\nGET\r\n$1\r\n{key}\r\n"))
+        .concat();
+    let replies = bench.send(gets.as_bytes());
+    assert_eq!(replies.matches("$1048576\r\n").count(), 5);
+    assert_eq!(replies.len(), 5 * (value.len() + 12));
+    bench.says(
+        "MGET a b c d e",
+        "-ERR the answer would be too large: ask for fewer keys\r\n",
+    );
+}
+
+#[test]
+fn transactions_are_one_command_and_watched_keys_are_conditions() {
+    let mut bench = Bench::new();
+    bench.says("MULTI", "+OK\r\n");
+    bench.says("MULTI", "-ERR MULTI calls can not be nested\r\n");
+    bench.says("SET a x", "+QUEUED\r\n");
+    bench.says("INCR a", "+QUEUED\r\n");
+    bench.says("PING", "+QUEUED\r\n");
+    bench.says("WATCH a", "-ERR WATCH inside MULTI is not allowed\r\n");
+    bench.says("GET a", "+QUEUED\r\n");
+    bench.says(
+        "EXEC",
+        "*4\r\n+OK\r\n-ERR value is not an integer or out of range\r\n+PONG\r\n$1\r\nx\r\n",
+    );
+    bench.says("EXEC", "-ERR EXEC without MULTI\r\n");
+    bench.says("DISCARD", "-ERR DISCARD without MULTI\r\n");
+    bench.says("MULTI", "+OK\r\n");
+    bench.says(
+        "NOPE",
+        "-ERR unknown command 'NOPE', with args beginning with: \r\n",
+    );
+    bench.says("SET a 1", "+QUEUED\r\n");
+    bench.says("EXEC", EXECABORT);
+    bench.says("MULTI", "+OK\r\n");
+    bench.says("EXEC", "*0\r\n");
+
+    // Untouched keys let the transaction through; a changed, a deleted and a new one do not.
+    for (change, passes) in [
+        ("PING", true),
+        ("SET a 2", false),
+        ("DEL a", false),
+        ("SET b 1", false),
+    ] {
+        bench.says("DEL b", &bench_deleted(&bench, "b"));
+        bench.says("SET a 1", "+OK\r\n");
+        bench.says("WATCH a b", "+OK\r\n");
+        let _ = bench.send(format!("{change}\r\n").as_bytes());
+        bench.says("MULTI", "+OK\r\n");
+        bench.says("INCR c", "+QUEUED\r\n");
+        let reply = bench.send(b"EXEC\r\n");
+        assert_eq!(reply != "*-1\r\n", passes, "{change}: {reply}");
+    }
+    // Created and deleted in between: it is absent as before.
+    bench.says("WATCH z", "+OK\r\n");
+    bench.says("SET z 1", "+OK\r\n");
+    bench.says("DEL z", ":1\r\n");
+    bench.says("MULTI", "+OK\r\n");
+    bench.says("GET z", "+QUEUED\r\n");
+    bench.says("EXEC", "*1\r\n$-1\r\n");
+    bench.says("WATCH a", "+OK\r\n");
+    bench.says("SET a 9", "+OK\r\n");
+    bench.says("UNWATCH", "+OK\r\n");
+    bench.says("MULTI", "+OK\r\n");
+    bench.says("GET a", "+QUEUED\r\n");
+    bench.says("EXEC", "*1\r\n$1\r\n9\r\n");
+}
+
+fn bench_deleted(bench: &Bench, key: &str) -> String {
+    let there = bench.store.borrow().get(key.as_bytes()).is_some();
+    format!(":{}\r\n", u8::from(there))
+}
+
+#[test]
+fn strangers_are_asked_for_the_password() {
+    let mut bench = Bench::with(Limits::default(), Some(b"secret"));
+    bench.says("GET a", "-NOAUTH Authentication required.\r\n");
+    bench.says("PING", "-NOAUTH Authentication required.\r\n");
+    assert!(
+        bench
+            .send(b"HELLO 3\r\n")
+            .starts_with("-NOAUTH HELLO must be called")
+    );
+    let wrong = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
+    bench.says("AUTH secre", wrong);
+    bench.says("AUTH secrets", wrong);
+    bench.says("AUTH other secret", wrong);
+    assert!(
+        bench
+            .send(b"HELLO 3 AUTH default secret SETNAME me\r\n")
+            .starts_with("%7\r\n")
+    );
+    bench.says("GET a", "_\r\n");
+    bench.says("RESET", "+RESET\r\n");
+    bench.says("GET a", "-NOAUTH Authentication required.\r\n");
+    bench.says("AUTH secret", "+OK\r\n");
+    bench.says("GET a", "$-1\r\n");
+    let mut open = Bench::new();
+    assert!(
+        open.send(b"AUTH x\r\n")
+            .starts_with("-ERR AUTH <password> called without any password")
+    );
+    assert!(open.send(b"HELLO 4\r\n").starts_with("-NOPROTO"));
+}
+
+#[test]
+fn a_call_without_an_answer_says_whether_it_can_have_been_applied() {
+    for (request, failure, reply) in [
+        (
+            "INCR a",
+            Failure::NotApplied("no replica leads".into()),
+            "-CLUSTERDOWN not applied: no replica leads\r\n",
+        ),
+        (
+            "INCR a",
+            Failure::Unknown("gone".into()),
+            "-UNKNOWNOUTCOME the command may have been applied, once: gone\r\n",
+        ),
+        (
+            "GET a",
+            Failure::Unknown("gone".into()),
+            "-CLUSTERDOWN nothing was read: gone\r\n",
+        ),
+        (
+            "APPEND a b",
+            Failure::TooLarge,
+            "-ERR the command is larger than the group takes\r\n",
+        ),
+    ] {
+        let mut bench = Bench::new();
+        bench
+            .connection
+            .on_bytes(format!("{request}\r\nPING\r\n").as_bytes());
+        assert_eq!(bench.advance().len(), 1);
+        bench.connection.on_answer(Err(failure));
+        assert!(bench.advance().is_empty());
+        assert_eq!(bench.take_output(), format!("{reply}+PONG\r\n"));
+    }
+}
+
+#[test]
+fn broken_requests_are_answered_behind_the_others_and_end_the_connection() {
+    let mut bench = Bench::new();
+    let replies = bench.send(b"*1\r\n$6\r\nDBSIZE\r\n*1\r\n!4\r\nPING\r\nPING\r\n");
+    assert_eq!(
+        replies,
+        ":0\r\n-ERR Protocol error: expected '$', got '!'\r\n"
+    );
+    assert!(bench.connection.is_over() && bench.connection.is_broken());
+    let mut bench = Bench::new();
+    assert_eq!(bench.send(b"QUIT\r\nPING\r\n"), "+OK\r\n");
+    assert!(bench.connection.is_over() && !bench.connection.is_broken());
+}
+
+#[test]
+fn the_memory_of_a_connection_is_bounded() {
+    let limits = Limits {
+        query_bytes: 10_000,
+        ahead_bytes: 1_000,
+        output_bytes: 100,
+        ..Limits::default()
+    };
+    // A request that never ends.
+    let mut bench = Bench::with(limits, None);
+    let replies = bench.send(&[b"*1\r\n$20000\r\n".as_slice(), &[b'x'; 10_000]].concat());
+    assert_eq!(
+        replies,
+        "-ERR Protocol error: request beyond 10000 bytes\r\n"
+    );
+    assert!(bench.connection.is_over());
+    // Requests behind one that waits stay with the sender.
+    let mut bench = Bench::with(limits, None);
+    bench
+        .connection
+        .on_bytes(b"*2\r\n$4\r\nINCR\r\n$1\r\na\r\n");
+    let calls = bench.advance();
+    assert!(bench.connection.wants_bytes(&limits));
+    bench.connection.on_bytes(&b"PING\r\n".repeat(200));
+    assert!(!bench.connection.wants_bytes(&limits));
+    bench.answer(&calls[0]);
+    // Nobody reads: after some replies no more requests are taken, and all of them once somebody does.
+    assert!(bench.advance().is_empty());
+    assert!(bench.connection.output().len() < 200);
+    let mut replies = String::new();
+    while !bench.connection.output().is_empty() {
+        replies += &bench.take_output();
+        assert!(bench.advance().is_empty());
+    }
+    assert_eq!(replies, ":1\r\n".to_owned() + &"+PONG\r\n".repeat(200));
+    assert!(bench.connection.wants_bytes(&limits));
+}
+
+#[test]
+fn a_client_that_sends_no_more_still_gets_its_answers() {
+    let mut bench = Bench::new();
+    bench
+        .connection
+        .on_bytes(b"*2\r\n$4\r\nINCR\r\n$1\r\na\r\n*2\r\n$4\r\nIN");
+    let calls = bench.advance();
+    bench.connection.on_end();
+    assert!(!bench.connection.is_over());
+    bench.answer(&calls[0]);
+    assert!(bench.advance().is_empty());
+    assert_eq!(bench.take_output(), ":1\r\n");
+    assert!(bench.connection.is_over());
+}
+
+#[test]
+fn large_transactions_are_refused() {
+    let limits = Limits {
+        transaction_commands: 2,
+        ..Limits::default()
+    };
+    let mut bench = Bench::with(limits, None);
+    let replies = bench.send(b"MULTI\r\nGET a\r\nGET a\r\nGET a\r\nEXEC\r\nGET a\r\n");
+    let refused = "-ERR the transaction is too large\r\n";
+    assert_eq!(
+        replies,
+        format!("+OK\r\n+QUEUED\r\n+QUEUED\r\n{refused}{EXECABORT}$-1\r\n")
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// The same requests give the same replies, however the network cuts them.
+    #[test]
+    fn pieces_do_not_matter(requests in prop::collection::vec((0_usize..16, 0_usize..3), 1..40), cuts in prop::collection::vec(1_usize..50, 1..40)) {
+        const WORDS: [&str; 16] = ["GET", "INCR", "SET {} 5 XX", "APPEND {} 1", "DEL", "MULTI", "EXEC", "WATCH", "PING", "HELLO 3", "MGET {} a", "MSET {} 1 z 2", "TTL", "DBSIZE", "DISCARD", "EXPIRE {} 5"];
+        let text: String = requests.iter().map(|(verb, key)| {
+            let key = ["a", "b", "c"][*key];
+            let word = WORDS[*verb];
+            match word {
+                "MULTI" | "EXEC" | "PING" | "HELLO 3" | "DBSIZE" | "DISCARD" => format!("{word}\r\n"),
+                word if word.contains("{}") => format!("{}\r\n", word.replace("{}", key)),
+                word => {
+                    let parts = [word, key];
+                    format!("*2\r\n${}\r\n{}\r\n${}\r\n{}\r\n", parts[0].len(), parts[0], parts[1].len(), parts[1])
+                }
+            }
+        }).collect();
+        let (mut whole, mut pieces) = (Bench::new(), Bench::new());
+        let expected = whole.send(text.as_bytes());
+        let (mut rest, mut got) = (text.as_bytes(), String::new());
+        for cut in cuts.iter().cycle() {
+            let (piece, behind) = rest.split_at((*cut).min(rest.len()));
+            got += &pieces.send(piece);
+            rest = behind;
+            if rest.is_empty() {
+                break;
+            }
+        }
+        prop_assert_eq!(got, expected);
+    }
+}
+
+/// A connection that waits for nothing has nothing to say.
+#[test]
+fn answers_nobody_waits_for_are_ignored() {
+    let mut bench = Bench::new();
+    bench.connection.on_answer(Ok(Response::Done));
+    assert!(bench.connection.output().is_empty());
+}

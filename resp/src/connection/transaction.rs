@@ -1,0 +1,198 @@
+//! MULTI, EXEC and WATCH: a transaction is one EXEC of the store, the watched versions are its conditions.
+
+use trine_kvstore::{Command, Condition, ExecuteMode, List};
+
+use super::{Call, Connection, Environment, Submit, Waiting, is_for_store, response_bytes};
+use crate::plan::{Plan, wrong_arity};
+use crate::table::{self, Spec, Verb};
+
+/// Commands between MULTI and EXEC.
+#[derive(Default, Debug)]
+pub(super) struct Transaction {
+    queued: Vec<Vec<Vec<u8>>>,
+    bytes: usize,
+    /// A command was refused: EXEC will be, too.
+    broken: bool,
+}
+
+impl Connection {
+    pub(super) fn begin_transaction(&mut self) {
+        self.transaction = Some(Transaction::default());
+        self.writer().simple("OK");
+    }
+
+    /// A command was refused; if that was between MULTI and EXEC, the whole transaction is.
+    pub(super) fn break_transaction(&mut self) {
+        if let Some(transaction) = &mut self.transaction {
+            transaction.broken = true;
+        }
+    }
+
+    pub(super) fn discard(&mut self) {
+        self.watched.clear();
+        match self.transaction.take() {
+            Some(_) => self.writer().simple("OK"),
+            None => self.writer().error("ERR DISCARD without MULTI"),
+        }
+    }
+
+    /// Keeps a command for EXEC.
+    pub(super) fn queue(&mut self, parts: &[&[u8]], environment: &Environment<'_>) {
+        let limits = environment.limits;
+        let Some(transaction) = &mut self.transaction else {
+            return;
+        };
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        if transaction.queued.len() >= limits.transaction_commands
+            || transaction.bytes + bytes > limits.query_bytes
+        {
+            transaction.broken = true;
+            return self.writer().error("ERR the transaction is too large");
+        }
+        transaction.bytes += bytes;
+        let owned = parts.iter().map(|part| part.to_vec()).collect();
+        transaction.queued.push(owned);
+        self.writer().simple("QUEUED");
+    }
+
+    pub(super) fn execute(&mut self, environment: &Environment<'_>, submit: &mut dyn Submit) {
+        let Some(transaction) = self.transaction.take() else {
+            return self.writer().error("ERR EXEC without MULTI");
+        };
+        let watched = std::mem::take(&mut self.watched);
+        if transaction.broken {
+            let text = "EXECABORT Transaction discarded because of previous errors.";
+            return self.writer().error(text);
+        }
+        let parts: Vec<Vec<&[u8]>> = transaction
+            .queued
+            .iter()
+            .map(|parts| parts.iter().map(Vec::as_slice).collect())
+            .collect();
+        let mut plan = Plan::default();
+        for parts in &parts {
+            self.plan_queued(&mut plan, parts, environment, submit);
+        }
+        let operations = plan.operations();
+        if operations.commands.is_empty() && watched.is_empty() {
+            self.writer().array(plan.len());
+            return self.write_items(&plan.into_items(), &[]);
+        }
+        let conditions: Vec<Condition<'_>> = watched
+            .iter()
+            .map(|(key, version)| match *version {
+                Some(version) => Condition::VersionIs { key, version },
+                None => Condition::Absent { key },
+            })
+            .collect();
+        let command = Command::Execute {
+            mode: ExecuteMode::Independent,
+            conditions: List::from(conditions.as_slice()),
+            operations: List::from(operations.commands.as_slice()),
+        };
+        let call = Call {
+            command: &command,
+            read_only: operations.read_only,
+            response_bytes: response_bytes(&operations.commands),
+        };
+        let (begun, read_only) = (submit.submit(&call), call.read_only);
+        self.waiting = Some((Waiting::Transaction(plan.into_items()), read_only));
+        if let Err(failure) = begun {
+            self.on_answer(Err(failure));
+        }
+    }
+
+    fn plan_queued<'a>(
+        &mut self,
+        plan: &mut Plan<'a>,
+        parts: &[&'a [u8]],
+        environment: &Environment<'_>,
+        submit: &mut dyn Submit,
+    ) {
+        let spec = table::find(parts[0]).expect("only known commands are queued");
+        if is_for_store(spec) {
+            if let Err(text) = plan.add(spec, parts, environment.unix_ms) {
+                plan.add_reply(self.error_bytes(&text));
+            }
+            return;
+        }
+        // What needs no store writes its reply, which waits among the others.
+        let before = std::mem::take(&mut self.output);
+        self.answer_here(spec, parts, environment, submit);
+        let reply = std::mem::replace(&mut self.output, before);
+        plan.add_reply(reply);
+    }
+
+    pub(super) fn watch(&mut self, parts: &[&[u8]], submit: &mut dyn Submit) {
+        if self.transaction.is_some() {
+            return self.writer().error("ERR WATCH inside MULTI is not allowed");
+        }
+        let operations: Vec<Command<'_>> =
+            parts[1..].iter().map(|key| Command::Get { key }).collect();
+        let command = Command::Execute {
+            mode: ExecuteMode::Independent,
+            conditions: List::default(),
+            operations: List::from(operations.as_slice()),
+        };
+        let call = Call {
+            command: &command,
+            read_only: true,
+            response_bytes: response_bytes(&operations),
+        };
+        let begun = submit.submit(&call);
+        let keys = parts[1..].iter().map(|key| key.to_vec()).collect();
+        self.waiting = Some((Waiting::Watch(keys), true));
+        if let Err(failure) = begun {
+            self.on_answer(Err(failure));
+        }
+    }
+
+    /// Whether a command is done at once although a transaction is being put together.
+    pub(super) fn ends_or_is_outside_of_transaction(spec: &Spec) -> bool {
+        matches!(
+            spec.verb,
+            Verb::Multi | Verb::Exec | Verb::Discard | Verb::Watch | Verb::Quit | Verb::Reset
+        )
+    }
+
+    /// A request that names no command, or has not the right number of parts.
+    pub(super) fn refuse(&mut self, text: &str) {
+        self.break_transaction();
+        self.writer().error(text);
+    }
+
+    /// The command of a request, if its number of parts is right; otherwise it is refused.
+    pub(super) fn known_command(&mut self, parts: &[&[u8]]) -> Option<&'static Spec> {
+        let Some(spec) = table::find(parts[0]) else {
+            let text = unknown_command(parts);
+            self.refuse(&text);
+            return None;
+        };
+        if !spec.takes(parts.len()) {
+            self.refuse(&wrong_arity(spec.name));
+            return None;
+        }
+        Some(spec)
+    }
+}
+
+fn unknown_command(parts: &[&[u8]]) -> String {
+    use crate::limits::REPEATED_BYTES_MAX;
+    let short = |part: &[u8], room: usize| {
+        String::from_utf8_lossy(&part[..part.len().min(room)]).into_owned()
+    };
+    let mut text = format!(
+        "ERR unknown command '{}', with args beginning with: ",
+        short(parts[0], REPEATED_BYTES_MAX)
+    );
+    let mut repeated = 0;
+    for part in &parts[1..] {
+        if repeated >= REPEATED_BYTES_MAX {
+            break;
+        }
+        let word = format!("'{}' ", short(part, REPEATED_BYTES_MAX - repeated));
+        repeated += word.len();
+        text.push_str(&word);
+    }
+    text
+}

@@ -1,0 +1,42 @@
+//! What one connection may take.
+
+/// Bytes of a line: an inline command, or the length in front of a part.
+pub(crate) const LINE_BYTES_MAX: usize = 64 * 1024;
+/// Parts of one request: more than the longest list that the store takes.
+pub(crate) const PARTS_MAX: i64 = 64 * 1024;
+/// Parts of a request of somebody who has still to give the password.
+pub(crate) const STRANGER_PARTS_MAX: i64 = 10;
+/// Bytes of a part of such a request.
+pub(crate) const STRANGER_PART_BYTES_MAX: i64 = 16 * 1024;
+/// Bytes of the arguments that the error text for an unknown command repeats.
+pub(crate) const REPEATED_BYTES_MAX: usize = 128;
+
+/// Limits of one connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Bytes received and not yet answered; a request that needs more ends the connection.
+    pub query_bytes: usize,
+    /// Bytes received ahead while earlier commands wait for their answers.
+    pub ahead_bytes: usize,
+    /// Bytes of one part of a request.
+    pub part_bytes: usize,
+    /// Commands that are answered together; more of a pipeline wait for them.
+    pub pipeline_commands: usize,
+    /// Commands of one transaction.
+    pub transaction_commands: usize,
+    /// Bytes of replies that wait for their reader before no more commands are taken.
+    pub output_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            query_bytes: 8 << 20,
+            ahead_bytes: 64 << 10,
+            part_bytes: trine_kvstore::config::VALUE_BYTES_MAX as usize,
+            pipeline_commands: 256,
+            transaction_commands: 4_096,
+            output_bytes: 1 << 20,
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Times of requests, as nanoseconds of group time from now on.
+//!
+//! The store knows no wall clock. A moment of Unix time becomes a distance by the clock of the replica that read the
+//! request; from there on group time counts.
+
+use super::{NOT_AN_INTEGER, Refusal};
+use crate::number::integer;
+
+/// What a time of a request counts, and from when.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Unit {
+    Seconds,
+    Milliseconds,
+    AtSeconds,
+    AtMilliseconds,
+}
+
+impl Unit {
+    /// The unit that a word of SET or GETEX names.
+    pub(super) fn of_word(word: &[u8]) -> Option<Self> {
+        [
+            (b"ex".as_slice(), Self::Seconds),
+            (b"px", Self::Milliseconds),
+            (b"exat", Self::AtSeconds),
+            (b"pxat", Self::AtMilliseconds),
+        ]
+        .into_iter()
+        .find(|(name, _)| word.eq_ignore_ascii_case(name))
+        .map(|(_, unit)| unit)
+    }
+}
+
+/// A time as a request gave it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Expiry {
+    unit: Unit,
+    amount: i64,
+}
+
+impl Expiry {
+    pub(super) fn read(unit: Unit, amount: &[u8]) -> Result<Self, Refusal> {
+        let amount = integer(amount).ok_or(NOT_AN_INTEGER)?;
+        Ok(Self { unit, amount })
+    }
+
+    /// For commands that refuse times of zero and less. None: the moment is over.
+    pub(super) fn of_set(self, unix_ms: i64, command: &str) -> Result<Option<u64>, Refusal> {
+        match self.amount > 0 {
+            true => self.of_expire(unix_ms, command),
+            false => Err(invalid(command)),
+        }
+    }
+
+    /// For commands that take any time. None: the moment is over.
+    pub(super) fn of_expire(self, unix_ms: i64, command: &str) -> Result<Option<u64>, Refusal> {
+        let amount_ms = match self.unit {
+            Unit::Milliseconds | Unit::AtMilliseconds => Some(self.amount),
+            Unit::Seconds | Unit::AtSeconds => self.amount.checked_mul(1_000),
+        };
+        let amount_ms = amount_ms.ok_or_else(|| invalid(command))?;
+        let after_ms = match self.unit {
+            Unit::AtSeconds | Unit::AtMilliseconds => amount_ms.saturating_sub(unix_ms),
+            // As a moment it has to be a number, too.
+            Unit::Seconds | Unit::Milliseconds => amount_ms
+                .checked_add(unix_ms)
+                .map(|_| amount_ms)
+                .ok_or_else(|| invalid(command))?,
+        };
+        let after_ms = u64::try_from(after_ms).unwrap_or(0);
+        Ok((after_ms > 0).then(|| after_ms.saturating_mul(1_000_000)))
+    }
+}
+
+fn invalid(command: &str) -> Refusal {
+    format!("ERR invalid expire time in '{command}' command")
+}

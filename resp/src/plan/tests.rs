@@ -1,0 +1,165 @@
+//! Requests and the operations that they become.
+
+use trine_kvstore::{Command, SetCondition, SetExpiry, SetOptions};
+
+use super::*;
+use crate::table;
+
+const NOW_MS: i64 = 1_000_000;
+
+/// Plans one request and shows its operations to `check`.
+fn planned(words: &[&str], check: impl FnOnce(&[Command<'_>], bool)) {
+    let parts: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+    let spec = table::find(parts[0]).expect("a command");
+    let mut plan = Plan::default();
+    plan.add(spec, &parts, NOW_MS).expect("it is planned");
+    let operations = plan.operations();
+    check(&operations.commands, operations.read_only);
+}
+
+#[track_caller]
+fn becomes(words: &[&str], expected: &[Command<'_>]) {
+    planned(words, |commands, _| {
+        assert_eq!(commands, expected, "{words:?}")
+    });
+}
+
+#[track_caller]
+fn refused(words: &[&str], text: &str) {
+    let parts: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+    let spec = table::find(parts[0]).expect("a command");
+    let mut plan = Plan::default();
+    assert_eq!(
+        plan.add(spec, &parts, NOW_MS),
+        Err(text.to_owned()),
+        "{words:?}"
+    );
+    assert_eq!((plan.len(), plan.operation_count()), (0, 0), "{words:?}");
+}
+
+fn set(condition: SetCondition, expiry: SetExpiry, return_previous: bool) -> Command<'static> {
+    let options = SetOptions {
+        condition,
+        expiry,
+        return_previous,
+    };
+    Command::Set {
+        key: b"k",
+        value: b"v",
+        options,
+    }
+}
+
+#[test]
+fn the_words_behind_a_set() {
+    use SetCondition::{Absent, Always, Present};
+    use SetExpiry::{After, Keep, Never};
+    let second = 1_000_000_000;
+    becomes(
+        &["SET", "k", "v"],
+        &[Command::Put {
+            key: b"k",
+            value: b"v",
+        }],
+    );
+    becomes(&["set", "k", "v", "nx"], &[set(Absent, Never, false)]);
+    becomes(
+        &["set", "k", "v", "XX", "GET"],
+        &[set(Present, Never, true)],
+    );
+    becomes(
+        &["set", "k", "v", "ex", "10"],
+        &[set(Always, After(10 * second), false)],
+    );
+    becomes(
+        &["set", "k", "v", "px", "10", "nx"],
+        &[set(Absent, After(second / 100), false)],
+    );
+    becomes(&["set", "k", "v", "keepttl"], &[set(Always, Keep, false)]);
+    becomes(
+        &["set", "k", "v", "exat", "1003"],
+        &[set(Always, After(3 * second), false)],
+    );
+    becomes(
+        &["set", "k", "v", "pxat", "1000001"],
+        &[set(Always, After(second / 1_000), false)],
+    );
+    becomes(
+        &["set", "k", "v", "pxat", "1"],
+        &[set(Always, After(1), false)],
+    );
+    for words in [
+        ["nx", "xx"].as_slice(),
+        &["ex"],
+        &["ex", "1", "px", "1"],
+        &["keepttl", "ex", "1"],
+        &["ex", "1", "keepttl"],
+        &["foo"],
+    ] {
+        refused(&[&["set", "k", "v"], words].concat(), SYNTAX);
+    }
+    refused(&["set", "k", "v", "ex", "x"], NOT_AN_INTEGER);
+    for amount in ["0", "-1", "9223372036854775807"] {
+        refused(
+            &["set", "k", "v", "ex", amount],
+            "ERR invalid expire time in 'set' command",
+        );
+    }
+    refused(
+        &["setex", "k", "0", "v"],
+        "ERR invalid expire time in 'setex' command",
+    );
+}
+
+#[test]
+fn expiries_that_are_over_delete() {
+    let key = b"k".as_slice();
+    becomes(
+        &["expire", "k", "1"],
+        &[Command::Expire {
+            key,
+            after_ns: 1_000_000_000,
+        }],
+    );
+    becomes(&["expire", "k", "0"], &[Command::Delete { key }]);
+    becomes(&["pexpire", "k", "-5"], &[Command::Delete { key }]);
+    becomes(&["pexpireat", "k", "1000000"], &[Command::Delete { key }]);
+    becomes(&["getex", "k", "pxat", "5"], &[Command::GetDelete { key }]);
+    refused(
+        &["expire", "k", "9223372036854775807"],
+        "ERR invalid expire time in 'expire' command",
+    );
+    refused(&["expire", "k", "1", "gt"], "ERR Unsupported option gt");
+}
+
+#[test]
+fn numbers_are_read_strictly() {
+    let key = b"k".as_slice();
+    becomes(&["incr", "k"], &[Command::Increment { key, delta: 1 }]);
+    becomes(
+        &["decrby", "k", "7"],
+        &[Command::Increment { key, delta: -7 }],
+    );
+    refused(&["incrby", "k", "1.0"], NOT_AN_INTEGER);
+    refused(
+        &["decrby", "k", "-9223372036854775808"],
+        "ERR decrement would overflow",
+    );
+}
+
+#[test]
+fn several_keys_are_several_operations_and_reads_are_known_as_reads() {
+    let keys = [b"a".as_slice(), b"b"];
+    becomes(&["del", "a", "b"], &keys.map(|key| Command::Delete { key }));
+    becomes(&["mget", "a", "b"], &keys.map(|key| Command::Get { key }));
+    planned(&["exists", "a", "b"], |commands, read_only| {
+        assert!(read_only && commands.len() == 2);
+    });
+    planned(&["getex", "a", "persist"], |_, read_only| {
+        assert!(!read_only)
+    });
+    refused(
+        &["mset", "a", "1", "b"],
+        "ERR wrong number of arguments for 'mset' command",
+    );
+}
