@@ -69,8 +69,8 @@ fn recovery_becomes_hyperactive_after_five_quiet_updates() {
     curve(&mut timely, 0, [4_000; 30]);
     let recovery = curve(&mut timely, 120_000_000, [20; 12]);
     let steps: Vec<u64> = recovery.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    assert!((3..=4).contains(&steps[1]), "{steps:?}");
-    assert!((15..=16).contains(&steps[10]), "{steps:?}");
+    assert!((1..=2).contains(&steps[1]), "{steps:?}");
+    assert!((6..=7).contains(&steps[10]), "{steps:?}");
 }
 
 #[test]

@@ -11,8 +11,10 @@ const ONE: u64 = 1 << 20;
 const EWMA: i64 = 482_345;
 /// Strength of a decrease: 0.26.
 const BETA: u64 = 272_630;
-/// One step of growth in an update interval is this part of the link: 10 Mbit/s of 10 Gbit/s.
-const STEP_PART: u64 = 1_000;
+/// One step of growth in an update interval is this part of the link: Timely's 10 Mbit/s of
+/// 25 Gbit/s. The steps of many flows add up: with 1,000, a hundred of them grow by a tenth of the
+/// link in each low threshold, more than the decrease can follow.
+const STEP_PART: u64 = 2_500;
 /// Growth is this much faster after `STREAK` updates without a growing RTT (hyperactive increase).
 const HYPERACTIVE: u64 = 5;
 const STREAK: u8 = 5;
@@ -77,14 +79,18 @@ impl Timely {
         let rtt_ns = rtt.as_nanos().max(1);
         let low = self.limits.rtt_low.as_nanos().max(1);
         let high = self.limits.rtt_high.as_nanos();
-        // Samples come per packet: those of one low threshold make one step of growth, those of one
-        // round trip one decrease, since they tell of the same queue. Slow sessions see few samples
-        // and must grow as fast as others, so time counts, not samples; idle time does not.
+        // Samples come per packet, but the gradient is a difference between updates: taken for each
+        // packet it would be small for fast sessions and large for slow ones, which would then
+        // decrease and grow by other rules than those and never catch up with them.
+        let elapsed = now.saturating_since(self.updated_at).as_nanos();
+        if elapsed < low {
+            return;
+        }
+        // What passes in one low threshold makes one step of growth, in one round trip one decrease,
+        // since it tells of the same queue. Slow sessions see few samples and must grow as fast as
+        // others, so time counts, not updates; idle time does not.
         let round = rtt_ns.max(low);
-        let elapsed = now
-            .saturating_since(self.updated_at)
-            .as_nanos()
-            .min(10 * round);
+        let elapsed = elapsed.min(10 * round);
         let grown = elapsed.saturating_mul(ONE) / low;
         let fallen = (elapsed.saturating_mul(ONE) / round).min(ONE);
         self.updated_at = now;
@@ -139,7 +145,7 @@ impl Timely {
         self.set(part(self.rate, ONE - BETA / 2));
     }
 
-    /// The RTT's smoothed growth per sample, relative to the low threshold.
+    /// The RTT's smoothed growth per update, relative to the low threshold.
     fn gradient(&mut self, rtt_ns: u64, low: u64) -> i64 {
         // RTTs are far below 2^43 ns.
         let difference = if self.rtt_ns == 0 {
