@@ -120,6 +120,49 @@ fn chaos_with_loss_passes() {
     kernel_saw_nothing(&network);
 }
 
+#[test]
+fn a_cache_serves_and_more_threads_than_queues_are_refused_with_the_cure() {
+    let Some(network) = network_with_clients(1) else {
+        return;
+    };
+    let (server, client) = (eal("dpdk1"), client_eal(1));
+    let serve = |threads| {
+        [
+            "cache",
+            "serve",
+            "--listen",
+            "10.77.0.1:7600",
+            "--memory",
+            "64M",
+            "--threads",
+            threads,
+            "--eal",
+            &server,
+        ]
+    };
+    let refused = trine(&network, &serve("2"));
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("fewer threads") || said.contains("one endpoint thread"),
+        "{said}"
+    );
+
+    let mut cache = command(&network);
+    let cache = cache.args(serve("1")).stdout(Stdio::null());
+    let mut cache = Replica(cache.spawn().expect("the binary runs"));
+    let ask = |words: &[&str]| {
+        let at = ["--connect", "10.77.0.1:7600", "--eal", &client];
+        trine(&network, &[&["cache"], words, &at].concat())
+    };
+    let put = until_done(|| ask(&["put", "greeting", "hello"]));
+    assert!(put.status.success());
+    assert_eq!(text(&ask(&["get", "greeting"])), "hello");
+    assert!(ask(&["stats"]).status.success());
+    cache.stop_kindly();
+    kernel_saw_nothing(&network);
+}
+
 /// A bridge with a device for each replica and `clients` for a client; none without root.
 fn network_with_clients(clients: usize) -> Option<Network> {
     let id = Command::new("id").arg("-u").output().expect("id");

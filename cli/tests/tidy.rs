@@ -40,6 +40,7 @@ const PACKAGES: &[&str] = &[
 const UNSAFE_MODULES: &[&str] = &[
     "transport/src/buf/",
     "transport/src/backend/clock.rs",
+    "transport/src/backend/tsc.rs",
     "transport/src/backend/udp/",
     "transport/src/backend/dpdk/",
     "transport/src/backend/verbs/",

@@ -9,7 +9,7 @@ const EAL_FUNCTIONS: &str =
     "trine_.*|rte_eal_cleanup|rte_log_set_global_level|rte_pktmbuf_pool_create";
 const ETH_FUNCTIONS: &str = "rte_eth_(dev_(count_avail|configure|start|stop|close|info_get|get_mtu|set_mtu|\
     adjust_nb_rx_tx_desc|get_name_by_port|get_port_by_name|is_valid_port|socket_id)|[rt]x_queue_setup|macaddr_get|\
-    link_get_nowait|stats_get|dev_default_mac_addr_set|promiscuous_enable)";
+    link_get_nowait|stats_get|dev_rss_reta_(update|query)|dev_rss_hash_conf_get|dev_default_mac_addr_set|promiscuous_enable)";
 const OTHER_FUNCTIONS: &str = "rte_(mempool_free|mempool_avail_count|strerror|version)";
 const CONSTANTS: &str = "TRINE_.*|RTE_MBUF_DEFAULT_BUF_SIZE|RTE_PKTMBUF_HEADROOM|RTE_ETH_NAME_MAX_LEN|RTE_LOG_(ERR|WARNING)";
 const OPAQUE: &str = "rte_arp_.*|rte_ipv[46]_.*|rte_l2tpv2_.*|rte_gtp_.*|rte_mbuf|rte_mempool";
@@ -68,7 +68,9 @@ fn bind(flags: &[String]) {
         .allowlist_function(ETH_FUNCTIONS)
         .allowlist_function(OTHER_FUNCTIONS)
         .allowlist_var(CONSTANTS)
-        .allowlist_type("rte_eth_(conf|dev_info|link|stats|rxconf|txconf)")
+        .allowlist_type(
+            "rte_eth_(conf|dev_info|link|stats|rxconf|txconf|rss_conf|rss_reta_entry64)",
+        )
         .opaque_type(OPAQUE)
         .derive_default(true)
         .layout_tests(false)

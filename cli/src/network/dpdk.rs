@@ -65,9 +65,18 @@ impl Network for Dpdk {
     type Backend = DpdkBackend;
 
     fn serve_at(&self, own: SocketAddr) -> Result<Opened<DpdkBackend>, Failure> {
-        let IpAddr::V4(ip) = own.ip() else {
+        let mut opened = self.serve_all(&[own])?;
+        Ok(opened.pop().expect("one for the one address"))
+    }
+
+    /// One port for all of them, with a queue for each: an address is a port's.
+    fn serve_all(&self, own: &[SocketAddr]) -> Result<Vec<Opened<DpdkBackend>>, Failure> {
+        let IpAddr::V4(ip) = own[0].ip() else {
             return Err(Failure::usage(
-                format!("{own} is an IPv6 address, and the DPDK backend speaks IPv4"),
+                format!(
+                    "{} is an IPv6 address, and the DPDK backend speaks IPv4",
+                    own[0]
+                ),
                 "give the replicas IPv4 addresses",
             ));
         };
@@ -75,13 +84,16 @@ impl Network for Dpdk {
             Some(port) => DpdkConfig { ip, ..port.clone() },
             None => DpdkConfig::new(ip),
         };
-        let backend = DpdkBackend::open(&self.eal, &config, own.port(), PoolConfig::default())
-            .map_err(failure)?;
-        Ok(Opened {
+        let udp_ports: Vec<u16> = own.iter().map(SocketAddr::port).collect();
+        let pool = PoolConfig::default();
+        let backends =
+            DpdkBackend::open_several(&self.eal, &config, &udp_ports, pool).map_err(failure)?;
+        let opened = |backend| Opened {
             backend,
-            route_of: Box::new(Some),
+            route_of: Box::new(Some) as Box<_>,
             keep: None,
-        })
+        };
+        Ok(backends.into_iter().map(opened).collect())
     }
 
     fn call(&self, _peers: &[SocketAddr]) -> Result<Opened<DpdkBackend>, Failure> {

@@ -94,6 +94,11 @@ pub(crate) trait Network: Clone + Send + 'static {
     /// For a replica that others reach at `own`.
     fn serve_at(&self, own: SocketAddr) -> Result<Opened<Self::Backend>, Failure>;
 
+    /// For the endpoints of one process that others reach at these addresses, which differ in their ports.
+    fn serve_all(&self, own: &[SocketAddr]) -> Result<Vec<Opened<Self::Backend>>, Failure> {
+        own.iter().map(|address| self.serve_at(*address)).collect()
+    }
+
     /// For a client of the replicas at `peers`.
     fn call(&self, peers: &[SocketAddr]) -> Result<Opened<Self::Backend>, Failure>;
 

@@ -4,7 +4,7 @@ use std::net::SocketAddrV4;
 use std::time::Instant;
 
 use trine_transport::backend::dpdk::DpdkBackend;
-use trine_transport::backend::{MonotonicClock, Route};
+use trine_transport::backend::{Route, TscClock};
 use trine_transport::buf::{MsgBuf, PoolConfig};
 use trine_transport::time::{Clock, Duration};
 use trine_transport::{
@@ -66,7 +66,7 @@ impl Work {
     }
 }
 
-type Loop = EventLoop<DpdkBackend, MonotonicClock, Work>;
+type Loop = EventLoop<DpdkBackend, TscClock, Work>;
 
 fn open(role: &str, arguments: &[String]) -> Loop {
     let (eal, config) = start_eal(role, arguments);
@@ -83,7 +83,7 @@ fn open(role: &str, arguments: &[String]) -> Loop {
     };
     EventLoop::new(
         backend,
-        MonotonicClock,
+        TscClock::new(),
         Work::default(),
         config,
         identity,
@@ -119,7 +119,7 @@ fn connect(arguments: &[String], sessions: usize) -> Loop {
 }
 
 fn run_until(client: &mut Loop, done: impl FnMut(&mut Work) -> bool) {
-    let deadline = MonotonicClock.now() + Duration::from_secs(10);
+    let deadline = client.clock().now() + Duration::from_secs(10);
     assert!(
         client
             .run_until(Some(deadline), done)
@@ -154,7 +154,7 @@ pub(crate) fn rate(arguments: &[String]) {
     client.app_mut().running = true;
     client.with(|work, cx| work.issue(cx, WINDOW));
     let span = |client: &mut Loop, millis| {
-        let (before, start) = (client.app().completed, MonotonicClock.now());
+        let (before, start) = (client.app().completed, client.clock().now());
         client
             .run_until(Some(start + Duration::from_millis(millis)), |_| false)
             .expect("a working port");

@@ -210,6 +210,7 @@ uint64_t trine_rx_offload_checksums(void) { return RTE_ETH_RX_OFFLOAD_IPV4_CKSUM
 uint64_t trine_tx_offload_ip_checksum(void) { return RTE_ETH_TX_OFFLOAD_IPV4_CKSUM; }
 uint64_t trine_tx_offload_udp_checksum(void) { return RTE_ETH_TX_OFFLOAD_UDP_CKSUM; }
 uint64_t trine_tx_offload_fast_free(void) { return RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE; }
+uint64_t trine_rss_udp_over_ipv4(void) { return RTE_ETH_RSS_NONFRAG_IPV4_UDP; }
 
 int trine_steer_udp(uint16_t port, uint16_t queue, uint16_t udp_port, const char **reason)
 {

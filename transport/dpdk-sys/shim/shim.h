@@ -80,6 +80,7 @@ uint64_t trine_rx_offload_checksums(void);
 uint64_t trine_tx_offload_ip_checksum(void);
 uint64_t trine_tx_offload_udp_checksum(void);
 uint64_t trine_tx_offload_fast_free(void);
+uint64_t trine_rss_udp_over_ipv4(void);
 
 /* Steers UDP datagrams to `udp_port` (host order) into `queue`; 0, or a negative errno with *reason set when the
  * driver gave one. */

@@ -13,6 +13,7 @@ mod error;
 mod faulty;
 mod pcap;
 mod ring;
+mod tsc;
 mod udp;
 #[cfg(feature = "verbs")]
 pub mod verbs;
@@ -26,6 +27,7 @@ pub use faulty::{
 };
 pub use pcap::{Capture, CaptureAddress, CaptureEnd, Pcap};
 pub use ring::{RingBackend, RingConfig, RingRoute};
+pub use tsc::TscClock;
 pub use udp::{MTU_DEFAULT, MTU_MAX, RxQueueShortfall, UdpBackend, UdpConfig};
 
 use std::fmt::Debug;

@@ -89,6 +89,9 @@ pub(crate) const CASES: &[Case] = &[
             &["its server"],
         );
     }),
+    ("errors::steering_by_rss", || {
+        start("steer_by_rss", &[]).finish();
+    }),
     ("errors::no_steering", || {
         start("steer_in_vain", &[]).finish();
     }),
@@ -99,6 +102,7 @@ pub(crate) const CASES: &[Case] = &[
 
 pub(crate) const ROLES: &[Role] = &[
     ("open_in_vain", open_in_vain),
+    ("steer_by_rss", steer_by_rss),
     ("steer_in_vain", steer_in_vain),
     ("start_twice", start_twice),
 ];
@@ -130,15 +134,32 @@ fn open_in_vain(arguments: &[String]) {
     }
 }
 
+/// Two endpoints on a port without flow rules, whose redirection table of RSS takes what we write.
+fn steer_by_rss(_arguments: &[String]) {
+    become_nobody();
+    let eal = Eal::start(&arguments::split(
+        "--no-huge --no-pci --vdev=net_null0,no-rx=1",
+    ))
+    .expect("EAL");
+    let config = DpdkConfig::new(Ipv4Addr::new(10, 0, 0, 1));
+    let ports = [7000, 7001, 7002];
+    let backends = DpdkBackend::open_several(&eal, &config, &ports, PoolConfig::default());
+    let backends = backends.unwrap_or_else(|error| panic!("{error}"));
+    let served: Vec<u16> = backends.iter().map(|b| b.local_addr().port()).collect();
+    assert_eq!(served, ports);
+}
+
 /// Two endpoints on a port that cannot tell their datagrams apart.
 fn steer_in_vain(_arguments: &[String]) {
     become_nobody();
-    let eal = Eal::start(&arguments::split("--no-huge --no-pci --vdev=net_null0")).expect("EAL");
+    let eal = Eal::start(&arguments::split("--no-huge --no-pci --vdev=net_ring0")).expect("EAL");
     let config = DpdkConfig::new(Ipv4Addr::new(10, 0, 0, 1));
     let opened = DpdkBackend::open_several(&eal, &config, &[7000, 7001], PoolConfig::default());
-    let error = opened.err().expect("net_null has no flow rules");
+    let error = opened.err().expect("net_ring has no flow rules");
     assert!(matches!(error, DpdkError::CannotSteer { .. }), "{error}");
-    assert!(error.to_string().contains("a port for each"), "{error}");
+    for words in ["flow rules", "RSS", "a port for each"] {
+        assert!(error.to_string().contains(words), "{error}");
+    }
 }
 
 fn start_twice(_arguments: &[String]) {

@@ -40,8 +40,8 @@ pub(super) fn run<N: Network>(
     let mut loops = Vec::new();
     // What has to outlive the loops.
     let mut kept = Vec::new();
-    for (shard, address) in (0..).zip(&addresses) {
-        let Opened { backend, keep, .. } = network.serve_at(*address)?;
+    for (shard, opened) in (0..).zip(network.serve_all(&addresses)?) {
+        let Opened { backend, keep, .. } = opened;
         let place = Hello {
             shard,
             shards: arguments.threads,

@@ -21,6 +21,7 @@ mod ports;
 mod queue;
 #[cfg(feature = "dpdk")]
 pub mod raw;
+pub mod rss;
 pub mod template;
 pub mod templates;
 

@@ -15,6 +15,7 @@ use super::eal::{Eal, logged};
 use super::error::DpdkError;
 use super::mac::MacAddr;
 use super::neighbours::Neighbours;
+use super::rss::Steering;
 use super::template::{Checksums, Fill};
 
 /// Packet buffers that the mempool's per-core cache keeps from others.
@@ -69,6 +70,8 @@ struct Plan {
     tx_offloads: u64,
     checksums: Checksums,
     connects_at_start: bool,
+    /// How RSS would lead datagrams to their queues, or why it cannot; only asked for several queues.
+    rss: Result<Steering, &'static str>,
 }
 
 impl Port {
@@ -82,7 +85,7 @@ impl Port {
         let id = find(eal, &config.device)?;
         let name = name_of(id);
         let queues = u16::try_from(udp_ports.len().min(QUEUES_MAX)).expect("at most QUEUES_MAX");
-        let mut plan = Plan::make(id, name, queues, config)?;
+        let mut plan = Plan::make(id, name, udp_ports, queues, config)?;
         plan.connects_at_start = is_memif_client(eal.arguments(), &plan.name);
         let pool = Mempool::new(&plan)?;
         set_mtu(&plan, config.mtu + IP_OVERHEAD)?;
@@ -96,6 +99,7 @@ impl Port {
         for (ip, mac) in &config.neighbours {
             neighbours.fix(*ip, *mac);
         }
+        let rss = plan.rss.clone();
         let port = Self {
             id,
             mac: mac_of(&plan)?,
@@ -110,26 +114,66 @@ impl Port {
             _eal: Arc::clone(eal),
         };
         if queues > 1 {
-            port.steer(udp_ports)?;
+            port.steer(udp_ports, rss)?;
         }
         Ok(Arc::new(port))
     }
 
-    /// Several endpoints on one port need the port to tell their datagrams apart.
-    fn steer(&self, udp_ports: &[u16]) -> Result<(), DpdkError> {
+    /// Several endpoints on one port need the port to tell their datagrams apart: by flow rules, else by RSS.
+    fn steer(
+        &self,
+        udp_ports: &[u16],
+        rss: Result<Steering, &'static str>,
+    ) -> Result<(), DpdkError> {
+        let Err(no_rules) = self.steer_by_rules(udp_ports) else {
+            return Ok(());
+        };
+        let by_rss = rss.map_err(str::to_owned);
+        by_rss
+            .and_then(|steering| self.fill_table(&steering.table))
+            .map_err(|no_rss| DpdkError::CannotSteer {
+                port: self.name.clone(),
+                reason: format!("flow rules: {no_rules}; RSS: {no_rss}"),
+            })
+    }
+
+    /// The reason if the port takes no flow rules.
+    fn steer_by_rules(&self, udp_ports: &[u16]) -> Result<(), String> {
         for (queue, udp_port) in (0..).zip(udp_ports) {
             let mut reason: *const c_char = ptr::null();
             // SAFETY: the port is started and has that queue; `reason` is a live value.
             let result =
                 unsafe { sys::trine_steer_udp(self.id, queue, *udp_port, &raw mut reason) };
             if result != 0 {
-                let reason = text(reason)
-                    .unwrap_or_else(|| std::io::Error::from_raw_os_error(-result).to_string());
-                return Err(DpdkError::CannotSteer {
-                    port: self.name.clone(),
-                    reason,
-                });
+                return Err(text(reason)
+                    .unwrap_or_else(|| std::io::Error::from_raw_os_error(-result).to_string()));
             }
+        }
+        Ok(())
+    }
+
+    /// Writes the redirection table of RSS, then reads it back: some drivers say yes and do nothing.
+    fn fill_table(&self, table: &[u16]) -> Result<(), String> {
+        let system = |result: i32| std::io::Error::from_raw_os_error(-result).to_string();
+        let size = u16::try_from(table.len()).map_err(|_| "too large a table".to_owned())?;
+        let mut groups = table_groups(table);
+        // SAFETY: the port is started; the groups hold `size` entries and are only read.
+        let result =
+            unsafe { sys::rte_eth_dev_rss_reta_update(self.id, groups.as_mut_ptr(), size) };
+        if result != 0 {
+            return Err(system(result));
+        }
+        groups
+            .iter_mut()
+            .for_each(|group| group.reta.fill(u16::MAX));
+        // SAFETY: as above; the call fills the groups.
+        let result = unsafe { sys::rte_eth_dev_rss_reta_query(self.id, groups.as_mut_ptr(), size) };
+        if result != 0 {
+            return Err(system(result));
+        }
+        let kept = groups.iter().flat_map(|group| group.reta);
+        if kept.zip(table).any(|(kept, wanted)| kept != *wanted) {
+            return Err("the port did not keep the redirection table".to_owned());
         }
         Ok(())
     }
@@ -256,7 +300,13 @@ impl Drop for Mempool {
 }
 
 impl Plan {
-    fn make(id: u16, name: String, queues: u16, config: &DpdkConfig) -> Result<Self, DpdkError> {
+    fn make(
+        id: u16,
+        name: String,
+        udp_ports: &[u16],
+        queues: u16,
+        config: &DpdkConfig,
+    ) -> Result<Self, DpdkError> {
         let mut info = sys::rte_eth_dev_info::default();
         // SAFETY: the port exists; `info` is a live value that the call fills.
         let result = unsafe { sys::rte_eth_dev_info_get(id, &raw mut info) };
@@ -285,14 +335,40 @@ impl Plan {
             tx_offloads: tx_checksums | (info.tx_offload_capa & offloads.fast_free),
             checksums,
             connects_at_start: false,
+            rss: Self::rss(&info, udp_ports),
         })
+    }
+
+    fn rss(info: &sys::rte_eth_dev_info, udp_ports: &[u16]) -> Result<Steering, &'static str> {
+        // SAFETY: returns a constant.
+        let udp = unsafe { sys::trine_rss_udp_over_ipv4() };
+        if info.flow_type_rss_offloads & udp == 0 {
+            return Err("the port does not hash UDP");
+        }
+        Steering::new(
+            udp_ports,
+            usize::from(info.hash_key_size),
+            usize::from(info.reta_size),
+        )
     }
 
     fn configure(&self, pool: &Mempool) -> Result<(), DpdkError> {
         let mut conf = sys::rte_eth_conf::default();
         conf.rxmode.offloads = self.rx_offloads;
         conf.txmode.offloads = self.tx_offloads;
-        // SAFETY: the port exists and is stopped; `conf` is only read.
+        // Written by the driver only if it is asked what it uses; alive until the call returns.
+        let mut key = Vec::new();
+        if let (Ok(steering), true) = (&self.rss, self.queues > 1) {
+            key.clone_from(&steering.key);
+            conf.rxmode.mq_mode = sys::rte_eth_rx_mq_mode_RTE_ETH_MQ_RX_RSS;
+            conf.rx_adv_conf.rss_conf = sys::rte_eth_rss_conf {
+                rss_key: key.as_mut_ptr(),
+                rss_key_len: key.len() as u8,
+                // SAFETY: returns a constant.
+                rss_hf: unsafe { sys::trine_rss_udp_over_ipv4() },
+            };
+        }
+        // SAFETY: the port exists and is stopped; `conf` and the key are only read.
         let result = unsafe {
             sys::rte_eth_dev_configure(self.id, self.queues, self.queues, &raw const conf)
         };
@@ -349,6 +425,20 @@ impl Plan {
         }
         true
     }
+}
+
+/// A redirection table as DPDK takes it, all entries to be written.
+fn table_groups(table: &[u16]) -> Vec<sys::rte_eth_rss_reta_entry64> {
+    let mut groups = Vec::new();
+    for entries in table.chunks(64) {
+        let mut group = sys::rte_eth_rss_reta_entry64 {
+            mask: u64::MAX >> (64 - entries.len()),
+            ..Default::default()
+        };
+        group.reta[..entries.len()].copy_from_slice(entries);
+        groups.push(group);
+    }
+    groups
 }
 
 fn link_is_up(id: u16) -> bool {

@@ -306,9 +306,8 @@ impl Backend for VerbsBackend {
 
     #[inline]
     fn tx_burst(&mut self, tx: &mut TxBatch<VerbsRoute>) -> Result<(), BackendError> {
-        let mut bytes = 0;
         for item in tx.iter() {
-            bytes += item.len() as u64;
+            self.stats.tx_bytes += item.len() as u64;
             let handle = self.handle_for(&item.route);
             let lane = self.lanes.get_mut(usize::from(item.route.via));
             let (Some(handle), Some(lane)) = (handle, lane) else {
@@ -322,7 +321,6 @@ impl Backend for VerbsBackend {
             lane.send.post(&mut lane.pair, &mut self.verbs);
         }
         self.stats.tx_packets += tx.len() as u64;
-        self.stats.tx_bytes += bytes;
         tx.clear();
         Ok(())
     }

@@ -104,12 +104,34 @@ impl ReceiveRing {
             0 => pair.poll_receives(&mut self.completions[..]),
             early => early,
         };
+        if count == 0 {
+            return 0;
+        }
         self.held = count;
-        for index in 0..count {
-            if let Some(packet) = self.packet(index) {
-                stats.received_bytes += packet.bytes.len() as u64;
-                self.burst.push(packet);
+        for completion in &self.completions[..count] {
+            let place = self.take_at;
+            assert!(
+                completion.wr_id() == place as u64,
+                "receives complete in the order in which they were posted"
+            );
+            self.take_at = if place + 1 == self.requests.len() {
+                0
+            } else {
+                place + 1
+            };
+            let bytes = completion.len();
+            if !completion.is_valid() || bytes < GRH_BYTES || bytes > self.stride {
+                self.broken |= !completion.is_valid();
+                continue;
             }
+            let start = place_in(&self.memory, place * self.stride, self.stride);
+            // SAFETY: the device has completed this place with `bytes` bytes (bounded above), and it is
+            // not posted again before `release` has cleared `burst`; `memory` lives as long as `burst`,
+            // and `burst()` shortens the lifetime to that of a borrow of `self`.
+            let datagram: &'static [u8] = unsafe { std::slice::from_raw_parts(start, bytes) };
+            stats.received_bytes += (bytes - GRH_BYTES) as u64;
+            self.burst
+                .push(packet(completion, datagram, self.qkey, self.via));
         }
         let received = self.burst.len();
         stats.receives += received as u64;
@@ -173,47 +195,25 @@ impl ReceiveRing {
         self.burst.clear();
         self.free += std::mem::take(&mut self.held);
     }
+}
 
-    /// The datagram of a completion; `None` for one with an error.
-    #[inline]
-    fn packet(&mut self, index: usize) -> Option<RxPacket<'static, VerbsRoute>> {
-        let completion = &self.completions[index];
-        let place = self.take_at;
-        assert!(
-            completion.wr_id() == place as u64,
-            "receives complete in the order in which they were posted"
-        );
-        self.take_at = if place + 1 == self.requests.len() {
-            0
-        } else {
-            place + 1
-        };
-        let bytes = completion.len();
-        if !completion.is_valid() || bytes < GRH_BYTES || bytes > self.stride {
-            self.broken |= !completion.is_valid();
-            return None;
-        }
-        let start = place_in(&self.memory, place * self.stride, self.stride);
-        // SAFETY: the device has completed this place with `bytes` bytes (bounded above), and it is
-        // not posted again before `release` has cleared `burst`; `memory` lives as long as `burst`,
-        // and `burst()` shortens the lifetime to that of a borrow of `self`.
-        let datagram: &'static [u8] = unsafe { std::slice::from_raw_parts(start, bytes) };
-        let (header, payload) = datagram
-            .split_first_chunk::<GRH_BYTES>()
-            .expect("checked above");
-        let has_header = completion.wc_flags.0 & sys::ibv_wc_flags::IBV_WC_GRH.0 != 0;
-        let route = VerbsRoute::of_sender(
-            has_header.then_some(header),
-            completion.slid,
-            completion.src_qp,
-            self.qkey,
-            self.via,
-        );
-        Some(RxPacket {
-            bytes: payload,
-            route,
-            ecn: false,
-        })
+/// A datagram with the global route header in front, or with the room for one.
+#[inline]
+fn packet(
+    completion: &sys::ibv_wc,
+    datagram: &'static [u8],
+    qkey: u32,
+    via: u8,
+) -> RxPacket<'static, VerbsRoute> {
+    let (header, payload) = datagram
+        .split_first_chunk::<GRH_BYTES>()
+        .expect("whoever completes a receive has checked its length");
+    let has_header = completion.wc_flags.0 & sys::ibv_wc_flags::IBV_WC_GRH.0 != 0;
+    let sender = has_header.then_some(header);
+    RxPacket {
+        bytes: payload,
+        route: VerbsRoute::of_sender(sender, completion.slid, completion.src_qp, qkey, via),
+        ecn: false,
     }
 }
 

@@ -13,7 +13,6 @@ pub const QUEUE_PAIRS_MAX: usize = 8;
 
 /// The other end of a session, and which of the own queue pairs leads there.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
-#[repr(align(8))]
 pub struct VerbsRoute {
     /// RoCE, or InfiniBand without a subnet manager's LID; zero where the LID is the address.
     pub gid: [u8; 16],
@@ -171,6 +170,7 @@ impl Announce for VerbsAddress {
 }
 
 /// The GID in a route header; for RoCE v2 over IPv4 the one that stands for the source address.
+#[inline]
 fn sender_gid(header: &[u8; GRH_BYTES]) -> [u8; 16] {
     let mut gid = [0; 16];
     let is_ipv4 = header[IPV4_AT] >> 4 == 4 && header[0] >> 4 != 6;
