@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use trine_transport::backend::Faults;
 use trine_transport::prng::Ratio;
 
+use crate::cmd::bench::{Distribution, Url, Workload};
 use crate::config::{BASE_PORT, CACHE_ADDRESS, CACHE_THREADS_MAX, CLIENTS_MAX, DEFAULT_PEERS};
 use crate::network::NetworkArguments;
 use crate::resp::RespArguments;
@@ -32,11 +33,30 @@ configuration; 3 cluster not reachable or outcome unknown (the text says which).
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
-    /// Print one JSON document instead of text.
+    /// Print one JSON document instead of text; short for -o json.
     #[arg(long, global = true)]
     pub(crate) json: bool,
+    /// How answers look.
+    #[arg(
+        short,
+        long,
+        global = true,
+        value_enum,
+        value_name = "FORM",
+        default_value = "table"
+    )]
+    pub(crate) output: OutputForm,
     #[command(flatten)]
     pub(crate) network: NetworkArguments,
+}
+
+/// How answers look.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OutputForm {
+    /// For people.
+    Table,
+    /// For programs: one JSON document.
+    Json,
 }
 
 #[derive(Debug, Subcommand)]
@@ -358,19 +378,35 @@ pub(crate) struct StatusArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArguments {
+    /// What is measured: trine://HOST:PORT,... (without hosts the group of --peers), redis://HOST:PORT or
+    /// etcd://HOST:PORT,... Several are measured in turn, with the same operations.
+    #[arg(long = "target", value_name = "URL")]
+    pub(crate) targets: Vec<Url>,
+    /// How often each target is measured; the middle round counts.
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=101))]
+    pub(crate) rounds: u32,
+    /// A workload of YCSB: A, B, C, D or F, with its distribution of keys and values of 1000 bytes unless said otherwise.
+    #[arg(long, value_name = "LETTER", conflicts_with = "read_ratio")]
+    pub(crate) workload: Option<Workload>,
+    /// How keys are chosen; evenly, or as the workload says, if absent.
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub(crate) distribution: Option<Distribution>,
     /// Clients that work at the same time; each waits for its answer before it asks again.
     #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(CLIENTS_MAX)))]
     pub(crate) clients: u32,
+    /// Operations that each client has under way at the same time.
+    #[arg(long, default_value_t = 1, value_name = "N", conflicts_with = "rate", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) pipeline: u32,
     /// Open loop: this many operations a second are due, whether the answers come or not.
     #[arg(long, value_name = "OPS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) rate: Option<u64>,
-    /// Bytes of each value.
-    #[arg(long, default_value = "100", value_name = "SIZE", value_parser = parse_bytes)]
-    pub(crate) value_size: u64,
+    /// Bytes of each value; 100, or 1000 with --workload, if absent.
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    pub(crate) value_size: Option<u64>,
     /// The share of reads, for example 50% or 0.95.
     #[arg(long, default_value = "50%", value_name = "SHARE")]
     pub(crate) read_ratio: Ratio,
-    /// How many different keys are used, evenly.
+    /// How many different keys there are at the beginning.
     #[arg(long, default_value_t = 100_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub(crate) keys: u64,
     /// How long to measure.
@@ -382,6 +418,15 @@ pub(crate) struct BenchArguments {
     /// The seed of keys and of the order of reads and writes.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) seed: u64,
+    /// Compare with the results in this file, which --json has printed; refused for another machine or other settings.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) compare: Option<PathBuf>,
+    /// Compare also what is not comparable.
+    #[arg(long, requires = "compare")]
+    pub(crate) force: bool,
+    /// Write a report with plots of throughput and latency here.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) client: ClientArguments,
 }

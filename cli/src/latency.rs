@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::config::{LATENCY_DIGITS, LATENCY_MAX};
 use crate::output::Table;
@@ -16,7 +16,7 @@ pub(crate) struct Latencies {
 }
 
 /// The percentiles that are told, in nanoseconds.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Percentiles {
     pub(crate) count: u64,
     pub(crate) mean_ns: u64,
@@ -62,6 +62,11 @@ impl Latencies {
 
     pub(crate) fn mean(&self) -> Duration {
         Duration::from_nanos(self.histogram.mean() as u64)
+    }
+
+    /// The latency that so large a share did not exceed.
+    pub(crate) fn at(&self, quantile: f64) -> u64 {
+        self.histogram.value_at_quantile(quantile)
     }
 
     pub(crate) fn percentiles(&self) -> Percentiles {

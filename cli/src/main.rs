@@ -17,6 +17,7 @@ mod network;
 mod output;
 mod peers;
 mod placement;
+mod progress;
 mod resp;
 mod settings;
 mod units;
@@ -25,7 +26,7 @@ mod values;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use crate::args::Command;
+use crate::args::{Command, OutputForm};
 use crate::failure::Failure;
 use crate::network::{Network, OnNetwork, on_chosen};
 use crate::output::Output;
@@ -41,7 +42,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     let line: Vec<OsString> = std::env::args_os().collect();
-    let json = line.iter().any(|argument| argument == "--json");
+    let json = wants_json(&line);
     let arguments = match settings::parse(line) {
         Ok(arguments) => arguments,
         Err(Stop::Usage(error)) => error.exit(),
@@ -51,7 +52,7 @@ fn main() -> ExitCode {
         }
     };
     let output = Output {
-        json: arguments.json,
+        json: arguments.json || arguments.output == OutputForm::Json,
     };
     let task = Run {
         command: &arguments.command,
@@ -64,6 +65,16 @@ fn main() -> ExitCode {
             ExitCode::from(failure.exit_status())
         }
     }
+}
+
+/// Whether a mistake in the settings is to be told in JSON form: nothing has read the line yet.
+fn wants_json(line: &[OsString]) -> bool {
+    let words = ["--json", "-ojson", "-o=json", "--output=json"];
+    let one = line
+        .iter()
+        .any(|argument| words.iter().any(|word| argument == word));
+    let two = |pair: &[OsString]| (pair[0] == "-o" || pair[0] == "--output") && pair[1] == "json";
+    one || line.windows(2).any(two)
 }
 
 /// A command, to be run on whichever network was chosen.

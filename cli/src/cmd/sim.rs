@@ -11,6 +11,7 @@ use crate::args::SimArguments;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::output::Output;
+use crate::progress::Progress;
 
 /// Runs that shrinking tries at most.
 const SHRINK_RUNS_MAX: u64 = 200;
@@ -80,6 +81,7 @@ fn many(arguments: &SimArguments, output: Output) -> Result<(), Failure> {
     let started = Instant::now();
     let (mut ended, mut failed) = (0, Vec::new());
     let mut summary = Summary::default();
+    let mut progress = Progress::new("simulating", arguments.seeds);
     let run = |seed| {
         let report = simulate(seed, Trace::Off);
         let replays = !arguments.twice || simulate(seed, Trace::Off).hash == report.hash;
@@ -87,13 +89,19 @@ fn many(arguments: &SimArguments, output: Output) -> Result<(), Failure> {
     };
     let take = |Outcome { report, replays }| {
         ended += 1;
+        let bad = failed.len();
+        progress.set(ended, || {
+            format!("{} of {} seeds, {bad} failed", ended, arguments.seeds)
+        });
         if !report.verdict.is_pass() {
-            output.line(format_args!("{report}\n"));
+            progress.suspend(|| output.line(format_args!("{report}\n")));
         } else if !replays {
-            output.line(format_args!(
-                "seed {} does not replay: two runs differ\n",
-                report.seed
-            ));
+            let seed = report.seed;
+            progress.suspend(|| {
+                output.line(format_args!(
+                    "seed {seed} does not replay: two runs differ\n"
+                ));
+            });
         }
         if !report.verdict.is_pass() || !replays {
             failed.push(report.seed);
@@ -109,6 +117,7 @@ fn many(arguments: &SimArguments, output: Output) -> Result<(), Failure> {
         run,
         take,
     );
+    drop(progress);
     let took = started.elapsed();
     let speed = summary.simulated_ns() as f64 / 1e9 / took.as_secs_f64().max(1e-9);
     output.document(&json!({

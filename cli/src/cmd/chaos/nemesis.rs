@@ -12,6 +12,7 @@ use crate::config::RECOVERY_LIMIT;
 use crate::failure::Failure;
 use crate::network::Network;
 use crate::output::Output;
+use crate::progress::Progress;
 use crate::units::show_ns;
 use crate::{group, interrupt};
 
@@ -38,43 +39,67 @@ pub(super) fn work<N: Network>(
     output: Output,
     failovers: &mut Vec<Failover>,
 ) -> Result<(), Failure> {
-    let end = now() + Nanos::from(arguments.duration);
+    let mut clock = Clock::new(Nanos::from(arguments.duration));
+    let end = clock.end;
     let Some(every) = arguments.kill_leader_every.map(Nanos::from) else {
-        return wait_until(group, end);
+        return clock.wait_until(group, end, 0);
     };
     let mut next_kill = now() + every;
     while next_kill < end {
-        wait_until(group, next_kill)?;
+        clock.wait_until(group, next_kill, failovers.len())?;
         let failover = kill_leader(network, group, crew)?;
-        output.line(format_args!(
+        let tell = format!(
             "  killed replica {}: first new write after {}, all voters back after {}",
             failover.killed,
             show_ns(failover.first_write.as_nanos()),
             show_ns(failover.whole_again.as_nanos()),
-        ));
+        );
+        clock.progress.suspend(|| output.line(tell));
         failovers.push(failover);
         next_kill = (next_kill + every).max(now());
     }
-    wait_until(group, end)
+    clock.wait_until(group, end, failovers.len())
 }
 
-/// Waits; a replica that ends by itself meanwhile, or the user, ends the wait.
-fn wait_until(group: &mut Group, until: Instant) -> Result<(), Failure> {
-    while now() < until {
-        interrupt::check()?;
-        let left = Duration::from(until.saturating_since(now()));
-        interrupt::pause(left.min(LOOK_EVERY));
-        if let Some(exit) = group
-            .take_exits()
-            .map_err(group::live_failure)?
-            .into_iter()
-            .next()
-        {
-            let error = trine_chaos::live::LiveError::Ended { exit };
-            return Err(group::live_failure(error));
+/// The time that the clients work, and how much of it has passed.
+struct Clock {
+    begun: Instant,
+    end: Instant,
+    progress: Progress,
+}
+
+impl Clock {
+    fn new(duration: Nanos) -> Self {
+        let begun = now();
+        Self {
+            begun,
+            end: begun + duration,
+            progress: Progress::new("under faults", duration.as_nanos()),
         }
     }
-    Ok(())
+
+    /// Waits; a replica that ends by itself meanwhile, or the user, ends the wait.
+    fn wait_until(
+        &mut self,
+        group: &mut Group,
+        until: Instant,
+        failovers: usize,
+    ) -> Result<(), Failure> {
+        while now() < until {
+            interrupt::check()?;
+            let left = Duration::from(until.saturating_since(now()));
+            interrupt::pause(left.min(LOOK_EVERY));
+            let passed = now().saturating_since(self.begun).as_nanos();
+            self.progress
+                .set(passed, || format!("{failovers} leaders killed"));
+            let exits = group.take_exits().map_err(group::live_failure)?;
+            if let Some(exit) = exits.into_iter().next() {
+                let error = trine_chaos::live::LiveError::Ended { exit };
+                return Err(group::live_failure(error));
+            }
+        }
+        Ok(())
+    }
 }
 
 fn kill_leader<N: Network>(

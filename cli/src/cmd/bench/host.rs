@@ -1,0 +1,94 @@
+//! On which machine and with which build was something measured? Figures of different ones are not to be compared.
+
+use serde::{Deserialize, Serialize};
+
+/// What a figure depends on beside the settings.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Host {
+    pub(super) processor: String,
+    pub(super) cores: usize,
+    /// How the kernel chooses the frequency; "unknown" in most virtual machines.
+    pub(super) governor: String,
+    pub(super) kernel: String,
+    /// Of the build that measured.
+    pub(super) version: String,
+    pub(super) commit: String,
+    /// Whether the build was optimized.
+    pub(super) optimized: bool,
+    /// Processes that wanted to run in the last minute, at the start; another number is no reason not to compare, but to
+    /// doubt.
+    pub(super) load_average: f64,
+}
+
+impl Host {
+    pub(super) fn look() -> Self {
+        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        let cpuinfo = read("/proc/cpuinfo");
+        let model = cpuinfo.lines().find_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            (name.trim() == "model name").then(|| value.trim().to_owned())
+        });
+        let or_unknown = |text: &str| match text.trim() {
+            "" => "unknown".to_owned(),
+            text => text.to_owned(),
+        };
+        Self {
+            processor: model.unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+            cores: std::thread::available_parallelism().map_or(0, usize::from),
+            governor: or_unknown(&read(
+                "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
+            )),
+            kernel: or_unknown(&read("/proc/sys/kernel/osrelease")),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            commit: env!("TRINE_COMMIT").to_owned(),
+            optimized: !cfg!(debug_assertions),
+            load_average: read("/proc/loadavg")
+                .split(' ')
+                .next()
+                .and_then(|n| n.parse().ok())
+                .unwrap_or(0.0),
+        }
+    }
+
+    /// What differs from `other` in a way that makes figures incomparable. The commit may differ: that is what is
+    /// compared.
+    pub(super) fn differences(&self, other: &Self) -> Vec<String> {
+        let pairs = [
+            ("processor", self.processor.clone(), other.processor.clone()),
+            ("cores", self.cores.to_string(), other.cores.to_string()),
+            ("governor", self.governor.clone(), other.governor.clone()),
+            ("kernel", self.kernel.clone(), other.kernel.clone()),
+            (
+                "optimized",
+                self.optimized.to_string(),
+                other.optimized.to_string(),
+            ),
+        ];
+        let different = pairs.into_iter().filter(|(_, now, then)| now != then);
+        different
+            .map(|(name, now, then)| format!("{name}: {then} then, {now} now"))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_machine_is_told_from_another_commit() {
+        let host = Host::look();
+        assert!(host.cores > 0 && !host.kernel.is_empty() && !host.commit.is_empty());
+        let later = Host {
+            commit: "other".into(),
+            load_average: 99.0,
+            ..host.clone()
+        };
+        assert!(later.differences(&host).is_empty());
+        let elsewhere = Host {
+            cores: host.cores + 1,
+            ..host.clone()
+        };
+        assert_eq!(elsewhere.differences(&host).len(), 1);
+    }
+}
