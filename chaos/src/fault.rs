@@ -41,11 +41,21 @@ pub enum Fault {
     Jump,
     /// A client dies with its operations open; another one takes its place.
     ClientCrash,
+    /// All replicas die at once. Only where they keep a log on disk, like all that follow.
+    Blackout,
+    /// A disk takes long to sync.
+    DiskSlow,
+    /// A replica dies, and of what it had not synced some sectors are written and some are not.
+    DiskTorn,
+    /// A replica dies, and a bit on its disk flips: it has lost its memory.
+    DiskCorrupt,
+    /// A disk has no room; the replica on it ends, and comes back.
+    DiskFull,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 16] = [
+    pub const ALL: [Fault; 21] = [
         Fault::Loss,
         Fault::Duplication,
         Fault::Reordering,
@@ -62,6 +72,20 @@ impl Fault {
         Fault::Drift,
         Fault::Jump,
         Fault::ClientCrash,
+        Fault::Blackout,
+        Fault::DiskSlow,
+        Fault::DiskTorn,
+        Fault::DiskCorrupt,
+        Fault::DiskFull,
+    ];
+
+    /// Those that mean something only where logs are on disk.
+    pub const OF_DISKS: [Fault; 5] = [
+        Fault::Blackout,
+        Fault::DiskSlow,
+        Fault::DiskTorn,
+        Fault::DiskCorrupt,
+        Fault::DiskFull,
     ];
 
     /// Its name on the command line and in reports.
@@ -83,16 +107,30 @@ impl Fault {
             Fault::Drift => "drift",
             Fault::Jump => "jump",
             Fault::ClientCrash => "client-crash",
+            Fault::Blackout => "blackout",
+            Fault::DiskSlow => "disk-slow",
+            Fault::DiskTorn => "disk-torn",
+            Fault::DiskCorrupt => "disk-corrupt",
+            Fault::DiskFull => "disk-full",
         }
     }
 }
 
-/// Draws a random subset of the faults, of at least [`KINDS_MIN`].
+/// Draws a random subset of the faults, those of disks aside, of at least [`KINDS_MIN`].
 pub fn draw_kinds(prng: &mut Prng) -> BTreeSet<Fault> {
-    let mut kinds = Fault::ALL;
+    let of_disks = |fault: &Fault| Fault::OF_DISKS.contains(fault);
+    let mut kinds: Vec<Fault> = Fault::ALL.into_iter().filter(|f| !of_disks(f)).collect();
     prng.shuffle(&mut kinds);
     // Two more than must fire: an event may find nobody to hit.
-    let count = prng.in_range(KINDS_MIN as u64 + 2..=Fault::ALL.len() as u64) as usize;
+    let count = prng.in_range(KINDS_MIN as u64 + 2..=kinds.len() as u64) as usize;
+    kinds.into_iter().take(count).collect()
+}
+
+/// Draws a random subset of the faults of disks.
+pub fn draw_disk_kinds(prng: &mut Prng) -> BTreeSet<Fault> {
+    let mut kinds = Fault::OF_DISKS;
+    prng.shuffle(&mut kinds);
+    let count = prng.in_range(1..=kinds.len() as u64) as usize;
     kinds.into_iter().take(count).collect()
 }
 
@@ -239,6 +277,41 @@ pub enum Event {
         /// How far.
         span: Duration,
     },
+    /// All replicas die and are started again.
+    Blackout {
+        /// How long they are down.
+        span: Duration,
+    },
+    /// Syncs of a disk take up to so long.
+    DiskSlow {
+        /// Whose.
+        victim: Victim,
+        /// How long a sync takes at most.
+        latency: Duration,
+        /// For how long.
+        span: Duration,
+    },
+    /// A replica dies in the middle of a write.
+    DiskTorn {
+        /// Which.
+        victim: Victim,
+        /// How long it is down.
+        span: Duration,
+    },
+    /// A replica dies and its disk is damaged.
+    DiskCorrupt {
+        /// Which.
+        victim: Victim,
+        /// How long it is down.
+        span: Duration,
+    },
+    /// A disk is full.
+    DiskFull {
+        /// Whose.
+        victim: Victim,
+        /// For how long.
+        span: Duration,
+    },
     /// A machine of clients dies; new clients take the place of the old.
     ClientCrash {
         /// Which, counted among the client machines.
@@ -260,6 +333,11 @@ impl Event {
             Event::Drift { .. } => Fault::Drift,
             Event::Jump { .. } => Fault::Jump,
             Event::ClientCrash { .. } => Fault::ClientCrash,
+            Event::Blackout { .. } => Fault::Blackout,
+            Event::DiskSlow { .. } => Fault::DiskSlow,
+            Event::DiskTorn { .. } => Fault::DiskTorn,
+            Event::DiskCorrupt { .. } => Fault::DiskCorrupt,
+            Event::DiskFull { .. } => Fault::DiskFull,
         })
     }
 }
@@ -479,6 +557,26 @@ impl Drawer<'_> {
             Fault::ClientCrash => Event::ClientCrash {
                 machine: self.prng.below(self.topology.client_machines as u64) as usize,
             },
+            Fault::Blackout => Event::Blackout {
+                span: self.span(1, 1_000),
+            },
+            Fault::DiskSlow => Event::DiskSlow {
+                victim: self.victim(),
+                latency: self.span(5, 300),
+                span: self.span(100, 4_000),
+            },
+            Fault::DiskTorn => Event::DiskTorn {
+                victim: self.victim(),
+                span: self.span(1, 1_000),
+            },
+            Fault::DiskCorrupt => Event::DiskCorrupt {
+                victim: self.victim(),
+                span: self.span(1, 1_000),
+            },
+            Fault::DiskFull => Event::DiskFull {
+                victim: self.victim(),
+                span: self.span(100, 3_000),
+            },
             Fault::Loss
             | Fault::Duplication
             | Fault::Reordering
@@ -567,6 +665,7 @@ mod tests {
             let schedule = draw(seed);
             assert!(schedule.enabled.len() >= KINDS_MIN);
             all.extend(schedule.enabled);
+            all.extend(draw_disk_kinds(&mut Prng::new(seed)));
         }
         assert_eq!(all.len(), Fault::ALL.len());
     }

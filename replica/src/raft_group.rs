@@ -121,6 +121,9 @@ impl<L: Log> RaftGroup<L> {
         if vote && (now < self.votes_from || self.has_promised_silence(&message)) {
             return Err(Refusal::TooEarlyToVote);
         }
+        if message.get_msg_type() == MessageType::MsgTimeoutNow && self.must_not_campaign_yet() {
+            return Err(Refusal::NotEntitled);
+        }
         let from_leader = matches!(
             message.get_msg_type(),
             MessageType::MsgAppend | MessageType::MsgHeartbeat | MessageType::MsgSnapshot

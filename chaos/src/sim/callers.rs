@@ -126,6 +126,11 @@ impl Callers {
         self.open.is_empty() && self.callers.iter().all(|caller| caller.errands.is_empty())
     }
 
+    /// From now on every operation has time: one that gives up early would say nothing about the group.
+    pub(crate) fn end_haste(&mut self) {
+        self.pace.hasty = Ratio::ZERO;
+    }
+
     /// From now on only errands are called.
     pub(crate) fn silence(&mut self) {
         self.silent = true;

@@ -2,6 +2,7 @@
 
 use super::Host;
 use super::cluster::Cluster;
+use super::disk::CALM;
 use super::network::Cut;
 use crate::fault::{Event, Fault, Schedule, Victim};
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,6 +11,8 @@ use trine_transport::time::{Duration, Instant};
 /// How often the cluster is looked at.
 const PROBE: Duration = Duration::from_millis(5);
 
+/// Until a replica that could not start, or has ended by itself, is started again.
+const RESTART_PAUSE: Duration = Duration::from_millis(200);
 /// How often a stopping replica is asked whether it has stopped.
 const STOPPED_LOOK: Duration = Duration::from_millis(20);
 
@@ -17,6 +20,7 @@ const STOPPED_LOOK: Duration = Duration::from_millis(20);
 enum End {
     Heal(u64),
     Restart(Host),
+    DiskHeals(Host),
     /// A stopping replica dies as soon as it may; it is down for the span.
     Kill(Host, Duration),
 }
@@ -56,6 +60,7 @@ impl Chaos {
             cluster.world.run_until(next);
             self.end_due(cluster);
             cluster.probe();
+            self.bury_halted(cluster);
         }
     }
 
@@ -75,22 +80,30 @@ impl Chaos {
         for end in std::mem::take(&mut self.ends).into_values() {
             self.end(cluster, &end);
         }
+        cluster.heal_disks();
         cluster.world.network.calm();
     }
 
     fn end(&mut self, cluster: &mut Cluster, end: &End) {
         match end {
             End::Heal(number) => cluster.world.network.heal(*number),
-            End::Restart(host) => cluster.start_replica(*host, false),
-            End::Kill(host, span)
-                if cluster.is_stopped(*host) && cluster.survives_without(*host) =>
-            {
-                cluster.world.kill(*host);
+            End::Restart(host) => {
+                if !cluster.start_replica(*host, false) {
+                    self.end_later(cluster, RESTART_PAUSE, End::Restart(*host));
+                }
+            }
+            End::DiskHeals(host) => {
+                if let Some(mut device) = cluster.device(*host) {
+                    device.full = false;
+                    device.latency = CALM;
+                }
+            }
+            End::Kill(host, span) if cluster.is_stopped(*host) && may_die(cluster, *host) => {
+                cluster.kill_replica(*host, false);
                 self.end_later(cluster, *span, End::Restart(*host));
             }
             End::Kill(host, span) => {
-                let (stopped, spared) =
-                    (cluster.is_stopped(*host), cluster.survives_without(*host));
+                let (stopped, spared) = (cluster.is_stopped(*host), may_die(cluster, *host));
                 cluster.world.trace.note(cluster.world.now(), || {
                     format!("{host} is to die: stopped {stopped}, can be spared {spared}")
                 });
@@ -126,6 +139,15 @@ impl Chaos {
                 cluster.world.network.clog(host(*from), host(*to), until);
             }
             Event::Crash { victim, span } => self.crash(cluster, *victim, *span),
+            Event::Blackout { span } => self.blackout(cluster, *span),
+            Event::DiskSlow {
+                victim,
+                latency,
+                span,
+            } => self.slow_disk(cluster, *victim, *latency, *span),
+            Event::DiskTorn { victim, span } => self.tear(cluster, *victim, *span),
+            Event::DiskCorrupt { victim, span } => self.corrupt(cluster, *victim, *span),
+            Event::DiskFull { victim, span } => self.fill_disk(cluster, *victim, *span),
             Event::Stop { victim, span } => self.stop(cluster, *victim, *span),
             Event::Pause { victim, span } => {
                 let Some(host) = resolve(cluster, *victim) else {
@@ -178,13 +200,111 @@ impl Chaos {
         let Some(host) = resolve(cluster, victim) else {
             return;
         };
-        if cluster.world.program(host).is_none() || !cluster.survives_without(host) {
+        if cluster.world.program(host).is_none() || !may_die(cluster, host) {
             return;
         }
-        cluster.world.kill(host);
+        cluster.kill_replica(host, false);
         cluster.world.network.stats.fire(Fault::Crash);
         self.end_later(cluster, span, End::Restart(host));
     }
+}
+
+/// Faults of disks, and of what stands on them.
+impl Chaos {
+    fn blackout(&mut self, cluster: &mut Cluster, span: Duration) {
+        if !cluster.keeps_memory() || !cluster.has_begun() {
+            return;
+        }
+        cluster.world.network.stats.fire(Fault::Blackout);
+        for host in cluster.replica_hosts() {
+            if cluster.world.program(host).is_some() {
+                cluster.kill_replica(host, false);
+                self.end_later(cluster, span, End::Restart(host));
+            }
+        }
+    }
+
+    fn slow_disk(&mut self, cluster: &mut Cluster, victim: Victim, most: Duration, span: Duration) {
+        let Some(host) = resolve(cluster, victim) else {
+            return;
+        };
+        if let Some(mut device) = cluster.device(host) {
+            device.latency = (Duration::from_micros(1_000), most);
+        } else {
+            return;
+        }
+        cluster.world.network.stats.fire(Fault::DiskSlow);
+        self.end_later(cluster, span, End::DiskHeals(host));
+    }
+
+    fn tear(&mut self, cluster: &mut Cluster, victim: Victim, span: Duration) {
+        let Some(host) = resolve(cluster, victim) else {
+            return;
+        };
+        if cluster.world.program(host).is_none() || !may_die(cluster, host) {
+            return;
+        }
+        cluster.kill_replica(host, true);
+        cluster.world.network.stats.fire(Fault::DiskTorn);
+        self.end_later(cluster, span, End::Restart(host));
+    }
+
+    /// Damage is loss of memory, so the group has to be able to spare the replica.
+    fn corrupt(&mut self, cluster: &mut Cluster, victim: Victim, span: Duration) {
+        let Some(host) = resolve(cluster, victim) else {
+            return;
+        };
+        if cluster.world.program(host).is_none() || !cluster.survives_without(host) {
+            return;
+        }
+        cluster.kill_replica(host, false);
+        let damaged = cluster
+            .device(host)
+            .is_some_and(|mut device| device.corrupt());
+        if damaged {
+            cluster.world.network.stats.fire(Fault::DiskCorrupt);
+        }
+        self.end_later(cluster, span, End::Restart(host));
+    }
+
+    fn fill_disk(&mut self, cluster: &mut Cluster, victim: Victim, span: Duration) {
+        if !cluster.keeps_memory() {
+            return;
+        }
+        let Some(host) = resolve(cluster, victim) else {
+            return;
+        };
+        if let Some(mut device) = cluster.device(host) {
+            device.full = true;
+        } else {
+            return;
+        }
+        cluster.world.network.stats.fire(Fault::DiskFull);
+        self.end_later(cluster, span, End::DiskHeals(host));
+    }
+
+    /// The process of a replica that takes part no more would have ended, and been started again.
+    fn bury_halted(&mut self, cluster: &mut Cluster) {
+        if !cluster.keeps_memory() {
+            return;
+        }
+        for host in cluster.halted() {
+            cluster
+                .world
+                .trace
+                .note(cluster.world.now(), || format!("{host} takes part no more"));
+            cluster.kill_replica(host, false);
+            self.end_later(cluster, RESTART_PAUSE, End::Restart(host));
+        }
+    }
+}
+
+/// Whether the group comes back to life if this replica dies now.
+fn may_die(cluster: &Cluster, host: Host) -> bool {
+    if cluster.keeps_memory() {
+        return cluster.has_begun();
+    }
+    cluster.survives_without(host)
 }
 
 impl Chaos {
@@ -192,7 +312,7 @@ impl Chaos {
         let Some(host) = resolve(cluster, victim) else {
             return;
         };
-        if cluster.is_stopping(host) || !cluster.survives_without(host) || !cluster.stop(host) {
+        if cluster.is_stopping(host) || !may_die(cluster, host) || !cluster.stop(host) {
             return;
         }
         cluster.world.network.stats.fire(Fault::Stop);

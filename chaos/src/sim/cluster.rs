@@ -2,7 +2,8 @@
 
 use super::Host;
 use super::callers::Callers;
-use super::config::{SimConfig, varied_endpoint};
+use super::config::{DiskConfig, SimConfig, varied_endpoint};
+use super::disk::{CALM, Device, SimDisk, SimQueue};
 use super::member::Agreement;
 use super::member::Member;
 use super::member::Observed;
@@ -14,7 +15,9 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::MutexGuard;
 use trine_replica::client::{ClientConfig, Clients};
+use trine_replica::disk::{Fsync, OpenOptions, Opened};
 use trine_replica::message::{Discovery, Incarnation, MemberRole, PlaceId};
 use trine_replica::{Node, Replica, ReplicaConfig};
 use trine_transport::backend::Caps;
@@ -35,6 +38,8 @@ pub(crate) struct Cluster {
     pub(crate) log: Rc<RefCell<Agreement>>,
     pub(crate) leaders: Leaders,
     clients_made: u64,
+    /// Each replica's disk, in disk mode.
+    disks: Vec<SimDisk>,
 }
 
 /// Who has led.
@@ -59,7 +64,13 @@ impl Cluster {
             log: Rc::default(),
             leaders: Leaders::default(),
             clients_made: 0,
+            disks: Vec::new(),
         };
+        if let Some(disk) = &cluster.config.disk {
+            let mut prng = Prng::new(disk.fault_seed);
+            let disks = cluster.replica_hosts().map(|_| SimDisk::new(prng.fork()));
+            cluster.disks = disks.collect();
+        }
         for host in cluster.replica_hosts() {
             cluster.start_replica(host, true);
         }
@@ -102,14 +113,20 @@ impl Cluster {
         Box::new(move |address| Host::of_address(address).filter(|host| host.index() < machines))
     }
 
-    /// Starts a replica under a new identity, with nothing in memory.
-    pub(crate) fn start_replica(&mut self, host: Host, bootstrap: bool) {
+    /// Starts a replica: with what its disk has kept, or under a new identity with nothing in memory. False if its disk
+    /// does not let it.
+    pub(crate) fn start_replica(&mut self, host: Host, bootstrap: bool) -> bool {
         let clock = self.world.fresh_clock();
         let now = clock.local(self.world.now());
         let pool = Pool::new(PoolConfig {
             bytes_max: POOL_BYTES,
         });
-        let incarnation = Incarnation(self.prng.next_u64() | 1);
+        let fresh = Incarnation(self.prng.next_u64() | 1);
+        let opened = match self.open_disk(host, fresh) {
+            Some(None) => return false,
+            opened => opened.flatten(),
+        };
+        let incarnation = opened.as_ref().map_or(fresh, |opened| opened.incarnation);
         let place = |host: Host| PlaceId(u32::from(host.0) + 1);
         let peers = self
             .replica_hosts()
@@ -130,12 +147,98 @@ impl Cluster {
             seed,
             now,
         );
-        let replica = replica.expect("the simulated settings are sound");
-        let node = Node::new(replica, self.route_of(), self.prng.next_u64());
+        let mut replica = replica.expect("the simulated settings are sound");
+        let mut queue = None;
+        if let Some(opened) = opened {
+            replica = replica.on_disk(opened.restored, now);
+            let disk = self.disks[host.index()].clone();
+            queue = Some(SimQueue::new(opened.writer, disk));
+        }
+        let mut node = Node::new(replica, self.route_of(), self.prng.next_u64());
+        if let Some(queue) = &queue {
+            node = node.with_disk(Box::new(queue.clone()));
+        }
         let endpoint = self.endpoint(pool, node.identity());
-        let observed = Observed::new(node, Rc::clone(&self.log));
+        let observed = Observed::new(node, Rc::clone(&self.log), queue);
         self.world
             .start(host, endpoint, Member::Replica(Box::new(observed)), clock);
+        true
+    }
+
+    /// Opens a replica's disk, in disk mode; the inner nothing says that it cannot be opened now.
+    #[expect(clippy::option_option, reason = "no disk and no room are two things")]
+    fn open_disk(
+        &mut self,
+        host: Host,
+        incarnation: Incarnation,
+    ) -> Option<Option<Opened<SimDisk>>> {
+        let config = self.config.disk?;
+        let options = OpenOptions {
+            place: PlaceId(u32::from(host.0) + 1),
+            fsync: config.fsync,
+            segment_bytes: config.segment_bytes,
+            incarnation,
+            rejoin: true,
+        };
+        let now = self.world.now();
+        match self.disks[host.index()].open(options) {
+            Ok(opened) => {
+                self.world.trace.note(now, || {
+                    let (lost, restored) = (&opened.lost, &opened.restored);
+                    format!("{host} opens its disk: lost {lost:?}, restored {restored:?}")
+                });
+                Some(Some(opened))
+            }
+            Err(error) => {
+                self.world
+                    .trace
+                    .note(now, || format!("{host} cannot open its disk: {error}"));
+                Some(None)
+            }
+        }
+    }
+
+    /// A replica's disk, in disk mode.
+    pub(crate) fn device(&self, host: Host) -> Option<MutexGuard<'_, Device>> {
+        self.disks.get(host.index()).map(SimDisk::device)
+    }
+
+    /// Whether a replica that dies comes back with its memory.
+    pub(crate) fn keeps_memory(&self) -> bool {
+        let synced = |disk: &DiskConfig| disk.fsync != Fsync::None;
+        self.config.disk.as_ref().is_some_and(synced)
+    }
+
+    /// Ends a replica at once; what its disk had not synced may be gone.
+    pub(crate) fn kill_replica(&mut self, host: Host, torn: bool) {
+        self.world.kill(host);
+        if let Some(mut device) = self.device(host) {
+            device.crash(torn);
+        }
+    }
+
+    /// Whether a leader was ever seen: before, the group may not have begun on any disk.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.leaders.current.is_some()
+    }
+
+    /// Replicas that take part no more: their processes would have ended.
+    pub(crate) fn halted(&self) -> Vec<Host> {
+        let machines = self.world.machines();
+        let halted = machines.filter(|(_, machine)| {
+            let replica = machine.program.replica().map(Node::replica);
+            replica.is_some_and(|replica| replica.halted().is_some())
+        });
+        halted.map(|(host, _)| host).collect()
+    }
+
+    /// Nothing is wrong with any disk from here on.
+    pub(crate) fn heal_disks(&mut self) {
+        for disk in &self.disks {
+            let mut device = disk.device();
+            device.full = false;
+            device.latency = CALM;
+        }
     }
 
     /// Starts a machine of clients that nobody has seen before.
@@ -270,6 +373,15 @@ impl Cluster {
                     .trace
                     .note(now, || format!("{host} leads in term {term}"));
                 self.leaders.current = Some((term, host));
+            }
+        }
+    }
+
+    /// No client is in a hurry from now on.
+    pub(crate) fn end_haste(&mut self) {
+        for host in self.caller_hosts() {
+            if let Some(callers) = self.world.program_mut(host).and_then(Member::callers_mut) {
+                callers.end_haste();
             }
         }
     }

@@ -7,6 +7,7 @@ use crate::workload::{Mix, WorkloadConfig};
 use std::collections::BTreeSet;
 use trine_replica::ReplicaConfig;
 use trine_replica::config::ReadMode;
+use trine_replica::disk::Fsync;
 use trine_replica::node::endpoint_config;
 use trine_transport::Config as EndpointConfig;
 use trine_transport::prng::Prng;
@@ -39,10 +40,23 @@ pub struct SimConfig {
     pub script: Option<Vec<(Duration, Event)>>,
     /// How the replicas are set up, but for who begins the group.
     pub replica: ReplicaConfig,
+    /// Logs are on disk; nothing keeps them in memory.
+    pub disk: Option<DiskConfig>,
     /// Fewest operations that must complete, or the run proves nothing.
     pub operations_min: u64,
     /// Limits of the linearizability check.
     pub limits: Limits,
+}
+
+/// How replicas use their disks.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct DiskConfig {
+    /// When writes count as durable.
+    pub fsync: Fsync,
+    /// Size of a log segment.
+    pub segment_bytes: u64,
+    /// What the drawn faults of disks follow from.
+    pub fault_seed: u64,
 }
 
 /// Why a configuration cannot be simulated.
@@ -110,6 +124,8 @@ impl SimConfig {
         } else {
             Mix::FULL
         };
+        let mut replica = replica_config(&mut prng);
+        let disk = draw_disk(seed, &mut replica);
         Self {
             seed,
             replicas,
@@ -131,7 +147,8 @@ impl SimConfig {
             quiet: Duration::from_secs(10),
             faults: None,
             script: None,
-            replica: replica_config(&mut prng),
+            replica,
+            disk,
             operations_min: 2_000,
             limits: Limits::default(),
         }
@@ -167,6 +184,27 @@ impl SimConfig {
         }
         Ok(())
     }
+}
+
+/// A third of the seeds keep their logs on disk. Drawn apart, so that the other seeds are what they were.
+fn draw_disk(seed: u64, replica: &mut ReplicaConfig) -> Option<DiskConfig> {
+    let mut prng = Prng::new(seed ^ 0xd15c_d15c_d15c_d15c);
+    if prng.below(3) != 0 {
+        return None;
+    }
+    if prng.below(4) != 0 {
+        // Snapshots all the time.
+        replica.disk_log_bytes_max = prng.in_range(2_000..=300_000);
+    }
+    Some(DiskConfig {
+        fsync: match prng.below(10) {
+            0 => Fsync::None,
+            1 | 2 => Fsync::Each,
+            _ => Fsync::Batch,
+        },
+        segment_bytes: prng.in_range(16 << 10..=256 << 10),
+        fault_seed: prng.next_u64(),
+    })
 }
 
 /// The defaults, or one of the settings so small that its limit is met all the time.

@@ -1,6 +1,7 @@
 //! The two kinds of programs in a cluster: replicas, and machines full of clients.
 
 use super::callers::Callers;
+use super::disk::SimQueue;
 use super::{Host, Program};
 use crate::checker::log_agreement::LogAgreement;
 use std::cell::RefCell;
@@ -21,6 +22,8 @@ pub(crate) struct Observed {
     log: Rc<RefCell<Agreement>>,
     applied: u64,
     pub(crate) stopping: bool,
+    /// The disk's side of the node's writes, in disk mode.
+    queue: Option<SimQueue>,
 }
 
 /// What replicas are compared in: the entry at every index, the store at every index at which a turn ended, and everything
@@ -36,12 +39,17 @@ pub(crate) struct Agreement {
 const WHOLE_STATE_EVERY: u64 = 32;
 
 impl Observed {
-    pub(crate) fn new(node: Node<Host>, log: Rc<RefCell<Agreement>>) -> Self {
+    pub(crate) fn new(
+        node: Node<Host>,
+        log: Rc<RefCell<Agreement>>,
+        queue: Option<SimQueue>,
+    ) -> Self {
         Self {
             node,
             log,
             applied: 0,
             stopping: false,
+            queue,
         }
     }
 
@@ -131,21 +139,31 @@ impl App<Host> for Member {
 
 impl Program for Member {
     fn before_turn(&mut self, now: Instant, simulated: Instant) {
-        if let Member::Callers(callers) = self {
-            callers.call(now, simulated);
+        match self {
+            Member::Callers(callers) => callers.call(now, simulated),
+            Member::Replica(observed) => {
+                if let Some(queue) = &observed.queue {
+                    queue.end_batch(simulated);
+                }
+            }
         }
     }
 
     fn after_turn(&mut self, _now: Instant, simulated: Instant) {
         match self {
-            Member::Replica(observed) => observed.observe(),
+            Member::Replica(observed) => {
+                observed.observe();
+                if let Some(queue) = &observed.queue {
+                    queue.begin_batch(simulated);
+                }
+            }
             Member::Callers(callers) => callers.collect(simulated),
         }
     }
 
     fn next_call(&self) -> Option<Instant> {
         match self {
-            Member::Replica(_) => None,
+            Member::Replica(observed) => observed.queue.as_ref().and_then(SimQueue::due),
             Member::Callers(callers) => callers.next_call(),
         }
     }

@@ -11,6 +11,7 @@ mod chaos;
 mod clock;
 mod cluster;
 mod config;
+mod disk;
 mod machine;
 mod member;
 mod network;
@@ -21,18 +22,19 @@ mod trace;
 mod world;
 
 pub use callers::Pace;
-pub use config::{QUIET_MIN, SimConfig, SimConfigError};
+pub use config::{DiskConfig, QUIET_MIN, SimConfig, SimConfigError};
 pub use report::SimReport;
 pub use summary::Summary;
 pub use trace::Trace;
 
 use self::chaos::Chaos;
 use self::cluster::Cluster;
-use crate::fault::{Fault, Schedule, draw_kinds};
+use crate::fault::{Fault, Schedule, draw_disk_kinds, draw_kinds};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use trine_replica::config::ReadMode;
 use trine_transport::app::App;
+use trine_transport::prng::Prng;
 use trine_transport::time::{Duration, Instant};
 
 /// Time that the last reading of all keys may take.
@@ -56,6 +58,9 @@ pub fn run(config: SimConfig, trace: Trace) -> Result<SimReport, SimConfigError>
         // Leases are promised only where clocks run within their drift.
         drawn.remove(&Fault::Jump);
     }
+    if let Some(disk) = &cluster.config.disk {
+        drawn.extend(draw_disk_kinds(&mut Prng::new(disk.fault_seed)));
+    }
     let kinds = cluster.config.faults.clone().unwrap_or(drawn);
     let schedule = match &cluster.config.script {
         Some(script) => Schedule::scripted(script, faulty_from, quiet_from),
@@ -63,6 +68,7 @@ pub fn run(config: SimConfig, trace: Trace) -> Result<SimReport, SimConfigError>
     };
     chaos.run_until(&mut cluster, faulty_from);
     chaos.play(&mut cluster, &schedule);
+    cluster.end_haste();
     let quiet = cluster.config.quiet;
     chaos.run_until(&mut cluster, quiet_from + quiet);
     let silent_from = cluster.world.now();

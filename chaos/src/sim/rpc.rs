@@ -246,6 +246,12 @@ fn apply(
             }
         }
         FaultEvent::Drift { .. } | FaultEvent::Jump { .. } | FaultEvent::ClientCrash { .. } => {}
+        // The transport has no disks.
+        FaultEvent::Blackout { .. }
+        | FaultEvent::DiskSlow { .. }
+        | FaultEvent::DiskTorn { .. }
+        | FaultEvent::DiskCorrupt { .. }
+        | FaultEvent::DiskFull { .. } => {}
     }
     None
 }

@@ -9,6 +9,7 @@ mod directory;
 mod error;
 mod frame;
 mod identity;
+mod memory;
 mod open;
 mod record;
 mod replay;
@@ -20,6 +21,8 @@ mod writer;
 
 pub use directory::Directory;
 pub use error::{DiskError, LostMemory, OpenError};
+#[doc(hidden)]
+pub use open::fuzz_open;
 pub use open::{OpenOptions, Opened, open};
 pub use replay::Restored;
 pub use thread::WriterThread;
@@ -99,3 +102,6 @@ pub trait Disk {
     /// The device fails.
     fn sync_names(&mut self) -> Result<(), DiskError>;
 }
+
+#[cfg(test)]
+mod tests;

@@ -324,3 +324,42 @@ fn set_aside(disk: &mut impl Disk, stamp: Incarnation) -> Result<(), DiskError> 
     }
     disk.sync_names()
 }
+
+/// For the fuzzer: opens a directory whose files are cut out of `bytes`. Nothing that stands there may panic, and what
+/// opens once opens again.
+#[doc(hidden)]
+pub fn fuzz_open(bytes: &[u8]) {
+    let Some((&kind, rest)) = bytes.split_first() else {
+        return;
+    };
+    let options = OpenOptions {
+        place: PlaceId(1),
+        fsync: Fsync::Batch,
+        segment_bytes: SEGMENT_BYTES_MIN,
+        incarnation: Incarnation(11),
+        rejoin: kind & 0x80 != 0,
+    };
+    let begun = open(super::memory::MemoryDisk::default(), options);
+    let mut disk = begun.expect("memory fails never").writer.disk_mut().clone();
+    match kind & 0x7f {
+        0 => drop(disk.files.insert(identity::FILE.to_owned(), rest.to_vec())),
+        1 => drop(disk.files.insert(snapshot_file::name(5), rest.to_vec())),
+        2 => drop(disk.files.insert(SYNCED.to_owned(), rest.to_vec())),
+        3 => drop(disk.files.insert(segment::name(1), rest.to_vec())),
+        // A whole segment around it, and the frames' checksums are right.
+        _ => {
+            let count = super::frame::sectors_of(rest.len()) as u64 + 3;
+            let mut file = segment::header(1, count);
+            super::frame::encode(&mut file, 1, 1, 1, rest);
+            file.resize(count as usize * SECTOR, 0);
+            disk.files.insert(segment::name(1), file);
+        }
+    }
+    if let Ok(mut opened) = open(disk, options) {
+        let again = open(opened.writer.disk_mut().clone(), options).expect("opened before");
+        assert_eq!(
+            again.restored.map(|restored| restored.last_index()),
+            opened.restored.map(|restored| restored.last_index())
+        );
+    }
+}

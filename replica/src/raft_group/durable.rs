@@ -114,12 +114,119 @@ impl<L: Log> RaftGroup<L> {
         self.unwritten.iter().any(|round| round.snapshot.is_some())
     }
 
-    /// A single voter would make itself the leader at once, which raft allows only where its whole log is written.
+    /// A single voter would make itself the leader at once, which raft allows only where its whole log is written. And
+    /// raft looks for changes of the configuration among the entries behind the applied one before it campaigns: they
+    /// are not there while the snapshot that replaces them is on its way to the disk.
     pub(super) fn must_not_campaign_yet(&self) -> bool {
-        let alone = || {
-            let conf = self.node.raft.prs().conf().to_conf_state();
-            conf.voters.len() <= 1 && conf.voters_outgoing.is_empty()
+        if self.unwritten.is_empty() || self.node.raft.state == StateRole::Leader {
+            return false;
+        }
+        let conf = self.node.raft.prs().conf().to_conf_state();
+        let alone = conf.voters.len() <= 1 && conf.voters_outgoing.is_empty();
+        alone || self.awaits_snapshot()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use raft::eraftpb::{ConfState, MessageType};
+    use trine_transport::time::Instant;
+
+    use super::*;
+    use crate::config::ReplicaConfig;
+    use crate::log::MemoryLog;
+    use crate::raft_group::Refusal;
+
+    fn message(kind: MessageType, term: u64) -> Message {
+        let mut message = Message::default();
+        message.set_msg_type(kind);
+        (message.from, message.to, message.term) = (2, 1, term);
+        message
+    }
+
+    fn snapshot_of(index: u64) -> Message {
+        let mut message = message(MessageType::MsgSnapshot, 2);
+        let metadata = message.mut_snapshot().mut_metadata();
+        (metadata.index, metadata.term) = (index, 2);
+        metadata.conf_state = Some(ConfState {
+            voters: vec![1, 2, 3],
+            ..ConfState::default()
+        });
+        message
+    }
+
+    fn follower() -> RaftGroup<MemoryLog> {
+        let log = MemoryLog::with_base(1, 1, vec![1, 2, 3]);
+        let (config, now) = (ReplicaConfig::default(), Instant::ZERO);
+        RaftGroup::new(&config, 1, log, 1, 1, now, now)
+    }
+
+    /// A follower on a slow disk had installed a snapshot, lost its leader before the disk had it, and campaigned: raft
+    /// looked for the entries behind the applied one, which the snapshot had replaced, and panicked (simulator, found
+    /// with the first run on disks). An order to campaign at once does the same.
+    #[test]
+    fn nobody_campaigns_while_a_snapshot_is_on_its_way_to_the_disk() {
+        let config = ReplicaConfig::default();
+        let mut group = follower();
+        let mut now = Instant::ZERO;
+        group.step(now, 2, snapshot_of(100)).unwrap();
+        while group.poll_work_durably(|_, _| 1).is_some() {}
+        assert!(group.awaits_snapshot());
+        for _ in 0..3 * config.election_ticks {
+            now += config.tick;
+            group.tick_if_due(now);
+        }
+        assert_eq!(group.role(), StateRole::Follower);
+        let order = message(MessageType::MsgTimeoutNow, 2);
+        assert_eq!(group.step(now, 2, order), Err(Refusal::NotEntitled));
+        let work = group.on_written(1).unwrap();
+        assert!(work.snapshot.is_some());
+        group.applied_to(100);
+        for _ in 0..3 * config.election_ticks {
+            now += config.tick;
+            group.tick_if_due(now);
+        }
+        assert_ne!(group.role(), StateRole::Follower);
+    }
+
+    #[test]
+    fn what_a_round_promises_leaves_behind_its_write_and_in_order() {
+        let mut group = follower();
+        let now = Instant::ZERO;
+        let mut append = message(MessageType::MsgAppend, 2);
+        (append.index, append.log_term) = (1, 1);
+        let entry = raft::eraftpb::Entry {
+            index: 2,
+            term: 2,
+            ..Default::default()
         };
-        !self.unwritten.is_empty() && self.node.raft.state != StateRole::Leader && alone()
+        append.entries.push(entry);
+        group.step(now, 2, append).unwrap();
+        let mut records = Vec::new();
+        let work = group.poll_work_durably(|record, _| {
+            records.push(record);
+            7
+        });
+        assert!(work.unwrap().messages.is_empty());
+        assert_eq!(records[0].last_index, 2);
+        // A heartbeat promises nothing that has to be written, and waits behind the append all the same.
+        group
+            .step(now, 2, message(MessageType::MsgHeartbeat, 2))
+            .unwrap();
+        let work = group.poll_work_durably(|_, _| panic!("nothing to write"));
+        assert!(work.unwrap().messages.is_empty());
+        assert!(group.on_written(6).is_none());
+        let kinds: Vec<MessageType> = group
+            .on_written(7)
+            .unwrap()
+            .messages
+            .iter()
+            .map(Message::get_msg_type)
+            .collect();
+        let expected = [
+            MessageType::MsgAppendResponse,
+            MessageType::MsgHeartbeatResponse,
+        ];
+        assert_eq!(kinds, expected);
     }
 }

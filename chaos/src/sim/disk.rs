@@ -1,0 +1,429 @@
+//! One machine's disk: what was written and not synced is there until the machine dies, and then perhaps.
+//!
+//! The real writer runs on it, so what is simulated is the device: how long a sync takes, in which order unsynced
+//! writes reach the plate, sectors of them that do not, bits that flip later, and a disk without room.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use trine_replica::disk::{
+    Disk, DiskError, OpenError, OpenOptions, Opened, Write, WriteQueue, Writer, open,
+};
+use trine_transport::prng::{Prng, Ratio};
+use trine_transport::time::{Duration, Instant};
+
+/// The unit that the device writes as a whole.
+const SECTOR: usize = 512;
+
+type Files = BTreeMap<String, Vec<u8>>;
+
+/// An operation that a machine has issued.
+#[derive(Clone, Debug)]
+enum Operation {
+    Create(String, u64),
+    Write(String, u64, Vec<u8>),
+    Sync(String),
+    Rename(String, String),
+    Remove(String),
+    SyncNames,
+}
+
+/// What is on the plate, and what is on its way there.
+#[derive(Debug)]
+pub(crate) struct Device {
+    /// Survives the death of the machine.
+    durable: Files,
+    /// What a running machine sees.
+    seen: Files,
+    /// Not known to be durable, in the order in which it was issued.
+    pending: Vec<Operation>,
+    /// How much of `pending` a batch that is under way has added.
+    under_way: usize,
+    /// No room for anything new.
+    pub(crate) full: bool,
+    /// How long a sync takes, at least and at most.
+    pub(crate) latency: (Duration, Duration),
+    prng: Prng,
+}
+
+impl Device {
+    pub(crate) fn new(prng: Prng) -> Self {
+        Self {
+            durable: Files::new(),
+            seen: Files::new(),
+            pending: Vec::new(),
+            under_way: 0,
+            full: false,
+            latency: CALM,
+            prng,
+        }
+    }
+
+    /// The machine dies. Of a batch that was under way some part was issued; of what was issued and not synced each
+    /// sector may have come through or not, and of the names a part from the front.
+    pub(crate) fn crash(&mut self, torn: bool) {
+        let issued = self.pending.len() - self.under_way;
+        let cut = issued + self.prng.below(self.under_way as u64 + 1) as usize;
+        let operations: Vec<Operation> = self.pending.drain(..).take(cut).collect();
+        let synced_names = operations
+            .iter()
+            .rposition(|operation| matches!(operation, Operation::SyncNames));
+        let names_until = self
+            .prng
+            .in_range(synced_names.map_or(0, |at| at as u64 + 1)..=operations.len() as u64);
+        // Names follow their files: a write is looked up by the name that the file had then.
+        let mut files = std::mem::take(&mut self.durable);
+        for (at, operation) in operations.iter().enumerate() {
+            match operation {
+                Operation::Write(name, offset, bytes) => {
+                    let later = &operations[at..];
+                    let synced = is_synced(later, name);
+                    self.land(&mut files, name, *offset, bytes, synced, torn);
+                }
+                Operation::Sync(_) | Operation::SyncNames => {}
+                named if at < names_until as usize => change_names(&mut files, named),
+                _ => {}
+            }
+        }
+        self.durable = files;
+        self.seen = self.durable.clone();
+        self.under_way = 0;
+    }
+
+    fn land(
+        &mut self,
+        files: &mut Files,
+        name: &str,
+        offset: u64,
+        bytes: &[u8],
+        synced: bool,
+        torn: bool,
+    ) {
+        let Some(file) = files.get_mut(name) else {
+            return;
+        };
+        let whole = self.prng.chance(Ratio::percent(50));
+        for (number, sector) in bytes.chunks(SECTOR).enumerate() {
+            let kept = match torn {
+                true => self.prng.chance(Ratio::percent(50)),
+                false => whole,
+            };
+            if synced || kept {
+                put(file, offset as usize + number * SECTOR, sector);
+            }
+        }
+    }
+
+    /// Everything that was issued has come through; what was synced is durable.
+    fn settle(&mut self) {
+        self.under_way = 0;
+        let names = self
+            .pending
+            .iter()
+            .rposition(|operation| matches!(operation, Operation::SyncNames));
+        let pending = std::mem::take(&mut self.pending);
+        for (at, operation) in pending.iter().enumerate() {
+            let durable = match operation {
+                Operation::Write(name, ..) => is_synced(&pending[at..], name),
+                Operation::Sync(_) | Operation::SyncNames => continue,
+                _ => names.is_some_and(|names| at < names),
+            };
+            if durable {
+                self.reach_plate(operation);
+            } else {
+                self.pending.push(operation.clone());
+            }
+        }
+        // What nobody syncs gets there all the same, after a while.
+        while self.pending.len() > PENDING_MAX {
+            let oldest = self.pending.remove(0);
+            self.reach_plate(&oldest);
+        }
+    }
+
+    fn reach_plate(&mut self, operation: &Operation) {
+        if let Operation::Rename(from, to) = operation {
+            for waiting in &mut self.pending {
+                if let Operation::Write(name, ..) = waiting
+                    && name == from
+                {
+                    name.clone_from(to);
+                }
+            }
+        }
+        match operation {
+            Operation::Write(name, offset, bytes) => {
+                if let Some(file) = self.durable.get_mut(name) {
+                    put(file, *offset as usize, bytes);
+                }
+            }
+            named => change_names(&mut self.durable, named),
+        }
+    }
+
+    /// Flips one bit that was written, anywhere in the log or in a snapshot. Returns whether there was one.
+    pub(crate) fn corrupt(&mut self) -> bool {
+        let written: Vec<(String, Vec<usize>)> = self
+            .durable
+            .iter()
+            .map(|(name, bytes)| {
+                let sectors = bytes.chunks(SECTOR).enumerate();
+                let used = sectors.filter(|(_, sector)| sector.iter().any(|&byte| byte != 0));
+                (name.clone(), used.map(|(number, _)| number).collect())
+            })
+            .filter(|(_, used): &(_, Vec<usize>)| !used.is_empty())
+            .collect();
+        if written.is_empty() {
+            return false;
+        }
+        let (name, used) = &written[self.prng.below(written.len() as u64) as usize];
+        let sector = used[self.prng.below(used.len() as u64) as usize];
+        let Some(file) = self.durable.get_mut(name) else {
+            return false;
+        };
+        let end = file.len().min((sector + 1) * SECTOR);
+        let at = self
+            .prng
+            .in_range((sector * SECTOR) as u64..=end as u64 - 1) as usize;
+        file[at] ^= 1 << self.prng.below(8);
+        self.seen = self.durable.clone();
+        true
+    }
+
+    fn draw_latency(&mut self) -> Duration {
+        let (least, most) = (self.latency.0.as_nanos(), self.latency.1.as_nanos());
+        Duration::from_nanos(self.prng.in_range(least..=most))
+    }
+
+    fn issue(&mut self, operation: Operation) {
+        self.pending.push(operation);
+        self.under_way += 1;
+    }
+
+    fn room(&self, name: &str, operation: &'static str) -> Result<(), DiskError> {
+        if !self.full {
+            return Ok(());
+        }
+        Err(DiskError {
+            operation,
+            file: name.to_owned(),
+            reason: "no space left on the simulated device".to_owned(),
+            full: true,
+        })
+    }
+}
+
+/// Operations that may stay unsynced before the device does the oldest by itself.
+const PENDING_MAX: usize = 8;
+/// How long a sync takes on a disk that nothing is wrong with.
+pub(crate) const CALM: (Duration, Duration) =
+    (Duration::from_micros(20), Duration::from_micros(2_000));
+
+fn is_synced(later: &[Operation], name: &str) -> bool {
+    let mut name = name;
+    for operation in later {
+        match operation {
+            Operation::Sync(synced) if synced == name => return true,
+            Operation::Rename(from, to) if from == name => name = to,
+            Operation::Remove(removed) if removed == name => return false,
+            _ => {}
+        }
+    }
+    false
+}
+
+fn put(file: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
+    if file.len() < offset + bytes.len() {
+        file.resize(offset + bytes.len(), 0);
+    }
+    file[offset..offset + bytes.len()].copy_from_slice(bytes);
+}
+
+fn change_names(files: &mut Files, operation: &Operation) {
+    match operation {
+        Operation::Create(name, size) => {
+            files.insert(name.clone(), vec![0; *size as usize]);
+        }
+        Operation::Rename(from, to) => {
+            if let Some(file) = files.remove(from) {
+                files.insert(to.clone(), file);
+            }
+        }
+        Operation::Remove(name) => {
+            files.remove(name);
+        }
+        Operation::Write(..) | Operation::Sync(_) | Operation::SyncNames => {}
+    }
+}
+
+/// The handle of a machine on its device.
+#[derive(Clone, Debug)]
+pub(crate) struct SimDisk(Arc<Mutex<Device>>);
+
+impl SimDisk {
+    pub(crate) fn new(prng: Prng) -> Self {
+        Self(Arc::new(Mutex::new(Device::new(prng))))
+    }
+
+    /// One thread runs the simulation: nobody else holds it.
+    pub(crate) fn device(&self) -> MutexGuard<'_, Device> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens the files as a process does at its start; that is done and synced before anything else happens.
+    pub(crate) fn open(&self, options: OpenOptions) -> Result<Opened<SimDisk>, OpenError> {
+        let opened = open(self.clone(), options);
+        self.device().settle();
+        opened
+    }
+}
+
+fn missing(name: &str) -> DiskError {
+    DiskError {
+        operation: "find",
+        file: name.to_owned(),
+        reason: "it is not there".to_owned(),
+        full: false,
+    }
+}
+
+impl Disk for SimDisk {
+    fn names(&mut self) -> Result<Vec<String>, DiskError> {
+        Ok(self.device().seen.keys().cloned().collect())
+    }
+
+    fn size(&mut self, name: &str) -> Result<u64, DiskError> {
+        let device = self.device();
+        let file = device.seen.get(name).ok_or_else(|| missing(name))?;
+        Ok(file.len() as u64)
+    }
+
+    fn read(&mut self, name: &str, offset: u64, into: &mut [u8]) -> Result<(), DiskError> {
+        let device = self.device();
+        let file = device.seen.get(name).ok_or_else(|| missing(name))?;
+        let from = offset as usize;
+        let bytes = file.get(from..from + into.len());
+        into.copy_from_slice(bytes.ok_or_else(|| missing(name))?);
+        Ok(())
+    }
+
+    fn create(&mut self, name: &str, size: u64) -> Result<(), DiskError> {
+        let mut device = self.device();
+        device.room(name, "create")?;
+        let operation = Operation::Create(name.to_owned(), size);
+        change_names(&mut device.seen, &operation);
+        device.issue(operation);
+        Ok(())
+    }
+
+    fn write(&mut self, name: &str, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        let mut device = self.device();
+        let size = device.seen.get(name).ok_or_else(|| missing(name))?.len();
+        if offset as usize + bytes.len() > size {
+            device.room(name, "write")?;
+        }
+        if let Some(file) = device.seen.get_mut(name) {
+            put(file, offset as usize, bytes);
+        }
+        device.issue(Operation::Write(name.to_owned(), offset, bytes.to_vec()));
+        Ok(())
+    }
+
+    fn sync(&mut self, name: &str) -> Result<(), DiskError> {
+        self.device().issue(Operation::Sync(name.to_owned()));
+        Ok(())
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> Result<(), DiskError> {
+        let mut device = self.device();
+        let operation = Operation::Rename(from.to_owned(), to.to_owned());
+        change_names(&mut device.seen, &operation);
+        device.issue(operation);
+        Ok(())
+    }
+
+    fn remove(&mut self, name: &str) -> Result<(), DiskError> {
+        let mut device = self.device();
+        let operation = Operation::Remove(name.to_owned());
+        change_names(&mut device.seen, &operation);
+        device.issue(operation);
+        Ok(())
+    }
+
+    fn sync_names(&mut self) -> Result<(), DiskError> {
+        self.device().issue(Operation::SyncNames);
+        Ok(())
+    }
+}
+
+/// What a replica's node and its machine share: writes that wait, the batch that is under way, and what came of it.
+#[derive(Debug)]
+pub(crate) struct SimWriter {
+    writer: Writer<SimDisk>,
+    disk: SimDisk,
+    waiting: VecDeque<(u64, Write)>,
+    /// When the batch is durable, and what comes of it then.
+    batch: Option<(Instant, Result<u64, DiskError>)>,
+    ended: Option<Result<u64, DiskError>>,
+    failed: bool,
+}
+
+/// Shared by the node, which submits, and the machine, on whose time it happens.
+#[derive(Clone, Debug)]
+pub(crate) struct SimQueue(Arc<Mutex<SimWriter>>);
+
+impl SimQueue {
+    pub(crate) fn new(writer: Writer<SimDisk>, disk: SimDisk) -> Self {
+        Self(Arc::new(Mutex::new(SimWriter {
+            writer,
+            disk,
+            waiting: VecDeque::new(),
+            batch: None,
+            ended: None,
+            failed: false,
+        })))
+    }
+
+    fn inner(&self) -> MutexGuard<'_, SimWriter> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The batch that is due has come through.
+    pub(crate) fn end_batch(&self, now: Instant) {
+        let mut inner = self.inner();
+        if inner.batch.as_ref().is_some_and(|(due, _)| *due <= now) {
+            inner.disk.device().settle();
+            inner.ended = inner.batch.take().map(|(_, result)| result);
+        }
+    }
+
+    /// Begins the next batch, if none is under way: all that waits.
+    pub(crate) fn begin_batch(&self, now: Instant) {
+        let mut inner = self.inner();
+        if inner.batch.is_some() || inner.failed {
+            return;
+        }
+        let Some(&(last, _)) = inner.waiting.back() else {
+            return;
+        };
+        let writes: Vec<Write> = inner.waiting.drain(..).map(|(_, write)| write).collect();
+        let result = inner.writer.perform(writes).map(|()| last);
+        inner.failed = result.is_err();
+        let due = now + inner.disk.device().draw_latency();
+        inner.batch = Some((due, result));
+    }
+
+    /// When something comes of the batch.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.inner().batch.as_ref().map(|(due, _)| *due)
+    }
+}
+
+impl WriteQueue for SimQueue {
+    fn submit(&mut self, number: u64, write: Write) {
+        self.inner().waiting.push_back((number, write));
+    }
+
+    fn poll(&mut self) -> Option<Result<u64, DiskError>> {
+        self.inner().ended.take()
+    }
+}

@@ -1,0 +1,357 @@
+//! Each damage at each byte: either only what was never synced is cleared away, or the memory counts as lost.
+
+use raft::eraftpb::{ConfState, Entry, HardState};
+
+use super::frame::SECTOR;
+use super::memory::MemoryDisk;
+use super::segment::name as segment_name;
+use super::*;
+use crate::bootstrap::Origin;
+use crate::config::{ReplicaConfig, SEGMENT_BYTES_MIN};
+use crate::message::{ClusterId, Incarnation, Member, MemberRole, Members, PlaceId};
+use crate::state_machine::Genesis;
+
+fn options() -> OpenOptions {
+    OpenOptions {
+        place: PlaceId(1),
+        fsync: Fsync::Batch,
+        segment_bytes: SEGMENT_BYTES_MIN,
+        incarnation: Incarnation(11),
+        rejoin: false,
+    }
+}
+
+fn identity() -> Identity {
+    let member = Member {
+        place: PlaceId(1),
+        role: MemberRole::Voter,
+        incarnation: Incarnation(11),
+        address: "127.0.0.1:7471".parse().unwrap(),
+    };
+    let origin = Origin {
+        cluster: ClusterId(7),
+        members: Members(vec![member]),
+        genesis: Genesis::new(&ReplicaConfig::default(), [1, 2]),
+    };
+    Identity {
+        place: PlaceId(1),
+        incarnation: Incarnation(11),
+        cluster: ClusterId(7),
+        origin: Some(origin),
+    }
+}
+
+fn record(indexes: std::ops::Range<u64>, term: u64, bytes: usize) -> Write {
+    let mut record = Record::default();
+    let entries: Vec<Entry> = indexes
+        .map(|index| Entry {
+            index,
+            term,
+            data: vec![index as u8 + 1; bytes],
+            ..Entry::default()
+        })
+        .collect();
+    record.entries(&entries);
+    record.hard_state(&HardState {
+        term,
+        vote: 11,
+        commit: 1,
+    });
+    Write::Log(record)
+}
+
+/// A member with entries 2 to 7, in frames of one, two and several sectors.
+fn small() -> MemoryDisk {
+    let mut opened = open(MemoryDisk::default(), options()).unwrap();
+    let writer = &mut opened.writer;
+    writer
+        .perform([Write::Identity(identity().encode())])
+        .unwrap();
+    writer.perform([record(2..3, 2, 10)]).unwrap();
+    writer
+        .perform([record(3..4, 2, 600), record(4..6, 2, 100)])
+        .unwrap();
+    writer.perform([record(6..8, 3, 900)]).unwrap();
+    writer.disk_mut().clone()
+}
+
+fn reopen(disk: &MemoryDisk) -> Result<Opened<MemoryDisk>, OpenError> {
+    open(disk.clone(), options())
+}
+
+fn indexes(opened: &Opened<MemoryDisk>) -> Vec<u64> {
+    let restored = opened.restored.as_ref().unwrap();
+    restored.entries.iter().map(|entry| entry.index).collect()
+}
+
+#[test]
+fn what_was_written_is_there_after_a_restart() {
+    let opened = reopen(&small()).unwrap();
+    assert_eq!(indexes(&opened), [2, 3, 4, 5, 6, 7]);
+    let restored = opened.restored.unwrap();
+    assert_eq!(
+        (restored.hard_state.term, restored.hard_state.vote),
+        (3, 11)
+    );
+    assert_eq!(restored.entries[2].data, vec![5; 100]);
+    assert_eq!(restored.identity, identity());
+    assert!(reopen(&MemoryDisk::default()).unwrap().restored.is_none());
+}
+
+#[test]
+fn a_flipped_bit_anywhere_in_a_file_is_lost_memory() {
+    let disk = small();
+    for (name, bytes) in &disk.files {
+        for at in 0..bytes.len() {
+            let mut damaged = disk.clone();
+            damaged.files.get_mut(name).unwrap()[at] ^= 1 << (at % 8);
+            let error = reopen(&damaged).map(|_| ()).unwrap_err();
+            assert!(
+                matches!(error, OpenError::Lost(_) | OpenError::Newer { .. }),
+                "byte {at} of {name}: {error}"
+            );
+            assert!(error.to_string().contains(name.as_str()), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_cut_anywhere_is_lost_memory() {
+    let disk = small();
+    for (name, bytes) in &disk.files {
+        for len in 0..bytes.len() {
+            let mut cut = disk.clone();
+            cut.files.get_mut(name).unwrap().truncate(len);
+            let error = reopen(&cut).map(|_| ()).unwrap_err();
+            assert!(
+                matches!(error, OpenError::Lost(_)),
+                "{name} at {len}: {error}"
+            );
+        }
+        let mut without = disk.clone();
+        without.files.remove(name);
+        assert!(
+            matches!(reopen(&without), Err(OpenError::Lost(_))),
+            "without {name}"
+        );
+    }
+}
+
+/// What a write of one more frame can leave behind, sector by sector, when the machine dies in the middle of it.
+#[test]
+fn an_unfinished_write_is_cleared_away_whatever_of_it_is_there() {
+    let before = small();
+    let mut opened = reopen(&before).unwrap();
+    opened.writer.perform([record(8..10, 3, 900)]).unwrap();
+    let after = opened.writer.disk_mut().clone();
+    let name = segment_name(1);
+    let (old, new) = (&before.files[&name], &after.files[&name]);
+    let changed: Vec<usize> = (0..old.len() / SECTOR)
+        .filter(|at| old[at * SECTOR..][..SECTOR] != new[at * SECTOR..][..SECTOR])
+        .collect();
+    assert_eq!(changed.len(), 4);
+    for landed in 0..1_u32 << changed.len() {
+        let mut torn = before.clone();
+        let file = torn.files.get_mut(&name).unwrap();
+        for (bit, at) in changed.iter().enumerate() {
+            if landed >> bit & 1 == 1 {
+                file[at * SECTOR..][..SECTOR].copy_from_slice(&new[at * SECTOR..][..SECTOR]);
+            }
+        }
+        let mut opened = reopen(&torn).unwrap();
+        let whole = landed + 1 == 1 << changed.len();
+        let last = if whole { 9 } else { 7 };
+        assert_eq!(indexes(&opened).last(), Some(&last), "{landed:b}");
+        // It goes on from there, and what was cleared away does not come back.
+        opened
+            .writer
+            .perform([record(last + 1..last + 2, 4, 10)])
+            .unwrap();
+        let again = reopen(opened.writer.disk_mut()).unwrap();
+        assert_eq!(indexes(&again).last(), Some(&(last + 1)), "{landed:b}");
+    }
+}
+
+/// The frame was acknowledged and its sectors are zeros now, as if it had never been written: only the mark tells.
+#[test]
+fn a_synced_frame_that_vanishes_is_lost_memory() {
+    let mut disk = small();
+    let file = disk.files.get_mut(&segment_name(1)).unwrap();
+    let last = file.iter().rposition(|&byte| byte != 0).unwrap() / SECTOR;
+    file[last * SECTOR..][..SECTOR].fill(0);
+    let error = reopen(&disk).map(|_| ()).unwrap_err();
+    assert!(error.to_string().contains("synced"), "{error}");
+}
+
+#[test]
+fn segments_follow_each_other_and_a_missing_one_is_noticed() {
+    let mut opened = open(MemoryDisk::default(), options()).unwrap();
+    let writer = &mut opened.writer;
+    writer
+        .perform([Write::Identity(identity().encode())])
+        .unwrap();
+    for index in 2..60 {
+        writer.perform([record(index..index + 1, 2, 1000)]).unwrap();
+    }
+    let disk = writer.disk_mut().clone();
+    let segments: Vec<&String> = disk
+        .files
+        .keys()
+        .filter(|name| name.starts_with("segment"))
+        .collect();
+    assert!(segments.len() > 3, "{segments:?}");
+    assert_eq!(indexes(&reopen(&disk).unwrap()).len(), 58);
+    for name in segments {
+        let mut without = disk.clone();
+        without.files.remove(name);
+        assert!(
+            matches!(reopen(&without), Err(OpenError::Lost(_))),
+            "without {name}"
+        );
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused_in_words() {
+    let disk = small();
+    let other = OpenOptions {
+        place: PlaceId(2),
+        ..options()
+    };
+    let error = open(disk.clone(), other).map(|_| ()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "identity belongs to place 1, this replica was started for place 2"
+    );
+    let mut newer = identity().encode();
+    newer[8] = 9;
+    let body = newer.len() - 4;
+    let crc = crc32c::crc32c(&newer[..body]).to_le_bytes();
+    newer[body..].copy_from_slice(&crc);
+    let mut newer_disk = disk;
+    newer_disk.files.insert("identity".to_owned(), newer);
+    let error = reopen(&newer_disk).map(|_| ()).unwrap_err();
+    assert!(
+        matches!(error, OpenError::Newer { found: 9, .. }),
+        "{error}"
+    );
+    let mut foreign = MemoryDisk::default();
+    foreign.files.insert("notes.txt".to_owned(), vec![1]);
+    assert!(matches!(reopen(&foreign), Err(OpenError::Foreign { .. })));
+}
+
+#[test]
+fn without_syncs_only_an_orderly_end_keeps_the_memory() {
+    let options = OpenOptions {
+        fsync: Fsync::None,
+        ..options()
+    };
+    let mut opened = open(small(), options).unwrap();
+    opened.writer.perform([record(8..9, 3, 10)]).unwrap();
+    assert!(matches!(
+        open(opened.writer.disk_mut().clone(), options),
+        Err(OpenError::Lost(_))
+    ));
+    opened.writer.finish().unwrap();
+    let again = open(opened.writer.disk_mut().clone(), options).unwrap();
+    assert_eq!(indexes(&again).last(), Some(&8));
+}
+
+#[test]
+fn lost_memory_is_set_aside_and_the_replica_begins_anew() {
+    let mut disk = small();
+    disk.files.get_mut("identity").unwrap()[20] ^= 1;
+    let options = OpenOptions {
+        rejoin: true,
+        incarnation: Incarnation(12),
+        ..options()
+    };
+    let mut opened = open(disk, options).unwrap();
+    assert_eq!(opened.incarnation, Incarnation(12));
+    assert!(opened.restored.is_none());
+    assert_eq!(opened.lost.unwrap().file, "identity");
+    let files = &opened.writer.disk_mut().files;
+    assert!(files.contains_key("lost-000000000000000c-identity"));
+    assert!(files.contains_key("identity"));
+}
+
+/// A snapshot of the state behind entry `index`, written piece by piece.
+fn write_snapshot(writer: &mut Writer<MemoryDisk>, index: u64, term: u64) {
+    use crate::snapshot_transfer::{Image, Piece};
+    use crate::state_machine::StateMachine;
+    use trine_transport::time::Instant;
+    let origin = identity().origin.unwrap();
+    let members = &origin.members.0;
+    let mut state = StateMachine::new(ClusterId(7), origin.genesis, members, index);
+    let mut image = Image::begin(Instant::ZERO, &mut state, 1024).unwrap();
+    let head = SnapshotHead {
+        cluster: ClusterId(7),
+        index,
+        term,
+        conf: ConfState {
+            voters: vec![11],
+            ..ConfState::default()
+        },
+    };
+    let piece = |bytes| Write::SnapshotPiece { stream: 1, bytes };
+    writer.perform([piece(begin_piece(&head))]).unwrap();
+    for number in 0.. {
+        match image.piece(number, state.store_mut()) {
+            Piece::Chunk(chunk, last) => {
+                writer
+                    .perform([piece(middle_piece(number + 1, chunk))])
+                    .unwrap();
+                if last {
+                    let end = Write::SnapshotEnd { stream: 1, index };
+                    writer.perform([piece(end_piece(number + 2)), end]).unwrap();
+                    return;
+                }
+            }
+            Piece::Pending => {}
+            Piece::Gone => panic!("piece {number} is gone"),
+        }
+    }
+}
+
+#[test]
+fn a_snapshot_takes_the_place_of_the_log_that_it_holds() {
+    let mut opened = open(MemoryDisk::default(), options()).unwrap();
+    let writer = &mut opened.writer;
+    writer
+        .perform([Write::Identity(identity().encode())])
+        .unwrap();
+    for index in 2..60 {
+        writer.perform([record(index..index + 1, 2, 1000)]).unwrap();
+    }
+    write_snapshot(writer, 50, 2);
+    let disk = writer.disk_mut().clone();
+    assert!(!disk.files.contains_key(&segment_name(1)));
+    let opened = reopen(&disk).unwrap();
+    assert_eq!(indexes(&opened), (51..60).collect::<Vec<u64>>());
+    let name = "snapshot-0000000000000032.image";
+    let len = disk.files[name].len();
+    for at in 0..len {
+        let mut damaged = disk.clone();
+        damaged.files.get_mut(name).unwrap()[at] ^= 1 << (at % 8);
+        let error = reopen(&damaged).map(|_| ()).unwrap_err();
+        assert!(
+            matches!(error, OpenError::Lost(_) | OpenError::Newer { .. }),
+            "byte {at}: {error}"
+        );
+        let mut cut = disk.clone();
+        cut.files.get_mut(name).unwrap().truncate(at);
+        assert!(matches!(reopen(&cut), Err(OpenError::Lost(_))), "at {at}");
+    }
+}
+
+/// The machine dies when an installed snapshot is durable and the record that says so is not: what stands in the log
+/// is of a leader whose entries were replaced.
+#[test]
+fn a_log_that_the_snapshot_has_replaced_is_not_taken_for_its_continuation() {
+    let mut opened = reopen(&small()).unwrap();
+    write_snapshot(&mut opened.writer, 5, 4);
+    let again = reopen(opened.writer.disk_mut()).unwrap();
+    assert!(indexes(&again).is_empty());
+    let state = again.restored.unwrap().hard_state;
+    assert_eq!((state.term, state.vote, state.commit), (4, 0, 5));
+}
