@@ -242,11 +242,14 @@ impl<'a> Plan<'a> {
         unix_ms: i64,
     ) -> Result<(), Refusal> {
         let asked = SetWords::read(words)?;
-        let expiry = match asked.expiry {
+        let after = match asked.expiry {
+            None => None,
+            Some(expiry) => Some(expiry.of_set(unix_ms, "set")?),
+        };
+        let expiry = match after {
             None if asked.keep => SetExpiry::Keep,
             None => SetExpiry::Never,
-            // A moment that is over: the key goes at the next step of group time.
-            Some(expiry) => SetExpiry::After(expiry.of_set(unix_ms, "set")?.unwrap_or(1)),
+            Some(after_ns) => SetExpiry::After(after_ns.unwrap_or(1)),
         };
         if asked.get {
             let options = SetOptions {
@@ -263,7 +266,20 @@ impl<'a> Plan<'a> {
         } else {
             self.set_with(Shape::OkOrNull, key, value, asked.condition, expiry);
         }
+        // The moment is over. Behind NX nobody knows yet whether it is this value that would be deleted: there the key
+        // goes at the next step of group time.
+        if after == Some(None) && asked.condition != SetCondition::Absent {
+            self.and_delete(key);
+        }
         Ok(())
+    }
+
+    /// The last command also deletes the key; that has no part in its reply.
+    fn and_delete(&mut self, key: &'a [u8]) {
+        self.steps.push(Step::Command(Command::Delete { key }));
+        if let Some(item) = self.items.last_mut() {
+            item.operations += 1;
+        }
     }
 
     fn set_for(

@@ -1,8 +1,9 @@
 //! CLIENT, COMMAND and CONFIG: what a connection, the commands and the settings are.
 
 use super::{Connection, Environment};
+use crate::plan::{SYNTAX, wrong_arity};
 use crate::reply::Writer;
-use crate::table::{self, SPECS, Spec};
+use crate::table::{self, SPECS, Spec, Verb};
 
 /// The release, which HELLO names.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -37,10 +38,7 @@ impl Connection {
                 let lines = self.describe(environment.unix_ms) + &environment.host.others();
                 self.writer().text(&lines);
             }
-            (b"id" | b"getname" | b"setname" | b"setinfo" | b"info", _) => {
-                self.wrong_subcommand_arity("client", &subcommand);
-            }
-            _ => self.unknown_subcommand("CLIENT", words[0]),
+            _ => self.writer().error(SYNTAX),
         }
     }
 
@@ -127,48 +125,60 @@ impl Connection {
                 writer.map(known.len());
                 known.iter().for_each(|spec| write_docs(spec, &mut writer));
             }
-            Some(_) => self.unknown_subcommand("COMMAND", words[0]),
+            Some(_) => writer.error(SYNTAX),
         }
     }
 
     pub(super) fn config(&mut self, words: &[&[u8]], environment: &Environment<'_>) {
-        match words {
-            [get, patterns @ ..] if get.eq_ignore_ascii_case(b"get") && !patterns.is_empty() => {
-                let asked = |name: &str| {
-                    patterns.iter().any(|pattern| {
-                        *pattern == b"*" || pattern.eq_ignore_ascii_case(name.as_bytes())
-                    })
-                };
-                let settings = environment.host.settings();
-                let found: Vec<_> = settings.iter().filter(|(name, _)| asked(name)).collect();
-                let mut writer = self.writer();
-                writer.map(found.len());
-                for (name, value) in found {
-                    writer.bulk(name.as_bytes());
-                    writer.bulk(value.as_bytes());
-                }
-            }
-            [get] if get.eq_ignore_ascii_case(b"get") => {
-                self.wrong_subcommand_arity("config", b"get");
-            }
-            [other, ..] => self.unknown_subcommand("CONFIG", other),
-            [] => {}
+        let asked = |name: &str| {
+            let is_name =
+                |pattern: &&[u8]| *pattern == b"*" || pattern.eq_ignore_ascii_case(name.as_bytes());
+            words[1..].iter().any(is_name)
+        };
+        let settings = environment.host.settings();
+        let found: Vec<_> = settings.iter().filter(|(name, _)| asked(name)).collect();
+        let mut writer = self.writer();
+        writer.map(found.len());
+        for (name, value) in found {
+            writer.bulk(name.as_bytes());
+            writer.bulk(value.as_bytes());
         }
     }
-
-    fn wrong_subcommand_arity(&mut self, command: &str, subcommand: &[u8]) {
-        let subcommand = String::from_utf8_lossy(subcommand);
-        let text = crate::plan::wrong_arity(&format!("{command}|{subcommand}"));
-        self.writer().error(&text);
-    }
-
-    fn unknown_subcommand(&mut self, command: &str, subcommand: &[u8]) {
-        let shown = &subcommand[..subcommand.len().min(crate::limits::REPEATED_BYTES_MAX)];
-        let shown = String::from_utf8_lossy(shown);
-        let text = format!("ERR unknown subcommand '{shown}'. Try {command} HELP.");
-        self.writer().error(&text);
-    }
 }
+
+/// Why a command with subcommands is refused: there is none of this name, or it takes another number of parts.
+pub(super) fn wrong_subcommand(spec: &Spec, parts: &[&[u8]]) -> Option<String> {
+    let known: &[(&str, i64)] = match spec.verb {
+        Verb::Client => &CLIENT_SUBCOMMANDS,
+        Verb::Config => &[("get", -3)],
+        Verb::Command => &[("count", 2), ("list", -2), ("info", -2), ("docs", -2)],
+        _ => return None,
+    };
+    let asked = parts.get(1)?;
+    let is_asked = |name: &str| asked.eq_ignore_ascii_case(name.as_bytes());
+    let Some((name, arity)) = known.iter().find(|(name, _)| is_asked(name)) else {
+        let shown = &asked[..asked.len().min(crate::limits::REPEATED_BYTES_MAX)];
+        let shown = String::from_utf8_lossy(shown);
+        let command = spec.name.to_uppercase();
+        return Some(format!(
+            "ERR unknown subcommand '{shown}'. Try {command} HELP."
+        ));
+    };
+    let fits = match *arity < 0 {
+        true => parts.len() as u64 >= arity.unsigned_abs(),
+        false => parts.len() as u64 == arity.unsigned_abs(),
+    };
+    (!fits).then(|| wrong_arity(&format!("{}|{name}", spec.name)))
+}
+
+const CLIENT_SUBCOMMANDS: [(&str, i64); 6] = [
+    ("id", 2),
+    ("getname", 2),
+    ("setname", 3),
+    ("setinfo", 4),
+    ("info", 2),
+    ("list", -2),
+];
 
 fn write_spec(spec: &Spec, writer: &mut Writer<'_>) {
     writer.array(10);

@@ -28,12 +28,7 @@ impl Connection {
             return self.refuse(NOAUTH);
         }
         if self.transaction.is_some() && !Self::ends_or_is_outside_of_transaction(spec) {
-            return match spec.verb {
-                Verb::Auth | Verb::Hello => {
-                    self.refuse("ERR Command not allowed inside a transaction");
-                }
-                _ => self.queue(parts, environment),
-            };
+            return self.queue(parts, environment);
         }
         self.answer_here(spec, parts, environment, submit);
     }

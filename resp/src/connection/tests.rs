@@ -287,6 +287,13 @@ fn transactions_are_one_command_and_watched_keys_are_conditions() {
         let reply = bench.send(b"EXEC\r\n");
         assert_eq!(reply != "*-1\r\n", passes, "{change}: {reply}");
     }
+    // A DISCARD out of place keeps what is watched.
+    bench.says("WATCH a", "+OK\r\n");
+    bench.says("DISCARD", "-ERR DISCARD without MULTI\r\n");
+    bench.says("SET a 7", "+OK\r\n");
+    bench.says("MULTI", "+OK\r\n");
+    bench.says("GET a", "+QUEUED\r\n");
+    bench.says("EXEC", "*-1\r\n");
     // Created and deleted in between: it is absent as before.
     bench.says("WATCH z", "+OK\r\n");
     bench.says("SET z 1", "+OK\r\n");

@@ -2,7 +2,9 @@
 
 use trine_kvstore::{Command, Condition, ExecuteMode, List};
 
-use super::{Call, Connection, Environment, Submit, Waiting, is_for_store, response_bytes};
+use super::{
+    Call, Connection, Environment, Submit, Waiting, describe, is_for_store, response_bytes,
+};
 use crate::plan::{Plan, wrong_arity};
 use crate::table::{self, Spec, Verb};
 
@@ -29,11 +31,11 @@ impl Connection {
     }
 
     pub(super) fn discard(&mut self) {
-        self.watched.clear();
-        match self.transaction.take() {
-            Some(_) => self.writer().simple("OK"),
-            None => self.writer().error("ERR DISCARD without MULTI"),
+        if self.transaction.take().is_none() {
+            return self.writer().error("ERR DISCARD without MULTI");
         }
+        self.watched.clear();
+        self.writer().simple("OK");
     }
 
     /// Keeps a command for EXEC.
@@ -170,6 +172,10 @@ impl Connection {
         };
         if !spec.takes(parts.len()) {
             self.refuse(&wrong_arity(spec.name));
+            return None;
+        }
+        if let Some(text) = describe::wrong_subcommand(spec, parts) {
+            self.refuse(&text);
             return None;
         }
         Some(spec)

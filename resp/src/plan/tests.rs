@@ -86,7 +86,11 @@ fn the_words_behind_a_set() {
     );
     becomes(
         &["set", "k", "v", "pxat", "1"],
-        &[set(Always, After(1), false)],
+        &[set(Always, After(1), false), Command::Delete { key: b"k" }],
+    );
+    becomes(
+        &["set", "k", "v", "pxat", "1", "nx"],
+        &[set(Absent, After(1), false)],
     );
     for words in [
         ["nx", "xx"].as_slice(),

@@ -1,0 +1,150 @@
+//! Clients that break the protocol, send without reading, leave half-way or come in crowds: do the others notice?
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+
+use super::RedisGroup;
+use super::common::wait_for;
+use super::wire::Wire;
+
+/// A counter of INFO.
+fn counter(wire: &mut Wire, name: &str) -> u64 {
+    let info = wire.ask("INFO stats");
+    let line = info
+        .split("\r\n")
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.and_then(|digits| digits.parse().ok())
+        .unwrap_or_else(|| panic!("{name} is missing in {info}"))
+}
+
+#[test]
+fn broken_requests_end_their_own_connection_alone() {
+    let group = RedisGroup::start(&[]);
+    let mut bystander = group.connect(1);
+    let broken: &[(&[u8], &str)] = &[
+        (b"*x\r\n", "-ERR Protocol error: invalid multibulk length"),
+        (
+            b"*1\r\n+PING\r\n",
+            "-ERR Protocol error: expected '$', got '+'",
+        ),
+        (
+            b"*1\r\n$999999999\r\n",
+            "-ERR Protocol error: invalid bulk length",
+        ),
+        (
+            b"GET \"a\r\n",
+            "-ERR Protocol error: unbalanced quotes in request",
+        ),
+        (
+            &[b'a'; 70_000],
+            "-ERR Protocol error: too big inline request",
+        ),
+    ];
+    for (bytes, text) in broken {
+        let mut wire = group.connect(1);
+        wire.send(&["SET", "k", "v"]);
+        wire.send_bytes(bytes);
+        assert_eq!(wire.reply(), "+OK", "what came before is done");
+        assert_eq!(wire.reply(), *text);
+        assert_eq!(wire.try_reply(), None, "the connection ends");
+        assert_eq!(bystander.ask("GET k"), "\"v\"");
+    }
+    assert_eq!(
+        counter(&mut bystander, "protocol_errors"),
+        broken.len() as u64
+    );
+}
+
+#[test]
+fn whoever_sends_no_more_is_still_answered() {
+    let group = RedisGroup::start(&[]);
+    let mut wire = group.connect(2);
+    for _ in 0..100 {
+        wire.send(&["INCR", "n"]);
+    }
+    wire.stream()
+        .shutdown(Shutdown::Write)
+        .expect("half closed");
+    for number in 1..=100 {
+        assert_eq!(wire.reply(), format!(":{number}"));
+    }
+    assert_eq!(wire.try_reply(), None);
+    // Gone in the middle of a request: nothing is left of it.
+    let mut wire = group.connect(2);
+    wire.send_bytes(b"*3\r\n$3\r\nSET\r\n$1\r\nx\r\n$10\r\nhal");
+    drop(wire);
+    let mut bystander = group.connect(2);
+    let clients = |wire: &mut Wire| wire.ask("INFO clients").contains("connected_clients:1\r\n");
+    wait_for("the end of the connection", || {
+        clients(&mut bystander).then_some(())
+    });
+    assert_eq!(bystander.ask("GET x"), "$-1");
+}
+
+#[test]
+fn a_reader_that_takes_nothing_is_stopped_and_then_disconnected() {
+    let options = [
+        "--resp-slow-reader",
+        "1s",
+        "--resp-output-buffer",
+        "64KiB",
+        "--resp-query-buffer",
+        "256KiB",
+    ];
+    let group = RedisGroup::start(&options);
+    let mut bystander = group.connect(1);
+    let value = "v".repeat(60_000);
+    bystander.send(&["SET", "k", &value]);
+    assert_eq!(bystander.reply(), "+OK");
+    let mut slow = TcpStream::connect(group.address(1)).expect("a connection");
+    slow.set_write_timeout(Some(std::time::Duration::from_millis(300)))
+        .expect("a timeout");
+    // It asks and asks until the replica takes no more.
+    let requests = b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n".repeat(2_000);
+    let mut sent = 0_usize;
+    while let Ok(count) = slow.write(&requests) {
+        sent += count;
+        assert!(sent < 256 << 20, "the replica takes everything");
+    }
+    wait_for("the disconnection", || {
+        (counter(&mut bystander, "slow_readers_disconnected") == 1).then_some(())
+    });
+    assert_eq!(bystander.ask("STRLEN k"), ":60000");
+    let mut rest = Vec::new();
+    // What had been written is there; then it is over, one way or the other.
+    let _ = slow.read_to_end(&mut rest);
+}
+
+#[test]
+fn more_clients_than_allowed_are_turned_away_in_words() {
+    let group = RedisGroup::start(&["--resp-max-clients", "3"]);
+    let mut admitted: Vec<Wire> = (0..3).map(|_| group.connect(1)).collect();
+    assert!(admitted.iter_mut().all(|wire| wire.ask("PING") == "+PONG"));
+    let mut fourth = group.connect(1);
+    assert_eq!(fourth.reply(), "-ERR max number of clients reached");
+    assert_eq!(fourth.try_reply(), None);
+    assert_eq!(counter(&mut admitted[0], "rejected_connections"), 1);
+    admitted.pop();
+    wait_for("room", || {
+        let mut wire = group.connect(1);
+        wire.send(&["PING"]);
+        (wire.try_reply()? == "+PONG").then_some(())
+    });
+}
+
+#[test]
+fn the_password_is_asked_for() {
+    let group = RedisGroup::start(&["--resp-password", "secret"]);
+    let mut wire = group.connect(1);
+    assert_eq!(wire.ask("GET k"), "-NOAUTH Authentication required.");
+    assert!(wire.ask("AUTH wrong").starts_with("-WRONGPASS"));
+    assert_eq!(wire.ask("AUTH secret"), "+OK");
+    assert_eq!(wire.ask("SET k v"), "+OK");
+    // Strangers may not make the replica wait for large requests.
+    let mut stranger = group.connect(1);
+    stranger.send_bytes(b"*1\r\n$100000\r\n");
+    assert_eq!(
+        stranger.reply(),
+        "-ERR Protocol error: unauthenticated bulk length"
+    );
+}
