@@ -290,6 +290,16 @@ fn counters(snapshot: &Snapshot) -> Vec<Family> {
             count.reads_linearizable,
         ),
         counter(
+            "reads_following",
+            "Those of them that were answered while another replica led.",
+            count.reads_following,
+        ),
+        counter(
+            "snapshots_written",
+            "Snapshots of the own state that were written to disk.",
+            count.snapshots_written,
+        ),
+        counter(
             "reads_under_lease",
             "Those of them that a lease answered.",
             count.reads_under_lease,

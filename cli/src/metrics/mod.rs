@@ -6,6 +6,7 @@ mod health;
 mod http;
 mod listen;
 mod snapshot;
+mod stages;
 mod text;
 
 use std::net::TcpListener;

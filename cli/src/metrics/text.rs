@@ -7,8 +7,11 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
+use trine_replica::timing::WriteStages;
+
 use super::Snapshot;
 use super::families::{Family, Kind, families, process};
+use super::stages;
 
 /// As a scraper expects it of this format.
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -18,7 +21,12 @@ pub(super) fn encode(snapshot: Option<&Snapshot>, dropped_lines: Option<u64>) ->
     let mut all = process(dropped_lines);
     all.extend(snapshot.map(families).unwrap_or_default());
     let mut registry = Registry::with_prefix("trine");
-    registry.register_collector(Box::new(All(all)));
+    let stages = snapshot.map(|snapshot| snapshot.status.replica.stages.clone());
+    let all = All {
+        families: all,
+        stages,
+    };
+    registry.register_collector(Box::new(all));
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, &registry)
         .expect("writing to a string cannot fail");
@@ -26,11 +34,18 @@ pub(super) fn encode(snapshot: Option<&Snapshot>, dropped_lines: Option<u64>) ->
 }
 
 #[derive(Debug)]
-struct All(Vec<Family>);
+struct All {
+    families: Vec<Family>,
+    stages: Option<WriteStages>,
+}
 
 impl Collector for All {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        for family in self.0.iter().filter(|family| !family.samples.is_empty()) {
+        for family in self
+            .families
+            .iter()
+            .filter(|family| !family.samples.is_empty())
+        {
             let kind = match family.kind {
                 Kind::Counter => MetricType::Counter,
                 Kind::Gauge => MetricType::Gauge,
@@ -43,7 +58,10 @@ impl Collector for All {
                 }
             }
         }
-        Ok(())
+        match &self.stages {
+            Some(stages) => stages::encode(stages, &mut encoder),
+            None => Ok(()),
+        }
     }
 }
 
@@ -133,11 +151,13 @@ pub(super) mod tests {
                     labels.ends_with('}') && labels.matches('"').count() % 2 == 0,
                     "{line}"
                 );
-                let expected = match types[&current].as_str() {
-                    "counter" => format!("{current}_total"),
-                    _ => current.clone(),
+                let endings: &[&str] = match types[&current].as_str() {
+                    "counter" => &["_total"],
+                    "histogram" => &["_bucket", "_sum", "_count"],
+                    _ => &[""],
                 };
-                assert_eq!(name, expected, "{line}");
+                let ending = name.strip_prefix(current.as_str()).expect(line);
+                assert!(endings.contains(&ending), "{line}");
                 assert!(
                     name.bytes()
                         .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_')
@@ -158,6 +178,7 @@ pub(super) mod tests {
             "trine_member_lag_entries{place=\"2\",address=\"127.0.0.1:2\"} 10.0",
             "trine_link_rtt_seconds{peer=\"127.0.0.1:2\",class=\"raft\"} 0.00002",
             "trine_link_retransmissions_total{peer=\"127.0.0.1:2\",class=\"raft\"} 3.0",
+            "trine_write_stage_seconds_bucket{le=\"+Inf\",stage=\"quorum\"} 0",
             "trine_log_lines_dropped_total 2.0",
         ] {
             assert!(
@@ -180,12 +201,10 @@ pub(super) mod tests {
                 .expect("JSON");
         let known: BTreeSet<String> = check(&encode(Some(&snapshot()), Some(0)))
             .into_iter()
-            .map(|(name, kind)| {
-                if kind == "counter" {
-                    name + "_total"
-                } else {
-                    name
-                }
+            .map(|(name, kind)| match kind.as_str() {
+                "counter" => name + "_total",
+                "histogram" => name + "_bucket",
+                _ => name,
             })
             .collect();
         let panels = dashboard["panels"].as_array().expect("panels");
