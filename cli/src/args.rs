@@ -521,6 +521,9 @@ pub(crate) struct CacheServeArguments {
     /// Where the first thread listens; the others take the ports that follow.
     #[arg(long, env = "TRINE_CACHE", default_value = CACHE_ADDRESS, value_name = "HOST:PORT")]
     pub(crate) listen: String,
+    /// Listen on an address that other machines reach. There is no encryption and no authentication.
+    #[arg(long)]
+    pub(crate) allow_remote: bool,
     /// Threads, each with a part of the keys, of the memory, and a port of its own.
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(CACHE_THREADS_MAX)))]
     pub(crate) threads: u32,

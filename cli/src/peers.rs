@@ -27,7 +27,8 @@ pub(crate) fn resolve(list: &str) -> Result<Vec<SocketAddr>, Failure> {
     }
     let found = items
         .iter()
-        .map(|item| lookup(item, CURE))
+        .copied()
+        .map(lookup_peer)
         .collect::<Result<Vec<_>, _>>()?;
     let addresses = of_one_family(&items, &found)?;
     for (index, address) in addresses.iter().enumerate() {
@@ -78,6 +79,18 @@ fn of_one_family(items: &[&str], found: &[Vec<SocketAddr>]) -> Result<Vec<Socket
     ))
 }
 
+/// As [`lookup`], of an address that others have to send to.
+fn lookup_peer(item: &str) -> Result<Vec<SocketAddr>, Failure> {
+    let found = lookup(item, CURE)?;
+    if found.iter().any(|address| address.ip().is_unspecified()) {
+        let message = format!(
+            "{item:?} is not a usable address: it means every address of this machine, and none that others could use"
+        );
+        return Err(Failure::usage(message, CURE));
+    }
+    Ok(found)
+}
+
 /// Every address that `item` stands for; at least one.
 fn lookup(item: &str, cure: &str) -> Result<Vec<SocketAddr>, Failure> {
     let wrong =
@@ -103,9 +116,6 @@ fn lookup(item: &str, cure: &str) -> Result<Vec<SocketAddr>, Failure> {
     match found.first() {
         None => Err(wrong("the name has no address".into())),
         Some(address) if address.port() == 0 => Err(wrong("port 0 names nobody".into())),
-        Some(address) if address.ip().is_unspecified() => Err(wrong(
-            "it means every address of this machine, and none that others could use".into(),
-        )),
         Some(_) => Ok(found),
     }
 }

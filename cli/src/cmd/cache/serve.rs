@@ -20,8 +20,8 @@ use crate::failure::Failure;
 use crate::interrupt;
 use crate::network::{Network, Opened};
 use crate::output::Output;
-use crate::peers;
 use crate::units::{plural, show_bytes};
+use crate::{peers, placement};
 
 /// The index gets one byte in so many of a shard's memory: with eight bytes an item it and the log
 /// fill up together when an item takes 56 bytes; larger items leave index unused, not log.
@@ -36,7 +36,12 @@ pub(super) fn run<N: Network>(
 ) -> Result<(), Failure> {
     interrupt::start()?;
     let memory = shard_memory(arguments.memory, arguments.threads)?;
-    let addresses = shard_addresses(peers::resolve_server(&arguments.listen)?, arguments.threads)?;
+    let listen = peers::resolve_server(&arguments.listen)?;
+    if network.is_ip() {
+        let allowed = arguments.allow_remote;
+        placement::require_loopback("the address of --listen", listen, allowed)?;
+    }
+    let addresses = shard_addresses(listen, arguments.threads)?;
     let mut loops = Vec::new();
     // What has to outlive the loops.
     let mut kept = Vec::new();
