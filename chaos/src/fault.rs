@@ -504,6 +504,7 @@ impl Drawer<'_> {
         }
     }
 
+    // Long because it is a table: a fault an arm.
     fn event(&mut self, fault: Fault) -> Option<Event> {
         Some(match fault {
             Fault::Partition if self.prng.chance(Ratio::percent(50)) => Event::IsolateLeader {
