@@ -208,7 +208,8 @@ impl fmt::Display for DpdkError {
             Self::Eal { os_error, log } => {
                 write!(
                     f,
-                    "DPDK does not start ({}). {}",
+                    "DPDK does not start ({}): EAL's arguments are wrong, or ask for what this machine lacks; the page \
+                     \"EAL parameters\" of DPDK's guide lists them. {}",
                     io::Error::from_raw_os_error(*os_error),
                     gist(log)
                 )
