@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use clap::ValueEnum;
 use signal_hook::consts::SIGUSR1;
 use signal_hook::iterator::Signals;
-use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
+use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
@@ -57,11 +57,7 @@ impl Logs {
     /// Starts the log. Once a process.
     pub(crate) fn start(level: &str, format: LogFormat) -> Result<Arc<Self>, Failure> {
         let targets = parse_level(level).map_err(|why| Failure::usage(why, ""))?;
-        let (writer, guard) = NonBlockingBuilder::default()
-            .buffered_lines_limit(LINES_MAX)
-            .lossy(true)
-            .thread_name("log")
-            .finish(std::io::stderr());
+        let (writer, guard) = never_waiting(std::io::stderr());
         let dropped = writer.error_counter();
         let (filter, handle) = reload::Layer::new(targets);
         let lines = tracing_subscriber::fmt::layer().with_writer(writer);
@@ -135,6 +131,15 @@ impl Logs {
             .map(drop)
             .map_err(cannot)
     }
+}
+
+/// A writer that hands lines to a thread and drops them when that falls behind.
+fn never_waiting(sink: impl std::io::Write + Send + 'static) -> (NonBlocking, WorkerGuard) {
+    NonBlockingBuilder::default()
+        .buffered_lines_limit(LINES_MAX)
+        .lossy(true)
+        .thread_name("log")
+        .finish(sink)
 }
 
 /// Reads "info" or "warn,raft=debug,trine=trace".
@@ -228,5 +233,36 @@ mod tests {
             let why = parse_level(wrong).expect_err(wrong);
             assert!(why.contains("raft=debug"), "{why}");
         }
+    }
+
+    /// A terminal that nobody reads from: the first line waits until it is let go.
+    struct Stuck(std::sync::mpsc::Receiver<()>);
+
+    impl std::io::Write for Stuck {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            // Ends when the other end goes away.
+            let _ = self.0.recv();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_that_nobody_takes_are_dropped_and_counted_and_delay_nothing() {
+        use std::io::Write as _;
+        let (let_go, stuck) = std::sync::mpsc::channel();
+        let (mut writer, guard) = never_waiting(Stuck(stuck));
+        let dropped = writer.error_counter();
+        // Would hang here if a line waited for its turn.
+        for _ in 0..LINES_MAX + 100 {
+            writer.write_all(b"line\n").expect("taken or dropped");
+        }
+        // One line is with the thread, or still among those that wait.
+        assert!((99..=100).contains(&dropped.dropped_lines()));
+        drop(let_go);
+        drop(guard);
     }
 }

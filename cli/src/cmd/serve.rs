@@ -288,7 +288,7 @@ impl Told {
         *told = true;
         if let Some(reason) = replica.status(now).not_serving {
             self.output.json_line(&json!({ "waiting": reason }));
-            tracing::warn!(reason, "not serving yet");
+            tracing::info!(reason, "not serving yet");
             self.output.line(format_args!("not serving yet: {reason}"));
         }
     }
