@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-use common::{Cluster, trine, wait_for};
+use common::{Cluster, tcp_ports, trine, wait_for};
 use serde_json::Value;
 
 /// A short measurement of a few keys.
@@ -235,13 +235,11 @@ impl Drop for Server {
 /// Where etcd is installed, the client is measured against the real one; the frames themselves have unit tests.
 #[test]
 fn an_etcd_server_gets_the_same_operations() {
-    let ports = || {
-        TcpListener::bind("127.0.0.1:0")
-            .expect("a port")
-            .local_addr()
-            .expect("bound")
-    };
-    let (client, peer) = (ports(), ports());
+    let first = tcp_ports(2);
+    let (client, peer) = (
+        format!("127.0.0.1:{first}"),
+        format!("127.0.0.1:{}", first + 1),
+    );
     let data = std::env::temp_dir().join(format!("trine-bench-etcd-{}", std::process::id()));
     let (client_url, peer_url) = (format!("http://{client}"), format!("http://{peer}"));
     let child = Command::new("etcd")

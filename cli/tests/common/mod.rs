@@ -2,8 +2,10 @@
 #![allow(dead_code, unreachable_pub)] // each test file uses its part
 
 use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use trine_chaos::live::{
@@ -231,4 +233,20 @@ pub fn signal(pid: u32, name: &str) {
         .args(["-s", name, &pid.to_string()])
         .status();
     assert!(status.expect("kill").success());
+}
+
+/// The first of `count` TCP ports of loopback that follow each other and are free. They lie below those that the kernel
+/// gives to whoever asks for any, and each process looks at a place of its own, so that nobody takes one meanwhile.
+pub fn tcp_ports(count: u16) -> u16 {
+    static TURN: AtomicU32 = AtomicU32::new(0);
+    let free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    for _ in 0..1_000 {
+        let turn = TURN.fetch_add(1, Ordering::Relaxed);
+        let place = (std::process::id().wrapping_mul(7) + turn) % 1_000;
+        let first = 20_000 + u16::try_from(place).expect("small") * 8;
+        if (first..first + count).all(free) {
+            return first;
+        }
+    }
+    panic!("no {count} free ports");
 }
