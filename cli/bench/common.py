@@ -1,0 +1,161 @@
+"""What the scripts under cli/bench share: a group of processes, the report's form, and how a missing peer is said."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import time
+
+WORKSPACE = pathlib.Path(__file__).resolve().parents[2]
+TRINE = pathlib.Path(os.environ.get("TRINE", WORKSPACE / "target/release/trine"))
+
+
+def fail(text):
+    sys.exit(f"{sys.argv[0]}: {text}")
+
+
+def require_trine():
+    if not TRINE.exists():
+        fail(f"{TRINE} is missing: cargo build --release -p trine (or name another one with TRINE=...)")
+
+
+def missing(programs):
+    """The Debian packages of those programs that are not there: {program: package}."""
+    return sorted({package for program, package in programs.items() if not shutil.which(program)})
+
+
+def free_ports(count, kind=socket.SOCK_DGRAM):
+    sockets = [socket.socket(socket.AF_INET, kind) for _ in range(count)]
+    for s in sockets:
+        s.bind(("127.0.0.1", 0))
+    ports = [s.getsockname()[1] for s in sockets]
+    for s in sockets:
+        s.close()
+    return ports
+
+
+def trine(arguments, peers, timeout=60):
+    """Runs a command; (status, standard output, standard error)."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("TRINE_")}
+    environment["TRINE_PEERS"] = peers
+    done = subprocess.run([str(TRINE), *arguments], env=environment, capture_output=True, timeout=timeout)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+class Group:
+    """Three replicas as processes of this script's, ended with it."""
+
+    def __init__(self, serve_args=(), count=3):
+        self.ports = free_ports(count)
+        self.peers = ",".join(f"127.0.0.1:{port}" for port in self.ports)
+        self.serve_args = list(serve_args)
+        self.processes = {}
+        for place in range(1, count + 1):
+            self.start(place, bootstrap=place == 1)
+        self.wait_for_voters(count)
+
+    def start(self, place, bootstrap=False, peers=None):
+        arguments = [str(TRINE), "serve", "--id", str(place), "--peers", peers or self.peers]
+        arguments += [a.replace("{place}", str(place)) for a in self.serve_args]
+        if bootstrap:
+            arguments.append("--bootstrap")
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("TRINE_")}
+        self.processes[place] = subprocess.Popen(
+            arguments, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+
+    def kill(self, place):
+        process = self.processes.pop(place)
+        process.kill()
+        process.wait()
+
+    def signal(self, place, number):
+        self.processes[place].send_signal(number)
+
+    def status(self):
+        """The leader's place and its status, or (None, None)."""
+        code, out, _ = trine(["status", "--json", "--timeout", "1s"], self.peers)
+        replicas = json.loads(out).get("replicas", []) if out else []
+        found = [r["status"]["replica"] for r in replicas if r.get("status")]
+        leaders = [s for s in found if s["role"] == "leader"]
+        if not leaders:
+            return None, None
+        best = max(leaders, key=lambda s: s["term"])
+        return best["place"], best
+
+    def wait_for_voters(self, count, limit=240):
+        status = None
+        end = time.monotonic() + limit
+        while time.monotonic() < end:
+            place, status = self.status()
+            if place and sum(m["voter"] for m in status["members"]) == count and not status["change_in_progress"]:
+                silent = [m for m in status["members"] if not m["this"] and (m["silent_ns"] or 1 << 60) > 500_000_000]
+                if not silent:
+                    return place
+            time.sleep(0.1)
+        members = status and [
+            {k: m[k] for k in ("place", "voter", "behind", "in_snapshot", "silent_ns")} for m in status["members"]
+        ]
+        ended = {place: p.poll() for place, p in self.processes.items() if p.poll() is not None}
+        fail(f"the group did not have {count} voters within {limit} s; members: {members}; ended: {ended}")
+
+    def stop(self):
+        for process in self.processes.values():
+            process.send_signal(signal.SIGCONT)
+            process.kill()
+        for process in self.processes.values():
+            process.wait()
+        self.processes = {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+
+class Report:
+    """Rows in the form of cli/bench/report.rs, with goals from goals.json, in target/bench/NAME.json."""
+
+    def __init__(self, name):
+        self.name = name
+        goals = json.loads((WORKSPACE / "cli/bench/goals.json").read_text())
+        self.goals = goals.get(name, {})
+        self.rows = []
+
+    def add(self, name, value, unit, against=None, ratio=None):
+        goal = self.goals.get(name)
+        measured = value if ratio is None else ratio
+        met = None
+        if goal:
+            met = measured <= goal["at_most"] if "at_most" in goal else measured >= goal["at_least"]
+        row = {"name": name, "value": value, "unit": unit, "against": against, "ratio": ratio, "goal": goal, "met": met}
+        self.rows.append(row)
+        ratio_text = "" if ratio is None else f"{ratio:.2f} x {against}"
+        goal_text = "" if goal is None else " ".join(f"{k.replace('_', ' ')} {v}" for k, v in goal.items())
+        met_text = {None: "", True: "met", False: "MISSED"}[met]
+        print(f"{name:<36} {value:>14,.1f} {unit:<8} {ratio_text:<32} {goal_text:<14} {met_text}", flush=True)
+
+    def write(self):
+        path = WORKSPACE / "target/bench" / f"{self.name}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(self.rows, indent=2) + "\n")
+        print(f"written: {path}")
+        return all(row["met"] is not False for row in self.rows)
+
+
+def seconds(text):
+    """A time as trine takes it: 30m, 90s, 500ms."""
+    for unit, factor in (("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0)):
+        if text.endswith(unit) and text[: -len(unit)].replace(".", "", 1).isdigit():
+            return float(text[: -len(unit)]) * factor
+    fail(f"{text!r} is no time: write 30m, 90s or 500ms")
+
+
+def median(values):
+    return statistics.median(values)

@@ -1,0 +1,251 @@
+#!/usr/bin/env python3
+"""Three replicas of trine as separate processes on loopback, beside what else there is on this machine:
+
+    cargo build --release -p trine && cli/bench/compare.py [--for 5s] [--only etcd|redis|loop]
+
+Debian packages of the peers, of which nothing is installed by this script: etcd-server etcd-client redis-server
+redis-tools. A peer that is missing is said and left out. Prints the table and leaves target/bench/compare.json.
+
+What is compared with what:
+- Keys uniform over 1 M, values of 64 bytes, everywhere. All servers and clients share this machine.
+- etcd, three nodes, data in /dev/shm or on this disk: 64 connections, each with one request at a time, to the HTTP
+  gateway of the leader; and `etcdctl check perf --load=l`, etcd's own client. The better figure of the two counts. Reads
+  are etcd's default, linearizable. trine is given 64 clients with one operation at a time.
+- redis-server, one process, no persistence: redis-benchmark SET with 50 clients, and with 50 clients and 16 in flight each.
+  trine is given 50 clients, and 800, because one of its clients has one operation under way in `trine bench`.
+- A loop of write and fdatasync, 64 entries of 112 bytes (key, value, envelope) a time, on the same disk: what 64 clients
+  can have at best if each sync takes all that are waiting.
+Each figure of ours is the median of three runs, alternating with the peer's.
+"""
+
+import argparse
+import base64
+import json
+import multiprocessing
+import os
+import random
+import selectors
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+
+from common import TRINE, Group, Report, fail, free_ports, median, missing, require_trine, seconds
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("--for", dest="duration", default="5s", metavar="TIME", help="length of one run")
+parser.add_argument("--runs", type=int, default=3)
+parser.add_argument("--only", choices=["etcd", "redis", "loop"])
+parser.add_argument("--disk", default="target", help="a directory on the disk that is to be measured")
+arguments = parser.parse_args()
+SPAN = seconds(arguments.duration)
+KEYS, VALUE_BYTES, ENTRY_BYTES = 1_000_000, 64, 16 + 64 + 32
+
+
+def trine_rate(group, clients, reads):
+    command = [str(TRINE), "bench", "--clients", str(clients), "--read-ratio", "100%" if reads else "0%", "--json"]
+    command += ["--keys", str(KEYS if not reads else 100_000), "--value-size", str(VALUE_BYTES)]
+    command += ["--for", f"{SPAN}s", "--warmup", "1s", "--peers", group.peers, "--timeout", "30s"]
+    done = subprocess.run(command, capture_output=True)
+    if done.returncode:
+        fail(f"trine bench: {done.stderr.decode()}")
+    return float(json.loads(done.stdout)["operations_per_second"])
+
+
+class Etcd:
+    """Three nodes on loopback."""
+
+    def __init__(self, directory):
+        self.directory = tempfile.mkdtemp(prefix="trine-etcd-", dir=directory)
+        ports = free_ports(6, socket.SOCK_STREAM)
+        self.clients, peers = ports[:3], ports[3:]
+        cluster = ",".join(f"n{i}=http://127.0.0.1:{port}" for i, port in enumerate(peers))
+        self.processes = []
+        for i in range(3):
+            own, peer = f"http://127.0.0.1:{self.clients[i]}", f"http://127.0.0.1:{peers[i]}"
+            command = ["etcd", "--name", f"n{i}", "--data-dir", f"{self.directory}/n{i}", "--log-level", "error"]
+            command += ["--listen-client-urls", own, "--advertise-client-urls", own]
+            command += ["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]
+            command += ["--initial-cluster", cluster, "--initial-cluster-state", "new"]
+            self.processes.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        self.leader = self.wait_for_leader()
+
+    def ctl(self, *words):
+        endpoints = ",".join(f"127.0.0.1:{port}" for port in self.clients)
+        environment = {**os.environ, "ETCDCTL_API": "3"}
+        return subprocess.run(["etcdctl", "--endpoints", endpoints, *words], env=environment, capture_output=True, timeout=120)
+
+    def wait_for_leader(self):
+        end = time.monotonic() + 30
+        while time.monotonic() < end:
+            done = self.ctl("endpoint", "status", "-w", "json")
+            for status in json.loads(done.stdout or b"[]"):
+                inner = status["Status"]
+                if inner.get("leader") and inner["leader"] == inner["header"]["member_id"]:
+                    return int(status["Endpoint"].rsplit(":", 1)[1])
+            time.sleep(0.2)
+        self.stop()
+        fail("etcd has no leader after 30 s")
+
+    def own_benchmark(self):
+        """Writes a second that `etcdctl check perf` saw."""
+        text = self.ctl("check", "perf", "--load=l").stdout.decode()
+        words = text.replace(":", " ").split()
+        return max((float(words[i - 1]) for i, w in enumerate(words) if w.startswith("writes/s") and i), default=0.0)
+
+    def stop(self):
+        for process in self.processes:
+            process.kill()
+            process.wait()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+
+def gateway_worker(port, connections, span, reads, seed, found):
+    """A closed loop over many connections; the answers in `span` seconds."""
+    draw = random.Random(seed)
+    value = base64.b64encode(b"v" * VALUE_BYTES).decode()
+    selector = selectors.DefaultSelector()
+
+    def request():
+        key = base64.b64encode(b"%016d" % draw.randrange(KEYS)).decode()
+        path = "range" if reads else "put"
+        body = json.dumps({"key": key} if reads else {"key": key, "value": value}).encode()
+        return b"POST /v3/kv/%s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (path.encode(), len(body)) + body
+
+    for _ in range(connections):
+        connection = socket.create_connection(("127.0.0.1", port))
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.sendall(request())
+        selector.register(connection, selectors.EVENT_READ, bytearray())
+    answers, end = 0, time.monotonic() + span
+    while time.monotonic() < end:
+        for entry, _ in selector.select(0.1):
+            entry.data.extend(entry.fileobj.recv(65536))
+            head = entry.data.find(b"\r\n\r\n")
+            if head < 0:
+                continue
+            length = next(int(l.split(b":")[1]) for l in bytes(entry.data[:head]).lower().split(b"\r\n") if l.startswith(b"content-length"))
+            if len(entry.data) < head + 4 + length:
+                continue
+            if not entry.data.startswith(b"HTTP/1.1 200"):
+                fail(f"etcd answered {bytes(entry.data[:200])}")
+            entry.data.clear()
+            answers += 1
+            entry.fileobj.sendall(request())
+    found.put(answers / span)
+
+
+def gateway_rate(etcd, reads):
+    """64 connections in two processes: one process of Python alone could be what is measured."""
+    found = multiprocessing.Queue()
+    workers = [multiprocessing.Process(target=gateway_worker, args=(etcd.leader, 32, SPAN, reads, n, found)) for n in range(2)]
+    for worker in workers:
+        worker.start()
+    rates = [found.get() for _ in workers]
+    for worker in workers:
+        worker.join()
+    return sum(rates)
+
+
+def loop_rate(directory):
+    """Entries a second of a loop of write and fdatasync, 64 a time."""
+    path = os.path.join(directory, f"trine-loop-{os.getpid()}")
+    file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
+    batch, syncs, end = b"x" * (64 * ENTRY_BYTES), 0, time.monotonic() + SPAN
+    os.posix_fallocate(file, 0, 64 << 20)
+    while time.monotonic() < end:
+        os.pwrite(file, batch, (syncs * len(batch)) % (60 << 20))
+        os.fdatasync(file)
+        syncs += 1
+    os.close(file)
+    os.unlink(path)
+    return syncs * 64 / SPAN
+
+
+def redis_rate(port, pipeline):
+    command = ["redis-benchmark", "-p", str(port), "-t", "set", "-c", "50", "-P", str(pipeline), "-d", str(VALUE_BYTES)]
+    command += ["-r", str(KEYS), "-n", str(200_000 if pipeline == 1 else 1_000_000), "--csv"]
+    done = subprocess.run(command, capture_output=True, timeout=300)
+    return float(done.stdout.decode().strip().splitlines()[-1].split(",")[1].strip('"'))
+
+
+def alternate(ours, theirs):
+    """Medians of ours, of theirs, and of the ratios of neighbours."""
+    pairs = [(ours(), theirs()) for _ in range(arguments.runs)]
+    return median(p[0] for p in pairs), median(p[1] for p in pairs), median(p[0] / p[1] for p in pairs)
+
+
+def row(report, name, ours, peer, theirs):
+    value, other, ratio = alternate(ours, theirs)
+    report.add(name, value, "ops/s", f"{peer} ({other:,.0f})", ratio)
+
+
+def against_etcd(report):
+    if lacking := missing({"etcd": "etcd-server", "etcdctl": "etcd-client"}):
+        return print(f"etcd is left out: apt-get install {' '.join(lacking)}")
+    with Group() as group, Etcd("/dev/shm") as etcd:
+        own = etcd.own_benchmark()
+        print(f"  etcdctl check perf: {own:,.0f} writes/s")
+        row(report, "put_rate_memory_vs_etcd", lambda: trine_rate(group, 64, False), "etcd, /dev/shm",
+            lambda: max(own, gateway_rate(etcd, False)))
+        row(report, "get_linearizable_rate_vs_etcd", lambda: trine_rate(group, 64, True), "etcd",
+            lambda: gateway_rate(etcd, True))
+    with DiskGroup() as group, Etcd(arguments.disk) as etcd:
+        own = etcd.own_benchmark()
+        print(f"  etcdctl check perf on disk: {own:,.0f} writes/s")
+        row(report, "put_rate_disk_batch_vs_etcd", lambda: trine_rate(group, 64, False), "etcd, this disk",
+            lambda: max(own, gateway_rate(etcd, False)))
+
+
+class DiskGroup(Group):
+    def __init__(self):
+        self.directory = tempfile.mkdtemp(prefix="trine-disk-", dir=arguments.disk)
+        super().__init__(["--log", "disk", "--fsync", "batch", "--data-dir", f"{self.directory}/{{place}}"])
+
+    def stop(self):
+        super().stop()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def against_loop(report):
+    with DiskGroup() as group:
+        row(report, "put_rate_disk_batch_vs_write_loop", lambda: trine_rate(group, 64, False), "write+fdatasync",
+            lambda: loop_rate(arguments.disk))
+
+
+def against_redis(report):
+    if lacking := missing({"redis-server": "redis-server", "redis-benchmark": "redis-tools"}):
+        return print(f"redis is left out: apt-get install {' '.join(lacking)}")
+    port = free_ports(1, socket.SOCK_STREAM)[0]
+    command = ["redis-server", "--port", str(port), "--save", "", "--appendonly", "no", "--bind", "127.0.0.1"]
+    redis = subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=tempfile.gettempdir())
+    try:
+        with Group() as group:
+            row(report, "put_rate_50_clients_vs_redis", lambda: trine_rate(group, 50, False), "redis SET -c 50",
+                lambda: redis_rate(port, 1))
+            row(report, "put_rate_pipeline_16_vs_redis", lambda: trine_rate(group, 800, False), "redis SET -c 50 -P 16",
+                lambda: redis_rate(port, 16))
+    finally:
+        redis.kill()
+        redis.wait()
+
+
+def main():
+    require_trine()
+    os.makedirs(arguments.disk, exist_ok=True)
+    report = Report("compare")
+    for name, part in (("redis", against_redis), ("loop", against_loop), ("etcd", against_etcd)):
+        if arguments.only in (None, name):
+            part(report)
+    if not report.write():
+        fail("a goal is missed")
+
+
+main()
