@@ -198,6 +198,8 @@ pub(crate) struct UpArguments {
     #[command(flatten)]
     pub(crate) reading: ReadArguments,
     #[command(flatten)]
+    pub(crate) timing: TimingArguments,
+    #[command(flatten)]
     pub(crate) log: LogArguments,
     #[command(flatten)]
     pub(crate) resp: RespArguments,
@@ -262,6 +264,26 @@ pub(crate) enum FsyncMode {
     None,
 }
 
+/// How soon a silent leader is replaced.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct TimingArguments {
+    /// The least silence of a leader after which another one is elected; each replica draws up to twice this. Shorter
+    /// means quicker failover and more false alarms. Part of the group from its beginning: a replica with a shorter one
+    /// lengthens it to the group's.
+    #[arg(long, default_value = "150ms", value_name = "TIME", value_parser = parse_election_timeout)]
+    pub(crate) election_timeout: Duration,
+}
+
+/// From 3 ms, below which a tick would be shorter than a thread's wait for its turn.
+fn parse_election_timeout(text: &str) -> Result<Duration, String> {
+    let timeout = parse_positive_duration(text)?;
+    if (Duration::from_millis(3)..=Duration::from_secs(60)).contains(&timeout) {
+        Ok(timeout)
+    } else {
+        Err("at least 3ms and at most 60s".to_owned())
+    }
+}
+
 /// How linearizable reads are confirmed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Reads {
@@ -279,6 +301,10 @@ pub(crate) struct ServeArguments {
     /// Every replica of the group in the same order everywhere, this one included: host:port,...
     #[arg(long, env = "TRINE_PEERS", value_name = "LIST")]
     pub(crate) peers: String,
+    /// Where this replica is reached, if the list of peers does not name it: then the list only says whom to ask, in any
+    /// order, and --id may be any place.
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "bootstrap")]
+    pub(crate) listen: Option<String>,
     /// Begin a new group; needs every peer reachable and in no group. Give it to one replica, once.
     #[arg(long)]
     pub(crate) bootstrap: bool,
@@ -293,9 +319,12 @@ pub(crate) struct ServeArguments {
     #[command(flatten)]
     pub(crate) reading: ReadArguments,
     #[command(flatten)]
+    pub(crate) timing: TimingArguments,
+    #[command(flatten)]
     pub(crate) log: LogArguments,
-    /// With --log disk: if the directory has lost something that this replica may have promised, set what is left
-    /// aside and join the group as a new replica. (With --log memory every start does that.)
+    /// Join the group as a new replica whenever this one cannot go on as who it was, instead of ending: with --log memory
+    /// when it was removed or its state differs from the others'; with --log disk, at the start, when the directory has
+    /// lost something that it may have promised, which is then set aside.
     #[arg(long)]
     pub(crate) rejoin: bool,
     #[command(flatten)]
@@ -595,6 +624,14 @@ impl ReadArguments {
         ["--reads", reads, "--lease-drift", &drift]
             .map(OsString::from)
             .into()
+    }
+}
+
+impl TimingArguments {
+    /// The same, as options of `trine serve`.
+    pub(crate) fn as_serve_args(&self) -> Vec<OsString> {
+        let timeout = format!("{}ns", self.election_timeout.as_nanos());
+        ["--election-timeout".into(), timeout.into()].into()
     }
 }
 

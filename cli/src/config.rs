@@ -11,7 +11,7 @@ pub(crate) const CACHE_ADDRESS: &str = "127.0.0.1:7481";
 /// Most threads of one cache.
 pub(crate) const CACHE_THREADS_MAX: u32 = 256;
 /// Most replicas that a peer list may name.
-pub(crate) const PEERS_MAX: usize = 7;
+pub(crate) const PEERS_MAX: usize = trine_replica::config::PLACES_MAX;
 
 /// How long a freshly started group may take until every replica votes.
 pub(crate) const START_LIMIT: Duration = Duration::from_secs(20);

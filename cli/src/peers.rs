@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn wrong_lists_are_usage_errors_that_name_the_item() {
-        let long = ["127.0.0.1:1"; 8].join(",");
+        let long = ["127.0.0.1:1"; PEERS_MAX + 1].join(",");
         for (list, part) in [
             ("", "empty"),
             ("127.0.0.1", "no port"),
@@ -154,7 +154,7 @@ mod tests {
             ("0.0.0.0:1", "every address"),
             ("[::]:1", "every address"),
             ("127.0.0.1:1,[::1]:2", "mixes IPv4 and IPv6: 127.0.0.1:1"),
-            (long.as_str(), "8 replicas"),
+            (long.as_str(), "64 replicas"),
         ] {
             let failure = resolve(list).expect_err(list);
             assert_eq!(failure.exit_status(), 2);

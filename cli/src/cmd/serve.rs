@@ -1,7 +1,7 @@
 //! `trine serve`: one replica, until it is asked to end.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::json;
 use trine_kvstore::Limits;
@@ -11,7 +11,7 @@ use trine_replica::config::{ReadMode, ReplicaConfig};
 use trine_replica::disk::WriterThread;
 use trine_replica::message::{Discovery, Incarnation, PlaceId, RoleCode};
 use trine_replica::node::{Node, endpoint_config};
-use trine_transport::backend::{Backend, Direction, Faulty, MonotonicClock};
+use trine_transport::backend::{Backend, Direction, Faulty, MonotonicClock, Waker};
 use trine_transport::time::{Clock, Duration, Instant};
 use trine_transport::{Config, EventLoop};
 
@@ -31,6 +31,8 @@ use crate::{peers, placement, resp};
 pub(crate) const METRICS_LINE: &str = "metrics at ";
 /// How often a change of role is looked for, to tell it.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// The pause before a replica that cannot go on is replaced by a new one.
+const ANEW_PAUSE: std::time::Duration = std::time::Duration::from_millis(200);
 /// A replica that has been in no group for this long says why.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -43,19 +45,82 @@ pub(crate) fn run<N: Network>(
 ) -> Result<(), Failure> {
     let watch = Watch::start(arguments, output)?;
     interrupt::start()?;
-    let addresses = peers::resolve(&arguments.peers)?;
-    let own = own_address(arguments.id, &addresses)?;
+    let (own, peers) = places(arguments)?;
     if network.is_ip() {
         let allowed = arguments.placement.allow_remote;
         placement::require_loopback("this replica's address", own, allowed)?;
     }
     // Before the replica's thread is put onto its processor: this one has to run elsewhere.
+    let addresses: Vec<SocketAddr> = peers.iter().map(|&(_, address)| address).collect();
     let _resp = resp::start(network, arguments, &addresses, output)?;
     placement::apply(&arguments.placement)?;
-    let opened = network.serve_at(own)?;
-    let Some(faults) = arguments.fault.filter(|faults| !faults.is_none()) else {
-        return serve(opened, own, &addresses, arguments, &watch, || {});
+    let mut life = Life {
+        own,
+        peers,
+        bootstrap: arguments.bootstrap,
+        sleeper: Sleeper::default(),
     };
+    let sleeper = life.sleeper.clone();
+    interrupt::on_interrupt(move || sleeper.wake());
+    loop {
+        match live(network, &life, arguments, &watch)? {
+            End::Asked => return Ok(()),
+            End::Anew { why, bootstrap } => {
+                let text = format!("{why}; goes on as a new replica");
+                watch.output.json_line(&json!({ "anew": why }));
+                watch.output.line(text);
+                life.bootstrap = bootstrap;
+                interrupt::pause(ANEW_PAUSE);
+            }
+        }
+    }
+}
+
+/// What every life of this process shares.
+struct Life {
+    own: SocketAddr,
+    peers: Vec<(PlaceId, SocketAddr)>,
+    bootstrap: bool,
+    sleeper: Sleeper,
+}
+
+/// How a life ended.
+enum End {
+    /// The user wants the process to end.
+    Asked,
+    /// This replica cannot go on as who it was, and another one takes its place.
+    Anew { why: String, bootstrap: bool },
+}
+
+/// Wakes the event loop of the present life.
+#[derive(Clone, Default)]
+struct Sleeper(Arc<Mutex<Option<Waker>>>);
+
+impl Sleeper {
+    fn is(&self, waker: Waker) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(waker);
+    }
+
+    fn wake(&self) {
+        let present = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(waker) = present.as_ref() {
+            waker.wake();
+        }
+    }
+}
+
+/// One life, from its socket to its end.
+fn live<N: Network>(
+    network: &N,
+    life: &Life,
+    arguments: &ServeArguments,
+    watch: &Watch,
+) -> Result<End, Failure> {
+    let opened = network.serve_at(life.own)?;
+    let Some(faults) = arguments.fault.filter(|faults| !faults.is_none()) else {
+        return serve(opened, life, arguments, watch, || {});
+    };
+    let output = watch.output;
     // No two replicas of a group draw the same faults.
     let seed = arguments
         .fault_seed
@@ -74,7 +139,24 @@ pub(crate) fn run<N: Network>(
         route_of,
         keep,
     };
-    serve(opened, own, &addresses, arguments, &watch, tell)
+    serve(opened, life, arguments, watch, tell)
+}
+
+/// Where this replica listens, and every place that it knows, its own included.
+fn places(arguments: &ServeArguments) -> Result<(SocketAddr, Vec<(PlaceId, SocketAddr)>), Failure> {
+    let addresses = peers::resolve(&arguments.peers)?;
+    let Some(listen) = &arguments.listen else {
+        let own = own_address(arguments.id, &addresses)?;
+        let places = (1..).map(PlaceId);
+        return Ok((own, places.zip(addresses).collect()));
+    };
+    // The list names whom to ask, at whatever places they are: only who begins a group has to know those.
+    let own = peers::resolve_server(listen)?;
+    let others = addresses.into_iter().filter(|&address| address != own);
+    let other_places = (1..).map(PlaceId).filter(|&PlaceId(n)| n != arguments.id);
+    let mut peers: Vec<_> = other_places.zip(others).collect();
+    peers.push((PlaceId(arguments.id), own));
+    Ok((own, peers))
 }
 
 /// The place's address in the list.
@@ -84,27 +166,27 @@ fn own_address(place: u32, addresses: &[SocketAddr]) -> Result<SocketAddr, Failu
         let count = addresses.len();
         Failure::usage(
             format!("--id {place} names no place in a list of {count} peers"),
-            format!("--id counts from 1 to {count}; the list has to name this replica too"),
+            format!(
+                "--id counts from 1 to {count}; the list has to name this replica too, or --listen says where it is"
+            ),
         )
     })
 }
 
 fn serve<B: Backend>(
     opened: Opened<B>,
-    own: SocketAddr,
-    addresses: &[SocketAddr],
+    life: &Life,
     arguments: &ServeArguments,
     watch: &Watch,
     tell_faults: impl Fn(),
-) -> Result<(), Failure> {
+) -> Result<End, Failure> {
     let Opened {
         backend,
         route_of,
         keep,
     } = opened;
-    let mut event_loop = assemble(backend, route_of, own, addresses, arguments, watch.output)?;
-    let waker = event_loop.waker();
-    interrupt::on_interrupt(move || waker.wake());
+    let mut event_loop = assemble(backend, route_of, life, arguments, watch.output)?;
+    life.sleeper.is(event_loop.waker());
     let mut told = Told::new(watch.output);
     while !interrupt::interrupted() {
         let now = event_loop.clock().now();
@@ -115,16 +197,47 @@ fn serve<B: Backend>(
         event_loop
             .run_until(Some(look_at), |_| interrupt::interrupted())
             .map_err(backend_failure)?;
-        if let Some(why) = event_loop.app().replica().halted() {
-            let message = format!("this replica takes part no more: {why}");
-            return Err(Failure::negative(message, data::way_out(&arguments.log)));
+        if let Some(end) = end_of(event_loop.app().replica(), life, arguments) {
+            return end;
         }
     }
     watch.publish(&mut event_loop, true);
     stop(&mut event_loop)?;
     drop(keep);
     tell_faults();
-    Ok(())
+    Ok(End::Asked)
+}
+
+/// What follows if the replica takes part no more.
+fn end_of(
+    replica: &Replica,
+    life: &Life,
+    arguments: &ServeArguments,
+) -> Option<Result<End, Failure>> {
+    let why = replica.halted()?.to_owned();
+    let on_disk = arguments.log.directory().is_some();
+    if replica.never_began() {
+        // It has promised nothing to anybody: there is nothing to ask the user about.
+        let bootstrap = life.bootstrap;
+        return Some(Ok(End::Anew { why, bootstrap }));
+    }
+    if arguments.rejoin && !on_disk {
+        let bootstrap = false;
+        return Some(Ok(End::Anew { why, bootstrap }));
+    }
+    let place = arguments.id;
+    let cure = match (replica.is_removed(), on_disk) {
+        (false, _) => data::way_out(&arguments.log),
+        (true, false) => format!(
+            "if that was not meant: `trine member add {place}`, and start it again; with --rejoin it waits for that by itself"
+        ),
+        (true, true) => format!(
+            "its directory is of no use any more; if the removal was not meant: `trine member add {place}`, and start it \
+             again with an empty directory"
+        ),
+    };
+    let message = format!("this replica takes part no more: {why}");
+    Some(Err(Failure::negative(message, cure)))
 }
 
 /// The ways in which this replica is watched: its lines, its log, its metrics.
@@ -182,8 +295,7 @@ impl Watch {
 fn assemble<B: Backend>(
     backend: B,
     route_of: RouteOf<B::Route>,
-    own: SocketAddr,
-    addresses: &[SocketAddr],
+    life: &Life,
     arguments: &ServeArguments,
     output: Output,
 ) -> Result<ReplicaLoop<B>, Failure> {
@@ -192,7 +304,10 @@ fn assemble<B: Backend>(
         ..Limits::default()
     };
     let replica_config = ReplicaConfig {
-        bootstrap: arguments.bootstrap,
+        bootstrap: life.bootstrap,
+        // The defaults' ratios between tick, heartbeat and election stay as they are.
+        tick: (arguments.timing.election_timeout / ReplicaConfig::default().election_ticks as u32)
+            .into(),
         store_limits,
         reads: match arguments.reading.reads {
             Reads::Index => ReadMode::Index,
@@ -201,7 +316,6 @@ fn assemble<B: Backend>(
         lease_drift: arguments.reading.lease_drift.into(),
         ..ReplicaConfig::default()
     };
-    let peers = (1..).map(PlaceId).zip(addresses.iter().copied()).collect();
     let fresh = Incarnation(random_seed()?.max(1));
     let seed = random_seed()?;
     let data = data::open(arguments, fresh, output)?;
@@ -213,8 +327,8 @@ fn assemble<B: Backend>(
         replica_config,
         incarnation,
         place,
-        own,
-        peers,
+        life.own,
+        life.peers.clone(),
         pool,
         seed,
         now,

@@ -40,6 +40,7 @@ pub(crate) fn run<N: Network>(
     output.line(format_args!("starting {count} replicas ..."));
     let mut serve_args = arguments.limits.as_serve_args();
     serve_args.extend(arguments.reading.as_serve_args());
+    serve_args.extend(arguments.timing.as_serve_args());
     serve_args.extend(arguments.watch.as_serve_args()?);
     serve_args.extend(arguments.log.as_serve_args());
     serve_args.extend(arguments.resp.as_serve_args());
