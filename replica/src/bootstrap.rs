@@ -16,6 +16,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use trine_kvstore::config::STATE_VERSION_FIRST;
 use trine_transport::prng::Prng;
 use trine_transport::time::{Duration, Instant};
 
@@ -48,6 +49,7 @@ impl Origin {
         request: (PlaceId, Incarnation, ClusterId, Members, &[u8]),
         place: PlaceId,
         incarnation: Incarnation,
+        state_version: u8,
     ) -> Result<Self, BeginRefusal> {
         let (for_place, for_incarnation, cluster, members, first_entry) = request;
         if for_place != place {
@@ -61,6 +63,9 @@ impl Origin {
             .0
             .iter()
             .any(|member| member.place == place && member.incarnation == incarnation);
+        if genesis.state_version > state_version {
+            return Err(BeginRefusal::BadSettings);
+        }
         if !named || cluster.is_none() || !are_distinct(&members) {
             return Err(BeginRefusal::BadSettings);
         }
@@ -81,15 +86,8 @@ impl Origin {
             members: self.members.clone(),
             first_entry: &first_entry,
         };
-        out.send(
-            letter(
-                member.place,
-                member.address,
-                Some(member.incarnation),
-                timeout,
-            ),
-            &request,
-        );
+        // The request names the life that is meant: another one that answers there says so, and is not waited for.
+        out.send(letter(member.place, member.address, timeout), &request);
     }
 }
 
@@ -106,8 +104,9 @@ fn are_distinct(members: &Members) -> bool {
 /// Where a bootstrap stands.
 #[derive(Debug)]
 enum Stage {
-    /// The lives of the peers that have answered in this round.
-    Probing(BTreeMap<PlaceId, Incarnation>),
+    /// The peers that have answered in this round: their lives, and the newest state-machine versions that they
+    /// understand.
+    Probing(BTreeMap<PlaceId, (Incarnation, u8)>),
     Beginning {
         origin: Origin,
         /// Not told yet, in the order of their places.
@@ -197,7 +196,7 @@ impl Bootstrap {
                     .filter(|(place, _)| !found.contains_key(place))
                 {
                     out.send(
-                        letter(place, address, None, timeout),
+                        letter(place, address, timeout),
                         &BootstrapRequest::Probe { place },
                     );
                 }
@@ -230,7 +229,11 @@ impl Bootstrap {
                 place: filled,
                 incarnation,
                 cluster,
-            } => self.on_present(place, filled, incarnation, cluster, out),
+                state_version,
+            } => {
+                let found = (incarnation, state_version);
+                self.on_present(place, filled, found, cluster, out)
+            }
             BootstrapReply::Begun {
                 incarnation,
                 cluster,
@@ -249,10 +252,11 @@ impl Bootstrap {
         &mut self,
         place: PlaceId,
         filled: PlaceId,
-        incarnation: Incarnation,
+        peer: (Incarnation, u8),
         cluster: ClusterId,
         out: &mut Outbox,
     ) -> Progress {
+        let incarnation = peer.0;
         let name = self.name(place);
         let Stage::Probing(found) = &mut self.stage else {
             return Progress::Waiting;
@@ -267,7 +271,7 @@ impl Bootstrap {
             );
             return Progress::Yielded;
         }
-        found.insert(place, incarnation);
+        found.insert(place, peer);
         if found.len() < self.peers.len() {
             return Progress::Waiting;
         }
@@ -284,7 +288,7 @@ impl Bootstrap {
             .peers
             .iter()
             .filter_map(|&(place, address)| {
-                let incarnation = *found.get(&place)?;
+                let (incarnation, _) = *found.get(&place)?;
                 Some(Member {
                     place,
                     role: MemberRole::Voter,
@@ -298,7 +302,12 @@ impl Bootstrap {
         members.push(self.own);
         members.sort_by_key(|member| member.place);
         let cluster = ClusterId(self.prng.next_u64().max(1));
-        let genesis = Genesis::new(&self.config, [self.prng.next_u64(), self.prng.next_u64()]);
+        let mut genesis = Genesis::new(&self.config, [self.prng.next_u64(), self.prng.next_u64()]);
+        // A group begins with what all of its first members understand.
+        let versions = found
+            .values()
+            .map(|&(_, version)| version.max(STATE_VERSION_FIRST));
+        genesis.state_version = versions.fold(genesis.state_version, u8::min);
         let origin = Origin {
             cluster,
             members: Members(members),
@@ -370,10 +379,10 @@ impl Bootstrap {
             }
         };
         match reason {
-            // The other one meets this replica next, sees the lower place and yields.
-            BeginRefusal::OtherBootstrapper if *begun || self.own.place < place => {
-                Progress::Waiting
-            }
+            // The other one meets this replica next, sees the lower place and yields. The higher one yields also after
+            // it has told somebody: if it has told one life of a peer and the other one the next, each would wait for
+            // the other for ever. Whom it has told finds out that the group never begins.
+            BeginRefusal::OtherBootstrapper if self.own.place < place => Progress::Waiting,
             BeginRefusal::OtherBootstrapper => Progress::Yielded,
             // Whoever is not with the group now joins it later, like any restarted replica.
             _ if *begun => {
@@ -402,27 +411,24 @@ pub(crate) fn present(
     place: PlaceId,
     incarnation: Incarnation,
     cluster: ClusterId,
+    state_version: u8,
 ) -> BootstrapReply {
     BootstrapReply::Present {
         place,
         incarnation,
         cluster,
+        state_version,
     }
 }
 
-fn letter(
-    place: PlaceId,
-    to: SocketAddr,
-    expect: Option<Incarnation>,
-    timeout: Duration,
-) -> Letter {
+fn letter(place: PlaceId, to: SocketAddr, timeout: Duration) -> Letter {
     Letter {
         to,
-        expect,
+        expect: None,
         kind: kind::BOOTSTRAP,
         class: Class::Bulk,
         purpose: Purpose::Bootstrap(place),
         timeout,
-        answer_bytes_max: present(place, Incarnation::NONE, ClusterId::NONE).encoded_len(),
+        answer_bytes_max: present(place, Incarnation::NONE, ClusterId::NONE, 0).encoded_len(),
     }
 }

@@ -1,6 +1,7 @@
 //! What of a replica can be set, and every limit that bounds its memory.
 
 use trine_kvstore::Limits;
+use trine_kvstore::config::{STATE_VERSION, STATE_VERSION_FIRST};
 use trine_transport::time::Duration;
 
 /// Most commands that one log entry packs; the place inside an entry has 16 bits.
@@ -22,6 +23,11 @@ pub const SNAPSHOT_TRANSFERS_MAX: usize = 4;
 pub const SNAPSHOT_CHUNKS_MAX: u32 = 1 << 20;
 /// Requests to peers whose outcome is not known yet; more are dropped as the network would.
 pub const PEER_REQUESTS_MAX: usize = 16_384;
+/// A first member of a new group that nobody has led for so long begins anew as an unattached replica, and a bootstrapper
+/// that had to yield tries again.
+pub const BEGIN_PATIENCE: Duration = Duration::from_secs(5);
+/// How often a member without a leader asks another one whether it still is a member.
+pub const MEMBERSHIP_QUESTION_EVERY: Duration = Duration::from_millis(500);
 /// Rounds of raft's ready loop in one turn, before other work gets its turn.
 pub const READY_ROUNDS_MAX: usize = 64;
 /// Bytes of log records that one frame on disk takes before the next one begins; a single record may be longer.
@@ -117,6 +123,9 @@ pub struct ReplicaConfig {
     pub appends_in_flight_max: usize,
     /// Payload bytes of one snapshot chunk.
     pub snapshot_chunk_bytes: usize,
+    /// The newest state-machine version that this replica takes part in: that of its release, or an older one, as a
+    /// replica of an older release would. A group switches to a version once all of its members understand it.
+    pub state_version: u8,
     /// How long a graceful stop waits for another replica to take the lead.
     pub handover_timeout: Duration,
 }
@@ -141,6 +150,7 @@ impl Default for ReplicaConfig {
             append_bytes_max: 128 << 10,
             appends_in_flight_max: 256,
             snapshot_chunk_bytes: 64 << 10,
+            state_version: STATE_VERSION,
             handover_timeout: Duration::from_millis(500),
         }
     }
@@ -180,6 +190,14 @@ pub enum ConfigError {
         /// This replica's place.
         place: u32,
     },
+    /// No release has such a state machine.
+    #[error(
+        "`state_version` {version}: this release understands {STATE_VERSION_FIRST} to {STATE_VERSION}"
+    )]
+    StateVersion {
+        /// What was asked for.
+        version: u8,
+    },
     /// raft ids are never zero.
     #[error("the incarnation must not be zero")]
     Incarnation,
@@ -200,6 +218,10 @@ impl ReplicaConfig {
         let without_a_vote = self.tick.as_nanos() * (self.election_ticks as u64 - 1);
         if self.reads == ReadMode::Lease && self.lease_drift.as_nanos() >= without_a_vote {
             return Err(ConfigError::Lease);
+        }
+        if !(STATE_VERSION_FIRST..=STATE_VERSION).contains(&self.state_version) {
+            let version = self.state_version;
+            return Err(ConfigError::StateVersion { version });
         }
         let floors = [
             ("tick", self.tick.as_nanos() as usize, 100_000),

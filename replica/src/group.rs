@@ -2,6 +2,7 @@
 
 mod agreement;
 mod clients;
+mod departure;
 mod durability;
 mod members;
 mod orders;
@@ -10,6 +11,7 @@ mod reads;
 mod report;
 mod snapshots;
 mod time;
+mod versions;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -31,10 +33,12 @@ use crate::state_machine::genesis::{FIRST_INDEX, FIRST_TERM};
 use crate::timing::{Stopwatch, Watched, WriteStages};
 use crate::writes::Writes;
 use agreement::Agreement;
+use departure::Doubt;
 use durability::Durability;
 use orders::Remembered;
 use reads::Lease;
 use time::GroupClock;
+use versions::Heard;
 
 /// A member of a group, or one that is being taken in.
 pub(crate) struct Group {
@@ -54,8 +58,11 @@ pub(crate) struct Group {
     /// The term in which this replica leads, as far as it has acted on it.
     leads_in: Option<u64>,
     clock: GroupClock,
-    /// When each member was last heard from.
-    heard: BTreeMap<Incarnation, Instant>,
+    /// When each member was last heard from, and which state-machine version it understands.
+    heard: BTreeMap<Incarnation, Heard>,
+    /// The version that this leader has proposed to switch to, and the index of the entry.
+    raising: Option<(u64, u8)>,
+    doubt: Doubt,
     leaderless_since: Option<Instant>,
     image: Option<Image>,
     outgoing: Vec<Outgoing>,
@@ -149,7 +156,7 @@ impl Group {
             own,
             config,
             raft,
-            state,
+            state: state.map(|state| state.understanding(config.state_version)),
             origin,
             writes: Writes::default(),
             reads: Reads::default(),
@@ -158,6 +165,8 @@ impl Group {
             leads_in: None,
             clock: GroupClock::new(now),
             heard: BTreeMap::new(),
+            raising: None,
+            doubt: Doubt::default(),
             leaderless_since: Some(now),
             image: None,
             outgoing: Vec::new(),
@@ -342,11 +351,14 @@ impl Group {
         let conf = change
             .as_ref()
             .and_then(|change| self.raft.apply_conf_change(change));
+        let mut was_member = false;
         if let Some(state) = &mut self.state {
+            was_member = state.members().get(self.own.incarnation).is_some();
             state.apply_conf_change(entry.index, named.as_ref(), conf.as_ref());
             self.heard
                 .retain(|incarnation, _| state.members().get(*incarnation).is_some());
         }
+        self.notice_removal(was_member);
     }
 
     /// Notices that this replica has come to lead, or leads no more.
@@ -366,6 +378,7 @@ impl Group {
             self.remembered.clear();
         }
         self.leads_in = leads_in;
+        self.raising = None;
         self.lease.end();
         // What was asked of an earlier leader is asked anew.
         self.reads.ask_anew(Instant::FAR_FUTURE);
@@ -382,6 +395,7 @@ impl Group {
         self.adopt_late();
         if self.raft.is_leader() {
             self.propose_tick(now, out);
+            self.raise_version(now);
             self.change_members(now);
             self.end_useless_transfers();
             self.hand_over(now);
@@ -390,6 +404,8 @@ impl Group {
             // A snapshot only arrives from a leader; a new one begins anew.
             self.end_incoming(out);
         }
+        self.ask_whether_member(now, out);
+        self.doubt_beginning(now);
         out.settle_debts(self.cluster);
     }
 
@@ -452,7 +468,7 @@ impl Group {
         let patience = Duration::from_nanos(2 * election_timeout(&self.config).as_nanos());
         self.heard
             .get(&incarnation)
-            .is_some_and(|&heard| now.saturating_since(heard) < patience)
+            .is_some_and(|heard| now.saturating_since(heard.at) < patience)
     }
 }
 

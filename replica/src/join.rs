@@ -18,6 +18,7 @@ pub(crate) struct Joiner {
     turn: usize,
     leader: Option<SocketAddr>,
     retry: Duration,
+    state_version: u8,
     next_attempt: Instant,
     problem: String,
 }
@@ -29,6 +30,7 @@ impl Joiner {
         own: Member,
         peers: Vec<SocketAddr>,
         retry: Duration,
+        state_version: u8,
         now: Instant,
         problem: String,
     ) -> Self {
@@ -38,6 +40,7 @@ impl Joiner {
             turn: 0,
             leader: None,
             retry,
+            state_version,
             next_attempt: now,
             problem,
         }
@@ -101,6 +104,8 @@ impl Joiner {
                 incarnation,
                 address,
                 cluster,
+                state_version: self.state_version,
+                member: false,
             },
         );
     }
@@ -165,6 +170,12 @@ impl Joiner {
                     "place {place} of cluster {cluster} is filled by a replica that is alive: check --id"
                 )
             }
+            JoinRefusal::Removed => format!("this replica was removed from cluster {cluster}"),
+            JoinRefusal::TooOld => format!(
+                "cluster {cluster} uses a newer state machine than version {}, the newest that this replica \
+                 understands: run the group's release",
+                self.state_version
+            ),
         };
         match reason {
             JoinRefusal::NotLeader

@@ -16,7 +16,12 @@ use crate::state_machine::codec::{Cursor, StateError, put_u32, put_u64};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct MemberTable {
     members: Vec<Member>,
+    /// The identities that were removed last, the latest at the end: they may not have heard of it themselves.
+    removed: Vec<Incarnation>,
 }
+
+/// Removed identities that are remembered.
+const REMOVED_MAX: usize = 64;
 
 impl MemberTable {
     /// The members of a new group.
@@ -24,7 +29,14 @@ impl MemberTable {
     pub(crate) fn new(members: &[Member]) -> Self {
         let mut members = members.to_vec();
         members.sort_by_key(|member| (member.place, member.incarnation));
-        Self { members }
+        let removed = Vec::new();
+        Self { members, removed }
+    }
+
+    /// Whether this identity was a member lately, and is none any more.
+    #[must_use]
+    pub(crate) fn was_removed(&self, incarnation: Incarnation) -> bool {
+        self.removed.contains(&incarnation) && self.get(incarnation).is_none()
     }
 
     /// Every member, learners and (during a joint change) leaving ones included.
@@ -60,11 +72,16 @@ impl MemberTable {
             self.members.push(*named);
         }
         let lists = [&conf.voters, &conf.learners, &conf.voters_outgoing];
-        self.members.retain(|member| {
+        let stays = |member: &Member| {
             lists
                 .iter()
                 .any(|list| list.contains(&member.incarnation.0))
-        });
+        };
+        let gone = self.members.iter().filter(|member| !stays(member));
+        self.removed.extend(gone.map(|member| member.incarnation));
+        let over = self.removed.len().saturating_sub(REMOVED_MAX);
+        self.removed.drain(..over);
+        self.members.retain(stays);
         for member in &mut self.members {
             let id = member.incarnation.0;
             let votes = conf.voters.contains(&id) || conf.voters_outgoing.contains(&id);
@@ -83,6 +100,10 @@ impl MemberTable {
         for member in &self.members {
             write_member(member, out);
         }
+        put_u32(out, self.removed.len() as u32);
+        for incarnation in &self.removed {
+            put_u64(out, incarnation.0);
+        }
     }
 
     pub(crate) fn read(cursor: &mut Cursor<'_>) -> Result<Self, StateError> {
@@ -93,7 +114,14 @@ impl MemberTable {
         let members = (0..count)
             .map(|_| read_member(cursor))
             .collect::<Result<_, _>>()?;
-        Ok(Self { members })
+        let count = cursor.u32()? as usize;
+        if count > REMOVED_MAX {
+            return Err(cursor.error());
+        }
+        let removed = (0..count)
+            .map(|_| cursor.u64().map(Incarnation))
+            .collect::<Result<_, _>>()?;
+        Ok(Self { members, removed })
     }
 }
 

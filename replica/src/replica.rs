@@ -7,7 +7,7 @@ use trine_transport::prng::Prng;
 use trine_transport::time::Instant;
 
 use crate::bootstrap::{self, Bootstrap, Origin, Progress};
-use crate::config::{ConfigError, PLACES_MAX, ReplicaConfig};
+use crate::config::{BEGIN_PATIENCE, ConfigError, PLACES_MAX, ReplicaConfig};
 use crate::disk::{DiskError, Restored, Write};
 use crate::group::Group;
 use crate::join::Joiner;
@@ -42,6 +42,11 @@ pub struct Replica {
     /// Some until this replica has a vote.
     joiner: Option<Joiner>,
     group: Option<Box<Group>>,
+    /// All other places that were named at the start.
+    others: Vec<(PlaceId, SocketAddr)>,
+    prng: Prng,
+    /// When a bootstrapper that has yielded tries again, should it belong to no group then.
+    bootstrap_again_at: Option<Instant>,
     out: Outbox,
     stopwatch: Option<Stopwatch>,
     stopping: bool,
@@ -90,13 +95,14 @@ impl Replica {
             own,
             addresses,
             config.attach_retry,
+            config.state_version,
             now,
             "looking for the group".to_owned(),
         );
-        let prng = Prng::new(seed ^ incarnation.0.rotate_left(32));
+        let mut prng = Prng::new(seed ^ incarnation.0.rotate_left(32));
         let bootstrap = config
             .bootstrap
-            .then(|| Bootstrap::new(own, others, config, prng, now));
+            .then(|| Bootstrap::new(own, others.clone(), config, prng.fork(), now));
         let (joiner, out) = (Some(joiner), Outbox::new(pool));
         Ok(Self {
             config,
@@ -105,6 +111,9 @@ impl Replica {
             bootstrap,
             joiner,
             group: None,
+            others,
+            prng,
+            bootstrap_again_at: None,
             out,
             stopwatch: None,
             stopping: false,
@@ -252,9 +261,12 @@ impl Replica {
             place, incarnation, ..
         } = self.own;
         let reply = match request {
-            BootstrapRequest::Probe { .. } => {
-                bootstrap::present(place, incarnation, self.cluster())
-            }
+            BootstrapRequest::Probe { .. } => bootstrap::present(
+                place,
+                incarnation,
+                self.cluster(),
+                self.config.state_version,
+            ),
             BootstrapRequest::Begin {
                 place: meant,
                 incarnation: life,
@@ -284,7 +296,12 @@ impl Replica {
         request: (PlaceId, Incarnation, ClusterId, Members, &[u8]),
     ) -> Result<(), BeginRefusal> {
         let cluster = request.2;
-        let origin = Origin::from_begin(request, self.own.place, self.own.incarnation)?;
+        let origin = Origin::from_begin(
+            request,
+            self.own.place,
+            self.own.incarnation,
+            self.config.state_version,
+        )?;
         if self.group.is_some() {
             // Told twice, because the first answer was lost.
             return if self.cluster() == cluster {
@@ -404,6 +421,7 @@ impl Replica {
                 }
             }
             Progress::Yielded => {
+                self.bootstrap_again_at = Some(now + BEGIN_PATIENCE);
                 if let (Some(bootstrap), Some(joiner)) = (self.bootstrap.take(), &mut self.joiner) {
                     joiner.explain(format!("bootstrap refused: {}", bootstrap.problem()));
                 }
@@ -413,6 +431,9 @@ impl Replica {
 
     fn on_join_answer(&mut self, now: Instant, from: SocketAddr, answer: Option<&[u8]>) {
         let Some(joiner) = &mut self.joiner else {
+            if let (Some(group), Some(answer)) = (&mut self.group, answer) {
+                group.on_membership_answer(answer);
+            }
             return;
         };
         let Some(cluster) = joiner.on_answer(now, from, answer) else {
@@ -436,6 +457,7 @@ impl Replica {
     /// To be called once after each burst of the calls above, and whenever [`Replica::next_timeout`] has passed: packs
     /// what has arrived into one proposal, runs raft, applies what is committed, ticks if a tick is due.
     pub fn on_turn(&mut self, now: Instant) {
+        self.bootstrap_again(now);
         if let Some(bootstrap) = &mut self.bootstrap {
             let progress = bootstrap.on_turn(now, &mut self.out);
             self.follow_bootstrap(now, progress);
@@ -485,6 +507,30 @@ impl Replica {
                 .group
                 .as_ref()
                 .is_none_or(|group| group.is_stopped(now))
+    }
+
+    /// Whether [`Replica::halted`] is because the group has removed this replica.
+    pub fn is_removed(&self) -> bool {
+        self.group.as_ref().is_some_and(|group| group.is_removed())
+    }
+
+    /// Whether [`Replica::halted`] is because the group that this replica was told of never began. It has promised
+    /// nothing and lost nothing: its owner starts another one in its place, under a new incarnation.
+    pub fn never_began(&self) -> bool {
+        self.group.as_ref().is_some_and(|group| group.never_began())
+    }
+
+    /// A bootstrapper that had to yield tries again if nothing has come of that.
+    fn bootstrap_again(&mut self, now: Instant) {
+        let due = self.bootstrap_again_at.is_some_and(|at| at <= now);
+        if due && self.bootstrap.is_none() {
+            self.bootstrap_again_at = None;
+            if self.group.is_none() {
+                let prng = Prng::new(self.prng.next_u64());
+                let others = self.others.clone();
+                self.bootstrap = Some(Bootstrap::new(self.own, others, self.config, prng, now));
+            }
+        }
     }
 
     /// Why this replica takes part no more, if that is so: whatever it did next could differ from what the others do.
@@ -559,6 +605,7 @@ impl Replica {
             applied: 0,
             group_time_ns: 0,
             lease: None,
+            state_version: 0,
             members: Vec::new(),
             change_in_progress: false,
             log: LogStatus::default(),

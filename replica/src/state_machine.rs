@@ -7,6 +7,7 @@ pub(crate) mod genesis;
 pub(crate) use genesis::Genesis;
 
 use raft::eraftpb::ConfState;
+use trine_kvstore::config::STATE_VERSION;
 use trine_kvstore::interleave::LANES;
 use trine_kvstore::{Command, Position, Store};
 
@@ -39,6 +40,8 @@ pub(crate) struct StateMachine {
     /// The last command that was applied, or the entry itself where it held none.
     applied_position: Position,
     commands_applied: u64,
+    /// The newest version that this replica understands. Not part of the state.
+    known_version: u8,
     /// Reused for encoding responses.
     scratch: Vec<u8>,
 }
@@ -66,8 +69,22 @@ impl StateMachine {
             applied_index: first_index,
             applied_position: Position::new(first_index, 0),
             commands_applied: 0,
+            known_version: STATE_VERSION,
             scratch: Vec::new(),
         }
+    }
+
+    /// Understands no newer version than this one.
+    #[must_use]
+    pub(crate) fn understanding(mut self, version: u8) -> Self {
+        self.known_version = version;
+        self
+    }
+
+    /// Whether the group has switched to a version that this replica does not understand.
+    #[must_use]
+    pub(crate) fn is_too_new(&self) -> bool {
+        self.store.state_version() > self.known_version
     }
 
     /// The state that a snapshot holds, put together by `snapshot_transfer`.
@@ -82,6 +99,7 @@ impl StateMachine {
             applied_index: parts.applied_index,
             applied_position: parts.applied_position,
             commands_applied: 0,
+            known_version: STATE_VERSION,
             scratch: Vec::new(),
         }
     }
@@ -108,11 +126,22 @@ impl StateMachine {
             Err(EntryError::Damaged) => None,
             Err(newer) => return Err(newer),
         };
+        if let Some(version) = view.and_then(|view| view.raises_to)
+            && version > self.known_version
+        {
+            let known = self.known_version;
+            return Err(EntryError::NewerState { version, known });
+        }
         self.applied_index = index;
         self.applied_position = Position::new(index, 0);
         let Some(view) = view else { return Ok(()) };
         self.group_time_ns = self.group_time_ns.max(view.group_time_ns);
         self.store.set_group_time(self.group_time_ns);
+        if let Some(version) = view.raises_to {
+            // A version that is none changes nothing, on every replica alike.
+            let raise = Command::RaiseVersion { version };
+            let _ = self.store.apply(self.applied_position, &raise);
+        }
         let mut ahead = view.commands();
         for (place, envelope) in view.commands().enumerate() {
             if place.is_multiple_of(LANES) {
@@ -264,6 +293,12 @@ impl StateMachine {
     /// The store, to write a snapshot of; commands go through [`StateMachine::apply`] alone.
     pub(crate) fn store_mut(&mut self) -> &mut Store {
         &mut self.store
+    }
+
+    /// The version that the group has switched to.
+    #[must_use]
+    pub(crate) fn version(&self) -> u8 {
+        self.store.state_version()
     }
 
     /// The client sessions.

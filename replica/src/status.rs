@@ -43,6 +43,9 @@ pub struct MemberStatus {
     pub behind: Option<u64>,
     /// Only from a leader: whether it is being sent a snapshot.
     pub in_snapshot: Option<bool>,
+    /// The newest state-machine version that it understands, if it has said so to the answering replica.
+    #[serde(default)]
+    pub state_version: Option<u8>,
     /// Nanoseconds since it was last heard from; nothing if never in this life.
     pub silent_ns: Option<u64>,
 }
@@ -179,6 +182,9 @@ pub struct Status {
     /// The lease, where reads use one.
     #[serde(default)]
     pub lease: Option<LeaseStatus>,
+    /// The state-machine version that the group has switched to; zero while that is not known.
+    #[serde(default)]
+    pub state_version: u8,
     /// Every member.
     pub members: Vec<MemberStatus>,
     /// Whether a change of the membership is under way.

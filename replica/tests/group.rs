@@ -371,6 +371,8 @@ fn a_place_that_is_filled_is_not_given_away() {
     let mut world = World::serving(3, ReplicaConfig::default(), 6);
     world.run_for(SECOND);
     let taken = trine_replica::message::JoinRequest {
+        state_version: 0,
+        member: false,
         place: trine_replica::message::PlaceId(2),
         incarnation: trine_replica::message::Incarnation(99),
         address: address(9),
@@ -716,6 +718,7 @@ fn a_replica_whose_state_differs_takes_part_no_more() {
         ..Message::default()
     };
     let header = PeerHeader {
+        state_version: 0,
         cluster: world.replica(leader).cluster(),
         group: GroupId(0),
         from: world.replica(leader).incarnation(),

@@ -256,6 +256,7 @@ impl Liar {
     fn tell(&self, world: &mut World, lie: &Lie) {
         let message = self.message(world, lie).encode_to_vec();
         let header = PeerHeader {
+            state_version: 0,
             cluster: self.cluster,
             group: GroupId(0),
             from: Incarnation(self.lives[lie.from as usize - 1]),
@@ -364,6 +365,7 @@ fn frames_for_another_cluster_or_another_life_are_counted_and_dropped() {
     };
     let message = message.encode_to_vec();
     let honest = PeerHeader {
+        state_version: 0,
         cluster: liar.cluster,
         group: GroupId(0),
         from: Incarnation(liar.lives[0]),

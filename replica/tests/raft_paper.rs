@@ -75,6 +75,7 @@ fn begin_message(size: u64) -> Vec<u8> {
             BootstrapRequest::Probe { .. } => {
                 let place_id = PlaceId(place as u32);
                 let present = BootstrapReply::Present {
+                    state_version: 2,
                     place: place_id,
                     incarnation: Incarnation(place),
                     cluster: ClusterId::NONE,
@@ -177,6 +178,7 @@ impl Node {
     /// A message from a peer arrives, and the replica takes its turn.
     fn step(&mut self, message: Message) {
         let header = PeerHeader {
+            state_version: 0,
             cluster: self.cluster,
             group: GroupId(0),
             from: Incarnation(message.from),

@@ -134,6 +134,10 @@ impl Cluster {
             .collect();
         let config = ReplicaConfig {
             bootstrap,
+            state_version: match bootstrap {
+                true => self.config.first_state_version,
+                false => self.config.replica.state_version,
+            },
             ..self.config.replica
         };
         let seed = self.prng.next_u64();
@@ -359,6 +363,7 @@ impl Cluster {
 
     /// Looks at all replicas: who leads?
     pub(crate) fn probe(&mut self) {
+        self.replace_spent();
         let Some((host, term)) = self.leader() else {
             return;
         };
@@ -383,6 +388,20 @@ impl Cluster {
             if let Some(callers) = self.world.program_mut(host).and_then(Member::callers_mut) {
                 callers.end_haste();
             }
+        }
+    }
+
+    /// Starts replicas anew whose group never began, as their processes would.
+    fn replace_spent(&mut self) {
+        let is_spent = |host: &Host| {
+            let program = self.world.program(*host);
+            let node = program.and_then(Member::replica);
+            node.is_some_and(|node| node.replica().never_began())
+        };
+        let spent: Vec<Host> = self.replica_hosts().filter(is_spent).collect();
+        for host in spent {
+            self.world.kill(host);
+            self.start_replica(host, true);
         }
     }
 

@@ -5,6 +5,7 @@ use crate::checker::linearizability::Limits;
 use crate::fault::{Event, Fault, Topology};
 use crate::workload::{Mix, WorkloadConfig};
 use std::collections::BTreeSet;
+use trine_kvstore::config::{STATE_VERSION, STATE_VERSION_FIRST};
 use trine_replica::ReplicaConfig;
 use trine_replica::config::ReadMode;
 use trine_replica::disk::Fsync;
@@ -42,6 +43,9 @@ pub struct SimConfig {
     pub replica: ReplicaConfig,
     /// Logs are on disk; nothing keeps them in memory.
     pub disk: Option<DiskConfig>,
+    /// The state-machine version of each replica's first life; the later ones are of `replica`'s, so that a group whose
+    /// members come back one by one is upgraded while it serves.
+    pub first_state_version: u8,
     /// Fewest operations that must complete, or the run proves nothing.
     pub operations_min: u64,
     /// Limits of the linearizability check.
@@ -126,7 +130,7 @@ impl SimConfig {
         };
         let mut replica = replica_config(&mut prng);
         let disk = draw_disk(seed, &mut replica);
-        Self {
+        let mut config = Self {
             seed,
             replicas,
             client_machines: client_machines as usize,
@@ -149,9 +153,18 @@ impl SimConfig {
             script: None,
             replica,
             disk,
+            first_state_version: match prng.below(4) {
+                0 => STATE_VERSION_FIRST,
+                _ => STATE_VERSION,
+            },
             operations_min: 2_000,
             limits: Limits::default(),
+        };
+        if config.first_state_version < STATE_VERSION {
+            // What the old version lacks is refused until the last old member is gone: it is asked, and not judged.
+            config.workload.mix = Mix::BASIC;
         }
+        config
     }
 
     /// The machines.

@@ -99,7 +99,7 @@ impl Group {
         let ahead = self.raft.applied() + CHECK_EVERY * CHECKS_MAX as u64;
         let sensible = report.index.is_multiple_of(CHECK_EVERY) && report.index <= ahead;
         if self.concerns(&report.header, out) && self.is_member(from) && sensible {
-            self.hear(now, from);
+            self.hear(now, from, 0);
             self.agreement.note(report.index, from, report.hash);
             self.settle_check(report.index);
         }

@@ -56,7 +56,11 @@ impl Group {
             Ok(command) => command,
             Err(status) => return self.refuse(token, status, out),
         };
-        let required = command.as_ref().map_or(0, Command::version);
+        let required = command.as_ref().map_or(0, |command| match *command {
+            // The group switches by itself, when every member is ready: nobody else knows when that is.
+            Command::RaiseVersion { version } => version.max(command.version()),
+            _ => command.version(),
+        });
         match request.operation {
             Operation::ReadStale => self.read_now(token, request.command, out),
             Operation::ReadLinearizable if cfg!(feature = "canary-stale-read") => {

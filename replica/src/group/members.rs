@@ -2,6 +2,7 @@
 //! the old one.
 
 use raft::eraftpb::ConfChangeV2;
+use trine_kvstore::config::STATE_VERSION_FIRST;
 use trine_transport::time::Instant;
 
 use super::{Group, election_timeout};
@@ -58,11 +59,20 @@ impl Group {
         if request.cluster.is_none() && self.remind_first_member(request.incarnation, out) {
             return Err(JoinRefusal::ChangeInProgress);
         }
+        if request.member && state.members().was_removed(request.incarnation) {
+            return Err(JoinRefusal::Removed);
+        }
         if !self.raft.leads_with_commit() {
             return Err(JoinRefusal::NotLeader);
         }
+        if request.state_version.max(STATE_VERSION_FIRST) < self.required_version() {
+            return Err(JoinRefusal::TooOld);
+        }
         if state.members().get(request.incarnation).is_some() {
             return Ok(());
+        }
+        if request.member {
+            return Err(JoinRefusal::UnknownPlace);
         }
         let new = Member {
             place: request.place,

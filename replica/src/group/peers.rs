@@ -69,16 +69,21 @@ impl Group {
 
     /// An answer without content: the member lives, and had nothing to say.
     pub(crate) fn on_empty_answer(&mut self, now: Instant, to: Incarnation) {
-        self.hear(now, to);
+        self.hear(now, to, 0);
     }
 
-    pub(super) fn hear(&mut self, now: Instant, from: Incarnation) {
+    pub(super) fn hear(&mut self, now: Instant, from: Incarnation, version: u8) {
         let known = self
             .state
             .as_ref()
             .is_some_and(|state| state.members().get(from).is_some());
         if known {
-            self.heard.insert(from, now);
+            let heard = self.heard.entry(from).or_default();
+            heard.at = now;
+            // An answer without content says nothing about it.
+            if version != 0 {
+                heard.state_version = version;
+            }
         }
     }
 
@@ -102,7 +107,7 @@ impl Group {
         if !self.concerns(header, out) {
             return None;
         }
-        self.hear(now, header.from);
+        self.hear(now, header.from, header.state_version);
         match Message::decode(bytes) {
             // A snapshot message is stepped only behind the state that belongs to it.
             Ok(message) if message.msg_type != MessageType::MsgSnapshot as i32 => Some(message),
@@ -150,6 +155,7 @@ impl Group {
             group: GroupId(0),
             from: self.own.incarnation,
             to,
+            state_version: self.config.state_version,
         }
     }
 

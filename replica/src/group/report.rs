@@ -97,6 +97,7 @@ impl Group {
         status.stages = self.stages.clone();
         let Some(state) = &self.state else { return };
         status.applied = state.applied_index();
+        status.state_version = state.version();
         status.group_time_ns = state.group_time_ns();
         status.members = state
             .members()
@@ -148,6 +149,8 @@ impl Group {
             behind: progress
                 .map(|progress| self.raft.last_index().saturating_sub(progress.matched)),
             in_snapshot: progress.map(|progress| progress.in_snapshot),
+            state_version: Some(self.understands(member.incarnation))
+                .filter(|&version| version != 0),
             silent_ns: self.silence(now, member.incarnation),
         }
     }
@@ -155,7 +158,7 @@ impl Group {
     fn silence(&self, now: Instant, incarnation: Incarnation) -> Option<u64> {
         self.heard
             .get(&incarnation)
-            .map(|&heard| now.saturating_since(heard).as_nanos())
+            .map(|heard| now.saturating_since(heard.at).as_nanos())
     }
 
     fn why_not_serving(&self, now: Instant) -> Option<String> {

@@ -137,7 +137,7 @@ impl Group {
         out: &mut Outbox,
     ) {
         if answer.is_some() {
-            self.hear(now, to);
+            self.hear(now, to, 0);
         }
         let Some(at) = self
             .outgoing
@@ -172,7 +172,7 @@ impl Group {
         if !self.concerns(&chunk.header, out) {
             return out.reply_empty(token);
         }
-        self.hear(now, chunk.header.from);
+        self.hear(now, chunk.header.from, chunk.header.state_version);
         match self.take_chunk(now, chunk, out) {
             Some(ack) => out.reply(token, &ack),
             // The disk does not have it yet.
@@ -295,6 +295,12 @@ impl Group {
             Some(state) if state.applied_index() == index => {
                 self.raft.applied_to(index);
                 self.adapt_to(&state);
+                let state = state.understanding(self.config.state_version);
+                if state.is_too_new() {
+                    return self.halt(
+                        "the group uses a newer state machine than this replica understands: upgrade it",
+                    );
+                }
                 self.state = Some(state);
                 out.counters.snapshots_installed += 1;
                 self.answer_installed(out);

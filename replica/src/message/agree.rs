@@ -53,6 +53,7 @@ mod tests {
     #[test]
     fn the_layout_is_pinned() {
         let header = PeerHeader {
+            state_version: 0,
             cluster: ClusterId(1),
             group: GroupId(2),
             from: Incarnation(3),

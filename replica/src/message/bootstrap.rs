@@ -221,6 +221,8 @@ pub enum BootstrapReply {
         incarnation: Incarnation,
         /// Its cluster, if it has one.
         cluster: ClusterId,
+        /// The newest state-machine version that it understands; zero says nothing.
+        state_version: u8,
     },
     /// To a begin: it is a member now (or was already, of the same cluster and under the same incarnation).
     Begun {
@@ -257,7 +259,7 @@ impl BootstrapReply {
         let mut reader = Reader::versioned(bytes)?;
         let tag = reader.u8()?;
         let reason = reader.u8()?;
-        reader.skip::<1>()?;
+        let state_version = reader.u8()?;
         let place = PlaceId(reader.u32()?);
         let incarnation = Incarnation(reader.u64()?);
         let cluster = ClusterId(reader.u64()?);
@@ -267,6 +269,7 @@ impl BootstrapReply {
                 place,
                 incarnation,
                 cluster,
+                state_version,
             }),
             TAG_BEGUN => Ok(Self::Begun {
                 place,
@@ -307,12 +310,17 @@ impl Encode for BootstrapReply {
     }
 
     fn encode(&self, out: &mut Writer<'_>) {
+        let mut version = 0;
         let (tag, reason, place, incarnation, cluster) = match *self {
             Self::Present {
                 place,
                 incarnation,
                 cluster,
-            } => (TAG_PRESENT, 0, place, incarnation, cluster),
+                state_version,
+            } => {
+                version = state_version;
+                (TAG_PRESENT, 0, place, incarnation, cluster)
+            }
             Self::Begun {
                 place,
                 incarnation,
@@ -328,7 +336,7 @@ impl Encode for BootstrapReply {
         out.u8(MESSAGE_VERSION);
         out.u8(tag);
         out.u8(reason);
-        out.zeros(1);
+        out.u8(version);
         out.u32(place.0);
         out.u64(incarnation.0);
         out.u64(cluster.0);

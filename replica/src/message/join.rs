@@ -18,6 +18,10 @@ pub struct JoinRequest {
     pub address: SocketAddr,
     /// The cluster that it wants to join; [`ClusterId::NONE`] for whichever cluster its peers belong to.
     pub cluster: ClusterId,
+    /// The newest state-machine version that the sender understands; zero says nothing.
+    pub state_version: u8,
+    /// Whether the sender was a member under this incarnation: it asks whether it still is one, and nothing else.
+    pub member: bool,
 }
 
 impl JoinRequest {
@@ -27,7 +31,13 @@ impl JoinRequest {
     /// When its length, version or a field is wrong.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::versioned(bytes)?;
-        reader.skip::<3>()?;
+        let state_version = reader.u8()?;
+        let member = match reader.u8()? {
+            0 => false,
+            1 => true,
+            _ => return Err(DecodeError::Field { field: "member" }),
+        };
+        reader.skip::<1>()?;
         let place = PlaceId(reader.u32()?);
         let incarnation = Incarnation(reader.u64()?);
         let cluster = ClusterId(reader.u64()?);
@@ -38,6 +48,8 @@ impl JoinRequest {
             incarnation,
             address,
             cluster,
+            state_version,
+            member,
         })
     }
 }
@@ -49,7 +61,9 @@ impl Encode for JoinRequest {
 
     fn encode(&self, out: &mut Writer<'_>) {
         out.u8(MESSAGE_VERSION);
-        out.zeros(3);
+        out.u8(self.state_version);
+        out.u8(u8::from(self.member));
+        out.zeros(1);
         out.u32(self.place.0);
         out.u64(self.incarnation.0);
         out.u64(self.cluster.0);
@@ -73,6 +87,10 @@ pub enum JoinRefusal {
     UnknownPlace = 5,
     /// The place's present holder still answers at another address.
     PlaceTaken = 6,
+    /// This very incarnation was a member, and was removed or replaced.
+    Removed = 7,
+    /// The group has switched to a state-machine version that the sender does not understand.
+    TooOld = 8,
 }
 
 /// The answer to a [`JoinRequest`].
@@ -135,6 +153,8 @@ fn refusal_from_wire(byte: u8) -> Result<JoinRefusal, DecodeError> {
         4 => JoinRefusal::WrongCluster,
         5 => JoinRefusal::UnknownPlace,
         6 => JoinRefusal::PlaceTaken,
+        7 => JoinRefusal::Removed,
+        8 => JoinRefusal::TooOld,
         _ => {
             return Err(DecodeError::Field {
                 field: "join refusal",

@@ -18,12 +18,15 @@ pub struct PeerHeader {
     pub from: Incarnation,
     /// The life of the receiver that the sender means.
     pub to: Incarnation,
+    /// The newest state-machine version that the sender understands; zero says nothing.
+    pub state_version: u8,
 }
 
 impl PeerHeader {
     pub(super) fn encode_header(&self, out: &mut Writer<'_>) {
         out.u8(MESSAGE_VERSION);
-        out.zeros(3);
+        out.u8(self.state_version);
+        out.zeros(2);
         out.u32(self.group.0);
         out.u64(self.cluster.0);
         out.u64(self.from.0);
@@ -32,7 +35,8 @@ impl PeerHeader {
 
     pub(super) fn decode_header<'a>(bytes: &'a [u8]) -> Result<(Self, Reader<'a>), DecodeError> {
         let mut reader = Reader::versioned(bytes)?;
-        reader.skip::<3>()?;
+        let state_version = reader.u8()?;
+        reader.skip::<2>()?;
         let group = GroupId(reader.u32()?);
         let cluster = ClusterId(reader.u64()?);
         let from = Incarnation(reader.u64()?);
@@ -43,6 +47,7 @@ impl PeerHeader {
                 group,
                 from,
                 to,
+                state_version,
             },
             reader,
         ))

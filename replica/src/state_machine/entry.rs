@@ -8,6 +8,7 @@
 //! 0                4           5                8            16         24               32
 //! | length (u32)   | operation | reserved (zero)| client     | sequence | lowest awaited | store command ...
 //! ```
+//! An entry of kind 2 has a state-machine version in byte 2 and no commands: the group switches to that version.
 //! The length counts the store command alone. An entry without commands moves group time forward. Raft's own entry at
 //! the beginning of a term has no bytes at all.
 
@@ -23,6 +24,8 @@ pub(crate) const ENTRY_HEADER_SIZE: usize = 16;
 pub(crate) const ENVELOPE_SIZE: usize = 32;
 
 const KIND_COMMANDS: u8 = 1;
+/// Switches the group to the state-machine version in byte 2; holds no command.
+const KIND_RAISE: u8 = 2;
 
 /// A command as the state machine gets it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,11 +111,20 @@ impl EntryBuilder {
     }
 }
 
+/// The data of an entry that switches the group to a newer state-machine version.
+pub(crate) fn raise_version(group_time_ns: u64, version: u8) -> Vec<u8> {
+    let mut bytes = EntryBuilder::default().finish(group_time_ns);
+    bytes[1..3].copy_from_slice(&[KIND_RAISE, version]);
+    bytes
+}
+
 /// An entry whose every length has been checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct EntryView<'a> {
     /// The stamp of group time.
     pub(crate) group_time_ns: u64,
+    /// The state-machine version to switch to.
+    pub(crate) raises_to: Option<u8>,
     count: usize,
     commands: &'a [u8],
 }
@@ -129,6 +141,16 @@ pub(crate) enum EntryError {
         version: u8,
         /// The entry's kind.
         kind: u8,
+    },
+    /// The group has switched to a state-machine version of a newer release.
+    #[error(
+        "the group uses state-machine version {version} from here on, this replica understands {known} at most: upgrade it"
+    )]
+    NewerState {
+        /// The group's.
+        version: u8,
+        /// This replica's.
+        known: u8,
     },
     /// No release writes this. Every replica skips it alike.
     #[error("the log holds an entry that cannot be read")]
@@ -149,17 +171,19 @@ impl<'a> EntryView<'a> {
     pub(crate) fn decode(data: &'a [u8]) -> Result<Self, EntryError> {
         let mut cursor = Cursor::new(data, "entry");
         let (version, kind) = (cursor.u8()?, cursor.u8()?);
-        if version != ENTRY_VERSION || kind != KIND_COMMANDS {
+        if version != ENTRY_VERSION || !matches!(kind, KIND_COMMANDS | KIND_RAISE) {
             return Err(EntryError::Unknown { version, kind });
         }
-        cursor.take(2)?;
+        let argument = cursor.take(2)?[0];
+        let raises_to = (kind == KIND_RAISE).then_some(argument);
         let count = cursor.u32()? as usize;
         let group_time_ns = cursor.u64()?;
-        if count > ENTRY_COMMANDS_MAX {
+        if count > ENTRY_COMMANDS_MAX || (raises_to.is_some() && count > 0) {
             return Err(EntryError::Damaged);
         }
         let view = Self {
             group_time_ns,
+            raises_to,
             count,
             commands: &data[ENTRY_HEADER_SIZE..],
         };

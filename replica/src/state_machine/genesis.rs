@@ -35,7 +35,7 @@ impl Genesis {
     pub(crate) fn new(config: &ReplicaConfig, hash_seed: [u64; 2]) -> Self {
         Self {
             hash_seed,
-            state_version: STATE_VERSION,
+            state_version: config.state_version,
             store_limits: config.store_limits,
             session_limits: config.session_limits,
             // A follower's first tick may come at once, so one of them does not count.

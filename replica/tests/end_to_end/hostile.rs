@@ -42,6 +42,7 @@ impl Attacker {
     fn message(&mut self, target: usize) -> (u8, Vec<u8>) {
         let prng = &mut self.prng;
         let header = PeerHeader {
+            state_version: 0,
             cluster: self.insight.cluster,
             group: GroupId(0),
             from: self.insight.lives[prng.below(3) as usize],
@@ -111,6 +112,8 @@ impl Attacker {
                 // A place that does not exist: a well-formed plea for a real one is a legal membership change.
                 let place = PlaceId(40 + (draw as u32 % 10));
                 let join = JoinRequest {
+                    state_version: 0,
+                    member: false,
                     place,
                     incarnation: Incarnation(draw),
                     address: address(0),

@@ -6,6 +6,7 @@ use super::super::*;
 
 fn header() -> PeerHeader {
     PeerHeader {
+        state_version: 0,
         cluster: ClusterId(0x0102),
         group: GroupId(3),
         from: Incarnation(0x0405),
@@ -260,6 +261,8 @@ fn bootstrap() {
 #[test]
 fn join() {
     let request = JoinRequest {
+        state_version: 0,
+        member: false,
         place: PlaceId(2),
         incarnation: Incarnation(5),
         address: v4(),
@@ -333,6 +336,8 @@ fn another_version_is_refused_by_its_number() {
 fn an_ipv6_address_keeps_its_scope() {
     let address: SocketAddr = "[fe80::1%7]:9".parse().expect("an address");
     let request = JoinRequest {
+        state_version: 0,
+        member: false,
         place: PlaceId(0),
         incarnation: Incarnation(1),
         address,

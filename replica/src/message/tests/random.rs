@@ -13,6 +13,7 @@ fn any_address() -> impl Strategy<Value = SocketAddr> {
 
 fn any_header() -> impl Strategy<Value = PeerHeader> {
     any::<(u64, u32, u64, u64)>().prop_map(|(cluster, group, from, to)| PeerHeader {
+        state_version: 0,
         cluster: ClusterId(cluster),
         group: GroupId(group),
         from: Incarnation(from),

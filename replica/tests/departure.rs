@@ -1,0 +1,121 @@
+//! The ends of a membership that nobody announces: removal behind one's back, and groups that never begin.
+
+mod harness;
+
+use harness::World;
+use trine_replica::ReplicaConfig;
+use trine_replica::message::{AdminStatus, Order};
+use trine_transport::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// While it was cut off it was removed, so nobody sends it anything any more.
+#[test]
+fn a_member_that_was_removed_behind_its_back_finds_out() {
+    let mut world = World::serving(3, ReplicaConfig::default(), 1);
+    let client = world.registered_client(1);
+    world.put(client, "k", "v");
+    let removed = world
+        .running()
+        .into_iter()
+        .find(|&p| Some(p) != world.leader())
+        .unwrap();
+    world.isolate(removed);
+    world.run_for(SECOND);
+    let (status, text) = world.order(Order::Remove, removed, SECOND * 5);
+    assert_eq!(status, AdminStatus::Done, "{text}");
+    world.run_for(SECOND * 2);
+    assert_eq!(world.replica(removed).halted(), None, "it cannot know yet");
+    world.heal();
+    world.expect("word of its removal", SECOND * 5, |world| {
+        world.replica(removed).is_removed()
+    });
+    let why = world.status(removed).not_serving.unwrap();
+    assert!(why.contains("was removed from cluster"), "{why}");
+    world.put(client, "k", "w");
+}
+
+/// It hears of its removal with the entry itself.
+#[test]
+fn a_member_that_sees_its_removal_takes_part_no_more() {
+    for place in 1..=3 {
+        let mut world = World::serving(3, ReplicaConfig::default(), 2);
+        let (status, text) = world.order(Order::Remove, place, SECOND * 5);
+        assert_eq!(status, AdminStatus::Done, "{text}");
+        world.expect("word of its removal", SECOND * 5, |world| {
+            world.replica(place).is_removed()
+        });
+        let client = world.registered_client(place % 3 + 1);
+        world.put(client, "k", "v");
+    }
+}
+
+#[test]
+fn members_without_a_leader_are_not_taken_for_removed() {
+    let mut world = World::serving(3, ReplicaConfig::default(), 3);
+    world.run_for(SECOND);
+    let left = world.running()[0];
+    for place in world.running() {
+        if place != left {
+            world.kill(place);
+        }
+    }
+    world.run_for(SECOND * 20);
+    assert_eq!(world.replica(left).halted(), None);
+}
+
+/// What a process does with such a replica.
+fn replace_spent(world: &mut World, bootstrap: &[u32]) {
+    for place in world.running() {
+        if world.replica(place).never_began() {
+            world.kill(place);
+            world.start(place, bootstrap.contains(&place));
+        }
+    }
+}
+
+fn led_within(world: &mut World, bootstrap: &[u32], limit: Duration) -> bool {
+    let end = world.now + limit;
+    while world.now < end && world.leader().is_none() {
+        world.run_for(Duration::from_millis(50));
+        replace_spent(world, bootstrap);
+    }
+    world.leader().is_some()
+}
+
+/// The bootstrapper dies for good in the middle, and so do those whom it has not told; others take their places.
+#[test]
+fn those_who_are_left_of_a_beginning_begin_again() {
+    for step in 0..40 {
+        let mut world = World::new(3, ReplicaConfig::default(), 4);
+        world.start(2, false);
+        world.start(3, false);
+        world.start(1, true);
+        world.run_for(Duration::from_micros(25 * step));
+        world.kill(1);
+        world.kill(3);
+        world.run_for(Duration::from_secs(1));
+        world.start(1, true);
+        world.start(3, false);
+        assert!(led_within(&mut world, &[1], SECOND * 20), "step {step}");
+    }
+}
+
+/// Two bootstrappers, and a third replica that is restarted between the one's word and the other's: each had told a
+/// life of it, and waited for the other for ever.
+#[test]
+fn two_bootstrappers_never_wait_for_each_other() {
+    for step in 0..120 {
+        let mut world = World::new(3, ReplicaConfig::default(), step);
+        world.start(1, false);
+        world.start(2, true);
+        world.start(3, true);
+        for _ in 0..3 {
+            let span = world.prng.in_range(1..=400_000);
+            world.run_for(Duration::from_nanos(span));
+            world.kill(1);
+            world.start(1, false);
+        }
+        assert!(led_within(&mut world, &[2, 3], SECOND * 30), "step {step}");
+    }
+}

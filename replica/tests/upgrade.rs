@@ -1,0 +1,165 @@
+//! Rolling upgrades: a group with members of two state-machine versions serves, and switches when the last old one is gone.
+
+mod harness;
+
+use harness::World;
+use trine_kvstore::config::{STATE_VERSION, STATE_VERSION_FIRST};
+use trine_kvstore::{Command, Response, StoreError};
+use trine_replica::ReplicaConfig;
+use trine_replica::message::{ClientReply, ClientRequest, ClientStatus, Encode, Operation, kind};
+use trine_transport::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn old() -> ReplicaConfig {
+    ReplicaConfig {
+        state_version: STATE_VERSION_FIRST,
+        ..ReplicaConfig::default()
+    }
+}
+
+/// A replica of the newer release takes the place of the one that is there.
+fn upgrade(world: &mut World, place: u32) {
+    world.kill(place);
+    world.run_for(SECOND);
+    world.config.state_version = STATE_VERSION;
+    world.start(place, false);
+    world.expect("a voter again", SECOND * 10, |world| {
+        let status = world.status(place);
+        status.members.iter().any(|m| m.this && m.voter) && status.members.len() == 3
+    });
+}
+
+/// What a command of the newer version is answered: nothing if the group has not switched.
+fn try_new_command(world: &mut World, client: usize, sequence: u64) -> Result<(), StoreError> {
+    let mut command = Vec::new();
+    Command::Increment {
+        key: b"number",
+        delta: 1,
+    }
+    .encode(&mut command);
+    let request = ClientRequest {
+        cluster: world.clients[client].cluster,
+        client: world.clients[client].id,
+        sequence,
+        lowest_awaited: sequence,
+        command: &command,
+        ..ClientRequest::bare(Operation::Apply)
+    };
+    let leader = world.leader().unwrap();
+    world.heard_from_replicas.clear();
+    world.inject(leader, kind::CLIENT, &request.encode_to_vec());
+    world.run_for(Duration::from_millis(20));
+    let bytes = world.heard_from_replicas.pop().expect("an answer");
+    let reply = ClientReply::decode(&bytes).unwrap();
+    assert_eq!(reply.status, ClientStatus::Ok);
+    match Response::decode(reply.response).unwrap() {
+        Response::Number { .. } => Ok(()),
+        Response::Error(error) => Err(error),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn versions(world: &World) -> Vec<u8> {
+    let places = world.running().into_iter();
+    places
+        .map(|place| world.status(place).state_version)
+        .collect()
+}
+
+#[test]
+fn a_group_switches_when_its_last_old_member_is_gone() {
+    let mut world = World::serving(3, old(), 1);
+    let client = world.registered_client(1);
+    let probe = world.registered_client(1);
+    let refused = Err(StoreError::VersionNotActive {
+        required: STATE_VERSION,
+        active: STATE_VERSION_FIRST,
+    });
+    for (step, place) in [1, 2, 3].into_iter().enumerate() {
+        assert_eq!(try_new_command(&mut world, probe, 1 + step as u64), refused);
+        assert_eq!(versions(&world), [STATE_VERSION_FIRST; 3]);
+        upgrade(&mut world, place);
+        // It serves all the while.
+        world.put(client, "k", &place.to_string());
+        assert_eq!(world.get(client, "k"), Some(place.to_string()));
+    }
+    world.run_for(SECOND * 2);
+    assert_eq!(versions(&world), [STATE_VERSION; 3]);
+    assert_eq!(try_new_command(&mut world, probe, 10), Ok(()));
+    // It was said once.
+    let leader = world.leader().unwrap();
+    for member in world.status(leader).members {
+        assert_eq!(member.state_version, Some(STATE_VERSION));
+    }
+}
+
+/// The version is a part of the state: whoever comes later has it from the snapshot.
+#[test]
+fn a_member_that_joins_after_the_switch_has_the_new_version() {
+    let mut world = World::serving(3, ReplicaConfig::default(), 2);
+    assert_eq!(versions(&world), [STATE_VERSION; 3]);
+    upgrade(&mut world, 2);
+    assert_eq!(versions(&world), [STATE_VERSION; 3]);
+}
+
+#[test]
+fn a_replica_that_is_older_than_its_group_is_told_so() {
+    let mut world = World::serving(3, ReplicaConfig::default(), 3);
+    let client = world.registered_client(1);
+    world.kill(3);
+    world.config.state_version = STATE_VERSION_FIRST;
+    world.start(3, false);
+    world.run_for(SECOND * 3);
+    let status = world.status(3);
+    let why = status.not_serving.expect("a reason");
+    assert!(why.contains("newer state machine than version 1"), "{why}");
+    assert!(why.contains("run the group's release"), "{why}");
+    world.put(client, "k", "v");
+    assert_eq!(world.status(1).members.len(), 3, "it was not taken in");
+}
+
+#[test]
+fn a_group_begins_with_what_all_of_its_members_understand() {
+    let mut world = World::new(3, ReplicaConfig::default(), 4);
+    world.config.state_version = STATE_VERSION_FIRST;
+    world.start(2, false);
+    world.config.state_version = STATE_VERSION;
+    world.start(3, false);
+    world.start(1, true);
+    world.expect("a leader", SECOND * 5, |world| world.leader().is_some());
+    world.run_for(SECOND * 2);
+    assert_eq!(versions(&world), [STATE_VERSION_FIRST; 3]);
+    upgrade(&mut world, 2);
+    world.run_for(SECOND * 2);
+    assert_eq!(versions(&world), [STATE_VERSION; 3]);
+}
+
+/// Only the leader knows when every member is ready.
+#[test]
+fn a_client_cannot_switch_the_group() {
+    let mut world = World::serving(3, old(), 5);
+    let client = world.registered_client(1);
+    let mut command = Vec::new();
+    Command::RaiseVersion {
+        version: STATE_VERSION,
+    }
+    .encode(&mut command);
+    let request = ClientRequest {
+        cluster: world.clients[client].cluster,
+        client: world.clients[client].id,
+        sequence: 1,
+        lowest_awaited: 1,
+        command: &command,
+        ..ClientRequest::bare(Operation::Apply)
+    };
+    world.inject(
+        world.leader().unwrap(),
+        kind::CLIENT,
+        &request.encode_to_vec(),
+    );
+    world.run_for(SECOND);
+    assert_eq!(versions(&world), [STATE_VERSION_FIRST; 3]);
+    assert_eq!(world.running().len(), 3);
+    world.put(client, "k", "v");
+}
