@@ -50,7 +50,13 @@ pub(crate) fn run<N: Network>(
         other => other?,
     };
     let kept = arguments.log.directory();
-    welcome(network, &addresses, started.elapsed(), kept, output)?;
+    // With port 0 each replica has one that the system chose.
+    let resp = arguments
+        .resp
+        .resp
+        .map(|resp| resp.counting_on().of_place(1));
+    let resp = resp.transpose()?.filter(|address| address.port() > 0);
+    welcome(network, &addresses, started.elapsed(), kept, resp, output)?;
     supervisor::supervise(network, group, output)
 }
 
@@ -76,6 +82,7 @@ fn welcome<N: Network>(
     addresses: &[SocketAddr],
     took: Duration,
     kept: Option<&PathBuf>,
+    resp: Option<SocketAddr>,
     output: Output,
 ) -> Result<(), Failure> {
     let reports = group::look(network, addresses)?;
@@ -96,6 +103,9 @@ fn welcome<N: Network>(
     output.line("  trine put greeting hello");
     output.line("  trine get greeting");
     output.line("  trine status");
+    if let Some(resp) = resp {
+        output.line(format_args!("  redis-cli -p {}", resp.port()));
+    }
     output.line("");
     output.line(match kept {
         None => "Ctrl-C ends the group, and with it the data: it is in memory only.".to_owned(),
