@@ -32,6 +32,11 @@ pub const RTT_STAMPS: usize = 32;
 /// A response buffer up to this capacity is kept for the next response instead of going to the pool.
 pub const SPARE_BYTES_MAX: usize = 2 << 10;
 
+/// A request that is being received must grow by one part in so many in each hold timeout.
+pub const HOLD_PARTS: u32 = 64;
+/// Requests in a row that a client may begin and leave alone before that costs it the session.
+pub const HOLD_STRIKES_MAX: u8 = 16;
+
 const _: () = assert!(RTT_STAMPS.is_power_of_two());
 const _: () = assert!(SLOTS_MAX <= 64, "a session's slots are one 64-bit map");
 // Every packet number of the largest message over the smallest MTU fits the header's 16 bits.
@@ -69,6 +74,9 @@ pub struct Config {
     pub failure_timeout: Duration,
     /// A session that heard nothing for this long asks its peer for a sign of life.
     pub keepalive_interval: Duration,
+    /// A server gives back the memory of a request half received, and of a response of several packets,
+    /// when its client has let it lie for once to twice this long. Above `rto_max`.
+    pub hold_timeout: Duration,
     /// `connect` gives up after this long.
     pub connect_timeout: Duration,
     /// Retransmission timeout before the first RTT sample.
@@ -102,6 +110,7 @@ impl Default for Config {
             overcommit: false,
             failure_timeout: Duration::from_millis(1_000),
             keepalive_interval: Duration::from_millis(250),
+            hold_timeout: Duration::from_millis(2_000),
             connect_timeout: Duration::from_millis(1_000),
             rto_initial: Duration::from_millis(10),
             rto_max: Duration::from_millis(200),
@@ -163,7 +172,8 @@ pub enum ConfigError {
     Queues,
     /// Above [`MESSAGE_BYTES_MAX`], or more packets than the packet number counts.
     MessageBytes,
-    /// A timeout is zero or above [`TIMER_MAX`], or keepalive is not shorter than the failure timeout.
+    /// A timeout is zero or above [`TIMER_MAX`], keepalive is not shorter than the failure timeout, or
+    /// the hold timeout not longer than the longest retransmission timeout.
     Timers,
 }
 
@@ -177,7 +187,7 @@ impl std::fmt::Display for ConfigError {
             Self::Queues => "at least one request and one answer must fit",
             Self::MessageBytes => "messages have at most 8 MiB",
             Self::Timers => {
-                "timeouts must be above zero and at most a day, keepalive shorter than the failure timeout"
+                "timeouts must be above zero and at most a day, keepalive shorter than the failure timeout, the hold timeout longer than rto_max"
             }
         })
     }
@@ -193,6 +203,7 @@ impl Config {
             self.failure_timeout,
             self.keepalive_interval,
             self.connect_timeout,
+            self.hold_timeout,
             self.rto_initial,
             self.rto_max,
             self.probe_interval_max,
@@ -229,6 +240,7 @@ impl Config {
                 self.keepalive_interval < self.failure_timeout,
                 ConfigError::Timers,
             ),
+            (self.hold_timeout > self.rto_max, ConfigError::Timers),
         ];
         rules
             .iter()
@@ -244,7 +256,7 @@ mod tests {
     #[test]
     fn each_contradiction_has_its_error() {
         type Change = fn(&mut Config);
-        let cases: [(Change, ConfigError); 12] = [
+        let cases: [(Change, ConfigError); 13] = [
             (|c| c.credits = 0, ConfigError::Credits),
             (|c| c.credits = CREDITS_MAX + 1, ConfigError::Credits),
             (|c| c.slots = 0, ConfigError::Slots),
@@ -258,6 +270,7 @@ mod tests {
                 ConfigError::MessageBytes,
             ),
             (|c| c.failure_timeout = Duration::MAX, ConfigError::Timers),
+            (|c| c.hold_timeout = c.rto_max, ConfigError::Timers),
             // A probe due at the moment it is sent would keep `on_timeout` for ever.
             (|c| c.rto_floor = Some(Duration::ZERO), ConfigError::Timers),
             (

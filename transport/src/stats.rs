@@ -41,6 +41,10 @@ pub struct EndpointStats {
     pub credit_stalls: u64,
     /// Responses that came after their request was over.
     pub responses_stale: u64,
+    /// Requests whose client left them half sent for the hold timeout; their memory was given back.
+    pub requests_abandoned: u64,
+    /// Responses of several packets that nobody asked about for the hold timeout; the same.
+    pub responses_released: u64,
     /// Sessions granted beyond the receive queue's size (`Config::overcommit`).
     pub sessions_overcommitted: u64,
     /// Received packets that were dropped, by cause.

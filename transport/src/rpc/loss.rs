@@ -83,7 +83,9 @@ impl<R: Route> Endpoint<R> {
     pub(crate) fn on_progress(&mut self, now: Instant, index: u32, answered: u32) {
         let request = &mut self.requests[index];
         let session = request.session;
-        if let Some(client) = self.sessions[session].client() {
+        let entry = &mut self.sessions[session];
+        entry.prove_alive(now);
+        if let Some(client) = entry.client() {
             client.progress(now, request, answered);
         }
         self.mark_ready(session);

@@ -11,6 +11,7 @@ mod common_case;
 mod completion;
 mod credit_return;
 mod enqueue;
+mod hold;
 #[cfg(test)]
 mod invariants;
 mod loss;

@@ -73,7 +73,7 @@ impl<R: Route> Endpoint<R> {
     ) {
         match packet.header.packet_type {
             PacketType::Connect => self.on_connect(now, packet, route),
-            PacketType::Ping => self.on_ping(now, packet, route),
+            PacketType::Ping => self.on_ping(packet, route),
             PacketType::Disconnect => self.on_disconnect(packet, route),
             PacketType::Reset => self.on_reset(packet, route),
             _ => self.on_session_packet(now, packet, route, ecn, app),
@@ -101,8 +101,6 @@ impl<R: Route> Endpoint<R> {
             self.stats.drops.checksum += 1;
             return;
         }
-        session.heard_at = now;
-        session.probe = None;
         let rx = Received {
             now,
             packet,
@@ -119,8 +117,7 @@ impl<R: Route> Endpoint<R> {
             PacketType::Accept => self.on_accept(&rx),
             PacketType::Refuse => self.on_refuse(&rx),
             PacketType::Disconnected => self.on_disconnected(&rx),
-            // That it was heard is all there is to it.
-            PacketType::Pong => {}
+            PacketType::Pong => self.on_pong(&rx),
             PacketType::Connect | PacketType::Ping | PacketType::Disconnect | PacketType::Reset => {
                 unreachable!("dispatched above")
             }

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use super::hold::MOVED;
 use super::{Answer, Received, ServerSlotState, What};
 use crate::app::{App, Request, ResponseHandle};
 use crate::backend::Route;
@@ -61,6 +62,7 @@ impl<R: Route> Endpoint<R> {
             ServerSlotState::Receiving => self.receive_part(rx, app),
             ServerSlotState::Executing | ServerSlotState::Answered => self.on_duplicate(rx),
             ServerSlotState::Expired => self.stats.drops.past += 1,
+            ServerSlotState::GivenUp => self.violation(rx.session),
         }
     }
 
@@ -113,13 +115,17 @@ impl<R: Route> Endpoint<R> {
         let range = terms.data_range(bytes, u32::from(header.packet_number));
         assembly[range].copy_from_slice(rx.packet.payload);
         slot.received += 1;
+        self.hold(rx.now, rx.session);
+        self.sessions[rx.session].prove_alive(rx.now);
         true
     }
 
     /// All of the request is here: the one call of its handler.
     fn execute(&mut self, rx: &Received<'_>, app: &mut impl App<R>) {
         let header = &rx.packet.header;
-        let generation = self.sessions[rx.session].generation;
+        let session = &mut self.sessions[rx.session];
+        session.prove_alive(rx.now);
+        let generation = session.generation;
         let Some(slot) = self.sessions.server_slot(rx.session, header.request.slot()) else {
             return;
         };
@@ -127,8 +133,12 @@ impl<R: Route> Endpoint<R> {
         slot.round = header.flags.round();
         slot.ecn = rx.ecn;
         let (kind, deadline, assembly) = (slot.kind, slot.deadline, slot.assembly.take());
-        self.assembly_bytes -= assembly.as_ref().map_or(0, |buffer| buffer.len());
         slot.state = ServerSlotState::Executing;
+        slot.seen_at_look = MOVED;
+        if let Some(assembly) = &assembly {
+            self.assembly_bytes -= assembly.len();
+            self.finished_what_it_began(rx.session);
+        }
         let session = SessionId {
             index: rx.session,
             generation,
@@ -175,7 +185,10 @@ impl<R: Route> Endpoint<R> {
         }
         match slot.state {
             ServerSlotState::Executing => self.answer(rx, What::Busy),
-            _ => self.answer(rx, What::Response { first: 0, count: 1 }),
+            _ => {
+                slot.seen_at_look = MOVED;
+                self.answer(rx, What::Response { first: 0, count: 1 });
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 
 use std::cmp::Ordering;
 
+use super::hold::MOVED;
 use super::{Received, ServerSlotState, What};
 use crate::backend::Route;
 use crate::endpoint::Endpoint;
@@ -32,6 +33,7 @@ impl<R: Route> Endpoint<R> {
         let is_present = header.request.sequence() == slot.sequence;
         match slot.state {
             ServerSlotState::Answered if is_present => {
+                slot.seen_at_look = MOVED;
                 let packets = slot
                     .response
                     .as_ref()
@@ -53,6 +55,7 @@ impl<R: Route> Endpoint<R> {
             }
             ServerSlotState::Executing if is_present => self.answer(rx, What::Busy),
             ServerSlotState::Expired if is_present => self.stats.drops.past += 1,
+            ServerSlotState::GivenUp if is_present => self.violation(rx.session),
             // A probe of a request that is not here.
             _ => self.answer(rx, What::Gap(received as u16)),
         }

@@ -19,7 +19,6 @@ impl<R: Route> Endpoint<R> {
         handle: ResponseHandle,
         response: MsgBuf,
     ) -> Result<(), Stale> {
-        let _ = now;
         assert!(
             response.len() <= MESSAGE_BYTES_MAX,
             "a response above the limit of messages"
@@ -28,6 +27,9 @@ impl<R: Route> Endpoint<R> {
             .sessions
             .get_mut(handle.session)
             .filter(|session| session.state == State::Open);
+        let data_bytes = open
+            .as_ref()
+            .map_or(0, |session| session.terms.data_bytes());
         let slot = open
             .and_then(|session| session.server())
             .and_then(|server| server.slots.get_mut(usize::from(handle.slot)))
@@ -38,6 +40,7 @@ impl<R: Route> Endpoint<R> {
             self.stats.responses_stale += 1;
             return Err(Stale { response });
         };
+        let is_single = response.len() <= data_bytes;
         slot.response = Some(response);
         slot.state = ServerSlotState::Answered;
         let answer = Answer {
@@ -52,6 +55,9 @@ impl<R: Route> Endpoint<R> {
         if !self.answers.push(answer) {
             // The client will ask again.
             self.stats.drops.answers_full += 1;
+        }
+        if !is_single {
+            self.hold(now, handle.session.index);
         }
         Ok(())
     }

@@ -53,6 +53,7 @@ impl<R: Route> Endpoint<R> {
         }
         client.sample_answer(rx, request, place, &mut self.rtts);
         client.progress(rx.now, request, place + 1);
+        session.prove_alive(rx.now);
         if request.answered == request.packets() {
             self.complete(rx.now, index, Ok(()), app);
         } else {

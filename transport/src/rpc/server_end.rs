@@ -1,5 +1,6 @@
 //! The server end of a session: a slot per concurrent request, its response kept until the next one.
 
+use super::hold::MOVED;
 use crate::buf::MsgBuf;
 use crate::session::Terms;
 use crate::time::Instant;
@@ -9,6 +10,10 @@ use crate::wire::{Header, RequestNumber};
 #[derive(Default)]
 pub(crate) struct ServerEnd {
     pub(crate) slots: Box<[ServerSlot]>,
+    /// When to look at what the slots hold; `FAR_FUTURE` exactly while none holds anything.
+    pub(super) look_at: Instant,
+    /// Requests in a row that the client began and never finished.
+    pub(super) strikes: u8,
 }
 
 /// One slot.
@@ -43,6 +48,8 @@ pub(crate) struct ServerSlot {
     pub(crate) resent_in: u64,
     /// Response packets sent at least once, always the first ones.
     pub(crate) sent_max: u32,
+    /// What was received at the last look at what the slot holds, or `MOVED`.
+    pub(crate) seen_at_look: u32,
 }
 
 /// What a slot does.
@@ -56,6 +63,8 @@ pub(crate) enum ServerSlotState {
     Answered,
     /// The deadline had passed before the handler could run; the client knows without an answer.
     Expired,
+    /// The client left it alone for too long: its request, or its response, is not here any more.
+    GivenUp,
 }
 
 impl ServerSlot {
@@ -76,6 +85,7 @@ impl ServerSlot {
             credit_return: u64::MAX,
             resent_in: 0,
             sent_max: 0,
+            seen_at_look: MOVED,
         }
     }
 
@@ -100,6 +110,7 @@ impl ServerSlot {
         self.credit_return = u64::MAX;
         self.resent_in = 0;
         self.sent_max = 0;
+        self.seen_at_look = MOVED;
         previous
     }
 
@@ -113,6 +124,8 @@ impl ServerEnd {
     pub(crate) fn new(terms: &Terms) -> Self {
         Self {
             slots: (0..terms.slots).map(|_| ServerSlot::new()).collect(),
+            look_at: Instant::FAR_FUTURE,
+            strikes: 0,
         }
     }
 }

@@ -1,12 +1,13 @@
 //! Is the peer there? PING, PONG, and RESET from one who does not know us.
 //!
-//! A session is down when a PING and its repetitions stayed unanswered, and nothing else came, for
-//! the failure timeout. Slow answers never count. A process that was paused asks again first.
+//! A session is down when a PING and its repetitions stayed unanswered, and no request moved on, for
+//! the failure timeout. What else comes may be the replay of a dead peer's packets. Slow answers never count. A process that was paused asks again first.
 
 use super::{DownReason, Input, Probing, Role, State};
 use crate::backend::Route;
 use crate::config::KEEPALIVES_PER_SECOND;
 use crate::endpoint::Endpoint;
+use crate::rpc::Received;
 use crate::time::{Duration, Instant};
 use crate::wire::{Header, Packet, PacketType, Probe, RequestNumber, Seed};
 
@@ -103,7 +104,7 @@ impl<R: Route> Endpoint<R> {
     }
 
     /// Answers PONG for a session that stands, RESET otherwise.
-    pub(crate) fn on_ping(&mut self, now: Instant, packet: &Packet<'_>, route: R) {
+    pub(crate) fn on_ping(&mut self, packet: &Packet<'_>, route: R) {
         let Some(probe) = self.read_probe(packet) else {
             return;
         };
@@ -115,14 +116,23 @@ impl<R: Route> Endpoint<R> {
         else {
             return self.reset(route, probe.sender_session, header.request);
         };
-        session.heard_at = now;
-        session.probe = None;
         let answer = Header {
             request: header.request,
             ..Header::new(PacketType::Pong, probe.sender_session)
         };
         let seed = session.seed;
         self.send_control(route, answer, seed, None);
+    }
+
+    /// A sign of life, if it answers the PING that is out: one from before may be a replay.
+    pub(crate) fn on_pong(&mut self, rx: &Received<'_>) {
+        let session = &mut self.sessions[rx.session];
+        let token = rx.packet.header.request;
+        if session.probe.is_some_and(|probe| probe.token == token) {
+            session.prove_alive(rx.now);
+        } else {
+            self.stats.drops.past += 1;
+        }
     }
 
     /// The peer does not know the session. Believed only if it repeats our token.

@@ -23,7 +23,8 @@ pub(crate) struct Session<R> {
     /// The peer. Means nothing before `Open`.
     pub(crate) peer: Identity,
     pub(crate) terms: Terms,
-    /// When a sound packet of this session last came.
+    /// When a packet last came that only a living peer can have sent: one that moved a request on,
+    /// or the answer to our PING. A replay is neither.
     pub(crate) heard_at: Instant,
     /// Some exactly while a PING is unanswered.
     pub(crate) probe: Option<Probing>,
@@ -95,6 +96,13 @@ impl Terms {
 }
 
 impl<R> Session<R> {
+    /// See `heard_at`.
+    #[inline]
+    pub(crate) fn prove_alive(&mut self, now: Instant) {
+        self.heard_at = now;
+        self.probe = None;
+    }
+
     pub(crate) fn client(&mut self) -> Option<&mut ClientEnd> {
         match &mut self.role {
             Role::Client(client) => Some(client),

@@ -49,6 +49,7 @@ impl<R: Route> Endpoint<R> {
         let is_down = self.check_silence(now, id.index);
         if !is_down {
             self.check_slots(now, id, app);
+            self.check_holds(now, id.index);
         }
     }
 
@@ -72,7 +73,7 @@ impl<R: Route> Endpoint<R> {
                         .map_or(request.due, |deadline| deadline.min(request.due))
                 })
                 .fold(client.queue_deadline, Instant::min),
-            Role::Server(_) => Instant::FAR_FUTURE,
+            Role::Server(server) => server.look_due(),
         };
         match session.state {
             State::Open => requests.min(self.keepalive_due(index)),

@@ -4,7 +4,7 @@ use super::net::Net;
 use super::script::{NONCE, PEER, Script};
 use crate::time::Duration;
 use crate::wire::{Accept, Connect, Cookie, Header, NO_SESSION, PacketType, Seed, split_first};
-use crate::{Config, Event};
+use crate::{Config, DownReason, Event};
 
 /// Connects with this nonce and ends the session; the CONNECT that opened it.
 fn session_that_ends(s: &mut Script, nonce: u64) -> Connect {
@@ -109,4 +109,42 @@ fn a_replayed_conversation_runs_nothing_again() {
     }
     assert_eq!(net.nodes[1].app.executed.len(), 20);
     assert!(net.nodes[1].app.executed.values().all(|count| *count == 1));
+}
+
+/// Plays back what one side of a conversation sent, again and again, after that side has died.
+fn replayed_for_ever(dead: usize) -> DownReason {
+    let mut net = Net::new(7, 2, &Config::default());
+    net.recorded = Some(Vec::new());
+    let session = net.connected(0, 1);
+    for tag in 1..=4 {
+        net.request(0, session, tag, 4_000);
+    }
+    // Long enough for keepalives of both sides.
+    net.run_for(Duration::from_secs(3));
+    let recorded = net.recorded.take().expect("it recorded");
+    net.nodes[dead].is_dead = true;
+    let alive = 1 - dead;
+    for _ in 0..200 {
+        for (_, _, bytes) in recorded.iter().filter(|(from, ..)| *from as usize == dead) {
+            net.inject(alive, dead as u32, bytes);
+        }
+        net.run_for(Duration::from_millis(20));
+        let events = &net.nodes[alive].app.events;
+        let down = events.iter().find_map(|event| match event {
+            Event::Down { reason, .. } => Some(*reason),
+            _ => None,
+        });
+        if let Some(reason) = down {
+            return reason;
+        }
+    }
+    panic!("the session of a dead machine stands after four seconds");
+}
+
+/// Every sound packet counted as a sign of life, so a network that kept playing a dead machine's
+/// packets back kept its session, and the requests in it, for ever.
+#[test]
+fn replays_are_no_sign_of_life() {
+    assert_eq!(replayed_for_ever(1), DownReason::TimedOut, "a dead server");
+    assert_eq!(replayed_for_ever(0), DownReason::TimedOut, "a dead client");
 }

@@ -6,6 +6,7 @@ mod options;
 mod receive;
 mod send;
 mod socket;
+mod trains;
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -17,6 +18,7 @@ use self::receive::Receiver;
 use self::send::{Sender, Verdict};
 pub(super) use self::socket::bind_error;
 use self::socket::{ask_for_rx_queue, set_busy_poll, set_path_options, takes_rx_offload};
+use self::trains::Trains;
 use super::wake::{WakeEvent, wait_readable};
 use super::{Backend, BackendError, BackendStats, Caps, RxBatch, RxSlot, TxBatch, Waker};
 use crate::buf::{Pool, PoolConfig};
@@ -80,6 +82,7 @@ pub struct UdpBackend {
     caps: Caps,
     shortfall: Option<RxQueueShortfall>,
     limits: Limits,
+    trains: Trains,
     congestion_marks: bool,
     pool: Pool,
     receiver: Receiver,
@@ -155,12 +158,9 @@ impl UdpBackend {
             limits: Limits {
                 // With no room every packet has a datagram of its own.
                 datagram_bytes: if config.coalesce { config.mtu } else { 0 },
-                train_datagrams: if config.offload {
-                    TRAIN_DATAGRAMS_MAX
-                } else {
-                    1
-                },
+                train_datagrams: 1,
             },
+            trains: Trains::new(config.offload),
             congestion_marks: config.congestion_marks,
             pool: Pool::new(config.pool),
             receiver: Receiver::new(
@@ -257,9 +257,10 @@ impl Backend for UdpBackend {
         if tx.is_empty() {
             return Ok(());
         }
+        self.limits.train_datagrams = self.trains.datagrams_max();
         self.plan.make(tx, self.limits);
         self.count_sent();
-        let (plan, stats, limits) = (&self.plan, &mut self.stats, &mut self.limits);
+        let (plan, stats, trains) = (&self.plan, &mut self.stats, &mut self.trains);
         let mut fatal = None;
         let mut retries = 0;
         self.sender
@@ -273,8 +274,8 @@ impl Backend for UdpBackend {
                     }
                     Verdict::Skip => {
                         stats.tx_refused += u64::from(train.packets);
-                        if train.datagrams > 1 && means_no_offload(&error) {
-                            limits.train_datagrams = 1;
+                        if train.datagrams > 1 {
+                            trains.on_refused(&error);
                         }
                     }
                     Verdict::Stop => fatal = Some(BackendError::from_io("sendmmsg", &error)),
@@ -345,14 +346,6 @@ fn judge_send_error(error: &io::Error, retries: u32) -> Verdict {
         Some(libc::EBADF | libc::ENOTSOCK | libc::EFAULT) => Verdict::Stop,
         _ => Verdict::Skip,
     }
-}
-
-/// The device or kernel below does not segment: go on without. What was refused is retransmitted.
-fn means_no_offload(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error(),
-        Some(libc::EIO | libc::EINVAL | libc::EOPNOTSUPP)
-    )
 }
 
 #[cfg(test)]

@@ -1,0 +1,109 @@
+//! May datagrams be sent as trains (GSO)? Not where the kernel or the device below cannot.
+//!
+//! `EIO` and `EOPNOTSUPP` say that the device does not segment or sum: that is for good. `EINVAL` says
+//! the same of an old kernel, but also that *this* send was wrong: a path with a smaller MTU, a port
+//! of zero. So after it trains rest for a number of bursts that doubles each time: a kernel without
+//! segmentation soon sees next to none, and one bad address costs the others a few bursts.
+
+use std::io;
+
+use super::TRAIN_DATAGRAMS_MAX;
+
+/// Bursts of the first rest.
+const REST_BURSTS_MIN: u32 = 16;
+const REST_BURSTS_MAX: u32 = 1 << 20;
+
+#[derive(Debug)]
+pub(super) struct Trains {
+    state: State,
+    next_rest: u32,
+}
+
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+enum State {
+    On,
+    /// So many bursts are left.
+    Resting(u32),
+    Off,
+}
+
+impl Trains {
+    pub(super) fn new(is_wanted: bool) -> Self {
+        Self {
+            state: if is_wanted { State::On } else { State::Off },
+            next_rest: REST_BURSTS_MIN,
+        }
+    }
+
+    /// Datagrams that the next burst may put into one train.
+    pub(super) fn datagrams_max(&mut self) -> u32 {
+        self.state = match self.state {
+            State::Resting(0) => State::On,
+            State::Resting(left) => State::Resting(left - 1),
+            state => state,
+        };
+        if self.state == State::On {
+            TRAIN_DATAGRAMS_MAX
+        } else {
+            1
+        }
+    }
+
+    /// The kernel refused a train. What was in it is retransmitted.
+    pub(super) fn on_refused(&mut self, error: &io::Error) {
+        match error.raw_os_error() {
+            Some(libc::EIO | libc::EOPNOTSUPP) => self.state = State::Off,
+            // Several trains of one burst are one piece of news.
+            Some(libc::EINVAL) if self.state == State::On => {
+                self.state = State::Resting(self.next_rest);
+                self.next_rest = (self.next_rest * 2).min(REST_BURSTS_MAX);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refuse(trains: &mut Trains, number: i32) {
+        trains.on_refused(&io::Error::from_raw_os_error(number));
+    }
+
+    /// Bursts until trains are tried again.
+    fn rest(trains: &mut Trains) -> u32 {
+        (0..REST_BURSTS_MAX)
+            .find(|_| trains.datagrams_max() > 1)
+            .expect("it ends")
+    }
+
+    /// One send to a bad address turned segmentation off for all peers, for good.
+    #[test]
+    fn an_invalid_send_lets_trains_rest_and_they_come_back() {
+        let mut trains = Trains::new(true);
+        assert_eq!(trains.datagrams_max(), TRAIN_DATAGRAMS_MAX);
+        refuse(&mut trains, libc::EINVAL);
+        refuse(&mut trains, libc::EINVAL);
+        assert_eq!(rest(&mut trains), REST_BURSTS_MIN);
+        refuse(&mut trains, libc::EINVAL);
+        assert_eq!(rest(&mut trains), 2 * REST_BURSTS_MIN);
+    }
+
+    #[test]
+    fn a_device_that_cannot_segment_is_not_asked_again() {
+        for number in [libc::EIO, libc::EOPNOTSUPP] {
+            let mut trains = Trains::new(true);
+            refuse(&mut trains, number);
+            assert!((0..1_000_000).all(|_| trains.datagrams_max() == 1));
+        }
+    }
+
+    #[test]
+    fn other_errors_change_nothing() {
+        let mut trains = Trains::new(true);
+        refuse(&mut trains, libc::EPERM);
+        assert_eq!(trains.datagrams_max(), TRAIN_DATAGRAMS_MAX);
+        assert_eq!(Trains::new(false).datagrams_max(), 1);
+    }
+}
