@@ -60,6 +60,8 @@ struct Shared {
     inbox: Inbox<Call>,
     /// Calls that were begun and are not over.
     pending: AtomicUsize,
+    /// Handles that are gone, every clone of them. All of their calls were put into the inbox before.
+    dropped: Mutex<Vec<u64>>,
 }
 
 /// A panic in another thread leaves these values whole: they are changed in single steps.
@@ -71,9 +73,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct Hosted<R: Route> {
     clients: Clients<R>,
     shared: Arc<Shared>,
-    /// The logical clients of the handles, by the handle's number; those of dropped handles stay until their session
-    /// is over.
+    /// The logical clients of the handles, by the handle's number.
     names: BTreeMap<u64, ClientId>,
+    /// Handles that are gone, and whose calls may still be held back.
+    dropped: Vec<u64>,
     /// Calls under way, by the tag of their operation.
     calls: Slab<Arc<Cell>>,
     /// Calls of clients that have as many operations in flight as they may.
@@ -85,14 +88,36 @@ struct Hosted<R: Route> {
 impl<R: Route> Hosted<R> {
     /// Begins what callers have asked for.
     fn take_calls(&mut self, now: Instant) {
+        // In this order: whoever is found to be gone has put all of its calls into the inbox.
+        self.dropped.append(&mut lock(&self.shared.dropped));
         self.shared.inbox.take(&mut self.taken);
         self.held.append(&mut self.taken);
         for _ in 0..self.held.len() {
             let Some(call) = self.held.pop_front() else {
-                return;
+                break;
             };
             self.begin(now, call);
         }
+        self.release_dropped();
+    }
+
+    /// Forgets the logical clients of handles that are gone, once all of their calls are begun; what is under way ends
+    /// first.
+    fn release_dropped(&mut self) {
+        let Self {
+            dropped,
+            held,
+            names,
+            clients,
+            ..
+        } = self;
+        dropped.retain(|&name| {
+            let waits = held.iter().any(|call| call.client == name);
+            if !waits && let Some(client) = names.remove(&name) {
+                clients.close(client);
+            }
+            waits
+        });
     }
 
     fn begin(&mut self, now: Instant, call: Call) {
@@ -220,12 +245,14 @@ impl AsyncClients {
         let shared = Arc::new(Shared {
             inbox: Inbox::new(0, backend.waker()),
             pending: AtomicUsize::new(0),
+            dropped: Mutex::default(),
         });
         let clients = Clients::new(config, route_of, pool.clone(), seed)?;
         let hosted = Hosted {
             clients,
             shared: Arc::clone(&shared),
             names: BTreeMap::new(),
+            dropped: Vec::new(),
             calls: Slab::new(OPERATIONS_MAX),
             held: VecDeque::new(),
             taken: VecDeque::new(),
@@ -250,10 +277,25 @@ impl AsyncClients {
     pub fn client(&self) -> AsyncClient {
         let name = self.next_name.fetch_add(1, Ordering::Relaxed);
         AsyncClient {
-            shared: Arc::clone(&self.shared),
+            handle: Arc::new(Handle {
+                shared: Arc::clone(&self.shared),
+                name,
+            }),
             pool: self.pool.clone(),
-            name,
         }
+    }
+}
+
+/// Shared by the clones of a client; the last of them takes the logical client with it.
+struct Handle {
+    shared: Arc<Shared>,
+    name: u64,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // Nobody is woken for it: what matters is the room for the next handle, and that wakes the loop itself.
+        lock(&self.shared.dropped).push(self.name);
     }
 }
 
@@ -279,9 +321,8 @@ fn drive<B: Backend, C: Clock>(
 /// A client whose calls are futures. A clone shares its logical client.
 #[derive(Clone)]
 pub struct AsyncClient {
-    shared: Arc<Shared>,
+    handle: Arc<Handle>,
     pool: Pool,
-    name: u64,
 }
 
 impl AsyncClient {
@@ -311,17 +352,18 @@ impl AsyncClient {
 
     fn begin(&self, mode: Mode, command: &Command<'_>, cell: &Arc<Cell>) -> Result<(), CallError> {
         let command = EncodedCommand::new(&self.pool, mode, command)?;
-        if self.shared.pending.fetch_add(1, Ordering::SeqCst) >= OPERATIONS_MAX {
-            self.shared.pending.fetch_sub(1, Ordering::SeqCst);
+        let shared = &self.handle.shared;
+        if shared.pending.fetch_add(1, Ordering::SeqCst) >= OPERATIONS_MAX {
+            shared.pending.fetch_sub(1, Ordering::SeqCst);
             return Err(CallError::NotBegun(SubmitError::TooMany));
         }
         let call = Call {
-            client: self.name,
+            client: self.handle.name,
             command,
             cell: Arc::clone(cell),
         };
-        self.shared.inbox.push(call).map_err(|_| {
-            self.shared.pending.fetch_sub(1, Ordering::SeqCst);
+        shared.inbox.push(call).map_err(|_| {
+            shared.pending.fetch_sub(1, Ordering::SeqCst);
             CallError::NotBegun(SubmitError::Closed)
         })
     }
@@ -345,6 +387,46 @@ impl Future for AsyncCall {
                 Poll::Pending
             }
             Slot::Taken => panic!("polled again after its end"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trine_transport::backend::{RingBackend, RingConfig, RingRoute};
+
+    use super::super::config::LOGICAL_CLIENTS_MAX;
+    use super::*;
+
+    /// The logical client of every handle that there ever was used to stay: the 65,537th handle of a process could do
+    /// nothing, however few were in use.
+    #[test]
+    fn handles_that_are_gone_make_room_for_new_ones() {
+        let backend = RingBackend::mesh(1, RingConfig::default()).remove(0);
+        let config = ClientConfig::new(vec![std::net::SocketAddr::from(([127, 0, 0, 1], 1))]);
+        let pool = backend.pool().clone();
+        let route_of: RouteOf<RingRoute> = Box::new(|_| None);
+        let shared = Arc::new(Shared {
+            inbox: Inbox::new(0, backend.waker()),
+            pending: AtomicUsize::new(0),
+            dropped: Mutex::default(),
+        });
+        let mut hosted = Hosted {
+            clients: Clients::new(config, route_of, pool, 1).unwrap(),
+            shared: Arc::clone(&shared),
+            names: BTreeMap::new(),
+            dropped: Vec::new(),
+            calls: Slab::new(OPERATIONS_MAX),
+            held: VecDeque::new(),
+            taken: VecDeque::new(),
+        };
+        for name in 0..=LOGICAL_CLIENTS_MAX as u64 {
+            let shared = Arc::clone(&shared);
+            let handle = Arc::new(Handle { shared, name });
+            assert!(hosted.client_of(name).is_ok(), "handle {name}");
+            drop(handle);
+            hosted.take_calls(Instant::ZERO);
+            assert!(hosted.names.is_empty());
         }
     }
 }
