@@ -14,7 +14,7 @@ impl Seed {
     /// For every other packet of the session that agreed on this nonce.
     #[must_use]
     pub fn of_nonce(nonce: u64) -> Self {
-        Self(crc32c::crc32c(&nonce.to_le_bytes()))
+        Self(crc::append(0, &nonce.to_le_bytes()))
     }
 
     /// The checksum of a packet whose header is `header` and whose other bytes are `parts`.
