@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use report::{PAIRS_MIN, Pairs, Report};
 use rpc::Setup;
 use trine_transport::Config;
-use trine_transport::backend::{Direction, Faults};
+use trine_transport::backend::{Direction, Faults, RingBackend};
 use trine_transport::prng::Ratio;
 use trine_transport::time::Duration as Span;
 
@@ -42,7 +42,7 @@ fn main() {
     let is_wanted =
         |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
     let mut report = Report::new("transport");
-    let measurements: [(&str, Measurement); 10] = [
+    let measurements: [(&str, Measurement); 12] = [
         ("rpc_latency_udp_32b", latency_udp),
         ("rpc_rate_udp_32b_window_64", rate_udp),
         ("rpc_rate_udp_20000_sessions", many_sessions),
@@ -55,6 +55,8 @@ fn main() {
             "rpc_congestion_control_instructions",
             instructions_congestion_control,
         ),
+        ("cpu_time_transfer_8mb_udp", cpu_time_transfer),
+        ("cpu_time_rpc_udp_20000_sessions", cpu_time_many_sessions),
         ("factor_analysis", factor_analysis),
     ];
     let cores = pin::two_cores();
@@ -182,8 +184,46 @@ fn many_sessions(report: &mut Report, name: &str, (_, theirs): Cores) {
     report.pairs(name, "/s", "8 sessions", &pairs);
 }
 
-fn ring(config: &Config) -> rpc::Ring {
-    rpc::Ring::start(config, 8, 60, 3, SMALL)
+/// Processor time of `work` on this thread over `units`, in nanoseconds.
+fn cpu_time_per(units: u64, work: impl FnOnce()) -> f64 {
+    let before = pin::cpu_time_ns();
+    work();
+    (pin::cpu_time_ns() - before) / units as f64
+}
+
+/// Both ends of a transfer on one thread: what a byte costs, however busy the machine is.
+fn cpu_time_transfer(report: &mut Report, name: &str, _: Cores) {
+    const TRANSFERS: u64 = 30;
+    let bytes = TRANSFERS * LARGE as u64;
+    let mut joined = rpc::joined_by_udp(&transfer_setup(), 1, 2, LARGE);
+    let rpc = || cpu_time_per(bytes, || joined.complete(TRANSFERS));
+    let bare = || cpu_time_per(bytes, || raw::stream_to_self(1472, bytes));
+    let pairs = Pairs::run(PAIRS, rpc, bare);
+    report.pairs(name, "ns/B", "UDP stream with GSO and GRO", &pairs);
+}
+
+/// Both ends of 64 RPCs under way on one thread, wandering over many sessions or few.
+fn cpu_time_many_sessions(report: &mut Report, name: &str, _: Cores) {
+    const RPCS: u64 = 200_000;
+    let joined = |sessions, credits| {
+        let setup = Setup::with(|setup| {
+            setup.config.sessions = sessions;
+            setup.config.credits = credits;
+            setup.config.overcommit = true;
+        });
+        rpc::joined_by_udp(&setup, sessions, 64, SMALL)
+    };
+    let (mut many, mut few) = (joined(20_000, 1), joined(8, 32));
+    let pairs = Pairs::run(
+        PAIRS,
+        || cpu_time_per(RPCS, || many.complete(RPCS)),
+        || cpu_time_per(RPCS, || few.complete(RPCS)),
+    );
+    report.pairs(name, "ns", "8 sessions", &pairs);
+}
+
+fn ring(config: &Config) -> rpc::Joined<RingBackend> {
+    rpc::joined_by_ring(config, 8, 60, 3, SMALL)
 }
 
 /// One core issues and serves; the paper's section 6.2 has each thread do both as well.

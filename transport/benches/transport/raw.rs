@@ -253,6 +253,24 @@ pub(crate) fn stream_rate(
     (received.load(Ordering::Relaxed) - before) as f64 / start.elapsed().as_secs_f64()
 }
 
+/// Sends and receives `bytes` in packets of `len` bytes with segmentation offload, both on this
+/// thread.
+pub(crate) fn stream_to_self(len: usize, bytes: u64) {
+    let (from, to) = (socket(), socket());
+    let address = to.local_addr().expect("a bound socket has an address");
+    set(&from, libc::SOL_UDP, libc::UDP_SEGMENT, len as i32);
+    set(&to, libc::SOL_UDP, libc::UDP_GRO, 1);
+    let burst = vec![1u8; 65_507 / len * len];
+    let mut buffer = vec![0u8; 65_536];
+    let mut received = 0;
+    while received < bytes {
+        let _refused_is_lost = from.send_to(&burst, address);
+        while let Ok(len) = to.recv(&mut buffer) {
+            received += len as u64;
+        }
+    }
+}
+
 fn set(socket: &UdpSocket, level: i32, name: i32, value: i32) {
     // SAFETY: pointer and length describe a live integer that the kernel reads.
     let result = unsafe {

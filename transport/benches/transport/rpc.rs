@@ -21,6 +21,8 @@ use crate::report::median;
 
 /// Request type of all benchmarks.
 const KIND: u8 = 1;
+/// Handshakes under way at once: beyond the receive queue they would only be lost and repeated.
+const HANDSHAKES_MAX: usize = 256;
 /// Longer requests are answered empty.
 const ECHO_MAX: usize = 64 << 10;
 
@@ -214,15 +216,13 @@ pub(crate) type Client = EventLoop<Lossy, MonotonicClock, Load>;
 type Lossy = Faulty<UdpBackend, MonotonicClock>;
 
 pub(crate) fn connect(server: SocketAddr, sessions: usize, setup: &Setup) -> Client {
-    // Handshakes beyond the receive queue would only be lost and repeated.
-    const AT_ONCE: usize = 256;
     let backend = Faulty::new(udp(&setup.udp), MonotonicClock, 1);
     let mut client = event_loop(backend, Load::default(), setup.config.clone(), 1);
     for connected in 0..sessions {
         client
             .with(|_, cx| cx.connect(server, ConnectParams::default()))
             .expect("the endpoint has room for a session");
-        if connected % AT_ONCE == 0 {
+        if connected % HANDSHAKES_MAX == 0 {
             run_until(&mut client, |load| load.sessions.len() > connected);
         }
     }
@@ -265,45 +265,69 @@ pub(crate) fn rate(client: &mut Client, len: usize, window: usize, span: Duratio
     completed as f64 * 1e9 / elapsed.as_nanos() as f64
 }
 
-/// A client and a server endpoint joined by a ring, both turned by the calling thread.
-pub(crate) struct Ring {
-    client: EventLoop<RingBackend, MonotonicClock, Load>,
-    server: EventLoop<RingBackend, MonotonicClock, Echo>,
+/// A client and a server endpoint, both turned by the calling thread.
+pub(crate) struct Joined<B: Backend> {
+    client: EventLoop<B, MonotonicClock, Load>,
+    server: EventLoop<B, MonotonicClock, Echo>,
 }
 
-impl Ring {
-    /// `sessions` sessions with `window` requests of `len` bytes under way, issued `batch` at once.
-    pub(crate) fn start(
-        config: &Config,
-        sessions: usize,
-        window: usize,
-        batch: usize,
-        len: usize,
-    ) -> Self {
-        let (client, server) = RingBackend::pair(RingConfig::default());
-        let server_route = server.route();
-        let load = Load {
-            batch,
-            ..Load::default()
-        };
-        let client = event_loop(client, load, config.clone(), 1);
+/// Both over a ring, with `window` requests of `len` bytes under way, issued `batch` at once.
+pub(crate) fn joined_by_ring(
+    config: &Config,
+    sessions: usize,
+    window: usize,
+    batch: usize,
+    len: usize,
+) -> Joined<RingBackend> {
+    let (client, server) = RingBackend::pair(RingConfig::default());
+    let route = server.route();
+    let mut joined = Joined::start(config, client, server, route, sessions);
+    joined.client.app_mut().batch = batch;
+    joined.issue(len, window);
+    joined
+}
+
+/// Both over UDP, with `window` requests of `len` bytes under way.
+pub(crate) fn joined_by_udp(
+    setup: &Setup,
+    sessions: usize,
+    window: usize,
+    len: usize,
+) -> Joined<UdpBackend> {
+    let (client, server) = (udp(&setup.udp), udp(&setup.udp));
+    let route = server.local_addr();
+    let mut joined = Joined::start(&setup.config, client, server, route, sessions);
+    joined.issue(len, window);
+    joined
+}
+
+impl<B: Backend> Joined<B> {
+    fn start(config: &Config, client: B, server: B, route: B::Route, sessions: usize) -> Self {
+        let client = event_loop(client, Load::default(), config.clone(), 1);
         let server = event_loop(server, Echo, config.clone(), 2);
-        let mut ring = Self { client, server };
-        for _ in 0..sessions {
-            ring.client
-                .with(|_, cx| cx.connect(server_route, ConnectParams::default()))
+        let mut joined = Self { client, server };
+        for connected in 0..sessions {
+            joined
+                .client
+                .with(|_, cx| cx.connect(route, ConnectParams::default()))
                 .expect("the endpoint has room for a session");
+            while joined.client.app().sessions.len() + HANDSHAKES_MAX < connected {
+                joined.turn();
+            }
         }
-        while ring.client.app().sessions.len() < sessions {
-            ring.turn();
+        while joined.client.app().sessions.len() < sessions {
+            joined.turn();
         }
-        ring.client.with(|load, cx| load.start(cx, len, window));
-        ring
+        joined
+    }
+
+    fn issue(&mut self, len: usize, window: usize) {
+        self.client.with(|load, cx| load.start(cx, len, window));
     }
 
     pub(crate) fn turn(&mut self) {
-        self.client.turn().expect("a ring does not fail");
-        self.server.turn().expect("a ring does not fail");
+        self.client.turn().expect("the backend works");
+        self.server.turn().expect("the backend works");
     }
 
     /// Turns until `count` further RPCs have completed.
