@@ -148,6 +148,9 @@ impl<R: Route> Endpoint<R> {
             // The wheel's entries are session indexes.
             self.on_session_timer(now, entry as u16, app);
         }
+        if self.requests.next_look() <= now {
+            self.check_requests(now, app);
+        }
         // Last, so that requests of a session that has just ended complete before its `Down` event.
         self.deliver_finished(now, app);
     }
@@ -192,7 +195,9 @@ impl<R: Route> Endpoint<R> {
             return Some(Instant::ZERO);
         }
         let (timers, departures) = (self.timers.next(), self.departures.next());
-        timers.into_iter().chain(departures).min()
+        let look = self.requests.next_look();
+        let look = (look != Instant::FAR_FUTURE).then_some(look);
+        timers.into_iter().chain(departures).chain(look).min()
     }
 
     /// The next news about sessions.

@@ -31,7 +31,7 @@ impl<R: Route> Endpoint<R> {
         client.sendable &= !(1 << request.slot);
         request.is_busy = true;
         request.due = rx.now + client.rtt.rto(request.attempts).min(probe_max);
-        let (session, due) = (request.session, request.due);
-        self.timers.set_if_sooner(u32::from(session), due);
+        let due = request.due;
+        self.requests.watch(index, due);
     }
 }

@@ -38,12 +38,12 @@ impl<R: Route> Endpoint<R> {
         let Role::Client(client) = &mut entry.role else {
             unreachable!("checked above")
         };
-        if let Some(deadline) = deadline {
-            self.timers.set_if_sooner(u32::from(index), deadline);
-        }
         let is_open = entry.state == State::Open;
         if is_open && client.has_free_slot() && client.queue_first == NO_REQUEST {
             client.start(id.index, &mut self.requests[id.index], &entry.terms);
+            if let Some(deadline) = deadline {
+                self.requests.watch(id.index, deadline);
+            }
             if client.becomes_ready() {
                 self.ready.push_back(index);
             }
@@ -58,6 +58,9 @@ impl<R: Route> Endpoint<R> {
         client.queue_deadline = client
             .queue_deadline
             .min(deadline.unwrap_or(Instant::FAR_FUTURE));
+        if let Some(deadline) = deadline {
+            self.timers.set_if_sooner(u32::from(index), deadline);
+        }
         Ok(id)
     }
 
@@ -147,7 +150,10 @@ impl<R: Route> Endpoint<R> {
             }
             let entry = &mut self.sessions[session];
             if let Role::Client(client) = &mut entry.role {
-                client.start(index, &mut self.requests[index], &entry.terms);
+                let request = &mut self.requests[index];
+                client.start(index, request, &entry.terms);
+                let due = request.look_due();
+                self.requests.watch(index, due);
             }
         }
         self.mark_ready(session);

@@ -126,6 +126,19 @@ impl<R: Route> Endpoint<R> {
         self.mark_ready(session);
     }
 
+    /// Looks at the requests whose time has come, and with them at the rest of their sessions. A loss
+    /// is rare: what is watched costs a common request no more than the note of a time.
+    pub(crate) fn check_requests(&mut self, now: Instant, app: &mut impl App<R>) {
+        let mut from = 0;
+        while let Some(index) = self.requests.pop_overdue(from, now) {
+            let session = self.requests[index].session;
+            self.on_session_timer(now, session, app);
+            let due = self.requests[index].look_due();
+            self.requests.watch(index, due);
+            from = index + 1;
+        }
+    }
+
     /// Looks at every slot of a client end: deadlines, lost packets, probes of busy requests.
     pub(crate) fn check_slots(&mut self, now: Instant, id: SessionId, app: &mut impl App<R>) {
         for slot in 0.. {
@@ -176,12 +189,14 @@ impl<R: Route> Endpoint<R> {
                 .rtt
                 .rto(request.attempts)
                 .min(self.config.probe_interval_max);
+        let due = request.due;
         let header = Header {
             request: RequestNumber::new(slot, sequence),
             message_bytes: 1,
             flags: Flags::of_round(request.round),
             ..Header::new(PacketType::RequestForResponse, remote)
         };
+        self.requests.watch(index, due);
         self.stats.probes_sent += 1;
         self.send_control(route, header, seed, None);
     }

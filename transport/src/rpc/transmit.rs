@@ -210,7 +210,8 @@ impl<R: Route> Endpoint<R> {
             if !request.has_more_to_send() {
                 client.sendable &= !(1 << slot);
             }
-            self.timers.set_if_sooner(u32::from(index), request.due);
+            let due = request.due;
+            self.requests.watch(place.request, due);
         }
         if client.sendable != 0 && client.credits == 0 {
             client.credit_stalls += 1;

@@ -1,4 +1,5 @@
-//! A session's one timer: the earliest of handshake, requests, deadlines and keepalive.
+//! A session's one timer: the earliest of handshake, queued requests' deadlines and keepalive. The
+//! requests in slots are watched in their table (`rpc/request_table`).
 //!
 //! The wheel's entry may be early: it is only moved forward, and when it fires the true time is
 //! computed. An idle session's entry sits at its keepalive and costs nothing in between.
@@ -7,7 +8,6 @@ use super::{ConnectError, DownReason, Input, Role, SessionId, State};
 use crate::app::App;
 use crate::backend::Route;
 use crate::endpoint::Endpoint;
-use crate::rpc::NO_REQUEST;
 use crate::time::Instant;
 
 impl<R: Route> Endpoint<R> {
@@ -61,23 +61,13 @@ impl<R: Route> Endpoint<R> {
 
     fn session_due(&self, index: u16) -> Instant {
         let session = &self.sessions[index];
-        let requests = match &session.role {
-            Role::Client(client) => client
-                .slots
-                .iter()
-                .filter(|slot| slot.request != NO_REQUEST)
-                .map(|slot| &self.requests[slot.request])
-                .map(|request| {
-                    request
-                        .deadline
-                        .map_or(request.due, |deadline| deadline.min(request.due))
-                })
-                .fold(client.queue_deadline, Instant::min),
+        let queued = match &session.role {
+            Role::Client(client) => client.queue_deadline,
             Role::Server(server) => server.look_due(),
         };
         match session.state {
-            State::Open => requests.min(self.keepalive_due(index)),
-            State::Asking | State::Returning | State::Closing => requests
+            State::Open => queued.min(self.keepalive_due(index)),
+            State::Asking | State::Returning | State::Closing => queued
                 .min(session.handshake.resend_at)
                 .min(session.handshake.give_up_at),
             State::Free => Instant::FAR_FUTURE,
