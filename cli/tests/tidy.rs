@@ -47,6 +47,7 @@ const UNSAFE_MODULES: &[&str] = &[
     "transport/dpdk-sys/",
     "transport/src/backend/wake.rs",
     "transport/src/wire/crc.rs",
+    "transport/src/prefetch.rs",
     // Baselines that use the operating system as a C program would, and tests that drop rights.
     "transport/benches/",
     "kvstore/benches/",

@@ -29,6 +29,12 @@ pub const GAP_ROLLBACKS_MAX: u8 = 3;
 /// Transmission times that a request remembers; packets beyond give no RTT sample.
 pub const RTT_STAMPS: usize = 32;
 
+/// Up to so many sessions stay in a processor's own cache; of more, those that a datagram names are
+/// fetched ahead.
+pub const SESSIONS_CACHED: usize = 1_024;
+/// Packets of a datagram whose sessions are fetched ahead: as many as a processor fetches at once.
+pub const PREFETCH_PACKETS_MAX: usize = 32;
+
 /// A response buffer up to this capacity is kept for the next response instead of going to the pool.
 pub const SPARE_BYTES_MAX: usize = 2 << 10;
 

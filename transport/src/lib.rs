@@ -83,6 +83,7 @@ mod congestion;
 pub mod endpoint;
 pub mod event_loop;
 pub mod inbox;
+mod prefetch;
 pub mod prng;
 mod rpc;
 pub mod session;

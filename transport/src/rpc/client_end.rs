@@ -7,7 +7,8 @@ use crate::time::Instant;
 use crate::wire::RequestNumber;
 
 /// State of a client end. Credits in use are always the sum over slots of packets sent less
-/// packets answered.
+/// packets answered. What every packet needs comes first.
+#[repr(C)]
 pub(crate) struct ClientEnd {
     pub(crate) slots: Box<[ClientSlot]>,
     /// A bit per slot without a request.
@@ -16,25 +17,25 @@ pub(crate) struct ClientEnd {
     pub(crate) sendable: u64,
     /// Where the round over the slots goes on.
     next_slot: u8,
-    /// Credits left.
-    pub(crate) credits: u16,
     /// True exactly while the session is in the endpoint's list of those that can send, or waits
     /// in the pacing wheel.
     pub(crate) is_ready: bool,
+    /// Credits left.
+    pub(crate) credits: u16,
     /// Requests that wait for a slot, linked through the request table.
     pub(crate) queue_first: u32,
     pub(crate) queue_last: u32,
     pub(crate) queued: u32,
-    /// Entries of the queue whose requests have ended; `queued` counts the others.
-    pub(crate) ended: u32,
-    /// No queued request has an earlier deadline.
-    pub(crate) queue_deadline: Instant,
+    pub(crate) completed: u64,
     pub(crate) rtt: Rtt,
     pub(crate) congestion: Congestion,
     pub(crate) pacer: Pacer,
     pub(crate) retransmissions: u64,
-    pub(crate) completed: u64,
     pub(crate) credit_stalls: u64,
+    /// No queued request has an earlier deadline.
+    pub(crate) queue_deadline: Instant,
+    /// Entries of the queue whose requests have ended; `queued` counts the others.
+    pub(crate) ended: u32,
 }
 
 /// A place for one request at a time.

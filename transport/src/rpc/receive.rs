@@ -3,10 +3,11 @@
 use super::NO_REQUEST;
 use crate::app::App;
 use crate::backend::{Route, RxPacket};
+use crate::config::PREFETCH_PACKETS_MAX;
 use crate::endpoint::Endpoint;
 use crate::session::State;
 use crate::time::Instant;
-use crate::wire::{Packet, PacketType, SinglePacket, WireError, split_first};
+use crate::wire::{Packet, PacketType, SinglePacket, WireError, peek, split_first};
 
 /// A packet that belongs to a session: its route and checksum are right.
 pub(crate) struct Received<'a> {
@@ -26,11 +27,36 @@ impl<R: Route> Endpoint<R> {
         app: &mut impl App<R>,
     ) {
         let mut rest = datagram.bytes;
+        if self.sessions.are_many() {
+            self.fetch_ahead(rest);
+        }
         while !rest.is_empty() {
             rest = match SinglePacket::cut(rest) {
                 Some((packet, after)) if self.on_single(now, &packet, datagram, app) => after,
                 _ => self.on_first(now, rest, datagram, app),
             };
+        }
+    }
+
+    /// Begins to fetch the sessions that a datagram's packets name, then their slots: the memory's
+    /// answers overlap instead of being waited for one after the other.
+    #[inline(never)]
+    fn fetch_ahead(&self, datagram: &[u8]) {
+        let mut rest = datagram;
+        for _ in 0..PREFETCH_PACKETS_MAX {
+            let Some((session, _, after)) = peek(rest) else {
+                break;
+            };
+            self.sessions.prefetch(session);
+            rest = after;
+        }
+        rest = datagram;
+        for _ in 0..PREFETCH_PACKETS_MAX {
+            let Some((session, slot, after)) = peek(rest) else {
+                break;
+            };
+            self.sessions.prefetch_slot(session, slot);
+            rest = after;
         }
     }
 

@@ -5,32 +5,36 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::state::{Input, State};
 use super::{Identity, SessionId};
 use crate::backend::Route;
+use crate::config::SESSIONS_CACHED;
+use crate::prefetch::prefetch;
 use crate::rpc::{ClientEnd, ServerEnd, ServerSlot};
 use crate::time::Instant;
 use crate::wire::{Features, PACKET_OVERHEAD, RequestNumber, Seed};
 
-/// One end of a session.
+/// One end of a session. What every packet needs comes first, in the order in which it is needed: a
+/// server end's in two cache lines, which begin with the session.
+#[repr(C, align(64))]
 pub(crate) struct Session<R> {
     pub(crate) generation: u32,
-    pub(crate) state: State,
-    pub(crate) route: R,
-    /// Drawn by the client; tells this session from others at the same index.
-    pub(crate) nonce: u64,
     /// Made of the nonce.
     pub(crate) seed: Seed,
     /// The session's index at the peer. Means nothing before `Open`.
     pub(crate) remote: u16,
-    /// The peer. Means nothing before `Open`.
-    pub(crate) peer: Identity,
+    pub(crate) state: State,
     pub(crate) terms: Terms,
+    pub(crate) route: R,
     /// When a packet last came that only a living peer can have sent: one that moved a request on,
     /// or the answer to our PING. A replay is neither.
     pub(crate) heard_at: Instant,
     /// Some exactly while a PING is unanswered.
     pub(crate) probe: Option<Probing>,
+    pub(crate) role: Role,
+    /// Drawn by the client; tells this session from others at the same index.
+    pub(crate) nonce: u64,
+    /// The peer. Means nothing before `Open`.
+    pub(crate) peer: Identity,
     /// Retransmission of CONNECT and DISCONNECT. Means nothing while `Open`.
     pub(crate) handshake: Handshake,
-    pub(crate) role: Role,
 }
 
 /// Which end this is. Both live in the table itself: a box would cost each packet a cache line.
@@ -217,6 +221,30 @@ impl<R: Route> SessionTable<R> {
     pub(crate) fn get_mut(&mut self, id: SessionId) -> Option<&mut Session<R>> {
         self.at(id.index)
             .filter(|session| session.generation == id.generation)
+    }
+
+    /// More sessions than a processor's own cache holds.
+    pub(crate) fn are_many(&self) -> bool {
+        self.sessions.len() > SESSIONS_CACHED
+    }
+
+    /// Begins to fetch what a packet of this session needs.
+    #[inline]
+    pub(crate) fn prefetch(&self, index: u16) {
+        if let Some(session) = self.sessions.get(usize::from(index)) {
+            prefetch::<_, 2>(session);
+        }
+    }
+
+    /// Begins to fetch a server end's slot, once the session itself is under way.
+    #[inline]
+    pub(crate) fn prefetch_slot(&self, index: u16, slot: u8) {
+        if let Some(session) = self.sessions.get(usize::from(index))
+            && let Role::Server(server) = &session.role
+            && let Some(slot) = server.slots.get(usize::from(slot))
+        {
+            prefetch::<_, 2>(slot);
+        }
     }
 
     #[cfg(test)]

@@ -15,7 +15,7 @@ pub use header::{
     deadline_extension, split_first,
 };
 pub use held::Held;
-pub(crate) use single::SinglePacket;
+pub(crate) use single::{SinglePacket, peek};
 
 #[cfg(test)]
 mod tests;

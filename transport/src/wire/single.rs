@@ -21,6 +21,16 @@ pub(crate) struct SinglePacket<'a> {
     pub(crate) payload: &'a [u8],
 }
 
+/// The session and the slot that the first packet of a datagram names, unverified, and what lies
+/// behind that packet.
+#[inline]
+pub(crate) fn peek(datagram: &[u8]) -> Option<(u16, u8, &[u8])> {
+    let ([low, high], _) = words_of(datagram.first_chunk::<HEADER_BYTES>()?);
+    let length = usize::from((low >> 32) as u16).max(HEADER_BYTES);
+    let slot = RequestNumber(high >> 32).slot();
+    Some(((low >> 16) as u16, slot, datagram.get(length..)?))
+}
+
 const REQUEST: u8 = VERSION << 4 | PacketType::Request as u8;
 const RESPONSE: u8 = VERSION << 4 | PacketType::Response as u8;
 
