@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 use report::{PAIRS_MIN, Pairs, Report};
 use rpc::Setup;
 use trine_transport::Config;
-use trine_transport::backend::{Direction, Faults, RingBackend};
+use trine_transport::backend::{Direction, Faults, MonotonicClock, RingBackend};
 use trine_transport::prng::Ratio;
-use trine_transport::time::Duration as Span;
+use trine_transport::time::{Clock, Duration as Span};
 
 /// Header of a wire packet: what an RPC carries beyond its 32 bytes, and the baseline too.
 const HEADER_BYTES: usize = 24;
@@ -222,14 +222,14 @@ fn cpu_time_many_sessions(report: &mut Report, name: &str, _: Cores) {
     report.pairs(name, "ns", "8 sessions", &pairs);
 }
 
-fn ring(config: &Config) -> rpc::Joined<RingBackend> {
+fn ring<C: Clock + Default>(config: &Config) -> rpc::Joined<RingBackend, C> {
     rpc::joined_by_ring(config, 8, 60, 3, SMALL)
 }
 
 /// One core issues and serves; the paper's section 6.2 has each thread do both as well.
 fn rate_ring(report: &mut Report, name: &str, _: Cores) {
     const RPCS: u64 = 1_000_000;
-    let mut ring = ring(&Setup::default().config);
+    let mut ring = ring::<MonotonicClock>(&Setup::default().config);
     ring.complete(RPCS / 10);
     let run = |_| {
         let start = Instant::now();
@@ -253,7 +253,7 @@ fn ring_job(job: &str) {
     config.congestion.enabled = kind != JOB_PLAIN;
     config.congestion.timely_bypass = kind != JOB_NO_TIMELY_BYPASS;
     config.congestion.rate_limiter_bypass = kind != JOB_NO_LIMITER_BYPASS;
-    ring(&config).complete(rpcs.parse().expect("a number"));
+    ring::<rpc::SteadyClock>(&config).complete(rpcs.parse().expect("a number"));
 }
 
 /// User-space instructions of one RPC, both sides together, by the difference of two runs.

@@ -1,5 +1,6 @@
 //! The same jobs as RPCs.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -142,18 +143,30 @@ impl Setup {
     }
 }
 
-pub(crate) fn event_loop<B: Backend, A: App<B::Route>>(
+/// Every look at it is a microsecond later: what an instruction count is taken with, so that how
+/// slowly the counting runs is no congestion and no loss.
+#[derive(Default)]
+pub(crate) struct SteadyClock(Cell<u64>);
+
+impl Clock for SteadyClock {
+    fn now(&self) -> trine_transport::time::Instant {
+        self.0.set(self.0.get() + 1_000);
+        trine_transport::time::Instant::from_nanos(self.0.get())
+    }
+}
+
+pub(crate) fn event_loop<B: Backend, C: Clock, A: App<B::Route>>(
     backend: B,
+    clock: C,
     app: A,
     config: Config,
     seed: u64,
-) -> EventLoop<B, MonotonicClock, A> {
+) -> EventLoop<B, C, A> {
     let identity = Identity {
         cluster: 1,
         incarnation: seed,
     };
-    EventLoop::new(backend, MonotonicClock, app, config, identity, seed)
-        .expect("the configuration is sound")
+    EventLoop::new(backend, clock, app, config, identity, seed).expect("the configuration is sound")
 }
 
 /// Turns the loop until `done`, giving up after ten seconds.
@@ -184,7 +197,7 @@ impl Server {
         let seen = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
             pin(core);
-            let mut event_loop = event_loop(backend, Echo, config, 2);
+            let mut event_loop = event_loop(backend, MonotonicClock, Echo, config, 2);
             event_loop
                 .run_until(None, |_| seen.load(Ordering::Relaxed))
                 .expect("the backend works");
@@ -217,7 +230,13 @@ type Lossy = Faulty<UdpBackend, MonotonicClock>;
 
 pub(crate) fn connect(server: SocketAddr, sessions: usize, setup: &Setup) -> Client {
     let backend = Faulty::new(udp(&setup.udp), MonotonicClock, 1);
-    let mut client = event_loop(backend, Load::default(), setup.config.clone(), 1);
+    let mut client = event_loop(
+        backend,
+        MonotonicClock,
+        Load::default(),
+        setup.config.clone(),
+        1,
+    );
     for connected in 0..sessions {
         client
             .with(|_, cx| cx.connect(server, ConnectParams::default()))
@@ -266,19 +285,19 @@ pub(crate) fn rate(client: &mut Client, len: usize, window: usize, span: Duratio
 }
 
 /// A client and a server endpoint, both turned by the calling thread.
-pub(crate) struct Joined<B: Backend> {
-    client: EventLoop<B, MonotonicClock, Load>,
-    server: EventLoop<B, MonotonicClock, Echo>,
+pub(crate) struct Joined<B: Backend, C> {
+    client: EventLoop<B, C, Load>,
+    server: EventLoop<B, C, Echo>,
 }
 
 /// Both over a ring, with `window` requests of `len` bytes under way, issued `batch` at once.
-pub(crate) fn joined_by_ring(
+pub(crate) fn joined_by_ring<C: Clock + Default>(
     config: &Config,
     sessions: usize,
     window: usize,
     batch: usize,
     len: usize,
-) -> Joined<RingBackend> {
+) -> Joined<RingBackend, C> {
     let (client, server) = RingBackend::pair(RingConfig::default());
     let route = server.route();
     let mut joined = Joined::start(config, client, server, route, sessions);
@@ -293,7 +312,7 @@ pub(crate) fn joined_by_udp(
     sessions: usize,
     window: usize,
     len: usize,
-) -> Joined<UdpBackend> {
+) -> Joined<UdpBackend, MonotonicClock> {
     let (client, server) = (udp(&setup.udp), udp(&setup.udp));
     let route = server.local_addr();
     let mut joined = Joined::start(&setup.config, client, server, route, sessions);
@@ -301,10 +320,10 @@ pub(crate) fn joined_by_udp(
     joined
 }
 
-impl<B: Backend> Joined<B> {
+impl<B: Backend, C: Clock + Default> Joined<B, C> {
     fn start(config: &Config, client: B, server: B, route: B::Route, sessions: usize) -> Self {
-        let client = event_loop(client, Load::default(), config.clone(), 1);
-        let server = event_loop(server, Echo, config.clone(), 2);
+        let client = event_loop(client, C::default(), Load::default(), config.clone(), 1);
+        let server = event_loop(server, C::default(), Echo, config.clone(), 2);
         let mut joined = Self { client, server };
         for connected in 0..sessions {
             joined
