@@ -51,11 +51,15 @@ pub enum Fault {
     DiskCorrupt,
     /// A disk has no room; the replica on it ends, and comes back.
     DiskFull,
+    /// An operator has the lead handed over.
+    Transfer,
+    /// An operator removes a member, and takes a new one in at its place later; or has one replaced.
+    Members,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 21] = [
+    pub const ALL: [Fault; 23] = [
         Fault::Loss,
         Fault::Duplication,
         Fault::Reordering,
@@ -77,6 +81,8 @@ impl Fault {
         Fault::DiskTorn,
         Fault::DiskCorrupt,
         Fault::DiskFull,
+        Fault::Transfer,
+        Fault::Members,
     ];
 
     /// Those that mean something only where logs are on disk.
@@ -112,6 +118,8 @@ impl Fault {
             Fault::DiskTorn => "disk-torn",
             Fault::DiskCorrupt => "disk-corrupt",
             Fault::DiskFull => "disk-full",
+            Fault::Transfer => "transfer",
+            Fault::Members => "members",
         }
     }
 }
@@ -263,6 +271,32 @@ pub enum Event {
         /// For how long.
         span: Duration,
     },
+    /// The leader stands still, cut off with some clients: they can only ask whoever believes that it still leads.
+    PauseApart {
+        /// For how long; the cut lasts a little longer.
+        span: Duration,
+    },
+    /// An operator has the lead handed over to a replica.
+    Transfer {
+        /// To which.
+        to: usize,
+        /// Whether the old leader is cut off, with some clients, at the moment at which the new one may begin.
+        apart: bool,
+        /// For how long.
+        span: Duration,
+    },
+    /// An operator removes a member; a new process takes its place later.
+    Remove {
+        /// Which.
+        place: usize,
+        /// How long the place stays empty.
+        span: Duration,
+    },
+    /// An operator has a member replaced by a new process, although it may be alive.
+    Replace {
+        /// Which.
+        place: usize,
+    },
     /// A machine's clock runs at another speed.
     Drift {
         /// Which.
@@ -329,7 +363,9 @@ impl Event {
             Event::Clog { .. } => Fault::Clog,
             Event::Crash { .. } => Fault::Crash,
             Event::Stop { .. } => Fault::Stop,
-            Event::Pause { .. } => Fault::Pause,
+            Event::Pause { .. } | Event::PauseApart { .. } => Fault::Pause,
+            Event::Transfer { .. } => Fault::Transfer,
+            Event::Remove { .. } | Event::Replace { .. } => Fault::Members,
             Event::Drift { .. } => Fault::Drift,
             Event::Jump { .. } => Fault::Jump,
             Event::ClientCrash { .. } => Fault::ClientCrash,
@@ -539,6 +575,21 @@ impl Drawer<'_> {
                 victim: self.victim(),
                 span: self.span(1, 2_000),
             },
+            Fault::Pause if self.prng.chance(Ratio::percent(30)) => Event::PauseApart {
+                span: self.span(100, 1_500),
+            },
+            Fault::Transfer => Event::Transfer {
+                to: self.replica(),
+                apart: self.prng.chance(Ratio::percent(50)),
+                span: self.span(20, 1_000),
+            },
+            Fault::Members if self.prng.chance(Ratio::percent(50)) => Event::Replace {
+                place: self.replica(),
+            },
+            Fault::Members => Event::Remove {
+                place: self.replica(),
+                span: self.span(100, 4_000),
+            },
             Fault::Pause => Event::Pause {
                 victim: self.victim(),
                 span: self.span(1, 2_000),
@@ -613,7 +664,11 @@ impl Drawer<'_> {
         if self.prng.chance(Ratio::percent(50)) {
             return Victim::Leader;
         }
-        Victim::Replica(self.prng.below(self.topology.replicas as u64) as usize)
+        Victim::Replica(self.replica())
+    }
+
+    fn replica(&mut self) -> usize {
+        self.prng.below(self.topology.replicas as u64) as usize
     }
 }
 

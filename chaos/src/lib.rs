@@ -5,6 +5,8 @@
 //! the question left and when the answer came. Everything in [`checker`] works on that record
 //! alone and knows nothing of replicas, so a defect in the system cannot excuse itself.
 
+#[cfg(feature = "canary")]
+pub mod canaries;
 pub mod checker;
 pub mod fault;
 mod hash;

@@ -1,22 +1,24 @@
-//! Runs simulations: many seeds or one, of a whole group or (with `rpc` in front) of the transport
-//! alone. `twice` runs each seed a second time and compares the two runs by their hash.
+//! What `trine sim` has no place for: the transport alone under faults, and the search for planted bugs.
 
 use std::process::ExitCode;
 use trine_chaos::seeds::for_each_seed;
-use trine_chaos::sim::{self, SimConfig, SimReport, Summary, Trace, rpc};
+use trine_chaos::sim::{Trace, rpc};
 
-const USAGE: &str = "usage: trine-chaos [rpc] seeds FROM COUNT [JOBS] [twice]
-       trine-chaos [rpc] seed N [trace]
-       trine-chaos seed N shrink|history";
+const USAGE: &str = "usage: trine-chaos rpc seeds FROM COUNT [JOBS]   the transport alone, each seed twice
+       trine-chaos rpc seed N [trace]             one such seed
+       trine-chaos canaries [JOBS] [NAME]         finds every planted bug (a build with --features canary)
+
+Whole groups are simulated by `trine sim`.";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let (subject, words) = match words.split_first() {
-        Some((&"rpc", rest)) => (Subject::Rpc, rest),
-        _ => (Subject::Group, words.as_slice()),
+    let passed = match words.as_slice() {
+        ["rpc", rest @ ..] => rpc_command(rest),
+        ["canaries", rest @ ..] => canaries(rest),
+        _ => None,
     };
-    match command(subject, words) {
+    match passed {
         Some(true) => ExitCode::SUCCESS,
         Some(false) => ExitCode::FAILURE,
         None => {
@@ -26,102 +28,42 @@ fn main() -> ExitCode {
     }
 }
 
-/// What is simulated.
-#[derive(Copy, Clone)]
-enum Subject {
-    Group,
-    Rpc,
-}
-
 /// Whether all passed; `None` for words that are no command.
-fn command(subject: Subject, words: &[&str]) -> Option<bool> {
+fn rpc_command(words: &[&str]) -> Option<bool> {
     match words {
         ["seeds", from, count, rest @ ..] => {
-            let (jobs, twice) = match rest {
-                [] => (1, false),
-                ["twice"] => (1, true),
-                [jobs] => (jobs.parse().ok()?, false),
-                [jobs, "twice"] => (jobs.parse().ok()?, true),
+            let jobs = match rest {
+                [] => 1,
+                [jobs] => jobs.parse().ok()?,
                 _ => return None,
             };
-            Some(seeds(
-                subject,
-                from.parse().ok()?,
-                count.parse().ok()?,
-                jobs,
-                twice,
-            ))
+            Some(rpc_seeds(from.parse().ok()?, count.parse().ok()?, jobs))
         }
-        ["seed", seed] => Some(one(subject, seed.parse().ok()?, Trace::Off)),
-        ["seed", seed, "trace"] => Some(one(
-            subject,
+        ["seed", seed] => Some(rpc_seed(seed.parse().ok()?, Trace::Off)),
+        ["seed", seed, "trace"] => Some(rpc_seed(
             seed.parse().ok()?,
             Trace::To(Box::new(|line| println!("{line}"))),
         )),
-        ["seed", seed, "history"] => Some(history(seed.parse().ok()?)),
-        ["seed", seed, "shrink"] => shrink(seed.parse().ok()?),
         _ => None,
     }
 }
 
-fn one(subject: Subject, seed: u64, trace: Trace) -> bool {
-    let outcome = simulate(subject, seed, trace);
-    println!("{}", outcome.text);
-    outcome.passed
-}
-
-/// What came of one seed.
-struct Outcome {
-    text: String,
-    passed: bool,
-    hash: u64,
-    report: Option<SimReport>,
-}
-
-/// Prints the history of a run instead of its report.
-fn history(seed: u64) -> bool {
-    let report = sim::run(SimConfig::from_seed(seed), Trace::Off);
-    let report = report.expect("seeds stand for sound configurations");
-    print!("{}", report.history.to_text());
+fn rpc_seed(seed: u64, trace: Trace) -> bool {
+    let report = rpc::run(&rpc::RpcConfig::new(seed), trace);
+    println!(
+        "seed {seed}: {} packets, ends {:?}, faults {:?}, hash {:016x}\n{}",
+        report.packets, report.ended, report.faults, report.hash, report.verdict
+    );
     report.verdict.is_pass()
 }
 
-fn simulate(subject: Subject, seed: u64, trace: Trace) -> Outcome {
-    match subject {
-        Subject::Group => {
-            let report = sim::run(SimConfig::from_seed(seed), trace);
-            let report = report.expect("seeds stand for sound configurations");
-            let (text, passed) = (report.to_string(), report.verdict.is_pass());
-            Outcome {
-                text,
-                passed,
-                hash: report.hash,
-                report: Some(report),
-            }
-        }
-        Subject::Rpc => {
-            let report = rpc::run(&rpc::RpcConfig::new(seed), trace);
-            let text = format!(
-                "seed {seed}: {} packets, ends {:?}, faults {:?}, hash {:016x}\n{}",
-                report.packets, report.ended, report.faults, report.hash, report.verdict
-            );
-            Outcome {
-                text,
-                passed: report.verdict.is_pass(),
-                hash: report.hash,
-                report: None,
-            }
-        }
-    }
-}
-
-fn seeds(subject: Subject, from: u64, count: u64, jobs: u64, twice: bool) -> bool {
+fn rpc_seeds(from: u64, count: u64, jobs: u64) -> bool {
     let mut failed = 0;
-    let mut summary = Summary::default();
     let run = |seed| {
-        let outcome = simulate(subject, seed, Trace::Off);
-        let replays = !twice || simulate(subject, seed, Trace::Off).hash == outcome.hash;
-        (seed, outcome, replays)
+        let config = rpc::RpcConfig::new(seed);
+        let report = rpc::run(&config, Trace::Off);
+        let replays = rpc::run(&config, Trace::Off).hash == report.hash;
+        (seed, report, replays)
     };
     for_each_seed(
         from,
@@ -129,32 +71,86 @@ fn seeds(subject: Subject, from: u64, count: u64, jobs: u64, twice: bool) -> boo
         jobs,
         || true,
         run,
-        |(seed, outcome, replays)| {
-            if !outcome.passed {
-                println!("{}\n", outcome.text);
-            }
-            if !replays {
+        |(seed, report, replays)| {
+            if !report.verdict.is_pass() {
+                println!("seed {seed}: {}\n", report.verdict);
+            } else if !replays {
                 println!("seed {seed} does not replay: two runs have different hashes\n");
             }
-            failed += u64::from(!outcome.passed || !replays);
-            if let Some(report) = &outcome.report {
-                summary.add(report);
-            }
+            failed += u64::from(!report.verdict.is_pass() || !replays);
         },
     );
-    print!("{summary}");
-    println!(
-        "{count} seeds from {from}{}: {failed} failed",
-        if twice { ", each run twice" } else { "" }
-    );
+    println!("{count} seeds from {from}, each run twice: {failed} failed");
     failed == 0
 }
 
-fn shrink(seed: u64) -> Option<bool> {
-    let shrunk = trine_chaos::shrink::shrink(&SimConfig::from_seed(seed), 200)?;
-    println!(
-        "{}\nafter {} runs: {:#?}",
-        shrunk.report, shrunk.tried, shrunk.config
+#[cfg(not(feature = "canary"))]
+fn canaries(_words: &[&str]) -> Option<bool> {
+    eprintln!(
+        "this build has no planted bugs: cargo run --profile sim -p trine-chaos --features canary -- canaries"
     );
     Some(false)
+}
+
+#[cfg(feature = "canary")]
+fn canaries(words: &[&str]) -> Option<bool> {
+    use trine_chaos::canaries::{CANARIES, Subject, false_alarms, search};
+    let (jobs, name) = match words {
+        [] => (2, None),
+        [jobs] => (jobs.parse().ok()?, None),
+        [jobs, name] => (jobs.parse().ok()?, Some(*name)),
+        _ => return None,
+    };
+    // Assertions of the system find some of the bugs; what they print is not news here.
+    std::panic::set_hook(Box::new(|_| {}));
+    let chosen = CANARIES
+        .iter()
+        .filter(|canary| name.is_none_or(|name| canary.name == name));
+    let mut searches: Vec<_> = Vec::new();
+    println!("| planted bug | seeds | seconds | found as |\n|---|---|---|---|");
+    for canary in chosen {
+        let search = search(*canary, jobs);
+        let (seed, text) = search
+            .found
+            .clone()
+            .unwrap_or((0, "**not found**".to_owned()));
+        let line = text.lines().next().unwrap_or_default();
+        let line: String = line.chars().take(100).collect();
+        println!(
+            "| {} | {seed} | {:.1} | {line} |",
+            canary.name,
+            search.took.as_secs_f64()
+        );
+        searches.push(search);
+    }
+    for subject in [Subject::Group, Subject::Transport] {
+        let of_subject = || {
+            searches
+                .iter()
+                .filter(move |search| search.canary.subject == subject)
+        };
+        let seeds = of_subject().filter_map(|search| Some(search.found.as_ref()?.0));
+        let Some(last) = seeds.max() else { continue };
+        let alarms = false_alarms(subject, last, jobs);
+        println!(
+            "\n{subject:?}: {last} seeds with nothing planted, {} alarms {alarms:?}",
+            alarms.len()
+        );
+        let quiet = alarms.is_empty();
+        for search in searches
+            .iter_mut()
+            .filter(|search| search.canary.subject == subject)
+        {
+            search.silent_without = quiet;
+        }
+    }
+    let known = searches
+        .iter()
+        .filter(|search| search.is_as_it_should_be())
+        .count();
+    println!(
+        "{known} of {} planted bugs found, and missed while they were not planted",
+        searches.len()
+    );
+    Some(known == searches.len() && known > 0)
 }

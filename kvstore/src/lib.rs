@@ -7,6 +7,7 @@
 
 mod arena;
 pub mod cache;
+pub mod canary;
 pub mod codec;
 pub mod command;
 pub mod config;

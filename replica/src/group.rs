@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use raft::StateRole;
 use raft::eraftpb::{Entry, EntryType, Message, MessageType};
+use trine_transport::canary;
 use trine_transport::time::{Duration, Instant};
 
 use crate::bootstrap::Origin;
@@ -129,7 +130,10 @@ impl Group {
         seed: u64,
         now: Instant,
     ) -> Self {
-        let votes_from = now + election_timeout(&config);
+        let mut votes_from = now + election_timeout(&config);
+        if canary::planted("vote after amnesia") {
+            votes_from = now;
+        }
         let raft = RaftGroup::new(
             &config,
             own.incarnation.0,
@@ -331,6 +335,9 @@ impl Group {
                 clients::answer(token, cluster, &answer, timing, out);
             }
         });
+        if canary::planted("TTL from the local clock") {
+            state.store_mut().set_group_time(now.as_nanos());
+        }
         if let Err(error) = result {
             return self.halt(&error.to_string());
         }

@@ -10,6 +10,7 @@ use raft::{
     CAMPAIGN_TRANSFER, Config, ProgressState, RawNode, ReadOnlyOption, ReadState, SnapshotStatus,
     StateRole,
 };
+use trine_transport::canary;
 use trine_transport::time::Instant;
 
 pub(crate) use validate::{Refusal, validate};
@@ -123,6 +124,9 @@ impl<L: Log> RaftGroup<L> {
         }
         if message.get_msg_type() == MessageType::MsgTimeoutNow && self.must_not_campaign_yet() {
             return Err(Refusal::NotEntitled);
+        }
+        if canary::planted("vote forgotten") && vote {
+            self.node.raft.vote = raft::INVALID_ID;
         }
         let from_leader = matches!(
             message.get_msg_type(),
@@ -266,6 +270,10 @@ impl<L: Log> RaftGroup<L> {
 
     /// One round of the ready loop, or nothing if raft wants nothing.
     pub(crate) fn poll_work(&mut self) -> Option<Work> {
+        if canary::planted("commit without quorum") && self.is_leader() {
+            let own = self.node.store().last_index().unwrap_or(0);
+            self.node.raft.raft_log.commit_to(own);
+        }
         if !self.node.has_ready() {
             return None;
         }

@@ -10,6 +10,7 @@
 use std::collections::VecDeque;
 
 use trine_transport::buf::MsgBuf;
+use trine_transport::canary;
 use trine_transport::time::Instant;
 
 use crate::config::READ_ROUNDS_MAX;
@@ -160,10 +161,11 @@ impl Reads {
     /// Reads that may be answered from a state machine that has applied everything up to `applied`.
     pub(crate) fn take_ready(&mut self, applied: u64) -> Vec<Read> {
         let mut ready = Vec::new();
+        let early = canary::planted("read before its index is applied");
         while self
             .rounds
             .front()
-            .is_some_and(|round| round.index.is_some_and(|index| index <= applied))
+            .is_some_and(|round| round.index.is_some_and(|index| index <= applied || early))
         {
             ready.extend(
                 self.rounds

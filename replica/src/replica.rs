@@ -533,6 +533,13 @@ impl Replica {
         }
     }
 
+    /// Whether this replica leads and hands the lead over at the moment.
+    pub fn is_handing_over(&self) -> bool {
+        self.group
+            .as_ref()
+            .is_some_and(|group| group.is_handing_over())
+    }
+
     /// Why this replica takes part no more, if that is so: whatever it did next could differ from what the others do.
     pub fn halted(&self) -> Option<&str> {
         let disk = self.disk_failed.as_deref();

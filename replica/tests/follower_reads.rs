@@ -1,5 +1,4 @@
 //! Linearizable reads that a follower answers: as new as the leader's, whoever is cut off, paused or deposed.
-#![cfg(not(feature = "canary-stale-read"))]
 
 mod harness;
 

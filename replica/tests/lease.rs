@@ -1,5 +1,4 @@
 //! Reads under a lease: quick while it lasts, and never stale, whatever happens to the leader and its clock.
-#![cfg(not(feature = "canary-stale-read"))]
 
 mod harness;
 

@@ -6,6 +6,7 @@ use super::disk::CALM;
 use super::network::Cut;
 use crate::fault::{Event, Fault, Schedule, Victim};
 use std::collections::{BTreeMap, BTreeSet};
+use trine_replica::message::Order;
 use trine_transport::time::{Duration, Instant};
 
 /// How often the cluster is looked at.
@@ -16,11 +17,21 @@ const RESTART_PAUSE: Duration = Duration::from_millis(200);
 /// How often a stopping replica is asked whether it has stopped.
 const STOPPED_LOOK: Duration = Duration::from_millis(20);
 
+/// How long a leader that has stood still stays cut off.
+const APART: Duration = Duration::from_millis(300);
+/// How long an order to hand the lead over is watched, and how often.
+const HANDOVER: Duration = Duration::from_millis(20);
+const HANDOVER_LOOK: Duration = Duration::from_micros(20);
+
 /// What ends a fault.
 enum End {
     Heal(u64),
     Restart(Host),
     DiskHeals(Host),
+    /// A new process takes the place of a member that was removed.
+    Rejoin(Host),
+    /// Until the moment given: as soon as the lead is being handed over, the leader is cut off for the span.
+    CutOld(Instant, Duration),
     /// A stopping replica dies as soon as it may; it is down for the span.
     Kill(Host, Duration),
 }
@@ -78,7 +89,9 @@ impl Chaos {
             .trace
             .note(cluster.world.now(), || "all faults end".to_owned());
         for end in std::mem::take(&mut self.ends).into_values() {
-            self.end(cluster, &end);
+            if !matches!(end, End::CutOld(..)) {
+                self.end(cluster, &end);
+            }
         }
         cluster.heal_disks();
         cluster.world.network.calm();
@@ -87,6 +100,8 @@ impl Chaos {
     fn end(&mut self, cluster: &mut Cluster, end: &End) {
         match end {
             End::Heal(number) => cluster.world.network.heal(*number),
+            // An operator may have filled the place meanwhile; whoever runs there must not lose its memory unasked.
+            End::Restart(host) if cluster.world.program(*host).is_some() => {}
             End::Restart(host) => {
                 if !cluster.start_replica(*host, false) {
                     self.end_later(cluster, RESTART_PAUSE, End::Restart(*host));
@@ -98,6 +113,8 @@ impl Chaos {
                     device.latency = CALM;
                 }
             }
+            End::Rejoin(host) => self.rejoin(cluster, *host),
+            End::CutOld(until, span) => self.cut_old(cluster, *until, *span),
             End::Kill(host, span) if cluster.is_stopped(*host) && may_die(cluster, *host) => {
                 cluster.kill_replica(*host, false);
                 self.end_later(cluster, *span, End::Restart(*host));
@@ -118,6 +135,7 @@ impl Chaos {
             .insert((cluster.world.now() + span, self.number), end);
     }
 
+    // Long because each kind of event has an arm.
     fn apply(&mut self, cluster: &mut Cluster, event: &Event) {
         match event {
             Event::Weather(weather) => cluster.world.network.set_weather(*weather),
@@ -157,6 +175,33 @@ impl Chaos {
                     cluster.world.pause(host, *span)
                 });
             }
+            Event::PauseApart { span } => {
+                let Some((leader, _)) = cluster.leader() else {
+                    return;
+                };
+                self.isolate_leader(cluster, true, *span + APART);
+                fire_if(cluster, Fault::Pause, |cluster| {
+                    cluster.world.pause(leader, *span)
+                });
+            }
+            Event::Transfer { to, .. } if cluster.is_leaving(host(*to)) => {}
+            Event::Transfer { to, apart, span } => {
+                cluster.give_order(host(*to), Order::Lead);
+                cluster.world.network.stats.fire(Fault::Transfer);
+                if *apart {
+                    let until = cluster.world.now() + HANDOVER;
+                    self.end_later(cluster, HANDOVER_LOOK, End::CutOld(until, *span));
+                }
+            }
+            // A disk keeps the identity of its place: there it is not a new member's.
+            Event::Remove { .. } | Event::Replace { .. } if cluster.config.disk.is_some() => {}
+            Event::Remove { place, .. } if !cluster.begins_to_leave(host(*place)) => {}
+            Event::Remove { place, span } => {
+                cluster.give_order(host(*place), Order::Remove);
+                cluster.world.network.stats.fire(Fault::Members);
+                self.end_later(cluster, *span, End::Rejoin(host(*place)));
+            }
+            Event::Replace { place } => self.replace(cluster, host(*place)),
             Event::Drift {
                 machine,
                 parts_per_million,
@@ -308,6 +353,38 @@ fn may_die(cluster: &Cluster, host: Host) -> bool {
 }
 
 impl Chaos {
+    /// Starts a new process at a place whose member was to be removed. If it was not, the order that follows changes
+    /// nothing, and the process replaces its dead predecessor as after a crash.
+    fn rejoin(&mut self, cluster: &mut Cluster, host: Host) {
+        // It stays what it is while it cannot be spared: then the order finds a member, and changes nothing.
+        let gone = cluster.world.program(host).is_none();
+        if gone || cluster.is_no_voter(host) || cluster.survives_without(host) {
+            cluster.world.kill(host);
+            cluster.start_replica(host, false);
+        }
+        cluster.give_order(host, Order::Add { voter: true });
+    }
+
+    fn replace(&mut self, cluster: &mut Cluster, host: Host) {
+        let busy = cluster.world.program(host).is_none() || cluster.is_leaving(host);
+        if busy || !cluster.survives_without(host) {
+            return;
+        }
+        cluster.give_order(host, Order::Replace);
+        cluster.world.network.stats.fire(Fault::Members);
+        cluster.world.kill(host);
+        cluster.start_replica(host, false);
+    }
+
+    fn cut_old(&mut self, cluster: &mut Cluster, until: Instant, span: Duration) {
+        if let Some(old) = cluster.handing_over() {
+            let side = BTreeSet::from([old, cluster.caller_host(0)]);
+            self.cut(cluster, span, Cut::Partition(side));
+        } else if cluster.world.now() < until {
+            self.end_later(cluster, HANDOVER_LOOK, End::CutOld(until, span));
+        }
+    }
+
     fn stop(&mut self, cluster: &mut Cluster, victim: Victim, span: Duration) {
         let Some(host) = resolve(cluster, victim) else {
             return;

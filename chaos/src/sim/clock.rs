@@ -24,7 +24,7 @@ impl LocalClock {
 
     /// What the clock shows at a simulated moment, which is not before the last change of the clock.
     pub(crate) fn local(&self, simulated: Instant) -> Instant {
-        let passed = simulated.as_nanos() - self.simulated_ns;
+        let passed = simulated.as_nanos().saturating_sub(self.simulated_ns);
         Instant::from_nanos(self.local_ns + scale(passed, self.speed(), MILLION))
     }
 
@@ -52,6 +52,12 @@ impl LocalClock {
         self.local_ns = self.local(simulated).as_nanos();
         self.simulated_ns = simulated.as_nanos();
         self.parts_per_million = parts_per_million;
+    }
+
+    /// The clock shows no progress until `until`: what a clock does that does not count a process's suspension.
+    pub(crate) fn stand_still(&mut self, simulated: Instant, until: Instant) {
+        self.drift(simulated, self.parts_per_million);
+        self.simulated_ns = until.as_nanos();
     }
 
     /// At `simulated` the clock jumps ahead.

@@ -12,16 +12,20 @@ use super::world::World;
 use crate::history::History;
 use crate::workload::Workload;
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::MutexGuard;
-use trine_replica::client::{ClientConfig, Clients};
+use trine_replica::client::{ClientConfig, Clients, OrderGiver};
 use trine_replica::disk::{Fsync, OpenOptions, Opened};
-use trine_replica::message::{Discovery, Incarnation, MemberRole, PlaceId};
+use trine_replica::message::{
+    AdminRequest, ClusterId, Discovery, Incarnation, Member as GroupMember, MemberRole, Order,
+    PlaceId,
+};
 use trine_replica::{Node, Replica, ReplicaConfig};
 use trine_transport::backend::Caps;
 use trine_transport::buf::{Pool, PoolConfig};
+use trine_transport::canary;
 use trine_transport::endpoint::Endpoint;
 use trine_transport::prng::{Prng, Ratio};
 use trine_transport::session::Identity;
@@ -40,6 +44,12 @@ pub(crate) struct Cluster {
     clients_made: u64,
     /// Each replica's disk, in disk mode.
     disks: Vec<SimDisk>,
+    /// Places that an operator takes out of the group, until they are filled again.
+    leaving: BTreeSet<Host>,
+    /// Those of them that an operator has ordered to be filled.
+    rejoining: BTreeSet<Host>,
+    /// The identities that a canary does not give up.
+    lives: BTreeMap<Host, Incarnation>,
 }
 
 /// Who has led.
@@ -55,7 +65,7 @@ impl Cluster {
     /// Starts all machines; the first replica begins the group.
     pub(crate) fn new(config: SimConfig, trace: Trace) -> Self {
         let mut prng = Prng::new(config.seed);
-        let world = World::new(&mut prng, config.topology().machines(), trace);
+        let world = World::new(&mut prng, hosts_of(&config), trace);
         let mut cluster = Self {
             world,
             config,
@@ -65,6 +75,9 @@ impl Cluster {
             leaders: Leaders::default(),
             clients_made: 0,
             disks: Vec::new(),
+            leaving: BTreeSet::new(),
+            rejoining: BTreeSet::new(),
+            lives: BTreeMap::new(),
         };
         if let Some(disk) = &cluster.config.disk {
             let mut prng = Prng::new(disk.fault_seed);
@@ -109,8 +122,8 @@ impl Cluster {
 
     /// Only machines of this world have routes.
     fn route_of(&self) -> Box<dyn Fn(SocketAddr) -> Option<Host> + Send> {
-        let machines = self.config.topology().machines();
-        Box::new(move |address| Host::of_address(address).filter(|host| host.index() < machines))
+        let hosts = hosts_of(&self.config);
+        Box::new(move |address| Host::of_address(address).filter(|host| host.index() < hosts))
     }
 
     /// Starts a replica: with what its disk has kept, or under a new identity with nothing in memory. False if its disk
@@ -121,16 +134,15 @@ impl Cluster {
         let pool = Pool::new(PoolConfig {
             bytes_max: POOL_BYTES,
         });
-        let fresh = Incarnation(self.prng.next_u64() | 1);
+        let fresh = self.new_life(host);
         let opened = match self.open_disk(host, fresh) {
             Some(None) => return false,
             opened => opened.flatten(),
         };
         let incarnation = opened.as_ref().map_or(fresh, |opened| opened.incarnation);
-        let place = |host: Host| PlaceId(u32::from(host.0) + 1);
         let peers = self
             .replica_hosts()
-            .map(|host| (place(host), host.address()))
+            .map(|host| (place_of(host), host.address()))
             .collect();
         let config = ReplicaConfig {
             bootstrap,
@@ -144,7 +156,7 @@ impl Cluster {
         let replica = Replica::new(
             config,
             incarnation,
-            place(host),
+            place_of(host),
             host.address(),
             peers,
             pool.clone(),
@@ -245,6 +257,14 @@ impl Cluster {
         }
     }
 
+    fn new_life(&mut self, host: Host) -> Incarnation {
+        let fresh = Incarnation(self.prng.next_u64() | 1);
+        if canary::planted("vote after amnesia") {
+            return *self.lives.entry(host).or_insert(fresh);
+        }
+        fresh
+    }
+
     /// Starts a machine of clients that nobody has seen before.
     pub(crate) fn start_callers(&mut self, machine: usize) {
         let host = self.caller_host(machine);
@@ -277,6 +297,73 @@ impl Cluster {
         let endpoint = self.endpoint(pool, identity);
         self.world
             .start(host, endpoint, Member::Callers(Box::new(callers)), clock);
+    }
+
+    /// Lets an operator give an order that concerns the place of `host`, in place of the last one about it.
+    pub(crate) fn give_order(&mut self, host: Host, order: Order) {
+        let operator = self.operator_of(host);
+        if matches!(order, Order::Add { .. }) {
+            self.rejoining.insert(host);
+        }
+        let clock = self.world.fresh_clock();
+        let pool = Pool::new(PoolConfig {
+            bytes_max: POOL_BYTES,
+        });
+        let request = AdminRequest {
+            order,
+            place: place_of(host),
+            incarnation: Incarnation::NONE,
+            cluster: ClusterId::NONE,
+        };
+        let config = ClientConfig::new(self.addresses());
+        let seed = self.prng.next_u64();
+        let giver = OrderGiver::new(config, self.route_of(), request, Instant::FAR_FUTURE, seed);
+        let identity = Identity {
+            cluster: 0,
+            incarnation: self.prng.next_u64() | 1,
+        };
+        let endpoint = self.endpoint(pool, identity);
+        self.world
+            .start(operator, endpoint, Member::Operator(Box::new(giver)), clock);
+    }
+
+    fn operator_of(&self, host: Host) -> Host {
+        Host((self.config.topology().machines() + host.index()) as u16)
+    }
+
+    /// Operators whose orders were followed, or refused, go home.
+    fn dismiss_operators(&mut self) {
+        for host in self.replica_hosts() {
+            let operator = self.operator_of(host);
+            if matches!(self.world.program(operator), Some(Member::Operator(giver)) if giver.is_over())
+            {
+                self.world.kill(operator);
+                if self.rejoining.remove(&host) {
+                    self.leaving.remove(&host);
+                }
+            }
+        }
+    }
+
+    /// Whether a leader is handing the lead over, and which.
+    pub(crate) fn handing_over(&self) -> Option<Host> {
+        let (host, _) = self.leader()?;
+        let node = self.world.program(host)?.replica()?;
+        node.replica().is_handing_over().then_some(host)
+    }
+
+    /// Whether no member sees a voter at the place of `host`.
+    pub(crate) fn is_no_voter(&self, host: Host) -> bool {
+        let place = place_of(host);
+        let votes = |(at, discovery): &(Host, Discovery)| {
+            *at != host
+                && discovery
+                    .members
+                    .0
+                    .iter()
+                    .any(|member| member.place == place && member.role == MemberRole::Voter)
+        };
+        !self.discoveries().iter().any(votes)
     }
 
     fn endpoint(&mut self, pool: Pool, identity: Identity) -> Endpoint<Host> {
@@ -312,25 +399,55 @@ impl Cluster {
     /// the majority must be there in each that anybody sees. (During a joint change a member sees
     /// the voters of both sides; a majority of all of them is one of either side.)
     pub(crate) fn survives_without(&self, victim: Host) -> bool {
+        self.keeps_majority(Some(victim))
+    }
+
+    /// Whether the group keeps a majority when an operator takes the place of `host` out of it: from then on the place
+    /// counts as gone, so that nobody is killed whom the rest needs. False if it is not spared.
+    pub(crate) fn begins_to_leave(&mut self, host: Host) -> bool {
+        let fresh = self.leaving.insert(host);
+        if fresh && !self.keeps_majority(None) {
+            self.leaving.remove(&host);
+            return false;
+        }
+        fresh
+    }
+
+    /// Whether an operator is busy with the place.
+    pub(crate) fn is_leaving(&self, host: Host) -> bool {
+        self.leaving.contains(&host)
+    }
+
+    fn keeps_majority(&self, victim: Option<Host>) -> bool {
         let discoveries = self.discoveries();
         let alive: BTreeSet<Incarnation> = discoveries
             .iter()
-            .filter(|(host, _)| *host != victim && !self.is_stopping(*host))
+            .filter(|(host, _)| Some(*host) != victim && !self.is_stopping(*host))
             // Whoever has not heard yet that the group began cannot vote in it, and if the one who
             // would tell it dies, nobody will (seed 245): that group is to be begun anew.
-            .filter(|(_, discovery)| !voters_of(discovery).is_empty())
+            .filter(|(_, discovery)| voters_of(discovery).next().is_some())
             .map(|(_, discovery)| discovery.incarnation)
             .collect();
-        let views: Vec<Vec<Incarnation>> = discoveries
-            .iter()
-            .map(|(_, discovery)| voters_of(discovery))
-            .collect();
-        let keeps_majority = |voters: &Vec<Incarnation>| {
+        let is_majority_alive = |voters: &[Incarnation]| {
             let left = voters.iter().filter(|voter| alive.contains(voter)).count();
-            left * 2 > voters.len()
+            voters.is_empty() || left * 2 > voters.len()
         };
-        let mut views = views.iter().filter(|voters| !voters.is_empty()).peekable();
-        views.peek().is_some() && views.all(keeps_majority)
+        let stays = |member: &&GroupMember| {
+            !self
+                .leaving
+                .iter()
+                .any(|&host| place_of(host) == member.place)
+        };
+        let mut views = discoveries.iter().map(|(_, discovery)| discovery);
+        views.clone().any(|view| voters_of(view).next().is_some())
+            && views.all(|view| {
+                let all: Vec<_> = voters_of(view).map(|member| member.incarnation).collect();
+                let rest = voters_of(view).filter(stays);
+                let rest: Vec<_> = rest.map(|member| member.incarnation).collect();
+                is_majority_alive(&all)
+                    && is_majority_alive(&rest)
+                    && (all.is_empty() || !rest.is_empty())
+            })
     }
 
     /// Tells a replica to stop; false if it is down.
@@ -364,6 +481,7 @@ impl Cluster {
     /// Looks at all replicas: who leads?
     pub(crate) fn probe(&mut self) {
         self.replace_spent();
+        self.dismiss_operators();
         let Some((host, term)) = self.leader() else {
             return;
         };
@@ -437,8 +555,16 @@ impl Cluster {
     }
 }
 
-fn voters_of(discovery: &Discovery) -> Vec<Incarnation> {
+/// Each place has an operator of its own, on a machine that no fault hits but those of the network.
+fn hosts_of(config: &SimConfig) -> usize {
+    config.topology().machines() + config.replicas
+}
+
+fn place_of(host: Host) -> PlaceId {
+    PlaceId(u32::from(host.0) + 1)
+}
+
+fn voters_of(discovery: &Discovery) -> impl Iterator<Item = &GroupMember> {
     let members = discovery.members.0.iter();
-    let voters = members.filter(|member| member.role == MemberRole::Voter);
-    voters.map(|member| member.incarnation).collect()
+    members.filter(|member| member.role == MemberRole::Voter)
 }

@@ -1,4 +1,4 @@
-//! The two kinds of programs in a cluster: replicas, and machines full of clients.
+//! The kinds of programs in a cluster: replicas, machines full of clients, and operators who give one order each.
 
 use super::callers::Callers;
 use super::disk::SimQueue;
@@ -7,6 +7,7 @@ use crate::checker::log_agreement::LogAgreement;
 use std::cell::RefCell;
 use std::rc::Rc;
 use trine_replica::Node;
+use trine_replica::client::OrderGiver;
 use trine_transport::app::{App, Completion, Cx, Reply, Request};
 use trine_transport::session::Event;
 use trine_transport::time::Instant;
@@ -14,6 +15,7 @@ use trine_transport::time::Instant;
 pub(crate) enum Member {
     Replica(Box<Observed>),
     Callers(Box<Callers>),
+    Operator(Box<OrderGiver<Host>>),
 }
 
 /// A replica whose state is compared with the others' after each of its turns.
@@ -88,13 +90,13 @@ impl Member {
     pub(crate) fn replica(&self) -> Option<&Node<Host>> {
         match self {
             Member::Replica(observed) => Some(&observed.node),
-            Member::Callers(_) => None,
+            Member::Callers(_) | Member::Operator(_) => None,
         }
     }
 
     pub(crate) fn callers_mut(&mut self) -> Option<&mut Callers> {
         match self {
-            Member::Replica(_) => None,
+            Member::Replica(_) | Member::Operator(_) => None,
             Member::Callers(callers) => Some(callers),
         }
     }
@@ -105,6 +107,7 @@ impl App<Host> for Member {
         match self {
             Member::Replica(observed) => observed.node.on_request(cx, request),
             Member::Callers(callers) => callers.clients.on_request(cx, request),
+            Member::Operator(giver) => giver.on_request(cx, request),
         }
     }
 
@@ -112,6 +115,7 @@ impl App<Host> for Member {
         match self {
             Member::Replica(observed) => observed.node.on_completion(cx, tag, completion),
             Member::Callers(callers) => callers.clients.on_completion(cx, tag, completion),
+            Member::Operator(giver) => giver.on_completion(cx, tag, completion),
         }
     }
 
@@ -119,6 +123,7 @@ impl App<Host> for Member {
         match self {
             Member::Replica(observed) => observed.node.on_event(cx, event),
             Member::Callers(callers) => callers.clients.on_event(cx, event),
+            Member::Operator(giver) => giver.on_event(cx, event),
         }
     }
 
@@ -126,6 +131,7 @@ impl App<Host> for Member {
         match self {
             Member::Replica(observed) => observed.node.on_turn(cx),
             Member::Callers(callers) => callers.clients.on_turn(cx),
+            Member::Operator(giver) => giver.on_turn(cx),
         }
     }
 
@@ -133,6 +139,7 @@ impl App<Host> for Member {
         match self {
             Member::Replica(observed) => observed.node.next_timeout(),
             Member::Callers(callers) => callers.clients.next_timeout(),
+            Member::Operator(giver) => giver.next_timeout(),
         }
     }
 }
@@ -140,6 +147,7 @@ impl App<Host> for Member {
 impl Program for Member {
     fn before_turn(&mut self, now: Instant, simulated: Instant) {
         match self {
+            Member::Operator(_) => {}
             Member::Callers(callers) => callers.call(now, simulated),
             Member::Replica(observed) => {
                 if let Some(queue) = &observed.queue {
@@ -158,12 +166,14 @@ impl Program for Member {
                 }
             }
             Member::Callers(callers) => callers.collect(simulated),
+            Member::Operator(_) => {}
         }
     }
 
     fn next_call(&self) -> Option<Instant> {
         match self {
             Member::Replica(observed) => observed.queue.as_ref().and_then(SimQueue::due),
+            Member::Operator(_) => None,
             Member::Callers(callers) => callers.next_call(),
         }
     }

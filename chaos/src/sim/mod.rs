@@ -13,6 +13,7 @@ mod cluster;
 mod config;
 mod disk;
 mod machine;
+mod measure;
 mod member;
 mod network;
 mod report;
@@ -30,8 +31,10 @@ pub use trace::Trace;
 use self::chaos::Chaos;
 use self::cluster::Cluster;
 use crate::fault::{Fault, Schedule, draw_disk_kinds, draw_kinds};
+use std::any::Any;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use trine_replica::config::ReadMode;
 use trine_transport::app::App;
 use trine_transport::prng::Prng;
@@ -46,6 +49,19 @@ const READING: Duration = Duration::from_secs(5);
 /// When the configuration cannot be simulated.
 pub fn run(config: SimConfig, trace: Trace) -> Result<SimReport, SimConfigError> {
     config.validate()?;
+    let of_panic = config.clone();
+    // A replica that finds itself broken stops the process: that is a finding about this seed, not the end of all runs.
+    let judged = catch_unwind(AssertUnwindSafe(|| simulate(config, trace)));
+    Ok(judged.unwrap_or_else(|payload| SimReport::of_panic(&of_panic, &message_of(&*payload))))
+}
+
+fn message_of(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
+    text.unwrap_or("a payload that is no text").to_owned()
+}
+
+fn simulate(config: SimConfig, trace: Trace) -> SimReport {
     let mut cluster = Cluster::new(config, trace);
     let mut chaos = Chaos::new();
     let started = cluster.world.now();
@@ -59,6 +75,7 @@ pub fn run(config: SimConfig, trace: Trace) -> Result<SimReport, SimConfigError>
         drawn.remove(&Fault::Jump);
     }
     if let Some(disk) = &cluster.config.disk {
+        drawn.remove(&Fault::Members);
         drawn.extend(draw_disk_kinds(&mut Prng::new(disk.fault_seed)));
     }
     let kinds = cluster.config.faults.clone().unwrap_or(drawn);
@@ -73,13 +90,7 @@ pub fn run(config: SimConfig, trace: Trace) -> Result<SimReport, SimConfigError>
     chaos.run_until(&mut cluster, quiet_from + quiet);
     let silent_from = cluster.world.now();
     let reread_from = cluster.read_everything(READING);
-    Ok(SimReport::of(
-        &cluster,
-        &schedule,
-        started,
-        silent_from,
-        reread_from,
-    ))
+    SimReport::of(&cluster, &schedule, started, silent_from, reread_from)
 }
 
 /// A machine of the simulation; also the route of packets to it.

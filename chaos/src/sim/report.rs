@@ -96,6 +96,26 @@ impl SimReport {
         }
     }
 
+    /// A run in which the system under test, or the simulator, panicked.
+    pub(crate) fn of_panic(config: &SimConfig, message: &str) -> Self {
+        let history = History::new();
+        Self {
+            seed: config.seed,
+            verdict: Verdict::violation(format!("panic: {message}")),
+            hash: history.hash(),
+            tally: history.tally(),
+            linearizability: linearizability::check_with(&history, config.limits),
+            faults: BTreeMap::new(),
+            failovers: 0,
+            simulated: Duration::ZERO,
+            packets: 0,
+            turns: 0,
+            states_compared: 0,
+            entries_compared: 0,
+            history,
+        }
+    }
+
     /// The command that replays this run.
     pub fn replay_command(&self) -> String {
         format!(

@@ -233,7 +233,7 @@ fn apply(
                 .network
                 .clog(host(*from), host(*to), world.now() + *span)
         }
-        FaultEvent::Pause { span, .. } => {
+        FaultEvent::Pause { span, .. } | FaultEvent::PauseApart { span } => {
             if world.pause(any_host(prng), *span) {
                 world.network.stats.fire(Fault::Pause);
             }
@@ -245,9 +245,14 @@ fn apply(
                 return Some((*span, End::Restart(victim)));
             }
         }
-        FaultEvent::Drift { .. } | FaultEvent::Jump { .. } | FaultEvent::ClientCrash { .. } => {}
-        // The transport has no disks.
-        FaultEvent::Blackout { .. }
+        // Nothing that a transport alone has.
+        FaultEvent::Drift { .. }
+        | FaultEvent::Jump { .. }
+        | FaultEvent::ClientCrash { .. }
+        | FaultEvent::Transfer { .. }
+        | FaultEvent::Remove { .. }
+        | FaultEvent::Replace { .. }
+        | FaultEvent::Blackout { .. }
         | FaultEvent::DiskSlow { .. }
         | FaultEvent::DiskTorn { .. }
         | FaultEvent::DiskCorrupt { .. }

@@ -10,6 +10,7 @@ use super::trace::Trace;
 use super::{Host, Program};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use trine_transport::canary;
 use trine_transport::endpoint::Endpoint;
 use trine_transport::prng::{Prng, Ratio};
 use trine_transport::time::{Duration, Instant};
@@ -144,6 +145,9 @@ impl<P: Program> World<P> {
             return false;
         };
         machine.paused_until = machine.paused_until.max(until);
+        if canary::planted("lease ignores a pause") {
+            machine.clock.stand_still(self.now, machine.paused_until);
+        }
         self.plan_turn(host);
         true
     }

@@ -19,6 +19,7 @@ const SHRINK_RUNS_MAX: u64 = 200;
 pub(crate) fn run(arguments: &SimArguments, output: Output) -> Result<(), Failure> {
     interrupt::start()?;
     match arguments.seed {
+        None if arguments.measure => measure(output),
         Some(seed) if arguments.shrink => shrink_seed(seed, output),
         Some(seed) => one(seed, arguments, output),
         None => many(arguments, output),
@@ -69,6 +70,53 @@ fn judge(report: &SimReport) -> Result<(), Failure> {
             format!("replay it with: {}", report.replay_command()),
         )),
     }
+}
+
+/// Runs of each load that are measured; the median counts.
+const MEASURED_RUNS: u64 = 5;
+
+fn measure(output: Output) -> Result<(), Failure> {
+    let (mut times_real, mut per_second) = (Vec::new(), Vec::new());
+    for seed in 1..=MEASURED_RUNS {
+        let (report, seconds) = timed(SimConfig::measured_with_faults(seed))?;
+        let simulated = report.simulated.as_nanos() as f64 / 1e9;
+        times_real.push(simulated / seconds);
+        output.line(format_args!(
+            "seed {seed}, faults as drawn: {simulated:.0} s and {} operations in {seconds:.2} s",
+            report.tally.called
+        ));
+        let (report, seconds) = timed(SimConfig::measured_without_faults(seed))?;
+        per_second.push(report.tally.called as f64 / seconds);
+        output.line(format_args!(
+            "seed {seed}, no fault: {} operations in {seconds:.2} s",
+            report.tally.called
+        ));
+    }
+    let (times_real, per_second) = (median(times_real), median(per_second));
+    output.document(&json!({ "times_real_time": times_real, "operations_per_second": per_second }));
+    output.line(format_args!(
+        "medians on one thread: {times_real:.0} times real time with faults, {per_second:.0} operations a second without"
+    ));
+    Ok(())
+}
+
+fn timed(config: SimConfig) -> Result<(SimReport, f64), Failure> {
+    let started = Instant::now();
+    let report = sim::run(config, Trace::Off).expect("the measured configurations are sound");
+    let seconds = started.elapsed().as_secs_f64();
+    let asked_nothing = report.faults.is_empty() && report.tally.completed == report.tally.called;
+    match report.verdict.is_pass() || asked_nothing {
+        true => Ok((report, seconds)),
+        false => Err(Failure::negative(
+            format!("a measured run failed: {}", report.verdict),
+            "look into the failure first: what fails fast is no measure of speed",
+        )),
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
 }
 
 /// What one seed gave, and whether a second run gave the same.

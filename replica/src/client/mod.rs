@@ -32,7 +32,7 @@ pub use config::{
 };
 pub use core::{ClientId, ClientStats, Clients, Finished};
 pub use operation::Mode;
-pub use order::{OrderDone, OrderError, give_order};
+pub use order::{OrderDone, OrderError, OrderGiver, give_order};
 pub use outcome::{Answer, Error, Obstacle, WriteTiming};
 pub use probe::{ProbeError, Probed, probe_status};
 pub use submit::{EncodedCommand, Submission, SubmitError};

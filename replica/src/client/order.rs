@@ -100,7 +100,7 @@ pub fn give_order<B: Backend, C: Clock>(
     let started = clock.now();
     let deadline = started + config.operation_timeout;
     let find_until = deadline.min(started + FIND_LEADER_MAX);
-    let giver = Giver::new(config, route_of, request, deadline, seed);
+    let giver = OrderGiver::new(config, route_of, request, deadline, seed);
     let mut event_loop = EventLoop::new(backend, clock, giver, transport, identity, seed)
         .map_err(OrderError::Transport)?;
     event_loop
@@ -134,7 +134,8 @@ enum End {
     Foreign(Obstacle),
 }
 
-struct Giver<R: Route> {
+/// The program behind [`give_order`], for whoever drives an endpoint by other means.
+pub struct OrderGiver<R: Route> {
     config: ClientConfig,
     peers: Peers<R>,
     rng: Prng,
@@ -158,8 +159,9 @@ struct Giver<R: Route> {
     end: Option<End>,
 }
 
-impl<R: Route> Giver<R> {
-    fn new(
+impl<R: Route> OrderGiver<R> {
+    /// Begins with nothing asked. Who drives it gives up at `deadline`.
+    pub fn new(
         config: ClientConfig,
         route_of: RouteOf<R>,
         request: AdminRequest,
@@ -193,7 +195,9 @@ impl<R: Route> Giver<R> {
         }
     }
 
-    fn is_over(&self) -> bool {
+    /// Whether the order was followed, or refused for good.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
         self.end.is_some()
     }
 
@@ -382,7 +386,7 @@ fn holder(members: &[Member], request: AdminRequest) -> Incarnation {
     found.map_or(Incarnation::NONE, |member| member.incarnation)
 }
 
-impl<R: Route> App<R> for Giver<R> {
+impl<R: Route> App<R> for OrderGiver<R> {
     fn on_request(&mut self, cx: &mut Cx<'_, R>, _request: Request<'_>) -> Reply {
         cx.alloc(0).map_or(Reply::Later, Reply::Now)
     }
@@ -446,6 +450,9 @@ impl<R: Route> App<R> for Giver<R> {
     }
 
     fn next_timeout(&self) -> Option<Instant> {
+        if self.is_over() {
+            return None;
+        }
         let due = [self.wake_at, self.peers.next_timeout()];
         due.into_iter().flatten().min()
     }

@@ -1,6 +1,7 @@
 //! Client requests: refused at the door, packed into the next entry, or kept until a quorum has confirmed the lead.
 
 use trine_kvstore::{Command, Response, StoreError};
+use trine_transport::canary;
 use trine_transport::time::Instant;
 
 use super::{Group, election_timeout};
@@ -63,7 +64,7 @@ impl Group {
         });
         match request.operation {
             Operation::ReadStale => self.read_now(token, request.command, out),
-            Operation::ReadLinearizable if cfg!(feature = "canary-stale-read") => {
+            Operation::ReadLinearizable if canary::planted("read without ReadIndex") => {
                 self.read_now(token, request.command, out);
             }
             Operation::ReadLinearizable | Operation::ReadHere => {
@@ -98,7 +99,7 @@ impl Group {
         }
         let command = check_command(request)?;
         let anywhere = request.operation == Operation::ReadStale
-            || (cfg!(feature = "canary-stale-read")
+            || (canary::planted("read without ReadIndex")
                 && request.operation == Operation::ReadLinearizable);
         let here = request.operation == Operation::ReadHere && self.raft.leader() != 0;
         if !anywhere {

@@ -47,6 +47,11 @@ impl Group {
         self.raft.is_leader().then(|| self.raft.term())
     }
 
+    /// See [`crate::Replica::is_handing_over`].
+    pub(crate) fn is_handing_over(&self) -> bool {
+        self.raft.is_leader() && self.raft.is_transferring()
+    }
+
     /// See [`crate::Replica::entry_digest`].
     pub(crate) fn entry_digest(&self, index: u64) -> Option<(u64, u64)> {
         let log = self.raft.log();

@@ -13,6 +13,7 @@
 use std::collections::VecDeque;
 
 use trine_kvstore::{Position, SnapshotReader, SnapshotStep, Store};
+use trine_transport::canary;
 use trine_transport::time::Instant;
 
 use crate::client_sessions::ClientSessions;
@@ -208,6 +209,11 @@ impl ImageReader {
                 what: "the number of sessions",
             });
         }
+        let sessions = if canary::planted("snapshot without sessions") {
+            ClientSessions::new(head.genesis.session_limits)
+        } else {
+            sessions
+        };
         let store = self
             .store
             .finish()

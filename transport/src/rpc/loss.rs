@@ -7,6 +7,7 @@
 use super::{ClientEnd, ClientRequest, NO_REQUEST, Received};
 use crate::app::{App, RpcError};
 use crate::backend::Route;
+use crate::canary;
 use crate::config::GAP_ROLLBACKS_MAX;
 use crate::endpoint::Endpoint;
 use crate::session::{Role, SessionId, State};
@@ -34,6 +35,9 @@ impl ClientEnd {
         request.gaps = 0;
         request.is_busy = false;
         self.credits += in_flight - request.in_flight();
+        if canary::planted("credits off by one") {
+            self.credits += 1;
+        }
         request.due = if request.in_flight() > 0 {
             now + self.rtt.rto(0)
         } else {
@@ -111,6 +115,9 @@ impl<R: Route> Endpoint<R> {
         client.credits += request.in_flight();
         client.sendable |= 1 << request.slot;
         request.sent = request.answered;
+        if canary::planted("rollback forgets a packet") {
+            request.sent = request.sent_max.min(request.answered + 1);
+        }
         request.round = request.round.wrapping_add(1);
         // The timer starts with the next transmission.
         request.due = Instant::FAR_FUTURE;

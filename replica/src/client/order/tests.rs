@@ -119,7 +119,7 @@ fn give(
         incarnation: Incarnation::NONE,
         cluster: ClusterId::NONE,
     };
-    let giver = Giver::new(config, route_of, request, deadline, 9);
+    let giver = OrderGiver::new(config, route_of, request, deadline, 9);
     let identity = |incarnation| Identity {
         cluster: 0,
         incarnation,
