@@ -81,6 +81,8 @@ pub(crate) enum Command {
     /// Change who leads.
     #[command(subcommand)]
     Leader(LeaderCommand),
+    /// After the loss of a majority: make a new group of one replica out of its data directory.
+    Recover(RecoverArguments),
     /// Measure throughput and latency of a running group.
     Bench(BenchArguments),
     /// Break a group of real processes on purpose and check what its clients saw.
@@ -151,6 +153,22 @@ pub(crate) struct MemberAddArguments {
     pub(crate) learner: bool,
     #[command(flatten)]
     pub(crate) target: PlaceArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RecoverArguments {
+    /// The directory of the replica that is left with the longest log; its process must not run.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data_dir: PathBuf,
+    /// The replica's place, as it was started with.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) id: u32,
+    /// The replica's address, host:port, as the others will reach it.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) address: String,
+    /// Needed: what only the lost replicas had acknowledged is gone, and what was never acknowledged may come to be.
+    #[arg(long)]
+    pub(crate) i_accept_data_loss: bool,
 }
 
 #[derive(Debug, Args)]
@@ -508,6 +526,11 @@ pub(crate) struct ChaosArguments {
     /// Kill the leader this often (SIGKILL), and start it again.
     #[arg(long, value_name = "TIME", value_parser = parse_positive_duration)]
     pub(crate) kill_leader_every: Option<Duration>,
+    /// With --log disk: kill all replicas at once this often (SIGKILL), and start them again.
+    #[arg(long, value_name = "TIME", value_parser = parse_positive_duration, requires = "data_dir", conflicts_with = "kill_leader_every")]
+    pub(crate) kill_all_every: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) log: LogArguments,
     /// Clients that work at the same time.
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) clients: u32,

@@ -38,7 +38,8 @@ pub(crate) fn open(
     Ok(Some(opened))
 }
 
-const USED: &str =
+/// What to do about a directory in use.
+pub(crate) const USED: &str =
     "stop the other process, or give this replica a directory of its own with --data-dir";
 
 /// Why a directory cannot be opened, and what to do.

@@ -95,6 +95,7 @@ impl OnNetwork for Run<'_> {
             Command::Del(arguments) => cmd::del::run(network, arguments, output),
             Command::Status(arguments) => cmd::status::run(network, arguments, output),
             Command::Member(command) => cmd::member::run(network, command, output),
+            Command::Recover(arguments) => cmd::recover::run(arguments, output),
             Command::Leader(command) => cmd::leader::run(network, command, output),
             Command::Bench(arguments) => cmd::bench::run(network, arguments, output),
             Command::Chaos(arguments) => cmd::chaos::run(network, arguments, output),

@@ -104,6 +104,16 @@ impl StateMachine {
         }
     }
 
+    /// The same state for a new group of one member: its old clients do not take it for the old group.
+    #[must_use]
+    pub(crate) fn begin_anew(self, cluster: ClusterId, member: &Member) -> Self {
+        Self {
+            cluster,
+            members: MemberTable::new(&[*member]),
+            ..self
+        }
+    }
+
     /// Applies the entry at `index` and hands each command's answer to `answers`, in the order of the commands.
     ///
     /// # Errors

@@ -11,6 +11,7 @@ pub(crate) mod leader;
 pub(crate) mod log_level;
 pub(crate) mod member;
 pub(crate) mod put;
+pub(crate) mod recover;
 pub(crate) mod serve;
 pub(crate) mod sim;
 pub(crate) mod status;

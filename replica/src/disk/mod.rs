@@ -12,6 +12,7 @@ mod identity;
 mod memory;
 mod open;
 mod record;
+mod recover;
 mod replay;
 mod segment;
 mod snapshot_file;
@@ -24,6 +25,7 @@ pub use error::{DiskError, LostMemory, OpenError};
 #[doc(hidden)]
 pub use open::fuzz_open;
 pub use open::{OpenOptions, Opened, open};
+pub use recover::{RecoverError, Recovered, recover};
 pub use replay::Restored;
 pub use thread::WriterThread;
 pub use write::{Write, WriteQueue};

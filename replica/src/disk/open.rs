@@ -65,16 +65,19 @@ pub fn open<D: Disk>(mut disk: D, options: OpenOptions) -> Result<Opened<D>, Ope
 }
 
 /// What a directory holds.
-struct Found {
+pub(super) struct Found {
     identity: Identity,
     position: Position,
     /// Sectors of the last segment that an unfinished write has left.
     torn_until: u64,
-    restored: Option<Restored>,
+    pub(super) restored: Option<Restored>,
 }
 
 /// Reads everything and changes nothing. Nothing is found in a new directory.
-fn inspect(disk: &mut impl Disk, options: OpenOptions) -> Result<Option<Found>, OpenError> {
+pub(super) fn inspect(
+    disk: &mut impl Disk,
+    options: OpenOptions,
+) -> Result<Option<Found>, OpenError> {
     let names = disk.names()?;
     let own = |name: &String| !name.starts_with(SET_ASIDE) && name != LOCK;
     let names: Vec<String> = names.into_iter().filter(own).collect();
@@ -277,7 +280,7 @@ fn note_unsynced(disk: &mut impl Disk, fsync: Fsync) -> Result<(), DiskError> {
 }
 
 /// Begins anew. The identity comes last: without it there is nothing.
-fn begin<D: Disk>(
+pub(super) fn begin<D: Disk>(
     mut disk: D,
     options: OpenOptions,
     lost: Option<LostMemory>,
@@ -311,7 +314,7 @@ fn begin<D: Disk>(
 
 /// Nothing is thrown away: an operator may still want to look at it. The identity goes first, so that an interrupted
 /// attempt never leaves one beside files that are gone.
-fn set_aside(disk: &mut impl Disk, stamp: Incarnation) -> Result<(), DiskError> {
+pub(super) fn set_aside(disk: &mut impl Disk, stamp: Incarnation) -> Result<(), DiskError> {
     let mut names = disk.names()?;
     names.retain(|name| !name.starts_with(SET_ASIDE) && name != LOCK);
     names.sort_by_key(|name| name != identity::FILE);

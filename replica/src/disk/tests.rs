@@ -355,3 +355,73 @@ fn a_log_that_the_snapshot_has_replaced_is_not_taken_for_its_continuation() {
     let state = again.restored.unwrap().hard_state;
     assert_eq!((state.term, state.vote, state.commit), (4, 0, 5));
 }
+
+#[test]
+fn a_majority_is_gone_and_one_directory_becomes_a_group_of_its_own() {
+    let mut begun = open(MemoryDisk::default(), options()).unwrap();
+    let identity = Write::Identity(identity().encode());
+    // Entries without commands, as a leader's first one is.
+    begun
+        .writer
+        .perform([identity, record(2..8, 2, 0)])
+        .unwrap();
+    let mut disk = begun.writer.disk_mut().clone();
+    let member = Member {
+        place: PlaceId(1),
+        role: MemberRole::Voter,
+        incarnation: Incarnation(12),
+        address: "127.0.0.1:7471".parse().unwrap(),
+    };
+    let options = OpenOptions {
+        incarnation: Incarnation(12),
+        ..options()
+    };
+    let shared = SharedDisk(std::rc::Rc::new(std::cell::RefCell::new(disk.clone())));
+    let recovered = recover(shared.clone(), options, ClusterId(8), member).unwrap();
+    assert_eq!((recovered.old, recovered.last), (ClusterId(7), 7));
+    disk = shared.0.borrow().clone();
+    let opened = reopen(&disk).unwrap();
+    let restored = opened.restored.unwrap();
+    assert_eq!(restored.cluster(), ClusterId(8));
+    assert_eq!(restored.incarnation(), Incarnation(12));
+    let loaded = restored.snapshot.unwrap();
+    assert_eq!(loaded.head.conf.voters, [12]);
+    assert_eq!(loaded.state.applied_index(), 7);
+    assert_eq!(loaded.state.members().all(), [member]);
+    let empty = recover(MemoryDisk::default(), options, ClusterId(8), member);
+    assert_eq!(empty, Err(RecoverError::Empty));
+}
+
+/// A disk that can still be looked at after it was given away.
+#[derive(Clone)]
+struct SharedDisk(std::rc::Rc<std::cell::RefCell<MemoryDisk>>);
+
+impl Disk for SharedDisk {
+    fn names(&mut self) -> Result<Vec<String>, DiskError> {
+        self.0.borrow_mut().names()
+    }
+    fn size(&mut self, name: &str) -> Result<u64, DiskError> {
+        self.0.borrow_mut().size(name)
+    }
+    fn read(&mut self, name: &str, offset: u64, into: &mut [u8]) -> Result<(), DiskError> {
+        self.0.borrow_mut().read(name, offset, into)
+    }
+    fn create(&mut self, name: &str, size: u64) -> Result<(), DiskError> {
+        self.0.borrow_mut().create(name, size)
+    }
+    fn write(&mut self, name: &str, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        self.0.borrow_mut().write(name, offset, bytes)
+    }
+    fn sync(&mut self, name: &str) -> Result<(), DiskError> {
+        self.0.borrow_mut().sync(name)
+    }
+    fn rename(&mut self, from: &str, to: &str) -> Result<(), DiskError> {
+        self.0.borrow_mut().rename(from, to)
+    }
+    fn remove(&mut self, name: &str) -> Result<(), DiskError> {
+        self.0.borrow_mut().remove(name)
+    }
+    fn sync_names(&mut self) -> Result<(), DiskError> {
+        self.0.borrow_mut().sync_names()
+    }
+}

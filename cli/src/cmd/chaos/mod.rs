@@ -123,6 +123,7 @@ fn start_group<N: Network>(
         serve_args.extend(["--fault".into(), faults.to_string().into()]);
         serve_args.extend(["--fault-seed".into(), arguments.seed.to_string().into()]);
     }
+    serve_args.extend(arguments.log.as_serve_args());
     group::start(network, addresses, serve_args, Some(replica_faults.sink()))
 }
 

@@ -22,6 +22,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// One leader's death and what it cost.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Failover {
+    /// The place; zero for all.
     pub(super) killed: usize,
     pub(super) killed_at: Instant,
     /// Until a write was acknowledged that had been called after the kill.
@@ -41,16 +42,23 @@ pub(super) fn work<N: Network>(
 ) -> Result<(), Failure> {
     let mut clock = Clock::new(Nanos::from(arguments.duration));
     let end = clock.end;
-    let Some(every) = arguments.kill_leader_every.map(Nanos::from) else {
+    let (leader, all) = (arguments.kill_leader_every, arguments.kill_all_every);
+    let Some(every) = leader.or(all).map(Nanos::from) else {
         return clock.wait_until(group, end, 0);
     };
     let mut next_kill = now() + every;
     while next_kill < end {
         clock.wait_until(group, next_kill, failovers.len())?;
-        let failover = kill_leader(network, group, crew)?;
+        let failover = match all {
+            None => kill_leader(network, group, crew)?,
+            Some(_) => kill_all(network, group, crew)?,
+        };
+        let who = match failover.killed {
+            0 => "all replicas".to_owned(),
+            place => format!("replica {place}"),
+        };
         let tell = format!(
-            "  killed replica {}: first new write after {}, all voters back after {}",
-            failover.killed,
+            "  killed {who}: first new write after {}, all voters back after {}",
             show_ns(failover.first_write.as_nanos()),
             show_ns(failover.whole_again.as_nanos()),
         );
@@ -116,7 +124,35 @@ fn kill_leader<N: Network>(
     })?;
     group.kill(killed).map_err(group::live_failure)?;
     let killed_at = now();
-    let known = group
+    let known = first_write_after(group, crew, killed_at)?;
+    group.restart(killed).map_err(group::live_failure)?;
+    whole_again(network, group, killed, killed_at, known)
+}
+
+/// The end of every process at once: what was acknowledged is on the disks.
+fn kill_all<N: Network>(
+    network: &N,
+    group: &mut Group,
+    crew: &Crew<N>,
+) -> Result<Failover, Failure> {
+    let places = 1..=group.addresses().len();
+    let killed_at = now();
+    for place in places.clone() {
+        group.kill(place).map_err(group::live_failure)?;
+    }
+    for place in places {
+        group.restart(place).map_err(group::live_failure)?;
+    }
+    let known = first_write_after(group, crew, killed_at)?;
+    whole_again(network, group, 0, killed_at, known)
+}
+
+fn first_write_after<N: Network>(
+    group: &mut Group,
+    crew: &Crew<N>,
+    killed_at: Instant,
+) -> Result<Instant, Failure> {
+    group
         .wait_until(
             "a write after the leader's death",
             RECOVERY_LIMIT,
@@ -125,8 +161,16 @@ fn kill_leader<N: Network>(
                 None => interrupt::check().err().map(Err),
             },
         )
-        .map_err(group::live_failure)??;
-    group.restart(killed).map_err(group::live_failure)?;
+        .map_err(group::live_failure)?
+}
+
+fn whole_again<N: Network>(
+    network: &N,
+    group: &mut Group,
+    killed: usize,
+    killed_at: Instant,
+    known: Instant,
+) -> Result<Failover, Failure> {
     let count = group.addresses().len();
     group::wait_for_voters(network, group, count, RECOVERY_LIMIT)?;
     Ok(Failover {

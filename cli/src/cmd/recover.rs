@@ -1,0 +1,78 @@
+//! `trine recover`: a new group of one replica, out of what one data directory holds.
+
+use serde_json::json;
+use trine_replica::config::SEGMENT_BYTES;
+use trine_replica::disk::{Directory, Fsync, OpenOptions, RecoverError, recover};
+use trine_replica::message::{ClusterId, Incarnation, Member, MemberRole, PlaceId};
+
+use crate::args::RecoverArguments;
+use crate::client::random_seed;
+use crate::data;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::peers;
+
+pub(crate) fn run(arguments: &RecoverArguments, output: Output) -> Result<(), Failure> {
+    let path = &arguments.data_dir;
+    if !arguments.i_accept_data_loss {
+        return Err(Failure::usage(
+            "this makes a new group out of one replica's directory: what only the lost replicas had acknowledged is \
+             gone, and what was written here but never acknowledged comes to be",
+            "if a majority of the group can still be started, start it instead; otherwise give --i-accept-data-loss",
+        ));
+    }
+    if !path.is_dir() {
+        return Err(Failure::usage(
+            format!("{} is no directory", path.display()),
+            "give the data directory of a replica of the lost group with --data-dir",
+        ));
+    }
+    let address = peers::resolve(&arguments.address)?
+        .first()
+        .copied()
+        .ok_or_else(|| Failure::usage("--address names no address", "give one host:port"))?;
+    let directory =
+        Directory::lock(path).map_err(|error| Failure::usage(error.to_string(), data::USED))?;
+    let incarnation = Incarnation(random_seed()?.max(1));
+    let place = PlaceId(arguments.id);
+    let options = OpenOptions {
+        place,
+        fsync: Fsync::Batch,
+        segment_bytes: SEGMENT_BYTES,
+        incarnation,
+        rejoin: false,
+    };
+    let member = Member {
+        place,
+        role: MemberRole::Voter,
+        incarnation,
+        address,
+    };
+    let cluster = ClusterId(random_seed()?.max(1));
+    let done = recover(directory, options, cluster, member).map_err(|error| match &error {
+        RecoverError::Open(error) => data::failure(path, error),
+        other => Failure::usage(
+            format!("{}: {other}", path.display()),
+            "try the directory of another replica of the lost group",
+        ),
+    })?;
+    output.document(&json!({
+        "cluster": cluster.to_string(), "old_cluster": done.old.to_string(),
+        "committed": done.committed, "last_index": done.last,
+    }));
+    let (old, committed, last) = (done.old, done.committed, done.last);
+    output.line(format_args!(
+        "cluster {cluster} begins with replica {place} alone and the state of {old} up to entry {last}"
+    ));
+    if committed < last {
+        let first = committed + 1;
+        output.line(format_args!(
+            "entries {first} to {last} were not known to be committed, and count as written now"
+        ));
+    }
+    output.line(format_args!(
+        "what the lost replicas had acknowledged behind entry {last} is gone"
+    ));
+    output.line("start it with --log disk, then take in others: trine member add; clients have to begin anew");
+    Ok(())
+}
