@@ -96,6 +96,12 @@ pub(crate) enum Command {
     Config(ConfigCommand),
     /// Show or change what a running replica logs.
     LogLevel(LogLevelArguments),
+    /// Is this machine fit for trine? Each finding comes with the command that changes it.
+    Doctor(DoctorArguments),
+    /// Print a script that completes commands and options.
+    Completions(CompletionsArguments),
+    /// Write the manual pages.
+    Man(ManArguments),
 }
 
 /// How a client command finds the group.
@@ -187,6 +193,28 @@ pub(crate) struct TransferArguments {
     pub(crate) to: Option<u32>,
     #[command(flatten)]
     pub(crate) order: OrderArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArguments {
+    /// Also measure how long a synced write takes in this directory (for --log disk).
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArguments {
+    /// The shell that reads the script.
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArguments {
+    /// The directory that a page for each command is written into; it is made if need be. Without it, the page of `trine`
+    /// itself goes to standard output.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) into: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

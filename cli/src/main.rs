@@ -101,6 +101,9 @@ impl OnNetwork for Run<'_> {
             Command::Chaos(arguments) => cmd::chaos::run(network, arguments, output),
             Command::Sim(arguments) => cmd::sim::run(arguments, output),
             Command::LogLevel(arguments) => cmd::log_level::run(arguments, output),
+            Command::Doctor(arguments) => cmd::doctor::run(arguments, output),
+            Command::Completions(arguments) => cmd::completions::run(arguments, output),
+            Command::Man(arguments) => cmd::man::run(arguments, output),
             Command::Config(command) => cmd::config::run(command, output),
             Command::Cache(arguments) => cmd::cache::run(network, &arguments.command, output),
         }

@@ -3,12 +3,15 @@
 pub(crate) mod bench;
 pub(crate) mod cache;
 pub(crate) mod chaos;
+pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod del;
 pub(crate) mod demo;
+pub(crate) mod doctor;
 pub(crate) mod get;
 pub(crate) mod leader;
 pub(crate) mod log_level;
+pub(crate) mod man;
 pub(crate) mod member;
 pub(crate) mod put;
 pub(crate) mod recover;

@@ -1,0 +1,159 @@
+//! `trine doctor`: is this machine fit for trine, and what would make it fitter?
+//!
+//! Every check reads files below `/proc`, `/sys` and `/dev` only, so a test gives it a directory tree of its own.
+
+mod cpu;
+mod machine;
+mod memory;
+mod network;
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::args::DoctorArguments;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::units::plural;
+
+use self::machine::Machine;
+
+pub(crate) fn run(arguments: &DoctorArguments, output: Output) -> Result<(), Failure> {
+    let machine = Machine::at(Path::new("/"));
+    let mut findings = examine(&machine);
+    if let Some(directory) = &arguments.data_dir {
+        findings.push(memory::data_directory(directory)?);
+    }
+    output.document(&findings);
+    findings.iter().for_each(|finding| output.line(finding));
+    let wrong = count(&findings, Verdict::Wrong);
+    let better = count(&findings, Verdict::Better);
+    output.line("");
+    output.line(format!(
+        "{}; {} would make it faster or steadier.",
+        plural(wrong, "obstacle"),
+        plural(better, "change")
+    ));
+    if wrong > 0 {
+        let message = format!("{} in the way", plural(wrong, "obstacle"));
+        return Err(Failure::negative(message, "the commands above mend it"));
+    }
+    Ok(())
+}
+
+fn count(findings: &[Finding], verdict: Verdict) -> u64 {
+    let matching = findings.iter().filter(|finding| finding.verdict == verdict);
+    matching.count() as u64
+}
+
+/// Every check, in the order in which they are shown.
+fn examine(machine: &Machine) -> Vec<Finding> {
+    vec![
+        cpu::count(machine),
+        cpu::governor(machine),
+        cpu::clock_source(machine),
+        cpu::idle_states(machine),
+        network::interrupts(machine),
+        network::socket_buffers(machine),
+        memory::open_files(machine),
+        memory::locked(machine),
+        memory::huge_pages(machine),
+        memory::swap(machine),
+        network::rdma(machine),
+        network::dpdk(machine),
+    ]
+}
+
+/// What a check found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Finding {
+    check: &'static str,
+    verdict: Verdict,
+    /// What is the case.
+    found: String,
+    /// Why it matters; empty when all is well.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    why: String,
+    /// The command that changes it, as root where it has to be.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    cure: String,
+}
+
+/// How bad it is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Verdict {
+    /// As it should be.
+    Good,
+    /// trine runs; it would run better.
+    Better,
+    /// Something that trine, or the backend this build was made for, cannot do without.
+    Wrong,
+    /// Does not matter here: no such device, or not in this build.
+    NotHere,
+}
+
+impl Finding {
+    fn good(check: &'static str, found: impl Into<String>) -> Self {
+        Self::plain(check, Verdict::Good, found)
+    }
+
+    fn not_here(check: &'static str, found: impl Into<String>) -> Self {
+        Self::plain(check, Verdict::NotHere, found)
+    }
+
+    fn plain(check: &'static str, verdict: Verdict, found: impl Into<String>) -> Self {
+        let (why, cure) = (String::new(), String::new());
+        let found = found.into();
+        Self {
+            check,
+            verdict,
+            found,
+            why,
+            cure,
+        }
+    }
+
+    fn better(check: &'static str, found: impl Into<String>, why: &str, cure: &str) -> Self {
+        Self {
+            why: why.to_owned(),
+            cure: cure.to_owned(),
+            ..Self::plain(check, Verdict::Better, found)
+        }
+    }
+
+    fn wrong(check: &'static str, found: impl Into<String>, why: &str, cure: &str) -> Self {
+        let verdict = Verdict::Wrong;
+        Self {
+            verdict,
+            ..Self::better(check, found, why, cure)
+        }
+    }
+}
+
+impl std::fmt::Display for Finding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mark = match self.verdict {
+            Verdict::Good => "ok    ",
+            Verdict::Better => "better",
+            Verdict::Wrong => "WRONG ",
+            Verdict::NotHere => "-     ",
+        };
+        write!(f, "{mark}  {:<15} {}", self.check, self.found)?;
+        if !self.why.is_empty() {
+            write!(f, "\n{:24}{}", "", self.why)?;
+        }
+        if !self.cure.is_empty() {
+            write!(f, "\n{:24}$ {}", "", self.cure)?;
+        }
+        Ok(())
+    }
+}
+
+/// The path of a file as it is shown in a command.
+fn shown(path: &str) -> PathBuf {
+    Path::new("/").join(path)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+//! Each check against a machine that is right and one that is wrong, made of files.
+
+use std::path::PathBuf;
+
+use super::*;
+
+/// A directory tree that is removed in the end.
+struct Tree(PathBuf);
+
+impl Tree {
+    fn new(name: &str, files: &[(&str, &str)]) -> Self {
+        let root = std::env::temp_dir().join(format!("trine-doctor-{}-{name}", std::process::id()));
+        for (path, text) in files {
+            let path = root.join(path);
+            std::fs::create_dir_all(path.parent().expect("a directory")).expect("created");
+            std::fs::write(path, text).expect("written");
+        }
+        Self(root)
+    }
+
+    fn machine(&self) -> Machine {
+        Machine::at(&self.0)
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).expect("removed");
+    }
+}
+
+fn verdict(findings: &[Finding], check: &str) -> Verdict {
+    let found = findings.iter().find(|finding| finding.check == check);
+    found.expect("a check of this name").verdict
+}
+
+#[test]
+fn a_machine_that_is_set_up_well_needs_nothing() {
+    let tree = Tree::new(
+        "good",
+        &[
+            (
+                "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
+                "performance\n",
+            ),
+            (
+                "sys/devices/system/cpu/cpu1/cpufreq/scaling_governor",
+                "performance\n",
+            ),
+            ("sys/devices/system/cpu/cpu0/cpuidle/state0/latency", "2\n"),
+            ("sys/devices/system/cpu/cpu0/cpuidle/state0/disable", "0\n"),
+            (
+                "sys/devices/system/cpu/cpu0/cpuidle/state1/latency",
+                "400\n",
+            ),
+            ("sys/devices/system/cpu/cpu0/cpuidle/state1/disable", "1\n"),
+            (
+                "sys/devices/system/clocksource/clocksource0/current_clocksource",
+                "tsc\n",
+            ),
+            ("sys/class/net/eth0/device/msi_irqs/31", ""),
+            ("proc/irq/31/smp_affinity_list", "0\n"),
+            ("proc/sys/net/core/rmem_max", "16777216\n"),
+            (
+                "proc/meminfo",
+                "HugePages_Total:     512\nSwapTotal:       0 kB\n",
+            ),
+            (
+                "proc/self/limits",
+                "Max open files            65536                65536                files\nMax locked memory         unlimited            unlimited            bytes\n",
+            ),
+        ],
+    );
+    let findings = examine(&tree.machine());
+    let uneasy: Vec<_> = findings
+        .iter()
+        .filter(|finding| matches!(finding.verdict, Verdict::Better | Verdict::Wrong))
+        .filter(|finding| finding.check != "DPDK")
+        .collect();
+    assert!(uneasy.is_empty(), "{uneasy:#?}");
+    assert_eq!(verdict(&findings, "interrupts"), Verdict::Good);
+}
+
+#[test]
+fn everything_that_could_be_better_comes_with_a_command() {
+    let tree = Tree::new(
+        "bad",
+        &[
+            (
+                "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
+                "powersave\n",
+            ),
+            (
+                "sys/devices/system/cpu/cpu0/cpuidle/state1/latency",
+                "400\n",
+            ),
+            ("sys/devices/system/cpu/cpu0/cpuidle/state1/disable", "0\n"),
+            (
+                "sys/devices/system/clocksource/clocksource0/current_clocksource",
+                "hpet\n",
+            ),
+            ("sys/class/net/eth0/device/msi_irqs/31", ""),
+            ("proc/irq/31/smp_affinity_list", "0-3\n"),
+            ("proc/sys/net/core/rmem_max", "212992\n"),
+            (
+                "proc/meminfo",
+                "HugePages_Total:     0\nSwapTotal:       2097152 kB\n",
+            ),
+            (
+                "proc/self/limits",
+                "Max open files            1024                 65536                files\n",
+            ),
+            ("sys/class/infiniband/rxe0/ports/1/state", "1: DOWN\n"),
+        ],
+    );
+    let findings = examine(&tree.machine());
+    for check in [
+        "CPUs",
+        "CPU governor",
+        "clock source",
+        "idle states",
+        "interrupts",
+        "socket buffers",
+        "open files",
+        "huge pages",
+        "swap",
+    ] {
+        assert_eq!(verdict(&findings, check), Verdict::Better, "{check}");
+    }
+    assert_eq!(verdict(&findings, "RDMA"), Verdict::Wrong);
+    for finding in &findings {
+        let easy = matches!(finding.verdict, Verdict::Good | Verdict::NotHere);
+        assert_eq!(easy, finding.cure.is_empty(), "{finding}");
+    }
+}
+
+#[test]
+fn a_machine_that_tells_nothing_is_no_reason_to_panic() {
+    let tree = Tree::new("empty", &[("proc/nothing", "")]);
+    let findings = examine(&tree.machine());
+    assert!(
+        findings
+            .iter()
+            .all(|finding| finding.verdict != Verdict::Wrong)
+    );
+}
+
+#[test]
+fn a_data_directory_that_is_not_there_is_an_error_with_its_name() {
+    let failure = memory::data_directory(Path::new("/nowhere/at/all")).expect_err("no directory");
+    assert!(failure.to_string().contains("/nowhere/at/all"));
+}

@@ -1,0 +1,48 @@
+//! `trine man`: the manual pages, made from the options themselves.
+
+use std::path::Path;
+
+use clap::CommandFactory;
+
+use crate::args::{Arguments, ManArguments};
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::units::plural;
+
+pub(crate) fn run(arguments: &ManArguments, output: Output) -> Result<(), Failure> {
+    let Some(directory) = &arguments.into else {
+        let mut page = Vec::new();
+        let written = clap_mangen::Man::new(Arguments::command()).render(&mut page);
+        written.expect("memory takes every byte");
+        output.raw(&page);
+        return Ok(());
+    };
+    let failed = |error| {
+        Failure::usage(
+            format!("{} takes no pages: {error}", directory.display()),
+            "name a directory that this user may write to",
+        )
+    };
+    std::fs::create_dir_all(directory).map_err(failed)?;
+    clap_mangen::generate_to(Arguments::command(), directory).map_err(failed)?;
+    let pages = pages_in(directory).map_err(failed)?;
+    output.line(format!(
+        "{} in {}",
+        plural(pages, "page"),
+        directory.display()
+    ));
+    Ok(())
+}
+
+fn pages_in(directory: &Path) -> std::io::Result<u64> {
+    let mut pages = 0;
+    for entry in std::fs::read_dir(directory)? {
+        pages += u64::from(
+            entry?
+                .path()
+                .extension()
+                .is_some_and(|ending| ending == "1"),
+        );
+    }
+    Ok(pages)
+}
