@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use trine_transport::backend::Faults;
 use trine_transport::prng::Ratio;
 
+use crate::capture::CaptureArguments;
 use crate::cmd::bench::{Distribution, Url, Workload};
 use crate::config::{BASE_PORT, CACHE_ADDRESS, CACHE_THREADS_MAX, CLIENTS_MAX, DEFAULT_PEERS};
 use crate::network::NetworkArguments;
@@ -113,6 +114,8 @@ pub(crate) struct ClientArguments {
     /// Give up after this long; a write may then still have happened, and the error says so.
     #[arg(long, default_value = "5s", value_name = "TIME", value_parser = parse_positive_duration)]
     pub(crate) timeout: Duration,
+    #[command(flatten)]
+    pub(crate) capture: CaptureArguments,
 }
 
 #[derive(Debug, Subcommand)]
@@ -386,6 +389,8 @@ pub(crate) struct ServeArguments {
         help_heading = "Lab options"
     )]
     pub(crate) fault_seed: u64,
+    #[command(flatten)]
+    pub(crate) capture: CaptureArguments,
 }
 
 #[derive(Debug, Args)]

@@ -5,9 +5,10 @@ use trine_replica::client::{
     Answer, BlockingClient, CallError, ClientConfig, Error, Mode, Obstacle,
 };
 use trine_replica::node::endpoint_config;
-use trine_transport::backend::{BackendError, MonotonicClock};
+use trine_transport::backend::{Backend, BackendError, MonotonicClock};
 
 use crate::args::ClientArguments;
+use crate::capture;
 use crate::failure::Failure;
 use crate::network::{Network, Opened};
 use crate::peers;
@@ -32,12 +33,38 @@ pub(crate) fn call_with<N: Network>(
     tune: impl FnOnce(&mut ClientConfig),
 ) -> Result<Answer, Failure> {
     let addresses = peers::resolve(&arguments.peers)?;
-    let Opened {
-        backend, route_of, ..
-    } = network.call(&addresses)?;
+    let capture = arguments.capture.open()?;
+    let opened = network.call(&addresses)?;
     let mut config = ClientConfig::new(addresses);
     config.operation_timeout = arguments.timeout.into();
     tune(&mut config);
+    let Some(capture) = capture else {
+        return call_over(opened, config, mode, command);
+    };
+    let Opened {
+        backend,
+        route_of,
+        keep,
+    } = opened;
+    let local = network.local_address(&backend);
+    let backend = capture::around(backend, local, capture);
+    let opened = Opened {
+        backend,
+        route_of,
+        keep,
+    };
+    call_over(opened, config, mode, command)
+}
+
+fn call_over<B: Backend>(
+    opened: Opened<B>,
+    config: ClientConfig,
+    mode: Mode,
+    command: &Command<'_>,
+) -> Result<Answer, Failure> {
+    let Opened {
+        backend, route_of, ..
+    } = opened;
     let (clock, seed) = (MonotonicClock, random_seed()?);
     let mut client = BlockingClient::new(backend, clock, config, endpoint_config(), route_of, seed)
         .map_err(|error| Failure::usage(error.to_string(), ""))?;

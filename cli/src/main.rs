@@ -1,6 +1,7 @@
 //! The `trine` command: runs replicas, talks to them, measures them, and breaks them on purpose.
 
 mod args;
+mod capture;
 mod client;
 mod cmd;
 mod config;

@@ -16,6 +16,7 @@ use trine_transport::time::{Clock, Duration, Instant};
 use trine_transport::{Config, EventLoop};
 
 use crate::args::{Reads, ServeArguments};
+use crate::capture::{self, CaptureFile};
 use crate::client::{backend_failure, random_seed};
 use crate::cmd::chaos::Fired;
 use crate::data;
@@ -62,8 +63,9 @@ pub(crate) fn run<N: Network>(
     };
     let sleeper = life.sleeper.clone();
     interrupt::on_interrupt(move || sleeper.wake());
+    let mut capture = arguments.capture.open()?;
     loop {
-        match live(network, &life, arguments, &watch)? {
+        match live(network, &life, capture.take(), arguments, &watch)? {
             End::Asked => return Ok(()),
             End::Anew { why, bootstrap } => {
                 let text = format!("{why}; goes on as a new replica");
@@ -71,6 +73,7 @@ pub(crate) fn run<N: Network>(
                 watch.output.line(text);
                 life.bootstrap = bootstrap;
                 interrupt::pause(ANEW_PAUSE);
+                capture = arguments.capture.go_on()?;
             }
         }
     }
@@ -113,10 +116,35 @@ impl Sleeper {
 fn live<N: Network>(
     network: &N,
     life: &Life,
+    capture: Option<CaptureFile>,
     arguments: &ServeArguments,
     watch: &Watch,
 ) -> Result<End, Failure> {
     let opened = network.serve_at(life.own)?;
+    let Some(capture) = capture else {
+        return live_with_faults(opened, life, arguments, watch);
+    };
+    let Opened {
+        backend,
+        route_of,
+        keep,
+    } = opened;
+    // Innermost: the capture shows what the faults have left.
+    let backend = capture::around(backend, life.own, capture);
+    let opened = Opened {
+        backend,
+        route_of,
+        keep,
+    };
+    live_with_faults(opened, life, arguments, watch)
+}
+
+fn live_with_faults<B: Backend>(
+    opened: Opened<B>,
+    life: &Life,
+    arguments: &ServeArguments,
+    watch: &Watch,
+) -> Result<End, Failure> {
     let Some(faults) = arguments.fault.filter(|faults| !faults.is_none()) else {
         return serve(opened, life, arguments, watch, || {});
     };

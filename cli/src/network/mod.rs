@@ -8,13 +8,13 @@ mod verbs;
 
 use std::any::Any;
 use std::ffi::OsString;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use clap::{Args, ValueEnum};
 use trine_chaos::live::{Report, SurveyError, free_addresses, survey_over};
 use trine_replica::RouteOf;
-use trine_transport::backend::Backend;
 use trine_transport::backend::dpdk::DpdkConfig;
+use trine_transport::backend::{Backend, CaptureAddress};
 use trine_transport::time::Duration;
 
 use self::udp::Udp;
@@ -89,7 +89,7 @@ pub(crate) enum TransportKind {
 /// A kind of backend, with its settings.
 pub(crate) trait Network: Clone + Send + 'static {
     /// What it opens.
-    type Backend: Backend + Send + 'static;
+    type Backend: Backend<Route: CaptureAddress> + Send + 'static;
 
     /// For a replica that others reach at `own`.
     fn serve_at(&self, own: SocketAddr) -> Result<Opened<Self::Backend>, Failure>;
@@ -101,6 +101,12 @@ pub(crate) trait Network: Clone + Send + 'static {
 
     /// For a client of the replicas at `peers`.
     fn call(&self, peers: &[SocketAddr]) -> Result<Opened<Self::Backend>, Failure>;
+
+    /// Where a capture shows this process, if the backend itself knows.
+    fn local_address(&self, backend: &Self::Backend) -> SocketAddr {
+        let _ = backend;
+        (Ipv4Addr::UNSPECIFIED, 0).into()
+    }
 
     /// The same choice, as options of `trine serve`.
     fn serve_args(&self) -> Vec<OsString>;

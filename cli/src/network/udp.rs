@@ -29,6 +29,10 @@ impl Network for Udp {
         open(local_address_towards(peers))
     }
 
+    fn local_address(&self, backend: &UdpBackend) -> SocketAddr {
+        backend.local_addr()
+    }
+
     fn is_ip(&self) -> bool {
         true
     }

@@ -1,10 +1,15 @@
 //! Where a UD packet goes to or came from.
 
+use std::net::{IpAddr, SocketAddr};
+
 use super::device::Port;
+use crate::backend::CaptureAddress;
 use crate::backend::announce::Announce;
 
 /// Bytes in front of every datagram that a UD queue pair receives (the global route header).
 pub(super) const GRH_BYTES: usize = 40;
+/// The UDP port of RoCE v2.
+const ROCE_PORT: u16 = 4791;
 /// On RoCE v2 over IPv4 the second half of those bytes is the packet's IPv4 header.
 const IPV4_AT: usize = 20;
 
@@ -37,6 +42,19 @@ pub struct VerbsAddress {
     queue_pairs: [u32; QUEUE_PAIRS_MAX],
     /// 1 to [`QUEUE_PAIRS_MAX`].
     count: u8,
+}
+
+/// The LID in an address of 10.2.0.0/16, or the GID as the IPv6 address that it is; on RoCE's port.
+impl CaptureAddress for VerbsRoute {
+    fn capture_address(&self) -> SocketAddr {
+        let [high, low] = self.lid.to_be_bytes();
+        let address = if self.lid == 0 {
+            IpAddr::from(self.gid)
+        } else {
+            IpAddr::from([10, 2, high, low])
+        };
+        SocketAddr::new(address, ROCE_PORT)
+    }
 }
 
 impl VerbsAddress {
