@@ -138,7 +138,8 @@ pub struct CongestionConfig {
     pub timely_bypass: bool,
     /// An uncongested session sends directly and never enters the timing wheel.
     pub rate_limiter_bypass: bool,
-    /// The event loop reads the clock once a turn; off means once for each received datagram too.
+    /// The event loop reads the clock once a turn; off means once for each received datagram and for each sent
+    /// packet that carries a time or is measured, too.
     pub batched_timestamps: bool,
     /// The rate of an uncongested session, bytes per second.
     pub link_bytes_per_second: u64,

@@ -20,7 +20,7 @@ use crate::session::{
     Event, Identity, PeerInfo, Role, RtoLimits, Secret, SessionId, SessionTable, State, Terms,
 };
 use crate::stats::{EndpointStats, RttHistogram, SessionStats};
-use crate::time::Instant;
+use crate::time::{Clock, Instant};
 use crate::timing_wheel::TimingWheel;
 use crate::wire::Features;
 
@@ -155,14 +155,20 @@ impl<R: Route> Endpoint<R> {
         self.deliver_finished(now, app);
     }
 
-    /// Fills `tx` with packets to send. What does not fit comes with the next call.
+    /// Fills `tx` with packets to send, all stamped with `now`. What does not fit comes with the next call.
     pub fn poll_transmit(&mut self, now: Instant, tx: &mut TxBatch<R>) -> Transmit {
+        self.poll_transmit_by(&now, tx)
+    }
+
+    /// As [`Endpoint::poll_transmit`], with a look at the clock for each packet instead of one for all (the paper's
+    /// section 5.2.2 without batched timestamps).
+    pub fn poll_transmit_by(&mut self, clock: &impl Clock, tx: &mut TxBatch<R>) -> Transmit {
         let before = tx.len();
         self.epoch += 1;
         self.transmit_control(tx);
-        self.transmit_answers(now, tx);
-        self.release_departures(now);
-        self.transmit_requests(now, tx);
+        self.transmit_answers(clock, tx);
+        self.release_departures(clock.now());
+        self.transmit_requests(clock, tx);
         let count = tx.len() - before;
         self.stats.packets_sent += count as u64;
         let waits = |epoch: u64| epoch > self.flushed_epoch;

@@ -38,7 +38,7 @@ pub struct EventLoop<B: Backend, C, A> {
     spin: Duration,
     /// See [`EMPTY_POLLS_MAX`].
     polls: u32,
-    /// One clock read serves all packets of a turn.
+    /// One clock read serves all packets of a turn, those received and those sent.
     batched_timestamps: bool,
     courtesy: Courtesy,
     stats: LoopStats,
@@ -283,7 +283,11 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
     fn transmit(&mut self, now: Instant) -> Result<bool, BackendError> {
         let mut sent = false;
         for _ in 0..BURSTS_PER_TURN_MAX {
-            let transmit = self.endpoint.poll_transmit(now, &mut self.tx);
+            let transmit = if self.batched_timestamps {
+                self.endpoint.poll_transmit(now, &mut self.tx)
+            } else {
+                self.endpoint.poll_transmit_by(&self.clock, &mut self.tx)
+            };
             if transmit.flush_first {
                 self.backend.flush();
                 self.endpoint.on_tx_flushed();

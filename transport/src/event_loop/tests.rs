@@ -120,3 +120,54 @@ fn a_loop_with_its_own_core_yields_rarely() {
 fn a_loop_on_a_shared_core_yields_after_every_empty_turn() {
     assert_eq!(yields_in(1_600, 5_000), 1_600);
 }
+
+/// Counts the looks at it.
+struct Watched<'a>(&'a Cell<u32>);
+
+impl Clock for Watched<'_> {
+    fn now(&self) -> Instant {
+        self.0.set(self.0.get() + 1);
+        MonotonicClock.now()
+    }
+}
+
+/// Looks at the clock in that turn of a client in which eight requests leave.
+fn looks_for_eight_packets(batched_timestamps: bool) -> u32 {
+    let (ours, theirs) = RingBackend::pair(RingConfig::default());
+    let (address, looks) = (theirs.route(), Cell::new(0));
+    let mut config = Config::default();
+    config.congestion.batched_timestamps = batched_timestamps;
+    let identity = Identity {
+        cluster: 0,
+        incarnation: 1,
+    };
+    let (client_config, app) = (config.clone(), Counter::default());
+    let clock = Watched(&looks);
+    let mut client = EventLoop::new(ours, clock, app, client_config, identity, 1).unwrap();
+    let app = Counter::default();
+    let mut server = EventLoop::new(theirs, MonotonicClock, app, config, identity, 2).unwrap();
+    client.with(|_, cx| {
+        let session = cx.connect(address, crate::ConnectParams::default());
+        for tag in 0..8 {
+            let (request, response) = (cx.alloc(32).unwrap(), cx.alloc(32).unwrap());
+            cx.enqueue_request(session.unwrap(), 1, request, response, tag, None)
+                .unwrap();
+        }
+    });
+    for _ in 0..10_000 {
+        let (looked, sent) = (looks.get(), client.endpoint().stats().packets_sent);
+        client.turn().unwrap();
+        if client.endpoint().stats().packets_sent - sent >= 8 {
+            return looks.get() - looked;
+        }
+        server.turn().unwrap();
+    }
+    panic!("the requests never left");
+}
+
+#[test]
+fn one_look_at_the_clock_serves_all_packets_of_a_turn_unless_switched_off() {
+    assert_eq!(looks_for_eight_packets(true), 1);
+    let looks = looks_for_eight_packets(false);
+    assert!(looks > 8, "{looks} looks for eight packets");
+}

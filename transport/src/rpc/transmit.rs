@@ -8,7 +8,7 @@ use crate::buf::MsgBuf;
 use crate::endpoint::Endpoint;
 use crate::session::{Role, Session, State};
 use crate::stats::EndpointStats;
-use crate::time::Instant;
+use crate::time::{Clock, Instant};
 use crate::wire::{
     Body, EXTENSION_BYTES, Features, Flags, Header, Held, PacketType, RequestNumber, Seed,
     deadline_extension,
@@ -55,13 +55,13 @@ impl<R: Route> Endpoint<R> {
         }
     }
 
-    pub(crate) fn transmit_answers(&mut self, now: Instant, tx: &mut TxBatch<R>) {
+    pub(crate) fn transmit_answers(&mut self, clock: &impl Clock, tx: &mut TxBatch<R>) {
         while !tx.is_full() {
             let Some(answer) = self.answers.front() else {
                 return;
             };
             let answer = *answer;
-            match self.transmit_answer(now, &answer, tx) {
+            match self.transmit_answer(clock, &answer, tx) {
                 None => self.answers.pop_front(),
                 // The batch is full in the middle of a range.
                 Some(rest) => {
@@ -76,7 +76,7 @@ impl<R: Route> Endpoint<R> {
     /// Sends an answer. Returns what is left of it.
     fn transmit_answer(
         &mut self,
-        now: Instant,
+        clock: &impl Clock,
         answer: &Answer,
         tx: &mut TxBatch<R>,
     ) -> Option<What> {
@@ -100,7 +100,7 @@ impl<R: Route> Endpoint<R> {
             }
             What::Response { first, count } => {
                 let header = header(PacketType::Response, first, flags);
-                return self.transmit_response(now, answer, header, count, tx);
+                return self.transmit_response(clock, answer, header, count, tx);
             }
         };
         let len = header.write_packet(session.seed, None, &[], tx.next_room());
@@ -111,7 +111,7 @@ impl<R: Route> Endpoint<R> {
     /// Sends `count` response packets beginning with the header's. Returns those that are left.
     fn transmit_response(
         &mut self,
-        now: Instant,
+        clock: &impl Clock,
         answer: &Answer,
         mut header: Header,
         count: u16,
@@ -134,7 +134,7 @@ impl<R: Route> Endpoint<R> {
             let number = u32::from(header.packet_number);
             let range = terms.data_range(response.len(), number);
             header.held = match number {
-                0 => Held::from_duration(now.saturating_since(slot.arrived_at)),
+                0 => Held::from_duration(clock.now().saturating_since(slot.arrived_at)),
                 _ => Held::NOT_HELD,
             };
             if number < slot.sent_max {
@@ -148,12 +148,12 @@ impl<R: Route> Endpoint<R> {
         None
     }
 
-    pub(crate) fn transmit_requests(&mut self, now: Instant, tx: &mut TxBatch<R>) {
+    pub(crate) fn transmit_requests(&mut self, clock: &impl Clock, tx: &mut TxBatch<R>) {
         while !tx.is_full() {
             let Some(index) = self.ready.pop_front() else {
                 return;
             };
-            self.transmit_session(now, index, tx);
+            self.transmit_session(clock, index, tx);
         }
     }
 
@@ -166,7 +166,7 @@ impl<R: Route> Endpoint<R> {
     }
 
     /// Sends what a session's credits, its rate and the batch allow, a packet a slot in turn.
-    fn transmit_session(&mut self, now: Instant, index: u16, tx: &mut TxBatch<R>) {
+    fn transmit_session(&mut self, clock: &impl Clock, index: u16, tx: &mut TxBatch<R>) {
         let session = &mut self.sessions[index];
         let wire = Wire::of(session);
         let Role::Client(client) = &mut session.role else {
@@ -179,9 +179,10 @@ impl<R: Route> Endpoint<R> {
         client.is_ready = false;
         let rate = client.congestion.pacing_rate();
         if rate.is_some() {
-            client.pacer.begin(now);
+            client.pacer.begin(clock.now());
         }
         while client.credits > 0 && client.sendable != 0 && !tx.is_full() {
+            let now = clock.now();
             if rate.is_some() && client.pacer.departure() > now {
                 client.pacer.is_waiting = true;
                 client.is_ready = true;
