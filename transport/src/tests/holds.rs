@@ -8,7 +8,7 @@ use crate::{Config, DownReason};
 
 /// Lets time pass in small steps and answers each PING, as a client does that is alive and idle.
 /// `also` sends something before every step.
-fn idle(s: &mut Script, span: Duration, mut also: impl FnMut(&mut Script, u64)) {
+pub(super) fn idle(s: &mut Script, span: Duration, mut also: impl FnMut(&mut Script, u64)) {
     let step = Duration::from_millis(50);
     for number in 0..span.as_nanos() / step.as_nanos() {
         also(s, number);

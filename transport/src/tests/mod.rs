@@ -11,3 +11,4 @@ mod scale;
 mod schedules;
 mod script;
 mod server_handlers;
+mod transitions;

@@ -274,9 +274,11 @@ impl Script {
     /// The packets that the endpoint sends now, in words: type, number, and what is not zero of
     /// sequence (beyond 1) and round.
     pub(crate) fn expect(&mut self, expected: &[&str]) {
-        let sent = self.take();
-        let words: Vec<String> = sent.iter().map(|bytes| describe(bytes)).collect();
-        assert_eq!(words, expected);
+        assert_eq!(self.words(), expected);
+    }
+
+    pub(crate) fn words(&mut self) -> Vec<String> {
+        self.take().iter().map(|bytes| describe(bytes)).collect()
     }
 
     pub(crate) fn take(&mut self) -> Vec<Vec<u8>> {
