@@ -1,7 +1,8 @@
 //! Starting and watching a local group of real processes: what `up`, `demo` and `chaos` share.
 
 use std::ffi::OsString;
-use std::net::SocketAddr;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use trine_chaos::live::{
@@ -28,6 +29,9 @@ pub(crate) fn start<N: Network>(
         Failure::usage(format!("cannot find the path of this program: {error}"), "")
     })?;
     serve_args.extend(network.serve_args());
+    if !network.chooses_addresses() {
+        ports_are_free(&addresses)?;
+    }
     let count = addresses.len();
     let config = GroupConfig {
         program,
@@ -38,6 +42,29 @@ pub(crate) fn start<N: Network>(
     let mut group = Group::start(config).map_err(live_failure)?;
     wait_for_voters(network, &mut group, count, START_LIMIT)?;
     Ok(group)
+}
+
+/// A whole group that runs there already would answer in the place of the one that is to be started, so it is looked for
+/// before anything is.
+fn ports_are_free(addresses: &[SocketAddr]) -> Result<(), Failure> {
+    for address in addresses {
+        match UdpSocket::bind(address) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse => {
+                let message = format!(
+                    "{address} is in use by another process, perhaps by a group that runs already"
+                );
+                let cure = format!(
+                    "talk to that one (`trine status`), stop it (`ss -ulpn 'sport = :{}'` shows which process it is), \
+                     or choose another port",
+                    address.port()
+                );
+                return Err(Failure::usage(message, cure));
+            }
+            // Any other trouble the replica itself explains best.
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Waits until `count` replicas vote and agree on their leader; returns what they say then.

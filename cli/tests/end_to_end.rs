@@ -291,7 +291,21 @@ fn a_port_in_use_is_named_with_its_cure() {
 
     let port = holder.local_addr().expect("bound").port().to_string();
     let ran = trine(&["up", "--base-port", &port], "", b"");
-    ran.expect_error(2, &["replica 1 ended", "in use"]);
+    ran.expect_error(2, &[&address, "in use", "another port"]);
+}
+
+/// `trine up` beside a group that runs took that group's answers for those of its own replicas: it said "ready", and
+/// started them again and again.
+#[test]
+fn a_second_group_at_the_ports_of_the_first_does_not_count_as_started() {
+    let cluster = Cluster::start(&[]);
+    let port = cluster.group.addresses()[0].port().to_string();
+    let ran = trine(&["up", "--base-port", &port], "", b"").expect_status(2);
+    assert!(
+        !String::from_utf8_lossy(&ran.stdout).contains("ready"),
+        "{ran:?}"
+    );
+    assert!(ran.stderr.contains("a group that runs already"), "{ran:?}");
 }
 
 #[test]

@@ -163,7 +163,9 @@ impl Joiner {
                 format!("{from} belongs to cluster {cluster}, which is not this replica's")
             }
             JoinRefusal::UnknownPlace => {
-                format!("cluster {cluster} has no place {place}: check --id and --peers")
+                format!(
+                    "cluster {cluster} has no place {place}: check --id and --peers, or take it in: trine member add {place}"
+                )
             }
             JoinRefusal::PlaceTaken => {
                 format!(
