@@ -24,9 +24,16 @@ with their line, before anything starts. Keys of the other command are allowed, 
 be written as TOML lists: `peers = [\"a:7471\", \"b:7471\", \"c:7471\"]`. Sizes are powers of 1024 (`64KiB`, `2GiB`), times
 have a unit (`50us`, `10ms`, `2m`).
 
-    trine config default > trine.toml     # a file in which every line is a comment that states the default
-    trine config check trine.toml         # every mistake in it, with its line
-    trine config show serve -- --config trine.toml --memory 2GiB     # what holds, and where each value comes from
+`trine config default` prints a file in which every line is a comment that states the default, `trine config check` finds
+every mistake in a file, and `trine config show` says what holds and where each value comes from:
+
+```console
+$ trine config default > trine.toml
+$ trine config check trine.toml
+trine.toml: 0 settings, no mistakes
+$ trine config show serve -- --config trine.toml --memory 2GiB
+...
+```
 
 Addresses are `host:port`: an IPv4 address, a name, or an IPv6 address in brackets (`[2001:db8::1]:7471`). Names are
 resolved once, at the start. One list of peers uses one family: IPv4 if every peer has such an address, IPv6 otherwise.

@@ -1,6 +1,8 @@
 //! What the tests with real processes share: a group, and ways to run the program.
 #![allow(dead_code, unreachable_pub)] // each test file uses its part
 
+pub mod console;
+
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
