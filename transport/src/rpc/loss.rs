@@ -92,6 +92,9 @@ impl<R: Route> Endpoint<R> {
         if let Some(client) = entry.client() {
             client.progress(now, request, answered);
         }
+        // After a back-off it is due sooner than it was.
+        let due = request.due;
+        self.requests.watch(index, due);
         self.mark_ready(session);
     }
 

@@ -54,9 +54,11 @@ impl<R: Route> Endpoint<R> {
         client.sample_answer(rx, request, place, &mut self.rtts);
         client.progress(rx.now, request, place + 1);
         session.prove_alive(rx.now);
-        if request.answered == request.packets() {
+        let (is_whole, due) = (request.answered == request.packets(), request.due);
+        if is_whole {
             self.complete(rx.now, index, Ok(()), app);
         } else {
+            self.requests.watch(index, due);
             self.mark_ready(rx.session);
         }
     }

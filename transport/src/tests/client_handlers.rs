@@ -1,8 +1,10 @@
 //! Each packet that a client end receives: in order, duplicate, past, future, in the wrong state.
 
 use super::script::{FULL, Script};
-use crate::time::Duration;
-use crate::wire::{Flags, Header, PacketType, Refuse, RefuseReason, RequestNumber, Seed};
+use crate::time::{Duration, Instant};
+use crate::wire::{
+    Flags, Header, PacketType, Refuse, RefuseReason, RequestNumber, Seed, split_first,
+};
 use crate::{Config, ConnectError, DownReason, Event, RpcError};
 
 /// A client whose request of `packets` packets has been sent.
@@ -113,6 +115,64 @@ mod response {
         s.expect(&["Request 0", "Request 1"]);
         s.response(1, 0, 100);
         assert_eq!((outcome(&s), s.drops().bad_number), (None, 1));
+    }
+
+    /// Whatever the first packet of a longer response meets, the client asks for the second one.
+    #[test]
+    fn the_rest_of_a_response_is_asked_for_in_every_state() {
+        const BYTES: usize = FULL + 496;
+        type Prelude = fn(&mut Script);
+        let timeout: Prelude = |s| {
+            s.wait(Duration::from_millis(20));
+            s.node.endpoint.on_timeout(s.now, &mut s.node.app);
+        };
+        let busy: Prelude = |s| s.answer(PacketType::Busy, 1, 0, Flags::default());
+        let preludes: [&[Prelude]; 6] = [
+            &[],
+            &[timeout],
+            &[timeout, |s| drop(s.take())],
+            &[busy],
+            &[timeout, busy],
+            &[busy, timeout, |s| drop(s.take())],
+        ];
+        for packets in [1, 2] {
+            for (number, prelude) in preludes.iter().enumerate() {
+                let mut s = sent(packets, BYTES);
+                prelude.iter().for_each(|step| step(&mut s));
+                s.response(1, 0, BYTES);
+                let asked = s.take().into_iter().any(|bytes| {
+                    let (packet, _) = split_first(&bytes).expect("a packet");
+                    let header = packet.header;
+                    header.packet_type == PacketType::RequestForResponse
+                        && header.packet_number == 1
+                });
+                assert!(asked, "{packets} packets, prelude {number}");
+                s.response(1, 1, BYTES);
+                assert_eq!(outcome(&s), Some(Ok(())), "prelude {number}");
+                assert_eq!(credits_in_use(&s), 0);
+            }
+        }
+    }
+
+    /// The slot's next request brings more room, and late packets of the first response do not count as its own.
+    #[test]
+    fn one_that_did_not_fit_is_taken_in_the_next_attempt() {
+        const BYTES: usize = FULL + 496;
+        let mut s = sent(1, FULL);
+        s.response(1, 0, BYTES);
+        assert_eq!(outcome(&s), Some(Err(RpcError::ResponseTooLarge)));
+        s.enqueue(2, FULL, 16 * FULL);
+        s.take();
+        s.response(1, 0, BYTES);
+        s.response(1, 1, BYTES);
+        s.expect(&[]);
+        s.response(2, 0, BYTES);
+        s.expect(&["RequestForResponse 1 sequence 2"]);
+        s.response(1, 1, BYTES);
+        s.response(2, 1, BYTES);
+        let results: Vec<_> = s.node.app.completions.iter().map(|done| done.1).collect();
+        assert_eq!(results, [Err(RpcError::ResponseTooLarge), Ok(())]);
+        assert_eq!((credits_in_use(&s), s.drops().past), (0, 3));
     }
 
     #[test]
@@ -246,6 +306,48 @@ mod credit_return {
         s.answer(PacketType::CreditReturn, 1, 0, Flags::default());
         s.expect(&[]);
         assert_eq!((s.drops().past, credits_in_use(&s)), (2, 1));
+    }
+
+    /// A request that had timed out several times was watched for the last, long timeout. Progress
+    /// set its timer to a round trip again, but the note of when to look at it stayed: with all packets
+    /// sent nothing moved that, and a second loss waited for up to 200 ms.
+    #[test]
+    fn it_ends_the_back_off_of_a_request_that_has_sent_everything() {
+        let mut s = sent(3, 100);
+        let mut sent_at = s.now;
+        for round in 1..=4 {
+            sent_at = resend(&mut s, round, sent_at);
+        }
+        s.wait(Duration::from_micros(20));
+        s.answer(PacketType::CreditReturn, 1, 0, Flags::of_round(4));
+        s.expect(&[]);
+        let rto = rto(&s);
+        assert!(rto < Duration::from_millis(20), "{rto:?}");
+        s.wait(rto);
+        s.expect(&["Request 1 round 5", "Request 2 round 5"]);
+    }
+
+    /// Waits for the timeout that begins the round; says when.
+    fn resend(s: &mut Script, round: u8, sent_at: Instant) -> Instant {
+        let step = Duration::from_millis(1);
+        while s.now.saturating_since(sent_at) < Duration::from_secs(1) {
+            s.wait(step);
+            let again = s.take().into_iter().any(|bytes| {
+                let (packet, _) = split_first(&bytes).expect("a packet");
+                packet.header.packet_type == PacketType::Request
+                    && packet.header.flags.round() == round
+            });
+            if again {
+                return s.now;
+            }
+        }
+        panic!("no retransmission");
+    }
+
+    fn rto(s: &Script) -> Duration {
+        let session = s.session.expect("a session");
+        let stats = s.node.endpoint.session_stats(session).expect("it stands");
+        Duration::from_nanos(stats.rto_ns)
     }
 
     #[test]
@@ -487,7 +589,7 @@ mod reset {
     fn ping_token(s: &mut Script) -> RequestNumber {
         let sent = s.take();
         let ping = sent.first().expect("a packet");
-        let (packet, _) = crate::wire::split_first(ping).expect("a packet");
+        let (packet, _) = split_first(ping).expect("a packet");
         assert_eq!(packet.header.packet_type, PacketType::Ping);
         packet.header.request
     }
@@ -541,7 +643,7 @@ mod disconnected {
         let session = s.session.expect("a session");
         s.node.endpoint.disconnect(s.now, session);
         let sent = s.take();
-        let (packet, _) = crate::wire::split_first(&sent[0]).expect("a packet");
+        let (packet, _) = split_first(&sent[0]).expect("a packet");
         assert_eq!(packet.header.packet_type, PacketType::Disconnect);
         let token = packet.header.request;
         s.wait(Duration::from_millis(20));
@@ -692,7 +794,7 @@ mod buffers {
     fn the_request_after_one_that_was_given_up_says_so() {
         let says_so = |s: &mut Script| {
             let sent = s.take();
-            let (packet, _) = crate::wire::split_first(&sent[0]).expect("a packet");
+            let (packet, _) = split_first(&sent[0]).expect("a packet");
             assert_eq!(packet.header.packet_type, PacketType::Request);
             packet.header.flags.has(Flags::GAP)
         };
@@ -723,10 +825,7 @@ mod queue {
         }
     }
 
-    fn try_enqueue(
-        s: &mut Script,
-        deadline: Option<crate::time::Instant>,
-    ) -> Option<crate::RequestId> {
+    fn try_enqueue(s: &mut Script, deadline: Option<Instant>) -> Option<crate::RequestId> {
         let pool = s.node.endpoint.pool().clone();
         let buffer = || pool.alloc(10).expect("memory");
         let (request, response) = (buffer(), buffer());

@@ -208,7 +208,8 @@ impl<R: Route> Session<R> {
     /// # });
     /// ```
     pub fn call_within<P: Rpc>(&self, request: &P::Request, within: Duration) -> Call<P, R> {
-        self.begin(request, Some(MonotonicClock.now() + within))
+        let deadline = MonotonicClock.now().saturating_add(within);
+        self.begin(request, Some(deadline))
     }
 
     fn begin<P: Rpc>(&self, request: &P::Request, deadline: Option<Instant>) -> Call<P, R> {

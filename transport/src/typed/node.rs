@@ -183,7 +183,7 @@ impl<B: Backend> Builder<B> {
     }
 
     /// Serves `P` by a function that runs in a worker thread, for as long as it wants. Its request is
-    /// copied once more.
+    /// copied once more; without memory for that it is refused as overloaded.
     ///
     /// ```
     /// # use trine_transport::backend::{RingBackend, RingConfig};
@@ -199,7 +199,7 @@ impl<B: Backend> Builder<B> {
     where
         F: Fn(P::Request) -> P::Response + Send + Sync + 'static,
     {
-        self.check_kind(P::KIND);
+        self.register(P::KIND, serve::without_memory());
         self.work[usize::from(P::KIND)] = Some(serve::work::<P, F>(handler));
         self
     }

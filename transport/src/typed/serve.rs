@@ -173,6 +173,12 @@ where
     }))
 }
 
+/// What the event loop itself does with a request for a worker: it gets one only where no memory was
+/// left for the worker's copy.
+pub(super) fn without_memory<R: Route>() -> Handler<R> {
+    Handler::Later(Box::new(|_, _, _, _| Some(Status::Overloaded)))
+}
+
 pub(super) fn work<P, F>(handler: F) -> Work
 where
     P: Rpc,

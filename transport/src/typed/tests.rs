@@ -380,6 +380,48 @@ fn worker_handlers_run_beside_the_event_loop() {
     assert_eq!(block_on(slow), Ok(42));
 }
 
+/// The request came back as one of an unknown type: a caller that took the server at its word never
+/// tried again.
+#[test]
+fn a_worker_request_without_memory_for_its_copy_is_refused_as_overloaded() {
+    struct Long;
+    impl Rpc for Long {
+        const KIND: u8 = 9;
+        type Request = Vec<u8>;
+        type Response = u64;
+    }
+    const CLASS: usize = 8 << 20;
+    let (ours, theirs) = RingBackend::pair(RingConfig::default());
+    let (pool, route) = (theirs.pool().clone(), theirs.route());
+    let small = pool.alloc(1).expect("memory");
+    let mut large: Vec<_> = std::iter::from_fn(|| pool.alloc(CLASS)).collect();
+    // Room for the request on its arrival, not for the worker's copy; and for a status.
+    large.pop();
+    drop(small);
+    let _server = Node::builder(theirs)
+        .handle_worker::<Long, _>(|bytes| bytes.len() as u64)
+        .start()
+        .expect("a server");
+    let client = Node::builder(ours).start().expect("a client");
+    let session = block_on(client.client().connect(route)).expect("a session");
+    let request = vec![7; CLASS - 8];
+    let refused = block_on(session.call::<Long>(&request));
+    assert_eq!(refused, Err(CallError::Refused(Refusal::Overloaded)));
+    large.clear();
+    assert_eq!(
+        block_on(session.call::<Long>(&request)),
+        Ok(request.len() as u64)
+    );
+}
+
+/// The deadline wrapped around, and the call ended at once as one whose time is over.
+#[test]
+fn a_call_may_have_all_the_time_there_is() {
+    let pair = pair();
+    let call = pair.session.call_within::<Increment>(&41, Duration::MAX);
+    assert_eq!(block_on(call), Ok(42));
+}
+
 /// Sums what another server answers: the paper's nested RPC.
 struct Nested;
 
