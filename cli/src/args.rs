@@ -82,7 +82,7 @@ pub(crate) enum Command {
     /// Change who leads.
     #[command(subcommand)]
     Leader(LeaderCommand),
-    /// After the loss of a majority: make a new group of one replica out of its data directory.
+    /// Make a new group out of one replica's data directory, after the loss of a majority.
     Recover(RecoverArguments),
     /// Measure throughput and latency of a running group.
     Bench(BenchArguments),
@@ -97,7 +97,7 @@ pub(crate) enum Command {
     Config(ConfigCommand),
     /// Show or change what a running replica logs.
     LogLevel(LogLevelArguments),
-    /// Is this machine fit for trine? Each finding comes with the command that changes it.
+    /// Look whether this machine is fit for trine; each finding comes with the command that changes it.
     Doctor(DoctorArguments),
     /// Print a script that completes commands and options.
     Completions(CompletionsArguments),
@@ -111,7 +111,7 @@ pub(crate) struct ClientArguments {
     /// The replicas' addresses, host:port,...
     #[arg(long, env = "TRINE_PEERS", default_value = DEFAULT_PEERS, value_name = "LIST")]
     pub(crate) peers: String,
-    /// Give up after this long; a write may then still have happened, and the error says so.
+    /// Give up after this long. A write may then still have happened; the error says whether that is so.
     #[arg(long, default_value = "5s", value_name = "TIME", value_parser = parse_positive_duration)]
     pub(crate) timeout: Duration,
     #[command(flatten)]
@@ -629,7 +629,7 @@ pub(crate) struct CacheClientArguments {
     /// The cache's address: where its first thread listens.
     #[arg(long, env = "TRINE_CACHE", default_value = CACHE_ADDRESS, value_name = "HOST:PORT")]
     pub(crate) connect: String,
-    /// Give up after this long; a write may then still have happened, and the error says so.
+    /// Give up after this long. A write may then still have happened; the error says whether that is so.
     #[arg(long, default_value = "5s", value_name = "TIME", value_parser = parse_positive_duration)]
     pub(crate) timeout: Duration,
 }

@@ -110,7 +110,11 @@ impl Report<'_> {
             ));
         }
         output.line(format_args!("exactly once {exactly_once}"));
-        output.line(format_args!("coverage     {coverage}"));
+        match coverage.is_pass() || !interrupt::interrupted() {
+            true => output.line(format_args!("coverage     {coverage}")),
+            // What a whole run has to have shown cannot be held against one that was cut short.
+            false => output.line("coverage     not judged: the run was interrupted"),
+        }
         output.line("");
         output.line(match self.passed() {
             true => "PASS: linearizable, and nothing acknowledged was lost",

@@ -57,7 +57,7 @@ pub(crate) fn run<N: Network>(
         .map(|resp| resp.counting_on().of_place(1));
     let resp = resp.transpose()?.filter(|address| address.port() > 0);
     welcome(network, &addresses, started.elapsed(), kept, resp, output)?;
-    supervisor::supervise(network, group, output)
+    supervisor::supervise(network, group, kept.is_some(), output)
 }
 
 /// Prints what the replicas say, each line with its place in front. In JSON form it goes to

@@ -15,10 +15,11 @@ use crate::{group, interrupt};
 /// How often the replicas are asked while the group is not whole.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
-/// Looks after the replicas until the user ends it.
+/// Looks after the replicas, whose logs are on disk or in memory, until the user ends it.
 pub(super) fn supervise<N: Network>(
     network: &N,
     mut group: Group,
+    on_disk: bool,
     output: Output,
 ) -> Result<(), Failure> {
     let now = Instant::now();
@@ -28,7 +29,7 @@ pub(super) fn supervise<N: Network>(
         interrupt::pause(SUPERVISE_EVERY);
         for exit in group.take_exits().map_err(group::live_failure)? {
             let pause = places[exit.place - 1].on_exit(Instant::now());
-            tell_exit(&exit, pause, output);
+            tell_exit(&exit, pause, on_disk, output);
             healing = Some(Healing::new());
         }
         for (place, state) in (1..).zip(&mut places) {
@@ -128,13 +129,15 @@ impl Healing {
     }
 }
 
-fn tell_exit(exit: &Exit, pause: Duration, output: Output) {
+fn tell_exit(exit: &Exit, pause: Duration, on_disk: bool, output: Output) {
     let pause = show_ns(u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX));
     let (place, status) = (exit.place, exit.status);
+    let as_what = match on_disk {
+        true => "to go on with its log",
+        false => "empty, to re-join the group",
+    };
     tell(
-        &format!(
-            "replica {place} ended ({status}); starting it again in {pause}, empty, to re-join the group"
-        ),
+        &format!("replica {place} ended ({status}); starting it again in {pause}, {as_what}"),
         output,
     );
 }
