@@ -14,7 +14,7 @@ use crate::config::{BASE_PORT, CACHE_ADDRESS, CACHE_THREADS_MAX, CLIENTS_MAX, DE
 use crate::network::NetworkArguments;
 use crate::resp::RespArguments;
 use crate::settings::{ConfigCommand, FileArguments, PlacementArguments, WatchArguments};
-use crate::units::{parse_bytes, parse_duration, parse_positive_duration};
+use crate::units::{parse_bytes, parse_duration, parse_positive_duration, parse_seconds};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -22,7 +22,9 @@ Examples:
   trine up                          run a local group until Ctrl-C
   trine put greeting hello          write; the value can also be - (stdin) or @file
   trine get greeting                read; the raw bytes come out
+  trine                             a shell for such commands, on a terminal or from a pipe
   trine status                      who leads, how far everybody is
+  trine top                         the same and more on one screen, as it changes
   trine member list                 who belongs to the group
 
 Exit status: 0 done; 1 a clear no (no such key, check failed); 2 wrong usage or
@@ -30,10 +32,11 @@ configuration; 3 cluster not reachable or outcome unknown (the text says which).
 
 /// A strongly consistent, in-memory key-value store that replicates every write.
 #[derive(Debug, Parser)]
-#[command(name = "trine", version, arg_required_else_help = true, after_help = EXAMPLES)]
+#[command(name = "trine", version, after_help = EXAMPLES)]
 pub(crate) struct Arguments {
+    /// Nothing means the shell.
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: Option<Command>,
     /// Print one JSON document instead of text; short for -o json.
     #[arg(long, global = true)]
     pub(crate) json: bool,
@@ -74,8 +77,19 @@ pub(crate) enum Command {
     Get(GetArguments),
     /// Delete a key; exit status 1 if there was none.
     Del(DelArguments),
+    /// Type commands one after the other, or read them from standard input; what `trine` alone does.
+    Shell(ShellArguments),
     /// Show every replica: role, term, log, round-trip times, retransmissions.
     Status(StatusArguments),
+    /// The group on one screen: roles, lag, throughput, stages of writes, links.
+    Top(TopArguments),
+    /// Print a line each second: rates, percentiles of the stages of writes, lag, packets sent again.
+    Stat(StatArguments),
+    /// Measure round trips between replicas, and a key of its own being written and read.
+    Latency(LatencyArguments),
+    /// Draw where the time of one operation went.
+    #[command(subcommand)]
+    Trace(TraceCommand),
     /// Show or change who belongs to the group.
     #[command(subcommand)]
     Member(MemberCommand),
@@ -451,6 +465,58 @@ pub(crate) struct DelArguments {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct TopArguments {
+    /// Seconds between two looks at the group.
+    #[arg(default_value = "1", value_name = "SECONDS", value_parser = parse_seconds)]
+    pub(crate) seconds: f64,
+    #[command(flatten)]
+    pub(crate) client: ClientArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatArguments {
+    /// Seconds between two lines.
+    #[arg(default_value = "1", value_name = "SECONDS", value_parser = parse_seconds)]
+    pub(crate) seconds: f64,
+    /// How many lines; until Ctrl-C if absent.
+    #[arg(value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
+    #[command(flatten)]
+    pub(crate) client: ClientArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LatencyArguments {
+    /// How long to measure; Ctrl-C ends it early.
+    #[arg(long = "for", default_value = "3s", value_name = "TIME", value_parser = parse_positive_duration)]
+    pub(crate) duration: Duration,
+    #[command(flatten)]
+    pub(crate) client: ClientArguments,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TraceCommand {
+    /// Write a value and draw a bar for each stage of the write.
+    Put(TracePutArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TracePutArguments {
+    /// The key.
+    pub(crate) key: OsString,
+    /// The value; - or nothing reads it from standard input, @FILE from a file.
+    pub(crate) value: Option<OsString>,
+    #[command(flatten)]
+    pub(crate) client: ClientArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShellArguments {
+    #[command(flatten)]
+    pub(crate) client: ClientArguments,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct StatusArguments {
     #[command(flatten)]
     pub(crate) client: ClientArguments,
@@ -737,7 +803,7 @@ mod tests {
     fn the_chaos_line_of_the_documents_parses() {
         let line = "trine chaos --loss 5% --dup 1% --reorder 2% --clients 8 --for 20s --seed 7 --kill-leader-every 5s";
         let arguments = Arguments::try_parse_from(line.split(' ')).expect("parses");
-        let Command::Chaos(chaos) = arguments.command else {
+        let Some(Command::Chaos(chaos)) = arguments.command else {
             panic!("not chaos")
         };
         assert_eq!(chaos.loss, Ratio::percent(5));

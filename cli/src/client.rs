@@ -32,6 +32,27 @@ pub(crate) fn call_with<N: Network>(
     command: &Command<'_>,
     tune: impl FnOnce(&mut ClientConfig),
 ) -> Result<Answer, Failure> {
+    open(network, arguments, tune)?.execute(mode, command)
+}
+
+type Execute = dyn FnMut(Mode, &Command<'_>) -> Result<Answer, CallError>;
+
+/// A client for several commands, one after the other, whatever carries its packets.
+pub(crate) struct Session(Box<Execute>);
+
+impl Session {
+    /// Does one command and waits for its end.
+    pub(crate) fn execute(&mut self, mode: Mode, command: &Command<'_>) -> Result<Answer, Failure> {
+        (self.0)(mode, command).map_err(|error| call_failure(error, mode))
+    }
+}
+
+/// Opens a client; nothing is sent before its first command.
+pub(crate) fn open<N: Network>(
+    network: &N,
+    arguments: &ClientArguments,
+    tune: impl FnOnce(&mut ClientConfig),
+) -> Result<Session, Failure> {
     let addresses = peers::resolve(&arguments.peers)?;
     let capture = arguments.capture.open()?;
     let opened = network.call(&addresses)?;
@@ -39,7 +60,7 @@ pub(crate) fn call_with<N: Network>(
     config.operation_timeout = arguments.timeout.into();
     tune(&mut config);
     let Some(capture) = capture else {
-        return call_over(opened, config, mode, command);
+        return open_over(opened, config);
     };
     let Opened {
         backend,
@@ -53,24 +74,26 @@ pub(crate) fn call_with<N: Network>(
         route_of,
         keep,
     };
-    call_over(opened, config, mode, command)
+    open_over(opened, config)
 }
 
-fn call_over<B: Backend>(
+fn open_over<B: Backend + 'static>(
     opened: Opened<B>,
     config: ClientConfig,
-    mode: Mode,
-    command: &Command<'_>,
-) -> Result<Answer, Failure> {
+) -> Result<Session, Failure> {
     let Opened {
-        backend, route_of, ..
+        backend,
+        route_of,
+        keep,
     } = opened;
     let (clock, seed) = (MonotonicClock, random_seed()?);
     let mut client = BlockingClient::new(backend, clock, config, endpoint_config(), route_of, seed)
         .map_err(|error| Failure::usage(error.to_string(), ""))?;
-    client
-        .execute(mode, command)
-        .map_err(|error| call_failure(error, mode))
+    Ok(Session(Box::new(move |mode, command| {
+        // What the backend stands on lives as long as it does.
+        let _ = &keep;
+        client.execute(mode, command)
+    })))
 }
 
 /// 64 bits from the operating system.

@@ -30,6 +30,25 @@ pub(crate) const CLIENTS_MAX: u32 = 4096;
 /// A chaos run that completed fewer operations proves nothing.
 pub(crate) const CHAOS_OPERATIONS_LEAST: u64 = 1_000;
 
+/// Lines of `trine stat` between two headers.
+pub(crate) const STAT_HEADER_EVERY: u64 = 20;
+/// Between two pairs of probes of `trine latency`, and between two looks at the links.
+pub(crate) const PROBE_EVERY: Duration = Duration::from_millis(2);
+pub(crate) const PROBE_LOOK_EVERY: Duration = Duration::from_millis(100);
+/// The probes' key goes by itself after this.
+pub(crate) const PROBE_EXPIRY: Duration = Duration::from_secs(60);
+/// How often `trine top` looks for keys and news.
+pub(crate) const TOP_KEYS_EVERY: Duration = Duration::from_millis(50);
+/// How many looks its plot remembers: more than a terminal is wide.
+pub(crate) const TOP_HISTORY: usize = 512;
+/// How long a transfer of the lead may take.
+pub(crate) const TOP_TRANSFER_LIMIT: Duration = Duration::from_secs(10);
+
+/// Lines of the shell's history.
+pub(crate) const HISTORY_LINES_MAX: usize = 1_000;
+/// The longest line that the shell reads: a value of the largest size, each byte an escape, and what stands around it.
+pub(crate) const SHELL_LINE_BYTES_MAX: u64 = 8 << 20;
+
 /// Latencies are recorded from 1 ns up to this, with three significant digits.
 pub(crate) const LATENCY_MAX: Duration = Duration::from_secs(120);
 pub(crate) const LATENCY_DIGITS: u8 = 3;

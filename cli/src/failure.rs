@@ -87,6 +87,24 @@ impl Failure {
         }
     }
 
+    /// The same, of a line of a script.
+    pub(crate) fn at_line(self, number: u64) -> Self {
+        Self {
+            message: format!("line {number}: {}", self.message),
+            ..self
+        }
+    }
+
+    /// What happened, without the cure.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Whether the answer is no, and nothing else is wrong.
+    pub(crate) fn is_negative(&self) -> bool {
+        self.kind == Kind::Negative
+    }
+
     /// The process's exit status; 130 is what shells expect after a Ctrl-C.
     pub(crate) fn exit_status(&self) -> u8 {
         match self.kind {

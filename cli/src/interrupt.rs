@@ -11,6 +11,7 @@ use signal_hook::iterator::Signals;
 use crate::failure::Failure;
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+static TERMINATED: AtomicBool = AtomicBool::new(false);
 static SLEEPERS: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
 static HOOK: OnceLock<Box<dyn Fn() + Send + Sync>> = OnceLock::new();
 
@@ -26,7 +27,10 @@ fn catch() -> io::Result<()> {
     std::thread::Builder::new()
         .name("signals".into())
         .spawn(move || {
-            for _ in signals.forever() {
+            for signal in signals.forever() {
+                if signal == SIGTERM {
+                    TERMINATED.store(true, Ordering::SeqCst);
+                }
                 if INTERRUPTED.swap(true, Ordering::SeqCst) {
                     std::process::exit(i32::from(Failure::interrupted().exit_status()));
                 }
@@ -56,6 +60,16 @@ pub(crate) fn on_interrupt(hook: impl Fn() + Send + Sync + 'static) {
 /// Whether the user wants the process to end.
 pub(crate) fn interrupted() -> bool {
     INTERRUPTED.load(Ordering::SeqCst)
+}
+
+/// Whether there was a Ctrl-C since the last look; for a shell, where it ends a command and not the process.
+pub(crate) fn take() -> bool {
+    INTERRUPTED.swap(false, Ordering::SeqCst)
+}
+
+/// Whether there was a SIGTERM.
+pub(crate) fn terminated() -> bool {
+    TERMINATED.load(Ordering::SeqCst)
 }
 
 /// `Err` once the user wants the process to end.

@@ -15,6 +15,7 @@ mod load;
 mod logs;
 mod metrics;
 mod network;
+mod observe;
 mod output;
 mod peers;
 mod placement;
@@ -27,7 +28,10 @@ mod values;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use crate::args::{Command, OutputForm};
+use clap::CommandFactory;
+use clap::error::ErrorKind;
+
+use crate::args::{Arguments, Command, OutputForm};
 use crate::failure::Failure;
 use crate::network::{Network, OnNetwork, on_chosen};
 use crate::output::Output;
@@ -44,7 +48,7 @@ fn main() -> ExitCode {
     }
     let line: Vec<OsString> = std::env::args_os().collect();
     let json = wants_json(&line);
-    let arguments = match settings::parse(line) {
+    let arguments = match parse(line) {
         Ok(arguments) => arguments,
         Err(Stop::Usage(error)) => error.exit(),
         Err(Stop::Settings(failure)) => {
@@ -55,10 +59,10 @@ fn main() -> ExitCode {
     let output = Output {
         json: arguments.json || arguments.output == OutputForm::Json,
     };
-    let task = Run {
-        command: &arguments.command,
-        output,
+    let Some(command) = &arguments.command else {
+        unreachable!("a line without a command was read as the shell's");
     };
+    let task = Run { command, output };
     match on_chosen(&arguments.network, task) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -66,6 +70,22 @@ fn main() -> ExitCode {
             ExitCode::from(failure.exit_status())
         }
     }
+}
+
+/// Reads the command line; without a command it means the shell, unless there is nothing to read commands from.
+fn parse(mut line: Vec<OsString>) -> Result<Arguments, Stop> {
+    let arguments = settings::parse(line.clone())?;
+    if arguments.command.is_some() {
+        return Ok(arguments);
+    }
+    if cmd::shell::has_no_input() {
+        let mut definition = Arguments::command();
+        let help = definition.render_help();
+        let kind = ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+        return Err(Stop::Usage(definition.error(kind, help)));
+    }
+    line.push("shell".into());
+    settings::parse(line)
 }
 
 /// Whether a mistake in the settings is to be told in JSON form: nothing has read the line yet.
@@ -94,6 +114,11 @@ impl OnNetwork for Run<'_> {
             Command::Put(arguments) => cmd::put::run(network, arguments, output),
             Command::Get(arguments) => cmd::get::run(network, arguments, output),
             Command::Del(arguments) => cmd::del::run(network, arguments, output),
+            Command::Top(arguments) => cmd::top::run(network, arguments, output),
+            Command::Stat(arguments) => cmd::stat::run(network, arguments, output),
+            Command::Latency(arguments) => cmd::latency::run(network, arguments, output),
+            Command::Trace(command) => cmd::trace::run(network, command, output),
+            Command::Shell(arguments) => cmd::shell::run(network, arguments, output),
             Command::Status(arguments) => cmd::status::run(network, arguments, output),
             Command::Member(command) => cmd::member::run(network, command, output),
             Command::Recover(arguments) => cmd::recover::run(arguments, output),

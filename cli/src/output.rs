@@ -62,11 +62,19 @@ impl Output {
             eprintln!("{failure}");
         }
     }
+
+    /// The failure of one command among others: a line for itself.
+    pub(crate) fn complain(self, failure: &Failure) {
+        match self.json {
+            true => self.json_line(&json!({ "error": failure })),
+            false => eprintln!("{failure}"),
+        }
+    }
 }
 
 /// Writes to standard output; a reader that went away (`trine ... | head`) ends the process
 /// quietly, as it would end any other tool.
-fn print_all(bytes: &[u8]) {
+pub(crate) fn print_all(bytes: &[u8]) {
     let mut stdout = io::stdout().lock();
     if stdout
         .write_all(bytes)

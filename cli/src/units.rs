@@ -42,6 +42,14 @@ pub(crate) fn parse_positive_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Reads a number of seconds between two looks at something: "1", "0.5".
+pub(crate) fn parse_seconds(text: &str) -> Result<f64, String> {
+    let number: Option<f64> = text.parse().ok();
+    number
+        .filter(|seconds| (0.1..=86_400.0).contains(seconds))
+        .ok_or_else(|| "write a number of seconds from 0.1 to 86400".to_owned())
+}
+
 /// A size with a unit that fits it: "512 B", "1.5 KiB".
 pub(crate) fn show_bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];

@@ -45,6 +45,21 @@ pub(super) fn give<N: Network>(
     place: u32,
     output: Output,
 ) -> Result<(), Failure> {
+    let OrderDone { text, leader } = self::order(network, arguments, order, place)?;
+    output.document(&json!({
+        "order": order_word(order), "place": place, "done": text, "leader": leader,
+    }));
+    output.line(text);
+    Ok(())
+}
+
+/// Gives an order and waits for its end.
+pub(super) fn order<N: Network>(
+    network: &N,
+    arguments: &OrderArguments,
+    order: Order,
+    place: u32,
+) -> Result<OrderDone, Failure> {
     let addresses = peers::resolve(&arguments.peers)?;
     let Opened {
         backend,
@@ -63,12 +78,7 @@ pub(super) fn give<N: Network>(
     let transport = endpoint_config();
     let given = give_order(backend, clock, config, transport, route_of, request, seed);
     drop(keep);
-    let OrderDone { text, leader } = given.map_err(order_failure)?;
-    output.document(&json!({
-        "order": order_word(order), "place": place, "done": text, "leader": leader,
-    }));
-    output.line(text);
-    Ok(())
+    given.map_err(order_failure)
 }
 
 fn order_word(order: Order) -> &'static str {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use trine_kvstore::{Command, Response};
-use trine_replica::client::{Mode, WriteTiming};
+use trine_replica::client::{Answer, Mode, WriteTiming};
 
 use super::{response_of, unexpected};
 use crate::args::PutArguments;
@@ -18,6 +18,19 @@ pub(crate) fn run<N: Network>(
     arguments: &PutArguments,
     output: Output,
 ) -> Result<(), Failure> {
+    let (document, answer) = write(network, arguments)?;
+    output.document(&document);
+    if arguments.timing {
+        tell_timing(answer.timing(), output);
+    }
+    Ok(())
+}
+
+/// Writes; the answer, and all that is to be said of it to programs.
+pub(super) fn write<N: Network>(
+    network: &N,
+    arguments: &PutArguments,
+) -> Result<(Value, Answer), Failure> {
     let key = key_bytes(&arguments.key)?;
     let value = read_value(arguments.value.as_deref())?;
     let command = Command::Put { key, value: &value };
@@ -25,27 +38,22 @@ pub(crate) fn run<N: Network>(
     let answer = call_with(network, &arguments.client, mode, &command, |config| {
         config.time_every = u32::from(arguments.timing);
     })?;
-    match response_of(&answer)? {
-        Response::Written { version } => {
-            let mut document = Map::new();
-            insert_bytes(&mut document, "key", key);
-            document.insert("bytes".into(), value.len().into());
-            document.insert("version".into(), json!(version.as_u64()));
-            if let Some(timing) = answer.timing() {
-                document.insert("timing_ns".into(), timing_document(timing));
-            }
-            output.document(&Value::Object(document));
-            if arguments.timing {
-                tell_timing(answer.timing(), output);
-            }
-            Ok(())
-        }
-        other => Err(unexpected(&other)),
+    let version = match response_of(&answer)? {
+        Response::Written { version } => version,
+        other => return Err(unexpected(&other)),
+    };
+    let mut document = Map::new();
+    insert_bytes(&mut document, "key", key);
+    document.insert("bytes".into(), value.len().into());
+    document.insert("version".into(), json!(version.as_u64()));
+    if let Some(timing) = answer.timing() {
+        document.insert("timing_ns".into(), timing_document(timing));
     }
+    Ok((Value::Object(document), answer))
 }
 
 /// What the client knows of a write's way, in its order.
-fn stages(timing: &WriteTiming) -> Vec<(&'static str, &'static str, u64)> {
+pub(super) fn stages(timing: &WriteTiming) -> Vec<(&'static str, &'static str, u64)> {
     let leader = &timing.leader;
     vec![
         (
@@ -77,7 +85,7 @@ fn stages(timing: &WriteTiming) -> Vec<(&'static str, &'static str, u64)> {
     ]
 }
 
-fn total_ns(timing: &WriteTiming) -> u64 {
+pub(super) fn total_ns(timing: &WriteTiming) -> u64 {
     timing.client.as_nanos() + timing.round_trip.as_nanos()
 }
 

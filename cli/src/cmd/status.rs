@@ -120,7 +120,7 @@ fn can_lose(reports: &[Report]) -> Option<usize> {
 }
 
 /// The group in one sentence.
-fn summary(reports: &[Report]) -> String {
+pub(super) fn summary(reports: &[Report]) -> String {
     if majority_gone(reports) {
         return "most replicas lost their memory: what the group stored is gone, start a new group"
             .to_owned();
@@ -192,7 +192,7 @@ fn replica_row(node: &NodeStatus) -> [String; 8] {
     ]
 }
 
-fn role_word(role: Role) -> &'static str {
+pub(super) fn role_word(role: Role) -> &'static str {
     match role {
         Role::Unattached => "in no group",
         Role::Joining => "joining",
@@ -201,6 +201,14 @@ fn role_word(role: Role) -> &'static str {
         Role::Candidate => "candidate",
         Role::Leader => "leader",
     }
+}
+
+/// The place of the member at `address`, as far as any replica knows it.
+pub(super) fn place_at(address: SocketAddr, reports: &[Report]) -> Option<u32> {
+    let known = reports.iter().filter_map(Report::status);
+    let mut members = known.flat_map(|status| &status.members);
+    let found = members.find(|member| member.address == address)?;
+    Some(found.place)
 }
 
 /// Round-trip times and retransmissions on each link between replicas that carries consensus.

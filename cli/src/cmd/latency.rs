@@ -1,0 +1,219 @@
+//! `trine latency`: how long packets and operations take at the moment.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use trine_kvstore::{Command, SetExpiry, SetOptions};
+use trine_replica::client::Mode;
+
+use super::response_of;
+use super::status::{LOOK_MAX, ask_everybody, place_at};
+use crate::args::LatencyArguments;
+use crate::client;
+use crate::config::{PROBE_EVERY, PROBE_EXPIRY, PROBE_LOOK_EVERY};
+use crate::failure::Failure;
+use crate::interrupt;
+use crate::latency::{Latencies, latency_table};
+use crate::network::Network;
+use crate::output::Output;
+use crate::peers;
+use crate::units::{show_count, show_ns};
+
+/// The widest bar, in characters.
+const BAR: u64 = 40;
+
+/// What was measured so far.
+struct Measured {
+    puts: Times,
+    gets: Times,
+    links: BTreeMap<(u32, String), Latencies>,
+}
+
+/// Times of one kind, with what is drawn of them.
+struct Times {
+    latencies: Latencies,
+    /// Counts by [`class`].
+    classes: BTreeMap<u64, u64>,
+}
+
+impl Times {
+    fn new() -> Self {
+        Self {
+            latencies: Latencies::new(),
+            classes: BTreeMap::new(),
+        }
+    }
+
+    fn record(&mut self, time: Duration) {
+        let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.latencies.record_ns(ns);
+        *self.classes.entry(class(ns)).or_default() += 1;
+    }
+}
+
+/// The least of 1, 2, 5, 10, 20, 50 ... microseconds that is longer.
+fn class(ns: u64) -> u64 {
+    let steps = [2, 5, 10].into_iter();
+    let mut decade = 1_000_u64;
+    if ns < decade {
+        return decade;
+    }
+    loop {
+        let longer = |step: &u64| ns < decade.saturating_mul(*step);
+        match steps.clone().find(longer) {
+            Some(step) => return decade * step,
+            None if decade > u64::MAX / 10 => return u64::MAX,
+            None => decade *= 10,
+        }
+    }
+}
+
+pub(crate) fn run<N: Network>(
+    network: &N,
+    arguments: &LatencyArguments,
+    output: Output,
+) -> Result<(), Failure> {
+    interrupt::start()?;
+    let mut measured = Measured {
+        puts: Times::new(),
+        gets: Times::new(),
+        links: BTreeMap::new(),
+    };
+    measure(network, arguments, &mut measured)?;
+    output.document(&document(&measured));
+    tell(&measured, output);
+    Ok(())
+}
+
+/// Writes and reads a key of its own in turn, and looks at the links now and then; Ctrl-C ends it early.
+fn measure<N: Network>(
+    network: &N,
+    arguments: &LatencyArguments,
+    measured: &mut Measured,
+) -> Result<(), Failure> {
+    let addresses = peers::resolve(&arguments.client.peers)?;
+    let mut session = client::open(network, &arguments.client, |_| {})?;
+    let key = format!("trine:latency:{}", client::random_seed()?);
+    let key = key.as_bytes();
+    // Should this process die, the key goes by itself.
+    let expiry = SetExpiry::After(PROBE_EXPIRY.as_nanos() as u64);
+    let options = SetOptions {
+        expiry,
+        ..SetOptions::default()
+    };
+    let value = &[b'x'; 100];
+    let put = Command::Set {
+        key,
+        value,
+        options,
+    };
+    // The first one opens the session.
+    response_of(&session.execute(Mode::Write, &put)?)?;
+    let until = Instant::now() + arguments.duration;
+    let mut next_look = Instant::now();
+    while Instant::now() < until && !interrupt::interrupted() {
+        let begun = Instant::now();
+        response_of(&session.execute(Mode::Write, &put)?)?;
+        measured.puts.record(begun.elapsed());
+        let begun = Instant::now();
+        response_of(&session.execute(Mode::Read, &Command::Get { key })?)?;
+        measured.gets.record(begun.elapsed());
+        if next_look <= begun {
+            next_look = begun + PROBE_LOOK_EVERY;
+            let limit = arguments.client.timeout.min(LOOK_MAX).into();
+            look_at_links(network, &addresses, limit, measured)?;
+        }
+        interrupt::pause(PROBE_EVERY);
+    }
+    session.execute(Mode::WriteAndClose, &Command::Delete { key })?;
+    Ok(())
+}
+
+fn look_at_links<N: Network>(
+    network: &N,
+    addresses: &[std::net::SocketAddr],
+    limit: trine_transport::time::Duration,
+    measured: &mut Measured,
+) -> Result<(), Failure> {
+    let reports = ask_everybody(network, addresses, limit)?;
+    for report in &reports {
+        let Ok(node) = &report.answer else { continue };
+        for link in node.links.iter().filter(|link| link.class == "raft") {
+            let Some(rtt_ns) = link.rtt_ns else { continue };
+            let to = place_at(link.address, &reports);
+            let to = to.map_or_else(|| link.address.to_string(), |place| place.to_string());
+            let name = (node.replica.place, to);
+            let times = measured.links.entry(name).or_insert_with(Latencies::new);
+            times.record_ns(rtt_ns);
+        }
+    }
+    Ok(())
+}
+
+fn document(measured: &Measured) -> serde_json::Value {
+    let link = |((place, to), times): (&(u32, String), &Latencies)| json!({ "from": place, "to": to, "rtt": times.percentiles() });
+    json!({
+        "put": measured.puts.latencies.percentiles(),
+        "get": measured.gets.latencies.percentiles(),
+        "links": measured.links.iter().map(link).collect::<Vec<_>>(),
+    })
+}
+
+fn tell(measured: &Measured, output: Output) {
+    let links = measured
+        .links
+        .iter()
+        .map(|((place, to), times)| (format!("{place} to {to}"), times.percentiles()));
+    let links: Vec<_> = links.collect();
+    output.line("round trips between replicas (smoothed, as congestion control sees them)");
+    output.line(latency_table(
+        links
+            .iter()
+            .map(|(name, times)| (name.as_str(), times.clone())),
+    ));
+    output.line("");
+    output.line("operations of this client, one after the other, 100 bytes");
+    let operations = [("put", &measured.puts), ("get", &measured.gets)];
+    output.line(latency_table(
+        operations.map(|(name, times)| (name, times.latencies.percentiles())),
+    ));
+    for (name, times) in operations {
+        output.line("");
+        output.line(bars(name, &times.classes));
+    }
+}
+
+/// A line for each class that holds anything, as long as its share of the largest.
+fn bars(name: &str, classes: &BTreeMap<u64, u64>) -> String {
+    let most = classes.values().copied().max().unwrap_or(1);
+    let row = |(&below, &count): (&u64, &u64)| {
+        let bar = "#".repeat((count * BAR).div_ceil(most) as usize);
+        format!(
+            "  {name} < {:>8} {:>8}  {bar}",
+            show_ns(below),
+            show_count(count)
+        )
+    };
+    let rows: Vec<String> = classes.iter().map(row).collect();
+    rows.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_drawn_by_1_2_5() {
+        assert_eq!(class(0), 1_000);
+        assert_eq!(class(1_000), 2_000);
+        assert_eq!(class(4_999), 5_000);
+        assert_eq!(class(5_000), 10_000);
+        assert_eq!(class(10_000), 20_000);
+        assert_eq!(class(u64::MAX), u64::MAX);
+        let drawn = bars("put", &BTreeMap::from([(20_000, 80), (50_000, 1)]));
+        let stars = |line: &str| line.matches('#').count();
+        let lengths: Vec<usize> = drawn.lines().map(stars).collect();
+        assert_eq!(lengths, [40, 1], "{drawn}");
+    }
+}

@@ -1,0 +1,241 @@
+//! What does the shell print of an answer: for people, raw for pipes, or a JSON line.
+
+use serde_json::{Map, Value, json};
+use trine_kvstore::{AbortCause, Position, Response, Versioned};
+
+use super::parse::{Shape, StoreRequest};
+use super::words::show;
+use crate::cmd::store_failure;
+use crate::failure::Failure;
+use crate::output::insert_bytes;
+
+/// For whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// A terminal: everything is said, and nothing that would confuse the terminal.
+    People,
+    /// A pipe: values as they are, and nothing where there is no value.
+    Raw,
+    /// A JSON document a line.
+    Json,
+}
+
+/// The answer's text, without the end of its last line; nothing where there is nothing to print.
+pub(super) fn tell(
+    request: &StoreRequest,
+    response: &Response<'_>,
+    form: Form,
+) -> Result<Option<Vec<u8>>, Failure> {
+    refusal(request, response)?;
+    Ok(match form {
+        Form::Json => Some(document(response).to_string().into_bytes()),
+        Form::People => Some(for_people(request.shape, response).into_bytes()),
+        Form::Raw => raw(request.shape, response),
+    })
+}
+
+/// Answers that say no.
+fn refusal(request: &StoreRequest, response: &Response<'_>) -> Result<(), Failure> {
+    let no = |text: String| Err(Failure::negative(text, ""));
+    match response {
+        Response::Error(error) => Err(store_failure(*error)),
+        Response::NotFound | Response::Deleted { existed: false } => {
+            no(format!("no such key: {}", show(&request.key)))
+        }
+        Response::Conflict { current } => no(match current {
+            Some(version) => format!("its version is {}; nothing was changed", version.as_u64()),
+            None => format!("no such key: {}; nothing was changed", show(&request.key)),
+        }),
+        Response::Exchanged {
+            written: None,
+            previous: None,
+        } => no("its condition does not hold; nothing was changed".to_owned()),
+        Response::Aborted { cause } => no(match cause {
+            AbortCause::Refused { index, error } => {
+                format!("operation {index}: {error}; nothing was changed")
+            }
+            _ => "a condition does not hold; nothing was changed".to_owned(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// A value for a terminal: as it is if that is harmless, else quoted.
+fn printable(value: &[u8]) -> String {
+    match std::str::from_utf8(value) {
+        Ok(text) if !text.is_empty() && !text.chars().any(|c| c.is_control() && c != '\n') => {
+            text.to_owned()
+        }
+        _ => show(value),
+    }
+}
+
+fn for_people(shape: Shape, response: &Response<'_>) -> String {
+    let written = |version: &Position| format!("ok, version {}", version.as_u64());
+    match response {
+        Response::Value { version, .. } if shape == Shape::Version => version.as_u64().to_string(),
+        Response::Value { value, .. } => printable(value),
+        Response::Written { version } => written(version),
+        Response::Deleted { .. } => "deleted".to_owned(),
+        Response::Number { value, .. } => value.to_string(),
+        Response::Length { bytes, .. } => format!("{bytes} bytes"),
+        Response::Exchanged { previous, written } => {
+            let before = previous.map_or_else(
+                || "nothing was there".to_owned(),
+                |previous| format!("was {}", printable(previous.value)),
+            );
+            match written {
+                Some(version) => format!("ok, version {}; {before}", version.as_u64()),
+                None => format!("not written; {before}"),
+            }
+        }
+        Response::TimeToLive { remaining_ns } => seconds(*remaining_ns),
+        Response::Count { items } => items.to_string(),
+        Response::List(list) => {
+            let row = |(index, item): (usize, Response<'_>)| match item {
+                Response::NotFound => format!("{}) (no such key)", index + 1),
+                item => format!("{}) {}", index + 1, for_people(shape, &item)),
+            };
+            let rows: Vec<String> = list.iter().enumerate().map(row).collect();
+            rows.join("\n")
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+fn seconds(ns: Option<u64>) -> String {
+    ns.map_or_else(
+        || "never".to_owned(),
+        |ns| format!("{:.3}", ns as f64 / 1e9),
+    )
+}
+
+fn raw(shape: Shape, response: &Response<'_>) -> Option<Vec<u8>> {
+    match response {
+        Response::Value { version, .. } if shape == Shape::Version => {
+            Some(version.as_u64().to_string().into_bytes())
+        }
+        Response::Value { value, .. } => Some(value.to_vec()),
+        Response::Number { value, .. } => Some(value.to_string().into_bytes()),
+        Response::Length { bytes, .. } => Some(bytes.to_string().into_bytes()),
+        Response::Exchanged { previous, .. } => previous.map(|previous| previous.value.to_vec()),
+        Response::TimeToLive { remaining_ns } => Some(seconds(*remaining_ns).into_bytes()),
+        Response::Count { items } => Some(items.to_string().into_bytes()),
+        Response::List(list) => {
+            let rows: Vec<Vec<u8>> = list
+                .iter()
+                .map(|item| raw(shape, &item).unwrap_or_default())
+                .collect();
+            Some(rows.join(&b'\n'))
+        }
+        _ => None,
+    }
+}
+
+fn document(response: &Response<'_>) -> Value {
+    let mut map = Map::new();
+    let versioned = |map: &mut Map<String, Value>, found: &Versioned<'_>| {
+        insert_bytes(map, "value", found.value);
+        map.insert("version".into(), found.version.as_u64().into());
+    };
+    match response.clone() {
+        Response::Value { value, version } => versioned(&mut map, &Versioned { value, version }),
+        Response::Written { version } => {
+            map.insert("version".into(), version.as_u64().into());
+        }
+        Response::Deleted { existed } => {
+            map.insert("deleted".into(), existed.into());
+        }
+        Response::Number { value, version } => {
+            return json!({ "number": value, "version": version.as_u64() });
+        }
+        Response::Length { bytes, version } => {
+            return json!({ "bytes": bytes, "version": version.as_u64() });
+        }
+        Response::Exchanged { previous, written } => {
+            let mut before = Map::new();
+            if let Some(previous) = &previous {
+                versioned(&mut before, previous);
+            }
+            let previous = previous.map(|_| Value::Object(before));
+            return json!({ "previous": previous, "version": written.map(Position::as_u64) });
+        }
+        Response::TimeToLive { remaining_ns } => return json!({ "remaining_ns": remaining_ns }),
+        Response::Count { items } => return json!({ "count": items }),
+        Response::List(list) => {
+            return list.iter().map(|item| document(&item)).collect();
+        }
+        Response::NotFound => return Value::Null,
+        other => return json!(format!("{other:?}")),
+    }
+    Value::Object(map)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(shape: Shape) -> StoreRequest {
+        StoreRequest {
+            command: Vec::new(),
+            read_only: true,
+            shape,
+            key: b"k".to_vec(),
+        }
+    }
+
+    fn told(response: &Response<'_>, form: Form) -> String {
+        let told = tell(&request(Shape::Plain), response, form).expect("no refusal");
+        String::from_utf8(told.unwrap_or_default()).expect("text")
+    }
+
+    #[test]
+    fn people_see_what_cannot_harm_their_terminal_and_pipes_get_bytes() {
+        let version = Position::from_u64(7);
+        let value = Response::Value {
+            value: b"\x1b[2J",
+            version,
+        };
+        assert_eq!(told(&value, Form::People), "\"\\x1b[2J\"");
+        assert_eq!(told(&value, Form::Raw), "\x1b[2J");
+        assert_eq!(
+            told(&value, Form::Json),
+            r#"{"value":"\u001b[2J","version":7}"#
+        );
+        let shown = tell(&request(Shape::Version), &value, Form::Raw).expect("no refusal");
+        assert_eq!(shown, Some(b"7".to_vec()));
+        assert_eq!(told(&Response::Written { version }, Form::Raw), "");
+    }
+
+    #[test]
+    fn a_list_has_a_line_for_each_key_also_for_those_that_are_not_there() {
+        let version = Position::from_u64(7);
+        let items = [
+            Response::Value {
+                value: b"one",
+                version,
+            },
+            Response::NotFound,
+        ];
+        let list = Response::List(items.as_slice().into());
+        assert_eq!(told(&list, Form::People), "1) one\n2) (no such key)");
+        assert_eq!(told(&list, Form::Raw), "one\n");
+        assert_eq!(
+            told(&list, Form::Json),
+            r#"[{"value":"one","version":7},null]"#
+        );
+    }
+
+    #[test]
+    fn a_no_is_a_failure_with_status_1() {
+        let current = Some(Position::from_u64(9));
+        for (response, part) in [
+            (Response::NotFound, "no such key: k"),
+            (Response::Conflict { current }, "version is 9"),
+        ] {
+            let failure = tell(&request(Shape::Plain), &response, Form::Raw).expect_err(part);
+            assert_eq!(failure.exit_status(), 1);
+            assert!(failure.to_string().contains(part), "{failure}");
+        }
+    }
+}

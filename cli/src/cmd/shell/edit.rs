@@ -1,0 +1,135 @@
+//! The line editor: completion, hints, and the history that outlives the shell.
+
+use std::path::PathBuf;
+
+use rustyline::completion::Completer;
+use rustyline::config::Config;
+use rustyline::highlight::Highlighter;
+use rustyline::hint::{Hinter, HistoryHinter};
+use rustyline::history::FileHistory;
+use rustyline::validate::Validator;
+use rustyline::{Context, Editor, Helper};
+
+use super::commands::{COMMANDS, find};
+use crate::config::HISTORY_LINES_MAX;
+
+/// What the editor asks while a line is typed.
+pub(super) struct Assistant;
+
+impl Helper for Assistant {}
+impl Highlighter for Assistant {}
+impl Validator for Assistant {}
+
+impl Completer for Assistant {
+    type Candidate = String;
+
+    fn complete(
+        &self,
+        line: &str,
+        position: usize,
+        _context: &Context<'_>,
+    ) -> rustyline::Result<(usize, Vec<String>)> {
+        Ok(complete(&line[..position]))
+    }
+}
+
+impl Hinter for Assistant {
+    type Hint = String;
+
+    /// What follows a command's name; else the last line that began so.
+    fn hint(&self, line: &str, position: usize, context: &Context<'_>) -> Option<String> {
+        if position < line.len() {
+            return None;
+        }
+        match line.strip_suffix(' ') {
+            Some(name) => find(name.as_bytes()).map(|entry| entry.form.to_owned()),
+            None => HistoryHinter::new().hint(line, position, context),
+        }
+    }
+}
+
+/// Where the word that is being typed begins, and what it can become: only names of commands are completed, at the
+/// beginning of a line, after `help` and after `\watch SECONDS`.
+fn complete(line: &str) -> (usize, Vec<String>) {
+    let start = line.rfind(' ').map_or(0, |space| space + 1);
+    let words: Vec<&str> = line[..start].split_whitespace().collect();
+    let named = matches!(words.as_slice(), [] | ["help"] | ["\\watch", _]);
+    let typed = &line[start..];
+    let candidates = COMMANDS
+        .iter()
+        .filter(|entry| named && entry.name.starts_with(typed))
+        .map(|entry| {
+            format!(
+                "{}{}",
+                entry.name,
+                if entry.form.is_empty() { "" } else { " " }
+            )
+        })
+        .collect();
+    (start, candidates)
+}
+
+/// The editor with what was typed earlier, and where that is kept.
+pub(super) fn editor() -> rustyline::Result<(Editor<Assistant, FileHistory>, Option<PathBuf>)> {
+    let config = Config::builder()
+        .max_history_size(HISTORY_LINES_MAX)?
+        .history_ignore_space(true)
+        .build();
+    let mut editor = Editor::with_config(config)?;
+    editor.set_helper(Some(Assistant));
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let path = history_path(variable("XDG_STATE_HOME"), variable("HOME"));
+    if let Some(path) = &path {
+        // A history that cannot be read is an empty one.
+        let _ = editor.load_history(path);
+    }
+    Ok((editor, path))
+}
+
+/// Keeps the history; a directory that cannot be written to costs the history and nothing else.
+pub(super) fn keep(editor: &mut Editor<Assistant, FileHistory>, path: Option<&PathBuf>) {
+    if let Some(path) = path {
+        if let Some(directory) = path.parent() {
+            let _ = std::fs::create_dir_all(directory);
+        }
+        let _ = editor.save_history(path);
+    }
+}
+
+/// By the XDG base directory specification, which ignores relative paths.
+fn history_path(state: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
+    let state = state.filter(|path| path.is_absolute());
+    let state = state.or_else(|| {
+        home.filter(|path| path.is_absolute())
+            .map(|home| home.join(".local/state"))
+    });
+    state.map(|state| state.join("trine/history"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_commands_are_completed_where_one_can_stand() {
+        assert_eq!(complete("exp"), (0, vec!["expire ".to_owned()]));
+        assert_eq!(complete("help ca"), (5, vec!["cas ".to_owned()]));
+        assert_eq!(complete("\\watch 1 tt"), (9, vec!["ttl ".to_owned()]));
+        assert_eq!(complete("\\sta"), (0, vec!["\\status".to_owned()]));
+        assert_eq!(complete("get g"), (4, vec![]));
+        assert!(complete("").1.len() == COMMANDS.len());
+    }
+
+    #[test]
+    fn the_history_lies_in_the_state_directory() {
+        let path = |state: Option<&str>, home: Option<&str>| {
+            history_path(state.map(PathBuf::from), home.map(PathBuf::from))
+        };
+        let expected = Some(PathBuf::from("/s/trine/history"));
+        assert_eq!(path(Some("/s"), Some("/h")), expected);
+        let expected = Some(PathBuf::from("/h/.local/state/trine/history"));
+        assert_eq!(path(None, Some("/h")), expected);
+        assert_eq!(path(Some("relative"), Some("/h")), expected);
+        assert_eq!(path(None, None), None);
+    }
+}

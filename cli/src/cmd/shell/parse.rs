@@ -1,0 +1,412 @@
+//! What does a line ask for? Reads nothing but the line.
+
+use std::time::Duration;
+
+use trine_kvstore::{Command, Pair, Position, SetCondition, SetExpiry, SetOptions};
+
+use super::commands::{Entry, find, nearest};
+use super::words::{WordError, show, split};
+
+const NS_PER_MS: u64 = 1_000_000;
+const WATCH_SECONDS_MAX: f64 = 86_400.0;
+
+/// What a line asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Request {
+    /// Nothing: an empty line, a comment.
+    Nothing,
+    /// A command of the store.
+    Store(StoreRequest),
+    /// The list of commands, or one of them.
+    Help(Option<&'static str>),
+    /// The group's status.
+    Status,
+    /// Say how long commands take; toggled if not said.
+    Timing(Option<bool>),
+    /// Do the same again and again.
+    Watch {
+        every: Duration,
+        request: Box<Request>,
+    },
+    /// The end.
+    Quit,
+}
+
+/// A command for the store.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct StoreRequest {
+    /// [`Command::encode`]d.
+    pub(super) command: Vec<u8>,
+    pub(super) read_only: bool,
+    /// How the answer looks.
+    pub(super) shape: Shape,
+    /// The key, for complaints.
+    pub(super) key: Vec<u8>,
+}
+
+/// What of an answer is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// The answer as it is.
+    Plain,
+    /// The version of a value.
+    Version,
+}
+
+/// Why a line asks for nothing that is known.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(super) enum ParseError {
+    #[error(transparent)]
+    Words(#[from] WordError),
+    #[error("no such command: {name}{}", hint(*nearest))]
+    Unknown {
+        name: String,
+        nearest: Option<&'static str>,
+    },
+    #[error("write: {name} {form}")]
+    Form {
+        name: &'static str,
+        form: &'static str,
+    },
+    #[error("{word} is not {what}")]
+    Word { word: String, what: &'static str },
+}
+
+fn hint(nearest: Option<&'static str>) -> String {
+    match nearest {
+        Some(name) => format!("; did you mean {name}?"),
+        None => "; help lists them".to_owned(),
+    }
+}
+
+/// Reads one line.
+pub(super) fn parse(line: &[u8]) -> Result<Request, ParseError> {
+    request(&split(line)?)
+}
+
+fn request(words: &[Vec<u8>]) -> Result<Request, ParseError> {
+    let Some((name, arguments)) = words.split_first() else {
+        return Ok(Request::Nothing);
+    };
+    let arguments: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
+    // What people type in other shells.
+    let name = match name.to_ascii_lowercase().as_slice() {
+        b"exit" | b"\\q" => b"quit".to_vec(),
+        b"?" | b"\\h" | b"\\?" => b"help".to_vec(),
+        _ => name.clone(),
+    };
+    let entry = find(&name).ok_or_else(|| {
+        let name = show(&name);
+        let nearest = nearest(&name);
+        ParseError::Unknown { name, nearest }
+    })?;
+    match entry.name {
+        "help" => help(entry, &arguments),
+        "quit" => alone(entry, &arguments, Request::Quit),
+        "\\status" => alone(entry, &arguments, Request::Status),
+        "\\timing" => timing(entry, &arguments),
+        "\\watch" => watch(entry, words),
+        _ => store(entry, &arguments).map(Request::Store),
+    }
+}
+
+fn form(entry: &Entry) -> ParseError {
+    let Entry { name, form, .. } = *entry;
+    ParseError::Form { name, form }
+}
+
+fn alone(entry: &Entry, arguments: &[&[u8]], request: Request) -> Result<Request, ParseError> {
+    match arguments {
+        [] => Ok(request),
+        _ => Err(form(entry)),
+    }
+}
+
+fn help(entry: &Entry, arguments: &[&[u8]]) -> Result<Request, ParseError> {
+    match arguments {
+        [] => Ok(Request::Help(None)),
+        [name] => match find(name) {
+            Some(found) => Ok(Request::Help(Some(found.name))),
+            None => {
+                let name = show(name);
+                let nearest = nearest(&name);
+                Err(ParseError::Unknown { name, nearest })
+            }
+        },
+        _ => Err(form(entry)),
+    }
+}
+
+fn timing(entry: &Entry, arguments: &[&[u8]]) -> Result<Request, ParseError> {
+    match arguments {
+        [] => Ok(Request::Timing(None)),
+        [b"on"] => Ok(Request::Timing(Some(true))),
+        [b"off"] => Ok(Request::Timing(Some(false))),
+        _ => Err(form(entry)),
+    }
+}
+
+fn watch(entry: &Entry, words: &[Vec<u8>]) -> Result<Request, ParseError> {
+    let [_, seconds, command @ ..] = words else {
+        return Err(form(entry));
+    };
+    let asked: Option<f64> = text(seconds).parse().ok();
+    let valid = asked.filter(|seconds| (0.01..=WATCH_SECONDS_MAX).contains(seconds));
+    let every = valid.ok_or_else(|| wrong(seconds, "a number of seconds from 0.01 to 86400"))?;
+    match request(command)? {
+        request @ (Request::Store(_) | Request::Status) => Ok(Request::Watch {
+            every: Duration::from_secs_f64(every),
+            request: Box::new(request),
+        }),
+        _ => Err(form(entry)),
+    }
+}
+
+fn text(word: &[u8]) -> &str {
+    std::str::from_utf8(word).unwrap_or_default()
+}
+
+fn wrong(word: &[u8], what: &'static str) -> ParseError {
+    let word = show(word);
+    ParseError::Word { word, what }
+}
+
+fn whole(word: &[u8]) -> Result<i64, ParseError> {
+    let number = text(word).parse();
+    number.map_err(|_| wrong(word, "a whole number of 64 bits"))
+}
+
+/// So many units of so many nanoseconds.
+fn time(word: &[u8], unit_ns: u64) -> Result<u64, ParseError> {
+    let number: Option<u64> = text(word).parse().ok();
+    let ns = number.filter(|&number| number > 0);
+    ns.and_then(|number| number.checked_mul(unit_ns))
+        .ok_or_else(|| wrong(word, "a positive whole number that can be a time"))
+}
+
+const NS_PER_SECOND: u64 = 1_000 * NS_PER_MS;
+
+/// The commands of the store.
+fn store(entry: &Entry, arguments: &[&[u8]]) -> Result<StoreRequest, ParseError> {
+    let (keys, pairs);
+    let command = match (entry.name, arguments) {
+        ("get" | "version", &[key]) => Command::Get { key },
+        ("put", &[key, value]) => Command::Put { key, value },
+        ("set", &[key, value, ref options @ ..]) => Command::Set {
+            key,
+            value,
+            options: set_options(entry, options)?,
+        },
+        ("del", &[key]) => Command::Delete { key },
+        ("getdel", &[key]) => Command::GetDelete { key },
+        ("cas", &[key, version, value]) => Command::CompareAndSwap {
+            key,
+            expected: parse_version(version)?,
+            value,
+        },
+        ("incr" | "decr", &[key, ref by @ ..]) => Command::Increment {
+            key,
+            delta: delta(entry, by)?,
+        },
+        ("append", &[key, value]) => Command::Append { key, value },
+        ("mget", [_, ..]) => {
+            keys = arguments;
+            Command::MultiGet { keys: keys.into() }
+        }
+        ("mput", [_, ..]) if arguments.len().is_multiple_of(2) => {
+            let pair = |pair: &[&'_ [u8]]| (pair[0].to_vec(), pair[1].to_vec());
+            pairs = arguments.chunks(2).map(pair).collect::<Vec<_>>();
+            return Ok(multi_put(&pairs));
+        }
+        ("expire", &[key, seconds]) => Command::Expire {
+            key,
+            after_ns: time(seconds, NS_PER_SECOND)?,
+        },
+        ("persist", &[key]) => Command::Persist { key },
+        ("ttl", &[key]) => Command::TimeToLive { key },
+        ("count", []) => Command::Count,
+        _ => return Err(form(entry)),
+    };
+    let shape = match entry.name {
+        "version" => Shape::Version,
+        _ => Shape::Plain,
+    };
+    Ok(encoded(&command, shape))
+}
+
+fn multi_put(pairs: &[(Vec<u8>, Vec<u8>)]) -> StoreRequest {
+    let borrowed: Vec<Pair<'_>> = pairs
+        .iter()
+        .map(|(key, value)| Pair { key, value })
+        .collect();
+    let command = Command::MultiPut {
+        pairs: borrowed.as_slice().into(),
+    };
+    encoded(&command, Shape::Plain)
+}
+
+fn encoded(command: &Command<'_>, shape: Shape) -> StoreRequest {
+    let mut bytes = Vec::with_capacity(command.encoded_len());
+    command.encode(&mut bytes);
+    StoreRequest {
+        command: bytes,
+        read_only: command.is_read_only(),
+        shape,
+        key: command.key().unwrap_or_default().to_vec(),
+    }
+}
+
+fn delta(entry: &Entry, by: &[&[u8]]) -> Result<i64, ParseError> {
+    let delta = match by {
+        [] => 1,
+        [by] => whole(by)?,
+        _ => return Err(form(entry)),
+    };
+    match entry.name {
+        "decr" => delta
+            .checked_neg()
+            .ok_or_else(|| wrong(by[0], "a number that can be taken away")),
+        _ => Ok(delta),
+    }
+}
+
+fn parse_version(word: &[u8]) -> Result<Position, ParseError> {
+    let number = text(word).parse();
+    number
+        .map(Position::from_u64)
+        .map_err(|_| wrong(word, "a version, as the command version shows it"))
+}
+
+fn set_options(entry: &Entry, mut words: &[&[u8]]) -> Result<SetOptions, ParseError> {
+    let mut options = SetOptions::default();
+    let free = |options: &SetOptions| options.expiry == SetExpiry::Never;
+    let unconditional = |options: &SetOptions| options.condition == SetCondition::Always;
+    while let Some((word, rest)) = words.split_first() {
+        words = rest;
+        match word.to_ascii_lowercase().as_slice() {
+            b"nx" if unconditional(&options) => options.condition = SetCondition::Absent,
+            b"xx" if unconditional(&options) => options.condition = SetCondition::Present,
+            b"get" => options.return_previous = true,
+            b"keepttl" if free(&options) => options.expiry = SetExpiry::Keep,
+            unit @ (b"ex" | b"px") if free(&options) => {
+                let (number, rest) = words.split_first().ok_or_else(|| form(entry))?;
+                words = rest;
+                let unit_ns = if unit == b"ex" {
+                    NS_PER_SECOND
+                } else {
+                    NS_PER_MS
+                };
+                options.expiry = SetExpiry::After(time(number, unit_ns)?);
+            }
+            _ => return Err(form(entry)),
+        }
+    }
+    Ok(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::commands::COMMANDS;
+    use super::*;
+    use trine_transport::prng::Prng;
+
+    fn command(line: &str) -> StoreRequest {
+        match parse(line.as_bytes()) {
+            Ok(Request::Store(request)) => request,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn every_example_of_the_help_can_be_read() {
+        for entry in COMMANDS {
+            let read = parse(entry.example.as_bytes());
+            assert!(read.is_ok(), "{}: {read:?}", entry.example);
+        }
+    }
+
+    #[test]
+    fn lines_become_the_commands_of_the_store() {
+        let decoded = |line: &str| command(line).command;
+        let encode = |command: Command<'_>| encoded(&command, Shape::Plain).command;
+        let (key, value): (&[u8], &[u8]) = (b"k", b"v w");
+        assert_eq!(decoded("GET k"), encode(Command::Get { key }));
+        assert_eq!(decoded("put k 'v w'"), encode(Command::Put { key, value }));
+        let delta = -5;
+        assert_eq!(
+            decoded("decr k 5"),
+            encode(Command::Increment { key, delta })
+        );
+        let options = SetOptions {
+            condition: SetCondition::Absent,
+            expiry: SetExpiry::After(1_500 * NS_PER_MS),
+            return_previous: true,
+        };
+        let set = Command::Set {
+            key,
+            value,
+            options,
+        };
+        assert_eq!(decoded("set k 'v w' PX 1500 nx get"), encode(set));
+        let keys: &[&[u8]] = &[b"a", b"b"];
+        let multi = Command::MultiGet { keys: keys.into() };
+        assert_eq!(decoded("mget a b"), encode(multi));
+        assert!(command("ttl k").read_only && !command("incr k").read_only);
+    }
+
+    #[test]
+    fn a_mistake_is_named_with_its_cure() {
+        let says = |line: &str, part: &str| {
+            let error = parse(line.as_bytes()).expect_err(line).to_string();
+            assert!(error.contains(part), "{line}: {error}");
+        };
+        says("gte k", "did you mean get?");
+        says("frobnicate", "help lists them");
+        says("put k", "write: put KEY VALUE");
+        says("mput a 1 b", "KEY VALUE [KEY VALUE]");
+        says("incr k x", "x is not a whole number");
+        says("decr k -9223372036854775808", "can be taken away");
+        says("expire k 0", "positive");
+        says("expire k 99999999999999", "can be a time");
+        says("set k v nx xx", "write: set");
+        says("set k v ex", "write: set");
+        says("\\watch 0 get k", "seconds from 0.01");
+        says("\\watch NaN get k", "seconds from 0.01");
+        says("\\watch 1 \\watch 1 get k", "write: \\watch");
+        says("cas k old new", "a version");
+    }
+
+    /// Whatever is typed, the reader ends with a request or an error.
+    #[test]
+    fn no_line_breaks_the_reader() {
+        let mut prng = Prng::new(3);
+        let parts: &[&[u8]] = &[
+            b"get ",
+            b"set ",
+            b"\\watch ",
+            b"1 ",
+            b"'",
+            b"\"",
+            b"\\x",
+            b"\\",
+            b"ex ",
+            b"-",
+            b"9223372036854775808 ",
+            b"\xff",
+            b"#",
+            b"\\timing ",
+            b"mput ",
+            b"0.5 ",
+            b"incr ",
+            b" ",
+        ];
+        let mut read = 0;
+        for _ in 0..50_000 {
+            let picks = 1 + prng.below(8);
+            let part = |_| parts[prng.below(parts.len() as u64) as usize];
+            let line: Vec<u8> = (0..picks).flat_map(part).copied().collect();
+            read += usize::from(parse(&line).is_ok());
+        }
+        assert!(read > 100, "{read} lines were read");
+    }
+}

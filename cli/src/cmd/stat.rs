@@ -1,0 +1,128 @@
+//! `trine stat [SECONDS [COUNT]]`: a line now and then, as vmstat does it.
+
+use std::time::{Duration, Instant};
+
+use super::status::{LOOK_MAX, ask_everybody, nobody};
+use crate::args::StatArguments;
+use crate::config::STAT_HEADER_EVERY;
+use crate::failure::Failure;
+use crate::interrupt;
+use crate::network::Network;
+use crate::observe::{Interval, Look, between};
+use crate::output::Output;
+use crate::peers;
+use crate::units::show_ns;
+
+/// Looks at the group until Ctrl-C or until enough lines have been printed.
+pub(crate) fn run<N: Network>(
+    network: &N,
+    arguments: &StatArguments,
+    output: Output,
+) -> Result<(), Failure> {
+    interrupt::start()?;
+    let addresses = peers::resolve(&arguments.client.peers)?;
+    let every = Duration::from_secs_f64(arguments.seconds);
+    let limit = arguments.client.timeout.min(LOOK_MAX);
+    let look = || {
+        let reports = ask_everybody(network, &addresses, limit.into())?;
+        let at = Instant::now();
+        Ok::<_, Failure>(Look { at, reports })
+    };
+    let mut before = look()?;
+    if before.reports.iter().all(|report| report.answer.is_err()) {
+        return Err(nobody(&before.reports));
+    }
+    for line in 0..arguments.count.unwrap_or(u64::MAX) {
+        interrupt::pause(every);
+        if interrupt::interrupted() {
+            break;
+        }
+        let after = look()?;
+        let interval = between(&before, &after);
+        if line.is_multiple_of(STAT_HEADER_EVERY) {
+            output.line(header());
+        }
+        output.line(row(&interval));
+        output.json_line(&interval.document());
+        before = after;
+    }
+    Ok(())
+}
+
+/// What the columns are; the stages are those of a write at the leader, 50th and 99th percentile of a sample.
+fn header() -> String {
+    format!(
+        "{:>6} {:>5} {:>9} {:>9}  {:>15} {:>15} {:>15} {:>15}  {:>6} {:>6} {:>6}",
+        "leader",
+        "term",
+        "writes/s",
+        "reads/s",
+        "queue p50/p99",
+        "append p50/p99",
+        "quorum p50/p99",
+        "apply p50/p99",
+        "lag",
+        "resent",
+        "silent"
+    )
+}
+
+fn row(interval: &Interval) -> String {
+    let absent = || "-".to_owned();
+    let (leader, term) = interval.leader.map_or_else(
+        || (absent(), absent()),
+        |(place, term)| (place.to_string(), term.to_string()),
+    );
+    let writes = interval
+        .writes_per_second
+        .map_or_else(absent, |rate| format!("{rate:.0}"));
+    let time = |ns: Option<u64>| ns.map_or_else(absent, |ns| show_ns(ns).replace(' ', ""));
+    let [queue, append, quorum, apply] = interval
+        .stages
+        .map(|stage| format!("{}/{}", time(stage.p50_ns), time(stage.p99_ns)));
+    format!(
+        "{leader:>6} {term:>5} {writes:>9} {:>9.0}  {queue:>15} {append:>15} {quorum:>15} {apply:>15}  {:>6} {:>6} {:>6}",
+        interval.reads_per_second,
+        interval.lag.map_or_else(absent, |lag| lag.to_string()),
+        interval.retransmissions,
+        interval.silent,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observe::Stage;
+
+    #[test]
+    fn columns_stand_below_their_names() {
+        let stage = |name| Stage {
+            name,
+            p50_ns: Some(16_383),
+            p99_ns: Some(1_048_575),
+        };
+        let interval = Interval {
+            seconds: 1.0,
+            leader: Some((2, 7)),
+            writes_per_second: Some(123_456.7),
+            reads_per_second: 0.0,
+            stages: ["queue", "append", "quorum", "apply"].map(stage),
+            lag: Some(3),
+            retransmissions: 0,
+            silent: 1,
+        };
+        let row = row(&interval);
+        assert_eq!(row.len(), header().len());
+        assert!(
+            row.contains("123457") && row.contains("16.4us/1.05ms"),
+            "{row}"
+        );
+        let leaderless = Interval {
+            leader: None,
+            writes_per_second: None,
+            lag: None,
+            ..interval
+        };
+        assert_eq!(super::row(&leaderless).len(), row.len());
+    }
+}

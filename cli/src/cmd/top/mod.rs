@@ -1,0 +1,168 @@
+//! `trine top`: the group on one screen, as it is now.
+
+mod model;
+mod view;
+
+use std::io::{self, IsTerminal};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use trine_replica::message::Order;
+
+use self::model::{Action, Key, Model};
+use super::member::order;
+use super::status::{LOOK_MAX, ask_everybody};
+use crate::args::{OrderArguments, TopArguments};
+use crate::config::{TOP_KEYS_EVERY, TOP_TRANSFER_LIMIT};
+use crate::failure::Failure;
+use crate::interrupt;
+use crate::network::Network;
+use crate::observe::Look;
+use crate::output::Output;
+use crate::peers;
+
+/// What other threads tell the screen's.
+enum News {
+    Look(Result<Look, Failure>),
+    /// How an order ended.
+    Order(String),
+}
+
+pub(crate) fn run<N: Network>(
+    network: &N,
+    arguments: &TopArguments,
+    output: Output,
+) -> Result<(), Failure> {
+    if output.json || !io::stdout().is_terminal() || !io::stdin().is_terminal() {
+        return Err(Failure::usage(
+            "trine top draws on a terminal",
+            "`trine stat` prints lines, `trine status --json` a document",
+        ));
+    }
+    interrupt::start()?;
+    let addresses = peers::resolve(&arguments.client.peers)?;
+    let (news, told) = channel();
+    let stop = Arc::new(AtomicBool::new(false));
+    watch(network, addresses, arguments, &news, &stop)?;
+    let unusable = |error| Failure::usage(format!("the terminal cannot be used: {error}"), "");
+    // Also restores the terminal in a panic.
+    let mut terminal = ratatui::try_init().map_err(unusable)?;
+    let ended = show(&mut terminal, network, arguments, &news, &told);
+    ratatui::restore();
+    stop.store(true, Ordering::Relaxed);
+    ended
+}
+
+/// Looks at the group in a thread of its own: a replica that is silent delays the next look, never the screen.
+fn watch<N: Network>(
+    network: &N,
+    addresses: Vec<SocketAddr>,
+    arguments: &TopArguments,
+    news: &Sender<News>,
+    stop: &Arc<AtomicBool>,
+) -> Result<(), Failure> {
+    let (network, news, stop) = (network.clone(), news.clone(), stop.clone());
+    let every = Duration::from_secs_f64(arguments.seconds);
+    let limit = arguments.client.timeout.min(LOOK_MAX).into();
+    let work = move || {
+        while !stop.load(Ordering::Relaxed) && !interrupt::interrupted() {
+            let reports = ask_everybody(&network, &addresses, limit);
+            let at = Instant::now();
+            let look = reports.map(|reports| Look { at, reports });
+            if news.send(News::Look(look)).is_err() {
+                return;
+            }
+            interrupt::pause(every);
+        }
+    };
+    spawn("watch", work)
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+    let thread = std::thread::Builder::new().name(name.into()).spawn(work);
+    thread
+        .map(drop)
+        .map_err(|error| Failure::usage(format!("cannot start a thread: {error}"), ""))
+}
+
+/// Draws until somebody quits.
+fn show<N: Network>(
+    terminal: &mut DefaultTerminal,
+    network: &N,
+    arguments: &TopArguments,
+    news: &Sender<News>,
+    told: &Receiver<News>,
+) -> Result<(), Failure> {
+    let unusable = |error| Failure::usage(format!("the terminal cannot be used: {error}"), "");
+    let mut model = Model::new();
+    while !interrupt::interrupted() {
+        for news in told.try_iter() {
+            match news {
+                News::Look(Ok(look)) => model.on_look(look),
+                News::Look(Err(failure)) => return Err(failure),
+                News::Order(text) => model.message = text,
+            }
+        }
+        terminal
+            .draw(|frame| view::draw(frame, &model))
+            .map_err(unusable)?;
+        if !event::poll(TOP_KEYS_EVERY).map_err(unusable)? {
+            continue;
+        }
+        let Event::Key(pressed) = event::read().map_err(unusable)? else {
+            continue;
+        };
+        match key_of(pressed).map_or(Action::None, |key| model.on_key(key)) {
+            Action::None => {}
+            Action::Quit => break,
+            Action::Transfer(place) => transfer(network, arguments, place, news)?,
+        }
+    }
+    Ok(())
+}
+
+fn key_of(pressed: KeyEvent) -> Option<Key> {
+    if pressed.kind == KeyEventKind::Release {
+        return None;
+    }
+    let control = pressed.modifiers.contains(KeyModifiers::CONTROL);
+    match pressed.code {
+        KeyCode::Char('c') if control => Some(Key::CtrlC),
+        KeyCode::Char(_) if control => None,
+        KeyCode::Char(c) => Some(Key::Char(c)),
+        KeyCode::Up => Some(Key::Up),
+        KeyCode::Down => Some(Key::Down),
+        KeyCode::Esc => Some(Key::Escape),
+        _ => None,
+    }
+}
+
+/// Hands the lead over, in a thread of its own.
+fn transfer<N: Network>(
+    network: &N,
+    arguments: &TopArguments,
+    place: u32,
+    news: &Sender<News>,
+) -> Result<(), Failure> {
+    let target = OrderArguments {
+        peers: arguments.client.peers.clone(),
+        timeout: TOP_TRANSFER_LIMIT,
+    };
+    let (network, news) = (network.clone(), news.clone());
+    spawn("transfer", move || {
+        let text = match order(&network, &target, Order::Lead, place) {
+            Ok(done) => done.text,
+            Err(failure) => failure.message().to_owned(),
+        };
+        // Nobody listens once the screen is gone.
+        let _ = news.send(News::Order(text));
+    })
+}
+
+#[cfg(test)]
+mod tests;

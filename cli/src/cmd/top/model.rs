@@ -1,0 +1,218 @@
+//! What the screen shows, and what keys and news do to it. Reads no clock and draws nothing.
+
+use std::collections::VecDeque;
+
+use trine_chaos::live::{Report, leader_of};
+use trine_replica::node::{LinkStatus, NodeStatus};
+
+use crate::cmd::status::{place_at, role_word, summary};
+use crate::config::TOP_HISTORY;
+use crate::observe::{Interval, Look, between, pair, reads};
+use crate::units::{show_bytes, show_count, show_ns};
+
+/// One replica's line.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct ReplicaRow {
+    /// Nothing while it does not answer.
+    pub(super) place: Option<u32>,
+    pub(super) cells: [String; 9],
+}
+
+/// A key, as far as the screen knows keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Key {
+    Char(char),
+    Up,
+    Down,
+    Escape,
+    CtrlC,
+}
+
+/// What a key asks of whoever owns the screen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    None,
+    Quit,
+    /// Hand the lead to this place.
+    Transfer(u32),
+}
+
+/// What covers the footer or the screen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dialog {
+    None,
+    Help,
+    /// Whether this place shall really lead.
+    Confirm(u32),
+}
+
+/// Everything on the screen.
+#[derive(Debug)]
+pub(super) struct Model {
+    pub(super) summary: String,
+    pub(super) replicas: Vec<ReplicaRow>,
+    pub(super) links: Vec<[String; 8]>,
+    pub(super) interval: Option<Interval>,
+    /// Writes a second, the newest last.
+    pub(super) history: VecDeque<u64>,
+    pub(super) selected: usize,
+    pub(super) paused: bool,
+    pub(super) dialog: Dialog,
+    pub(super) message: String,
+    last: Option<Look>,
+}
+
+impl Model {
+    pub(super) fn new() -> Self {
+        Self {
+            summary: "asking the replicas".to_owned(),
+            replicas: Vec::new(),
+            links: Vec::new(),
+            interval: None,
+            history: VecDeque::new(),
+            selected: 0,
+            paused: false,
+            dialog: Dialog::None,
+            message: String::new(),
+            last: None,
+        }
+    }
+
+    /// Another look at the group has ended; a paused screen stays as it is.
+    pub(super) fn on_look(&mut self, look: Look) {
+        if self.paused {
+            return;
+        }
+        self.summary = match look.reports.iter().all(|report| report.answer.is_err()) {
+            true => "no replica answers".to_owned(),
+            false => summary(&look.reports),
+        };
+        let last = self.last.as_ref();
+        let row = |report| replica_row(report, &look, last);
+        self.replicas = look.reports.iter().map(row).collect();
+        self.links = link_rows(&look.reports);
+        self.selected = self.selected.min(self.replicas.len().saturating_sub(1));
+        self.interval = last.map(|last| between(last, &look));
+        if let Some(interval) = &self.interval {
+            let writes = interval.writes_per_second.unwrap_or(0.0);
+            self.history.push_back(writes as u64);
+            let surplus = self.history.len().saturating_sub(TOP_HISTORY);
+            self.history.drain(..surplus);
+        }
+        self.last = Some(look);
+    }
+
+    /// A key was pressed.
+    pub(super) fn on_key(&mut self, key: Key) -> Action {
+        if key == Key::CtrlC {
+            return Action::Quit;
+        }
+        match std::mem::replace(&mut self.dialog, Dialog::None) {
+            Dialog::Help => return Action::None,
+            Dialog::Confirm(place) => {
+                return match key {
+                    Key::Char('y' | 'Y') => {
+                        self.message = format!("handing the lead to replica {place}");
+                        Action::Transfer(place)
+                    }
+                    _ => Action::None,
+                };
+            }
+            Dialog::None => {}
+        }
+        self.message.clear();
+        match key {
+            Key::Char('q') => return Action::Quit,
+            Key::Up => self.selected = self.selected.saturating_sub(1),
+            Key::Down if self.selected + 1 < self.replicas.len() => self.selected += 1,
+            Key::Char('p') => self.paused = !self.paused,
+            Key::Char('?' | 'h') => self.dialog = Dialog::Help,
+            Key::Char('t') => self.ask_transfer(),
+            _ => {}
+        }
+        Action::None
+    }
+
+    fn ask_transfer(&mut self) {
+        match self.replicas.get(self.selected).and_then(|row| row.place) {
+            Some(place) => self.dialog = Dialog::Confirm(place),
+            None => self.message = "that replica does not answer".to_owned(),
+        }
+    }
+}
+
+fn dash<T>(value: Option<T>, show: impl Fn(T) -> String) -> String {
+    value.map_or_else(|| "-".to_owned(), show)
+}
+
+/// Place, address, role, term, applied, lag, reads a second, keys, sent again.
+fn replica_row(report: &Report, look: &Look, last: Option<&Look>) -> ReplicaRow {
+    let Ok(node) = &report.answer else {
+        let mut cells: [String; 9] = Default::default();
+        cells[0] = " ?".to_owned();
+        cells[1] = report.address.to_string();
+        cells[2] = "silent".to_owned();
+        return ReplicaRow { place: None, cells };
+    };
+    let replica = &node.replica;
+    let before = last.and_then(|last| Some((last.at, pair(last, node)?)));
+    let rate = before.map(|(at, before)| {
+        let seconds = (look.at - at).as_secs_f64().max(1e-9);
+        reads(replica).saturating_sub(reads(&before.replica)) as f64 / seconds
+    });
+    let cells = [
+        format!(" {}", replica.place),
+        replica.address.to_string(),
+        role_word(replica.role).to_owned(),
+        replica.term.to_string(),
+        show_count(replica.applied),
+        dash(lag(node, look), show_count),
+        dash(rate, |rate| show_count(rate as u64)),
+        show_count(replica.store.items),
+        show_count(node.transport.retransmissions),
+    ];
+    ReplicaRow {
+        place: Some(replica.place),
+        cells,
+    }
+}
+
+/// The entries that the replica lacks, as its leader knows it.
+fn lag(node: &NodeStatus, look: &Look) -> Option<u64> {
+    let leader = leader_of(&look.reports)?;
+    let mut members = leader.members.iter();
+    let own = members.find(|member| member.incarnation == node.replica.incarnation)?;
+    own.behind
+}
+
+fn link_rows(reports: &[Report]) -> Vec<[String; 8]> {
+    let mut rows = Vec::new();
+    for report in reports {
+        let Ok(node) = &report.answer else { continue };
+        let raft = node.links.iter().filter(|link| link.class == "raft");
+        let mut links: Vec<&LinkStatus> = raft.collect();
+        links.sort_by_key(|link| link.address);
+        rows.extend(links.into_iter().map(|link| link_row(node, link, reports)));
+    }
+    rows
+}
+
+/// Which link, state, round trip, least, timeout, sent again, credits in use, pacing rate.
+fn link_row(node: &NodeStatus, link: &LinkStatus, reports: &[Report]) -> [String; 8] {
+    let to = place_at(link.address, reports);
+    let to = to.map_or_else(|| link.address.to_string(), |place| place.to_string());
+    let credits = link.credits_in_use.zip(link.credits);
+    [
+        format!(" {} to {to}", node.replica.place),
+        link.state.clone(),
+        dash(link.rtt_ns, show_ns),
+        dash(link.rtt_ns_min, show_ns),
+        dash(link.rto_ns, show_ns),
+        dash(link.retransmissions, show_count),
+        dash(credits, |(used, all)| format!("{used}/{all}")),
+        dash(link.rate_bytes_per_second, |rate| match rate {
+            0 => "off".to_owned(),
+            rate => format!("{}/s", show_bytes(rate)),
+        }),
+    ]
+}

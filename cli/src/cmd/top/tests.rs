@@ -1,0 +1,190 @@
+//! The screen at two sizes, cell by cell; `TRINE_UPDATE_SCREENS=1 cargo test -p trine top` writes the files anew.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use serde_json::json;
+use trine_chaos::live::Report;
+use trine_replica::client::Obstacle;
+use trine_replica::node::NodeStatus;
+
+use super::model::{Action, Dialog, Key, Model};
+use super::view;
+use crate::observe::Look;
+
+/// What replica `place` says after so many writes, two of which each thousandth was watched.
+fn node(place: u16, writes: u64) -> Box<NodeStatus> {
+    let leads = place == 1;
+    let member = |of: u16| {
+        json!({
+            "place": of, "incarnation": format!("life-{of}"), "address": address(of), "voter": true,
+            "this": of == place, "matched": null, "in_snapshot": false, "silent_ns": 1000,
+            "behind": leads.then_some(u64::from(of - 1) * 3),
+        })
+    };
+    let link = |to: u16| {
+        json!({
+            "address": address(to), "class": "raft", "state": "up", "sessions_lost": 0,
+            "rtt_ns": 21_000 + u64::from(to) * 1_000, "rtt_ns_min": 9_400, "retransmissions": u64::from(to),
+            "credits": 32, "credits_in_use": to, "credit_stalls": 0, "rto_ns": 5_000_000,
+            "rate_bytes_per_second": 1_250_000_000_u64,
+        })
+    };
+    let zero = |names: &[&str]| -> serde_json::Map<String, serde_json::Value> {
+        names
+            .iter()
+            .map(|name| ((*name).to_owned(), 0.into()))
+            .collect()
+    };
+    let mut counters = zero(&[
+        "entries_proposed",
+        "commands_applied",
+        "reads_stale",
+        "read_rounds",
+        "busy",
+        "redirected",
+        "messages_refused",
+        "messages_foreign",
+        "messages_unsent",
+        "elections_won",
+        "snapshots_sent",
+        "snapshots_installed",
+        "snapshots_failed",
+    ]);
+    let led = if leads { writes } else { 0 };
+    counters.insert("writes_proposed".into(), led.into());
+    counters.insert("reads_linearizable".into(), (led / 2).into());
+    let stage = |bits: usize| {
+        let mut classes = vec![0; bits + 4];
+        (classes[bits], classes[bits + 3]) = (led / 1_000, led / 50_000);
+        json!({ "count": 0, "sum_ns": 0, "classes": classes })
+    };
+    let status = json!({
+        "replica": {
+            "place": place, "incarnation": format!("life-{place}"), "cluster": "c0ffee",
+            "address": address(place), "role": if leads { "leader" } else { "follower" },
+            "not_serving": null, "term": 7, "leader": address(1), "committed": writes, "applied": writes,
+            "group_time_ns": 0, "members": [member(1), member(2), member(3)], "change_in_progress": false,
+            "log": zero(&["first_index", "last_index", "entries", "bytes", "compactions"]),
+            "sessions": zero(&["open", "closed", "reply_bytes", "evicted", "refused", "duplicates"]),
+            "store": { "items": 12_345, "logical_bytes": 1 << 20, "memory_bytes": 1 << 30 },
+            "counters": counters,
+            "stages": { "queue": stage(11), "append": stage(12), "quorum": stage(15), "apply": stage(10) },
+        },
+        "links": (1..=3).filter(|to| *to != place).map(link).collect::<Vec<_>>(),
+        "transport": {
+            "sessions_server": 2, "sessions_client": 2, "packets_sent": 10, "packets_received": 10,
+            "retransmissions": writes / 100_000, "packets_dropped": 0,
+        },
+    });
+    Box::new(serde_json::from_value(status).expect("a status"))
+}
+
+fn address(place: u16) -> String {
+    format!("127.0.0.1:{}", 7470 + place)
+}
+
+fn look(at: Instant, writes: u64) -> Look {
+    let report = |place: u16| Report {
+        address: address(place).parse().expect("an address"),
+        answer: match place {
+            3 if writes > 1_000_000 => Err(Obstacle::NoConnection),
+            _ => Ok(node(place, writes)),
+        },
+    };
+    Look {
+        at,
+        reports: (1..=3).map(report).collect(),
+    }
+}
+
+/// A group that has been looked at every second while it wrote more and more; in the end a replica falls silent.
+fn model() -> Model {
+    let mut model = Model::new();
+    let (begun, mut writes) = (Instant::now(), 0);
+    for second in 0..10 {
+        model.on_look(look(begun + Duration::from_secs(second), writes));
+        writes += 123_456 * (1 + second % 4);
+    }
+    model
+}
+
+fn drawn(model: &Model, width: u16, height: u16) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("cells in memory");
+    terminal
+        .draw(|frame| view::draw(frame, model))
+        .expect("drawn");
+    let buffer = terminal.backend().buffer();
+    let line = |y: u16| -> String { (0..width).map(|x| buffer[(x, y)].symbol()).collect() };
+    let lines: Vec<String> = (0..height).map(|y| line(y).trim_end().to_owned()).collect();
+    lines.join("\n") + "\n"
+}
+
+#[track_caller]
+fn assert_screen(model: &Model, name: &str, width: u16, height: u16) {
+    let drawn = drawn(model, width, height);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("src/cmd/top/screens")
+        .join(name);
+    if std::env::var_os("TRINE_UPDATE_SCREENS").is_some() {
+        std::fs::write(&path, &drawn).expect("a writable file");
+    }
+    let stored = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(drawn == stored, "{name} is not what is drawn now:\n{drawn}");
+}
+
+#[test]
+fn the_screen_looks_as_it_was_looked_at() {
+    let mut model = model();
+    assert_screen(&model, "80x24.txt", 80, 24);
+    assert_screen(&model, "200x50.txt", 200, 50);
+    model.on_key(Key::Char('?'));
+    assert_screen(&model, "help-80x24.txt", 80, 24);
+    assert_screen(&Model::new(), "empty-80x24.txt", 80, 24);
+}
+
+#[test]
+fn no_size_of_a_terminal_breaks_the_screen() {
+    let mut model = model();
+    model.on_key(Key::Char('?'));
+    for (width, height) in [(1, 1), (1, 60), (300, 2), (20, 10), (79, 23)] {
+        assert_eq!(
+            drawn(&model, width, height).lines().count(),
+            usize::from(height)
+        );
+    }
+}
+
+#[test]
+fn the_lead_is_transferred_to_the_selected_replica_after_a_yes_alone() {
+    let mut model = model();
+    model.on_key(Key::Up);
+    model.on_key(Key::Down);
+    assert_eq!(model.on_key(Key::Char('t')), Action::None);
+    assert_eq!(model.dialog, Dialog::Confirm(2));
+    assert_eq!(model.on_key(Key::Char('n')), Action::None);
+    model.on_key(Key::Char('t'));
+    assert_eq!(model.on_key(Key::Char('y')), Action::Transfer(2));
+    for _ in 0..5 {
+        model.on_key(Key::Down);
+    }
+    assert_eq!(model.selected, 2);
+    model.on_key(Key::Char('t'));
+    assert_eq!(model.dialog, Dialog::None, "a silent replica cannot lead");
+    assert!(model.message.contains("does not answer"));
+    assert_eq!(model.on_key(Key::CtrlC), Action::Quit);
+}
+
+#[test]
+fn a_paused_screen_stays_as_it_is() {
+    let mut model = model();
+    model.on_key(Key::Char('p'));
+    let before = drawn(&model, 80, 24);
+    model.on_look(look(Instant::now(), 0));
+    assert_eq!(drawn(&model, 80, 24), before);
+    model.on_key(Key::Char('p'));
+    model.on_look(look(Instant::now(), 0));
+    assert_ne!(drawn(&model, 80, 24), before);
+}

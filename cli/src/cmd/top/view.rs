@@ -1,0 +1,208 @@
+//! How the model becomes a grid of cells.
+
+use ratatui::Frame;
+use ratatui::layout::{Alignment, Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Text};
+use ratatui::widgets::{Block, Borders, Cell, Clear, Paragraph, Row, Sparkline, Table};
+
+use super::model::{Dialog, Model};
+use crate::units::{show_count, show_ns};
+
+/// A screen this high has room for a taller plot.
+const TALL: u16 = 40;
+const KEYS: &str = " q quit   arrows select   t transfer the lead   p pause   ? help";
+const HELP: &str = " up, down   select a replica
+ t          hand the lead to the selected replica, after y
+ p          pause and go on
+ q, Ctrl-C  quit
+
+ lag        entries that the leader has and the replica has not
+ resent     packets sent again since the replica's start, or in the
+            link's session
+ stages     where a write's time goes at the leader, of a sample; each
+            figure is the upper end of a power of two
+ credits    in use, of those agreed on
+ pacing     the rate that congestion control allows
+
+ Any key closes this.";
+
+pub(super) fn draw(frame: &mut Frame<'_>, model: &Model) {
+    let area = frame.area();
+    let plot = if area.height >= TALL { 9 } else { 3 };
+    let replicas = u16::try_from(model.replicas.len()).unwrap_or(u16::MAX);
+    let parts = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Length(plot),
+        Constraint::Length(replicas.saturating_add(2).min(area.height / 2)),
+        Constraint::Length(4),
+        Constraint::Fill(1),
+        Constraint::Length(1),
+    ]);
+    let [top, throughput, group, stages, links, foot] = parts.areas(area);
+    draw_summary(frame, model, top);
+    draw_throughput(frame, model, throughput);
+    draw_replicas(frame, model, group);
+    draw_stages(frame, model, stages);
+    draw_links(frame, model, links);
+    draw_foot(frame, model, foot);
+    if model.dialog == Dialog::Help {
+        draw_help(frame, area);
+    }
+}
+
+fn bold() -> Style {
+    Style::new().add_modifier(Modifier::BOLD)
+}
+
+fn section(title: &str) -> Block<'_> {
+    Block::new()
+        .borders(Borders::TOP)
+        .title(title)
+        .title_style(bold())
+}
+
+fn draw_summary(frame: &mut Frame<'_>, model: &Model, area: Rect) {
+    let paused = if model.paused { "PAUSED " } else { "" };
+    let width = u16::try_from(paused.len()).unwrap_or(0);
+    let parts = Layout::horizontal([Constraint::Fill(1), Constraint::Length(width)]);
+    let [left, right] = parts.areas(area);
+    frame.render_widget(Line::styled(format!(" {}", model.summary), bold()), left);
+    frame.render_widget(Line::styled(paused, Style::new().fg(Color::Yellow)), right);
+}
+
+fn draw_throughput(frame: &mut Frame<'_>, model: &Model, area: Rect) {
+    let block = section(" throughput ");
+    let inner = block.inner(area);
+    frame.render_widget(block, area);
+    let [text, plot] =
+        Layout::horizontal([Constraint::Length(46), Constraint::Fill(1)]).areas(inner);
+    let lines = match &model.interval {
+        None => vec![Line::raw(" measuring")],
+        Some(interval) => {
+            let writes = interval.writes_per_second;
+            let writes = writes.map_or("-".to_owned(), |rate| show_count(rate as u64));
+            let lag = interval.lag.map_or("-".to_owned(), show_count);
+            let first = format!(" writes/s {writes:>11}   lag {lag:>7}",);
+            let second = format!(
+                " reads/s  {:>11}   resent {:>4}",
+                show_count(interval.reads_per_second as u64),
+                interval.retransmissions
+            );
+            vec![Line::raw(first), Line::raw(second)]
+        }
+    };
+    frame.render_widget(Paragraph::new(lines), text);
+    let newest = model.history.len().saturating_sub(usize::from(plot.width));
+    let data = model.history.iter().skip(newest).copied();
+    let style = Style::new().fg(Color::Cyan);
+    frame.render_widget(
+        Sparkline::default()
+            .data(data.collect::<Vec<_>>())
+            .style(style),
+        plot,
+    );
+}
+
+/// A row of text: the first `left` cells to the left, the numbers behind them to the right.
+fn row<'a>(cells: impl IntoIterator<Item = &'a str>, left: usize) -> Row<'a> {
+    let cell = |(column, text): (usize, &'a str)| {
+        let side = if column < left {
+            Alignment::Left
+        } else {
+            Alignment::Right
+        };
+        Cell::from(Text::raw(text).alignment(side))
+    };
+    Row::new(cells.into_iter().enumerate().map(cell).collect::<Vec<_>>())
+}
+
+fn draw_replicas(frame: &mut Frame<'_>, model: &Model, area: Rect) {
+    let header = [
+        " id", "address", "role", "term", "applied", "lag", "reads/s", "keys", "resent",
+    ];
+    let rows = model.replicas.iter().enumerate().map(|(index, replica)| {
+        let style = match (index == model.selected, replica.cells[2].as_str()) {
+            (true, _) => Style::new().add_modifier(Modifier::REVERSED),
+            (false, "leader") => Style::new().fg(Color::Green),
+            (false, "silent") => Style::new().fg(Color::Red),
+            _ => Style::new(),
+        };
+        row(replica.cells.iter().map(String::as_str), 3).style(style)
+    });
+    let widths = [3, 20, 9, 5, 11, 6, 8, 7, 6].map(Constraint::Fill);
+    let table = Table::new(rows, widths)
+        .header(row(header, 3).style(bold()))
+        .block(section(" replicas "));
+    frame.render_widget(table, area);
+}
+
+fn draw_stages(frame: &mut Frame<'_>, model: &Model, area: Rect) {
+    let time = |ns: Option<u64>| ns.map_or("-".to_owned(), show_ns);
+    let stages = model.interval.as_ref().map(|interval| &interval.stages);
+    let (mut names, mut p50, mut p99) = (
+        vec![" ".to_owned()],
+        vec![" p50".to_owned()],
+        vec![" p99".to_owned()],
+    );
+    for stage in stages.into_iter().flatten() {
+        names.push(stage.name.to_owned());
+        p50.push(time(stage.p50_ns));
+        p99.push(time(stage.p99_ns));
+    }
+    let line = |cells: &'static [&'static str]| row(cells.iter().copied(), 1);
+    let header = if names.len() > 1 {
+        &[][..]
+    } else {
+        &["", "measuring"][..]
+    };
+    let rows = [names, p50, p99];
+    let rows: Vec<Row<'_>> = match header {
+        [] => rows
+            .iter()
+            .map(|cells| row(cells.iter().map(String::as_str), 1))
+            .collect(),
+        header => vec![line(header)],
+    };
+    let widths = [1; 5].map(Constraint::Fill);
+    let table = Table::new(rows, widths).block(section(" stages of a write at the leader "));
+    frame.render_widget(table, area);
+}
+
+fn draw_links(frame: &mut Frame<'_>, model: &Model, area: Rect) {
+    let header = [
+        " link", "state", "rtt", "least", "timeout", "resent", "credits", "pacing",
+    ];
+    let rows = model.links.iter().map(|link| {
+        let style = match link[1].as_str() {
+            "up" => Style::new(),
+            _ => Style::new().fg(Color::Red),
+        };
+        row(link.iter().map(String::as_str), 2).style(style)
+    });
+    let widths = [11, 10, 8, 8, 8, 7, 8, 12].map(Constraint::Fill);
+    let table = Table::new(rows, widths)
+        .header(row(header, 2).style(bold()))
+        .block(section(" links "));
+    frame.render_widget(table, area);
+}
+
+fn draw_foot(frame: &mut Frame<'_>, model: &Model, area: Rect) {
+    let (text, style) = match model.dialog {
+        Dialog::Confirm(place) => (
+            format!(" Hand the lead to replica {place}? y yes, any other key no"),
+            Style::new().fg(Color::Yellow).add_modifier(Modifier::BOLD),
+        ),
+        _ if !model.message.is_empty() => (format!(" {}", model.message), bold()),
+        _ => (KEYS.to_owned(), Style::new().add_modifier(Modifier::DIM)),
+    };
+    frame.render_widget(Line::styled(text, style), area);
+}
+
+fn draw_help(frame: &mut Frame<'_>, area: Rect) {
+    let height = HELP.lines().count() as u16 + 2;
+    let inside = area.centered(Constraint::Length(70), Constraint::Length(height));
+    frame.render_widget(Clear, inside);
+    let block = Block::bordered().title(" help ");
+    frame.render_widget(Paragraph::new(HELP).block(block), inside);
+}
