@@ -47,6 +47,8 @@ pub struct EndpointStats {
     pub responses_released: u64,
     /// Sessions granted beyond the receive queue's size (`Config::overcommit`).
     pub sessions_overcommitted: u64,
+    /// Sessions that ended because their peer broke the protocol.
+    pub sessions_violated: u64,
     /// Received packets that were dropped, by cause.
     pub drops: Drops,
 }

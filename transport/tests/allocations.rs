@@ -5,13 +5,16 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use trine_transport::backend::{MonotonicClock, RingBackend, RingConfig, RingRoute};
+use trine_transport::backend::{
+    Backend, MonotonicClock, RingBackend, RingConfig, RingRoute, RxBatch, RxPacket, TxBatch,
+};
 use trine_transport::buf::MsgBuf;
-use trine_transport::time::Duration;
+use trine_transport::time::{Duration, Instant};
 use trine_transport::typed::{Node, Rpc};
+use trine_transport::wire::{Connect, Features, Header, NO_SESSION, PacketType, Seed};
 use trine_transport::{
-    App, Completion, Config, CongestionConfig, ConnectParams, Cx, Event, EventLoop, Identity,
-    Reply, Request, SessionId,
+    App, Completion, Config, CongestionConfig, ConnectParams, Cx, Endpoint, Event, EventLoop,
+    Identity, Reply, Request, SessionId,
 };
 
 struct Counting;
@@ -120,6 +123,7 @@ fn run(client: &mut Loop, server: &mut Loop, done: impl Fn(&Load) -> bool) {
 fn nothing_is_allocated_after_the_start() {
     the_raw_layer_allocates_nothing();
     a_typed_call_allocates_nothing();
+    connects_from_forged_addresses_allocate_nothing();
 }
 
 fn the_raw_layer_allocates_nothing() {
@@ -167,7 +171,11 @@ impl Rpc for Increment {
 /// What the typed layer's documentation says. The two nodes and the caller are three threads.
 fn a_typed_call_allocates_nothing() {
     const WARM_UP: u64 = 2_000;
-    const MEASURED: u64 = 10_000;
+    const MEASURED: u64 = if cfg!(debug_assertions) {
+        10_000
+    } else {
+        500_000
+    };
     let (ours, theirs) = RingBackend::pair(RingConfig::default());
     let address = theirs.route();
     let _server = Node::builder(theirs)
@@ -195,4 +203,77 @@ fn a_typed_call_allocates_nothing() {
         ALLOCATIONS.load(Ordering::Relaxed) - before
     });
     assert_eq!(allocations, 0, "allocations in {MEASURED} pairs of calls");
+}
+
+/// Each from another address, as a flood would have them: each gets its cookie, and nothing remembers it.
+fn connects_from_forged_addresses_allocate_nothing() {
+    const FLOOD: u32 = if cfg!(debug_assertions) {
+        100_000
+    } else {
+        1_000_000
+    };
+    let (backend, _) = RingBackend::pair(RingConfig::default());
+    let (caps, pool) = (backend.caps(), backend.pool().clone());
+    let identity = Identity {
+        cluster: 0,
+        incarnation: 1,
+    };
+    let mut endpoint = Endpoint::<u32>::new(Config::default(), &caps, pool, identity, 1)
+        .expect("a good configuration");
+    let (mut load, mut tx) = (Idle, TxBatch::new());
+    let mut answered = 0;
+    let mut before = 0;
+    for number in 0..FLOOD {
+        if number == FLOOD / 100 {
+            before = ALLOCATIONS.load(Ordering::Relaxed);
+        }
+        let now = Instant::from_nanos(1_000_000_000 + u64::from(number) * 1_000);
+        // A cookie that somebody has guessed now and then.
+        let body = connect(u64::from(number) + 1, u64::from(number % 3)).write();
+        let head = Header::new(PacketType::Connect, NO_SESSION).write(Seed::NONE, None, &body);
+        let mut bytes = [0; 256];
+        bytes[..head.len()].copy_from_slice(&head);
+        let len = head.len() + body.len();
+        bytes[head.len()..len].copy_from_slice(&body);
+        let packets = [RxPacket {
+            bytes: &bytes[..len],
+            route: number,
+            ecn: false,
+        }];
+        endpoint.on_packets(now, &mut RxBatch::from_packets(&packets), &mut load);
+        endpoint.on_timeout(now, &mut load);
+        answered += endpoint.poll_transmit(now, &mut tx).count;
+        tx.clear();
+    }
+    let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before;
+    assert_eq!(allocations, 0, "allocations in {FLOOD} forged connects");
+    assert_eq!(answered, FLOOD as usize, "a cookie for each");
+    let stats = endpoint.stats();
+    assert_eq!(stats.sessions_server, 0);
+    assert!(stats.drops.cookie >= u64::from(FLOOD) / 2, "{stats:?}");
+}
+
+fn connect(nonce: u64, cookie: u64) -> Connect {
+    Connect {
+        client_session: 0,
+        credits: 32,
+        slots: 8,
+        features: Features::NONE,
+        mtu: 1472,
+        nonce,
+        cluster: 0,
+        incarnation: 2,
+        cookie,
+    }
+}
+
+/// Serves nobody.
+struct Idle;
+
+impl App<u32> for Idle {
+    fn on_request(&mut self, _: &mut Cx<'_, u32>, _: Request<'_>) -> Reply {
+        Reply::Later
+    }
+
+    fn on_completion(&mut self, _: &mut Cx<'_, u32>, _: u64, _: Completion) {}
 }

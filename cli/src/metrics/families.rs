@@ -550,6 +550,11 @@ fn machine(snapshot: &Snapshot) -> Vec<Family> {
             stats.rx_errors,
         ),
         counter(
+            "backend_rx_overflows",
+            "Datagrams lost because the receive queue had no room.",
+            stats.rx_overflows,
+        ),
+        counter(
             "backend_tx_datagrams",
             "Datagrams sent.",
             stats.tx_datagrams,

@@ -284,11 +284,14 @@ type Switch = fn(&mut Setup);
 /// The paper's table 3 for what applies here: each optimization switched off, against all on.
 fn factor_analysis(report: &mut Report, name: &str, (_, theirs): Cores) {
     let rate = |setup: &Setup| window_rate(theirs, setup);
-    let rows: [(&str, Switch); 3] = [
+    let rows: [(&str, Switch); 4] = [
         ("coalescing", |setup| setup.udp.coalesce = false),
         ("offload", |setup| setup.udp.offload = false),
         ("cumulative_credits", |setup| {
             setup.config.cumulative_credits = Some(false)
+        }),
+        ("batched_timestamps", |setup| {
+            setup.config.congestion.batched_timestamps = false;
         }),
     ];
     for (optimization, switch_off) in rows {

@@ -152,6 +152,9 @@ pub struct BackendStats {
     pub rx_truncated: u64,
     /// Receive calls that failed and were survived.
     pub rx_errors: u64,
+    /// Datagrams lost because the receive queue had no room, where the backend can know it (kernel UDP): what more
+    /// packets in flight than the queue holds cost, as with [`crate::Config::overcommit`].
+    pub rx_overflows: u64,
     /// Wire packets handed in by the core.
     pub tx_packets: u64,
     /// Datagrams that carried them.

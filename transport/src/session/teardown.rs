@@ -106,7 +106,8 @@ impl<R: Route> Endpoint<R> {
 
     /// The peer broke the protocol: it loses its session, nobody else anything.
     pub(crate) fn violation(&mut self, index: u16) {
-        self.end_session(index, Input::Violation, DownReason::Violation);
+        let ended = self.end_session(index, Input::Violation, DownReason::Violation);
+        self.stats.sessions_violated += u64::from(ended);
     }
 
     /// No later CONNECT with this nonce makes a session. What is forgotten for want of room takes the

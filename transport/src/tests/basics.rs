@@ -167,6 +167,32 @@ fn a_dead_peer_is_found_and_its_requests_end() {
 }
 
 #[test]
+fn a_dead_peer_ends_the_requests_of_its_own_sessions_only() {
+    let mut net = Net::new(6, 3, &Config::default());
+    let (dead, alive) = (net.connected(0, 1), net.connected(0, 2));
+    for node in [1, 2] {
+        net.nodes[node].app.manner = Manner::Later;
+    }
+    net.request(0, dead, 1, 64);
+    net.request(0, alive, 2, 64);
+    net.run_for(Duration::from_millis(100));
+    net.nodes[1].is_dead = true;
+    assert!(net.run_until(SECOND * 2, |net| completed(net, 0, 1)));
+    let (tag, result, _) = &net.nodes[0].app.completions[0];
+    assert_eq!((*tag, *result), (1, Err(RpcError::OutcomeUnknown)));
+    net.run_for(SECOND);
+    assert_eq!(
+        net.nodes[0].app.completions.len(),
+        1,
+        "the other one goes on"
+    );
+    net.answer_all(2);
+    assert!(net.run_until(SECOND, |net| completed(net, 0, 2)));
+    let (tag, result, _) = &net.nodes[0].app.completions[1];
+    assert_eq!((*tag, *result), (2, Ok(())));
+}
+
+#[test]
 fn an_idle_session_lives_and_costs_a_few_packets() {
     let mut net = Net::new(6, 2, &Config::default());
     let session = net.connected(0, 1);

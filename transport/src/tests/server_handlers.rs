@@ -164,7 +164,12 @@ mod request {
             s.expect(&[]);
             assert_eq!(s.down(), Some(DownReason::Violation), "{what}");
             assert_eq!(s.executed(), 0, "{what}");
-            assert_eq!(s.node.endpoint.stats().sessions_server, 0, "{what}");
+            let stats = s.node.endpoint.stats();
+            assert_eq!(
+                (stats.sessions_server, stats.sessions_violated),
+                (0, 1),
+                "{what}"
+            );
         }
     }
 

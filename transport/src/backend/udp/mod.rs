@@ -315,7 +315,10 @@ impl Backend for UdpBackend {
     }
 
     fn stats(&self) -> BackendStats {
-        self.stats
+        BackendStats {
+            rx_overflows: options::drops(self.socket.as_fd()).unwrap_or(0),
+            ..self.stats
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Integer socket options.
+//! Socket options: integers, and what the kernel counted.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -47,4 +47,25 @@ pub(super) fn option(socket: BorrowedFd<'_>, level: i32, name: i32) -> io::Resul
     } else {
         Ok(value)
     }
+}
+
+/// Datagrams that the kernel dropped at this socket, mostly for want of room in its receive queue. Asked for when
+/// somebody looks, so that no datagram carries the count (`SO_RXQ_OVFL`).
+pub(super) fn drops(socket: BorrowedFd<'_>) -> Option<u64> {
+    /// `SK_MEMINFO_DROPS`, the last value of the kernel's table.
+    const DROPS: usize = 8;
+    let mut values = [0u32; DROPS + 1];
+    let mut len = size_of_val(&values) as u32;
+    // SAFETY: the pointers and the length describe a live array that the kernel may write.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            values.as_mut_ptr().cast(),
+            &raw mut len,
+        )
+    };
+    let is_whole = len as usize == size_of_val(&values);
+    (result == 0 && is_whole).then_some(u64::from(values[DROPS]))
 }
