@@ -37,6 +37,8 @@ pub(crate) struct RaftGroup<L: Log> {
     prompt_commit_ticks: usize,
     /// Rounds of the ready loop that the disk does not have yet, oldest first. Always empty in memory mode.
     unwritten: VecDeque<durable::Unwritten>,
+    /// The newest term that the disk is known to have. Means nothing in memory mode.
+    written_term: u64,
 }
 
 /// What one round of the ready loop asks for, in the order in which it has to be done.
@@ -92,6 +94,7 @@ impl<L: Log> RaftGroup<L> {
         votes_from: Instant,
     ) -> Self {
         let node = new_node(config, id, log, applied);
+        let written_term = node.raft.term;
         Self {
             node,
             config: *config,
@@ -101,6 +104,7 @@ impl<L: Log> RaftGroup<L> {
             ticks_since_leader: usize::MAX,
             prompt_commit_ticks: 0,
             unwritten: VecDeque::new(),
+            written_term,
         }
     }
 

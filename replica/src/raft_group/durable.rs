@@ -1,7 +1,9 @@
 //! The ready loop of disk mode: what a round promises leaves only once the disk has the round.
 //!
 //! A leader's appends leave at once, before its own write is even under way: raft counts the leader itself in only when
-//! [`RaftGroup::on_written`] says so, and gives entries out to be applied only when they are on this disk too.
+//! [`RaftGroup::on_written`] says so, and gives entries out to be applied only when they are on this disk too. The one
+//! thing that its appends wait for is its term: a single voter leads without having asked anybody, so nobody but its disk
+//! keeps it from leading in the same term once more.
 
 use raft::StateRole;
 use raft::eraftpb::{HardState, Message, Snapshot};
@@ -16,6 +18,8 @@ pub(super) struct Unwritten {
     write: u64,
     /// Raft's number for it.
     number: u64,
+    /// The term in which it was made.
+    term: u64,
     /// What leaves once it is written.
     messages: Vec<Message>,
     snapshot: Option<Snapshot>,
@@ -38,7 +42,10 @@ impl<L: Log> RaftGroup<L> {
             ..Work::default()
         };
         let mut held = Vec::new();
-        if !self.unwritten.is_empty() {
+        let term = self.term();
+        if self.written_term < term {
+            held.append(&mut work.messages);
+        } else if !self.unwritten.is_empty() {
             // Answers leave in the order in which raft has made them: those of a follower may still be held.
             (held, work.messages) = work.messages.into_iter().partition(is_answer);
         }
@@ -72,6 +79,7 @@ impl<L: Log> RaftGroup<L> {
         self.unwritten.push_back(Unwritten {
             write,
             number,
+            term,
             messages: held,
             snapshot,
         });
@@ -97,6 +105,7 @@ impl<L: Log> RaftGroup<L> {
             && let Some(mut front) = self.unwritten.pop_front()
         {
             self.node.on_persist_ready(front.number);
+            self.written_term = front.term;
             let work = work.get_or_insert_with(Work::default);
             work.messages.append(&mut front.messages);
             work.snapshot = front.snapshot.or(work.snapshot.take());
@@ -187,6 +196,47 @@ mod tests {
             group.tick_if_due(now);
         }
         assert_ne!(group.role(), StateRole::Follower);
+    }
+
+    /// The only voter of a group made itself the leader and sent its first entries to a learner while its new term was
+    /// still on its way to the disk. It died, came back in the term before, and led in the same term again with other
+    /// entries, which the learner took for those that it had.
+    #[test]
+    fn a_single_voter_sends_nothing_in_a_term_that_its_disk_does_not_have() {
+        let conf = ConfState {
+            voters: vec![1],
+            learners: vec![2],
+            ..ConfState::default()
+        };
+        let hard_state = HardState {
+            term: 1,
+            vote: 0,
+            commit: 1,
+        };
+        let log = MemoryLog::restored((1, 1), conf, hard_state, Vec::new());
+        let (config, mut now) = (ReplicaConfig::default(), Instant::ZERO);
+        let mut group = RaftGroup::new(&config, 1, log, 1, 1, now, now);
+        let mut early = Vec::new();
+        while !group.is_leader() {
+            now += config.tick;
+            group.tick_if_due(now);
+        }
+        group.propose(b"one".to_vec()).unwrap();
+        while let Some(mut work) = group.poll_work_durably(|_, _| 1) {
+            early.append(&mut work.messages);
+        }
+        assert!(early.is_empty(), "{early:?}");
+        let released = group.on_written(1).unwrap().messages;
+        assert!(released.iter().any(|m| m.to == 2 && m.term == 2));
+        // From here on its appends are ahead of its own writes again.
+        while group.poll_work_durably(|_, _| 2).is_some() {}
+        let mut taken = message(MessageType::MsgAppendResponse, 2);
+        taken.index = group.last_index();
+        group.step(now, 2, taken).unwrap();
+        while group.poll_work_durably(|_, _| 2).is_some() {}
+        group.propose(b"two".to_vec()).unwrap();
+        let work = group.poll_work_durably(|_, _| 3).unwrap();
+        assert!(!work.messages.is_empty());
     }
 
     #[test]
