@@ -5,6 +5,8 @@
 //! of a [`Disk`]: a directory of the operating system ([`Directory`], served by [`WriterThread`]), or the simulator's.
 //! [`open`] reads the files back, and says what was lost if something was.
 
+#[cfg(test)]
+mod cache;
 mod directory;
 mod error;
 mod frame;

@@ -68,6 +68,8 @@ pub fn open<D: Disk>(mut disk: D, options: OpenOptions) -> Result<Opened<D>, Ope
 pub(super) struct Found {
     identity: Identity,
     position: Position,
+    /// Where the last frame of the last segment begins.
+    last_frame: u64,
     /// Sectors of the last segment that an unfinished write has left.
     torn_until: u64,
     pub(super) restored: Option<Restored>,
@@ -129,6 +131,7 @@ pub(super) fn inspect(
     Ok(Some(Found {
         identity,
         position: log.position,
+        last_frame: log.last_frame,
         torn_until: log.torn_until,
         restored,
     }))
@@ -163,6 +166,7 @@ fn check_new(
 struct Log {
     replay: Replay,
     position: Position,
+    last_frame: u64,
     torn_until: u64,
 }
 
@@ -176,6 +180,7 @@ fn read_log(disk: &mut impl Disk, segments: &BTreeMap<u64, String>) -> Result<Lo
             sequence: 1,
             snapshot: None,
         },
+        last_frame: 1,
         torn_until: 0,
     };
     let mut scan = Scan::default();
@@ -196,6 +201,7 @@ fn read_log(disk: &mut impl Disk, segments: &BTreeMap<u64, String>) -> Result<Lo
             .push_back((number, replay.segment_index_max));
         position.sector = end.sector as u64;
         position.sectors = (bytes.len() / SECTOR) as u64;
+        log.last_frame = end.last_frame as u64;
         log.torn_until = end.torn_until as u64;
     }
     if segments.is_empty() {
@@ -245,15 +251,7 @@ fn resume<D: Disk>(
     options: OpenOptions,
     found: Found,
 ) -> Result<Opened<D>, OpenError> {
-    let Position {
-        sector, segments, ..
-    } = &found.position;
-    if let (true, Some(&(number, _))) = (found.torn_until > *sector, segments.back()) {
-        let name = segment::name(number);
-        let zeros = vec![0; (found.torn_until - sector) as usize * SECTOR];
-        disk.write(&name, sector * SECTOR as u64, &zeros)?;
-        disk.sync(&name)?;
-    }
+    settle_end(&mut disk, &found)?;
     for name in disk.names()? {
         let index = snapshot_file::index(&name);
         let old = index.is_some() && index != found.position.snapshot;
@@ -269,6 +267,30 @@ fn resume<D: Disk>(
         restored: found.restored,
         lost: None,
     })
+}
+
+/// What was read may be in the cache of the operating system alone: the process before has ended between a write and its
+/// sync, or because the sync failed. Nothing may be promised on the strength of that, so the last frame is written once
+/// more, for after a failed sync the cache takes its content for written. All earlier frames were synced before it.
+fn settle_end(disk: &mut impl Disk, found: &Found) -> Result<(), DiskError> {
+    let Position {
+        sector, segments, ..
+    } = &found.position;
+    let Some(&(number, _)) = segments.back() else {
+        return Ok(());
+    };
+    let name = segment::name(number);
+    let start = found.last_frame * SECTOR as u64;
+    let mut end = vec![0; (sector - found.last_frame) as usize * SECTOR];
+    disk.read(&name, start, &mut end)?;
+    // Behind it the unfinished write is cleared away.
+    let sectors = found.torn_until.max(*sector) - found.last_frame;
+    end.resize(sectors as usize * SECTOR, 0);
+    if !end.is_empty() {
+        disk.write(&name, start, &end)?;
+        disk.sync(&name)?;
+    }
+    disk.sync_names()
 }
 
 fn note_unsynced(disk: &mut impl Disk, fsync: Fsync) -> Result<(), DiskError> {

@@ -68,6 +68,8 @@ pub(crate) struct Scan {
 /// Where a segment's complete frames end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SegmentEnd {
+    /// The first sector of the last complete frame; `sector` if there is none.
+    pub(crate) last_frame: usize,
     /// The first sector that holds no complete frame.
     pub(crate) sector: usize,
     /// Sectors up to here hold parts of a frame that was never complete.
@@ -85,17 +87,19 @@ impl Scan {
     ) -> Result<SegmentEnd, OpenError> {
         check_header(bytes, number, file)?;
         let total = bytes.len() / SECTOR;
-        let mut at = 1;
+        let (mut at, mut last_frame) = (1, None);
         while !self.torn && at < total {
             let Some(next) = self.frame_at(bytes, number, at) else {
                 break;
             };
             frame(&self.content)?;
+            last_frame = Some(at);
             at = next;
         }
         let torn_until = self.check_tail(bytes, number, file, at)?;
         self.torn |= torn_until > at;
         Ok(SegmentEnd {
+            last_frame: last_frame.unwrap_or(at),
             sector: at,
             torn_until,
         })

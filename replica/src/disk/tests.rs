@@ -2,6 +2,7 @@
 
 use raft::eraftpb::{ConfState, Entry, HardState};
 
+use super::cache::CachedDisk;
 use super::frame::SECTOR;
 use super::memory::MemoryDisk;
 use super::segment::name as segment_name;
@@ -390,6 +391,45 @@ fn a_majority_is_gone_and_one_directory_becomes_a_group_of_its_own() {
     assert_eq!(loaded.state.members().all(), [member]);
     let empty = recover(MemoryDisk::default(), options, ClusterId(8), member);
     assert_eq!(empty, Err(RecoverError::Empty));
+}
+
+/// The process ends between a write and its sync, or because the sync fails: the next one sees the frame, counts on it,
+/// and says so to others. It used to be gone with the power all the same, for nobody had synced it, and no failed sync
+/// comes right by being repeated.
+#[test]
+fn a_frame_that_is_seen_after_a_restart_outlives_the_power() {
+    let mut opened = open(CachedDisk::of(&small()), options()).unwrap();
+    opened.writer.disk_mut().syncs_left = Some(0);
+    let error = opened.writer.perform([record(8..10, 3, 900)]).unwrap_err();
+    assert_eq!(error.operation, "sync");
+    let mut disk = opened.writer.disk_mut().clone();
+    assert_eq!(
+        indexes(&reopen(&disk.after_power_loss()).unwrap()).last(),
+        Some(&7)
+    );
+    disk.syncs_left = None;
+    let mut again = open(disk, options()).unwrap();
+    let restored = again.restored.as_ref().unwrap();
+    assert_eq!(restored.last_index(), 9);
+    let after = again.writer.disk_mut().after_power_loss();
+    assert_eq!(indexes(&reopen(&after).unwrap()).last(), Some(&9));
+}
+
+/// The same with names: the process ends when its group's identity was renamed into place and the name not synced.
+#[test]
+fn a_name_that_is_seen_after_a_restart_outlives_the_power() {
+    let mut begun = open(CachedDisk::default(), options()).unwrap();
+    begun.writer.disk_mut().syncs_left = Some(1);
+    let identity = Write::Identity(identity().encode());
+    begun.writer.perform([identity]).unwrap_err();
+    let mut disk = begun.writer.disk_mut().clone();
+    assert!(reopen(&disk.after_power_loss()).unwrap().restored.is_none());
+    disk.syncs_left = None;
+    let mut again = open(disk, options()).unwrap();
+    assert!(again.restored.is_some());
+    again.writer.perform([record(2..3, 2, 10)]).unwrap();
+    let after = again.writer.disk_mut().after_power_loss();
+    assert_eq!(indexes(&reopen(&after).unwrap()), [2]);
 }
 
 /// A disk that can still be looked at after it was given away.
