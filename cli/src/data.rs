@@ -42,6 +42,10 @@ pub(crate) fn open(
 pub(crate) const USED: &str =
     "stop the other process, or give this replica a directory of its own with --data-dir";
 
+/// What to do about lost memory.
+pub(crate) const REJOIN: &str = "start it with --rejoin: it sets the files aside and joins its group as a new replica; \
+                                 if a majority of the group is lost, see trine recover";
+
 /// Why a directory cannot be opened, and what to do.
 pub(crate) fn failure(path: &Path, error: &OpenError) -> Failure {
     let shown = path.display();
@@ -51,8 +55,7 @@ pub(crate) fn failure(path: &Path, error: &OpenError) -> Failure {
             format!(
                 "this replica has lost what it may have promised: {shown}/{error}; it must not go on under its old identity"
             ),
-            "start it with --rejoin: it sets the files aside and joins its group as a new replica; if a majority of \
-             the group is lost, see trine recover",
+            REJOIN,
         ),
         OpenError::Newer { .. } => (
             format!("{shown}/{error}"),

@@ -1,7 +1,8 @@
 //! Linearizable reads: one ReadIndex round confirms every read that had arrived before it began.
 //!
 //! A follower does the same, only that its question goes to the leader first. Nobody repeats a question that was lost on
-//! that way, so a follower asks anew, under another context, for the reads of a round that is not confirmed in time.//!
+//! that way, so a follower asks anew, under another context, for the reads of a round that is not confirmed in time.
+//!
 //! A round begins with `read_index`, whose context comes back once a quorum has confirmed that this replica still led
 //! after that moment. A read may only ride in a round that began after the read had arrived, and is answered once the
 //! commit index of the round's beginning is applied. Rounds that get no answer are asked again by raft itself: each
@@ -125,17 +126,18 @@ impl Reads {
         });
     }
 
-    /// A quorum has confirmed the round: returns when it had begun. Unknown contexts are of an earlier leadership.
+    /// A quorum has confirmed the round: returns when it had begun. Unknown contexts are of an earlier leadership, or in
+    /// disk mode of an earlier life, whose numbers may be greater than those of this one: they say nothing about any round.
     pub(crate) fn on_confirmed(&mut self, context: u64, index: u64) -> Option<Instant> {
-        let mut begun = None;
+        let asked = |round: &Round| round.index.is_none() && round.context == context;
+        let begun = self.rounds.iter().find(|round| asked(round))?.begun;
         for round in &mut self.rounds {
             if round.index.is_none() && round.context <= context {
                 // An earlier round began at a lower commit index; the later one's is safe for it, too.
                 round.index = Some(index);
-                begun = Some(round.begun).filter(|_| round.context == context);
             }
         }
-        begun
+        Some(begun)
     }
 
     /// Rounds that began before `limit` are asked anew, if they are not confirmed: their reads wait for the next one.

@@ -514,6 +514,12 @@ impl Replica {
         self.group.as_ref().is_some_and(|group| group.is_removed())
     }
 
+    /// Whether [`Replica::halted`] is because its state was found to differ from the majority's. In disk mode its files
+    /// are condemned then: the next start finds lost memory.
+    pub fn is_astray(&self) -> bool {
+        self.group.as_ref().is_some_and(|group| group.is_astray())
+    }
+
     /// Whether [`Replica::halted`] is because the group that this replica was told of never began. It has promised
     /// nothing and lost nothing: its owner starts another one in its place, under a new incarnation.
     pub fn never_began(&self) -> bool {

@@ -255,6 +255,7 @@ fn end_of(
     }
     let place = arguments.id;
     let cure = match (replica.is_removed(), on_disk) {
+        (false, true) if replica.is_astray() => data::REJOIN.to_owned(),
         (false, _) => data::way_out(&arguments.log),
         (true, false) => format!(
             "if that was not meant: `trine member add {place}`, and start it again; with --rejoin it waits for that by itself"

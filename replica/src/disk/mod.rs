@@ -34,6 +34,8 @@ pub use write::{Write, WriteQueue};
 pub use writer::Writer;
 
 pub(crate) use identity::Identity;
+#[cfg(test)]
+pub(crate) use memory::MemoryDisk;
 pub(crate) use record::Record;
 pub(crate) use snapshot_file::{SnapshotHead, begin_piece, end_piece, middle_piece};
 

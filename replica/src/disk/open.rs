@@ -9,7 +9,7 @@ use super::replay::{Replay, Restored, base_of};
 use super::segment::{self, Scan};
 use super::snapshot_file;
 use super::writer::{
-    Position, SYNCED, SYNCED_PLACE, UNSYNCED, Writer, create_segment, replace_identity,
+    CONDEMNED, Position, SYNCED, SYNCED_PLACE, UNSYNCED, Writer, create_segment, replace_identity,
 };
 use super::{Disk, DiskError, Fsync};
 use crate::config::SEGMENT_BYTES_MIN;
@@ -83,6 +83,10 @@ pub(super) fn inspect(
     let names = disk.names()?;
     let own = |name: &String| !name.starts_with(SET_ASIDE) && name != LOCK;
     let names: Vec<String> = names.into_iter().filter(own).collect();
+    if names.iter().any(|name| name == CONDEMNED) {
+        let why = String::from_utf8_lossy(&read_whole(disk, CONDEMNED)?).into_owned();
+        return Err(LostMemory::new(CONDEMNED, why).into());
+    }
     let of = |number: fn(&str) -> Option<u64>| -> BTreeMap<u64, String> {
         let numbered = names.iter().filter_map(|name| Some((number(name)?, name)));
         numbered.map(|(at, name)| (at, name.clone())).collect()

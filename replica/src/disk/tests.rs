@@ -7,10 +7,14 @@ use super::frame::SECTOR;
 use super::memory::MemoryDisk;
 use super::segment::name as segment_name;
 use super::*;
+use crate::Replica;
 use crate::bootstrap::Origin;
 use crate::config::{ReplicaConfig, SEGMENT_BYTES_MIN};
 use crate::message::{ClusterId, Incarnation, Member, MemberRole, Members, PlaceId};
 use crate::state_machine::Genesis;
+use trine_transport::backend::{Wake, Waker};
+use trine_transport::buf::{Pool, PoolConfig};
+use trine_transport::time::Instant;
 
 fn options() -> OpenOptions {
     OpenOptions {
@@ -413,6 +417,46 @@ fn a_frame_that_is_seen_after_a_restart_outlives_the_power() {
     assert_eq!(restored.last_index(), 9);
     let after = again.writer.disk_mut().after_power_loss();
     assert_eq!(indexes(&reopen(&after).unwrap()).last(), Some(&9));
+}
+
+/// Rings when the writer thread has something to say.
+struct Bell(std::sync::mpsc::SyncSender<()>);
+
+impl Wake for Bell {
+    fn wake(&self) {
+        self.0.send(()).unwrap();
+    }
+}
+
+/// The device fails at the second of three writes: the replica hears of the first, then of the failure, and of nothing
+/// any more. It takes part no more, which ends its process, and what was in the failed write was promised to nobody.
+#[test]
+fn a_failed_sync_ends_the_replica() {
+    let pool = Pool::new(PoolConfig::default());
+    let (config, now) = (ReplicaConfig::default(), Instant::ZERO);
+    let own = "127.0.0.1:7471".parse().unwrap();
+    let (id, place) = (Incarnation(11), PlaceId(1));
+    let mut replica = Replica::new(config, id, place, own, vec![(place, own)], pool, 1, now)
+        .unwrap()
+        .on_disk(None, now);
+    let mut opened = open(CachedDisk::of(&small()), options()).unwrap();
+    opened.writer.disk_mut().syncs_left = Some(1);
+    let (bell, rung) = std::sync::mpsc::sync_channel(8);
+    let waker = Waker::new(std::sync::Arc::new(Bell(bell)));
+    let mut queue = WriterThread::start(opened.writer, waker).unwrap();
+    let mut hear = |number, write| {
+        queue.submit(number, write);
+        rung.recv().unwrap();
+        queue.poll()
+    };
+    assert_eq!(hear(1, record(8..9, 3, 10)), Some(Ok(1)));
+    let error = hear(2, record(9..10, 3, 10)).unwrap().unwrap_err();
+    assert_eq!((error.operation, error.full), ("sync", false));
+    replica.on_write_failed(&error);
+    assert!(replica.halted().unwrap().contains("cannot sync"));
+    // Nothing more is written, and ending does not wait for it.
+    queue.submit(3, record(10..11, 3, 10));
+    drop(queue);
 }
 
 /// The same with names: the process ends when its group's identity was renamed into place and the name not synced.

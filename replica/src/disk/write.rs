@@ -9,6 +9,8 @@ pub enum Write {
     Log(Record),
     /// The replica's identity and its group, in place of what was known before.
     Identity(Vec<u8>),
+    /// Why nothing that stands here may be gone on with: the next start finds lost memory.
+    Condemned(String),
     /// The next piece of a snapshot; the first one begins it.
     SnapshotPiece {
         /// Names the snapshot until it is complete.
@@ -37,6 +39,7 @@ impl Write {
         match self {
             Self::Log(record) => record.bytes.len(),
             Self::Identity(bytes) | Self::SnapshotPiece { bytes, .. } => bytes.len(),
+            Self::Condemned(why) => why.len(),
             Self::SnapshotEnd { .. } | Self::SnapshotGivenUp { .. } => 0,
         }
     }

@@ -10,6 +10,8 @@ use crate::config::{FRAME_BYTES_MAX, SEGMENT_BYTES_MIN};
 pub(crate) const SYNCED: &str = "synced";
 /// Stands there while nothing is synced: what it is found beside after a start counts as lost.
 pub(crate) const UNSYNCED: &str = "unsynced";
+/// Stands there, with the reason, when the state must not be gone on with.
+pub(crate) const CONDEMNED: &str = "condemned";
 /// In the checksum of a sector of [`SYNCED`], in place of a segment's number.
 pub(crate) const SYNCED_PLACE: u64 = u64::MAX;
 const SEGMENT_TEMPORARY: &str = "segment.tmp";
@@ -90,6 +92,7 @@ impl<D: Disk> Writer<D> {
         match write {
             Write::Log(_) => Ok(()),
             Write::Identity(bytes) => self.write_identity(&bytes),
+            Write::Condemned(why) => self.condemn(&why),
             Write::SnapshotPiece { stream, bytes } => self.write_piece(stream, &bytes),
             Write::SnapshotEnd { stream, index } => self.end_snapshot(stream, index),
             Write::SnapshotGivenUp { stream } => match self.streams.remove(&stream) {
@@ -192,6 +195,14 @@ impl<D: Disk> Writer<D> {
 
     fn write_identity(&mut self, bytes: &[u8]) -> Result<(), DiskError> {
         replace_identity(&mut self.disk, bytes, self.fsync != Fsync::None)
+    }
+
+    /// Synced in every mode: what it says must not be forgotten.
+    fn condemn(&mut self, why: &str) -> Result<(), DiskError> {
+        self.disk.create(CONDEMNED, 0)?;
+        self.disk.write(CONDEMNED, 0, why.as_bytes())?;
+        self.disk.sync(CONDEMNED)?;
+        self.disk.sync_names()
     }
 
     fn write_piece(&mut self, stream: u64, bytes: &[u8]) -> Result<(), DiskError> {

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use trine_transport::time::Instant;
 
 use super::{Group, election_timeout};
+use crate::disk::Write;
 use crate::message::{Incarnation, MemberRole, ReplyToken, StateReport, kind};
 use crate::outbox::{Letter, Outbox, Purpose};
 use crate::output::Class;
@@ -25,6 +26,8 @@ type Check = BTreeMap<Incarnation, [u64; 2]>;
 #[derive(Default)]
 pub(super) struct Agreement {
     checks: BTreeMap<u64, Check>,
+    /// This replica's state was found to be another than the majority's.
+    astray: bool,
 }
 
 impl Agreement {
@@ -83,7 +86,7 @@ impl Group {
             );
         }
         self.agreement.note(index, self.own.incarnation, hash);
-        self.settle_check(index);
+        self.settle_check(index, out);
     }
 
     /// A member says what its state is.
@@ -101,8 +104,23 @@ impl Group {
         if self.concerns(&report.header, out) && self.is_member(from) && sensible {
             self.hear(now, from, 0);
             self.agreement.note(report.index, from, report.hash);
-            self.settle_check(report.index);
+            self.settle_check(report.index, out);
         }
+    }
+
+    /// Takes part no more, and in disk mode neither does what its log and its snapshots have kept: the same state would
+    /// come out of them.
+    fn go_astray(&mut self, why: &str, out: &mut Outbox) {
+        if self.disk.is_some() && self.halted.is_none() {
+            out.write(Write::Condemned(why.to_owned()));
+        }
+        self.agreement.astray = true;
+        self.halt(why);
+    }
+
+    /// Whether this replica has halted because its state is not the group's.
+    pub(crate) fn is_astray(&self) -> bool {
+        self.agreement.astray
     }
 
     fn is_member(&self, incarnation: Incarnation) -> bool {
@@ -111,7 +129,7 @@ impl Group {
             .is_some_and(|state| state.members().get(incarnation).is_some())
     }
 
-    fn settle_check(&mut self, index: u64) {
+    fn settle_check(&mut self, index: u64, out: &mut Outbox) {
         let Some(state) = &self.state else { return };
         let voters: Vec<Incarnation> = state
             .members()
@@ -125,17 +143,73 @@ impl Group {
         if let (Some(majority), Some(own)) = (majority, own)
             && majority != own
         {
-            self.halt(&format!(
-                "its state behind entry {index} differs from the majority's ({:016x}{:016x}, not {:016x}{:016x})",
-                own[0], own[1], majority[0], majority[1]
-            ));
+            self.go_astray(
+                &format!(
+                    "its state behind entry {index} differs from the majority's ({:016x}{:016x}, not {:016x}{:016x})",
+                    own[0], own[1], majority[0], majority[1]
+                ),
+                out,
+            );
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use trine_transport::buf::{Pool, PoolConfig};
+
     use super::*;
+    use crate::bootstrap::Origin;
+    use crate::disk::{Fsync, MemoryDisk, OpenError, OpenOptions, open};
+    use crate::message::{ClusterId, Member, Members, PlaceId};
+    use crate::state_machine::Genesis;
+
+    /// It used to be told to start again, and came back with the same state out of its log and its snapshots.
+    #[test]
+    fn in_disk_mode_the_data_of_a_replica_gone_astray_is_lost_memory() {
+        let config = crate::ReplicaConfig::default();
+        let members: Vec<Member> = (1..=3)
+            .map(|place| Member {
+                place: PlaceId(place),
+                role: MemberRole::Voter,
+                incarnation: Incarnation(u64::from(place)),
+                address: ([127, 0, 0, 1], 7470).into(),
+            })
+            .collect();
+        let origin = Origin {
+            cluster: ClusterId(7),
+            members: Members(members.clone()),
+            genesis: Genesis::new(&config, [1, 2]),
+        };
+        let options = |rejoin| OpenOptions {
+            place: PlaceId(1),
+            fsync: Fsync::Batch,
+            segment_bytes: crate::config::SEGMENT_BYTES_MIN,
+            incarnation: Incarnation(1 + u64::from(rejoin) * 10),
+            rejoin,
+        };
+        let mut disk = open(MemoryDisk::default(), options(false)).unwrap().writer;
+        let mut out = Outbox::new(Pool::new(PoolConfig::default()));
+        let mut group = Group::first_member(config, members[0], origin, 1, Instant::ZERO);
+        group.keep_on_disk(&mut out);
+        for (from, hash) in [(1, 1), (2, 2), (3, 2)] {
+            assert!(!group.is_astray());
+            group.agreement.note(1024, Incarnation(from), [0, hash]);
+            group.settle_check(1024, &mut out);
+        }
+        assert!(group.is_astray() && group.halted().is_some());
+        while let Some((_, write)) = out.pop_write() {
+            disk.perform([write]).unwrap();
+        }
+        let files = disk.disk_mut().clone();
+        let Err(OpenError::Lost(lost)) = open(files.clone(), options(false)) else {
+            panic!("it goes on with the same state");
+        };
+        assert!(lost.to_string().contains("differs from the majority's"));
+        let anew = open(files, options(true)).unwrap();
+        assert_eq!(anew.incarnation, Incarnation(11));
+        assert!(anew.restored.is_none() && anew.lost.is_some());
+    }
 
     #[test]
     fn only_more_than_half_of_the_voters_are_a_majority() {

@@ -336,3 +336,74 @@ impl Group {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bootstrap::Origin;
+    use crate::disk::{Fsync, MemoryDisk, OpenOptions, open};
+    use crate::message::{Incarnation, MemberRole, Members, PlaceId};
+    use crate::state_machine::Genesis;
+
+    fn restored(disk: &MemoryDisk, own: Member, seed: u64) -> Group {
+        let opened = open(disk.clone(), options()).unwrap();
+        let config = ReplicaConfig::default();
+        Group::restored(config, own, opened.restored.unwrap(), seed, Instant::ZERO)
+    }
+
+    fn options() -> OpenOptions {
+        OpenOptions {
+            place: PlaceId(1),
+            fsync: Fsync::Batch,
+            segment_bytes: crate::config::SEGMENT_BYTES_MIN,
+            incarnation: Incarnation(11),
+            rejoin: false,
+        }
+    }
+
+    /// A follower asks its leader, dies, and comes back as the same member. The answer reaches its next life, which has a
+    /// question of its own under way. Whenever the earlier number was the greater one the answer counted for that as
+    /// well, and the read missed what was written in between.
+    #[test]
+    fn an_answer_to_an_earlier_life_confirms_no_read_of_this_one() {
+        let own = Member {
+            place: PlaceId(1),
+            role: MemberRole::Voter,
+            incarnation: Incarnation(11),
+            address: ([127, 0, 0, 1], 7471).into(),
+        };
+        let identity = Identity {
+            place: own.place,
+            incarnation: own.incarnation,
+            cluster: ClusterId(7),
+            origin: Some(Origin {
+                cluster: ClusterId(7),
+                members: Members(vec![own]),
+                genesis: Genesis::new(&ReplicaConfig::default(), [1, 2]),
+            }),
+        };
+        let mut writer = open(MemoryDisk::default(), options()).unwrap().writer;
+        writer
+            .perform([Write::Identity(identity.encode())])
+            .unwrap();
+        let disk = writer.disk_mut().clone();
+        let mut later = 0;
+        for seed in 0..32 {
+            let asked = |group: &mut Group| {
+                group.reads.push(Instant::ZERO, ReplyToken(1), &[]);
+                let context = group.reads.next_round().unwrap();
+                group.reads.on_begun(Instant::ZERO, context);
+                context
+            };
+            let before = asked(&mut restored(&disk, own, 2 * seed));
+            let mut group = restored(&disk, own, 2 * seed + 1);
+            let present = asked(&mut group);
+            later += u32::from(before > present);
+            group.on_round_confirmed(before, 5);
+            assert!(group.reads.take_ready(100).is_empty(), "seed {seed}");
+            group.on_round_confirmed(present, 5);
+            assert_eq!(group.reads.take_ready(100).len(), 1);
+        }
+        assert!(later > 0, "both orders were tried");
+    }
+}
