@@ -101,7 +101,7 @@ impl Group {
                 used && left.as_nanos() < self.lease_length().as_nanos() / 2
                     && !self.reads.is_asking()
             }
-            None => self.reads.has_waiting(),
+            None => self.reads.needs_round(),
         };
         let Some(context) = self.reads.next_round().filter(|_| needed) else {
             return;
