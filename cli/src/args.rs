@@ -603,8 +603,9 @@ pub(crate) struct SimArguments {
     /// Run each seed a second time and compare the histories.
     #[arg(long)]
     pub(crate) twice: bool,
-    /// Measure how fast the simulator is, with and without faults, on one thread.
-    #[arg(long, conflicts_with_all = ["seed", "seeds", "from", "jobs", "twice"])]
+    /// Measure how fast the simulator is, with and without faults, on one thread; with --seed only replay that one of
+    /// the runs with faults.
+    #[arg(long, conflicts_with_all = ["seeds", "from", "jobs", "twice"])]
     pub(crate) measure: bool,
 }
 

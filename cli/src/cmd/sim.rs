@@ -20,15 +20,22 @@ pub(crate) fn run(arguments: &SimArguments, output: Output) -> Result<(), Failur
     interrupt::start()?;
     match arguments.seed {
         None if arguments.measure => measure(output),
-        Some(seed) if arguments.shrink => shrink_seed(seed, output),
+        Some(seed) if arguments.shrink => shrink_seed(chosen(seed, arguments), output),
         Some(seed) => one(seed, arguments, output),
         None => many(arguments, output),
     }
 }
 
-fn simulate(seed: u64, trace: Trace) -> SimReport {
-    sim::run(SimConfig::from_seed(seed), trace)
-        .expect("every seed stands for a sound configuration")
+fn simulate(config: SimConfig, trace: Trace) -> SimReport {
+    sim::run(config, trace).expect("every seed stands for a sound configuration")
+}
+
+/// The run that one seed stands for, alone or among those that are measured.
+fn chosen(seed: u64, arguments: &SimArguments) -> SimConfig {
+    match arguments.measure {
+        true => SimConfig::measured_with_faults(seed),
+        false => SimConfig::from_seed(seed),
+    }
 }
 
 fn one(seed: u64, arguments: &SimArguments, output: Output) -> Result<(), Failure> {
@@ -37,7 +44,7 @@ fn one(seed: u64, arguments: &SimArguments, output: Output) -> Result<(), Failur
         true => Trace::To(Box::new(move |line| output.line(line))),
         false => Trace::Off,
     };
-    let report = simulate(seed, trace);
+    let report = simulate(chosen(seed, arguments), trace);
     if arguments.history {
         output.line(report.history.to_text());
     }
@@ -46,8 +53,9 @@ fn one(seed: u64, arguments: &SimArguments, output: Output) -> Result<(), Failur
     judge(&report)
 }
 
-fn shrink_seed(seed: u64, output: Output) -> Result<(), Failure> {
-    let Some(shrunk) = shrink(&SimConfig::from_seed(seed), SHRINK_RUNS_MAX) else {
+fn shrink_seed(config: SimConfig, output: Output) -> Result<(), Failure> {
+    let seed = config.seed;
+    let Some(shrunk) = shrink(&config, SHRINK_RUNS_MAX) else {
         return Err(Failure::usage(
             format!("seed {seed} passes: there is nothing to shrink"),
             "give --shrink the seed of a run that failed",
@@ -108,8 +116,14 @@ fn timed(config: SimConfig) -> Result<(SimReport, f64), Failure> {
     match report.verdict.is_pass() || asked_nothing {
         true => Ok((report, seconds)),
         false => Err(Failure::negative(
-            format!("a measured run failed: {}", report.verdict),
-            "look into the failure first: what fails fast is no measure of speed",
+            format!(
+                "the measured run of seed {} failed: {}",
+                report.seed, report.verdict
+            ),
+            format!(
+                "what fails fast is no measure of speed; replay it with: cargo run --profile sim -- sim --measure --seed {} --trace",
+                report.seed
+            ),
         )),
     }
 }
@@ -131,8 +145,9 @@ fn many(arguments: &SimArguments, output: Output) -> Result<(), Failure> {
     let mut summary = Summary::default();
     let mut progress = Progress::new("simulating", arguments.seeds);
     let run = |seed| {
-        let report = simulate(seed, Trace::Off);
-        let replays = !arguments.twice || simulate(seed, Trace::Off).hash == report.hash;
+        let once = || simulate(SimConfig::from_seed(seed), Trace::Off);
+        let report = once();
+        let replays = !arguments.twice || once().hash == report.hash;
         Outcome { report, replays }
     };
     let take = |Outcome { report, replays }| {
