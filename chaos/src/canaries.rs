@@ -3,6 +3,7 @@
 use crate::checker::Verdict;
 use crate::seeds::for_each_seed;
 use crate::sim::{self, SimConfig, Trace, rpc};
+use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use trine_replica::config::ReadMode;
@@ -49,6 +50,7 @@ pub const CANARIES: &[Canary] = &[
     group("snapshot without sessions"),
     group("dedup window off by one"),
     group("vote after amnesia"),
+    group("ack before fsync"),
     group("vote forgotten"),
     group("commit without quorum"),
     group("snapshot misses a bucket"),
@@ -146,9 +148,15 @@ pub fn false_alarms(subject: Subject, last: u64, jobs: u64) -> Vec<(u64, String)
     alarms
 }
 
-/// A seed without leases cannot find what is wrong with leases: it counts, and need not be run.
+/// A seed without leases cannot find what is wrong with leases, and one without disks not what is wrong with them: it
+/// counts, and need not be run.
 fn may_find(canary: Canary, seed: u64) -> bool {
-    !canary.name.starts_with("lease") || SimConfig::from_seed(seed).replica.reads == ReadMode::Lease
+    let config = SimConfig::from_seed(seed);
+    match canary.name {
+        name if name.starts_with("lease") => config.replica.reads == ReadMode::Lease,
+        "ack before fsync" => config.disk.is_some(),
+        _ => true,
+    }
 }
 
 /// What a seed finds; a run that proves nothing finds nothing.
@@ -160,7 +168,12 @@ fn finding_of(subject: Subject, seed: u64) -> Option<String> {
                 .expect("seeds stand for sound configurations")
                 .verdict
         }
-        Subject::Transport => rpc::run(&rpc::RpcConfig::new(seed), Trace::Off).verdict,
+        // Assertions of the transport find a bug as well as its checkers.
+        Subject::Transport => catch_unwind(|| rpc::run(&rpc::RpcConfig::new(seed), Trace::Off))
+            .map_or_else(
+                |payload| Verdict::violation(format!("assertion: {}", sim::message_of(&*payload))),
+                |report| report.verdict,
+            ),
     };
     match verdict {
         Verdict::Violation(violation) if !violation.explanation.starts_with("nothing proved") => {

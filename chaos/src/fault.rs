@@ -55,11 +55,13 @@ pub enum Fault {
     Transfer,
     /// An operator removes a member, and takes a new one in at its place later; or has one replaced.
     Members,
+    /// A replica of another state-machine version takes the place of one: the group is of mixed versions.
+    Versions,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 23] = [
+    pub const ALL: [Fault; 24] = [
         Fault::Loss,
         Fault::Duplication,
         Fault::Reordering,
@@ -83,6 +85,7 @@ impl Fault {
         Fault::DiskFull,
         Fault::Transfer,
         Fault::Members,
+        Fault::Versions,
     ];
 
     /// Those that mean something only where logs are on disk.
@@ -120,14 +123,16 @@ impl Fault {
             Fault::DiskFull => "disk-full",
             Fault::Transfer => "transfer",
             Fault::Members => "members",
+            Fault::Versions => "versions",
         }
     }
 }
 
-/// Draws a random subset of the faults, those of disks aside, of at least [`KINDS_MIN`].
+/// Draws a random subset of the faults of at least [`KINDS_MIN`]. Those of disks are drawn apart, and whether a group
+/// begins with an old version follows from its configuration.
 pub fn draw_kinds(prng: &mut Prng) -> BTreeSet<Fault> {
-    let of_disks = |fault: &Fault| Fault::OF_DISKS.contains(fault);
-    let mut kinds: Vec<Fault> = Fault::ALL.into_iter().filter(|f| !of_disks(f)).collect();
+    let apart = |fault: &Fault| Fault::OF_DISKS.contains(fault) || *fault == Fault::Versions;
+    let mut kinds: Vec<Fault> = Fault::ALL.into_iter().filter(|f| !apart(f)).collect();
     prng.shuffle(&mut kinds);
     // Two more than must fire: an event may find nobody to hit.
     let count = prng.in_range(KINDS_MIN as u64 + 2..=kinds.len() as u64) as usize;
@@ -150,10 +155,26 @@ impl fmt::Display for Fault {
 
 /// The text names no fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{name}` is not a fault; there are: {}", Fault::ALL.map(Fault::name).join(", "))]
+#[error("`{name}` is not a fault, the nearest is `{nearest}`; there are: {}", Fault::ALL.map(Fault::name).join(", "))]
 pub struct UnknownFault {
     /// The text.
     pub name: String,
+    /// The fault whose name is most like it.
+    pub nearest: Fault,
+}
+
+/// Letters to put in, take out or change until one text is the other.
+fn distance(one: &str, other: &str) -> usize {
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (number, letter) in one.bytes().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], number + 1);
+        for (at, theirs) in other.bytes().enumerate() {
+            let changed = diagonal + usize::from(letter != theirs);
+            diagonal = row[at + 1];
+            row[at + 1] = changed.min(row[at] + 1).min(diagonal + 1);
+        }
+    }
+    row[other.len()]
 }
 
 impl FromStr for Fault {
@@ -161,8 +182,11 @@ impl FromStr for Fault {
 
     fn from_str(name: &str) -> Result<Self, UnknownFault> {
         let found = Fault::ALL.into_iter().find(|fault| fault.name() == name);
+        let mut all = Fault::ALL;
+        all.sort_by_key(|fault| distance(name, fault.name()));
         found.ok_or_else(|| UnknownFault {
             name: name.to_owned(),
+            nearest: all[0],
         })
     }
 }
@@ -635,7 +659,8 @@ impl Drawer<'_> {
             | Fault::Delay
             | Fault::Corruption
             | Fault::Replay
-            | Fault::Mtu => return None,
+            | Fault::Mtu
+            | Fault::Versions => return None,
         })
     }
 
@@ -723,6 +748,7 @@ mod tests {
             all.extend(schedule.enabled);
             all.extend(draw_disk_kinds(&mut Prng::new(seed)));
         }
+        all.insert(Fault::Versions);
         assert_eq!(all.len(), Fault::ALL.len());
     }
 
@@ -763,6 +789,18 @@ mod tests {
     fn an_unknown_fault_is_refused_with_the_list() {
         let error = "earthquake".parse::<Fault>().unwrap_err();
         assert!(error.to_string().contains("partition"));
+        for (wrong, nearest) in [
+            ("pause-apart", Fault::Pause),
+            ("crush", Fault::Crash),
+            ("partitions", Fault::Partition),
+            ("disk-fool", Fault::DiskFull),
+            ("Version", Fault::Versions),
+        ] {
+            let error = wrong.parse::<Fault>().unwrap_err();
+            assert_eq!(error.nearest, nearest, "{wrong}");
+            let told = format!("the nearest is `{nearest}`");
+            assert!(error.to_string().contains(&told), "{error}");
+        }
         for fault in Fault::ALL {
             assert_eq!(fault.name().parse::<Fault>().unwrap(), fault);
         }

@@ -9,6 +9,7 @@ use super::member::Member;
 use super::member::Observed;
 use super::trace::Trace;
 use super::world::World;
+use crate::fault::Fault;
 use crate::history::History;
 use crate::workload::Workload;
 use std::cell::RefCell;
@@ -50,6 +51,8 @@ pub(crate) struct Cluster {
     rejoining: BTreeSet<Host>,
     /// The identities that a canary does not give up.
     lives: BTreeMap<Host, Incarnation>,
+    /// Replicas of the state-machine version that the group began with.
+    first_version: BTreeSet<Host>,
 }
 
 /// Who has led.
@@ -78,6 +81,7 @@ impl Cluster {
             leaving: BTreeSet::new(),
             rejoining: BTreeSet::new(),
             lives: BTreeMap::new(),
+            first_version: BTreeSet::new(),
         };
         if let Some(disk) = &cluster.config.disk {
             let mut prng = Prng::new(disk.fault_seed);
@@ -152,6 +156,11 @@ impl Cluster {
             },
             ..self.config.replica
         };
+        if config.state_version == self.config.first_state_version {
+            self.first_version.insert(host);
+        } else if self.first_version.remove(&host) {
+            self.world.network.stats.fire(Fault::Versions);
+        }
         let seed = self.prng.next_u64();
         let replica = Replica::new(
             config,

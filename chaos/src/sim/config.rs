@@ -175,6 +175,11 @@ impl SimConfig {
         }
     }
 
+    /// Whether the group begins with another version than that of replicas that start later.
+    pub fn mixes_versions(&self) -> bool {
+        self.first_state_version != self.replica.state_version
+    }
+
     /// Checks the settings.
     ///
     /// # Errors

@@ -55,7 +55,7 @@ pub fn run(config: SimConfig, trace: Trace) -> Result<SimReport, SimConfigError>
     Ok(judged.unwrap_or_else(|payload| SimReport::of_panic(&of_panic, &message_of(&*payload))))
 }
 
-fn message_of(payload: &(dyn Any + Send)) -> String {
+pub(crate) fn message_of(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
     text.unwrap_or("a payload that is no text").to_owned()
@@ -77,6 +77,9 @@ fn simulate(config: SimConfig, trace: Trace) -> SimReport {
     if let Some(disk) = &cluster.config.disk {
         drawn.remove(&Fault::Members);
         drawn.extend(draw_disk_kinds(&mut Prng::new(disk.fault_seed)));
+    }
+    if cluster.config.mixes_versions() {
+        drawn.insert(Fault::Versions);
     }
     let kinds = cluster.config.faults.clone().unwrap_or(drawn);
     let schedule = match &cluster.config.script {

@@ -7,6 +7,7 @@
 
 use raft::StateRole;
 use raft::eraftpb::{HardState, Message, Snapshot};
+use trine_transport::canary;
 
 use super::{RaftGroup, Work, is_answer};
 use crate::disk::Record;
@@ -68,7 +69,13 @@ impl<L: Log> RaftGroup<L> {
         self.node.advance_append_async(ready);
         let write = if must_sync {
             record.hard_state(&self.hard_state());
-            submit(record, snapshot.as_ref())
+            let write = submit(record, snapshot.as_ref());
+            if canary::planted("ack before fsync") && snapshot.is_none() {
+                self.node.on_persist_ready(number);
+                work.messages.append(&mut held);
+                return Some(work);
+            }
+            write
         } else if let Some(before) = self.unwritten.back() {
             before.write
         } else {
