@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{self, NonNull};
 
 use super::address::{RAW_BYTES, RawAddress};
+use super::options::empty_header;
 use crate::backend::RxSlot;
 
 /// Receive memory and the message headers that point into it.
@@ -91,17 +92,15 @@ impl Receiver {
             iov_len: stride,
         };
         let iovecs = RawArray::new((0..slots).map(iovec).collect());
-        let header = |slot| libc::mmsghdr {
-            msg_hdr: libc::msghdr {
-                msg_name: names.ptr(slot).cast(),
-                msg_namelen: RAW_BYTES as u32,
-                msg_iov: iovecs.ptr(slot),
-                msg_iovlen: 1,
-                msg_control: controls.ptr(slot).cast(),
-                msg_controllen: CONTROL_BYTES,
-                msg_flags: 0,
-            },
-            msg_len: 0,
+        let header = |slot| {
+            let mut header = empty_header();
+            header.msg_hdr.msg_name = names.ptr(slot).cast();
+            header.msg_hdr.msg_namelen = RAW_BYTES as u32;
+            header.msg_hdr.msg_iov = iovecs.ptr(slot);
+            header.msg_hdr.msg_iovlen = 1;
+            header.msg_hdr.msg_control = controls.ptr(slot).cast();
+            header.msg_hdr.msg_controllen = CONTROL_BYTES as _;
+            header
         };
         let headers = RawArray::new((0..slots).map(header).collect());
         Self {
@@ -143,7 +142,7 @@ impl Receiver {
                 socket.as_raw_fd(),
                 first,
                 count_max,
-                libc::MSG_DONTWAIT,
+                libc::MSG_DONTWAIT as _,
                 ptr::null_mut(),
             )
         };
@@ -200,7 +199,7 @@ impl Receiver {
         let ecn = self
             .controls
             .get(slot)
-            .congestion_experienced(header.msg_hdr.msg_controllen);
+            .congestion_experienced(header.msg_hdr.msg_controllen as _);
         Some(RxSlot {
             start: (slot * self.stride) as u32,
             len: header.msg_len,
@@ -213,7 +212,7 @@ impl Receiver {
         for slot in 0..self.used {
             let mut header = self.headers.get(slot);
             header.msg_hdr.msg_namelen = RAW_BYTES as u32;
-            header.msg_hdr.msg_controllen = CONTROL_BYTES;
+            header.msg_hdr.msg_controllen = CONTROL_BYTES as _;
             // SAFETY: `ptr` checked the index; `&mut self` excludes other users.
             unsafe { self.headers.ptr(slot).write(header) };
         }

@@ -8,6 +8,7 @@ use std::ptr;
 
 use super::address::RawAddress;
 use super::coalesce::Plan;
+use super::options::empty_header;
 use crate::backend::TxBatch;
 
 /// Scratch for building send calls; reused from burst to burst.
@@ -97,7 +98,7 @@ impl Sender {
                 socket.as_raw_fd(),
                 headers.as_mut_ptr(),
                 headers.len() as u32,
-                SEND_FLAGS,
+                SEND_FLAGS as _,
             )
         };
         usize::try_from(count).map_err(|_| io::Error::last_os_error())
@@ -128,18 +129,11 @@ impl Sender {
             } else {
                 0
             };
-            self.headers.push(libc::mmsghdr {
-                msg_hdr: libc::msghdr {
-                    msg_name: ptr::null_mut(),
-                    msg_namelen: name_len,
-                    msg_iov: ptr::null_mut(),
-                    msg_iovlen: self.iovecs.len() - first_iovec,
-                    msg_control: ptr::null_mut(),
-                    msg_controllen: control_len,
-                    msg_flags: 0,
-                },
-                msg_len: 0,
-            });
+            let mut header = empty_header();
+            header.msg_hdr.msg_namelen = name_len;
+            header.msg_hdr.msg_iovlen = (self.iovecs.len() - first_iovec) as _;
+            header.msg_hdr.msg_controllen = control_len as _;
+            self.headers.push(header);
         }
         self.link();
     }
@@ -157,7 +151,7 @@ impl Sender {
             }
             header.msg_hdr.msg_iov = iovecs;
             // SAFETY: the headers' iovec counts add up to the length of `iovecs`.
-            iovecs = unsafe { iovecs.add(header.msg_hdr.msg_iovlen) };
+            iovecs = unsafe { iovecs.add(header.msg_hdr.msg_iovlen as _) };
         }
     }
 
