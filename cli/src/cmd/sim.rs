@@ -183,6 +183,7 @@ fn many(arguments: &SimArguments, output: Output) -> Result<(), Failure> {
     drop(progress);
     let took = started.elapsed();
     let speed = summary.simulated_ns() as f64 / 1e9 / took.as_secs_f64().max(1e-9);
+    let runs = ["", ", each run twice,"][usize::from(arguments.twice)];
     output.document(&json!({
         "seeds": ended, "from": arguments.from, "twice": arguments.twice, "failed": failed,
         "simulated_ns": summary.simulated_ns(), "operations": summary.operations(),
@@ -193,11 +194,7 @@ fn many(arguments: &SimArguments, output: Output) -> Result<(), Failure> {
     output.line(format_args!(
         "{ended} seeds from {}{} in {:.0} s ({speed:.0} times real time): {} failed",
         arguments.from,
-        if arguments.twice {
-            ", each run twice,"
-        } else {
-            ""
-        },
+        runs,
         took.as_secs_f64(),
         failed.len()
     ));
