@@ -215,7 +215,8 @@ fn a_redis_server_gets_the_same_operations() {
 #[test]
 fn a_server_that_goes_away_is_told() {
     let url = format!("redis://{}", small_redis(100));
-    trine(&with(&["--target", &url]), "", b"").expect_error(3, &["broke", "closed the connection"]);
+    // Closed with requests unread, the connection is reset; closed at another moment, it just ends.
+    trine(&with(&["--target", &url]), "", b"").expect_error(3, &["broke", &url[8..]]);
     let gone = trine(&with(&["--target", "redis://127.0.0.1:1"]), "", b"");
     gone.expect_error(3, &["cannot connect to 127.0.0.1:1"]);
     trine(&with(&["--target", "http://x"]), "", b"")
