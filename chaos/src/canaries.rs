@@ -102,9 +102,9 @@ pub fn search(canary: Canary, jobs: u64) -> Search {
             if !may_find(canary, seed) {
                 return (seed, None);
             }
-            plant_everywhere(Some(canary.name));
+            trine_canary::plant(Some(canary.name));
             let finding = finding_of(canary.subject, seed);
-            plant_everywhere(None);
+            trine_canary::plant(None);
             if finding.is_some() {
                 first.fetch_min(seed, Ordering::Relaxed);
             }
@@ -124,12 +124,6 @@ pub fn search(canary: Canary, jobs: u64) -> Search {
         took: started.elapsed(),
         silent_without: false,
     }
-}
-
-/// The crates below the replica each have a switch of their own.
-fn plant_everywhere(bug: Option<&'static str>) {
-    trine_kvstore::canary::plant(bug);
-    trine_transport::canary::plant(bug);
 }
 
 /// The seeds up to `last` that find something although nothing is planted.

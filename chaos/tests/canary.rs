@@ -47,7 +47,7 @@ fn nothing_is_found_where_nothing_is_planted() {
 #[test]
 #[cfg(feature = "canary")]
 fn the_planted_stale_read_is_found() {
-    trine_transport::canary::plant(Some("read without ReadIndex"));
+    trine_canary::plant(Some("read without ReadIndex"));
     let found = (1..=SEEDS)
         .map(simulate)
         .find(|report| is_not_linearizable(&report.verdict));

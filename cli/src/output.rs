@@ -38,6 +38,30 @@ impl Output {
         }
     }
 
+    /// What was done to a key, for programs.
+    pub(crate) fn done<const N: usize>(self, key: &[u8], facts: [(&str, Value); N]) {
+        let mut document = Map::new();
+        insert_bytes(&mut document, "key", key);
+        for (name, fact) in facts {
+            document.insert(name.to_owned(), fact);
+        }
+        self.document(&Value::Object(document));
+    }
+
+    /// A key's value: raw, or in a document that has these facts beside it.
+    pub(crate) fn value<const N: usize>(self, key: &[u8], value: &[u8], facts: [(&str, Value); N]) {
+        if !self.json {
+            return self.raw(value);
+        }
+        let mut document = Map::new();
+        insert_bytes(&mut document, "key", key);
+        insert_bytes(&mut document, "value", value);
+        for (name, fact) in facts {
+            document.insert(name.to_owned(), fact);
+        }
+        self.document(&Value::Object(document));
+    }
+
     /// One event for programs, on a line of its own; nothing in text form.
     pub(crate) fn json_line(self, event: &Value) {
         if self.json {

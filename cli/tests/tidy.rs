@@ -6,13 +6,22 @@ use std::path::{Path, PathBuf};
 
 /// Which workspace crates each crate may name.
 const EDGES: &[(&str, &[&str])] = &[
-    ("transport", &["trine-dpdk-sys"]),
-    ("kvstore", &[]),
+    ("canary", &[]),
+    ("transport", &["trine-dpdk-sys", "trine-canary"]),
+    ("kvstore", &["trine-canary"]),
     ("resp", &["trine-kvstore"]),
-    ("replica", &["trine-transport", "trine-kvstore"]),
+    (
+        "replica",
+        &["trine-transport", "trine-kvstore", "trine-canary"],
+    ),
     (
         "chaos",
-        &["trine-replica", "trine-transport", "trine-kvstore"],
+        &[
+            "trine-replica",
+            "trine-transport",
+            "trine-kvstore",
+            "trine-canary",
+        ],
     ),
     (
         "cli",
@@ -27,6 +36,7 @@ const EDGES: &[(&str, &[&str])] = &[
 ];
 /// What a package is called in its manifest and in `use` lines.
 const PACKAGES: &[&str] = &[
+    "trine-canary",
     "trine-transport",
     "trine-kvstore",
     "trine-replica",

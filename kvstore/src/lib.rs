@@ -7,7 +7,6 @@
 
 mod arena;
 pub mod cache;
-pub mod canary;
 pub mod codec;
 pub mod command;
 pub mod config;
@@ -33,4 +32,4 @@ pub use limits::{Limits, LimitsError};
 pub use position::Position;
 pub use response::{AbortCause, Response, Versioned};
 pub use snapshot::{RestoreError, SnapshotError, SnapshotReader, SnapshotStep, SnapshotSummary};
-pub use store::{Stats, Store};
+pub use store::{Stats, Store, integer};

@@ -13,8 +13,8 @@ mod reply_bytes;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
+use trine_canary as canary;
 use trine_kvstore::Position;
-use trine_transport::canary;
 
 use crate::config::SessionLimits;
 use crate::message::ClientStatus;

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use raft::StateRole;
 use raft::eraftpb::{Entry, EntryType, Message, MessageType};
-use trine_transport::canary;
+use trine_canary as canary;
 use trine_transport::time::{Duration, Instant};
 
 use crate::bootstrap::Origin;

@@ -10,7 +10,7 @@ use raft::{
     CAMPAIGN_TRANSFER, Config, ProgressState, RawNode, ReadOnlyOption, ReadState, SnapshotStatus,
     StateRole,
 };
-use trine_transport::canary;
+use trine_canary as canary;
 use trine_transport::time::Instant;
 
 pub(crate) use validate::{Refusal, validate};

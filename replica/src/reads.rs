@@ -11,8 +11,8 @@
 
 use std::collections::VecDeque;
 
+use trine_canary as canary;
 use trine_transport::buf::MsgBuf;
-use trine_transport::canary;
 use trine_transport::time::Instant;
 
 use crate::config::READ_ROUNDS_MAX;

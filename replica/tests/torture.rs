@@ -258,7 +258,7 @@ fn reads_under_a_lease_survive_it_too() {
 #[test]
 #[cfg(feature = "canary")]
 fn the_planted_stale_read_is_found() {
-    trine_transport::canary::plant(Some("read without ReadIndex"));
+    trine_canary::plant(Some("read without ReadIndex"));
     let found =
         (0..12).any(|seed| std::panic::catch_unwind(|| run(3, ReadMode::Index, seed, 8)).is_err());
     assert!(

@@ -8,7 +8,6 @@
 
 mod connection;
 mod limits;
-mod number;
 mod plan;
 mod reply;
 mod request;

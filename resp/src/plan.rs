@@ -5,10 +5,10 @@ mod expiry;
 
 use trine_kvstore::{Command, List, Pair, SetCondition, SetExpiry, SetOptions};
 
-use crate::number::integer;
 use crate::shape::Shape;
 use crate::table::{Spec, Verb};
 use expiry::{Expiry, Unit};
+use trine_kvstore::integer;
 
 /// A command's reply is made of this many of the store's answers.
 #[derive(Clone, Debug)]

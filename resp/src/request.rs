@@ -10,7 +10,7 @@ use std::ops::Range;
 use crate::limits::{
     LINE_BYTES_MAX, Limits, PARTS_MAX, STRANGER_PART_BYTES_MAX, STRANGER_PARTS_MAX,
 };
-use crate::number::integer;
+use trine_kvstore::integer;
 
 /// Bytes that are no request. The connection cannot go on: where the next request begins is not known.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

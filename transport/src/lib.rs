@@ -78,7 +78,6 @@
 pub mod app;
 pub mod backend;
 pub mod buf;
-pub mod canary;
 pub mod config;
 mod congestion;
 pub mod endpoint;

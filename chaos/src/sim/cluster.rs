@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::MutexGuard;
+use trine_canary as canary;
 use trine_replica::client::{ClientConfig, Clients, OrderGiver};
 use trine_replica::disk::{Fsync, OpenOptions, Opened};
 use trine_replica::message::{
@@ -26,7 +27,6 @@ use trine_replica::message::{
 use trine_replica::{Node, Replica, ReplicaConfig};
 use trine_transport::backend::Caps;
 use trine_transport::buf::{Pool, PoolConfig};
-use trine_transport::canary;
 use trine_transport::endpoint::Endpoint;
 use trine_transport::prng::{Prng, Ratio};
 use trine_transport::session::Identity;

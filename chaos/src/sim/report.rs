@@ -2,6 +2,7 @@
 
 use super::cluster::Cluster;
 use super::config::{OPERATION, RECOVERY, SimConfig};
+use super::summary::counted;
 use crate::checker::{Verdict, coverage, exactly_once, linearizability, liveness};
 use crate::fault::{Fault, KINDS_MIN, Schedule};
 use crate::history::{History, Tally};
@@ -196,20 +197,7 @@ impl fmt::Display for SimReport {
             self.turns,
             self.hash
         )?;
-        let faults: Vec<String> = self
-            .faults
-            .iter()
-            .map(|(fault, fired)| format!("{fault} {fired}"))
-            .collect();
-        writeln!(
-            f,
-            "faults: {}",
-            if faults.is_empty() {
-                "none".to_owned()
-            } else {
-                faults.join(", ")
-            }
-        )?;
+        writeln!(f, "faults: {}", counted(&self.faults))?;
         writeln!(
             f,
             "keys decided by positions {}, by zones {}, by search {}; compared {} states and {} log entries",

@@ -62,6 +62,17 @@ impl Summary {
     }
 }
 
+/// Each fault with how often it fired; "none" for none.
+pub(super) fn counted(faults: &BTreeMap<Fault, u64>) -> String {
+    if faults.is_empty() {
+        return "none".to_owned();
+    }
+    let each = faults
+        .iter()
+        .map(|(fault, fired)| format!("{fault} {fired}"));
+    each.collect::<Vec<_>>().join(", ")
+}
+
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.seeds == 0 {
@@ -79,11 +90,6 @@ impl fmt::Display for Summary {
             self.states_compared,
             self.undecided_by_positions
         )?;
-        let faults: Vec<String> = self
-            .faults
-            .iter()
-            .map(|(fault, fired)| format!("{fault} {fired}"))
-            .collect();
-        writeln!(f, "faults fired: {}", faults.join(", "))
+        writeln!(f, "faults fired: {}", counted(&self.faults))
     }
 }

@@ -10,7 +10,7 @@ use super::trace::Trace;
 use super::{Host, Program};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use trine_transport::canary;
+use trine_canary as canary;
 use trine_transport::endpoint::Endpoint;
 use trine_transport::prng::{Prng, Ratio};
 use trine_transport::time::{Duration, Instant};

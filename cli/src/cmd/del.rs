@@ -1,6 +1,5 @@
 //! `trine del KEY`: deletes a key.
 
-use serde_json::{Map, Value};
 use trine_kvstore::{Command, Response};
 use trine_replica::client::Mode;
 
@@ -10,7 +9,7 @@ use crate::args::DelArguments;
 use crate::client::call;
 use crate::failure::Failure;
 use crate::network::Network;
-use crate::output::{Output, insert_bytes};
+use crate::output::Output;
 use crate::values::key_bytes;
 
 pub(crate) fn run<N: Network>(
@@ -27,10 +26,7 @@ pub(crate) fn run<N: Network>(
     )?;
     match response_of(&answer)? {
         Response::Deleted { existed: true } => {
-            let mut document = Map::new();
-            insert_bytes(&mut document, "key", key);
-            document.insert("deleted".into(), true.into());
-            output.document(&Value::Object(document));
+            output.done(key, [("deleted", true.into())]);
             Ok(())
         }
         Response::Deleted { existed: false } => Err(no_such_key(key)),

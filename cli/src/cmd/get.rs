@@ -1,6 +1,6 @@
 //! `trine get KEY`: reads a value and prints its raw bytes.
 
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use trine_kvstore::{Command, Response};
 use trine_replica::client::Mode;
 
@@ -9,7 +9,7 @@ use crate::args::{GetArguments, ReadFrom};
 use crate::client::call;
 use crate::failure::Failure;
 use crate::network::Network;
-use crate::output::{Output, insert_bytes};
+use crate::output::Output;
 use crate::values::key_bytes;
 
 pub(crate) fn run<N: Network>(
@@ -27,15 +27,8 @@ pub(crate) fn run<N: Network>(
     let answer = call(network, &arguments.client, mode, &Command::Get { key })?;
     match response_of(&answer)? {
         Response::Value { value, version } => {
-            if output.json {
-                let mut document = Map::new();
-                insert_bytes(&mut document, "key", key);
-                insert_bytes(&mut document, "value", value);
-                document.insert("version".into(), json!(version.as_u64()));
-                output.document(&Value::Object(document));
-            } else {
-                output.raw(value);
-            }
+            let version = ("version", json!(version.as_u64()));
+            output.value(key, value, [version]);
             Ok(())
         }
         Response::NotFound => Err(no_such_key(key)),

@@ -2,11 +2,11 @@
 
 use super::format::{ChunkHeader, ITEM_HEADER_BYTES, Kind, RestoreError, SnapshotSummary};
 use crate::arena::Stamp;
-use crate::canary;
 use crate::codec::{DecodeError, Reader};
 use crate::config::{KEY_BYTES_MAX, STATE_VERSION, VALUE_BYTES_MAX};
 use crate::position::Position;
 use crate::store::Store;
+use trine_canary as canary;
 
 /// Builds a store from the chunks of one snapshot, each pushed once and in order. The items go
 /// straight into the new store: there is no second copy.

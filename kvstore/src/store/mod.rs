@@ -25,6 +25,8 @@ use crate::response::{Response, Versioned};
 use crate::snapshot::SnapshotSummary;
 use execute::Journal;
 
+pub use number::integer;
+
 /// One shard of the key space with its replicated state.
 #[derive(Debug)]
 pub struct Store {

@@ -21,7 +21,7 @@ impl Store {
         let found = self.items.find(key);
         let (number, expiry_ns) = match self.live(found) {
             Some(item) => (
-                parse(item.value).ok_or(StoreError::NotANumber)?,
+                integer(item.value).ok_or(StoreError::NotANumber)?,
                 item.stamp.expiry_ns,
             ),
             None => (0, 0),
@@ -42,8 +42,10 @@ impl Store {
     }
 }
 
-/// The number that exactly these bytes are the decimal form of.
-fn parse(text: &[u8]) -> Option<i64> {
+/// The number that exactly these bytes are the decimal form of: no sign but a minus, no leading zero, no space. What INCR
+/// takes for a number.
+#[must_use]
+pub fn integer(text: &[u8]) -> Option<i64> {
     let number: i64 = std::str::from_utf8(text).ok()?.parse().ok()?;
     let mut canonical = [0; DIGITS_MAX];
     (format(number, &mut canonical) == text).then_some(number)
@@ -74,7 +76,7 @@ mod tests {
     #[test]
     fn only_canonical_decimals_are_numbers() {
         for number in [0, 1, -1, 10, i64::MAX, i64::MIN] {
-            assert_eq!(parse(number.to_string().as_bytes()), Some(number));
+            assert_eq!(integer(number.to_string().as_bytes()), Some(number));
         }
         let not_numbers = [
             "",
@@ -86,12 +88,14 @@ mod tests {
             "1 ",
             "1.0",
             "9223372036854775808",
+            "-9223372036854775809",
+            "0x1",
             "x",
         ];
         assert!(
             not_numbers
                 .iter()
-                .all(|text| parse(text.as_bytes()).is_none())
+                .all(|text| integer(text.as_bytes()).is_none())
         );
     }
 }

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread::JoinHandle;
 
 use trine_kvstore::Command;
-use trine_transport::backend::{Backend, BackendError, Route};
+use trine_transport::backend::{self, Backend, BackendError, Route};
 use trine_transport::buf::Pool;
 use trine_transport::event_loop::EventLoop;
 use trine_transport::inbox::Inbox;
@@ -86,6 +86,23 @@ struct Hosted<R: Route> {
 }
 
 impl<R: Route> Hosted<R> {
+    fn new(clients: Clients<R>, waker: backend::Waker) -> Self {
+        let shared = Arc::new(Shared {
+            inbox: Inbox::new(0, waker),
+            pending: AtomicUsize::new(0),
+            dropped: Mutex::default(),
+        });
+        Self {
+            clients,
+            shared,
+            names: BTreeMap::new(),
+            dropped: Vec::new(),
+            calls: Slab::new(OPERATIONS_MAX),
+            held: VecDeque::new(),
+            taken: VecDeque::new(),
+        }
+    }
+
     /// Begins what callers have asked for.
     fn take_calls(&mut self, now: Instant) {
         // In this order: whoever is found to be gone has put all of its calls into the inbox.
@@ -242,21 +259,9 @@ impl AsyncClients {
     {
         let identity = client_identity(&config, seed);
         let pool = backend.pool().clone();
-        let shared = Arc::new(Shared {
-            inbox: Inbox::new(0, backend.waker()),
-            pending: AtomicUsize::new(0),
-            dropped: Mutex::default(),
-        });
         let clients = Clients::new(config, route_of, pool.clone(), seed)?;
-        let hosted = Hosted {
-            clients,
-            shared: Arc::clone(&shared),
-            names: BTreeMap::new(),
-            dropped: Vec::new(),
-            calls: Slab::new(OPERATIONS_MAX),
-            held: VecDeque::new(),
-            taken: VecDeque::new(),
-        };
+        let hosted = Hosted::new(clients, backend.waker());
+        let shared = Arc::clone(&hosted.shared);
         let event_loop = EventLoop::new(backend, clock, hosted, transport, identity, seed)
             .map_err(OpenError::Transport)?;
         let thread = std::thread::Builder::new()
@@ -406,22 +411,10 @@ mod tests {
         let config = ClientConfig::new(vec![std::net::SocketAddr::from(([127, 0, 0, 1], 1))]);
         let pool = backend.pool().clone();
         let route_of: RouteOf<RingRoute> = Box::new(|_| None);
-        let shared = Arc::new(Shared {
-            inbox: Inbox::new(0, backend.waker()),
-            pending: AtomicUsize::new(0),
-            dropped: Mutex::default(),
-        });
-        let mut hosted = Hosted {
-            clients: Clients::new(config, route_of, pool, 1).unwrap(),
-            shared: Arc::clone(&shared),
-            names: BTreeMap::new(),
-            dropped: Vec::new(),
-            calls: Slab::new(OPERATIONS_MAX),
-            held: VecDeque::new(),
-            taken: VecDeque::new(),
-        };
+        let clients = Clients::new(config, route_of, pool, 1).unwrap();
+        let mut hosted = Hosted::new(clients, backend.waker());
         for name in 0..=LOGICAL_CLIENTS_MAX as u64 {
-            let shared = Arc::clone(&shared);
+            let shared = Arc::clone(&hosted.shared);
             let handle = Arc::new(Handle { shared, name });
             assert!(hosted.client_of(name).is_ok(), "handle {name}");
             drop(handle);

@@ -325,27 +325,8 @@ impl<R: Route> App<R> for Clients<R> {
 
     fn on_event(&mut self, cx: &mut Cx<'_, R>, event: Event<R>) {
         let now = cx.now();
-        match event {
-            Event::Connected { session, .. } => {
-                if let Some(index) = self.peers.of_session(session) {
-                    self.peers.on_connected(index, session, now);
-                }
-            }
-            Event::ConnectFailed {
-                session, reason, ..
-            } => {
-                if let Some(index) = self.peers.of_session(session) {
-                    let obstacle = super::peers::obstacle_of(reason);
-                    self.peers.on_failed(index, now, obstacle, &mut self.rng);
-                    self.fail_if_all_foreign(now);
-                }
-            }
-            Event::Down { session, .. } => {
-                if let Some(index) = self.peers.of_session(session) {
-                    self.peers.on_down(index, now);
-                }
-            }
-            Event::Accepted { .. } => {}
+        if self.peers.on_event(now, &event, &mut self.rng) {
+            self.fail_if_all_foreign(now);
         }
     }
 

@@ -17,7 +17,7 @@ use trine_transport::time::{Clock, Duration, Instant};
 use super::blocking::client_identity;
 use super::config::{ClientConfig, ClientConfigError};
 use super::outcome::Obstacle;
-use super::peers::{Peers, obstacle_of};
+use super::peers::Peers;
 use crate::message::{
     AdminReply, AdminRequest, AdminStatus, Discovery, Encode, Incarnation, Member, MemberRole,
     Order, RoleCode, StatusForm, StatusReply, StatusRequest, kind,
@@ -417,28 +417,8 @@ impl<R: Route> App<R> for OrderGiver<R> {
     }
 
     fn on_event(&mut self, cx: &mut Cx<'_, R>, event: Event<R>) {
-        let now = cx.now();
-        match event {
-            Event::Connected { session, .. } => {
-                if let Some(index) = self.peers.of_session(session) {
-                    self.peers.on_connected(index, session, now);
-                }
-            }
-            Event::ConnectFailed {
-                session, reason, ..
-            } => {
-                if let Some(index) = self.peers.of_session(session) {
-                    let obstacle = obstacle_of(reason);
-                    self.peers.on_failed(index, now, obstacle, &mut self.rng);
-                    self.end_if_all_foreign();
-                }
-            }
-            Event::Down { session, .. } => {
-                if let Some(index) = self.peers.of_session(session) {
-                    self.peers.on_down(index, now);
-                }
-            }
-            Event::Accepted { .. } => {}
+        if self.peers.on_event(cx.now(), &event, &mut self.rng) {
+            self.end_if_all_foreign();
         }
     }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use trine_transport::app::Cx;
 use trine_transport::backend::Route;
 use trine_transport::prng::Prng;
-use trine_transport::session::{ConnectError, ConnectParams, SessionId};
+use trine_transport::session::{ConnectError, ConnectParams, Event, SessionId};
 use trine_transport::time::{Duration, Instant};
 
 use super::config::{ClientConfig, PEERS_MAX};
@@ -124,7 +124,7 @@ impl<R: Route> Peers<R> {
         Some(self.list.len() - 1)
     }
 
-    pub(super) fn of_session(&self, session: SessionId) -> Option<usize> {
+    fn of_session(&self, session: SessionId) -> Option<usize> {
         self.list
             .iter()
             .position(|peer| matches!(peer.link, Link::Connecting(s) | Link::Up(s) if s == session))
@@ -164,7 +164,33 @@ impl<R: Route> Peers<R> {
         }
     }
 
-    pub(super) fn on_connected(&mut self, index: usize, session: SessionId, now: Instant) {
+    /// Notes what became of a session. Returns whether a connection attempt failed, perhaps the last that had hope.
+    pub(super) fn on_event(&mut self, now: Instant, event: &Event<R>, rng: &mut Prng) -> bool {
+        match *event {
+            Event::Connected { session, .. } => {
+                if let Some(index) = self.of_session(session) {
+                    self.on_connected(index, session, now);
+                }
+            }
+            Event::ConnectFailed {
+                session, reason, ..
+            } => {
+                if let Some(index) = self.of_session(session) {
+                    self.on_failed(index, now, obstacle_of(reason), rng);
+                    return true;
+                }
+            }
+            Event::Down { session, .. } => {
+                if let Some(index) = self.of_session(session) {
+                    self.on_down(index, now);
+                }
+            }
+            Event::Accepted { .. } => {}
+        }
+        false
+    }
+
+    fn on_connected(&mut self, index: usize, session: SessionId, now: Instant) {
         let peer = &mut self.list[index];
         peer.link = Link::Up(session);
         peer.failures = 0;
@@ -173,13 +199,7 @@ impl<R: Route> Peers<R> {
     }
 
     /// The session could not be made: the next attempt follows after a pause that doubles, less a random half.
-    pub(super) fn on_failed(
-        &mut self,
-        index: usize,
-        now: Instant,
-        obstacle: Obstacle,
-        rng: &mut Prng,
-    ) {
+    fn on_failed(&mut self, index: usize, now: Instant, obstacle: Obstacle, rng: &mut Prng) {
         let failures = self.list[index].failures;
         let pause = self
             .reconnect_min
@@ -196,7 +216,7 @@ impl<R: Route> Peers<R> {
     }
 
     /// The session that stood is over: the first attempt to make another one follows at once.
-    pub(super) fn on_down(&mut self, index: usize, now: Instant) {
+    fn on_down(&mut self, index: usize, now: Instant) {
         let peer = &mut self.list[index];
         peer.link = Link::Down { retry_at: now };
         peer.obstacle = Some(Obstacle::NoConnection);

@@ -1,7 +1,7 @@
 //! Client requests: refused at the door, packed into the next entry, or kept until a quorum has confirmed the lead.
 
+use trine_canary as canary;
 use trine_kvstore::{Command, Response, StoreError};
-use trine_transport::canary;
 use trine_transport::time::Instant;
 
 use super::{Group, election_timeout};

@@ -2,8 +2,8 @@
 //! the old one.
 
 use raft::eraftpb::ConfChangeV2;
+use trine_canary as canary;
 use trine_kvstore::config::STATE_VERSION_FIRST;
-use trine_transport::canary;
 use trine_transport::time::Instant;
 
 use super::{Group, election_timeout};

@@ -4,7 +4,7 @@
 //! that jumps changes nothing, and without a leader time stands still. Commands carry stamps anyway; when a key's expiry
 //! is due and nobody writes, the leader proposes an entry that carries nothing else.
 
-use trine_transport::canary;
+use trine_canary as canary;
 use trine_transport::time::{Duration, Instant};
 
 use super::Group;

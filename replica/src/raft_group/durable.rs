@@ -7,7 +7,7 @@
 
 use raft::StateRole;
 use raft::eraftpb::{HardState, Message, Snapshot};
-use trine_transport::canary;
+use trine_canary as canary;
 
 use super::{RaftGroup, Work, is_answer};
 use crate::disk::Record;

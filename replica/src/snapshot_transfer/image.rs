@@ -12,8 +12,8 @@
 
 use std::collections::VecDeque;
 
+use trine_canary as canary;
 use trine_kvstore::{Position, SnapshotReader, SnapshotStep, Store};
-use trine_transport::canary;
 use trine_transport::time::Instant;
 
 use crate::client_sessions::ClientSessions;

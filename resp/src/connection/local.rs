@@ -1,9 +1,9 @@
 //! Commands that need no store: about the connection, the transaction and the replica.
 
 use super::{Connection, Environment, Submit};
-use crate::number::integer;
 use crate::plan::{NOT_AN_INTEGER, SYNTAX};
 use crate::table::{Spec, Verb};
+use trine_kvstore::integer;
 
 const NOAUTH: &str = "NOAUTH Authentication required.";
 const NOAUTH_HELLO: &str = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO \

@@ -4,7 +4,7 @@
 //! request; from there on group time counts.
 
 use super::{NOT_AN_INTEGER, Refusal};
-use crate::number::integer;
+use trine_kvstore::integer;
 
 /// What a time of a request counts, and from when.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,13 +7,13 @@
 use super::{ClientEnd, ClientRequest, NO_REQUEST, Received};
 use crate::app::{App, RpcError};
 use crate::backend::Route;
-use crate::canary;
 use crate::config::GAP_ROLLBACKS_MAX;
 use crate::endpoint::Endpoint;
 use crate::session::{Role, SessionId, State};
 use crate::stats::RttHistogram;
 use crate::time::Instant;
 use crate::wire::{Flags, Header, Held, PacketType, RequestNumber};
+use trine_canary as canary;
 
 /// Why packets are sent again.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]

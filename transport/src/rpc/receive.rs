@@ -3,12 +3,12 @@
 use super::NO_REQUEST;
 use crate::app::App;
 use crate::backend::{Route, RxPacket};
-use crate::canary;
 use crate::config::PREFETCH_PACKETS_MAX;
 use crate::endpoint::Endpoint;
 use crate::session::State;
 use crate::time::Instant;
 use crate::wire::{Packet, PacketType, SinglePacket, WireError, peek, split_first};
+use trine_canary as canary;
 
 /// A packet that belongs to a session: its route and checksum are right.
 pub(crate) struct Received<'a> {

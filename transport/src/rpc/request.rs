@@ -7,12 +7,12 @@ use super::{Answer, Received, ServerSlotState, What};
 use crate::app::{App, Request, ResponseHandle};
 use crate::backend::Route;
 use crate::buf::MsgBuf;
-use crate::canary;
 use crate::config::SPARE_BYTES_MAX;
 use crate::endpoint::Endpoint;
 use crate::session::{SessionId, State, Terms};
 use crate::time::{Duration, Instant};
 use crate::wire::{Features, Flags, Packet};
+use trine_canary as canary;
 
 impl<R: Route> Endpoint<R> {
     pub(crate) fn on_request(&mut self, rx: &Received<'_>, app: &mut impl App<R>) {

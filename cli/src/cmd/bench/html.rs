@@ -115,21 +115,24 @@ fn seconds_marks(runs: &[RunResult]) -> Vec<(f64, String)> {
         .collect()
 }
 
+/// A line for each run, in its colour.
+fn lines(runs: &[RunResult], points: impl Fn(&RunResult) -> Vec<(f64, f64)>) -> Vec<Line> {
+    let line = |(colour, run): (usize, &RunResult)| Line {
+        name: run.target.clone(),
+        colour,
+        dashed: false,
+        points: points(run),
+    };
+    runs.iter().enumerate().map(line).collect()
+}
+
 fn throughput(runs: &[RunResult]) -> String {
-    let lines: Vec<Line> = runs
-        .iter()
-        .enumerate()
-        .map(|(colour, run)| Line {
-            name: run.target.clone(),
-            colour,
-            dashed: false,
-            points: run
-                .series
-                .iter()
-                .map(|point| (point.seconds, point.operations_per_second))
-                .collect(),
-        })
-        .collect();
+    let lines = lines(runs, |run| {
+        let points = run.series.iter();
+        points
+            .map(|point| (point.seconds, point.operations_per_second))
+            .collect()
+    });
     let show_y = |y: f64| show_count(y as u64);
     let x_marks = seconds_marks(runs);
     Plot {
@@ -181,21 +184,12 @@ fn latency_over_time(runs: &[RunResult]) -> String {
 fn curve(runs: &[RunResult]) -> String {
     // Nines: 0 at the median's left, 1 at 90 %, 2 at 99 %.
     let nines = |quantile: f64| -(1.0 - quantile).max(1e-6).log10();
-    let lines: Vec<Line> = runs
-        .iter()
-        .enumerate()
-        .map(|(colour, run)| Line {
-            name: run.target.clone(),
-            colour,
-            dashed: false,
-            points: run
-                .curve
-                .iter()
-                .filter(|(quantile, _)| *quantile < 1.0)
-                .map(|(quantile, ns)| (nines(*quantile), *ns as f64))
-                .collect(),
-        })
-        .collect();
+    let lines = lines(runs, |run| {
+        let below = run.curve.iter().filter(|(quantile, _)| *quantile < 1.0);
+        below
+            .map(|(quantile, ns)| (nines(*quantile), *ns as f64))
+            .collect()
+    });
     let marks = [
         (0.0, "0"),
         (0.5, "50 %"),

@@ -1,6 +1,5 @@
 //! `trine cache put`, `get` and `del`: one command to the shard of its key.
 
-use serde_json::{Map, Value};
 use trine_kvstore::cache::shard_of;
 use trine_kvstore::config::VALUE_BYTES_MAX;
 use trine_kvstore::{Command, Response};
@@ -12,7 +11,7 @@ use crate::args::{CacheClientArguments, CacheKeyArguments, CachePutArguments};
 use crate::cmd::{store_failure, unexpected};
 use crate::failure::Failure;
 use crate::network::Network;
-use crate::output::{Output, insert_bytes};
+use crate::output::Output;
 use crate::values::{key_bytes, read_value};
 
 /// What an answer takes beside a value.
@@ -29,10 +28,7 @@ pub(super) fn put<N: Network>(
     let answer = apply(network, &arguments.client, key, &command)?;
     match response_of(&answer)? {
         Response::Written { .. } => {
-            let mut document = Map::new();
-            insert_bytes(&mut document, "key", key);
-            document.insert("bytes".into(), value.len().into());
-            output.document(&Value::Object(document));
+            output.done(key, [("bytes", value.len().into())]);
             Ok(())
         }
         other => Err(unexpected(&other)),
@@ -47,15 +43,8 @@ pub(super) fn get<N: Network>(
     let key = key_bytes(&arguments.key)?;
     let answer = apply(network, &arguments.client, key, &Command::Get { key })?;
     match response_of(&answer)? {
-        Response::Value { value, .. } if output.json => {
-            let mut document = Map::new();
-            insert_bytes(&mut document, "key", key);
-            insert_bytes(&mut document, "value", value);
-            output.document(&Value::Object(document));
-            Ok(())
-        }
         Response::Value { value, .. } => {
-            output.raw(value);
+            output.value(key, value, []);
             Ok(())
         }
         Response::NotFound => Err(not_in_cache(key)),
@@ -72,10 +61,7 @@ pub(super) fn del<N: Network>(
     let answer = apply(network, &arguments.client, key, &Command::Delete { key })?;
     match response_of(&answer)? {
         Response::Deleted { existed: true } => {
-            let mut document = Map::new();
-            insert_bytes(&mut document, "key", key);
-            document.insert("deleted".into(), true.into());
-            output.document(&Value::Object(document));
+            output.done(key, [("deleted", true.into())]);
             Ok(())
         }
         Response::Deleted { existed: false } => Err(not_in_cache(key)),
