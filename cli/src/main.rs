@@ -9,6 +9,7 @@ mod data;
 mod failure;
 mod group;
 mod interrupt;
+mod lab;
 mod lane;
 mod latency;
 mod load;
@@ -123,6 +124,7 @@ impl OnNetwork for Run<'_> {
             Command::Member(command) => cmd::member::run(network, command, output),
             Command::Recover(arguments) => cmd::recover::run(arguments, output),
             Command::Leader(command) => cmd::leader::run(network, command, output),
+            Command::Net(command) => cmd::net::run(network, command, output),
             Command::Bench(arguments) => cmd::bench::run(network, arguments, output),
             Command::Chaos(arguments) => cmd::chaos::run(network, arguments, output),
             Command::Sim(arguments) => cmd::sim::run(arguments, output),

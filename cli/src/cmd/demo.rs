@@ -77,7 +77,7 @@ impl<N: Network> Demo<N> {
             list.join(" ")
         ));
         let begun = Instant::now();
-        let group = group::start(&network, addresses.clone(), Vec::new(), None)?;
+        let group = group::start(&network, addresses.clone(), vec!["--lab".into()], None)?;
         let place = current_leader(&network, &group)?;
         output.line(format_args!(
             "  {count} voters after {}; replica {place} leads",

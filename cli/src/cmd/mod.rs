@@ -14,6 +14,7 @@ pub(crate) mod leader;
 pub(crate) mod log_level;
 pub(crate) mod man;
 pub(crate) mod member;
+pub(crate) mod net;
 pub(crate) mod put;
 pub(crate) mod recover;
 pub(crate) mod serve;

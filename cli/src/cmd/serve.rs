@@ -1,5 +1,6 @@
 //! `trine serve`: one replica, until it is asked to end.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,7 +12,7 @@ use trine_replica::config::{ReadMode, ReplicaConfig};
 use trine_replica::disk::WriterThread;
 use trine_replica::message::{Discovery, Incarnation, PlaceId, RoleCode};
 use trine_replica::node::{Node, endpoint_config};
-use trine_transport::backend::{Backend, Direction, Faulty, MonotonicClock, Waker};
+use trine_transport::backend::{Backend, Faults, Faulty, MonotonicClock, Waker};
 use trine_transport::time::{Clock, Duration, Instant};
 use trine_transport::{Config, EventLoop};
 
@@ -22,6 +23,7 @@ use crate::cmd::chaos::Fired;
 use crate::data;
 use crate::failure::Failure;
 use crate::interrupt;
+use crate::lab::{self, Injector};
 use crate::logs::Logs;
 use crate::metrics::{self, Snapshot};
 use crate::network::{Network, Opened};
@@ -55,11 +57,13 @@ pub(crate) fn run<N: Network>(
     let addresses: Vec<SocketAddr> = peers.iter().map(|&(_, address)| address).collect();
     let _resp = resp::start(network, arguments, &addresses, output)?;
     placement::apply(&arguments.placement)?;
+    let injector = injector(arguments, own, &peers)?;
     let mut life = Life {
         own,
         peers,
         bootstrap: arguments.bootstrap,
         sleeper: Sleeper::default(),
+        injector,
     };
     let sleeper = life.sleeper.clone();
     interrupt::on_interrupt(move || sleeper.wake());
@@ -85,6 +89,25 @@ struct Life {
     peers: Vec<(PlaceId, SocketAddr)>,
     bootstrap: bool,
     sleeper: Sleeper,
+    /// What the network does on purpose, if it does or may come to do anything.
+    injector: Option<Arc<Injector>>,
+}
+
+/// The faults of this replica's network: none, those of `--fault`, those that orders will bring.
+fn injector(
+    arguments: &ServeArguments,
+    own: SocketAddr,
+    peers: &[(PlaceId, SocketAddr)],
+) -> Result<Option<Arc<Injector>>, Failure> {
+    let faults = arguments.fault.unwrap_or(Faults::NONE);
+    if faults.is_none() && !arguments.lab {
+        return Ok(None);
+    }
+    let injector = Injector::new(arguments.id, own, peers.to_vec(), faults);
+    if arguments.lab {
+        lab::serve(own, Arc::clone(&injector))?;
+    }
+    Ok(Some(injector))
 }
 
 /// How a life ended.
@@ -145,7 +168,7 @@ fn live_with_faults<B: Backend>(
     arguments: &ServeArguments,
     watch: &Watch,
 ) -> Result<End, Failure> {
-    let Some(faults) = arguments.fault.filter(|faults| !faults.is_none()) else {
+    let Some(injector) = life.injector.clone() else {
         return serve(opened, life, arguments, watch, || {});
     };
     let output = watch.output;
@@ -159,9 +182,14 @@ fn live_with_faults<B: Backend>(
         keep,
     } = opened;
     let backend = Faulty::new(backend, MonotonicClock, seed);
-    let handle = backend.handle();
-    handle.set(Direction::Outbound, faults);
-    let tell = move || output.line(Fired::from(handle.total()).to_line());
+    let route_of = injector.attach(backend.handle(), route_of);
+    let told = Cell::new(Fired::default());
+    let tell = move || {
+        let fired = injector.fired();
+        if told.replace(fired) != fired {
+            output.line(fired.to_line());
+        }
+    };
     let opened = Opened {
         backend,
         route_of,

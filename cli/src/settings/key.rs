@@ -105,7 +105,7 @@ impl Key {
 }
 
 /// clap's own words, without its headline and its hint at `--help`.
-fn reason_of(error: &clap::Error) -> String {
+pub(crate) fn reason_of(error: &clap::Error) -> String {
     let text = error.to_string();
     let about = text.lines().take_while(|line| !line.trim().is_empty());
     let words: Vec<&str> = about.map(str::trim).collect();

@@ -8,7 +8,7 @@ use trine_chaos::live::{LineSink, Stream};
 use trine_transport::backend::{FaultCounts, Faults};
 
 /// What a line begins with in which a replica in the lab tells its counts.
-pub(crate) const LINE_PREFIX: &str = "faults ";
+pub(crate) const FAULTS_LINE: &str = "faults ";
 
 /// Counts of one endpoint, or of many.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +35,11 @@ impl From<FaultCounts> for Fired {
 }
 
 impl Fired {
+    /// Packets lost on purpose.
+    pub(crate) fn lost(&self) -> u64 {
+        self.loss
+    }
+
     pub(crate) fn add(&mut self, other: &Self) {
         self.packets += other.packets;
         self.loss += other.loss;
@@ -62,11 +67,11 @@ impl Fired {
     /// The line in which a replica tells them.
     pub(crate) fn to_line(self) -> String {
         let json = serde_json::to_string(&self).expect("numbers under plain names");
-        format!("{LINE_PREFIX}{json}")
+        format!("{FAULTS_LINE}{json}")
     }
 
     fn from_line(line: &str) -> Option<Self> {
-        serde_json::from_str(line.strip_prefix(LINE_PREFIX)?).ok()
+        serde_json::from_str(line.strip_prefix(FAULTS_LINE)?).ok()
     }
 }
 

@@ -17,7 +17,7 @@ use trine_chaos::live::Group;
 use trine_transport::backend::{Faults, MonotonicClock};
 use trine_transport::time::{Clock, Instant};
 
-pub(crate) use self::faults::Fired;
+pub(crate) use self::faults::{FAULTS_LINE, Fired};
 
 use self::clients::Crew;
 use self::faults::ReplicaFaults;

@@ -107,6 +107,12 @@ pub(super) const COMMANDS: &[Entry] = &[
         "\\status",
     ),
     entry(
+        "\\net",
+        "show | set PLACE FAULTS [--link PLACE] [--direction out|in] | clear [PLACE]",
+        "faults of the network, as trine net shows and sets them",
+        "\\net set 1 loss=20% --link 2",
+    ),
+    entry(
         "\\timing",
         "[on|off]",
         "say after each command how long it took",

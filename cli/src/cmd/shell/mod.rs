@@ -188,6 +188,11 @@ impl<N: Network> Shell<'_, N> {
                 let client = self.client.clone();
                 crate::cmd::status::run(self.network, &StatusArguments { client }, self.output)?;
             }
+            Request::Net(command) => {
+                let mut command = command.clone();
+                command.set_peers(&self.client.peers);
+                crate::cmd::net::run(self.network, &command, self.output)?;
+            }
             Request::Store(store) => self.store(store)?,
             Request::Watch { every, request } => loop {
                 self.request(request)?;

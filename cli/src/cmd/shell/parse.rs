@@ -1,8 +1,14 @@
 //! What does a line ask for? Reads nothing but the line.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use trine_kvstore::{Command, Pair, Position, SetCondition, SetExpiry, SetOptions};
+
+use crate::args::NetCommand;
+use crate::settings::reason_of;
+use clap::Parser;
 
 use super::commands::{Entry, find, nearest};
 use super::words::{WordError, show, split};
@@ -21,6 +27,8 @@ pub(super) enum Request {
     Help(Option<&'static str>),
     /// The group's status.
     Status,
+    /// `trine net` with these words.
+    Net(NetCommand),
     /// Say how long commands take; toggled if not said.
     Timing(Option<bool>),
     /// Do the same again and again.
@@ -68,8 +76,35 @@ pub(super) enum ParseError {
         name: &'static str,
         form: &'static str,
     },
+    /// In clap's words.
+    #[error("{0}")]
+    Net(String),
     #[error("{word} is not {what}")]
     Word { word: String, what: &'static str },
+}
+
+/// The words of `\net`: those of `trine net`.
+#[derive(Parser)]
+#[command(
+    name = "\\net",
+    no_binary_name = true,
+    disable_help_flag = true,
+    disable_help_subcommand = true
+)]
+struct NetLine {
+    #[command(subcommand)]
+    command: NetCommand,
+}
+
+fn net(entry: &Entry, arguments: &[&[u8]]) -> Result<Request, ParseError> {
+    if arguments.is_empty() {
+        return Err(form(entry));
+    }
+    let words = arguments.iter().map(|word| OsStr::from_bytes(word));
+    match NetLine::try_parse_from(words) {
+        Ok(line) => Ok(Request::Net(line.command)),
+        Err(error) => Err(ParseError::Net(reason_of(&error))),
+    }
 }
 
 fn hint(nearest: Option<&'static str>) -> String {
@@ -104,6 +139,7 @@ fn request(words: &[Vec<u8>]) -> Result<Request, ParseError> {
         "help" => help(entry, &arguments),
         "quit" => alone(entry, &arguments, Request::Quit),
         "\\status" => alone(entry, &arguments, Request::Status),
+        "\\net" => net(entry, &arguments),
         "\\timing" => timing(entry, &arguments),
         "\\watch" => watch(entry, words),
         _ => store(entry, &arguments).map(Request::Store),
@@ -154,7 +190,7 @@ fn watch(entry: &Entry, words: &[Vec<u8>]) -> Result<Request, ParseError> {
     let valid = asked.filter(|seconds| (0.01..=WATCH_SECONDS_MAX).contains(seconds));
     let every = valid.ok_or_else(|| wrong(seconds, "a number of seconds from 0.01 to 86400"))?;
     match request(command)? {
-        request @ (Request::Store(_) | Request::Status) => Ok(Request::Watch {
+        request @ (Request::Store(_) | Request::Status | Request::Net(_)) => Ok(Request::Watch {
             every: Duration::from_secs_f64(every),
             request: Box::new(request),
         }),
@@ -374,6 +410,8 @@ mod tests {
         says("\\watch NaN get k", "seconds from 0.01");
         says("\\watch 1 \\watch 1 get k", "write: \\watch");
         says("cas k old new", "a version");
+        says("\\net", "write: \\net show");
+        says("\\net set 1 gremlins=1%", "known are loss");
     }
 
     /// Whatever is typed, the reader ends with a request or an error.

@@ -13,6 +13,7 @@ use serde_json::json;
 use trine_chaos::live::{LineSink, Stream, addresses_from, leader_of};
 
 use crate::args::{UpArguments, replica_count};
+use crate::cmd::chaos::FAULTS_LINE;
 use crate::cmd::serve::METRICS_LINE;
 use crate::config::BASE_PORT;
 use crate::failure::Failure;
@@ -44,6 +45,7 @@ pub(crate) fn run<N: Network>(
     serve_args.extend(arguments.watch.as_serve_args()?);
     serve_args.extend(arguments.log.as_serve_args());
     serve_args.extend(arguments.resp.as_serve_args());
+    serve_args.push("--lab".into());
     let sink = sink(output, count);
     let group = match group::start(network, addresses.clone(), serve_args, Some(sink)) {
         Err(_) if interrupt::interrupted() => return Ok(()),
@@ -68,9 +70,11 @@ fn sink(output: Output, count: usize) -> LineSink {
     Arc::new(move |place, stream, line: &str| {
         let first = stream == Stream::Out
             && !line.starts_with(METRICS_LINE)
+            && !line.starts_with(FAULTS_LINE)
             && !spoke[place - 1].swap(true, Ordering::Relaxed);
         match output.json {
-            _ if first => {}
+            // For `trine chaos`; `trine net show` says the same here.
+            _ if first || line.starts_with(FAULTS_LINE) => {}
             true => eprintln!("[{place}] {line}"),
             false => output.line(format_args!("[{place}] {line}")),
         }

@@ -13,7 +13,8 @@ use crate::time::Duration;
 /// What happens to the wire packets of a link, each fault drawn independently for each packet.
 ///
 /// Written and parsed as `loss=5%,dup=1%,reorder=2%,corrupt=0.1%,delay=1ms..5ms`; what is not
-/// named does not happen. `delay=2ms` delays every packet by two milliseconds.
+/// named does not happen. `delay=2ms` delays every packet by two milliseconds, `blocked` alone is
+/// [`Faults::CUT`].
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub struct Faults {
     /// The packet disappears.
@@ -176,6 +177,17 @@ impl<R: Route> FaultHandle<R> {
         });
     }
 
+    /// Replaces all rules at once: the general ones by direction (outbound, inbound), and the links' own.
+    /// Packets held back still arrive.
+    pub fn replace(
+        &self,
+        general: [Faults; 2],
+        links: impl IntoIterator<Item = (R, [Option<Faults>; 2])>,
+    ) {
+        let links = links.into_iter().collect();
+        self.change(|rules| *rules = Rules { general, links });
+    }
+
     /// Removes all rules. Packets held back still arrive.
     pub fn clear(&self) {
         self.change(|rules| {
@@ -292,8 +304,14 @@ impl FromStr for Faults {
                 part: part.to_owned(),
                 reason,
             };
+            if part == "blocked" {
+                faults.loss = Ratio::ONE;
+                continue;
+            }
             let Some((name, value)) = part.split_once('=') else {
-                return Err(refuse("a fault is written name=value".to_owned()));
+                return Err(refuse(
+                    "a fault is written name=value, or blocked".to_owned(),
+                ));
             };
             let ratio = || {
                 value
@@ -312,7 +330,7 @@ impl FromStr for Faults {
                 }
                 _ => {
                     return Err(refuse(
-                        "known are loss, dup, reorder, corrupt and delay".to_owned(),
+                        "known are loss, dup, reorder, corrupt, delay and blocked".to_owned(),
                     ));
                 }
             }
@@ -357,14 +375,27 @@ impl fmt::Display for Faults {
             separator = ",";
         }
         if let Some((least, most)) = self.delay {
-            write!(
-                f,
-                "{separator}delay={}ns..{}ns",
-                least.as_nanos(),
-                most.as_nanos()
-            )?;
+            let (least, most) = (Span(least), Span(most));
+            write!(f, "{separator}delay={least}")?;
+            if least != most {
+                write!(f, "..{most}")?;
+            }
         }
         Ok(())
+    }
+}
+
+/// A span in the largest unit of which it is a whole number.
+#[derive(PartialEq)]
+struct Span(Duration);
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ns = self.0.as_nanos();
+        let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
+        let fits = units.into_iter().find(|(unit, _)| ns.is_multiple_of(*unit));
+        let (unit, name) = fits.unwrap_or((1, "ns"));
+        write!(f, "{}{name}", ns / unit)
     }
 }
 
@@ -391,6 +422,12 @@ mod tests {
         );
         assert_eq!(faults.to_string().parse::<Faults>().unwrap(), faults);
         assert_eq!("".parse::<Faults>().unwrap(), Faults::NONE);
+        assert_eq!(
+            faults.to_string(),
+            "loss=5%,dup=1%,reorder=2%,corrupt=0.1%,delay=100us..5ms"
+        );
+        assert_eq!("blocked".parse::<Faults>().unwrap(), Faults::CUT);
+        assert_eq!("loss=100%".parse::<Faults>().unwrap(), Faults::CUT);
         let fixed: Faults = "delay=2ms".parse().unwrap();
         assert_eq!(
             fixed.delay,
@@ -430,6 +467,12 @@ mod tests {
             handle.shared().rules().of(7, Direction::Outbound),
             Faults::loss(Ratio::percent(5))
         );
+        let slow = "delay=1ms".parse().unwrap();
+        handle.replace([Faults::NONE, Faults::CUT], [(9, [Some(slow), None])]);
+        let rules = handle.shared().rules();
+        assert_eq!(rules.of(7, Direction::Outbound), Faults::NONE);
+        assert_eq!(rules.of(9, Direction::Outbound), slow);
+        assert_eq!(rules.of(9, Direction::Inbound), Faults::CUT);
         handle.clear();
         assert!(handle.shared().rules().are_none(Direction::Outbound));
     }
