@@ -6,12 +6,15 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::open::LOCK;
+use super::spare::{self, Spare};
 use super::{Disk, DiskError};
 
 /// A locked directory. No other process opens it as long as this lives.
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
+    /// The next file of a size that was announced. In front of the lock: its thread ends before another process comes in.
+    spare: Option<Spare>,
     _lock: File,
     /// The files that were written last, open.
     open: Vec<(String, File)>,
@@ -41,6 +44,7 @@ impl Directory {
         match lock.try_lock() {
             Ok(()) => Ok(Self {
                 path: path.to_owned(),
+                spare: None,
                 _lock: lock,
                 open: Vec::new(),
             }),
@@ -104,6 +108,20 @@ fn failure(operation: &'static str, file: String, error: &io::Error) -> DiskErro
     }
 }
 
+/// A file of zeros that were written.
+fn written(path: &Path, size: u64) -> io::Result<File> {
+    let file = spare::open_empty(path)?;
+    spare::fill(&file, size, || Ok(()))?;
+    Ok(file)
+}
+
+/// A file whose room is taken; it reads as zeros.
+fn reserve(path: &Path, size: u64) -> io::Result<File> {
+    let file = spare::open_empty(path)?;
+    rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, size)?;
+    Ok(file)
+}
+
 impl Disk for Directory {
     fn names(&mut self) -> Result<Vec<String>, DiskError> {
         let list = || -> io::Result<Vec<String>> {
@@ -126,22 +144,21 @@ impl Disk for Directory {
     }
 
     fn create(&mut self, name: &str, size: u64) -> Result<(), DiskError> {
-        let make = || -> io::Result<File> {
-            let file = OpenOptions::new()
-                .create(true)
-                .truncate(true)
-                .read(true)
-                .write(true)
-                .open(self.path.join(name))?;
-            if size > 0 {
-                // Taken now, so that a full disk is found before a record is half written.
-                rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, size)?;
-            }
-            Ok(file)
+        let path = self.path.join(name);
+        let file = match self.spare.take_if(|spare| spare.size() == size) {
+            // One that is late is given up: the writer waits for nobody.
+            Some(spare) => spare.take(&path).map_or_else(|| reserve(&path, size), Ok),
+            None => written(&path, size),
         };
-        let file = make().map_err(|error| self.failed("create", name, &error))?;
+        let file = file.map_err(|error| self.failed("create", name, &error))?;
         self.keep(name, file);
         Ok(())
+    }
+
+    fn prepare(&mut self, size: u64) {
+        // The one before goes first: both have the same name.
+        self.spare = None;
+        self.spare = Spare::begin(&self.path, size);
     }
 
     fn write(&mut self, name: &str, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {

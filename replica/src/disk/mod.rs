@@ -18,6 +18,7 @@ mod recover;
 mod replay;
 mod segment;
 mod snapshot_file;
+mod spare;
 mod thread;
 mod write;
 mod writer;
@@ -77,6 +78,11 @@ pub trait Disk {
     /// # Errors
     /// The disk is full, or the device fails.
     fn create(&mut self, name: &str, size: u64) -> Result<(), DiskError>;
+
+    /// Says that a file of `size` zeros will be created before long, so that it can be made ahead.
+    fn prepare(&mut self, size: u64) {
+        let _ = size;
+    }
 
     /// Writes at `offset`; the file grows if it has to.
     ///

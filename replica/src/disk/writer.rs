@@ -47,11 +47,13 @@ pub struct Writer<D> {
 }
 
 impl<D: Disk> Writer<D> {
-    pub(crate) fn new(disk: D, fsync: Fsync, segment_bytes: u64, position: Position) -> Self {
+    pub(crate) fn new(mut disk: D, fsync: Fsync, segment_bytes: u64, position: Position) -> Self {
+        let segment_bytes = segment_bytes.max(SEGMENT_BYTES_MIN);
+        disk.prepare(segment_bytes / SECTOR as u64 * SECTOR as u64);
         Self {
             disk,
             fsync,
-            segment_bytes: segment_bytes.max(SEGMENT_BYTES_MIN),
+            segment_bytes,
             position,
             streams: BTreeMap::new(),
             content: Vec::new(),
@@ -188,6 +190,8 @@ impl<D: Disk> Writer<D> {
         let sectors = (self.segment_bytes / SECTOR as u64).max(sectors_least);
         let number = self.last_segment() + 1;
         create_segment(&mut self.disk, number, sectors, self.fsync != Fsync::None)?;
+        self.disk
+            .prepare(self.segment_bytes / SECTOR as u64 * SECTOR as u64);
         self.position.segments.push_back((number, 0));
         (self.position.sector, self.position.sectors) = (1, sectors);
         Ok(())

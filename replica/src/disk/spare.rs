@@ -1,0 +1,199 @@
+//! The next segment, made ahead of its use by a thread of its own: a file of zeros that were written, and synced.
+//!
+//! Room that was only reserved becomes content with the first write to it, and that is a change of the file system's
+//! own books: each sync of the log would wait for the journal too. Where zeros were written before, a sync writes the
+//! record and nothing else.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+/// Its name until it is used: like everything unfinished it is removed at the next start.
+pub(super) const SPARE: &str = "spare.tmp";
+/// Zeros that are written and synced at a time, so that a sync of the log waits behind no more than that.
+const STEP_BYTES: usize = 1 << 20;
+
+/// A file that is being made, or is ready.
+#[derive(Debug)]
+pub(super) struct Spare {
+    size: u64,
+    path: PathBuf,
+    given_up: Arc<AtomicBool>,
+    /// Some until it is taken or dropped.
+    thread: Option<JoinHandle<io::Result<File>>>,
+}
+
+impl Spare {
+    /// Begins one in `directory`; nothing if there is no thread for it.
+    pub(super) fn begin(directory: &Path, size: u64) -> Option<Self> {
+        let path = directory.join(SPARE);
+        let given_up = Arc::new(AtomicBool::new(false));
+        let (file, stop) = (path.clone(), Arc::clone(&given_up));
+        let thread = std::thread::Builder::new()
+            .name("trine-spare".to_owned())
+            .spawn(move || make(&file, size, &stop))
+            .ok()?;
+        Some(Self {
+            size,
+            path,
+            given_up,
+            thread: Some(thread),
+        })
+    }
+
+    /// The size that it has, or is going to have.
+    pub(super) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The file under the name `to`, if it is ready. Otherwise it is given up, and leaves nothing.
+    pub(super) fn take(mut self, to: &Path) -> Option<File> {
+        if !self.is_ready() {
+            return None;
+        }
+        let file = self.thread.take()?.join().ok()?.ok()?;
+        std::fs::rename(&self.path, to).ok()?;
+        Some(file)
+    }
+
+    fn is_ready(&self) -> bool {
+        self.thread.as_ref().is_some_and(JoinHandle::is_finished)
+    }
+}
+
+impl Drop for Spare {
+    fn drop(&mut self) {
+        self.given_up.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // What became of it does not matter: it is removed here, or by the next start.
+            let _ = thread.join();
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn make(path: &Path, size: u64, given_up: &AtomicBool) -> io::Result<File> {
+    let file = open_empty(path)?;
+    fill(&file, size, || {
+        if given_up.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        file.sync_data()
+    })?;
+    Ok(file)
+}
+
+/// An empty file, whatever stood there.
+pub(super) fn open_empty(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .create(true)
+        .truncate(true)
+        .read(true)
+        .write(true)
+        .open(path)
+}
+
+/// Writes `size` zeros; `after_step` comes behind each part of them. Room is taken first, so that a full disk is found
+/// before anything is written.
+pub(super) fn fill(
+    file: &File,
+    size: u64,
+    mut after_step: impl FnMut() -> io::Result<()>,
+) -> io::Result<()> {
+    if size == 0 {
+        return Ok(());
+    }
+    rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, size)?;
+    let zeros = vec![0; STEP_BYTES.min(usize::try_from(size).unwrap_or(STEP_BYTES))];
+    let mut at = 0;
+    while at < size {
+        let len = (size - at).min(zeros.len() as u64);
+        file.write_all_at(&zeros[..len as usize], at)?;
+        at += len;
+        after_step()?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::{Directory, Disk};
+
+    /// A directory of its own, removed at the end.
+    struct Place(PathBuf);
+
+    impl Place {
+        fn new(name: &str) -> Self {
+            let own = format!("trine-spare-{name}-{}", std::process::id());
+            let path = std::env::temp_dir().join(own);
+            drop(std::fs::remove_dir_all(&path));
+            std::fs::create_dir(&path).unwrap();
+            Self(path)
+        }
+    }
+
+    impl Drop for Place {
+        fn drop(&mut self) {
+            drop(std::fs::remove_dir_all(&self.0));
+        }
+    }
+
+    #[test]
+    fn a_spare_that_is_ready_is_the_next_file() {
+        let place = Place::new("ready");
+        let spare = Spare::begin(&place.0, 3 << 20).unwrap();
+        while !spare.is_ready() {
+            std::thread::yield_now();
+        }
+        let to = place.0.join("segment");
+        let file = spare.take(&to).unwrap();
+        assert_eq!(file.metadata().unwrap().len(), 3 << 20);
+        assert!(std::fs::read(&to).unwrap().iter().all(|&byte| byte == 0));
+        assert!(!place.0.join(SPARE).exists());
+    }
+
+    #[test]
+    fn a_spare_that_is_late_or_unused_leaves_nothing() {
+        let place = Place::new("late");
+        let spare = Spare::begin(&place.0, 1 << 30).unwrap();
+        assert!(spare.take(&place.0.join("segment")).is_none());
+        drop(Spare::begin(&place.0, 1 << 20));
+        assert_eq!(std::fs::read_dir(&place.0).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_file_of_another_size_leaves_the_spare_alone() {
+        let place = Place::new("size");
+        let mut directory = Directory::lock(&place.0).unwrap();
+        directory.prepare(1 << 20);
+        directory.create("identity", 100).unwrap();
+        assert_eq!(directory.size("identity").unwrap(), 100);
+        directory.create("segment", 1 << 20).unwrap();
+        assert!(!place.0.join(SPARE).exists());
+    }
+
+    /// Whether or not the spare is ready in time, the file that comes has its size and holds zeros alone.
+    #[test]
+    fn files_are_zeros_with_and_without_a_spare() {
+        let place = Place::new("directory");
+        let mut directory = Directory::lock(&place.0).unwrap();
+        let size = 256 << 10;
+        for round in 0..20 {
+            let name = format!("file-{}", round % 3);
+            directory.create(&name, size).unwrap();
+            if round % 2 == 0 {
+                directory.prepare(size);
+            }
+            let mut found = vec![1; size as usize];
+            directory.read(&name, 0, &mut found).unwrap();
+            assert!(found.iter().all(|&byte| byte == 0));
+            assert_eq!(directory.size(&name).unwrap(), size);
+            directory.write(&name, 512, &[7; 4_096]).unwrap();
+        }
+    }
+}
