@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, VecDeque};
 use super::error::{LostMemory, OpenError};
 use super::frame::{SECTOR, Sector, read};
 use super::identity::{self, Identity};
-use super::replay::{Replay, Restored, base_of};
+use super::record::Record;
+use super::replay::{Replay, Replayed, Restored, base_of};
 use super::segment::{self, Scan};
 use super::snapshot_file;
 use super::writer::{
     CONDEMNED, Position, SYNCED, SYNCED_PLACE, UNSYNCED, Writer, create_segment, replace_identity,
 };
-use super::{Disk, DiskError, Fsync};
+use super::{Disk, DiskError, Fsync, Write};
 use crate::config::SEGMENT_BYTES_MIN;
 use crate::message::{ClusterId, Incarnation, PlaceId};
 
@@ -73,6 +74,8 @@ pub(super) struct Found {
     /// Sectors of the last segment that an unfinished write has left.
     torn_until: u64,
     pub(super) restored: Option<Restored>,
+    /// What the log still has to say before it goes on: that it stands on the snapshot.
+    rebase: Option<Record>,
 }
 
 /// Reads everything and changes nothing. Nothing is found in a new directory.
@@ -123,9 +126,15 @@ pub(super) fn inspect(
     check_synced(disk, &names, &log)?;
     log.position.snapshot = snapshots.keys().last().copied();
     let file = segments.values().last().cloned().unwrap_or_default();
-    let (hard_state, entries) = log
-        .replay
-        .finish(base_of(&identity, snapshot.as_ref()), &file)?;
+    let base = base_of(&identity, snapshot.as_ref());
+    let Replayed {
+        hard_state,
+        entries,
+        superseded,
+    } = log.replay.finish(base, &file)?;
+    let rebase = base
+        .filter(|_| superseded)
+        .map(|(index, _)| Record::rebase(index, &hard_state));
     let restored = (!identity.cluster.is_none()).then(|| Restored {
         identity: identity.clone(),
         snapshot,
@@ -138,6 +147,7 @@ pub(super) fn inspect(
         last_frame: log.last_frame,
         torn_until: log.torn_until,
         restored,
+        rebase,
     }))
 }
 
@@ -264,7 +274,9 @@ fn resume<D: Disk>(
         }
     }
     note_unsynced(&mut disk, options.fsync)?;
-    let writer = Writer::new(disk, options.fsync, options.segment_bytes, found.position);
+    let mut writer = Writer::new(disk, options.fsync, options.segment_bytes, found.position);
+    // Without it the next start would take what is written from here on for a part of the log that the snapshot has replaced.
+    writer.perform(found.rebase.map(Write::Log))?;
     Ok(Opened {
         writer,
         incarnation: found.identity.incarnation,

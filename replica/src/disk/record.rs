@@ -55,6 +55,14 @@ impl Record {
         }
     }
 
+    /// The log stands on the snapshot up to `index`, and holds nothing behind it.
+    pub(crate) fn rebase(index: u64, state: &HardState) -> Self {
+        let mut record = Self::default();
+        record.restore(index);
+        record.hard_state(state);
+        record
+    }
+
     pub(crate) fn restore(&mut self, index: u64) {
         self.bytes.push(RESTORE);
         put_u32(&mut self.bytes, 8);

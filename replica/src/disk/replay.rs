@@ -62,6 +62,15 @@ pub(crate) fn base_of(identity: &Identity, snapshot: Option<&Loaded>) -> Option<
     }
 }
 
+/// What all frames have said together.
+pub(crate) struct Replayed {
+    pub(crate) hard_state: HardState,
+    /// Behind the base, contiguous.
+    pub(crate) entries: Vec<Entry>,
+    /// The log holds entries that the base has replaced, and no record yet that says so.
+    pub(crate) superseded: bool,
+}
+
 /// What the frames so far have said.
 #[derive(Default)]
 pub(crate) struct Replay {
@@ -116,12 +125,12 @@ impl Replay {
         mut self,
         base: Option<(u64, u64)>,
         file: &str,
-    ) -> Result<(HardState, Vec<Entry>), LostMemory> {
+    ) -> Result<Replayed, LostMemory> {
         let lost = |what: String| Err(LostMemory::new(file, what));
         let Some((index, term)) = base else {
             // It waits for its first snapshot: a vote may have been given, nothing else.
             return match self.entries.is_empty() && self.restored == 0 {
-                true => Ok((self.hard_state, Vec::new())),
+                true => Ok(self.into_replayed(false)),
                 false => lost("the snapshot that the log stands on is missing".to_owned()),
             };
         };
@@ -138,7 +147,7 @@ impl Replay {
                 first - 1
             ));
         }
-        self.cut_behind(index, term);
+        let superseded = self.cut_behind(index, term);
         let state = &mut self.hard_state;
         if state.term < term {
             // The snapshot was installed, and the record that goes with it had not come through.
@@ -150,11 +159,20 @@ impl Replay {
             let commit = state.commit;
             return lost(format!("entries {} to {commit} are missing", last + 1));
         }
-        Ok((self.hard_state, self.entries))
+        Ok(self.into_replayed(superseded))
     }
 
-    /// Drops what the base holds; and what stands behind it, if that is of a log that the base has replaced.
-    fn cut_behind(&mut self, index: u64, term: u64) {
+    fn into_replayed(self, superseded: bool) -> Replayed {
+        Replayed {
+            hard_state: self.hard_state,
+            entries: self.entries,
+            superseded,
+        }
+    }
+
+    /// Drops what the base holds; and what stands behind it, if that is of a log that the base has replaced: then it says
+    /// so.
+    fn cut_behind(&mut self, index: u64, term: u64) -> bool {
         let same = match self.entries.iter().find(|entry| entry.index == index) {
             Some(entry) => entry.term == term,
             None => self
@@ -162,10 +180,12 @@ impl Replay {
                 .first()
                 .is_some_and(|first| first.index == index + 1 && first.term >= term),
         };
+        let superseded = !same && !self.entries.is_empty();
         if same {
             self.entries.retain(|entry| entry.index > index);
         } else {
             self.entries.clear();
         }
+        superseded
     }
 }

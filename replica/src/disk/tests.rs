@@ -361,6 +361,30 @@ fn a_log_that_the_snapshot_has_replaced_is_not_taken_for_its_continuation() {
     assert_eq!((state.term, state.vote, state.commit), (4, 0, 5));
 }
 
+/// The machine dies there, comes back, and goes on behind the snapshot; what it acknowledges from then on is on its disk.
+/// The next start used to read old and new entries as one log. Where the old ones ended before the snapshot, there was a
+/// gap, and the memory counted as lost. Where they reached it, the entry at its place was of another term, and all that
+/// had been acknowledged since was thrown away with the old log, without a word.
+#[test]
+fn what_is_acknowledged_behind_such_a_snapshot_is_there_after_the_next_restart() {
+    for (index, old) in [(5, "reaches the snapshot"), (50, "ends before it")] {
+        let mut opened = reopen(&small()).unwrap();
+        write_snapshot(&mut opened.writer, index, 4);
+        let mut disk = opened.writer.disk_mut().clone();
+        for next in 1..4 {
+            let mut again = reopen(&disk).unwrap_or_else(|error| panic!("{old}: {error}"));
+            let acknowledged: Vec<u64> = (index + 1..index + next).collect();
+            assert_eq!(indexes(&again), acknowledged, "the old log {old}");
+            let next = index + next;
+            again
+                .writer
+                .perform([record(next..next + 1, 4, 10)])
+                .unwrap();
+            disk = again.writer.disk_mut().clone();
+        }
+    }
+}
+
 #[test]
 fn a_majority_is_gone_and_one_directory_becomes_a_group_of_its_own() {
     let mut begun = open(MemoryDisk::default(), options()).unwrap();
