@@ -33,6 +33,9 @@ pub(crate) struct RaftGroup<L: Log> {
     /// Ticks since a leader was last followed here. Raft counts the same, but forgets it together with the leader as soon
     /// as anybody speaks of a later term: a lease may stand on what was promised before that.
     ticks_since_leader: usize,
+    /// For so many ticks behind a leader's last word nobody gets a vote from here, not even this replica itself. More than
+    /// the election timeout only while a longer one waits to be adopted.
+    silence_ticks: usize,
     /// Followers serve reads: for so many ticks more they hear of each commit at once, not with the next append.
     prompt_commit_ticks: usize,
     /// Rounds of the ready loop that the disk does not have yet, oldest first. Always empty in memory mode.
@@ -102,6 +105,7 @@ impl<L: Log> RaftGroup<L> {
             next_tick: now + config.tick,
             votes_from,
             ticks_since_leader: usize::MAX,
+            silence_ticks: config.election_ticks,
             prompt_commit_ticks: 0,
             unwritten: VecDeque::new(),
             written_term,
@@ -152,7 +156,7 @@ impl<L: Log> RaftGroup<L> {
     /// Whether a leader was followed here too lately for a vote to be given to another one. Where a leader is known, raft
     /// refuses by itself what is of its term; and whoever was handed the lead is let through, as by raft.
     fn has_promised_silence(&self, vote: &Message) -> bool {
-        self.ticks_since_leader < self.config.election_ticks
+        self.ticks_since_leader < self.silence_ticks
             && vote.context[..] != *CAMPAIGN_TRANSFER
             && (vote.term > self.term() || self.leader() == raft::INVALID_ID)
     }
@@ -252,12 +256,26 @@ impl<L: Log> RaftGroup<L> {
         let draw = self.drawn_election_timeout();
         self.node.raft.set_randomized_election_timeout(draw);
         self.ticks_since_leader = self.ticks_since_leader.saturating_add(1);
-        self.node.tick();
+        if !self.must_keep_silent() {
+            self.node.tick();
+        }
         if self.prompt_commit_ticks > 0 {
             self.prompt_commit_ticks -= 1;
             self.node.skip_bcast_commit(self.prompt_commit_ticks == 0);
         }
         true
+    }
+
+    /// The group's leaders were promised a longer silence than raft knows of yet.
+    fn must_keep_silent(&self) -> bool {
+        self.silence_ticks > self.config.election_ticks
+            && self.ticks_since_leader < self.silence_ticks
+            && !self.is_leader()
+    }
+
+    /// The group has promised its leaders this much silence: it counts at once, whenever raft can be set up anew for it.
+    pub(crate) fn promise_silence(&mut self, election_ticks: usize) {
+        self.silence_ticks = self.silence_ticks.max(election_ticks);
     }
 
     /// When the next tick is due.
@@ -380,6 +398,7 @@ impl<L: Log> RaftGroup<L> {
         self.node = new_node(config, id, log, applied);
         self.node.skip_bcast_commit(self.prompt_commit_ticks == 0);
         self.config = *config;
+        self.silence_ticks = config.election_ticks;
     }
 
     /// Whether this replica leads, as far as it knows.

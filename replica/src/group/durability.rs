@@ -343,7 +343,11 @@ mod tests {
     use crate::bootstrap::Origin;
     use crate::disk::{Fsync, MemoryDisk, OpenOptions, open};
     use crate::message::{Incarnation, MemberRole, Members, PlaceId};
+    use crate::raft_group::Refusal;
     use crate::state_machine::Genesis;
+    use raft::StateRole;
+    use raft::eraftpb::{Entry, MessageType};
+    use trine_transport::buf::{Pool, PoolConfig};
 
     fn restored(disk: &MemoryDisk, own: Member, seed: u64) -> Group {
         let opened = open(disk.clone(), options()).unwrap();
@@ -405,5 +409,78 @@ mod tests {
             assert_eq!(group.reads.take_ready(100).len(), 1);
         }
         assert!(later > 0, "both orders were tried");
+    }
+    fn from_leader(kind: MessageType) -> Message {
+        let mut message = Message {
+            from: 11,
+            to: 13,
+            term: 2,
+            index: 5,
+            log_term: 2,
+            commit: 5,
+            ..Message::default()
+        };
+        message.set_msg_type(kind);
+        message
+    }
+
+    /// A new identity whose election timeout is a sixth of what its group has promised its leaders takes the promise over
+    /// with its first snapshot. In disk mode raft can be set up anew for it only when the disk has everything; until then
+    /// the replica went by its own timeout. A disk that was busy for longer than that let it vote, and campaign, while a
+    /// leader that it had followed a moment before still answered under its lease.
+    #[test]
+    fn a_promise_counts_before_the_disk_has_the_snapshot_that_it_came_with() {
+        let (config, now) = (ReplicaConfig::default(), Instant::ZERO);
+        let patient = ReplicaConfig {
+            election_ticks: 6 * config.election_ticks,
+            ..config
+        };
+        let member = |id: u64| Member {
+            place: PlaceId(id as u32 - 10),
+            role: MemberRole::Voter,
+            incarnation: Incarnation(id),
+            address: ([127, 0, 0, 1], 7460 + id as u16).into(),
+        };
+        let members = [11, 12, 13].map(member);
+        let mut out = Outbox::new(Pool::new(PoolConfig::default()));
+        let mut group = Group::joining(config, members[2], ClusterId(7), 1, now);
+        group.keep_on_disk(&mut out);
+        let genesis = Genesis::new(&patient, [1, 2]);
+        group.installing = Some(StateMachine::new(ClusterId(7), genesis, &members, 5));
+        let mut snapshot = from_leader(MessageType::MsgSnapshot);
+        let metadata = snapshot.mut_snapshot().mut_metadata();
+        (metadata.index, metadata.term) = (5, 2);
+        metadata.mut_conf_state().voters = vec![11, 12, 13];
+        group.step(now, Incarnation(11), snapshot, None, &mut out);
+        group.on_turn(now, &mut out);
+        let durable = std::iter::from_fn(|| out.pop_write()).last().unwrap().0;
+        group.on_written(now, durable, &mut out);
+        assert!(group.has_state());
+
+        // An entry comes, and the disk is busy with it from then on.
+        let mut append = from_leader(MessageType::MsgAppend);
+        append.entries.push(Entry {
+            index: 6,
+            term: 2,
+            ..Entry::default()
+        });
+        group.step(now, Incarnation(11), append, None, &mut out);
+        group.on_turn(now, &mut out);
+        let mut vote = from_leader(MessageType::MsgRequestVote);
+        (vote.from, vote.term, vote.index) = (12, 3, 6);
+        let mut at = now;
+        for tick in 1..patient.election_ticks {
+            at += config.tick;
+            group.on_turn(at, &mut out);
+            assert_eq!(group.raft.role(), StateRole::Follower, "tick {tick}");
+            let answer = group.raft.step(at, 12, vote.clone());
+            assert_eq!(answer, Err(Refusal::TooEarlyToVote), "tick {tick}");
+        }
+        // Afterwards it is free to campaign by its own timeout.
+        for _ in 0..=2 * config.election_ticks {
+            at += config.tick;
+            group.on_turn(at, &mut out);
+        }
+        assert_eq!(group.raft.role(), StateRole::PreCandidate);
     }
 }

@@ -281,6 +281,7 @@ impl Group {
         let config = state.genesis().adapt(&self.config);
         if config != self.config {
             self.config = config;
+            self.raft.promise_silence(config.election_ticks);
             match &mut self.disk {
                 Some(disk) => disk.adopt_later = true,
                 None => self.raft.adopt(&config),
