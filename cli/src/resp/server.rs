@@ -307,12 +307,16 @@ impl Server {
                 host: &view,
             };
             client.connection.advance(&environment, submit);
+            let limits = &self.options.limits;
+            let clogged = client.connection.is_clogged(limits);
             if write(client, now, &mut self.stats).is_err() || client.connection.is_over() {
                 state = State::Over;
                 break;
             }
-            let reads_on = client.readable && client.connection.wants_bytes(&self.options.limits);
-            if !reads_on {
+            // What was held back for the replies' sake goes on at once: no event at the socket tells that they are written.
+            let cleared = clogged && !client.connection.is_clogged(limits);
+            let reads_on = client.readable && client.connection.wants_bytes(limits);
+            if !reads_on && !cleared {
                 state = State::Rests;
                 break;
             }

@@ -115,6 +115,24 @@ fn a_reader_that_takes_nothing_is_stopped_and_then_disconnected() {
     let _ = slow.read_to_end(&mut rest);
 }
 
+/// A pipeline arrives at once, and its first replies exceed the output buffer: the connection handles no more of it until
+/// they are written. They were written at once, by the same look at the connection, and nobody looked at it again: the
+/// socket had nothing to tell any more. The rest of the pipeline was never answered.
+#[test]
+fn a_pipeline_goes_on_when_its_replies_were_more_than_the_output_buffer_holds() {
+    let group = RedisGroup::start(&["--resp-output-buffer", "1KiB"]);
+    let mut wire = group.connect(1);
+    let text = "e".repeat(2_000);
+    let mut requests = Vec::new();
+    for _ in 0..64 {
+        requests.extend_from_slice(format!("*2\r\n$4\r\nECHO\r\n$2000\r\n{text}\r\n").as_bytes());
+    }
+    wire.send_bytes(&requests);
+    for _ in 0..64 {
+        assert_eq!(wire.reply(), format!("\"{text}\""));
+    }
+}
+
 #[test]
 fn more_clients_than_allowed_are_turned_away_in_words() {
     let group = RedisGroup::start(&["--resp-max-clients", "3"]);

@@ -88,6 +88,8 @@ impl Connection {
     }
 
     fn on_watch_answer(&mut self, keys: Vec<Vec<u8>>, result: Result<Response<'_>, Failure>) {
+        let heard = matches!(&result, Ok(Response::List(list)) if list.len() == keys.len());
+        self.watch_failed |= !heard;
         match result {
             Ok(Response::List(list)) if list.len() == keys.len() => {
                 for (key, answer) in keys.into_iter().zip(list.iter()) {

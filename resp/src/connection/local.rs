@@ -65,9 +65,9 @@ impl Connection {
             },
             Verb::Exec => self.execute(environment, submit),
             Verb::Discard => self.discard(),
-            Verb::Watch => self.watch(parts, submit),
+            Verb::Watch => self.watch(parts, environment, submit),
             Verb::Unwatch => {
-                self.watched.clear();
+                self.unwatch();
                 self.writer().simple("OK");
             }
             _ => self.writer().error(SYNTAX),
@@ -92,7 +92,7 @@ impl Connection {
 
     fn reset(&mut self, environment: &Environment<'_>) {
         self.transaction = None;
-        self.watched.clear();
+        self.unwatch();
         self.name.clear();
         self.resp3 = false;
         self.known = environment.password.is_none();

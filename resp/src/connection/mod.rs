@@ -128,6 +128,8 @@ pub struct Connection {
     transaction: Option<Transaction>,
     /// Watched keys with their versions; none for a key that was absent.
     watched: BTreeMap<Vec<u8>, Option<Position>>,
+    /// A WATCH was answered with an error: the next EXEC would not be under the conditions that its client has in mind.
+    watch_failed: bool,
     /// No more requests are taken.
     ending: bool,
     /// The client sends no more.
@@ -170,6 +172,7 @@ impl Connection {
             alone: 0,
             transaction: None,
             watched: BTreeMap::new(),
+            watch_failed: false,
             ending: false,
             at_end: false,
             commands: 0,
@@ -251,8 +254,10 @@ impl Connection {
         }
     }
 
-    /// Replies wait for a reader who takes none.
-    fn is_clogged(&self, limits: &Limits) -> bool {
+    /// Whether so many replies wait for their reader that no more requests are handled, whole as they may be. Once they are
+    /// written, [`Connection::advance`] has to be called again.
+    #[must_use]
+    pub fn is_clogged(&self, limits: &Limits) -> bool {
         self.output().len() > limits.output_bytes
     }
 

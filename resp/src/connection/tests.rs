@@ -309,6 +309,47 @@ fn transactions_are_one_command_and_watched_keys_are_conditions() {
     bench.says("EXEC", "*1\r\n$1\r\n9\r\n");
 }
 
+/// No leader was there when a client watched, and one was when it executed: both requests stood in one pipeline, so nobody
+/// could look at the first reply before the second request. The write used to be done under no condition at all.
+#[test]
+fn a_transaction_behind_a_watch_that_failed_is_not_done() {
+    let mut bench = Bench::new();
+    bench
+        .connection
+        .on_bytes(b"WATCH a\r\nMULTI\r\nSET a 1\r\nEXEC\r\n");
+    assert_eq!(bench.advance().len(), 1);
+    let nobody = Failure::NotApplied("nobody leads".to_owned());
+    bench.connection.on_answer(Err(nobody));
+    let replies = bench.send(b"");
+    let failed = "-CLUSTERDOWN not applied: nobody leads\r\n";
+    assert_eq!(replies, format!("{failed}+OK\r\n+QUEUED\r\n{EXECABORT}"));
+    // It is over with that transaction, as it would be with an UNWATCH.
+    bench.says("MULTI", "+OK\r\n");
+    bench.says("SET a 2", "+QUEUED\r\n");
+    bench.says("EXEC", "*1\r\n+OK\r\n");
+}
+
+/// A client that watches and never executes: the keys were kept without any bound.
+#[test]
+fn watched_keys_are_bounded() {
+    let limits = Limits {
+        transaction_commands: 3,
+        query_bytes: 1_000,
+        ..Limits::default()
+    };
+    let mut bench = Bench::with(limits, None);
+    bench.says("WATCH a b", "+OK\r\n");
+    bench.says("WATCH b c a", "+OK\r\n");
+    bench.says("WATCH d", "-ERR too many watched keys\r\n");
+    bench.says("MULTI", "+OK\r\n");
+    bench.says("EXEC", EXECABORT);
+    let long = "l".repeat(600);
+    bench.says(&format!("WATCH {long}"), "+OK\r\n");
+    bench.says(&format!("WATCH {long}2"), "-ERR too many watched keys\r\n");
+    bench.says("UNWATCH", "+OK\r\n");
+    bench.says(&format!("WATCH {long}2"), "+OK\r\n");
+}
+
 fn bench_deleted(bench: &Bench, key: &str) -> String {
     let there = bench.store.borrow().get(key.as_bytes()).is_some();
     format!(":{}\r\n", u8::from(there))

@@ -34,7 +34,7 @@ impl Connection {
         if self.transaction.take().is_none() {
             return self.writer().error("ERR DISCARD without MULTI");
         }
-        self.watched.clear();
+        self.unwatch();
         self.writer().simple("OK");
     }
 
@@ -62,7 +62,8 @@ impl Connection {
             return self.writer().error("ERR EXEC without MULTI");
         };
         let watched = std::mem::take(&mut self.watched);
-        if transaction.broken {
+        let watch_failed = std::mem::take(&mut self.watch_failed);
+        if transaction.broken || watch_failed {
             let text = "EXECABORT Transaction discarded because of previous errors.";
             return self.writer().error(text);
         }
@@ -125,9 +126,18 @@ impl Connection {
         plan.add_reply(reply);
     }
 
-    pub(super) fn watch(&mut self, parts: &[&[u8]], submit: &mut dyn Submit) {
+    pub(super) fn watch(
+        &mut self,
+        parts: &[&[u8]],
+        environment: &Environment<'_>,
+        submit: &mut dyn Submit,
+    ) {
         if self.transaction.is_some() {
             return self.writer().error("ERR WATCH inside MULTI is not allowed");
+        }
+        if !self.has_room_to_watch(&parts[1..], environment) {
+            self.watch_failed = true;
+            return self.writer().error("ERR too many watched keys");
         }
         let operations: Vec<Command<'_>> =
             parts[1..].iter().map(|key| Command::Get { key }).collect();
@@ -147,6 +157,21 @@ impl Connection {
         if let Err(failure) = begun {
             self.on_answer(Err(failure));
         }
+    }
+
+    /// Watched keys are kept until the transaction ends, and are bounded as its commands are.
+    fn has_room_to_watch(&self, keys: &[&[u8]], environment: &Environment<'_>) -> bool {
+        let limits = environment.limits;
+        let new = || keys.iter().filter(|&&key| !self.watched.contains_key(key));
+        let bytes = self.watched.keys().map(Vec::len).sum::<usize>();
+        self.watched.len() + new().count() <= limits.transaction_commands
+            && bytes + new().map(|key| key.len()).sum::<usize>() <= limits.query_bytes
+    }
+
+    /// No key is watched any more.
+    pub(super) fn unwatch(&mut self) {
+        self.watched.clear();
+        self.watch_failed = false;
     }
 
     /// Whether a command is done at once although a transaction is being put together.
