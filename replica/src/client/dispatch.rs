@@ -56,7 +56,7 @@ impl<R: Route> Clients<R> {
         index: usize,
         session: SessionId,
     ) {
-        while self.pick(lane) {
+        while self.pick(cx.now(), lane) {
             let sent = match self.picked[..] {
                 [key] => self.send_alone(cx, key, index, session),
                 _ => self.send_batch(cx, index, session),
@@ -75,10 +75,10 @@ impl<R: Route> Clients<R> {
     }
 
     /// Takes what can share the next message out of `lane`; says whether there is anything.
-    fn pick(&mut self, lane: Lane) -> bool {
+    fn pick(&mut self, now: Instant, lane: Lane) -> bool {
         let mut bytes = BATCH_HEADER_SIZE;
         while let Some(key) = self.ready[lane as usize].pop_front() {
-            if !self.is_current(key) {
+            if !self.is_current(now, key) {
                 continue;
             }
             let Some(pending) = self.operations.get(key) else {
@@ -183,23 +183,22 @@ impl<R: Route> Clients<R> {
 
     /// Whether a key from a ready queue still names something to send. A write whose session was evicted before it
     /// was ever sent goes back to wait for the next session.
-    fn is_current(&mut self, key: Key) -> bool {
+    fn is_current(&mut self, now: Instant, key: Key) -> bool {
         let Some(pending) = self.operations.get_mut(key) else {
             return false;
         };
         if pending.stage != Stage::Ready {
             return false;
         }
-        let (Some(ticket), Some(logical)) = (pending.ticket, self.logical.get_mut(pending.owner))
+        let (Some(ticket), Some(logical)) = (pending.ticket, self.logical.get(pending.owner))
         else {
             return true;
         };
         if pending.may_be_applied || ticket.epoch == logical.epoch {
             return true;
         }
-        pending.stage = Stage::Waiting;
-        pending.ticket = None;
-        logical.waiting.push_back(key);
+        let owner = pending.owner;
+        self.wait_for_session(now, key, owner);
         false
     }
 

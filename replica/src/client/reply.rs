@@ -254,8 +254,9 @@ impl<R: Route> Clients<R> {
         }
     }
 
-    /// Takes the ticket of an evicted session away from an operation that was certainly not applied under it.
-    fn wait_for_session(&mut self, now: Instant, key: Key, owner: Key) {
+    /// Takes the ticket of an evicted session away from an operation that was certainly not applied under it. The next one
+    /// may be there already. The client's last command, which waits for all others, stays behind it.
+    pub(super) fn wait_for_session(&mut self, now: Instant, key: Key, owner: Key) {
         let (Some(pending), Some(logical)) =
             (self.operations.get_mut(key), self.logical.get_mut(owner))
         else {
@@ -263,7 +264,7 @@ impl<R: Route> Clients<R> {
         };
         pending.ticket = None;
         pending.stage = Stage::Waiting;
-        logical.waiting.push_back(key);
+        logical.waiting.push_front(key);
         self.admit(now, owner);
     }
 

@@ -221,6 +221,51 @@ fn an_evicted_session_leaves_what_was_sent_before_unknown() {
     );
 }
 
+/// Two commands were under way when the session was evicted. One of them was told so and was done under the next session;
+/// the other was turned away by a busy leader a little later. It then waited for a session although there was one: nobody
+/// gave it a sequence, and it ended as "not reachable" at its deadline.
+#[test]
+fn a_command_that_is_turned_away_behind_its_session_goes_on_under_the_next_one() {
+    let mut world = World::with(vec![leader()], |config| config.batch_bytes = 0);
+    let client = world.open();
+    world.put(client, 1);
+    world.run_until_finished(1);
+    world.replica(0).script = Box::new(|seen| match (seen.operation, seen.sequence) {
+        (Operation::Apply, 2) => Act::Status(ClientStatus::SessionExpired),
+        (Operation::Apply, 3) => Act::Hold,
+        _ => commit(seen, 50),
+    });
+    world.put(client, 2);
+    world.put(client, 3);
+    world.run_until_finished(2);
+    world.answer_held(0, |_| Act::Status(ClientStatus::Busy));
+    world.run_until_finished(3);
+    assert!(world.finished[2].result.is_ok(), "{:?}", world.finished[2]);
+}
+
+/// The last command of a client waits for the one before it, whose session was evicted. That one was put behind the last
+/// one, to wait for the next session: each waited for the other until its time was over.
+#[test]
+fn the_last_command_does_not_wait_for_one_that_waits_behind_it() {
+    let mut world = World::new(vec![leader()]);
+    let client = world.open();
+    world.put(client, 1);
+    world.run_until_finished(1);
+    world.replica(0).script = always(|| Act::Hold);
+    world.put(client, 2);
+    let command = Command::Delete { key: b"key" };
+    world
+        .submit(client, Mode::WriteAndClose, &command, 3)
+        .expect("room");
+    world.run_for(Duration::from_millis(20));
+    world.replica(0).script = Box::new(|seen| commit(seen, 50));
+    world.answer_held(0, |_| Act::Status(ClientStatus::SessionExpired));
+    world.run_until_finished(3);
+    for finished in &world.finished {
+        assert!(finished.result.is_ok(), "{finished:?}");
+    }
+}
+
 #[test]
 fn the_last_command_waits_for_the_others_and_ends_the_client() {
     let mut world = World::new(vec![leader()]);
