@@ -127,14 +127,13 @@ pub(super) fn inspect(
     log.position.snapshot = snapshots.keys().last().copied();
     let file = segments.values().last().cloned().unwrap_or_default();
     let base = base_of(&identity, snapshot.as_ref());
+    let replayed = log.replay.finish(base, &file)?;
+    let rebase = replayed.rebase(base);
     let Replayed {
         hard_state,
         entries,
-        superseded,
-    } = log.replay.finish(base, &file)?;
-    let rebase = base
-        .filter(|_| superseded)
-        .map(|(index, _)| Record::rebase(index, &hard_state));
+        ..
+    } = replayed;
     let restored = (!identity.cluster.is_none()).then(|| Restored {
         identity: identity.clone(),
         snapshot,

@@ -4,7 +4,7 @@ use raft::eraftpb::{Entry, HardState};
 
 use super::error::LostMemory;
 use super::identity::Identity;
-use super::record::{Item, decode};
+use super::record::{Item, Record, decode};
 use super::snapshot_file::Loaded;
 use crate::message::{ClusterId, Incarnation};
 use crate::state_machine::genesis::{FIRST_INDEX, FIRST_TERM};
@@ -68,7 +68,15 @@ pub(crate) struct Replayed {
     /// Behind the base, contiguous.
     pub(crate) entries: Vec<Entry>,
     /// The log holds entries that the base has replaced, and no record yet that says so.
-    pub(crate) superseded: bool,
+    superseded: bool,
+}
+
+impl Replayed {
+    /// The record that is missing in the log, if it has to say that it stands on `base`.
+    pub(crate) fn rebase(&self, base: Option<(u64, u64)>) -> Option<Record> {
+        let (index, _) = base.filter(|_| self.superseded)?;
+        Some(Record::rebase(index, &self.hard_state))
+    }
 }
 
 /// What the frames so far have said.
