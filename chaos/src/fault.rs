@@ -191,6 +191,38 @@ impl FromStr for Fault {
     }
 }
 
+/// Kinds of fault as they are named on the command line: `loss,crash`, or `none`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FaultSet(pub BTreeSet<Fault>);
+
+impl FromStr for FaultSet {
+    type Err = UnknownFault;
+
+    fn from_str(names: &str) -> Result<Self, UnknownFault> {
+        if names == NO_FAULT {
+            return Ok(Self::default());
+        }
+        names
+            .split(',')
+            .map(str::parse)
+            .collect::<Result<_, _>>()
+            .map(Self)
+    }
+}
+
+impl fmt::Display for FaultSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str(NO_FAULT);
+        }
+        let names: Vec<&str> = self.0.iter().map(|fault| fault.name()).collect();
+        f.write_str(&names.join(","))
+    }
+}
+
+/// The set of no fault.
+const NO_FAULT: &str = "none";
+
 /// What a link does to packets at random.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Weather {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use trine_chaos::fault::FaultSet;
 use trine_transport::backend::Faults;
 use trine_transport::prng::Ratio;
 
@@ -659,8 +660,20 @@ pub(crate) struct SimArguments {
     /// Run each seed a second time and compare the histories.
     #[arg(long)]
     pub(crate) twice: bool,
-    /// Measure how fast the simulator is, with and without faults, on one thread; with --seed only replay that one of
-    /// the runs with faults.
+    /// Simulate these kinds of fault instead of those that each seed draws: names with commas between, or `none`.
+    #[arg(long, value_name = "NAMES")]
+    pub(crate) faults: Option<FaultSet>,
+    /// How many machines clients run on, with --seed.
+    #[arg(long, value_name = "N", requires = "seed")]
+    pub(crate) client_machines: Option<usize>,
+    /// How many clients run on each of them, with --seed.
+    #[arg(long = "clients", value_name = "N", requires = "seed")]
+    pub(crate) clients_per_machine: Option<usize>,
+    /// The simulated time in which faults happen, with --seed.
+    #[arg(long, value_name = "TIME", requires = "seed", value_parser = parse_positive_duration)]
+    pub(crate) faulty: Option<Duration>,
+    /// Measure how fast the simulator is, with and without faults, on one thread; with --seed only replay one of these
+    /// runs, with `--faults none` one of those without.
     #[arg(long, conflicts_with_all = ["seeds", "from", "jobs", "twice"])]
     pub(crate) measure: bool,
 }

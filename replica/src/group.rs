@@ -14,6 +14,7 @@ mod time;
 mod versions;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
 
 use raft::StateRole;
 use raft::eraftpb::{Entry, EntryType, Message, MessageType};
@@ -205,7 +206,12 @@ impl Group {
     }
 
     /// One turn: proposes what has arrived, ticks if a tick is due, and runs raft until it wants nothing.
-    pub(crate) fn on_turn(&mut self, now: Instant, out: &mut Outbox) {
+    pub(crate) fn on_turn(
+        &mut self,
+        now: Instant,
+        lanes: &BTreeMap<SocketAddr, usize>,
+        out: &mut Outbox,
+    ) {
         if self.halted.is_some() {
             if self.leads_in.take().is_some() {
                 self.abandon_clients(out);
@@ -221,6 +227,7 @@ impl Group {
         }
         self.pump(now, out);
         if ticked {
+            self.fit_appends(lanes);
             self.maintain(now, out);
             self.pump(now, out);
         }
@@ -461,7 +468,7 @@ impl Group {
         self.state.is_some()
     }
 
-    fn leader_address(&self) -> Option<std::net::SocketAddr> {
+    fn leader_address(&self) -> Option<SocketAddr> {
         let leader = Incarnation(self.raft.leader());
         self.state
             .as_ref()?

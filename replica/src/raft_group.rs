@@ -351,6 +351,11 @@ impl<L: Log> RaftGroup<L> {
         self.node.report_unreachable(id);
     }
 
+    /// At most `most` appends to `id` are in flight.
+    pub(crate) fn limit_appends(&mut self, id: u64, most: usize) {
+        self.node.raft.adjust_max_inflight_msgs(id, most);
+    }
+
     /// The snapshot for `id` has arrived or failed.
     pub(crate) fn report_snapshot(&mut self, id: u64, arrived: bool) {
         let status = if arrived {

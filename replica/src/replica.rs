@@ -1,5 +1,6 @@
 //! One replica as a sans-IO value: requests, peers' answers and time go in, messages and answers come out.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use trine_transport::buf::Pool;
@@ -53,6 +54,8 @@ pub struct Replica {
     /// Disk mode: promises go through `Replica::poll_write` first.
     durable: bool,
     /// Why the disk takes nothing any more.
+    /// Slots of the sessions that carry raft's messages, by the peer's address.
+    lanes: BTreeMap<SocketAddr, usize>,
     disk_failed: Option<String>,
 }
 
@@ -118,6 +121,7 @@ impl Replica {
             stopwatch: None,
             stopping: false,
             durable: false,
+            lanes: BTreeMap::new(),
             disk_failed: None,
         })
     }
@@ -379,6 +383,14 @@ impl Replica {
         }
     }
 
+    /// The session that carries raft's messages to a peer stands, and takes so many requests at a time; or it has ended.
+    pub fn on_peer_session(&mut self, address: SocketAddr, slots: Option<usize>) {
+        match slots {
+            Some(slots) => self.lanes.insert(address, slots),
+            None => self.lanes.remove(&address),
+        };
+    }
+
     /// The session to a peer has ended; its pending requests end through [`Replica::on_peer_reply`] one by one.
     pub fn on_peer_unreachable(&mut self, _now: Instant, address: SocketAddr) {
         if let Some(group) = &mut self.group {
@@ -463,7 +475,7 @@ impl Replica {
             self.follow_bootstrap(now, progress);
         }
         if let Some(group) = &mut self.group {
-            group.on_turn(now, &mut self.out);
+            group.on_turn(now, &self.lanes, &mut self.out);
             if group.is_voter() {
                 self.joiner = None;
             }

@@ -346,9 +346,12 @@ impl StateMachine {
     pub(crate) fn digest(&self) -> u128 {
         let mut hash = self.store.state_hash();
         let mut add = |bytes: &[u8]| {
-            for &byte in bytes {
-                hash = (hash ^ u128::from(byte))
-                    .wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
+            for word in bytes.chunks(16) {
+                let mut padded = [0; 16];
+                padded[..word.len()].copy_from_slice(word);
+                hash = (hash ^ u128::from_le_bytes(padded)).wrapping_mul(DIGEST_FACTOR);
+                // A product's high bits never reach its low ones.
+                hash ^= hash >> 67;
             }
         };
         self.sessions
@@ -382,6 +385,9 @@ pub(crate) struct Parts {
     pub(crate) applied_index: u64,
     pub(crate) applied_position: Position,
 }
+
+/// Odd, and with bits all over: each word of a digest moves every other.
+const DIGEST_FACTOR: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
 
 #[cfg(test)]
 mod tests;

@@ -52,6 +52,9 @@ const UNJUDGED_TAG: u64 = 1 << 63;
 /// How often a write is its session's last; the caller goes on with a new one.
 const LAST_WRITES: Ratio = Ratio::percent(1);
 
+/// Pause of a client whose call the client library has no room for: something has to be answered first.
+const REFUSED_PAUSE: Duration = Duration::from_millis(1);
+
 pub(crate) struct Callers {
     pub(crate) clients: Clients<Host>,
     callers: Vec<Caller>,
@@ -156,12 +159,13 @@ impl Callers {
                 let Some(request) = self.next_request(index) else {
                     break;
                 };
-                self.submit(now, simulated, index, request);
+                let rest = self.submit(now, simulated, index, request);
                 if !self.silent && self.prng.chance(UNJUDGED) {
                     self.submit_unjudged(now, index);
                 }
-                let pause = self.prng.below(self.pace.pause.as_nanos().max(1) * 2);
-                self.callers[index].next_call = simulated + Duration::from_nanos(pause);
+                let pause =
+                    Duration::from_nanos(self.prng.below(self.pace.pause.as_nanos().max(1) * 2));
+                self.callers[index].next_call = simulated + pause.max(rest);
             }
         }
     }
@@ -177,7 +181,14 @@ impl Callers {
         (!self.silent).then(|| caller.workload.next_request())
     }
 
-    fn submit(&mut self, now: Instant, simulated: Instant, index: usize, request: Request) {
+    /// Calls an operation; returns the least pause behind it.
+    fn submit(
+        &mut self,
+        now: Instant,
+        simulated: Instant,
+        index: usize,
+        request: Request,
+    ) -> Duration {
         let hasty = self.prng.chance(self.pace.hasty);
         let patience = if hasty {
             Duration::from_nanos(self.prng.in_range(HASTY.0.as_nanos()..=HASTY.1.as_nanos()))
@@ -213,8 +224,12 @@ impl Callers {
                         operation,
                     },
                 );
+                Duration::ZERO
             }
-            Err(_) => history.fail(operation, simulated.as_nanos()),
+            Err(_) => {
+                history.fail(operation, simulated.as_nanos());
+                REFUSED_PAUSE
+            }
         }
     }
 

@@ -14,9 +14,22 @@ use trine_transport::Config as EndpointConfig;
 use trine_transport::prng::Prng;
 use trine_transport::time::Duration;
 
+/// What a seed is simulated as.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Load {
+    /// [`SimConfig::from_seed`].
+    Drawn,
+    /// [`SimConfig::measured_with_faults`].
+    Measured,
+    /// [`SimConfig::measured_without_faults`].
+    MeasuredCalm,
+}
+
 /// What to simulate.
 #[derive(Clone, Debug)]
 pub struct SimConfig {
+    /// What the settings follow from, beside the seed; they may have been changed since.
+    pub load: Load,
     /// Everything random follows from it.
     pub seed: u64,
     /// Replicas: three, five or seven.
@@ -82,6 +95,16 @@ pub enum SimConfigError {
         /// Clients on each.
         clients: usize,
     },
+    /// A fault of groups in memory, and one of groups on disk.
+    #[error(
+        "`{fault}` happens in groups in memory alone and `{other}` in groups on disk: ask for them in two runs"
+    )]
+    Exclude {
+        /// The one.
+        fault: Fault,
+        /// The other.
+        other: Fault,
+    },
     /// Recovery and its judgement need time.
     #[error(
         "a quiet time of {quiet:?} is too short to judge the recovery: at least {least:?} are needed"
@@ -131,6 +154,7 @@ impl SimConfig {
         let mut replica = replica_config(&mut prng);
         let disk = draw_disk(seed, &mut replica);
         let mut config = Self {
+            load: Load::Drawn,
             seed,
             replicas,
             client_machines: client_machines as usize,
@@ -180,6 +204,17 @@ impl SimConfig {
         self.first_state_version != self.replica.state_version
     }
 
+    /// Keeps the logs on disk, as the seed would.
+    pub(super) fn put_on_disk(&mut self) {
+        if self.disk.is_none() {
+            let mut prng = Prng::new(self.seed ^ 0x0fd1_5c0f_d15c_0fd1);
+            let mut disk = disk_config(&mut prng, &mut self.replica);
+            // Without syncs nothing survives a death, and most faults of disks spare such a group.
+            disk.fsync = Fsync::Batch;
+            self.disk = Some(disk);
+        }
+    }
+
     /// Checks the settings.
     ///
     /// # Errors
@@ -207,14 +242,15 @@ impl SimConfig {
 /// A third of the seeds keep their logs on disk. Drawn apart, so that the other seeds are what they were.
 fn draw_disk(seed: u64, replica: &mut ReplicaConfig) -> Option<DiskConfig> {
     let mut prng = Prng::new(seed ^ 0xd15c_d15c_d15c_d15c);
-    if prng.below(3) != 0 {
-        return None;
-    }
+    (prng.below(3) == 0).then(|| disk_config(&mut prng, replica))
+}
+
+fn disk_config(prng: &mut Prng, replica: &mut ReplicaConfig) -> DiskConfig {
     if prng.below(4) != 0 {
         // Snapshots all the time.
         replica.disk_log_bytes_max = prng.in_range(2_000..=300_000);
     }
-    Some(DiskConfig {
+    DiskConfig {
         fsync: match prng.below(10) {
             0 => Fsync::None,
             1 | 2 => Fsync::Each,
@@ -222,7 +258,7 @@ fn draw_disk(seed: u64, replica: &mut ReplicaConfig) -> Option<DiskConfig> {
         },
         segment_bytes: prng.in_range(16 << 10..=256 << 10),
         fault_seed: prng.next_u64(),
-    })
+    }
 }
 
 /// The defaults, or one of the settings so small that its limit is met all the time.

@@ -1,7 +1,7 @@
 //! What is simulated to say how fast the simulator is: two loads that are the same on every machine.
 
-use super::SimConfig;
 use super::callers::Pace;
+use super::{Load, SimConfig};
 use crate::fault::Fault;
 use crate::workload::Mix;
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use trine_transport::time::Duration;
 impl SimConfig {
     /// Three replicas, 2,000 operations a simulated second, and whatever faults the seed draws.
     pub fn measured_with_faults(seed: u64) -> Self {
-        let mut config = Self::measured(seed);
+        let mut config = Self::measured(seed, Load::Measured);
         // Eight clients, one call each every 4 ms on average.
         config.pace.pause = Duration::from_millis(4);
         config.faults = None;
@@ -21,16 +21,18 @@ impl SimConfig {
 
     /// Three replicas without a fault; the clients call as fast as they are answered.
     pub fn measured_without_faults(seed: u64) -> Self {
-        let mut config = Self::measured(seed);
+        let mut config = Self::measured(seed, Load::MeasuredCalm);
         config.pace.pause = Duration::from_nanos(2_000);
-        config.pace.open_max = 64;
+        // Half of a client's window: what is not judged needs room, too, and a refusal is no operation.
+        config.pace.open_max = 32;
         config.faults = Some(BTreeSet::<Fault>::new());
         (config.faulty, config.quiet) = (Duration::from_millis(100), Duration::from_secs(8));
         config
     }
 
-    fn measured(seed: u64) -> Self {
+    fn measured(seed: u64, load: Load) -> Self {
         let mut config = Self::from_seed(seed);
+        config.load = load;
         config.replicas = 3;
         (config.client_machines, config.clients_per_machine) = (2, 4);
         config.workload.keys = 10;
@@ -43,6 +45,9 @@ impl SimConfig {
         };
         config.forming = Duration::from_millis(1_500);
         config.replica = ReplicaConfig::default();
+        // What is measured is the usual group: in memory, of one version.
+        config.disk = None;
+        config.first_state_version = config.replica.state_version;
         config
     }
 }

@@ -16,6 +16,7 @@ mod machine;
 mod measure;
 mod member;
 mod network;
+mod plan;
 mod report;
 pub mod rpc;
 mod summary;
@@ -23,7 +24,8 @@ mod trace;
 mod world;
 
 pub use callers::Pace;
-pub use config::{DiskConfig, QUIET_MIN, SimConfig, SimConfigError};
+pub use config::{DiskConfig, Load, QUIET_MIN, SimConfig, SimConfigError};
+pub use plan::Plan;
 pub use report::SimReport;
 pub use summary::Summary;
 pub use trace::Trace;

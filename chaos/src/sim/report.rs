@@ -2,6 +2,7 @@
 
 use super::cluster::Cluster;
 use super::config::{OPERATION, RECOVERY, SimConfig};
+use super::plan::Plan;
 use super::summary::counted;
 use crate::checker::{Verdict, coverage, exactly_once, linearizability, liveness};
 use crate::fault::{Fault, KINDS_MIN, Schedule};
@@ -15,6 +16,8 @@ use trine_transport::time::{Duration, Instant};
 pub struct SimReport {
     /// The seed.
     pub seed: u64,
+    /// What led to it.
+    pub plan: Plan,
     /// The worst of all judgements.
     pub verdict: Verdict,
     /// The hash of the history: the same seed at the same commit has the same.
@@ -82,6 +85,7 @@ impl SimReport {
             ));
         Self {
             seed: config.seed,
+            plan: Plan::of(config),
             verdict,
             hash: history.hash(),
             tally: history.tally(),
@@ -102,6 +106,7 @@ impl SimReport {
         let history = History::new();
         Self {
             seed: config.seed,
+            plan: Plan::of(config),
             verdict: Verdict::violation(format!("panic: {message}")),
             hash: history.hash(),
             tally: history.tally(),
@@ -119,10 +124,7 @@ impl SimReport {
 
     /// The command that replays this run.
     pub fn replay_command(&self) -> String {
-        format!(
-            "cargo run --profile sim -- sim --seed {} --trace",
-            self.seed
-        )
+        self.plan.command()
     }
 }
 

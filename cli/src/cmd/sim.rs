@@ -5,7 +5,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 use trine_chaos::seeds::for_each_seed;
 use trine_chaos::shrink::shrink;
-use trine_chaos::sim::{self, SimConfig, SimReport, Summary, Trace};
+use trine_chaos::sim::{self, Plan, SimConfig, SimConfigError, SimReport, Summary, Trace};
 
 use crate::args::SimArguments;
 use crate::failure::Failure;
@@ -19,23 +19,38 @@ const SHRINK_RUNS_MAX: u64 = 200;
 pub(crate) fn run(arguments: &SimArguments, output: Output) -> Result<(), Failure> {
     interrupt::start()?;
     match arguments.seed {
+        None if arguments.measure && arguments.faults.is_some() => Err(Failure::usage(
+            "what is measured is the same everywhere: --measure takes no faults",
+            "leave --faults out, or name the run to replay with --seed",
+        )),
         None if arguments.measure => measure(output),
-        Some(seed) if arguments.shrink => shrink_seed(chosen(seed, arguments), output),
+        Some(seed) if arguments.shrink => shrink_seed(chosen(seed, arguments)?, output),
         Some(seed) => one(seed, arguments, output),
         None => many(arguments, output),
     }
 }
 
 fn simulate(config: SimConfig, trace: Trace) -> SimReport {
-    sim::run(config, trace).expect("every seed stands for a sound configuration")
+    sim::run(config, trace).expect("every plan leads to a sound configuration")
 }
 
-/// The run that one seed stands for, alone or among those that are measured.
-fn chosen(seed: u64, arguments: &SimArguments) -> SimConfig {
-    match arguments.measure {
-        true => SimConfig::measured_with_faults(seed),
-        false => SimConfig::from_seed(seed),
-    }
+/// The run that one seed stands for, with what the options change.
+fn chosen(seed: u64, arguments: &SimArguments) -> Result<SimConfig, Failure> {
+    let plan = Plan {
+        seed,
+        measured: arguments.measure,
+        faults: arguments.faults.clone(),
+        client_machines: arguments.client_machines,
+        clients_per_machine: arguments.clients_per_machine,
+        faulty: arguments.faulty.map(Into::into),
+    };
+    let refused = |error: SimConfigError| {
+        Failure::usage(
+            error.to_string(),
+            "see `trine sim --help` for what can be set",
+        )
+    };
+    plan.config().map_err(refused)
 }
 
 fn one(seed: u64, arguments: &SimArguments, output: Output) -> Result<(), Failure> {
@@ -44,7 +59,7 @@ fn one(seed: u64, arguments: &SimArguments, output: Output) -> Result<(), Failur
         true => Trace::To(Box::new(move |line| output.line(line))),
         false => Trace::Off,
     };
-    let report = simulate(chosen(seed, arguments), trace);
+    let report = simulate(chosen(seed, arguments)?, trace);
     if arguments.history {
         output.line(report.history.to_text());
     }
@@ -63,10 +78,7 @@ fn shrink_seed(config: SimConfig, output: Output) -> Result<(), Failure> {
     };
     output.document(&document(&shrunk.report));
     output.line(&shrunk.report);
-    output.line(format_args!(
-        "after {} runs: {:#?}",
-        shrunk.tried, shrunk.config
-    ));
+    output.line(format_args!("shrunk in {} runs", shrunk.tried));
     judge(&shrunk.report)
 }
 
@@ -90,8 +102,9 @@ fn measure(output: Output) -> Result<(), Failure> {
         let simulated = report.simulated.as_nanos() as f64 / 1e9;
         times_real.push(simulated / seconds);
         output.line(format_args!(
-            "seed {seed}, faults as drawn: {simulated:.0} s and {} operations in {seconds:.2} s",
-            report.tally.called
+            "seed {seed}, faults as drawn: {simulated:.0} s and {} operations ({:.0} a simulated second) in {seconds:.2} s",
+            report.tally.called,
+            report.tally.called as f64 / simulated,
         ));
         let (report, seconds) = timed(SimConfig::measured_without_faults(seed))?;
         per_second.push(report.tally.called as f64 / seconds);
@@ -121,8 +134,8 @@ fn timed(config: SimConfig) -> Result<(SimReport, f64), Failure> {
                 report.seed, report.verdict
             ),
             format!(
-                "what fails fast is no measure of speed; replay it with: cargo run --profile sim -- sim --measure --seed {} --trace",
-                report.seed
+                "what fails fast is no measure of speed; replay it with: {}",
+                report.replay_command()
             ),
         )),
     }
@@ -139,17 +152,24 @@ struct Outcome {
     replays: bool,
 }
 
-fn many(arguments: &SimArguments, output: Output) -> Result<(), Failure> {
-    let started = Instant::now();
-    let (mut ended, mut failed) = (0, Vec::new());
-    let mut summary = Summary::default();
-    let mut progress = Progress::new("simulating", arguments.seeds);
-    let run = |seed| {
-        let once = || simulate(SimConfig::from_seed(seed), Trace::Off);
+impl Outcome {
+    fn of(seed: u64, arguments: &SimArguments) -> Self {
+        let config = || chosen(seed, arguments).expect("what one seed allows all do");
+        let once = || simulate(config(), Trace::Off);
         let report = once();
         let replays = !arguments.twice || once().hash == report.hash;
-        Outcome { report, replays }
-    };
+        Self { report, replays }
+    }
+}
+
+fn many(arguments: &SimArguments, output: Output) -> Result<(), Failure> {
+    let started = Instant::now();
+    let (mut ended, mut failed, mut replay) = (0, Vec::new(), None);
+    let mut summary = Summary::default();
+    let mut progress = Progress::new("simulating", arguments.seeds);
+    // Whether faults exclude each other does not depend on the seed.
+    chosen(arguments.from, arguments)?;
+    let run = |seed| Outcome::of(seed, arguments);
     let take = |Outcome { report, replays }| {
         ended += 1;
         let bad = failed.len();
@@ -168,6 +188,7 @@ fn many(arguments: &SimArguments, output: Output) -> Result<(), Failure> {
         }
         if !report.verdict.is_pass() || !replays {
             failed.push(report.seed);
+            replay.get_or_insert_with(|| report.replay_command());
         }
         summary.add(&report);
     };
@@ -198,10 +219,10 @@ fn many(arguments: &SimArguments, output: Output) -> Result<(), Failure> {
         took.as_secs_f64(),
         failed.len()
     ));
-    match failed.first() {
-        Some(seed) => Err(Failure::negative(
+    match replay {
+        Some(command) => Err(Failure::negative(
             format!("{} of {ended} seeds failed", failed.len()),
-            format!("replay the first with: cargo run --profile sim -- sim --seed {seed} --trace"),
+            format!("replay the first with: {command}"),
         )),
         None if interrupt::interrupted() => Err(Failure::interrupted()),
         None => Ok(()),

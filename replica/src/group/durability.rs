@@ -347,6 +347,7 @@ mod tests {
     use crate::state_machine::Genesis;
     use raft::StateRole;
     use raft::eraftpb::{Entry, MessageType};
+    use std::collections::BTreeMap;
     use trine_transport::buf::{Pool, PoolConfig};
 
     fn restored(disk: &MemoryDisk, own: Member, seed: u64) -> Group {
@@ -452,7 +453,7 @@ mod tests {
         (metadata.index, metadata.term) = (5, 2);
         metadata.mut_conf_state().voters = vec![11, 12, 13];
         group.step(now, Incarnation(11), snapshot, None, &mut out);
-        group.on_turn(now, &mut out);
+        group.on_turn(now, &BTreeMap::new(), &mut out);
         let durable = std::iter::from_fn(|| out.pop_write()).last().unwrap().0;
         group.on_written(now, durable, &mut out);
         assert!(group.has_state());
@@ -465,13 +466,13 @@ mod tests {
             ..Entry::default()
         });
         group.step(now, Incarnation(11), append, None, &mut out);
-        group.on_turn(now, &mut out);
+        group.on_turn(now, &BTreeMap::new(), &mut out);
         let mut vote = from_leader(MessageType::MsgRequestVote);
         (vote.from, vote.term, vote.index) = (12, 3, 6);
         let mut at = now;
         for tick in 1..patient.election_ticks {
             at += config.tick;
-            group.on_turn(at, &mut out);
+            group.on_turn(at, &BTreeMap::new(), &mut out);
             assert_eq!(group.raft.role(), StateRole::Follower, "tick {tick}");
             let answer = group.raft.step(at, 12, vote.clone());
             assert_eq!(answer, Err(Refusal::TooEarlyToVote), "tick {tick}");
@@ -479,7 +480,7 @@ mod tests {
         // Afterwards it is free to campaign by its own timeout.
         for _ in 0..=2 * config.election_ticks {
             at += config.tick;
-            group.on_turn(at, &mut out);
+            group.on_turn(at, &BTreeMap::new(), &mut out);
         }
         assert_eq!(group.raft.role(), StateRole::PreCandidate);
     }

@@ -1,5 +1,6 @@
 //! Raft messages from and to other members.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use prost::Message as _;
@@ -7,6 +8,7 @@ use raft::eraftpb::{Message, MessageType};
 use trine_transport::time::{Duration, Instant};
 
 use super::{Group, election_timeout};
+use crate::config::APPENDS_PER_SLOT;
 use crate::message::{GroupId, Incarnation, PEER_HEADER_SIZE, PeerHeader, ReplyToken, kind};
 use crate::outbox::{Letter, Outbox, Purpose};
 use crate::output::Class;
@@ -64,6 +66,21 @@ impl Group {
             .filter(|member| member.address == address)
         {
             self.raft.report_unreachable(member.incarnation.0);
+        }
+    }
+
+    /// No more appends are in flight to a member than the session to it carries within a few of its rounds. Once a tick,
+    /// because raft forgets it when a member is added, or with a snapshot.
+    pub(super) fn fit_appends(&mut self, lanes: &BTreeMap<SocketAddr, usize>) {
+        let Some(state) = self.state.as_ref().filter(|_| self.raft.is_leader()) else {
+            return;
+        };
+        for member in state.members().all() {
+            if let Some(&slots) = lanes.get(&member.address) {
+                let most = slots.max(1).saturating_mul(APPENDS_PER_SLOT);
+                let most = most.min(self.config.appends_in_flight_max);
+                self.raft.limit_appends(member.incarnation.0, most);
+            }
         }
     }
 

@@ -33,6 +33,7 @@ use crate::message::{
     ClientReply, ClientStatus, ClusterId, Encode, Incarnation, ReplyToken, StatusForm, StatusReply,
     StatusRequest, kind, stream_place,
 };
+use crate::output::Class;
 use crate::replica::Replica;
 use crate::route::RouteOf;
 use crate::slab::{Key, Slab};
@@ -282,6 +283,8 @@ impl<R: Route> App<R> for Node<R> {
                 if let Some(index) = self.links.of_session(session) {
                     self.links
                         .on_connected(index, session, Incarnation(peer.identity.incarnation));
+                    let agreed = cx.session_stats(session);
+                    self.note_session(index, agreed.map(|agreed| usize::from(agreed.slots)));
                     self.send_queued(cx, index);
                 }
             }
@@ -347,7 +350,16 @@ impl<R: Route> Node<R> {
         }
     }
 
+    /// The session of a link stands, with so many slots, or has ended.
+    fn note_session(&mut self, index: usize, slots: Option<usize>) {
+        let link = self.links.get_mut(index);
+        if link.class == Class::Raft {
+            self.replica.on_peer_session(link.address, slots);
+        }
+    }
+
     fn note_unreachable(&mut self, now: Instant, index: usize) {
+        self.note_session(index, None);
         let address = self.links.get_mut(index).address;
         self.replica.on_peer_unreachable(now, address);
     }

@@ -278,6 +278,11 @@ impl World {
             .expect("a running replica")
     }
 
+    /// Requests of a replica that have not ended.
+    pub fn outstanding(&self, place: u32) -> usize {
+        self.places[&place].outstanding.len()
+    }
+
     pub fn status(&self, place: u32) -> Status {
         self.replica(place).status(self.now)
     }
