@@ -313,9 +313,13 @@ impl ClientSessions {
     }
 
     fn touch(&mut self, slot: u32, now_ns: u64) {
-        self.unlink(slot);
-        self.session_mut(slot).last_used_ns = now_ns;
-        self.link_last(slot);
+        let session = self.session_mut(slot);
+        session.last_used_ns = now_ns;
+        // The last one of its list stays there: a client that sends many commands at once is looked for once.
+        if session.next != NONE {
+            self.unlink(slot);
+            self.link_last(slot);
+        }
     }
 
     fn insert(&mut self, session: Session) {

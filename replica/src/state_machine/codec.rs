@@ -24,6 +24,14 @@ pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
+/// The field at `offset` of a layout of fixed size.
+#[inline]
+pub(crate) fn field<const N: usize, const F: usize>(layout: &[u8; N], offset: usize) -> [u8; F] {
+    let mut field = [0; F];
+    field.copy_from_slice(&layout[offset..offset + F]);
+    field
+}
+
 /// Reads what the functions above have written.
 pub(crate) struct Cursor<'a> {
     rest: &'a [u8],
@@ -41,10 +49,16 @@ impl<'a> Cursor<'a> {
         StateError { what: self.what }
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], StateError> {
+    /// The next `N` bytes.
+    #[inline]
+    pub(crate) fn chunk<const N: usize>(&mut self) -> Result<&'a [u8; N], StateError> {
         let (head, tail) = self.rest.split_first_chunk::<N>().ok_or(self.error())?;
         self.rest = tail;
-        Ok(*head)
+        Ok(head)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], StateError> {
+        self.chunk().copied()
     }
 
     pub(crate) fn u8(&mut self) -> Result<u8, StateError> {

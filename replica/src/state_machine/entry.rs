@@ -12,7 +12,7 @@
 //! The length counts the store command alone. An entry without commands moves group time forward. Raft's own entry at
 //! the beginning of a term has no bytes at all.
 
-use super::codec::{Cursor, StateError, put_u32, put_u64};
+use super::codec::{Cursor, StateError, field};
 use crate::config::{ENTRY_BYTES_MAX, ENTRY_COMMANDS_MAX};
 use crate::message::{ClientRequest, Operation};
 
@@ -23,6 +23,8 @@ pub(crate) const ENTRY_HEADER_SIZE: usize = 16;
 /// Bytes in front of each store command.
 pub(crate) const ENVELOPE_SIZE: usize = 32;
 
+/// What is set aside at most for an entry before its commands have come.
+const EXPECTED_BYTES_MAX: usize = 64 << 10;
 const KIND_COMMANDS: u8 = 1;
 /// Switches the group to the state-machine version in byte 2; holds no command.
 const KIND_RAISE: u8 = 2;
@@ -47,6 +49,8 @@ pub(crate) struct Envelope<'a> {
 pub(crate) struct EntryBuilder {
     bytes: Vec<u8>,
     count: usize,
+    /// Room for the next entry, from the size of the last one: so each is one allocation and grows seldom.
+    expected: usize,
 }
 
 impl EntryBuilder {
@@ -73,14 +77,18 @@ impl EntryBuilder {
             "an entry's limits are checked before proposing"
         );
         if self.bytes.is_empty() {
+            self.bytes.reserve(self.expected);
             self.bytes.resize(ENTRY_HEADER_SIZE, 0);
         }
+        let mut head = [0; ENVELOPE_SIZE];
+        head[..4].copy_from_slice(&(request.command.len() as u32).to_le_bytes());
+        head[4] = request.operation as u8;
+        head[8..16].copy_from_slice(&request.client.to_le_bytes());
+        head[16..24].copy_from_slice(&request.sequence.to_le_bytes());
+        head[24..].copy_from_slice(&request.lowest_awaited.to_le_bytes());
         let out = &mut self.bytes;
-        put_u32(out, request.command.len() as u32);
-        out.extend_from_slice(&[request.operation as u8, 0, 0, 0]);
-        put_u64(out, request.client);
-        put_u64(out, request.sequence);
-        put_u64(out, request.lowest_awaited);
+        out.reserve(ENVELOPE_SIZE + request.command.len());
+        out.extend_from_slice(&head);
         out.extend_from_slice(request.command);
         self.count += 1;
     }
@@ -102,6 +110,7 @@ impl EntryBuilder {
     pub(crate) fn finish(&mut self, group_time_ns: u64) -> Vec<u8> {
         let mut bytes = std::mem::take(&mut self.bytes);
         bytes.resize(bytes.len().max(ENTRY_HEADER_SIZE), 0);
+        self.expected = bytes.len().min(EXPECTED_BYTES_MAX);
         bytes[0] = ENTRY_VERSION;
         bytes[1] = KIND_COMMANDS;
         bytes[4..8].copy_from_slice(&(self.count as u32).to_le_bytes());
@@ -210,23 +219,22 @@ impl<'a> EntryView<'a> {
     }
 }
 
+#[inline]
 fn read_envelope<'a>(cursor: &mut Cursor<'a>) -> Result<Envelope<'a>, StateError> {
-    let len = cursor.u32()? as usize;
-    let operation = match cursor.u8()? {
+    let head: &[u8; ENVELOPE_SIZE] = cursor.chunk()?;
+    let operation = match head[4] {
         1 => Operation::Register,
         2 => Operation::Apply,
         3 => Operation::ApplyAndClose,
         _ => return Err(cursor.error()),
     };
-    cursor.take(3)?;
-    let (client, sequence, lowest_awaited) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
-    let command = cursor.take(len)?;
+    let word = |at| u64::from_le_bytes(field(head, at));
     Ok(Envelope {
         operation,
-        client,
-        sequence,
-        lowest_awaited,
-        command,
+        client: word(8),
+        sequence: word(16),
+        lowest_awaited: word(24),
+        command: cursor.take(u32::from_le_bytes(field(head, 0)) as usize)?,
     })
 }
 
