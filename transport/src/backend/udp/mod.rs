@@ -263,6 +263,7 @@ impl Backend for UdpBackend {
         let (plan, stats, trains) = (&self.plan, &mut self.stats, &mut self.trains);
         let mut fatal = None;
         let mut retries = 0;
+        let mut is_taken = plan.trains().iter().any(|train| train.datagrams > 1);
         self.sender
             .send(self.socket.as_fd(), tx, plan, |index, error| {
                 let train = &plan.trains()[index];
@@ -275,6 +276,7 @@ impl Backend for UdpBackend {
                     Verdict::Skip => {
                         stats.tx_refused += u64::from(train.packets);
                         if train.datagrams > 1 {
+                            is_taken = false;
                             trains.on_refused(&error);
                         }
                     }
@@ -282,6 +284,9 @@ impl Backend for UdpBackend {
                 }
                 verdict
             });
+        if is_taken && fatal.is_none() {
+            trains.on_taken();
+        }
         tx.clear();
         fatal.map_or(Ok(()), Err)
     }

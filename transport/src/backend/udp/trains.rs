@@ -3,7 +3,9 @@
 //! `EIO` and `EOPNOTSUPP` say that the device does not segment or sum: that is for good. `EINVAL` says
 //! the same of an old kernel, but also that *this* send was wrong: a path with a smaller MTU, a port
 //! of zero. So after it trains rest for a number of bursts that doubles each time: a kernel without
-//! segmentation soon sees next to none, and one bad address costs the others a few bursts.
+//! segmentation soon sees next to none, and one bad address costs the others a few bursts. Trains that
+//! the kernel then takes halve it again, one step for as many bursts as the rest had: what was
+//! wrong once in a while does not add up over a long life.
 
 use std::io;
 
@@ -17,6 +19,8 @@ const REST_BURSTS_MAX: u32 = 1 << 20;
 pub(super) struct Trains {
     state: State,
     next_rest: u32,
+    /// Bursts since trains came back or the rest was halved.
+    well: u32,
 }
 
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -32,6 +36,7 @@ impl Trains {
         Self {
             state: if is_wanted { State::On } else { State::Off },
             next_rest: REST_BURSTS_MIN,
+            well: 0,
         }
     }
 
@@ -49,6 +54,18 @@ impl Trains {
         }
     }
 
+    /// The kernel took all trains of a burst, of which there was at least one.
+    pub(super) fn on_taken(&mut self) {
+        if self.state != State::On || self.next_rest == REST_BURSTS_MIN {
+            return;
+        }
+        self.well += 1;
+        if self.well >= self.next_rest {
+            self.well = 0;
+            self.next_rest /= 2;
+        }
+    }
+
     /// The kernel refused a train. What was in it is retransmitted.
     pub(super) fn on_refused(&mut self, error: &io::Error) {
         match error.raw_os_error() {
@@ -57,6 +74,7 @@ impl Trains {
             Some(libc::EINVAL) if self.state == State::On => {
                 self.state = State::Resting(self.next_rest);
                 self.next_rest = (self.next_rest * 2).min(REST_BURSTS_MAX);
+                self.well = 0;
             }
             _ => {}
         }
@@ -88,6 +106,23 @@ mod tests {
         assert_eq!(rest(&mut trains), REST_BURSTS_MIN);
         refuse(&mut trains, libc::EINVAL);
         assert_eq!(rest(&mut trains), 2 * REST_BURSTS_MIN);
+    }
+
+    /// The rest only ever grew: some bad addresses in the life of an endpoint cost all of its peers
+    /// segmentation for a million bursts.
+    #[test]
+    fn trains_that_are_taken_shorten_the_next_rest() {
+        let mut trains = Trains::new(true);
+        for _ in 0..10 {
+            refuse(&mut trains, libc::EINVAL);
+            rest(&mut trains);
+        }
+        assert_eq!(trains.next_rest, REST_BURSTS_MIN << 10);
+        for _ in 0..2 * (REST_BURSTS_MIN << 10) {
+            trains.on_taken();
+        }
+        refuse(&mut trains, libc::EINVAL);
+        assert_eq!(rest(&mut trains), REST_BURSTS_MIN);
     }
 
     #[test]
