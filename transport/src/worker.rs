@@ -432,6 +432,76 @@ mod tests {
         assert_eq!((stats.submitted, stats.answered, stats.stale), (1, 1, 0));
     }
 
+    /// Turns of both loops that so many short requests took, one after the other: the most of the fastest
+    /// 99 %.
+    fn p99_in_turns(pair: &mut Pair, requests: u64) -> usize {
+        let mut turns: Vec<usize> = (0..requests)
+            .map(|tag| {
+                pair.request(SHORT, tag);
+                let before = pair.client.app().done.len();
+                (1..)
+                    .find(|_| {
+                        pair.client.turn().expect("the ring works");
+                        pair.server.turn().expect("the ring works");
+                        pair.client.app().done.len() > before
+                    })
+                    .expect("it ends")
+            })
+            .collect();
+        turns.sort_unstable();
+        turns[turns.len() * 99 / 100]
+    }
+
+    /// Counted in turns of the event loops, not in time: what else the machine does says nothing.
+    #[test]
+    fn the_slowest_short_requests_are_as_fast_while_long_ones_run() {
+        let mut pair = pair();
+        let alone = p99_in_turns(&mut pair, 500);
+        for tag in 0..4 {
+            pair.request(LONG, 1_000 + tag);
+        }
+        pair.run(|pair| pair.server.app().stats().submitted == 4);
+        let beside = p99_in_turns(&mut pair, 500);
+        assert_eq!(
+            pair.server.app().stats().answered,
+            0,
+            "the long ones still run"
+        );
+        assert_eq!(beside, alone);
+        for _ in 0..4 {
+            pair.allow.send(()).expect("the handler waits");
+        }
+        pair.run(|pair| pair.server.app().stats().answered == 4);
+    }
+
+    /// A handler without memory for its answer gives none: the client must learn it, and does by its
+    /// session's end.
+    #[test]
+    fn a_handler_that_gives_no_response_ends_the_session() {
+        let (ours, theirs) = RingBackend::pair(RingConfig::default());
+        let (address, waker, pool) = (theirs.route(), theirs.waker(), theirs.pool().clone());
+        let nothing = |_: u8, _: &[u8], _: &Pool| None;
+        let app = WithWorkers::start(Echo::default(), &[LONG], 1, &pool, waker, nothing)
+            .expect("threads");
+        let (server, client) = (event_loop(theirs, app), event_loop(ours, Echo::default()));
+        let allow = mpsc::channel().0;
+        let mut pair = Pair {
+            client,
+            server,
+            allow,
+        };
+        pair.client
+            .with(|_, cx| cx.connect(address, ConnectParams::default()))
+            .expect("room");
+        pair.run(|pair| pair.client.app().session.is_some());
+        pair.request(LONG, 7);
+        pair.run(|pair| !pair.client.app().done.is_empty());
+        let (tag, result, _) = &pair.client.app().done[0];
+        assert_eq!((*tag, *result), (7, Err(RpcError::OutcomeUnknown)));
+        assert_eq!(pair.server.app().stats().unanswered, 1);
+        assert_eq!(pair.server.endpoint().stats().sessions_server, 0);
+    }
+
     /// A handler that panicked took its thread along without a word: its request stayed BUSY for
     /// ever, and without threads so did every later one.
     #[test]
