@@ -95,6 +95,11 @@ pub struct Config {
     pub probe_interval_max: Duration,
     /// Credit returns may cover several packets when both sides agree; for backends where a packet is dear.
     pub cumulative_credits: Option<bool>,
+    /// Checksums cover all of a packet. Off, and off at the peer too, a packet with more than 256 bytes behind its
+    /// header has the header alone in its checksum, as in the paper's eRPC: damage to the data of such packets is then
+    /// found by the network's own checksums or not at all. For transfers between processes of one machine, or where the
+    /// content has a checksum of its own.
+    pub data_checksums: bool,
     /// Congestion control and its bypasses.
     pub congestion: CongestionConfig,
     /// How long the event loop polls without finding anything before it sleeps.
@@ -123,6 +128,7 @@ impl Default for Config {
             rto_floor: None,
             probe_interval_max: Duration::from_millis(50),
             cumulative_credits: None,
+            data_checksums: true,
             congestion: CongestionConfig::default(),
             spin: Duration::from_micros(50),
         }

@@ -15,7 +15,7 @@ use crate::backend::{Caps, Route, RxBatch, TxBatch};
 use crate::buf::{MsgBuf, Pool};
 use crate::config::{Config, ConfigError, MTU_MAX, MTU_MIN};
 use crate::congestion::Congestion;
-use crate::rpc::{AnswerQueue, Control, Finished, RequestTable};
+use crate::rpc::{AnswerQueue, AtOnce, Control, Finished, RequestTable};
 use crate::session::{
     Event, Identity, PeerInfo, Role, RtoLimits, Secret, SessionId, SessionTable, State, Terms,
 };
@@ -48,6 +48,7 @@ pub struct Endpoint<R: Route> {
     /// Sessions whose client end has something to send and a credit for it.
     pub(crate) ready: VecDeque<u16>,
     pub(crate) answers: AnswerQueue,
+    pub(crate) at_once: AtOnce<R>,
     pub(crate) control: VecDeque<Control<R>>,
     pub(crate) timers: TimingWheel,
     /// Sessions that have something to send but must keep their rate.
@@ -61,6 +62,8 @@ pub struct Endpoint<R: Route> {
     pub(crate) spare: Option<MsgBuf>,
     /// Memory in use by requests that are being received.
     pub(crate) assembly_bytes: usize,
+    /// A request found no memory, less than two hold timeouts ago: those that hold some must hurry.
+    pub(crate) memory_short_until: Instant,
     /// Counts calls of `poll_transmit`, from 1.
     pub(crate) epoch: u64,
     /// Nothing that was sent up to this epoch is referred to.
@@ -109,17 +112,16 @@ impl<R: Route> Endpoint<R> {
             congestion: Congestion::new(&config.congestion, rto_floor),
             // At most MTU_MAX.
             mtu: mtu as u16,
-            features: if cumulative {
-                Features::CUMULATIVE_CREDITS
-            } else {
-                Features::NONE
-            },
+            features: Features::NONE
+                .with_if(cumulative, Features::CUMULATIVE_CREDITS)
+                .with_if(!config.data_checksums, Features::HEADER_CHECKSUMS),
             rx_queue_packets: u64::from(caps.rx_queue_packets),
             tx_copies: caps.copies,
             sessions: SessionTable::new(config.sessions),
             requests: RequestTable::new(config.requests),
             ready: VecDeque::with_capacity(config.sessions),
             answers: AnswerQueue::new(config.answers),
+            at_once: AtOnce::new(&config),
             control: VecDeque::with_capacity(config.answers.min(256)),
             timers: TimingWheel::new(config.sessions, rto_floor.as_nanos() / 32),
             departures: TimingWheel::new(config.sessions, DEPARTURE_PRECISION_NS),
@@ -128,6 +130,7 @@ impl<R: Route> Endpoint<R> {
             retired: Vec::new(),
             spare: None,
             assembly_bytes: 0,
+            memory_short_until: Instant::ZERO,
             epoch: 0,
             flushed_epoch: 0,
             stats: EndpointStats::default(),
@@ -139,7 +142,9 @@ impl<R: Route> Endpoint<R> {
     /// Takes received datagrams in. Handlers and completions run in here.
     pub fn on_packets(&mut self, now: Instant, rx: &mut RxBatch<'_, R>, app: &mut impl App<R>) {
         let rx = std::mem::replace(rx, RxBatch::empty());
-        rx.for_each(|datagram| self.on_datagram(now, &datagram, app));
+        for datagram in rx {
+            self.on_datagram(now, &datagram, app);
+        }
     }
 
     /// Runs the timers that are due, and the completions that wait for an application.
@@ -155,6 +160,12 @@ impl<R: Route> Endpoint<R> {
         self.deliver_finished(now, app);
     }
 
+    /// A request's timer may be due: what has arrived is better taken in first.
+    #[inline]
+    pub(crate) fn is_look_due(&self, now: Instant) -> bool {
+        self.requests.next_look() <= now
+    }
+
     /// Fills `tx` with packets to send, all stamped with `now`. What does not fit comes with the next call.
     pub fn poll_transmit(&mut self, now: Instant, tx: &mut TxBatch<R>) -> Transmit {
         self.poll_transmit_by(&now, tx)
@@ -165,6 +176,7 @@ impl<R: Route> Endpoint<R> {
     pub fn poll_transmit_by(&mut self, clock: &impl Clock, tx: &mut TxBatch<R>) -> Transmit {
         let before = tx.len();
         self.epoch += 1;
+        self.at_once.transmit(tx);
         self.transmit_control(tx);
         self.transmit_answers(clock, tx);
         self.release_departures(clock.now());
@@ -193,6 +205,7 @@ impl<R: Route> Endpoint<R> {
     pub fn next_timeout(&self) -> Option<Instant> {
         let has_work = !self.ready.is_empty()
             || !self.answers.is_empty()
+            || !self.at_once.is_empty()
             || !self.control.is_empty()
             || !self.finished.is_empty()
             || !self.retired.is_empty()

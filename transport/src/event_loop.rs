@@ -19,6 +19,9 @@ const BURST_PACKETS: usize = 2 * TxBatch::<()>::ITEMS_DEFAULT;
 /// Bursts sent in one turn at most, so that receiving is never shut out.
 const BURSTS_PER_TURN_MAX: usize = 8;
 
+/// Bursts received in one turn at most, while a timer waits for what has arrived.
+const BURSTS_BEFORE_TIMERS_MAX: usize = 64;
+
 /// Polls of one turn while nothing arrives, on a backend whose empty poll costs a few nanoseconds: a clock read and a
 /// look at the timers cost several times as much, and a packet that comes meanwhile would wait for them. The turn's
 /// time is then at most this many empty polls old.
@@ -107,23 +110,7 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
         let now = self.clock.now();
         self.now = now;
         self.courtesy.on_turn(now);
-        let mut rx = self.backend.rx_burst()?;
-        for _ in 1..self.polls {
-            if !rx.is_empty() {
-                break;
-            }
-            rx = self.backend.rx_burst()?;
-        }
-        let received = rx.len();
-        if received > 0 && self.batched_timestamps {
-            self.endpoint.on_packets(now, &mut rx, &mut self.app);
-        } else {
-            for packet in rx {
-                let mut one = RxBatch::from_packets(std::slice::from_ref(&packet));
-                let now = self.clock.now();
-                self.endpoint.on_packets(now, &mut one, &mut self.app);
-            }
-        }
+        let received = self.receive(now)?;
         self.endpoint.on_timeout(now, &mut self.app);
         for _ in 0..EVENTS_PER_TURN_MAX {
             let Some(event) = self.endpoint.poll_event() else {
@@ -278,6 +265,41 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
     #[must_use]
     pub fn into_app(self) -> A {
         self.app
+    }
+
+    /// Takes in a burst, and more of them while a request looks overdue: after a pause of this process its answer may
+    /// have arrived long ago, and a timer that ran first would send again what is answered.
+    fn receive(&mut self, now: Instant) -> Result<usize, BackendError> {
+        let mut received = 0;
+        for _ in 0..BURSTS_BEFORE_TIMERS_MAX {
+            let count = self.receive_burst(now)?;
+            received += count;
+            if count == 0 || !self.endpoint.is_look_due(now) {
+                break;
+            }
+        }
+        Ok(received)
+    }
+
+    fn receive_burst(&mut self, now: Instant) -> Result<usize, BackendError> {
+        let mut rx = self.backend.rx_burst()?;
+        for _ in 1..self.polls {
+            if !rx.is_empty() {
+                break;
+            }
+            rx = self.backend.rx_burst()?;
+        }
+        let received = rx.len();
+        if received > 0 && self.batched_timestamps {
+            self.endpoint.on_packets(now, &mut rx, &mut self.app);
+            return Ok(received);
+        }
+        for packet in rx {
+            let mut one = RxBatch::from_packets(std::slice::from_ref(&packet));
+            let now = self.clock.now();
+            self.endpoint.on_packets(now, &mut one, &mut self.app);
+        }
+        Ok(received)
     }
 
     fn transmit(&mut self, now: Instant) -> Result<bool, BackendError> {

@@ -42,11 +42,15 @@ fn main() {
     let is_wanted =
         |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
     let mut report = Report::new("transport");
-    let measurements: [(&str, Measurement); 12] = [
+    let measurements: [(&str, Measurement); 14] = [
         ("rpc_latency_udp_32b", latency_udp),
         ("rpc_rate_udp_32b_window_64", rate_udp),
         ("rpc_rate_udp_20000_sessions", many_sessions),
         ("transfer_8mb_udp", transfer),
+        (
+            "transfer_8mb_udp_header_checksums",
+            transfer_header_checksums,
+        ),
         ("transfer_8mb_udp_loss_1e-4", transfer_with_loss),
         ("transfer_8mb_udp_loss_1e-3", transfer_with_more_loss),
         ("rpc_rate_ring_32b_b3_window_60", rate_ring),
@@ -56,6 +60,10 @@ fn main() {
             instructions_congestion_control,
         ),
         ("cpu_time_transfer_8mb_udp", cpu_time_transfer),
+        (
+            "cpu_time_transfer_8mb_udp_header_checksums",
+            cpu_time_transfer_header_checksums,
+        ),
         ("cpu_time_rpc_udp_20000_sessions", cpu_time_many_sessions),
         ("factor_analysis", factor_analysis),
     ];
@@ -133,7 +141,22 @@ fn transfer_setup() -> Setup {
     Setup::with(|setup| setup.config.credits = 256)
 }
 
-fn transfer(report: &mut Report, name: &str, (_, theirs): Cores) {
+/// The same with the packets' headers alone in their checksums, as in the paper's eRPC.
+fn header_checksums_setup() -> Setup {
+    let mut setup = transfer_setup();
+    setup.config.data_checksums = false;
+    setup
+}
+
+fn transfer(report: &mut Report, name: &str, cores: Cores) {
+    transfer_with(report, name, cores, &transfer_setup());
+}
+
+fn transfer_header_checksums(report: &mut Report, name: &str, cores: Cores) {
+    transfer_with(report, name, cores, &header_checksums_setup());
+}
+
+fn transfer_with(report: &mut Report, name: &str, (_, theirs): Cores, setup: &Setup) {
     let bare = || {
         let received = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&received);
@@ -147,11 +170,7 @@ fn transfer(report: &mut Report, name: &str, (_, theirs): Cores) {
             Duration::from_millis(TRANSFER_SPAN_MS),
         )
     };
-    let pairs = Pairs::run(
-        PAIRS,
-        || transfer_rate(theirs, Ratio::ZERO, &transfer_setup()),
-        bare,
-    );
+    let pairs = Pairs::run(PAIRS, || transfer_rate(theirs, Ratio::ZERO, setup), bare);
     report.pairs(name, "B/s", "UDP stream with GSO and GRO", &pairs);
 }
 
@@ -193,9 +212,17 @@ fn cpu_time_per(units: u64, work: impl FnOnce()) -> f64 {
 
 /// Both ends of a transfer on one thread: what a byte costs, however busy the machine is.
 fn cpu_time_transfer(report: &mut Report, name: &str, _: Cores) {
+    cpu_time_transfer_with(report, name, &transfer_setup());
+}
+
+fn cpu_time_transfer_header_checksums(report: &mut Report, name: &str, _: Cores) {
+    cpu_time_transfer_with(report, name, &header_checksums_setup());
+}
+
+fn cpu_time_transfer_with(report: &mut Report, name: &str, setup: &Setup) {
     const TRANSFERS: u64 = 30;
     let bytes = TRANSFERS * LARGE as u64;
-    let mut joined = rpc::joined_by_udp(&transfer_setup(), 1, 2, LARGE);
+    let mut joined = rpc::joined_by_udp(setup, 1, 2, LARGE);
     let rpc = || cpu_time_per(bytes, || joined.complete(TRANSFERS));
     let bare = || cpu_time_per(bytes, || raw::stream_to_self(1472, bytes));
     let pairs = Pairs::run(PAIRS, rpc, bare);

@@ -312,6 +312,11 @@ impl<R: Route> TxBatch<R> {
         self.items.len() == self.items_max
     }
 
+    /// Packets that the empty batch takes.
+    pub(crate) fn capacity(&self) -> usize {
+        self.items_max
+    }
+
     /// Packets that still fit.
     #[must_use]
     pub fn room(&self) -> usize {

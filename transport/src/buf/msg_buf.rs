@@ -80,6 +80,7 @@ impl MsgBuf {
     /// # Panics
     ///
     /// If `len` exceeds the capacity.
+    #[inline(always)]
     pub fn resize(&mut self, len: usize) {
         assert!(
             len <= self.capacity(),

@@ -2,7 +2,10 @@
 
 use super::*;
 use crate::app::{Completion, Reply, Request};
-use crate::backend::{MonotonicClock, RingBackend, RingConfig, RingRoute};
+use crate::backend::{
+    BackendStats, Caps, MonotonicClock, RingBackend, RingConfig, RingRoute, RxSlot,
+};
+use crate::buf::Pool;
 use std::cell::Cell;
 
 /// Counts its turns and wants to be called at a fixed moment.
@@ -170,4 +173,117 @@ fn one_look_at_the_clock_serves_all_packets_of_a_turn_unless_switched_off() {
     assert_eq!(looks_for_eight_packets(true), 1);
     let looks = looks_for_eight_packets(false);
     assert!(looks > 8, "{looks} looks for eight packets");
+}
+
+/// A time that the test sets.
+#[derive(Copy, Clone)]
+struct Set<'a>(&'a Cell<u64>);
+
+impl Clock for Set<'_> {
+    fn now(&self) -> Instant {
+        Instant::from_nanos(self.0.get())
+    }
+}
+
+/// Gives one packet a burst, as a socket does whose last receive call found one.
+struct OneByOne {
+    ring: RingBackend,
+    memory: Vec<u8>,
+    slots: Vec<RxSlot<RingRoute>>,
+    next: usize,
+}
+
+impl Backend for OneByOne {
+    type Route = RingRoute;
+
+    fn caps(&self) -> Caps {
+        self.ring.caps()
+    }
+
+    fn pool(&self) -> &Pool {
+        self.ring.pool()
+    }
+
+    fn rx_burst(&mut self) -> Result<RxBatch<'_, RingRoute>, BackendError> {
+        for packet in self.ring.rx_burst()? {
+            self.slots.push(RxSlot {
+                start: self.memory.len() as u32,
+                len: packet.bytes.len() as u32,
+                route: packet.route,
+                ecn: packet.ecn,
+            });
+            self.memory.extend_from_slice(packet.bytes);
+        }
+        let one = self.slots.get(self.next..=self.next).unwrap_or_default();
+        self.next += one.len();
+        Ok(RxBatch::from_slots(&self.memory, one))
+    }
+
+    fn tx_burst(&mut self, tx: &mut TxBatch<RingRoute>) -> Result<(), BackendError> {
+        self.ring.tx_burst(tx)
+    }
+
+    fn flush(&mut self) {}
+
+    fn wait(&mut self, timeout: Option<Duration>) -> Result<(), BackendError> {
+        self.ring.wait(timeout)
+    }
+
+    fn waker(&self) -> Waker {
+        self.ring.waker()
+    }
+
+    fn stats(&self) -> BackendStats {
+        self.ring.stats()
+    }
+}
+
+struct Echo;
+
+impl App<RingRoute> for Echo {
+    fn on_request(&mut self, cx: &mut Cx<'_, RingRoute>, request: Request<'_>) -> Reply {
+        Reply::Now(cx.alloc(request.data.len()).unwrap())
+    }
+
+    fn on_completion(&mut self, _cx: &mut Cx<'_, RingRoute>, _tag: u64, _completion: Completion) {}
+}
+
+/// On a machine with more threads than cores hundreds of packets a second were sent again: a process that came back to
+/// its core took one of the answers that had arrived meanwhile, and then found all other requests overdue.
+#[test]
+fn after_a_pause_what_has_arrived_comes_before_the_timers() {
+    let (ours, theirs) = RingBackend::pair(RingConfig::default());
+    let (address, time) = (theirs.route(), Cell::new(1_000_000_000));
+    let ours = OneByOne {
+        ring: ours,
+        memory: Vec::new(),
+        slots: Vec::new(),
+        next: 0,
+    };
+    let (config, clock) = (Config::default(), Set(&time));
+    let identity = Identity {
+        cluster: 0,
+        incarnation: 1,
+    };
+    let app = Counter::default();
+    let mut client = EventLoop::new(ours, clock, app, config.clone(), identity, 1).unwrap();
+    let mut server = EventLoop::new(theirs, clock, Echo, config, identity, 2).unwrap();
+    let connect = |cx: &mut Cx<'_, RingRoute>| cx.connect(address, crate::ConnectParams::default());
+    let session = client.with(|_, cx| connect(cx)).unwrap();
+    while client.endpoint().peer(session).is_none() {
+        client.turn().unwrap();
+        server.turn().unwrap();
+    }
+    client.with(|_, cx| {
+        for tag in 0..8 {
+            let (request, response) = (cx.alloc(32).unwrap(), cx.alloc(32).unwrap());
+            cx.enqueue_request(session, 1, request, response, tag, None)
+                .unwrap();
+        }
+    });
+    server.turn().unwrap();
+    time.set(time.get() + 100_000_000);
+    client.turn().unwrap();
+    let stats = client.endpoint().stats();
+    assert_eq!((stats.requests_completed, stats.timeouts), (8, 0));
 }

@@ -94,7 +94,7 @@ impl ClientEnd {
     }
 
     /// Gives a request the lowest slot that is free, and the slot's next sequence.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn start(&mut self, index: u32, request: &mut ClientRequest, terms: &Terms) {
         let slot = self.take_slot().expect("the caller has seen a free slot");
         let place = &mut self.slots[usize::from(slot)];
@@ -124,6 +124,7 @@ impl ClientEnd {
     }
 
     /// Takes the lowest free slot: few slots stay few and warm.
+    #[inline]
     pub(crate) fn take_slot(&mut self) -> Option<u8> {
         if self.free == 0 {
             return None;
@@ -133,6 +134,7 @@ impl ClientEnd {
         Some(slot)
     }
 
+    #[inline]
     pub(crate) fn give_slot_back(&mut self, slot: u8) {
         debug_assert!(self.free & (1 << slot) == 0, "a slot was given back twice");
         self.slots[usize::from(slot)].request = NO_REQUEST;

@@ -15,7 +15,7 @@ use crate::wire::{Flags, SinglePacket};
 
 impl<R: Route> Endpoint<R> {
     /// Takes a packet that is its whole message. False if it must go the general way.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn on_single(
         &mut self,
         now: Instant,
@@ -31,7 +31,7 @@ impl<R: Route> Endpoint<R> {
     }
 
     /// Calls the handler of a request that is complete, unless nobody waits for its answer any more.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn call_handler(
         &mut self,
         now: Instant,
@@ -55,7 +55,7 @@ impl<R: Route> Endpoint<R> {
     }
 
     /// A new request of a slot that is not in the middle of receiving another one.
-    #[inline]
+    #[inline(always)]
     fn on_single_request(
         &mut self,
         now: Instant,
@@ -119,7 +119,7 @@ impl<R: Route> Endpoint<R> {
     }
 
     /// The answer to a request of one packet that was sent once.
-    #[inline]
+    #[inline(always)]
     fn on_single_response(
         &mut self,
         now: Instant,
@@ -161,7 +161,8 @@ impl<R: Route> Endpoint<R> {
         buffers.response.resize(payload.len());
         buffers.response.copy_from_slice(payload);
         let is_marked = datagram.ecn || packet.flags().has(Flags::ECN_ECHO);
-        let sent_at = request.stamp_of(0, packet.flags().round());
+        let is_this_round = packet.flags().round() == request.round & 0x0f;
+        let sent_at = is_this_round.then_some(request.sent_at);
         client.sample_rtt(now, sent_at, packet.held(), is_marked, &mut self.rtts);
         client.completed += 1;
         client.credits += 1;

@@ -1,6 +1,6 @@
 //! A request's beginning: into a slot, or into the session's queue. And its end at the caller's wish.
 
-use super::{Buffers, NO_REQUEST};
+use super::{Buffers, NO_REQUEST, Peer};
 use crate::app::{Refused, RefusedReason, RequestId, RpcError};
 use crate::backend::Route;
 use crate::buf::MsgBuf;
@@ -12,8 +12,52 @@ impl<R: Route> Endpoint<R> {
     /// Sends `request` as soon as slots and credits allow. The answer goes into `response`, whose
     /// capacity bounds it. Both buffers come back in the completion with `tag`, or at once in
     /// [`Refused`].
+    #[inline]
     #[allow(clippy::too_many_arguments, clippy::result_large_err)]
     pub fn enqueue_request(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        kind: u8,
+        request: MsgBuf,
+        response: MsgBuf,
+        tag: u64,
+        deadline: Option<Instant>,
+    ) -> Result<RequestId, Refused> {
+        let is_fine = request.len() <= self.config.message_bytes
+            && deadline.is_none_or(|deadline| deadline > now)
+            && !self.requests.is_full();
+        if is_fine
+            && let Some(entry) = self.sessions.get_mut(session)
+            && entry.state == State::Open
+        {
+            let peer = Peer::of(entry);
+            if let Role::Client(client) = &mut entry.role
+                && client.has_free_slot()
+                && client.queue_first == NO_REQUEST
+            {
+                self.stats.requests_enqueued += 1;
+                let buffers = Buffers { request, response };
+                let index = session.index;
+                let id = self.requests.insert(index, kind, tag, deadline, buffers);
+                let request = &mut self.requests[id.index];
+                client.start(id.index, request, &entry.terms);
+                if !self.at_once.send_request(now, &peer, client, request) && client.becomes_ready()
+                {
+                    self.ready.push_back(index);
+                }
+                let due = request.look_due();
+                self.requests.watch(id.index, due);
+                return Ok(id);
+            }
+        }
+        self.queue_request(now, session, kind, request, response, tag, deadline)
+    }
+
+    /// As `enqueue_request`, for a request that cannot start now: it waits, or is refused.
+    #[inline(never)]
+    #[allow(clippy::too_many_arguments, clippy::result_large_err)]
+    fn queue_request(
         &mut self,
         now: Instant,
         session: SessionId,
@@ -34,21 +78,9 @@ impl<R: Route> Endpoint<R> {
         let buffers = Buffers { request, response };
         let index = session.index;
         let id = self.requests.insert(index, kind, tag, deadline, buffers);
-        let entry = &mut self.sessions[index];
-        let Role::Client(client) = &mut entry.role else {
+        let Role::Client(client) = &mut self.sessions[index].role else {
             unreachable!("checked above")
         };
-        let is_open = entry.state == State::Open;
-        if is_open && client.has_free_slot() && client.queue_first == NO_REQUEST {
-            client.start(id.index, &mut self.requests[id.index], &entry.terms);
-            if let Some(deadline) = deadline {
-                self.requests.watch(id.index, deadline);
-            }
-            if client.becomes_ready() {
-                self.ready.push_back(index);
-            }
-            return Ok(id);
-        }
         match client.queue_last {
             NO_REQUEST => client.queue_first = id.index,
             last => self.requests[last].next = id.index,
@@ -75,7 +107,6 @@ impl<R: Route> Endpoint<R> {
             .sessions
             .get(session)
             .filter(|entry| entry.state != State::Closing);
-        let is_open = entry.is_some_and(|entry| entry.state == State::Open);
         let Some(Role::Client(client)) = entry.map(|entry| &entry.role) else {
             return Some(RefusedReason::NoSession);
         };
@@ -86,9 +117,7 @@ impl<R: Route> Endpoint<R> {
             return Some(RefusedReason::DeadlineExceeded);
         }
         let queue_is_full = client.queued as usize >= self.config.queued_requests_per_session;
-        let starts_now = is_open && client.has_free_slot();
-        (self.requests.is_full() || (queue_is_full && !starts_now))
-            .then_some(RefusedReason::QueueFull)
+        (self.requests.is_full() || queue_is_full).then_some(RefusedReason::QueueFull)
     }
 
     /// Gives up a request: it completes with `Cancelled`. False if it has already completed.

@@ -3,8 +3,10 @@
 //! A request half received and a response of several packets stay until the client goes on. A client
 //! that does not, and yet answers PINGs, would hold them for ever. So each is looked at once in a
 //! hold timeout, and given up at the second look that finds no progress: the client has had between
-//! one and two timeouts. One that then still goes on loses its session, because what it wants is gone;
-//! so does one that starts request after request and finishes none.
+//! one and two timeouts. Any packet is progress, so that a slow client keeps its session, unless others
+//! want the memory: then a request must grow by a part of its size. One that is given up and then still
+//! goes on loses its session, because what it wants is gone; so does one that starts request after
+//! request and finishes none.
 
 use super::{ServerEnd, ServerSlot, ServerSlotState};
 use crate::backend::Route;
@@ -23,14 +25,17 @@ impl ServerSlot {
     }
 
     /// Whether the client has gone on since the last look; remembers for the next.
-    fn went_on(&mut self) -> bool {
+    fn went_on(&mut self, is_memory_short: bool) -> bool {
         let before = self.seen_at_look;
         self.seen_at_look = self.received;
         if before == MOVED {
             return true;
         }
-        // A packet now and then must not hold 8 MiB for hours.
-        let least = (self.request_packets / HOLD_PARTS).max(1);
+        // A packet now and then must not hold for hours what others want.
+        let least = match is_memory_short {
+            true => (self.request_packets / HOLD_PARTS).max(1),
+            false => 1,
+        };
         self.assembly.is_some() && self.received >= before.saturating_add(least)
     }
 }
@@ -73,6 +78,7 @@ impl<R: Route> Endpoint<R> {
             return;
         }
         let due = now + self.config.hold_timeout;
+        let is_memory_short = now < self.memory_short_until;
         if server.look_at + self.config.hold_timeout / 2 <= now {
             // This process was paused: not the client's fault.
             server.look_at = due;
@@ -87,7 +93,7 @@ impl<R: Route> Endpoint<R> {
             if slot.assembly.is_none() && !slot.holds_response(data_bytes) {
                 continue;
             }
-            if slot.went_on() {
+            if slot.went_on(is_memory_short) {
                 is_holding = true;
                 continue;
             }

@@ -50,7 +50,7 @@ impl ClientEnd {
 
     /// Takes an RTT sample from the answer to a packet, before the progress that it brings. No
     /// sample if it is not known when the packet was sent, or how long the server held it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn sample_rtt(
         &mut self,
         now: Instant,

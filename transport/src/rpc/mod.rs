@@ -5,6 +5,7 @@
 //! it, `completion` hands the buffers back. `loss` does what nobody hopes for.
 
 mod answers;
+mod at_once;
 mod busy;
 mod client_end;
 mod common_case;
@@ -25,6 +26,7 @@ mod server_end;
 mod transmit;
 
 pub(crate) use answers::{Answer, AnswerQueue, What};
+pub(crate) use at_once::{AtOnce, Peer};
 pub(crate) use client_end::ClientEnd;
 #[cfg(test)]
 pub(crate) use client_end::ClientSlot;

@@ -20,7 +20,7 @@ pub(crate) struct Received<'a> {
 
 impl<R: Route> Endpoint<R> {
     /// Cuts a datagram into packets.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn on_datagram(
         &mut self,
         now: Instant,

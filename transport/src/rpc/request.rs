@@ -92,6 +92,7 @@ impl<R: Route> Endpoint<R> {
         }
         if !self.store_part(rx) {
             self.stats.drops.no_memory += 1;
+            self.memory_short_until = rx.now + self.config.hold_timeout * 2;
             return;
         }
         if received + 1 < packets {
@@ -246,7 +247,7 @@ impl<R: Route> Endpoint<R> {
     /// Keeps a response's memory until no transmission refers to it, and a small one for the next
     /// response: the slots' preallocated responses (paper 4.3), of which one suffices, since a slot
     /// gives its last one up right before the handler of the next request asks for memory.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn retire(&mut self, response: Option<MsgBuf>, resent_in: u64) {
         let Some(response) = response else {
             return;
@@ -262,7 +263,7 @@ impl<R: Route> Endpoint<R> {
     }
 
     /// A message buffer of `len` bytes; `None` when the pool's limit is reached.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn alloc(&mut self, len: usize) -> Option<MsgBuf> {
         match self.spare.take_if(|spare| len <= spare.capacity()) {
             Some(mut spare) => {

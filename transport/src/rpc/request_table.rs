@@ -14,29 +14,32 @@ pub(crate) const NO_REQUEST: u32 = u32::MAX;
 /// A request and its wire state. Packets are numbered over the whole exchange: the request's
 /// packets first, then one request-for-response for each response packet but the first. The
 /// server's answers have the same numbers.
+/// What a request begins with lies side by side, so that it is written in few strokes.
+#[repr(C)]
 pub(crate) struct ClientRequest {
+    /// Both Some until the request ends. A queued request that has ended keeps its place, empty.
+    pub(crate) buffers: Option<Buffers>,
+    pub(crate) tag: u64,
+    /// When it must be retransmitted or probed; `FAR_FUTURE` while nothing is unanswered.
+    pub(crate) due: Instant,
+    pub(crate) deadline: Option<Instant>,
+
     generation: u32,
     /// The next one in the session's queue or in the list of free entries.
     pub(crate) next: u32,
-    pub(crate) session: u16,
-    /// Means nothing while queued.
-    pub(crate) slot: u8,
-    pub(crate) kind: u8,
-    pub(crate) place: Place,
-    pub(crate) tag: u64,
-    pub(crate) deadline: Option<Instant>,
-    /// Both Some until the request ends. A queued request that has ended keeps its place, empty.
-    pub(crate) buffers: Option<Buffers>,
-
-    pub(crate) request_packets: u32,
+    /// When a packet of it was last sent.
+    pub(crate) sent_at: Instant,
+    /// The transmission epoch of the last retransmitted data packet; 0 for none.
+    pub(crate) resent_in: u64,
     /// 0 until the first response packet has come.
     pub(crate) response_packets: u32,
+    /// Packets answered, always the first ones. Never more than `sent`.
+    pub(crate) answered: u32,
     /// Packets sent in this round; the first unsent packet's number.
     pub(crate) sent: u32,
     /// The most that was ever sent.
     pub(crate) sent_max: u32,
-    /// Packets answered, always the first ones. Never more than `sent`.
-    pub(crate) answered: u32,
+    pub(crate) request_packets: u32,
     /// Counts rollbacks; four bits go over the wire.
     pub(crate) round: u8,
     /// Timeouts or probes since the last progress.
@@ -45,12 +48,11 @@ pub(crate) struct ClientRequest {
     pub(crate) gaps: u8,
     /// The server has said that the handler runs.
     pub(crate) is_busy: bool,
-    /// When a packet of it was last sent.
-    pub(crate) sent_at: Instant,
-    /// When it must be retransmitted or probed; `FAR_FUTURE` while nothing is unanswered.
-    pub(crate) due: Instant,
-    /// The transmission epoch of the last retransmitted data packet; 0 for none.
-    pub(crate) resent_in: u64,
+    pub(crate) session: u16,
+    /// Means nothing while queued.
+    pub(crate) slot: u8,
+    pub(crate) kind: u8,
+    pub(crate) place: Place,
     /// When the packets of this round were sent, by number modulo `RTT_STAMPS`.
     stamps: [Instant; RTT_STAMPS],
 }
@@ -105,6 +107,7 @@ impl ClientRequest {
     }
 
     /// Sets all but the generation and the stamps, which count only once they are set anew.
+    #[inline(always)]
     fn begin(
         &mut self,
         session: u16,
@@ -213,6 +216,7 @@ impl RequestTable {
     }
 
     /// Takes an entry into use. The caller has checked that there is one.
+    #[inline(always)]
     pub(crate) fn insert(
         &mut self,
         session: u16,
@@ -223,13 +227,7 @@ impl RequestTable {
     ) -> RequestId {
         self.used += 1;
         if self.free == NO_REQUEST {
-            assert!(
-                self.entries.len() < self.limit,
-                "insert into a full request table"
-            );
-            self.free = self.entries.len() as u32;
-            self.entries.push(ClientRequest::empty());
-            self.watched.push(Instant::FAR_FUTURE);
+            self.grow();
         }
         let index = self.free;
         let entry = &mut self.entries[index as usize];
@@ -241,7 +239,20 @@ impl RequestTable {
         }
     }
 
+    /// Makes one more entry.
+    #[cold]
+    fn grow(&mut self) {
+        assert!(
+            self.entries.len() < self.limit,
+            "insert into a full request table"
+        );
+        self.free = self.entries.len() as u32;
+        self.entries.push(ClientRequest::empty());
+        self.watched.push(Instant::FAR_FUTURE);
+    }
+
     /// Frees an entry whose buffers are gone.
+    #[inline]
     pub(crate) fn release(&mut self, index: u32) {
         let entry = &mut self.entries[index as usize];
         debug_assert!(entry.buffers.is_none() && entry.place != Place::Free);
@@ -254,7 +265,7 @@ impl RequestTable {
     }
 
     /// The request must be looked at then; an earlier time stands, since a look is cheap.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn watch(&mut self, index: u32, at: Instant) {
         let watched = &mut self.watched[index as usize];
         if at < *watched {

@@ -1,6 +1,6 @@
 //! The server's program answers: at once, later, or too late.
 
-use super::{Answer, ServerSlotState, What};
+use super::{Answer, Peer, ServerSlotState, What};
 use crate::app::{ResponseHandle, Stale};
 use crate::backend::Route;
 use crate::buf::MsgBuf;
@@ -8,10 +8,11 @@ use crate::config::MESSAGE_BYTES_MAX;
 use crate::endpoint::Endpoint;
 use crate::session::{Role, State};
 use crate::time::Instant;
+use crate::wire::{Flags, Held, RequestNumber};
 
 impl<R: Route> Endpoint<R> {
     /// Answers a request whose handler said `Later`.
-    #[inline]
+    #[inline(always)]
     #[allow(clippy::result_large_err)] // the buffer comes back in the error
     pub fn enqueue_response(
         &mut self,
@@ -27,22 +28,30 @@ impl<R: Route> Endpoint<R> {
             .sessions
             .get_mut(handle.session)
             .filter(|session| session.state == State::Open);
-        let data_bytes = open
-            .as_ref()
-            .map_or(0, |session| session.terms.data_bytes());
-        let slot = open
-            .and_then(|session| session.server())
-            .and_then(|server| server.slots.get_mut(usize::from(handle.slot)))
-            .filter(|slot| {
-                slot.sequence == handle.sequence && slot.state == ServerSlotState::Executing
-            });
-        let Some(slot) = slot else {
+        let found = open.and_then(|session| {
+            let (peer, data_bytes) = (Peer::of(session), session.terms.data_bytes());
+            let slot = session.server()?.slots.get_mut(usize::from(handle.slot))?;
+            let is_awaited =
+                slot.sequence == handle.sequence && slot.state == ServerSlotState::Executing;
+            is_awaited.then_some((peer, data_bytes, slot))
+        });
+        let Some((peer, data_bytes, slot)) = found else {
             self.stats.responses_stale += 1;
             return Err(Stale { response });
         };
+        slot.state = ServerSlotState::Answered;
+        if self.at_once.takes(response.len()) {
+            let request = RequestNumber::new(handle.slot, handle.sequence);
+            let flags = Flags::of_round(slot.round).with_if(slot.ecn, Flags::ECN_ECHO);
+            let held = Held::from_duration(now.saturating_since(slot.arrived_at));
+            self.at_once
+                .write_response(&peer, request, flags, held, &response);
+            slot.sent_max = 1;
+            slot.response = Some(response);
+            return Ok(());
+        }
         let is_single = response.len() <= data_bytes;
         slot.response = Some(response);
-        slot.state = ServerSlotState::Answered;
         let answer = Answer {
             session: handle.session.index,
             generation: handle.session.generation,

@@ -80,7 +80,7 @@ impl<R: Route> Endpoint<R> {
             state: State::Free,
             route,
             nonce: connect.nonce,
-            seed: Seed::of_nonce(connect.nonce),
+            seed: Seed::of_nonce(connect.nonce).agreed(terms.features),
             remote: connect.client_session,
             peer,
             terms,

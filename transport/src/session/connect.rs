@@ -154,6 +154,7 @@ impl<R: Route> Endpoint<R> {
             mtu: accept.mtu,
         };
         session.terms = terms;
+        session.seed = session.seed.agreed(terms.features);
         session.remote = accept.server_session;
         session.peer = Identity {
             cluster: accept.cluster,

@@ -46,6 +46,7 @@ impl Rtt {
     }
 
     /// A packet that was sent once was answered after this time.
+    #[inline(always)]
     pub(crate) fn on_sample(&mut self, rtt: Duration) {
         let sample = rtt.as_nanos();
         self.last_ns = sample;
@@ -73,6 +74,7 @@ impl Rtt {
     }
 
     /// The timeout for a request that has already timed out `attempts` times in a row.
+    #[inline(always)]
     pub(crate) fn rto(&self, attempts: u8) -> Duration {
         let base = if self.samples == 0 {
             self.limits.initial
@@ -80,6 +82,9 @@ impl Rtt {
             Duration::from_nanos(self.smoothed_ns + 4 * self.variation_ns).max(self.limits.floor)
         };
         let doublings = attempts.max(self.backoff).min(BACKOFF_MAX);
+        if doublings == 0 {
+            return base.min(self.limits.max);
+        }
         base.saturating_mul(1 << doublings).min(self.limits.max)
     }
 }

@@ -11,6 +11,9 @@ use crate::rpc::{ClientEnd, ServerEnd, ServerSlot};
 use crate::time::Instant;
 use crate::wire::{Features, PACKET_OVERHEAD, RequestNumber, Seed};
 
+/// Cache lines of a session that a packet may need: a server end's are the first two.
+const SESSION_LINES: usize = 5;
+
 /// One end of a session. What every packet needs comes first, in the order in which it is needed: a
 /// server end's in two cache lines, which begin with the session.
 #[repr(C, align(64))]
@@ -232,18 +235,27 @@ impl<R: Route> SessionTable<R> {
     #[inline]
     pub(crate) fn prefetch(&self, index: u16) {
         if let Some(session) = self.sessions.get(usize::from(index)) {
-            prefetch::<_, 2>(session);
+            prefetch::<_, SESSION_LINES>(session);
         }
     }
 
-    /// Begins to fetch a server end's slot, once the session itself is under way.
+    /// Begins to fetch a slot, once the session itself is under way.
     #[inline]
     pub(crate) fn prefetch_slot(&self, index: u16, slot: u8) {
-        if let Some(session) = self.sessions.get(usize::from(index))
-            && let Role::Server(server) = &session.role
-            && let Some(slot) = server.slots.get(usize::from(slot))
-        {
-            prefetch::<_, 2>(slot);
+        let Some(session) = self.sessions.get(usize::from(index)) else {
+            return;
+        };
+        match &session.role {
+            Role::Server(server) => {
+                if let Some(slot) = server.slots.get(usize::from(slot)) {
+                    prefetch::<_, 2>(slot);
+                }
+            }
+            Role::Client(client) => {
+                if let Some(slot) = client.slots.get(usize::from(slot)) {
+                    prefetch::<_, 1>(slot);
+                }
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! What a server end holds for a client that does not go on, while it answers every PING.
 
-use super::net::Manner;
+use super::net::{Manner, caps};
 use super::script::{FULL, Script};
 use crate::time::Duration;
 use crate::wire::{Header, PacketType, RequestNumber, split_first};
@@ -74,19 +74,39 @@ fn a_client_that_then_goes_on_loses_its_session() {
 }
 
 #[test]
-fn a_packet_now_and_then_does_not_hold_eight_mebibytes() {
-    let mut s = Script::server();
+fn a_packet_now_and_then_does_not_hold_what_others_want() {
+    let config = Config {
+        assembly_bytes: 8 << 20,
+        ..Config::default()
+    };
+    let mut s = Script::server_over(&config, caps());
     s.request(1, 0, 8 << 20);
-    // One packet a step: the least would be a 64th of the request in each timeout.
+    // One packet a step: the least would be a 64th of the request in each timeout. A request of
+    // another slot finds no memory meanwhile.
     idle(&mut s, hold_timeout() * 3, |s, step| {
         if held(s) > 0 {
             s.request(1, step as u16 + 1, 8 << 20);
+            s.request_in_slot(1, 1, 0, 8 << 20);
         }
     });
     assert_eq!(
         (held(&s), s.node.endpoint.stats().requests_abandoned),
         (0, 1)
     );
+    assert!(s.node.endpoint.stats().drops.no_memory > 0);
+}
+
+/// A living client on a slow path, 30 KB/s, lost its session: its 8 MB did not grow by a 64th in each hold
+/// timeout, were given up, and its next packet was a violation.
+#[test]
+fn a_slow_client_keeps_its_session_while_nobody_wants_the_memory() {
+    let mut s = Script::server();
+    s.request(1, 0, 8 << 20);
+    idle(&mut s, hold_timeout() * 10, |s, step| {
+        s.request(1, step as u16 + 1, 8 << 20);
+    });
+    assert_eq!((held(&s), s.down()), (8 << 20, None));
+    assert_eq!(s.node.endpoint.stats().requests_abandoned, 0);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod basics;
 mod client_handlers;
+mod header_checksums;
 mod holds;
 mod hostile;
 mod incast;

@@ -26,6 +26,8 @@ pub(crate) struct Script {
     /// The endpoint's session index.
     pub(crate) index: u16,
     pub(crate) session: Option<SessionId>,
+    /// What the test offers in a CONNECT.
+    features: Features,
 }
 
 impl Script {
@@ -49,6 +51,7 @@ impl Script {
             nonce: NONCE,
             index: NO_SESSION,
             session: None,
+            features: Features::NONE,
         }
     }
 
@@ -67,7 +70,20 @@ impl Script {
     }
 
     pub(crate) fn server_over(config: &Config, caps: Caps) -> Self {
-        let mut script = Self::over(config, caps);
+        Self::over(config, caps).connected()
+    }
+
+    /// The endpoint is a server, and the test offers these features.
+    pub(crate) fn server_offered(config: &Config, features: Features) -> Self {
+        let script = Self {
+            features,
+            ..Self::over(config, caps())
+        };
+        script.connected()
+    }
+
+    fn connected(self) -> Self {
+        let mut script = self;
         script.connect(0);
         let cookie = script.take_one(PacketType::Cookie, |packet| Cookie::read(packet.payload));
         script.connect(cookie.cookie);
@@ -126,7 +142,7 @@ impl Script {
             client_session: OUR_INDEX,
             credits: 32,
             slots: 8,
-            features: Features::NONE,
+            features: self.features,
             mtu: 1472,
             nonce: self.nonce,
             cluster: 0,
@@ -201,13 +217,21 @@ impl Script {
     }
 
     pub(crate) fn request_of_round(&mut self, sequence: u64, number: u16, bytes: usize, round: u8) {
+        self.request_of(RequestNumber::new(0, sequence), number, bytes, round);
+    }
+
+    pub(crate) fn request_in_slot(&mut self, slot: u8, sequence: u64, number: u16, bytes: usize) {
+        self.request_of(RequestNumber::new(slot, sequence), number, bytes, 0);
+    }
+
+    fn request_of(&mut self, request: RequestNumber, number: u16, bytes: usize, round: u8) {
         let start = (usize::from(number) * FULL).min(bytes);
         let body = vec![number as u8; (bytes - start).min(FULL)];
         let header = Header {
             kind: 7,
             message_bytes: bytes as u32,
             packet_number: number,
-            request: RequestNumber::new(0, sequence),
+            request,
             flags: Flags::of_round(round),
             ..self.header(PacketType::Request)
         };

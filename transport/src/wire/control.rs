@@ -9,6 +9,8 @@ pub struct Features(u8);
 impl Features {
     /// One credit return may cover several request packets.
     pub const CUMULATIVE_CREDITS: Self = Self(1);
+    /// A packet with more than 256 bytes behind its header has the header alone in its checksum.
+    pub const HEADER_CHECKSUMS: Self = Self(2);
     /// None.
     pub const NONE: Self = Self(0);
 
@@ -16,6 +18,16 @@ impl Features {
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
+    }
+
+    /// Both sets.
+    #[must_use]
+    pub fn with_if(self, condition: bool, other: Self) -> Self {
+        if condition {
+            Self(self.0 | other.0)
+        } else {
+            self
+        }
     }
 
     /// Whether all of `other` are in.

@@ -7,16 +7,26 @@
 
 use crc_fast::{CrcAlgorithm, Digest};
 
-use super::header::HEADER_BYTES;
+use super::header::{CHECKSUM_AT as SUMMED_BYTES, HEADER_BYTES, words_of};
 
 /// Up to this length one chain of instructions is faster than folding.
-const SHORT_MAX: usize = 256;
+pub(super) const SHORT_MAX: usize = 256;
 
 /// Continues the checksum `sum` over a packet: a header of 20 bytes as little-endian words, then
 /// the parts.
-pub(super) fn of_packet(sum: u32, header: [u64; 2], rest: u32, parts: [&[u8]; 2]) -> u32 {
-    let sum = of_whole(sum, header, rest, parts[0]);
-    append(sum, parts[1])
+pub(super) fn of_packet(sum: u32, [low, high]: [u64; 2], rest: u32, parts: [&[u8]; 2]) -> u32 {
+    let mut header = [0; SUMMED_BYTES];
+    header[..8].copy_from_slice(&low.to_le_bytes());
+    header[8..16].copy_from_slice(&high.to_le_bytes());
+    header[16..].copy_from_slice(&rest.to_le_bytes());
+    let sum = append(sum, &header);
+    append(append(sum, parts[0]), parts[1])
+}
+
+/// The checksum in a header.
+#[inline(always)]
+pub(super) fn stored(header: &[u8; HEADER_BYTES]) -> u32 {
+    u32::from_le_bytes([header[20], header[21], header[22], header[23]])
 }
 
 /// Continues a checksum over bytes of any length.
@@ -39,52 +49,41 @@ fn append_long(sum: u32, bytes: &[u8]) -> u32 {
     digest.finalize() as u32
 }
 
-/// The same for a packet whose other bytes are one part, as most packets are.
+/// The checksum of a packet whose other bytes are one part, as most packets' are.
 #[inline(always)]
-pub(super) fn of_whole(sum: u32, header: [u64; 2], rest: u32, body: &[u8]) -> u32 {
+pub(super) fn of_whole(sum: u32, header: &[u8; HEADER_BYTES], body: &[u8]) -> u32 {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("sse4.2") {
         // SAFETY: the processor has the instructions that the function was compiled for.
-        return unsafe { of_whole_sse42(sum, header[0], header[1], rest, body) };
+        return unsafe { of_whole_sse42(sum, header, body) };
     }
-    append_long(of_header(sum, header, rest), body)
+    append_long(append_long(sum, &header[..SUMMED_BYTES]), body)
 }
 
-/// The same for a packet whose body is copied on the way, in one pass, behind the header's place.
+/// Copies a packet's body behind its header and puts the checksum of both in, in one pass.
 ///
 /// # Panics
 ///
 /// If the packet does not fit into `packet`.
 #[inline(always)]
-pub(super) fn copy<const ROOM: usize>(
-    sum: u32,
-    [low, high]: [u64; 2],
-    rest: u32,
-    body: &[u8],
-    packet: &mut [u8; ROOM],
-) -> u32 {
+pub(super) fn complete<const ROOM: usize>(sum: u32, body: &[u8], packet: &mut [u8; ROOM]) {
     #[cfg(target_arch = "x86_64")]
     if body.len() <= SHORT_MAX && is_x86_feature_detected!("sse4.2") {
         // SAFETY: the processor has the instructions that the function was compiled for.
-        return unsafe { copy_sse42(sum, low, high, rest, body, packet) };
+        return unsafe { complete_sse42(sum, body, packet) };
     }
     packet[HEADER_BYTES..HEADER_BYTES + body.len()].copy_from_slice(body);
-    append_long(of_header(sum, [low, high], rest), body)
-}
-
-#[cold]
-fn of_header(sum: u32, header: [u64; 2], rest: u32) -> u32 {
-    let words = header.map(u64::to_le_bytes);
-    let sum = append_long(sum, words.as_flattened());
-    append_long(sum, &rest.to_le_bytes())
+    let sum = append_long(append_long(sum, &packet[..SUMMED_BYTES]), body);
+    packet[SUMMED_BYTES..HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
 }
 
 /// A state, which is a checksum with all bits inverted, after the header.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "sse4.2")]
-fn header_sse42(sum: u32, low: u64, high: u64, rest: u32) -> u32 {
+fn header_sse42(sum: u32, header: &[u8; HEADER_BYTES]) -> u32 {
     use std::arch::x86_64::{_mm_crc32_u32, _mm_crc32_u64};
+    let ([low, high], rest) = words_of(header);
     let state = _mm_crc32_u64(u64::from(!sum), low);
     let state = _mm_crc32_u64(state, high);
     _mm_crc32_u32(state as u32, rest)
@@ -92,8 +91,8 @@ fn header_sse42(sum: u32, low: u64, high: u64, rest: u32) -> u32 {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "sse4.2")]
-fn of_whole_sse42(sum: u32, low: u64, high: u64, rest: u32, body: &[u8]) -> u32 {
-    append_sse42(!header_sse42(sum, low, high, rest), body)
+fn of_whole_sse42(sum: u32, header: &[u8; HEADER_BYTES], body: &[u8]) -> u32 {
+    append_sse42(!header_sse42(sum, header), body)
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -115,18 +114,13 @@ fn append_sse42(sum: u32, bytes: &[u8]) -> u32 {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "sse4.2")]
-fn copy_sse42<const ROOM: usize>(
-    sum: u32,
-    low: u64,
-    high: u64,
-    rest: u32,
-    body: &[u8],
-    packet: &mut [u8; ROOM],
-) -> u32 {
-    let mut state = header_sse42(sum, low, high, rest);
+fn complete_sse42<const ROOM: usize>(sum: u32, body: &[u8], packet: &mut [u8; ROOM]) {
+    let (header, room) = packet
+        .split_first_chunk_mut::<HEADER_BYTES>()
+        .expect("a packet has a header");
+    let mut state = header_sse42(sum, header);
     let (blocks, tail) = body.as_chunks::<BLOCK>();
-    let to = &mut packet[HEADER_BYTES..HEADER_BYTES + body.len()];
-    let (places, last) = to.as_chunks_mut::<BLOCK>();
+    let (places, last) = room[..body.len()].as_chunks_mut::<BLOCK>();
     for (block, place) in blocks.iter().zip(places) {
         state = block_sse42(state, block);
         *place = *block;
@@ -135,7 +129,7 @@ fn copy_sse42<const ROOM: usize>(
         state = tail_sse42(state, tail);
         last.copy_from_slice(tail);
     }
-    !state
+    header[SUMMED_BYTES..].copy_from_slice(&(!state).to_le_bytes());
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -179,28 +173,23 @@ mod tests {
         let mut prng = Prng::new(1);
         let mut bytes = vec![0; 20 + 2 * SHORT_MAX];
         prng.fill(&mut bytes);
-        for len in 20..bytes.len() {
+        for len in HEADER_BYTES..bytes.len() {
             let (sum, packet) = (prng.next_u64() as u32, &bytes[..len]);
-            let (words, _) = packet.as_chunks::<8>();
-            let header = [u64::from_le_bytes(words[0]), u64::from_le_bytes(words[1])];
-            let rest = u32::from_le_bytes([packet[16], packet[17], packet[18], packet[19]]);
-            let (first, second) = packet[20..].split_at((len - 20) / 3);
-            let expected = crc32c::crc32c_append(sum, packet);
-            let parts = of_packet(sum, header, rest, [first, second]);
+            let (header, body) = packet.split_first_chunk().expect("a header");
+            let summed = crc32c::crc32c_append(sum, &header[..SUMMED_BYTES]);
+            let expected = crc32c::crc32c_append(summed, body);
+            let (words, rest) = words_of(header);
+            let (first, second) = body.split_at(body.len() / 3);
+            let parts = of_packet(sum, words, rest, [first, second]);
             assert_eq!(parts, expected, "{len} bytes");
-            assert_eq!(
-                of_whole(sum, header, rest, &packet[20..]),
-                expected,
-                "{len} bytes"
-            );
-            let mut copied = [0; HEADER_BYTES + 20 + 2 * SHORT_MAX];
-            let sum = copy(sum, header, rest, &packet[20..], &mut copied);
-            assert_eq!(sum, expected, "{len} bytes");
-            assert_eq!(
-                copied[HEADER_BYTES..][..len - 20],
-                packet[20..],
-                "{len} bytes"
-            );
+            assert_eq!(of_whole(sum, header, body), expected, "{len} bytes");
+            let mut copied = [0; 20 + 2 * SHORT_MAX];
+            copied[..HEADER_BYTES].copy_from_slice(header);
+            complete(sum, body, &mut copied);
+            assert_eq!(copied[HEADER_BYTES..len], *body, "{len} bytes");
+            let header = copied.first_chunk().expect("a header");
+            assert_eq!(stored(header), expected, "{len} bytes");
+            assert_eq!(copied[..SUMMED_BYTES], packet[..SUMMED_BYTES]);
         }
     }
 }

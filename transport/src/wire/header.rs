@@ -254,9 +254,8 @@ impl Header {
             return self.write_extended(seed, extension, payload, out);
         }
         let length = HEADER_BYTES + payload.len();
-        let words = self.words(length);
-        let sum = seed.copy(words.0, words.1, payload, out);
-        put_words(out, words, sum);
+        put_words(out, self.words(length), 0);
+        seed.complete(payload, out);
         length
     }
 
@@ -370,12 +369,8 @@ impl Packet<'_> {
     #[must_use]
     #[inline]
     pub fn verify(&self, seed: Seed) -> bool {
-        let Some((header, rest)) = self.bytes.split_first_chunk::<HEADER_BYTES>() else {
-            return false;
-        };
-        let stored = [header[20], header[21], header[22], header[23]];
-        let (words, middle) = words_of(header);
-        seed.of_whole(words, middle, rest) == u32::from_le_bytes(stored)
+        let parts = self.bytes.split_first_chunk::<HEADER_BYTES>();
+        parts.is_some_and(|(header, body)| seed.is_sum_of(header, body))
     }
 }
 

@@ -15,8 +15,12 @@ impl Held {
 
     /// Rounds down, so that a sample minus this never falls below the path's RTT.
     #[must_use]
+    #[inline]
     pub fn from_duration(held: Duration) -> Self {
         let ns = held.as_nanos();
+        if ns < 1 << MANTISSA_BITS {
+            return Self(ns as u16);
+        }
         let exponent = (u64::BITS - ns.leading_zeros()).saturating_sub(MANTISSA_BITS);
         if exponent > 15 {
             return Self(LONGEST);

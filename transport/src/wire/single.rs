@@ -1,20 +1,19 @@
 //! The common case on the wire: a REQUEST or a RESPONSE that is its whole message.
 //!
-//! Read as three words, without a field more than the common case looks at. What is not of this
+//! Read where it lies, without a field more than the common case looks at. What is not of this
 //! shape goes through [`split_first`](super::split_first), which alone says what is wrong with it.
 
 use super::checksum::Seed;
 use super::header::{
     DEADLINE_UNIT_NS, EXTENSION_BYTES, Flags, HEADER_BYTES, PacketType, RequestNumber, VERSION,
-    Words, words_of,
+    words_of,
 };
 use super::held::Held;
 
-/// A packet that is all of its message.
+/// A packet that is all of its message. Its fields stay where they are until somebody asks.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct SinglePacket<'a> {
-    words: Words,
-    sum: u32,
+    header: &'a [u8; HEADER_BYTES],
     /// What follows the header.
     body: &'a [u8],
     /// The message: the body but for an extension.
@@ -31,73 +30,73 @@ pub(crate) fn peek(datagram: &[u8]) -> Option<(u16, u8, &[u8])> {
     Some(((low >> 16) as u16, slot, datagram.get(length..)?))
 }
 
-const REQUEST: u8 = VERSION << 4 | PacketType::Request as u8;
-const RESPONSE: u8 = VERSION << 4 | PacketType::Response as u8;
+const REQUEST: u16 = (VERSION << 4 | PacketType::Request as u8) as u16;
+const RESPONSE: u16 = (VERSION << 4 | PacketType::Response as u8) as u16;
+const EXTENSION: u16 = (Flags::EXTENSION.0 as u16) << 8;
+const TRAILER: u16 = (Flags::TRAILER.0 as u16) << 8;
+const EXTENDED: u16 = REQUEST | EXTENSION;
+/// Version, type and those flags that say something about the layout.
+const SHAPE: u16 = 0xff | EXTENSION | TRAILER;
+
+/// Where the message size begins, three bytes with the packet number behind it.
+const MESSAGE_AT: usize = 7;
+const MESSAGE_MASK: u64 = (1 << 40) - 1;
+const NUMBER_AT: usize = 12;
+const NUMBER_MASK: u64 = (1 << 48) - 1;
 
 impl<'a> SinglePacket<'a> {
     /// Cuts the first packet off a datagram, if it is of this shape.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn cut(datagram: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let header = datagram.first_chunk::<HEADER_BYTES>()?;
-        let words = words_of(header);
-        let ([low, high], _) = words;
-        let flags = Flags((low >> 8) as u8);
-        let is_request = low as u8 == REQUEST;
-        if (!is_request && low as u8 != RESPONSE) || flags.has(Flags::TRAILER) {
-            return None;
-        }
-        let length = usize::from((low >> 32) as u16);
+        let length = usize::from(u16::from_le_bytes([header[4], header[5]]));
         let (packet, after) = datagram.split_at_checked(length)?;
         let body = packet.get(HEADER_BYTES..)?;
-        let payload = match flags.has(Flags::EXTENSION) {
-            false => body,
-            true if is_request => body.get(EXTENSION_BYTES..)?,
-            true => return None,
+        let payload = match u16::from_le_bytes([header[0], header[1]]) & SHAPE {
+            REQUEST | RESPONSE => body,
+            EXTENDED => body.get(EXTENSION_BYTES..)?,
+            _ => return None,
         };
-        // The message size, and above it the packet number, which is zero.
-        let message = low >> 56 | (high & 0xffff_ffff) << 8;
-        if message != payload.len() as u64 {
+        // The packet number lies above the message size, and is zero.
+        if word_at(header, MESSAGE_AT) & MESSAGE_MASK != payload.len() as u64 {
             return None;
         }
-        let sum = u32::from_le_bytes([header[20], header[21], header[22], header[23]]);
         let single = Self {
-            words,
-            sum,
+            header,
             body,
             payload,
         };
         Some((single, after))
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_request(&self) -> bool {
-        self.words.0[0] as u8 == REQUEST
+        u16::from(self.header[0]) == REQUEST
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn session(&self) -> u16 {
-        (self.words.0[0] >> 16) as u16
+        u16::from_le_bytes([self.header[2], self.header[3]])
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn flags(&self) -> Flags {
-        Flags((self.words.0[0] >> 8) as u8)
+        Flags(self.header[1])
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn kind(&self) -> u8 {
-        (self.words.0[0] >> 48) as u8
+        self.header[6]
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn request(&self) -> RequestNumber {
-        let ([_, high], rest) = self.words;
-        RequestNumber(high >> 32 | u64::from(rest & 0xffff) << 32)
+        RequestNumber(word_at(self.header, NUMBER_AT) & NUMBER_MASK)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn held(&self) -> Held {
-        Held::from_bits((self.words.1 >> 16) as u16)
+        Held::from_bits(u16::from_le_bytes([self.header[18], self.header[19]]))
     }
 
     /// Nanoseconds that were left until the request's deadline when the packet was sent.
@@ -114,11 +113,18 @@ impl<'a> SinglePacket<'a> {
     }
 
     /// Whether the checksum is right under this seed.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn verify(&self, seed: Seed) -> bool {
-        let (words, rest) = self.words;
-        seed.of_whole(words, rest, self.body) == self.sum
+        seed.is_sum_of(self.header, self.body)
     }
+}
+
+/// Eight bytes of a header.
+#[inline(always)]
+fn word_at(header: &[u8; HEADER_BYTES], at: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&header[at..at + 8]);
+    u64::from_le_bytes(word)
 }
 
 #[cfg(test)]
