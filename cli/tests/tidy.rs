@@ -63,6 +63,7 @@ const UNSAFE_MODULES: &[&str] = &[
     "kvstore/benches/",
     "transport/tests/dpdk/",
     "transport/tests/allocations.rs",
+    "transport/tests/session_memory.rs",
     "kvstore/tests/allocations.rs",
     "kvstore/src/memory.rs",
     "kvstore/src/machine.rs",
