@@ -34,6 +34,8 @@ pub const BEGIN_PATIENCE: Duration = Duration::from_secs(5);
 pub const MEMBERSHIP_QUESTION_EVERY: Duration = Duration::from_millis(500);
 /// Rounds of raft's ready loop in one turn, before other work gets its turn.
 pub const READY_ROUNDS_MAX: usize = 64;
+/// A log that has reached a bound is compacted by this share of the bound.
+pub const COMPACTED_SHARE: usize = 16;
 /// Bytes of log records that one frame on disk takes before the next one begins; a single record may be longer.
 pub const FRAME_BYTES_MAX: usize = 8 << 20;
 /// Bytes that one turn of the writer thread takes.

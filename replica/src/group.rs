@@ -22,7 +22,7 @@ use trine_canary as canary;
 use trine_transport::time::{Duration, Instant};
 
 use crate::bootstrap::Origin;
-use crate::config::{READY_ROUNDS_MAX, ReplicaConfig};
+use crate::config::{COMPACTED_SHARE, READY_ROUNDS_MAX, ReplicaConfig};
 use crate::log::{Log, MemoryLog};
 use crate::membership;
 use crate::message::{ClusterId, Incarnation, Member, ReplyToken};
@@ -431,7 +431,9 @@ impl Group {
             return;
         }
         let (entries, bytes) = (self.config.log_entries_max, self.config.log_bytes_max);
-        let mut point = log.compaction_point(entries / 2, bytes / 2);
+        // In small steps: a step frees what it takes away within one turn, and a follower that lags needs what is left.
+        let kept = |max: usize| max - max / COMPACTED_SHARE;
+        let mut point = log.compaction_point(kept(entries), kept(bytes));
         if let Some(image) = self.image.as_ref().filter(|_| !self.outgoing.is_empty()) {
             // Whoever installs the image goes on from there: without these entries it would need another one.
             point = point

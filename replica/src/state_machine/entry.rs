@@ -47,6 +47,7 @@ pub(crate) struct Envelope<'a> {
 /// Packs commands into one entry.
 #[derive(Default, Debug)]
 pub(crate) struct EntryBuilder {
+    /// Reused from entry to entry, so that it does not grow anew for each.
     bytes: Vec<u8>,
     count: usize,
     /// Room for the next entry, from the size of the last one: so each is one allocation and grows seldom.
@@ -106,17 +107,20 @@ impl EntryBuilder {
         self.bytes.len()
     }
 
-    /// The entry's data; the builder is empty again.
+    /// The entry's data; the builder is empty again. The data has no room to spare: the log keeps thousands of entries,
+    /// and counts their bytes, not what a vector that has grown holds ready beside them.
     pub(crate) fn finish(&mut self, group_time_ns: u64) -> Vec<u8> {
-        let mut bytes = std::mem::take(&mut self.bytes);
+        let bytes = &mut self.bytes;
         bytes.resize(bytes.len().max(ENTRY_HEADER_SIZE), 0);
         self.expected = bytes.len().min(EXPECTED_BYTES_MAX);
         bytes[0] = ENTRY_VERSION;
         bytes[1] = KIND_COMMANDS;
         bytes[4..8].copy_from_slice(&(self.count as u32).to_le_bytes());
         bytes[8..16].copy_from_slice(&group_time_ns.to_le_bytes());
+        let data = bytes.as_slice().to_vec();
+        bytes.clear();
         self.count = 0;
-        bytes
+        data
     }
 }
 
@@ -304,6 +308,18 @@ mod tests {
         builder.push(&request(1, &vec![0; largest]));
         assert_eq!(builder.bytes(), ENTRY_BYTES_MAX);
         assert!(!builder.has_room(0));
+    }
+
+    /// The log of a leader took up to twice the memory that it is bounded to: each entry's data was a vector that had
+    /// grown command by command, and the log counts its bytes without the room that it holds ready.
+    #[test]
+    fn an_entry_in_the_log_holds_no_room_to_spare() {
+        let mut builder = EntryBuilder::default();
+        for commands in [1, 7, 100] {
+            (0..commands).for_each(|sequence| builder.push(&request(sequence, &[7; 99])));
+            let data = builder.finish(5);
+            assert_eq!(data.capacity(), data.len());
+        }
     }
 
     proptest! {
