@@ -88,14 +88,22 @@ class Group:
         best = max(leaders, key=lambda s: s["term"])
         return best["place"], best
 
-    def wait_for_voters(self, count, limit=240):
+    def incarnation(self, place):
+        """The life that fills a place, as the leader knows it."""
+        _, status = self.status()
+        lives = [m["incarnation"] for m in (status or {"members": []})["members"] if m["place"] == place]
+        return lives[0] if lives else None
+
+    def wait_for_voters(self, count, limit=240, without=None):
+        """Until so many vote and answer; none of them is the incarnation `without`, which was killed a moment ago and
+        has not been silent for long enough to be missed."""
         status = None
         end = time.monotonic() + limit
         while time.monotonic() < end:
             place, status = self.status()
             if place and sum(m["voter"] for m in status["members"]) == count and not status["change_in_progress"]:
                 silent = [m for m in status["members"] if not m["this"] and (m["silent_ns"] or 1 << 60) > 500_000_000]
-                if not silent:
+                if not silent and without not in [m["incarnation"] for m in status["members"]]:
                     return place
             time.sleep(0.1)
         members = status and [
