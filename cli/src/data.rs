@@ -65,6 +65,10 @@ pub(crate) fn failure(path: &Path, error: &OpenError) -> Failure {
             format!("{shown}/{error}"),
             "check --id and --data-dir: each replica has a directory of its own",
         ),
+        OpenError::Recovering { .. } => (
+            format!("{shown}/{error}"),
+            "give the same trine recover once more: it begins with the old files, which are all there",
+        ),
         OpenError::Foreign { .. } => (
             format!("{shown}/{error}: a data directory has to be empty at first"),
             "give an empty directory, or one that does not exist yet, with --data-dir",

@@ -22,6 +22,8 @@ pub(super) struct CachedDisk {
     plate: BTreeMap<String, usize>,
     /// Syncs that succeed before all others fail.
     pub(super) syncs_left: Option<usize>,
+    /// Changes of any kind that come about before the process is killed.
+    pub(super) changes_left: Option<usize>,
 }
 
 impl CachedDisk {
@@ -54,6 +56,15 @@ impl CachedDisk {
             Some(&at) => Ok(&mut self.inodes[at]),
             None => Err(failed("find", name)),
         }
+    }
+
+    fn change(&mut self, name: &str) -> Result<(), DiskError> {
+        match &mut self.changes_left {
+            Some(0) => return Err(failed("change", name)),
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        Ok(())
     }
 
     fn may_sync(&mut self) -> bool {
@@ -94,6 +105,7 @@ impl Disk for CachedDisk {
     }
 
     fn create(&mut self, name: &str, size: u64) -> Result<(), DiskError> {
+        self.change(name)?;
         self.seen.insert(name.to_owned(), self.inodes.len());
         self.inodes.push(Inode {
             seen: vec![0; size as usize],
@@ -103,6 +115,7 @@ impl Disk for CachedDisk {
     }
 
     fn write(&mut self, name: &str, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        self.change(name)?;
         let inode = self.inode(name)?;
         let (from, end) = (offset as usize, offset as usize + bytes.len());
         let len = inode.seen.len().max(end);
@@ -113,6 +126,7 @@ impl Disk for CachedDisk {
     }
 
     fn sync(&mut self, name: &str) -> Result<(), DiskError> {
+        self.change(name)?;
         let works = self.may_sync();
         let inode = self.inode(name)?;
         let dirty = std::mem::take(&mut inode.dirty);
@@ -128,17 +142,20 @@ impl Disk for CachedDisk {
     }
 
     fn rename(&mut self, from: &str, to: &str) -> Result<(), DiskError> {
+        self.change(from)?;
         let inode = self.seen.remove(from).ok_or_else(|| failed("find", from))?;
         self.seen.insert(to.to_owned(), inode);
         Ok(())
     }
 
     fn remove(&mut self, name: &str) -> Result<(), DiskError> {
+        self.change(name)?;
         let gone = self.seen.remove(name);
         gone.map(|_| ()).ok_or_else(|| failed("find", name))
     }
 
     fn sync_names(&mut self) -> Result<(), DiskError> {
+        self.change("the directory")?;
         if !self.may_sync() {
             return Err(failed("sync", "the directory"));
         }

@@ -62,6 +62,12 @@ pub enum OpenError {
         /// The place that was asked for.
         wanted: u32,
     },
+    /// A recovery has ended midway: the next one takes it back and begins anew.
+    #[error("{file}: a recovery of this directory was interrupted")]
+    Recovering {
+        /// The file that says so.
+        file: String,
+    },
     /// There are files, and they are not this program's.
     #[error("{file} is no file of trine's")]
     Foreign {

@@ -15,6 +15,7 @@ mod memory;
 mod open;
 mod record;
 mod recover;
+mod recovering;
 mod replay;
 mod segment;
 mod snapshot_file;

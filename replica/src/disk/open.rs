@@ -6,6 +6,7 @@ use super::error::{LostMemory, OpenError};
 use super::frame::{SECTOR, Sector, read};
 use super::identity::{self, Identity};
 use super::record::Record;
+use super::recovering;
 use super::replay::{Replay, Replayed, Restored, base_of};
 use super::segment::{self, Scan};
 use super::snapshot_file;
@@ -17,7 +18,7 @@ use crate::config::SEGMENT_BYTES_MIN;
 use crate::message::{ClusterId, Incarnation, PlaceId};
 
 /// In front of the names of files that were set aside.
-const SET_ASIDE: &str = "lost-";
+pub(super) const SET_ASIDE: &str = "lost-";
 /// The file whose lock keeps a directory to one process.
 pub(crate) const LOCK: &str = "lock";
 
@@ -84,6 +85,10 @@ pub(super) fn inspect(
     options: OpenOptions,
 ) -> Result<Option<Found>, OpenError> {
     let names = disk.names()?;
+    if names.iter().any(|name| name == recovering::FILE) {
+        let file = recovering::FILE.to_owned();
+        return Err(OpenError::Recovering { file });
+    }
     let own = |name: &String| !name.starts_with(SET_ASIDE) && name != LOCK;
     let names: Vec<String> = names.into_iter().filter(own).collect();
     if names.iter().any(|name| name == CONDEMNED) {
@@ -353,7 +358,9 @@ pub(super) fn begin<D: Disk>(
 /// attempt never leaves one beside files that are gone.
 pub(super) fn set_aside(disk: &mut impl Disk, stamp: Incarnation) -> Result<(), DiskError> {
     let mut names = disk.names()?;
-    names.retain(|name| !name.starts_with(SET_ASIDE) && name != LOCK);
+    let stays =
+        |name: &str| name.starts_with(SET_ASIDE) || [LOCK, recovering::FILE].contains(&name);
+    names.retain(|name| !stays(name));
     names.sort_by_key(|name| name != identity::FILE);
     for name in names {
         if name.ends_with(".tmp") {

@@ -4,7 +4,8 @@ use raft::eraftpb::{ConfState, EntryType};
 
 use super::error::OpenError;
 use super::identity::Identity;
-use super::open::{OpenOptions, begin, inspect, set_aside};
+use super::open::{OpenOptions, begin, inspect};
+use super::recovering;
 use super::replay::{Restored, base_of};
 use super::snapshot_file::{SnapshotHead, begin_piece, end_piece, middle_piece};
 use super::writer::replace_identity;
@@ -57,13 +58,15 @@ pub struct Recovered {
 /// state, for each of its entries may have been acknowledged. The old files are set aside.
 ///
 /// # Errors
-/// The directory cannot be used for it. As long as its files are not complete anew, the old ones are what is opened.
+/// The directory cannot be used for it. If files were changed by then, or the process has ended midway, the directory
+/// opens for nobody until a recovery has come to its end: each begins with the old files.
 pub fn recover<D: Disk>(
     mut disk: D,
     options: OpenOptions,
     cluster: ClusterId,
     member: Member,
 ) -> Result<Recovered, RecoverError> {
+    recovering::take_back(&mut disk)?;
     let found = inspect(&mut disk, options)?.and_then(|found| found.restored);
     let restored = found.ok_or(RecoverError::Empty)?;
     let (old, committed, last) = (
@@ -77,7 +80,7 @@ pub fn recover<D: Disk>(
         ..member
     };
     let mut state = state_of(restored)?.begin_anew(cluster, &member);
-    set_aside(&mut disk, options.incarnation)?;
+    recovering::begin(&mut disk, options.incarnation)?;
     let options = OpenOptions {
         fsync: Fsync::Batch,
         ..options
@@ -101,6 +104,7 @@ pub fn recover<D: Disk>(
         origin: None,
     };
     replace_identity(writer.disk_mut(), &identity.encode(), true)?;
+    recovering::end(writer.disk_mut())?;
     Ok(Recovered {
         old,
         committed,

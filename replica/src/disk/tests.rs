@@ -16,7 +16,7 @@ use trine_transport::backend::{Wake, Waker};
 use trine_transport::buf::{Pool, PoolConfig};
 use trine_transport::time::Instant;
 
-fn options() -> OpenOptions {
+pub(super) fn options() -> OpenOptions {
     OpenOptions {
         place: PlaceId(1),
         fsync: Fsync::Batch,
@@ -66,7 +66,7 @@ fn record(indexes: std::ops::Range<u64>, term: u64, bytes: usize) -> Write {
 }
 
 /// A member with entries 2 to 7, in frames of one, two and several sectors.
-fn small() -> MemoryDisk {
+pub(super) fn small() -> MemoryDisk {
     let mut opened = open(MemoryDisk::default(), options()).unwrap();
     let writer = &mut opened.writer;
     writer
@@ -385,16 +385,20 @@ fn what_is_acknowledged_behind_such_a_snapshot_is_there_after_the_next_restart()
     }
 }
 
-#[test]
-fn a_majority_is_gone_and_one_directory_becomes_a_group_of_its_own() {
+/// A member of cluster 7 whose log goes up to entry 7; they have no commands, as a leader's first one has none.
+pub(super) fn recoverable() -> MemoryDisk {
     let mut begun = open(MemoryDisk::default(), options()).unwrap();
     let identity = Write::Identity(identity().encode());
-    // Entries without commands, as a leader's first one is.
     begun
         .writer
         .perform([identity, record(2..8, 2, 0)])
         .unwrap();
-    let mut disk = begun.writer.disk_mut().clone();
+    begun.writer.disk_mut().clone()
+}
+
+#[test]
+fn a_majority_is_gone_and_one_directory_becomes_a_group_of_its_own() {
+    let mut disk = recoverable();
     let member = Member {
         place: PlaceId(1),
         role: MemberRole::Voter,
@@ -502,9 +506,9 @@ fn a_name_that_is_seen_after_a_restart_outlives_the_power() {
 
 /// A disk that can still be looked at after it was given away.
 #[derive(Clone)]
-struct SharedDisk(std::rc::Rc<std::cell::RefCell<MemoryDisk>>);
+pub(super) struct SharedDisk<D>(pub(super) std::rc::Rc<std::cell::RefCell<D>>);
 
-impl Disk for SharedDisk {
+impl<D: Disk> Disk for SharedDisk<D> {
     fn names(&mut self) -> Result<Vec<String>, DiskError> {
         self.0.borrow_mut().names()
     }

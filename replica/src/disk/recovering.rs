@@ -1,0 +1,203 @@
+//! The mark of a recovery that is under way: whatever ends it midway, the next one takes it back and begins anew.
+//!
+//! ```text
+//! no mark --> setting aside --> making anew --> no mark         a step is durable before the next one begins
+//!    ^             |    ^            |
+//!    |  taken back |    | what was   | killed
+//!    +-------------+    | made goes  |
+//!                       +------------+
+//! ```
+//! While old files are set aside no new ones are there, and only when all of them are set aside the mark says so: thus it
+//! is always known which of the files without [`SET_ASIDE`] in front are old.
+
+use super::open::{LOCK, SET_ASIDE, set_aside};
+use super::{Disk, DiskError, LostMemory, OpenError};
+use crate::message::Incarnation;
+
+/// The file that is the mark.
+pub(super) const FILE: &str = "recovering";
+const TEMPORARY: &str = "recovering.tmp";
+/// More than a mark ever has.
+const BYTES_MAX: u64 = 64;
+
+/// How far a recovery has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Step {
+    /// Files are being set aside, or brought back.
+    SettingAside,
+    /// All of them are set aside, and new ones are being made.
+    MakingAnew,
+}
+
+/// Sets the old files aside; from here on the directory opens for nobody until [`end`].
+pub(super) fn begin(disk: &mut impl Disk, stamp: Incarnation) -> Result<(), DiskError> {
+    write(disk, Step::SettingAside, stamp.0)?;
+    set_aside(disk, stamp)?;
+    write(disk, Step::MakingAnew, stamp.0)
+}
+
+/// The new files are complete and durable.
+pub(super) fn end(disk: &mut impl Disk) -> Result<(), DiskError> {
+    disk.remove(FILE)?;
+    disk.sync_names()
+}
+
+/// Takes back what an interrupted recovery has done, if there is one.
+pub(super) fn take_back(disk: &mut impl Disk) -> Result<(), OpenError> {
+    let Some((step, stamp)) = read(disk)? else {
+        return Ok(());
+    };
+    if step == Step::MakingAnew {
+        for name in disk.names()? {
+            if !name.starts_with(SET_ASIDE) && name != LOCK && name != FILE {
+                disk.remove(&name)?;
+            }
+        }
+        write(disk, Step::SettingAside, stamp)?;
+    }
+    let prefix = prefix(stamp);
+    for name in disk.names()? {
+        if let Some(old) = name.strip_prefix(&prefix) {
+            disk.rename(&name, old)?;
+        }
+    }
+    disk.sync_names()?;
+    Ok(end(disk)?)
+}
+
+/// What [`set_aside`] puts in front of a name.
+fn prefix(stamp: u64) -> String {
+    format!("{SET_ASIDE}{}-", Incarnation(stamp))
+}
+
+fn write(disk: &mut impl Disk, step: Step, stamp: u64) -> Result<(), DiskError> {
+    let step = match step {
+        Step::SettingAside => "setting aside",
+        Step::MakingAnew => "making anew",
+    };
+    let text = format!("{stamp} {step}");
+    disk.create(TEMPORARY, text.len() as u64)?;
+    disk.write(TEMPORARY, 0, text.as_bytes())?;
+    disk.sync(TEMPORARY)?;
+    disk.rename(TEMPORARY, FILE)?;
+    disk.sync_names()
+}
+
+fn read(disk: &mut impl Disk) -> Result<Option<(Step, u64)>, OpenError> {
+    if !disk.names()?.iter().any(|name| name == FILE) {
+        return Ok(None);
+    }
+    let mut bytes = vec![0; usize::try_from(disk.size(FILE)?.min(BYTES_MAX)).unwrap_or_default()];
+    disk.read(FILE, 0, &mut bytes)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let parsed = text.split_once(' ').and_then(|(stamp, step)| {
+        let step = match step {
+            "setting aside" => Step::SettingAside,
+            "making anew" => Step::MakingAnew,
+            _ => return None,
+        };
+        Some((step, stamp.parse().ok()?))
+    });
+    // Without it nobody can say which files are old: none may be removed.
+    let damaged = || LostMemory::new(FILE, "it says nothing about how far a recovery has come");
+    parsed.map(Some).ok_or_else(|| damaged().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    use super::*;
+    use crate::disk::cache::CachedDisk;
+    use crate::disk::tests::{SharedDisk, options, recoverable};
+    use crate::disk::{OpenOptions, Recovered, open, recover};
+    use crate::message::{ClusterId, Member, MemberRole, PlaceId};
+
+    /// One attempt, which comes to its end or is killed after `changes` changes; what it leaves behind.
+    fn attempt(
+        disk: CachedDisk,
+        number: u64,
+        changes: Option<usize>,
+    ) -> (CachedDisk, Option<Recovered>) {
+        let mut disk = disk;
+        disk.changes_left = changes;
+        let shared = SharedDisk(Rc::new(RefCell::new(disk)));
+        let incarnation = Incarnation(number);
+        let member = Member {
+            place: PlaceId(1),
+            role: MemberRole::Voter,
+            incarnation,
+            address: ([127, 0, 0, 1], 7471).into(),
+        };
+        let options = OpenOptions {
+            incarnation,
+            ..options()
+        };
+        let done = recover(shared.clone(), options, ClusterId(number), member).ok();
+        let mut left = shared.0.borrow().clone();
+        left.changes_left = None;
+        (left, done)
+    }
+
+    /// What the directory opens with, if it opens at all; `--rejoin` never sets a recovery aside.
+    fn opens(disk: &CachedDisk) -> Option<(ClusterId, u64)> {
+        let opened = open(disk.clone(), options());
+        if let Err(error) = &opened {
+            assert!(matches!(error, OpenError::Recovering { .. }), "{error}");
+            let rejoin = OpenOptions {
+                rejoin: true,
+                ..options()
+            };
+            let again = open(disk.clone(), rejoin).map(|_| ());
+            assert!(matches!(again, Err(OpenError::Recovering { .. })));
+        }
+        let restored = opened.ok()?.restored?;
+        Some((restored.cluster(), restored.last_index()))
+    }
+
+    /// The recovery set the old files aside one by one, and only then made new ones: killed in between it left a directory
+    /// that it found damaged, or empty, and the state had to be put together by hand from the files set aside.
+    #[test]
+    fn a_recovery_killed_after_any_change_begins_anew_with_the_old_files() {
+        let begun = CachedDisk::of(&recoverable());
+        let (done, whole) = attempt(begun.clone(), 20, None);
+        assert_eq!(whole.unwrap().old, ClusterId(7));
+        assert_eq!(opens(&done), Some((ClusterId(20), 7)));
+        let mut killed = 0;
+        loop {
+            let (left, done) = attempt(begun.clone(), 21, Some(killed));
+            if done.is_some() {
+                break;
+            }
+            for left in [left.clone(), CachedDisk::of(&left.after_power_loss())] {
+                match opens(&left) {
+                    // All was done but to make it durable that the mark is gone.
+                    Some((ClusterId(21), 7)) => continue,
+                    state => assert!(state.is_none_or(|state| state == (ClusterId(7), 7))),
+                }
+                // The attempt that takes it back may be killed as well.
+                for again in [0, 1, 2, 5, 9] {
+                    let (left, _) = attempt(left.clone(), 22, Some(again));
+                    let (left, recovered) = attempt(left, 23, None);
+                    assert_eq!(recovered, whole, "killed after {killed}, then {again}");
+                    assert_eq!(opens(&left), Some((ClusterId(23), 7)));
+                }
+            }
+            killed += 1;
+        }
+        assert!(killed > 20, "{killed} changes are no recovery");
+    }
+
+    #[test]
+    fn a_mark_that_cannot_be_read_lets_no_file_be_touched() {
+        let mut disk = recoverable();
+        disk.files.insert(FILE.to_owned(), b"21 setting".to_vec());
+        let shared = SharedDisk(Rc::new(RefCell::new(disk.clone())));
+        assert!(matches!(
+            take_back(&mut shared.clone()),
+            Err(OpenError::Lost(_))
+        ));
+        assert_eq!(*shared.0.borrow(), disk);
+    }
+}
