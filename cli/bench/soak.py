@@ -44,13 +44,14 @@ def resident_kib(pid):
 def composition(group):
     """What the status of the replica that is never killed says about its memory."""
     _, out, _ = trine(["status", "--json", "--timeout", "1s"], group.peers)
-    found = [r["status"]["replica"] for r in json.loads(out or "{}").get("replicas", []) if r.get("status")]
-    own = [s for s in found if s["place"] == NEVER_KILLED]
+    found = [r["status"] for r in json.loads(out or "{}").get("replicas", []) if r.get("status")]
+    own = [s for s in found if s["replica"]["place"] == NEVER_KILLED]
     if not own:
         return "no status"
-    log, sessions, store = own[0]["log"], own[0]["sessions"], own[0]["store"]
+    replica, buffers = own[0]["replica"], own[0]["transport"]["buffer_bytes"]
+    log, sessions, store = replica["log"], replica["sessions"], replica["store"]
     return (
-        f"{own[0]['role']}, log {log['bytes'] >> 10} KiB in {log['entries']} entries, "
+        f"{replica['role']}, message buffers {buffers >> 10} KiB, log {log['bytes'] >> 10} KiB in {log['entries']} entries, "
         f"store {store['logical_bytes'] >> 10} KiB in {store['items']} items, "
         f"sessions {sessions['open']} open and {sessions['closed']} closed, {sessions['reply_bytes'] >> 10} KiB"
     )

@@ -123,7 +123,8 @@ pub struct ReplicaConfig {
     pub pending_bytes_max: usize,
     /// Client requests, reads included, that may wait for their answer.
     pub pending_requests_max: usize,
-    /// Bytes of one append message between replicas.
+    /// Bytes of one append message between replicas. The default fits, with what stands around it, a buffer of 64 KiB:
+    /// as many as may be in flight to a follower that catches up stay allocated for good.
     pub append_bytes_max: u64,
     /// Append messages to one follower that may be in flight.
     pub appends_in_flight_max: usize,
@@ -153,7 +154,7 @@ impl Default for ReplicaConfig {
             disk_log_bytes_max: 64 << 20,
             pending_bytes_max: 32 << 20,
             pending_requests_max: 65_536,
-            append_bytes_max: 128 << 10,
+            append_bytes_max: 60 << 10,
             appends_in_flight_max: 256,
             snapshot_chunk_bytes: 64 << 10,
             state_version: STATE_VERSION,

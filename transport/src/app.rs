@@ -171,6 +171,12 @@ impl<'a, R: Route> Cx<'a, R> {
         self.now
     }
 
+    /// Memory that message buffers have taken, in bytes.
+    #[must_use]
+    pub fn buffer_bytes(&self) -> usize {
+        self.endpoint.pool().region_bytes()
+    }
+
     /// A message buffer of `len` bytes; `None` when the pool's limit is reached.
     pub fn alloc(&mut self, len: usize) -> Option<MsgBuf> {
         self.endpoint.alloc(len)

@@ -389,6 +389,11 @@ fn transport(snapshot: &Snapshot) -> Vec<Family> {
             stats.sessions_server,
         ),
         gauge(
+            "transport_buffer_bytes",
+            "Memory that message buffers have taken, as much as they ever needed at a time.",
+            snapshot.status.transport.buffer_bytes,
+        ),
+        gauge(
             "transport_requests_pending",
             "Requests in flight or queued.",
             stats.requests_pending,

@@ -71,10 +71,13 @@ pub struct TransportStatus {
     pub retransmissions: u64,
     /// Received packets that were dropped for whatever reason.
     pub packets_dropped: u64,
+    /// Memory that message buffers have taken; as much as they ever needed at a time, of each size.
+    #[serde(default)]
+    pub buffer_bytes: u64,
 }
 
 impl TransportStatus {
-    fn of(stats: &EndpointStats) -> Self {
+    fn of(stats: &EndpointStats, buffer_bytes: usize) -> Self {
         Self {
             sessions_server: stats.sessions_server,
             sessions_client: stats.sessions_client,
@@ -82,6 +85,7 @@ impl TransportStatus {
             packets_received: stats.packets_received,
             retransmissions: stats.retransmissions,
             packets_dropped: stats.drops.total(),
+            buffer_bytes: buffer_bytes as u64,
         }
     }
 }
@@ -97,7 +101,7 @@ impl<R: Route> Node<R> {
                 .iter()
                 .map(|link| link_status(link, cx))
                 .collect(),
-            transport: TransportStatus::of(&cx.stats()),
+            transport: TransportStatus::of(&cx.stats(), cx.buffer_bytes()),
         }
     }
 }

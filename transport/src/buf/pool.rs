@@ -197,6 +197,13 @@ impl Pool {
         true
     }
 
+    /// Region memory taken so far, in bytes; it is never given back.
+    #[must_use]
+    pub fn region_bytes(&self) -> usize {
+        let growth = &self.shared().growth;
+        growth.lock().unwrap_or_else(PoisonError::into_inner).bytes
+    }
+
     /// The pool's use at this moment.
     #[must_use]
     pub fn stats(&self) -> PoolStats {
