@@ -390,9 +390,9 @@ pub(crate) struct ServeArguments {
     pub(crate) timing: TimingArguments,
     #[command(flatten)]
     pub(crate) log: LogArguments,
-    /// Join the group as a new replica whenever this one cannot go on as who it was, instead of ending: with --log memory
-    /// when it was removed or its state differs from the others'; with --log disk, at the start, when the directory has
-    /// lost something that it may have promised, which is then set aside.
+    /// Join the group as a new replica whenever this one cannot go on as who it was, instead of ending: when it was removed
+    /// or its state differs from the others'; with --log disk also at the start, when the directory has lost something that
+    /// it may have promised. Its files are then set aside.
     #[arg(long)]
     pub(crate) rejoin: bool,
     #[command(flatten)]

@@ -4,17 +4,21 @@ use std::path::Path;
 
 use serde_json::json;
 use trine_replica::config::SEGMENT_BYTES;
-use trine_replica::disk::{Directory, Fsync, OpenError, OpenOptions, Opened, open as open_disk};
+use trine_replica::disk::{
+    Directory, Fsync, LostMemory, OpenError, OpenOptions, Opened, open as open_disk, open_anew,
+};
 use trine_replica::message::{Incarnation, PlaceId};
 
 use crate::args::{FsyncMode, LogArguments, ServeArguments};
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// Opens the directory of a replica in disk mode; nothing in memory mode. Says what it found.
+/// Opens the directory of a replica in disk mode; nothing in memory mode. Says what it found. With `anew` whatever stands
+/// there is set aside, for that reason.
 pub(crate) fn open(
     arguments: &ServeArguments,
     fresh: Incarnation,
+    anew: Option<&str>,
     output: Output,
 ) -> Result<Option<Opened<Directory>>, Failure> {
     let Some(path) = arguments.log.directory() else {
@@ -33,7 +37,11 @@ pub(crate) fn open(
         incarnation: fresh,
         rejoin: arguments.rejoin,
     };
-    let opened = open_disk(directory, options).map_err(|error| failure(path, &error))?;
+    let opened = match anew {
+        None => open_disk(directory, options),
+        Some(why) => open_anew(directory, options, LostMemory::new("identity", why)),
+    };
+    let opened = opened.map_err(|error| failure(path, &error))?;
     tell(&opened, path, arguments.bootstrap, output);
     Ok(Some(opened))
 }

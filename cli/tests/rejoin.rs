@@ -54,3 +54,32 @@ fn a_removed_replica_that_was_told_to_rejoin_waits_for_its_place() {
     assert!(list.contains(&address.to_string()), "{list}");
     cluster.ok(&["put", "key", "value"]);
 }
+
+/// In disk mode it ended, with and without `--rejoin`: only what was found damaged at a start was set aside.
+#[test]
+fn in_disk_mode_a_removed_replica_sets_its_files_aside_and_waits_for_its_place() {
+    let name = format!("trine-rejoin-{}", std::process::id());
+    let directory = std::env::temp_dir().join(name);
+    let data = directory.join("4");
+    let data_dir = data.to_str().expect("a path of plain letters");
+    let cluster = Cluster::start(&[]);
+    let address = free_addresses(1).expect("a port")[0];
+    let more = ["--rejoin", "--log", "disk", "--data-dir", data_dir];
+    let fourth = serve(4, address, &cluster.group.peers(), &more);
+    cluster.ok(&["member", "add", "4"]);
+    cluster.ok(&["put", "key", "value"]);
+    cluster.ok(&["member", "remove", "4"]);
+    wait_for("a new life", || {
+        said(&fourth, "joins its group as a new one").then_some(())
+    });
+    cluster.ok(&["member", "add", "4"]);
+    let set_aside = std::fs::read_dir(&data).expect("the directory");
+    let names: Vec<_> = set_aside
+        .map(|entry| entry.expect("a name").file_name())
+        .collect();
+    let lost = |name: &&OsString| name.to_string_lossy().starts_with("lost-");
+    assert!(names.iter().any(|name| lost(&name)), "{names:?}");
+    assert!(names.iter().any(|name| name == "identity"), "{names:?}");
+    drop(fourth);
+    std::fs::remove_dir_all(&directory).expect("it is there");
+}

@@ -62,6 +62,7 @@ pub(crate) fn run<N: Network>(
         own,
         peers,
         bootstrap: arguments.bootstrap,
+        anew: None,
         sleeper: Sleeper::default(),
         injector,
     };
@@ -76,6 +77,7 @@ pub(crate) fn run<N: Network>(
                 watch.output.json_line(&json!({ "anew": why }));
                 watch.output.line(text);
                 life.bootstrap = bootstrap;
+                life.anew = Some(why);
                 interrupt::pause(ANEW_PAUSE);
                 capture = arguments.capture.go_on()?;
             }
@@ -88,6 +90,8 @@ struct Life {
     own: SocketAddr,
     peers: Vec<(PlaceId, SocketAddr)>,
     bootstrap: bool,
+    /// Why this life begins anew, if one before it could not go on.
+    anew: Option<String>,
     sleeper: Sleeper,
     /// What the network does on purpose, if it does or may come to do anything.
     injector: Option<Arc<Injector>>,
@@ -277,7 +281,9 @@ fn end_of(
         let bootstrap = life.bootstrap;
         return Some(Ok(End::Anew { why, bootstrap }));
     }
-    if arguments.rejoin && !on_disk {
+    // In disk mode a replica that has stopped for another reason has lost nothing: its disk fails, or its release is too
+    // old, and what it has acknowledged counts in the group.
+    if arguments.rejoin && (!on_disk || replica.is_removed() || replica.is_astray()) {
         let bootstrap = false;
         return Some(Ok(End::Anew { why, bootstrap }));
     }
@@ -290,7 +296,7 @@ fn end_of(
         ),
         (true, true) => format!(
             "its directory is of no use any more; if the removal was not meant: `trine member add {place}`, and start it \
-             again with an empty directory"
+             again with an empty directory; with --rejoin it does so by itself"
         ),
     };
     let message = format!("this replica takes part no more: {why}");
@@ -375,7 +381,7 @@ fn assemble<B: Backend>(
     };
     let fresh = Incarnation(random_seed()?.max(1));
     let seed = random_seed()?;
-    let data = data::open(arguments, fresh, output)?;
+    let data = data::open(arguments, fresh, life.anew.as_deref(), output)?;
     let incarnation = data.as_ref().map_or(fresh, |data| data.incarnation);
     let pool = backend.pool().clone();
     let place = PlaceId(arguments.id);

@@ -25,7 +25,9 @@ pub struct LostMemory {
 }
 
 impl LostMemory {
-    pub(crate) fn new(file: &str, what: impl Into<String>) -> Self {
+    /// Says what is wrong with a file.
+    #[must_use]
+    pub fn new(file: &str, what: impl Into<String>) -> Self {
         Self {
             file: file.to_owned(),
             what: what.into(),

@@ -28,7 +28,7 @@ pub use directory::Directory;
 pub use error::{DiskError, LostMemory, OpenError};
 #[doc(hidden)]
 pub use open::fuzz_open;
-pub use open::{OpenOptions, Opened, open};
+pub use open::{OpenOptions, Opened, open, open_anew};
 pub use recover::{RecoverError, Recovered, recover};
 pub use replay::Restored;
 pub use thread::WriterThread;

@@ -66,6 +66,32 @@ pub fn open<D: Disk>(mut disk: D, options: OpenOptions) -> Result<Opened<D>, Ope
     }
 }
 
+/// Begins anew whatever stands in a directory, as with lost memory: the replica that it belongs to was removed from its
+/// group, or its state has gone astray.
+///
+/// # Errors
+/// The device fails, or a recovery of the directory was interrupted.
+pub fn open_anew<D: Disk>(
+    mut disk: D,
+    options: OpenOptions,
+    why: LostMemory,
+) -> Result<Opened<D>, OpenError> {
+    present(&mut disk)?;
+    set_aside(&mut disk, options.incarnation)?;
+    begin(disk, options, Some(why))
+}
+
+/// The files that count, unless a recovery of the directory was interrupted.
+fn present(disk: &mut impl Disk) -> Result<Vec<String>, OpenError> {
+    let mut names = disk.names()?;
+    let file = recovering::FILE.to_owned();
+    if names.contains(&file) {
+        return Err(OpenError::Recovering { file });
+    }
+    names.retain(|name| !name.starts_with(SET_ASIDE) && name != LOCK);
+    Ok(names)
+}
+
 /// What a directory holds.
 pub(super) struct Found {
     identity: Identity,
@@ -84,13 +110,7 @@ pub(super) fn inspect(
     disk: &mut impl Disk,
     options: OpenOptions,
 ) -> Result<Option<Found>, OpenError> {
-    let names = disk.names()?;
-    if names.iter().any(|name| name == recovering::FILE) {
-        let file = recovering::FILE.to_owned();
-        return Err(OpenError::Recovering { file });
-    }
-    let own = |name: &String| !name.starts_with(SET_ASIDE) && name != LOCK;
-    let names: Vec<String> = names.into_iter().filter(own).collect();
+    let names = present(disk)?;
     if names.iter().any(|name| name == CONDEMNED) {
         let why = String::from_utf8_lossy(&read_whole(disk, CONDEMNED)?).into_owned();
         return Err(LostMemory::new(CONDEMNED, why).into());
