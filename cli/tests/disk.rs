@@ -40,7 +40,7 @@ fn all_replicas_are_killed_at_once_and_a_majority_is_lost_later() {
         "--for",
         "4s",
         "--clients",
-        "4",
+        "16",
     ];
     let ran = trine(&chaos, "", b"").expect_status(0);
     let said = String::from_utf8_lossy(&ran.stdout).into_owned();
