@@ -133,9 +133,11 @@ impl<R: Route> Clients<R> {
             }
         }
         match completion.result {
-            // An empty response says nothing: the replica had no room to say more.
+            // An empty response says nothing: the replica had no room to say more. It may have had answers that together fit
+            // no message at all.
             Ok(()) if completion.response.is_empty() => {
                 self.hold_back(cx.now());
+                self.send_alone_from_now_on(&keys);
                 self.on_no_batch_reply(cx.now(), &keys, RpcError::OutcomeUnknown);
             }
             Ok(()) => self.on_batch_reply(cx.now(), peer, &keys, &completion.response),
@@ -157,6 +159,14 @@ impl<R: Route> Clients<R> {
                 peer,
                 Incoming::InBatch(items.next().unwrap_or_default()),
             );
+        }
+    }
+
+    fn send_alone_from_now_on(&mut self, keys: &[Key]) {
+        for &key in keys {
+            if let Some(pending) = self.operations.get_mut(key) {
+                pending.alone = true;
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! A group's life without faults on the wire: bootstrap, commands, deaths, returns.
 
-use trine_kvstore::{Command, Response};
+use trine_kvstore::{Command, ExecuteMode, List, Response};
 use trine_replica::client::{Error, Mode, Obstacle};
 use trine_replica::status::Role;
 use trine_transport::time::{Clock, Duration};
@@ -42,6 +42,51 @@ fn values_of_many_packets_go_in_and_come_out() {
     let value: Vec<u8> = (0..1_000_000_u32).map(|n| (n % 251) as u8).collect();
     world.put(client, b"large", &value);
     assert_eq!(world.get(client, Mode::Read, b"large"), Some(value));
+}
+
+/// Small commands travel in one message, and their answers together were larger than any message may be: the replica
+/// answered the whole batch with nothing. The client took that for a replica without memory and sent the same batch again,
+/// until the time of all of them was over. What had changed something was "outcome unknown" then.
+#[test]
+fn a_batch_whose_answers_fit_no_message_is_answered_one_by_one() {
+    const COMMANDS: i64 = 9;
+    let mut world = World::new(4);
+    let client = world.open();
+    let large = vec![7; 1_000_000];
+    world.put(client, b"large", &large);
+    let operations = [
+        Command::Get { key: b"large" },
+        Command::Increment {
+            key: b"number",
+            delta: 1,
+        },
+    ];
+    let both = Command::Execute {
+        mode: ExecuteMode::Independent,
+        conditions: List::default(),
+        operations: List::from(&operations),
+    };
+    for (mode, command) in [(Mode::Read, &operations[0]), (Mode::Write, &both)] {
+        for tag in 0..COMMANDS as u64 {
+            world.submit(client, mode, command, tag);
+        }
+        world.run_until(Duration::from_secs(10), "all answers", |world| {
+            world.finished.len() == COMMANDS as usize
+        });
+        for finished in world.finished.drain(..) {
+            assert!(
+                finished.result.is_ok(),
+                "{mode:?}: {:?}",
+                finished.result.err()
+            );
+        }
+    }
+    let number = world.get(client, Mode::Read, b"number").unwrap();
+    assert_eq!(
+        number,
+        COMMANDS.to_string().into_bytes(),
+        "each was done once"
+    );
 }
 
 #[test]
