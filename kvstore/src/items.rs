@@ -246,7 +246,7 @@ impl Items {
             }
         }
         if self.snapshot.as_ref().is_some_and(Progress::is_clearing) {
-            self.clear_shadows();
+            self.clear_a_little();
         }
     }
 }

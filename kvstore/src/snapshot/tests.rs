@@ -100,6 +100,20 @@ fn an_abandoned_snapshot_leaves_nothing_behind() {
     assert_eq!(restored.state_hash(), hash);
 }
 
+/// The receiver of a snapshot died, and then nobody wrote any more. A replica asks each tick whether the way is free again,
+/// and each time as little was cleared away as behind a command: a store of ten million items took half an hour, and as
+/// long no member could come back.
+#[test]
+fn an_abandoned_snapshot_is_cleared_away_without_any_writes() {
+    let mut store = store();
+    put_all(&mut store, 1, 0..60_000, &[7; 10]);
+    store.begin_snapshot().expect("none is running");
+    put_all(&mut store, 2, (0..60_000).step_by(100), &[8; 10]);
+    store.abandon_snapshot();
+    let asked = (1..).find(|_| store.clear_snapshot());
+    assert!(asked.is_some_and(|asked| asked <= 16), "{asked:?}");
+}
+
 #[test]
 fn an_empty_store_and_large_items_survive() {
     let mut store = store();

@@ -125,11 +125,12 @@ impl Store {
     pub fn abandon_snapshot(&mut self) {
         if let Some(progress) = &mut self.items.snapshot {
             progress.give_up();
-            self.items.clear_shadows();
+            self.items.clear_shadows(CLEAR_BUCKETS_MAX);
         }
     }
 
-    /// Clears away a little of what an abandoned snapshot kept; true once nothing is left.
+    /// Clears away a part of what an abandoned snapshot kept, as much as a chunk would pass; true once nothing is left.
+    /// Commands clear as well, but not every store is written to all the time.
     pub fn clear_snapshot(&mut self) -> bool {
         if self
             .items
@@ -137,13 +138,18 @@ impl Store {
             .as_ref()
             .is_some_and(Progress::is_clearing)
         {
-            self.items.clear_shadows();
+            self.items.clear_shadows(WALK_BUCKETS_MAX);
         }
         self.items.snapshot.is_none()
     }
 }
 
 impl Items {
+    /// What one command clears away of an abandoned snapshot.
+    pub(crate) fn clear_a_little(&mut self) {
+        self.clear_shadows(CLEAR_BUCKETS_MAX);
+    }
+
     /// Fills the open chunk from the cursor on; true once it is full or the walk is at its end.
     fn fill_chunk(&mut self) -> bool {
         let mut progress = self
@@ -249,12 +255,12 @@ impl Items {
     }
 
     /// Clears away what an abandoned snapshot kept in the next few buckets.
-    pub(crate) fn clear_shadows(&mut self) {
+    fn clear_shadows(&mut self, buckets_max: u32) {
         let Some(mut progress) = self.snapshot.take() else {
             return;
         };
         let mut range = Vec::new();
-        for _ in 0..CLEAR_BUCKETS_MAX {
+        for _ in 0..buckets_max {
             if progress.at_end() || progress.is_clear() {
                 assert!(
                     progress.is_clear(),
