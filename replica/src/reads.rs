@@ -169,14 +169,14 @@ impl Reads {
         self.drop_empty_late();
     }
 
-    /// Takes the reads that came before `limit` and that nobody seems to confirm.
+    /// Takes the reads that came before `limit` and that nobody seems to confirm, or whose entries do not come.
     pub(crate) fn take_older(&mut self, limit: Instant) -> Vec<Read> {
         let is_old = |read: &mut Read| read.since < limit;
         let mut old: Vec<Read> = self.waiting.extract_if(.., is_old).collect();
         for round in self
             .rounds
             .iter_mut()
-            .filter(|round| round.late && round.index.is_none())
+            .filter(|round| round.late || round.index.is_some())
         {
             old.extend(round.reads.extract_if(.., is_old));
         }
@@ -187,8 +187,9 @@ impl Reads {
 
     /// Whoever waits for nothing need not be remembered; a confirmation settles by its number.
     fn drop_empty_late(&mut self) {
+        let settled = |round: &Round| round.late || round.index.is_some();
         self.rounds
-            .retain(|round| !(round.late && round.index.is_none() && round.reads.is_empty()));
+            .retain(|round| !(settled(round) && round.reads.is_empty()));
     }
 
     /// Reads that may be answered from a state machine that has applied everything up to `applied`.

@@ -121,6 +121,33 @@ fn a_follower_that_is_cut_off_answers_nothing_old() {
     }
 }
 
+/// A follower's words do not reach its leader any more, whose words still reach it: it knows how far it has to be for a read,
+/// and nobody sends it the entries. Such a read used to wait as long as the link was broken in one direction: only
+/// questions without an answer were given up.
+#[test]
+fn a_read_whose_entries_do_not_come_is_given_back() {
+    for seed in 0..10 {
+        let mut world = World::serving(3, ReplicaConfig::default(), seed);
+        let writer = world.registered_client(1);
+        world.put(writer, "k", "old");
+        let (leader, mute) = (world.leader().unwrap(), followers(&world)[0]);
+        let reader = reader(&mut world, mute);
+        // It misses the write, asks, and can say nothing more.
+        world.partition(&[leader], &[mute]);
+        world.put(writer, "k", "new");
+        world.heal();
+        world.ask_at(reader, mute, get());
+        while world.status(mute).counters.read_rounds == 0 {
+            world.run_for(Duration::from_micros(1));
+        }
+        world.cut.insert((mute, leader));
+        let outcome = world.outcome(reader);
+        assert_eq!(outcome.status, ClientStatus::NotLeader, "{outcome:?}");
+        let waited = outcome.told.saturating_since(outcome.asked);
+        assert!(waited < SECOND, "seed {seed}: {waited:?}");
+    }
+}
+
 /// It answers out of a queue that is seconds old: the question that it asks then is new.
 #[test]
 fn a_follower_that_was_paused_answers_nothing_old() {
