@@ -1,18 +1,24 @@
 //! The command line: every command and option, as clap reads them.
 
+mod chaos;
+mod net;
+
+pub(crate) use self::chaos::ChaosArguments;
+pub(crate) use self::net::{NetCommand, NetSetArguments};
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use trine_chaos::fault::FaultSet;
+use trine_replica::config::SEGMENT_BYTES;
 use trine_transport::backend::Faults;
 use trine_transport::prng::Ratio;
 
 use crate::capture::CaptureArguments;
 use crate::cmd::bench::{Distribution, Url, Workload};
 use crate::config::{BASE_PORT, CACHE_ADDRESS, CACHE_THREADS_MAX, CLIENTS_MAX, DEFAULT_PEERS};
-use crate::lab::Way;
 use crate::network::NetworkArguments;
 use crate::resp::RespArguments;
 use crate::settings::{ConfigCommand, FileArguments, PlacementArguments, WatchArguments};
@@ -408,60 +414,14 @@ pub(crate) struct ServeArguments {
         help_heading = "Lab options"
     )]
     pub(crate) fault_seed: u64,
+    /// Lab: with --log disk, the room that the log takes at a time.
+    #[arg(long, default_value_t = SEGMENT_BYTES, value_name = "SIZE", value_parser = parse_bytes, help_heading = "Lab options")]
+    pub(crate) log_segment: u64,
     /// Lab: let this user, on this machine, change with `trine net` what the network does to this replica's packets.
     #[arg(long, help_heading = "Lab options")]
     pub(crate) lab: bool,
     #[command(flatten)]
     pub(crate) capture: CaptureArguments,
-}
-
-#[derive(Clone, Debug, PartialEq, Subcommand)]
-pub(crate) enum NetCommand {
-    /// From now on, damage what a replica sends or receives.
-    Set(NetSetArguments),
-    /// End the faults: of one link, of one replica, or of all.
-    Clear(NetClearArguments),
-    /// Show the faults that are set.
-    Show(LabArguments),
-}
-
-/// How the replicas in the lab are found. They have to run on this machine, under this user.
-#[derive(Clone, Debug, PartialEq, Args)]
-pub(crate) struct LabArguments {
-    /// The replicas' addresses, host:port,...
-    #[arg(long, env = "TRINE_PEERS", default_value = DEFAULT_PEERS, value_name = "LIST")]
-    pub(crate) peers: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Args)]
-pub(crate) struct NetSetArguments {
-    /// The place of the replica.
-    #[arg(value_name = "PLACE", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) place: u32,
-    /// What happens to its packets: loss=5%,dup=1%,reorder=2%,corrupt=0.1%,delay=1ms..5ms, or blocked.
-    #[arg(value_name = "FAULTS")]
-    pub(crate) faults: Faults,
-    /// Only on the link to this place, or address; without it on every link that has no rule of its own, the clients'
-    /// included.
-    #[arg(long, value_name = "PLACE")]
-    pub(crate) link: Option<String>,
-    /// Which way the packets go, as the replica sees it.
-    #[arg(long, default_value = "both", value_enum)]
-    pub(crate) direction: Way,
-    #[command(flatten)]
-    pub(crate) peers: LabArguments,
-}
-
-#[derive(Clone, Debug, PartialEq, Args)]
-pub(crate) struct NetClearArguments {
-    /// The place of the replica; all of them if absent.
-    #[arg(value_name = "PLACE", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) place: Option<u32>,
-    /// Only the own rule of the link to this place, or address.
-    #[arg(long, value_name = "PLACE", requires = "place")]
-    pub(crate) link: Option<String>,
-    #[command(flatten)]
-    pub(crate) peers: LabArguments,
 }
 
 #[derive(Debug, Args)]
@@ -526,6 +486,10 @@ pub(crate) struct TopArguments {
     /// Seconds between two looks at the group.
     #[arg(default_value = "1", value_name = "SECONDS", value_parser = parse_seconds)]
     pub(crate) seconds: f64,
+    /// Keys that break the group: let a replica stand still, block a link, heal. The replicas have to run on this
+    /// machine and to have been started with --lab, as those of `trine up` are.
+    #[arg(long)]
+    pub(crate) lab: bool,
     #[command(flatten)]
     pub(crate) client: ClientArguments,
 }
@@ -679,48 +643,6 @@ pub(crate) struct SimArguments {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ChaosArguments {
-    /// The share of packets to lose, on every link, the clients' included.
-    #[arg(long, default_value = "0", value_name = "SHARE")]
-    pub(crate) loss: Ratio,
-    /// The share of packets to send twice.
-    #[arg(long = "dup", default_value = "0", value_name = "SHARE")]
-    pub(crate) duplicate: Ratio,
-    /// The share of packets to let others overtake.
-    #[arg(long, default_value = "0", value_name = "SHARE")]
-    pub(crate) reorder: Ratio,
-    /// The share of packets to damage.
-    #[arg(long, default_value = "0", value_name = "SHARE")]
-    pub(crate) corrupt: Ratio,
-    /// Kill the leader this often (SIGKILL), and start it again.
-    #[arg(long, value_name = "TIME", value_parser = parse_positive_duration)]
-    pub(crate) kill_leader_every: Option<Duration>,
-    /// With --log disk: kill all replicas at once this often (SIGKILL), and start them again.
-    #[arg(long, value_name = "TIME", value_parser = parse_positive_duration, requires = "data_dir", conflicts_with = "kill_leader_every")]
-    pub(crate) kill_all_every: Option<Duration>,
-    #[command(flatten)]
-    pub(crate) log: LogArguments,
-    /// Clients that work at the same time.
-    #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
-    pub(crate) clients: u32,
-    /// How long the clients work.
-    #[arg(long = "for", default_value = "20s", value_name = "TIME", value_parser = parse_positive_duration)]
-    pub(crate) duration: Duration,
-    /// The seed of faults, keys and operations.
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    pub(crate) seed: u64,
-    /// How many replicas.
-    #[arg(long, default_value = "3", value_name = "N", value_parser = ["3", "5", "7"])]
-    pub(crate) replicas: String,
-    /// How many keys the clients fight over.
-    #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub(crate) keys: u32,
-    /// Write the whole history here, one JSON line an operation.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) history: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct CacheArguments {
     #[command(subcommand)]
     pub(crate) command: CacheCommand,
@@ -792,18 +714,6 @@ pub(crate) struct CacheKeyArguments {
 pub(crate) struct CacheStatsArguments {
     #[command(flatten)]
     pub(crate) client: CacheClientArguments,
-}
-
-impl NetCommand {
-    /// Gives it other replicas.
-    pub(crate) fn set_peers(&mut self, peers: &str) {
-        let arguments = match self {
-            Self::Set(arguments) => &mut arguments.peers,
-            Self::Clear(arguments) => &mut arguments.peers,
-            Self::Show(arguments) => arguments,
-        };
-        peers.clone_into(&mut arguments.peers);
-    }
 }
 
 impl LimitArguments {

@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use serde_json::json;
-use trine_replica::config::SEGMENT_BYTES;
 use trine_replica::disk::{
     Directory, Fsync, LostMemory, OpenError, OpenOptions, Opened, open as open_disk, open_anew,
 };
@@ -33,7 +32,7 @@ pub(crate) fn open(
             FsyncMode::Batch => Fsync::Batch,
             FsyncMode::None => Fsync::None,
         },
-        segment_bytes: SEGMENT_BYTES,
+        segment_bytes: arguments.log_segment,
         incarnation: fresh,
         rejoin: arguments.rejoin,
     };

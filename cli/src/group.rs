@@ -22,8 +22,19 @@ const SURVEY_LIMIT: Nanos = Nanos::from_millis(500);
 pub(crate) fn start<N: Network>(
     network: &N,
     addresses: Vec<SocketAddr>,
+    serve_args: Vec<OsString>,
+    sink: Option<LineSink>,
+) -> Result<Group, Failure> {
+    start_by(network, addresses, serve_args, sink, Vec::new())
+}
+
+/// As [`start`], with `launcher` before the command of each replica.
+pub(crate) fn start_by<N: Network>(
+    network: &N,
+    addresses: Vec<SocketAddr>,
     mut serve_args: Vec<OsString>,
     sink: Option<LineSink>,
+    launcher: Vec<OsString>,
 ) -> Result<Group, Failure> {
     let program = std::env::current_exe().map_err(|error| {
         Failure::usage(format!("cannot find the path of this program: {error}"), "")
@@ -39,7 +50,7 @@ pub(crate) fn start<N: Network>(
         serve_args,
         sink,
     };
-    let mut group = Group::start(config).map_err(live_failure)?;
+    let mut group = Group::start_by(config, launcher).map_err(live_failure)?;
     wait_for_voters(network, &mut group, count, START_LIMIT)?;
     Ok(group)
 }

@@ -8,6 +8,7 @@ mod config;
 mod data;
 mod failure;
 mod group;
+mod html;
 mod interrupt;
 mod lab;
 mod lane;

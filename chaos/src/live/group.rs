@@ -92,6 +92,8 @@ fn lines(tail: &[String]) -> String {
 #[derive(Debug)]
 pub struct Group {
     config: GroupConfig,
+    /// What stands before the command of each replica; `{place}` in it stands for its place.
+    launcher: Vec<OsString>,
     /// `None` while a replica is down on purpose.
     processes: Vec<Option<Process>>,
 }
@@ -100,9 +102,16 @@ impl Group {
     /// Starts every replica; the first one bootstraps the group. Returns at once: what "ready"
     /// means is the caller's question, see [`wait_until`](Self::wait_until).
     pub fn start(config: GroupConfig) -> Result<Self, LiveError> {
+        Self::start_by(config, Vec::new())
+    }
+
+    /// As [`start`](Self::start), each replica by another program, such as `ip netns exec replica{place}`, which has to
+    /// become the replica: its process id and its end are the replica's.
+    pub fn start_by(config: GroupConfig, launcher: Vec<OsString>) -> Result<Self, LiveError> {
         let count = config.addresses.len();
         let mut group = Self {
             config,
+            launcher,
             processes: Vec::new(),
         };
         group.processes.resize_with(count, || None);
@@ -256,13 +265,22 @@ impl Group {
                 .iter()
                 .map(|arg| with_place(arg, place)),
         );
-        let process = Process::start(&self.config.program, &args, place, self.config.sink.clone())
-            .map_err(|source| LiveError::Start {
-                program: self.config.program.clone(),
-                source,
-            })?;
+        let (program, args) = self.launched(args, place);
+        let process = Process::start(&program, &args, place, self.config.sink.clone())
+            .map_err(|source| LiveError::Start { program, source })?;
         self.processes[place - 1] = Some(process);
         Ok(())
+    }
+
+    /// The program to start and its arguments: the replica's own, or the launcher with the replica's behind it.
+    fn launched(&self, args: Vec<OsString>, place: usize) -> (PathBuf, Vec<OsString>) {
+        let own = self.config.program.clone();
+        let Some((launcher, words)) = self.launcher.split_first() else {
+            return (own, args);
+        };
+        let words = words.iter().map(|word| with_place(word, place));
+        let all = words.chain([own.into_os_string()]).chain(args);
+        (launcher.into(), all.collect())
     }
 }
 
@@ -319,6 +337,29 @@ mod tests {
         for pid in pids {
             assert!(!PathBuf::from(format!("/proc/{pid}")).exists());
         }
+    }
+
+    #[test]
+    fn a_launcher_stands_before_the_command_of_each_replica() {
+        let config = GroupConfig {
+            program: "/bin/echo".into(),
+            addresses: free_addresses(3).expect("ports"),
+            serve_args: Vec::new(),
+            sink: None,
+        };
+        let launcher = [
+            "env",
+            "PLACE={place}",
+            "sh",
+            "-c",
+            "echo $PLACE $1; exec sleep 600",
+            "-",
+        ];
+        let launcher = launcher.map(OsString::from).into();
+        let mut group = Group::start_by(config, launcher).expect("start");
+        let printed = |group: &mut Group| Some(group.tails()).filter(|tails| tails.len() == 3);
+        let tails = group.wait_until("every script speaking", Duration::from_secs(10), printed);
+        assert_eq!(tails.expect("output")[1], "2: 2 /bin/echo");
     }
 
     #[test]

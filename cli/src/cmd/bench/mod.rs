@@ -8,7 +8,6 @@ mod html;
 mod record;
 mod result;
 mod stores;
-mod svg;
 mod workload;
 mod zipf;
 

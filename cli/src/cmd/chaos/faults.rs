@@ -40,6 +40,11 @@ impl Fired {
         self.loss
     }
 
+    /// How often any fault fired.
+    pub(crate) fn damaged(&self) -> u64 {
+        self.loss + self.dup + self.reorder + self.corrupt + self.delay
+    }
+
     pub(crate) fn add(&mut self, other: &Self) {
         self.packets += other.packets;
         self.loss += other.loss;

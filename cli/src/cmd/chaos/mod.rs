@@ -3,11 +3,19 @@
 
 mod clients;
 mod faults;
+mod html;
+mod links;
+mod minimal;
 mod nemesis;
 mod report;
+mod sandbox;
+mod schedule;
+mod small_disk;
+mod timeline;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,11 +26,16 @@ use trine_transport::backend::{Faults, MonotonicClock};
 use trine_transport::time::{Clock, Instant};
 
 pub(crate) use self::faults::{FAULTS_LINE, Fired};
+pub(crate) use self::schedule::Kind as FaultKind;
 
-use self::clients::Crew;
+use self::clients::{Crew, Seen};
 use self::faults::ReplicaFaults;
-use self::nemesis::Failover;
+use self::links::Links;
+use self::nemesis::{Clock as WorkClock, Failover, Nemesis};
 use self::report::Report;
+use self::sandbox::Sandbox;
+use self::schedule::Planned;
+use self::timeline::{Leads, Timeline};
 use crate::args::{ChaosArguments, replica_count};
 use crate::config::CHAOS_OPERATIONS_LEAST;
 use crate::failure::Failure;
@@ -35,58 +48,226 @@ pub(crate) fn run<N: Network>(
     arguments: &ChaosArguments,
     output: Output,
 ) -> Result<(), Failure> {
+    refuse_contradictions(network, arguments)?;
+    // Before there is a second thread: it may replace this program.
+    let sandbox = sandbox::enter(arguments)?;
+    let schedule = schedule::draw(arguments, &possible(arguments, &sandbox))?;
     interrupt::start()?;
-    let faults = requested_faults(arguments);
-    let replica_faults = Arc::new(ReplicaFaults::default());
-    let mut group = start_group(network, arguments, faults, &replica_faults, output)?;
-    output.line(format_args!(
-        "{} clients work for {}",
-        arguments.clients,
-        humantime::format_duration(arguments.duration)
-    ));
-    let crew = Crew::start(network, arguments, faults, group.addresses())?;
-    let mut failovers = Vec::new();
-    let worked = nemesis::work(
+    let lab = Lab {
         network,
-        &mut group,
         arguments,
-        &crew,
+        faults: requested_faults(arguments),
+        sandbox,
+        schedule,
         output,
-        &mut failovers,
-    );
-    let finished = crew.finish()?;
-    if !interrupt::interrupted() {
-        worked?;
-    }
-    output.line(format_args!(
-        "checking {} operations",
-        finished.history.len()
-    ));
-    // Counts of the replicas arrive once a second; the last ones come with their orderly end.
-    group.stop().map_err(group::live_failure)?;
-    let mut fired = replica_faults.total();
-    fired.add(&finished.fired);
-    if let Some(path) = &arguments.history {
-        std::fs::write(path, finished.history.to_text()).map_err(|error| {
-            Failure::usage(
-                format!("cannot write the history to {}: {error}", path.display()),
-                "",
-            )
-        })?;
-    }
-    let counts = fired.requested(&faults);
-    let verdicts = judge(&finished.history, &counts, &failovers, finished.reread_from);
-    let report = Report {
-        arguments,
-        history: &finished.history,
-        counts,
-        failovers,
-        verdicts,
     };
-    report.print(output);
-    // A run that was cut short has not read everything again; what it saw is judged all the same.
-    interrupt::check()?;
-    report.result()
+    lab.tell();
+    lab.run()
+}
+
+/// What no run can do is refused before anything is started.
+fn refuse_contradictions<N: Network>(
+    network: &N,
+    arguments: &ChaosArguments,
+) -> Result<(), Failure> {
+    if arguments.faults.contains(&FaultKind::DiskFull) && arguments.log.directory().is_none() {
+        return Err(Failure::usage(
+            "disk-full needs replicas that keep their logs on disk",
+            "add --log disk --data-dir DIR, where DIR is new",
+        ));
+    }
+    if arguments.netns && !network.is_ip() {
+        return Err(Failure::usage(
+            "--netns is for kernel UDP: other networks do not pass through the kernel's rules",
+            "leave --transport or --netns out",
+        ));
+    }
+    schedule::draw(arguments, &arguments.faults).map(drop)
+}
+
+/// The kinds of fault that can be here.
+fn possible(arguments: &ChaosArguments, sandbox: &Sandbox) -> Vec<FaultKind> {
+    let mut kinds = arguments.faults.clone();
+    kinds.sort_unstable();
+    kinds.dedup();
+    kinds.retain(|kind| *kind != FaultKind::DiskFull || !sandbox.disks.is_empty());
+    kinds
+}
+
+/// What clients saw, and what was done meanwhile.
+struct Worked {
+    seen: Seen,
+    failovers: Vec<Failover>,
+    timeline: Timeline,
+}
+
+/// One run.
+struct Lab<'a, N> {
+    network: &'a N,
+    arguments: &'a ChaosArguments,
+    /// On every link, from the beginning to the end.
+    faults: Faults,
+    sandbox: Sandbox,
+    schedule: Vec<Planned>,
+    output: Output,
+}
+
+impl<N: Network> Lab<'_, N> {
+    /// What is going to happen, as far as that is fixed.
+    fn tell(&self) {
+        for skipped in &self.sandbox.skipped {
+            self.output.line(skipped);
+        }
+        if !self.schedule.is_empty() {
+            let seed = self.arguments.seed;
+            self.output.line(report::seed_line(seed));
+            for planned in &self.schedule {
+                let seconds = planned.at.as_nanos() as f64 / 1e9;
+                self.output
+                    .line(format_args!("{seconds:>9.3} s  {planned}"));
+            }
+        }
+    }
+
+    fn run(self) -> Result<(), Failure> {
+        let (arguments, output) = (self.arguments, self.output);
+        let (replica_faults, leads) = (Arc::default(), Arc::default());
+        let mut group = self.start_group(&replica_faults, &leads)?;
+        output.line(format_args!(
+            "{} clients work for {}",
+            arguments.clients,
+            humantime::format_duration(arguments.duration)
+        ));
+        let mut worked = self.work(&mut group)?;
+        let history = &worked.seen.history;
+        output.line(format_args!("checking {} operations", history.len()));
+        let addresses = group.addresses().len();
+        // Counts of the replicas arrive a few times a second; the last ones come with their orderly end.
+        group.stop().map_err(group::live_failure)?;
+        worked.timeline.leads = leads.all();
+        let timeline = &worked.timeline;
+        let mut fired = replica_faults.total();
+        fired.add(&worked.seen.fired);
+        let mut counts = fired.requested(&self.faults);
+        counts.extend(timeline.fired(&possible(arguments, &self.sandbox)));
+        let failovers = worked.failovers;
+        let report = Report {
+            arguments,
+            history,
+            verdicts: judge(history, &counts, &failovers, worked.seen.reread_from),
+            counts,
+            failovers,
+            timeline,
+            schedule: &self.schedule,
+            skipped: &self.sandbox.skipped,
+            addresses,
+        };
+        self.keep(&report)?;
+        report.print(output);
+        // A run that was cut short has not read everything again; what it saw is judged all the same.
+        interrupt::check()?;
+        report.result()
+    }
+
+    /// Lets clients work while faults come and go.
+    fn work(&self, group: &mut Group) -> Result<Worked, Failure> {
+        let crew = Crew::start(self.network, self.arguments, self.faults, group.addresses())?;
+        let mut nemesis = Nemesis {
+            network: self.network,
+            group,
+            crew: &crew,
+            links: match self.sandbox.network {
+                true => Links::Kernel,
+                false => Links::Injectors(self.faults),
+            },
+            disks: self.sandbox.disks.clone(),
+            output: self.output,
+            failovers: Vec::new(),
+            done: Vec::new(),
+        };
+        let mut clock = WorkClock::new(self.arguments.duration.into());
+        let mut missed = self.schedule.clone();
+        let worked = nemesis.work(&mut clock, &mut missed);
+        let Nemesis {
+            failovers, done, ..
+        } = nemesis;
+        let seen = crew.finish()?;
+        if !interrupt::interrupted() {
+            worked?;
+        }
+        let timeline = Timeline {
+            begun: clock.begun,
+            faults: done,
+            leads: Vec::new(),
+            missed,
+        };
+        Ok(Worked {
+            seen,
+            failovers,
+            timeline,
+        })
+    }
+
+    /// Writes the files that were asked for.
+    fn keep(&self, report: &Report<'_>) -> Result<(), Failure> {
+        let write = |what: &str, path: &Path, text: String| {
+            std::fs::write(path, text).map_err(|error| {
+                Failure::usage(
+                    format!("cannot write the {what} to {}: {error}", path.display()),
+                    "",
+                )
+            })
+        };
+        if let Some(path) = &self.arguments.history {
+            write("history", path, report.history.to_text())?;
+        }
+        if let Some(path) = &self.arguments.html {
+            write("report", path, html::page(report))?;
+        }
+        Ok(())
+    }
+
+    fn start_group(
+        &self,
+        replica_faults: &Arc<ReplicaFaults>,
+        leads: &Arc<Leads>,
+    ) -> Result<Group, Failure> {
+        let Self {
+            arguments,
+            faults,
+            output,
+            ..
+        } = self;
+        let count = replica_count(&arguments.replicas);
+        let mut serve_args: Vec<OsString> = vec!["--lab".into()];
+        let (addresses, launcher) = match self.sandbox.network {
+            true => {
+                serve_args.push("--allow-remote".into());
+                (sandbox::addresses(count), sandbox::launcher())
+            }
+            false => (self.network.group_addresses(count)?, Vec::new()),
+        };
+        let list: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+        output.line(format_args!(
+            "starting {count} replicas, a process each: {}",
+            list.join(" ")
+        ));
+        if !faults.is_none() {
+            output.line(format_args!(
+                "faults on every link: {faults} (seed {})",
+                arguments.seed
+            ));
+            serve_args.extend(["--fault".into(), faults.to_string().into()]);
+        }
+        serve_args.extend(["--fault-seed".into(), arguments.seed.to_string().into()]);
+        serve_args.extend(arguments.log.as_serve_args());
+        if !self.sandbox.disks.is_empty() {
+            // So that a log needs room soon after there is none.
+            serve_args.extend(["--log-segment".into(), SMALL_SEGMENT.into()]);
+        }
+        let sink = leads.sink(replica_faults.sink());
+        group::start_by(self.network, addresses, serve_args, Some(sink), launcher)
+    }
 }
 
 /// The faults that the options ask for.
@@ -100,32 +281,8 @@ fn requested_faults(arguments: &ChaosArguments) -> Faults {
     }
 }
 
-fn start_group<N: Network>(
-    network: &N,
-    arguments: &ChaosArguments,
-    faults: Faults,
-    replica_faults: &Arc<ReplicaFaults>,
-    output: Output,
-) -> Result<Group, Failure> {
-    let count = replica_count(&arguments.replicas);
-    let addresses = network.group_addresses(count)?;
-    let list: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-    output.line(format_args!(
-        "starting {count} replicas, a process each: {}",
-        list.join(" ")
-    ));
-    let mut serve_args: Vec<OsString> = Vec::new();
-    if !faults.is_none() {
-        output.line(format_args!(
-            "faults on every link: {faults} (seed {})",
-            arguments.seed
-        ));
-        serve_args.extend(["--fault".into(), faults.to_string().into()]);
-        serve_args.extend(["--fault-seed".into(), arguments.seed.to_string().into()]);
-    }
-    serve_args.extend(arguments.log.as_serve_args());
-    group::start(network, addresses, serve_args, Some(replica_faults.sink()))
-}
+/// The size of log segments on a small disk.
+const SMALL_SEGMENT: &str = "64KiB";
 
 /// What each checker says.
 pub(super) struct Verdicts {

@@ -8,6 +8,8 @@ use trine_chaos::history::{Action, History, Operation};
 
 use super::Verdicts;
 use super::nemesis::Failover;
+use super::schedule::Planned;
+use super::timeline::Timeline;
 use crate::args::ChaosArguments;
 use crate::failure::Failure;
 use crate::interrupt;
@@ -21,16 +23,34 @@ pub(super) struct Report<'a> {
     pub(super) counts: BTreeMap<String, u64>,
     pub(super) failovers: Vec<Failover>,
     pub(super) verdicts: Verdicts,
+    pub(super) timeline: &'a Timeline,
+    pub(super) schedule: &'a [Planned],
+    /// What was asked for and could not be, and why.
+    pub(super) skipped: &'a [String],
+    /// How many replicas there were.
+    pub(super) addresses: usize,
+}
+
+/// What a seed is worth in a live run.
+pub(super) fn seed_line(seed: u64) -> String {
+    format!(
+        "seed {seed} fixes this schedule, not the interleaving: real processes take their own time, so another run with it \
+         sees another history"
+    )
 }
 
 impl Report<'_> {
-    fn passed(&self) -> bool {
+    pub(super) fn passed(&self) -> bool {
         let Verdicts {
             linearizability,
             exactly_once,
             coverage,
         } = &self.verdicts;
         linearizability.verdict.is_pass() && exactly_once.is_pass() && coverage.is_pass()
+    }
+
+    pub(super) fn seed_line(&self) -> String {
+        seed_line(self.arguments.seed)
     }
 
     /// Exit status 0 only when everything was verified.
@@ -41,12 +61,17 @@ impl Report<'_> {
         let seed = self.arguments.seed;
         Err(Failure::negative(
             "the run did not pass",
-            format!("its seed is {seed}; --history FILE keeps the whole history"),
+            format!(
+                "its seed is {seed}; --history FILE keeps the whole history, --html FILE draws what is wrong"
+            ),
         ))
     }
 
     pub(super) fn print(&self, output: Output) {
         output.document(&self.document());
+        if !self.schedule.is_empty() {
+            self.timeline.print(self.history, output);
+        }
         let tally = self.history.tally();
         output.line("");
         output.line(format_args!(
@@ -152,9 +177,21 @@ impl Report<'_> {
                 "whole_again_ns": failover.whole_again.as_nanos(),
             })
         };
+        let planned = |planned: &Planned| {
+            json!({
+                "at_ns": planned.at.as_nanos(),
+                "kind": planned.kind,
+                "victim": planned.victim,
+                "hold_ns": planned.hold.as_nanos(),
+            })
+        };
         json!({
             "passed": self.passed(),
             "seed": self.arguments.seed,
+            "seed_fixes": "the schedule of faults and what clients ask, not the interleaving",
+            "schedule": self.schedule.iter().map(planned).collect::<Vec<_>>(),
+            "timeline": self.timeline.document(self.history),
+            "skipped": self.skipped,
             "operations": self.history.tally(),
             "faults": self.counts,
             "failovers": self.failovers.iter().map(failover).collect::<Vec<_>>(),

@@ -1,5 +1,6 @@
 //! `trine top`: the group on one screen, as it is now.
 
+mod hands;
 mod model;
 mod view;
 
@@ -14,8 +15,10 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use trine_replica::message::Order;
 
+use self::hands::Hands;
 use self::model::{Action, Key, Model};
 use super::member::order;
+use super::net::Lab;
 use super::status::{LOOK_MAX, ask_everybody};
 use crate::args::{OrderArguments, TopArguments};
 use crate::config::{TOP_KEYS_EVERY, TOP_TRANSFER_LIMIT};
@@ -46,15 +49,39 @@ pub(crate) fn run<N: Network>(
     }
     interrupt::start()?;
     let addresses = peers::resolve(&arguments.client.peers)?;
+    let hands = match arguments.lab {
+        true => {
+            Lab::find(network, &arguments.client.peers)?;
+            Some(Arc::new(Hands::new(addresses.clone())))
+        }
+        false => None,
+    };
     let (news, told) = channel();
     let stop = Arc::new(AtomicBool::new(false));
     watch(network, addresses, arguments, &news, &stop)?;
     let unusable = |error| Failure::usage(format!("the terminal cannot be used: {error}"), "");
     // Also restores the terminal in a panic.
     let mut terminal = ratatui::try_init().map_err(unusable)?;
-    let ended = show(&mut terminal, network, arguments, &news, &told);
+    let ended = show(
+        &mut terminal,
+        network,
+        arguments,
+        hands.as_ref(),
+        &news,
+        &told,
+    );
     ratatui::restore();
     stop.store(true, Ordering::Relaxed);
+    // Nobody else knows of what this screen did.
+    if let Some(hands) = hands.filter(|hands| hands.has_done_anything()) {
+        match hands.heal() {
+            Ok(healed) => output.line(healed),
+            Err(why) => {
+                let cure = "`trine net show` shows what is left, `trine net clear` ends it";
+                return Err(Failure::negative(format!("cannot heal: {why}"), cure));
+            }
+        }
+    }
     ended
 }
 
@@ -95,11 +122,15 @@ fn show<N: Network>(
     terminal: &mut DefaultTerminal,
     network: &N,
     arguments: &TopArguments,
+    hands: Option<&Arc<Hands>>,
     news: &Sender<News>,
     told: &Receiver<News>,
 ) -> Result<(), Failure> {
     let unusable = |error| Failure::usage(format!("the terminal cannot be used: {error}"), "");
-    let mut model = Model::new();
+    let mut model = match hands {
+        Some(_) => Model::in_lab(),
+        None => Model::new(),
+    };
     while !interrupt::interrupted() {
         for news in told.try_iter() {
             match news {
@@ -108,6 +139,7 @@ fn show<N: Network>(
                 News::Order(text) => model.message = text,
             }
         }
+        model.faults = hands.map(|hands| hands.faults()).unwrap_or_default();
         terminal
             .draw(|frame| view::draw(frame, &model))
             .map_err(unusable)?;
@@ -121,6 +153,11 @@ fn show<N: Network>(
             Action::None => {}
             Action::Quit => break,
             Action::Transfer(place) => transfer(network, arguments, place, news)?,
+            action => {
+                if let Some(hands) = hands {
+                    act(hands, action, news)?;
+                }
+            }
         }
     }
     Ok(())
@@ -161,6 +198,15 @@ fn transfer<N: Network>(
         };
         // Nobody listens once the screen is gone.
         let _ = news.send(News::Order(text));
+    })
+}
+
+/// Injects or heals faults, in a thread of its own.
+fn act(hands: &Arc<Hands>, action: Action, news: &Sender<News>) -> Result<(), Failure> {
+    let (hands, news) = (Arc::clone(hands), news.clone());
+    spawn("hands", move || {
+        // Nobody listens once the screen is gone.
+        let _ = news.send(News::Order(hands.act(action)));
     })
 }
 

@@ -35,6 +35,12 @@ pub(super) enum Action {
     Quit,
     /// Hand the lead to this place.
     Transfer(u32),
+    /// Let the replica of this place stand still.
+    Stop(u32),
+    /// Let the replicas of these places not hear each other.
+    Block(u32, u32),
+    /// Take everything back.
+    Heal,
 }
 
 /// What covers the footer or the screen.
@@ -42,8 +48,10 @@ pub(super) enum Action {
 pub(super) enum Dialog {
     None,
     Help,
-    /// Whether this place shall really lead.
-    Confirm(u32),
+    /// Whether that shall really be done.
+    Confirm(Action),
+    /// To which place the link of this one shall be blocked.
+    OtherEnd(u32),
 }
 
 /// Everything on the screen.
@@ -59,6 +67,10 @@ pub(super) struct Model {
     pub(super) paused: bool,
     pub(super) dialog: Dialog,
     pub(super) message: String,
+    /// Whether faults can be injected.
+    pub(super) lab: bool,
+    /// Those that this screen has injected.
+    pub(super) faults: String,
     last: Option<Look>,
 }
 
@@ -74,7 +86,17 @@ impl Model {
             paused: false,
             dialog: Dialog::None,
             message: String::new(),
+            lab: false,
+            faults: String::new(),
             last: None,
+        }
+    }
+
+    /// A screen that can inject faults.
+    pub(super) fn in_lab() -> Self {
+        Self {
+            lab: true,
+            ..Self::new()
         }
     }
 
@@ -109,14 +131,18 @@ impl Model {
         }
         match std::mem::replace(&mut self.dialog, Dialog::None) {
             Dialog::Help => return Action::None,
-            Dialog::Confirm(place) => {
+            Dialog::Confirm(action) => {
                 return match key {
                     Key::Char('y' | 'Y') => {
-                        self.message = format!("handing the lead to replica {place}");
-                        Action::Transfer(place)
+                        self.message = begun(action);
+                        action
                     }
                     _ => Action::None,
                 };
+            }
+            Dialog::OtherEnd(from) => {
+                self.choose_other_end(from, key);
+                return Action::None;
             }
             Dialog::None => {}
         }
@@ -127,17 +153,48 @@ impl Model {
             Key::Down if self.selected + 1 < self.replicas.len() => self.selected += 1,
             Key::Char('p') => self.paused = !self.paused,
             Key::Char('?' | 'h') => self.dialog = Dialog::Help,
-            Key::Char('t') => self.ask_transfer(),
+            Key::Char('t') => self.ask(|place| Dialog::Confirm(Action::Transfer(place))),
+            Key::Char('s' | 'b' | 'c') if !self.lab => {
+                self.message = "faults are injected with trine top --lab".to_owned();
+            }
+            Key::Char('s') => self.ask(|place| Dialog::Confirm(Action::Stop(place))),
+            Key::Char('b') => self.ask(Dialog::OtherEnd),
+            Key::Char('c') => {
+                self.message = begun(Action::Heal);
+                return Action::Heal;
+            }
             _ => {}
         }
         Action::None
     }
 
-    fn ask_transfer(&mut self) {
+    /// Opens a dialog about the selected replica.
+    fn ask(&mut self, dialog: impl FnOnce(u32) -> Dialog) {
         match self.replicas.get(self.selected).and_then(|row| row.place) {
-            Some(place) => self.dialog = Dialog::Confirm(place),
+            Some(place) => self.dialog = dialog(place),
             None => self.message = "that replica does not answer".to_owned(),
         }
+    }
+
+    fn choose_other_end(&mut self, from: u32, key: Key) {
+        let Key::Char(digit) = key else { return };
+        let Some(to) = digit.to_digit(10) else { return };
+        let is_there = self.replicas.iter().any(|row| row.place == Some(to));
+        match is_there && to != from {
+            true => self.dialog = Dialog::Confirm(Action::Block(from, to)),
+            false => self.message = format!("{digit} is no other replica that answers"),
+        }
+    }
+}
+
+/// What is being done, while it is not done yet.
+fn begun(action: Action) -> String {
+    match action {
+        Action::Transfer(place) => format!("handing the lead to replica {place}"),
+        Action::Stop(place) => format!("stopping replica {place}"),
+        Action::Block(from, to) => format!("blocking the link between {from} and {to}"),
+        Action::Heal => "healing".to_owned(),
+        Action::None | Action::Quit => String::new(),
     }
 }
 

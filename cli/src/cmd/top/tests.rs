@@ -163,7 +163,7 @@ fn the_lead_is_transferred_to_the_selected_replica_after_a_yes_alone() {
     model.on_key(Key::Up);
     model.on_key(Key::Down);
     assert_eq!(model.on_key(Key::Char('t')), Action::None);
-    assert_eq!(model.dialog, Dialog::Confirm(2));
+    assert_eq!(model.dialog, Dialog::Confirm(Action::Transfer(2)));
     assert_eq!(model.on_key(Key::Char('n')), Action::None);
     model.on_key(Key::Char('t'));
     assert_eq!(model.on_key(Key::Char('y')), Action::Transfer(2));
@@ -175,6 +175,45 @@ fn the_lead_is_transferred_to_the_selected_replica_after_a_yes_alone() {
     assert_eq!(model.dialog, Dialog::None, "a silent replica cannot lead");
     assert!(model.message.contains("does not answer"));
     assert_eq!(model.on_key(Key::CtrlC), Action::Quit);
+}
+
+/// Faults need the lab, a replica that answers, and a yes; healing needs nothing.
+#[test]
+fn faults_are_injected_in_the_lab_alone_and_after_a_yes() {
+    let mut outside = model();
+    outside.on_key(Key::Char('s'));
+    assert_eq!(outside.dialog, Dialog::None);
+    assert!(outside.message.contains("--lab"), "{}", outside.message);
+
+    let mut model = in_lab(model());
+    assert_eq!(model.on_key(Key::Char('s')), Action::None);
+    assert_eq!(model.on_key(Key::Escape), Action::None);
+    model.on_key(Key::Char('s'));
+    assert_eq!(model.on_key(Key::Char('y')), Action::Stop(1));
+
+    model.on_key(Key::Char('b'));
+    assert_eq!(model.dialog, Dialog::OtherEnd(1));
+    model.on_key(Key::Char('1'));
+    assert_eq!(model.dialog, Dialog::None, "a link has two ends");
+    assert!(model.message.contains("no other replica"));
+    model.on_key(Key::Char('b'));
+    model.on_key(Key::Char('2'));
+    assert_screen(&model, "lab-block-80x24.txt", 80, 24);
+    assert_eq!(model.on_key(Key::Char('y')), Action::Block(1, 2));
+    model.on_key(Key::Down);
+    model.on_key(Key::Down);
+    model.on_key(Key::Char('s'));
+    assert!(model.message.contains("does not answer"));
+    assert_eq!(model.on_key(Key::Char('c')), Action::Heal);
+    model.on_key(Key::Char('?'));
+    assert_screen(&model, "lab-help-80x24.txt", 80, 24);
+}
+
+/// The same screen with the keys of the lab, one replica standing still.
+fn in_lab(mut model: Model) -> Model {
+    model.lab = true;
+    model.faults = "3 stands still".to_owned();
+    model
 }
 
 #[test]

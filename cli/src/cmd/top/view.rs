@@ -6,12 +6,21 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Text};
 use ratatui::widgets::{Block, Borders, Cell, Clear, Paragraph, Row, Sparkline, Table};
 
-use super::model::{Dialog, Model};
+use super::model::{Action, Dialog, Model};
 use crate::units::{show_count, show_ns};
 
 /// A screen this high has room for a taller plot.
 const TALL: u16 = 40;
 const KEYS: &str = " q quit   arrows select   t transfer the lead   p pause   ? help";
+const LAB_KEYS: &str =
+    " q quit  arrows select  t transfer  s stop  b block  c heal  p pause  ? help";
+/// After the help's first lines.
+const LAB_HELP: &str = " s          let the selected replica stand still (SIGSTOP), after y
+ b          block its link to another one: its number, then y
+ c          heal: all go on, no link has faults; q does so, too
+";
+/// Where the keys end and the terms begin in the help.
+const HELP_PARTS: &str = "\n\n lag ";
 const HELP: &str = " up, down   select a replica
  t          hand the lead to the selected replica, after y
  p          pause and go on
@@ -20,8 +29,8 @@ const HELP: &str = " up, down   select a replica
  lag        entries that the leader has and the replica has not
  resent     packets sent again since the replica's start, or in the
             link's session
- stages     where a write's time goes at the leader, of a sample; each
-            figure is the upper end of a power of two
+ stages     where a write's time goes at the leader, of a sample;
+            each figure is the upper end of a power of two
  credits    in use, of those agreed on
  pacing     the rate that congestion control allows
 
@@ -47,7 +56,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &Model) {
     draw_links(frame, model, links);
     draw_foot(frame, model, foot);
     if model.dialog == Dialog::Help {
-        draw_help(frame, area);
+        draw_help(frame, model.lab, area);
     }
 }
 
@@ -63,12 +72,21 @@ fn section(title: &str) -> Block<'_> {
 }
 
 fn draw_summary(frame: &mut Frame<'_>, model: &Model, area: Rect) {
-    let paused = if model.paused { "PAUSED " } else { "" };
-    let width = u16::try_from(paused.len()).unwrap_or(0);
+    let mut right_words = match model.faults.as_str() {
+        "" => String::new(),
+        faults => format!(" {faults} "),
+    };
+    if model.paused {
+        right_words.push_str("PAUSED ");
+    }
+    let width = u16::try_from(right_words.len()).unwrap_or(0);
     let parts = Layout::horizontal([Constraint::Fill(1), Constraint::Length(width)]);
     let [left, right] = parts.areas(area);
     frame.render_widget(Line::styled(format!(" {}", model.summary), bold()), left);
-    frame.render_widget(Line::styled(paused, Style::new().fg(Color::Yellow)), right);
+    frame.render_widget(
+        Line::styled(right_words, Style::new().fg(Color::Yellow)),
+        right,
+    );
 }
 
 fn draw_throughput(frame: &mut Frame<'_>, model: &Model, area: Rect) {
@@ -189,20 +207,44 @@ fn draw_links(frame: &mut Frame<'_>, model: &Model, area: Rect) {
 
 fn draw_foot(frame: &mut Frame<'_>, model: &Model, area: Rect) {
     let (text, style) = match model.dialog {
-        Dialog::Confirm(place) => (
-            format!(" Hand the lead to replica {place}? y yes, any other key no"),
+        Dialog::Confirm(action) => (
+            format!(" {} y yes, any other key no", question(action)),
+            Style::new().fg(Color::Yellow).add_modifier(Modifier::BOLD),
+        ),
+        Dialog::OtherEnd(from) => (
+            format!(
+                " Block the link of replica {from} to which other one? its number, any other key none"
+            ),
             Style::new().fg(Color::Yellow).add_modifier(Modifier::BOLD),
         ),
         _ if !model.message.is_empty() => (format!(" {}", model.message), bold()),
+        _ if model.lab => (
+            LAB_KEYS.to_owned(),
+            Style::new().add_modifier(Modifier::DIM),
+        ),
         _ => (KEYS.to_owned(), Style::new().add_modifier(Modifier::DIM)),
     };
     frame.render_widget(Line::styled(text, style), area);
 }
 
-fn draw_help(frame: &mut Frame<'_>, area: Rect) {
-    let height = HELP.lines().count() as u16 + 2;
+/// What a confirmation asks.
+fn question(action: Action) -> String {
+    match action {
+        Action::Transfer(place) => format!("Hand the lead to replica {place}?"),
+        Action::Stop(place) => format!("Let replica {place} stand still?"),
+        Action::Block(from, to) => format!("Block the link between {from} and {to}?"),
+        Action::Heal | Action::None | Action::Quit => String::new(),
+    }
+}
+
+fn draw_help(frame: &mut Frame<'_>, lab: bool, area: Rect) {
+    let help = match lab {
+        true => HELP.replacen(HELP_PARTS, &format!("\n{LAB_HELP}\n lag "), 1),
+        false => HELP.to_owned(),
+    };
+    let height = help.lines().count() as u16 + 2;
     let inside = area.centered(Constraint::Length(70), Constraint::Length(height));
     frame.render_widget(Clear, inside);
     let block = Block::bordered().title(" help ");
-    frame.render_widget(Paragraph::new(HELP).block(block), inside);
+    frame.render_widget(Paragraph::new(help).block(block), inside);
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 /// Colours of the style sheet.
-const COLOURS: usize = 8;
+pub(super) const COLOURS: usize = 8;
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 300.0;
 const LEFT: f64 = 74.0;
@@ -13,12 +13,12 @@ const BOTTOM: f64 = 44.0;
 
 /// A named line.
 #[derive(Clone, Debug)]
-pub(super) struct Line {
-    pub(super) name: String,
-    pub(super) points: Vec<(f64, f64)>,
+pub(crate) struct Line {
+    pub(crate) name: String,
+    pub(crate) points: Vec<(f64, f64)>,
     /// Lines of one colour belong together.
-    pub(super) colour: usize,
-    pub(super) dashed: bool,
+    pub(crate) colour: usize,
+    pub(crate) dashed: bool,
 }
 
 impl Line {
@@ -29,7 +29,7 @@ impl Line {
 
 /// How the vertical axis counts.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(super) enum Scale {
+pub(crate) enum Scale {
     /// From zero.
     Linear,
     /// By powers of ten.
@@ -37,19 +37,19 @@ pub(super) enum Scale {
 }
 
 /// What a plot shows.
-pub(super) struct Plot<'a> {
-    pub(super) x_name: &'a str,
-    pub(super) y_name: &'a str,
-    pub(super) scale: Scale,
-    pub(super) lines: &'a [Line],
+pub(crate) struct Plot<'a> {
+    pub(crate) x_name: &'a str,
+    pub(crate) y_name: &'a str,
+    pub(crate) scale: Scale,
+    pub(crate) lines: &'a [Line],
     /// Where the horizontal axis has marks, and what they say.
-    pub(super) x_marks: Vec<(f64, String)>,
-    pub(super) show_y: fn(f64) -> String,
+    pub(crate) x_marks: Vec<(f64, String)>,
+    pub(crate) show_y: fn(f64) -> String,
 }
 
 impl Plot<'_> {
     /// The plot as an `<svg>` element, with its legend below.
-    pub(super) fn draw(&self) -> String {
+    pub(crate) fn draw(&self) -> String {
         let all = || self.lines.iter().flat_map(|line| &line.points);
         let (x_min, x_max) = range(
             all()
@@ -198,7 +198,7 @@ fn round_step(rough: f64) -> f64 {
 }
 
 /// `text` with the characters replaced that mean something in HTML.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -1,0 +1,124 @@
+//! What `trine top --lab` does to replicas, and takes back: they stand still, their links are blocked.
+
+use std::net::SocketAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::process::{Pid, Signal, kill_process};
+use trine_transport::backend::Faults;
+
+use super::model::Action;
+use crate::lab::{AskError, Order, State, Way, ask};
+
+/// Does it, and remembers what is to be taken back.
+pub(super) struct Hands {
+    addresses: Vec<SocketAddr>,
+    done: Mutex<Done>,
+}
+
+#[derive(Default)]
+struct Done {
+    /// Replicas that stand still.
+    stopped: Vec<(u32, Pid, SocketAddr)>,
+    blocked: Vec<(u32, u32)>,
+}
+
+impl Hands {
+    pub(super) fn new(addresses: Vec<SocketAddr>) -> Self {
+        Self {
+            addresses,
+            done: Mutex::default(),
+        }
+    }
+
+    /// Does what was confirmed; says what came of it.
+    pub(super) fn act(&self, action: Action) -> String {
+        let done = match action {
+            Action::Stop(place) => self.stop(place),
+            Action::Block(from, to) => self.block(from, to),
+            _ => self.heal(),
+        };
+        done.unwrap_or_else(|why| why)
+    }
+
+    /// What is to be taken back, in a few words.
+    pub(super) fn faults(&self) -> String {
+        let done = self.lock();
+        let stopped = done
+            .stopped
+            .iter()
+            .map(|(place, ..)| format!("{place} stands still"));
+        let blocked = done
+            .blocked
+            .iter()
+            .map(|(from, to)| format!("{from}-{to} blocked"));
+        stopped.chain(blocked).collect::<Vec<_>>().join(", ")
+    }
+
+    fn stop(&self, place: u32) -> Result<String, String> {
+        let state = self.find(place)?;
+        let pid = i32::try_from(state.pid).ok().and_then(Pid::from_raw);
+        let pid = pid.ok_or("the replica told no process id")?;
+        kill_process(pid, Signal::STOP).map_err(|error| format!("cannot stop {pid:?}: {error}"))?;
+        self.lock().stopped.push((place, pid, state.address));
+        Ok(format!("replica {place} stands still; c lets it go on"))
+    }
+
+    fn block(&self, from: u32, to: u32) -> Result<String, String> {
+        let state = self.find(from)?;
+        let order = Order::Set {
+            link: Some(to.to_string()),
+            way: Way::Both,
+            faults: Faults::CUT.to_string(),
+        };
+        ask(state.address, &order).map_err(|error| error.to_string())?;
+        self.lock().blocked.push((from, to));
+        Ok(format!(
+            "{from} and {to} do not hear each other; c heals that"
+        ))
+    }
+
+    /// Lets everybody go on and ends all faults of the network, whoever set them.
+    pub(super) fn heal(&self) -> Result<String, String> {
+        let done = std::mem::take(&mut *self.lock());
+        for (_, pid, _) in done.stopped {
+            // One that has ended meanwhile needs nothing.
+            let _ = kill_process(pid, Signal::CONT);
+        }
+        for &address in &self.addresses {
+            match ask(address, &Order::Clear { link: None }) {
+                Ok(_) | Err(AskError::Nobody(_)) => {}
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        Ok("everybody goes on, and no link has faults".to_owned())
+    }
+
+    /// Whether anything is to be taken back.
+    pub(super) fn has_done_anything(&self) -> bool {
+        let done = self.lock();
+        !done.stopped.is_empty() || !done.blocked.is_empty()
+    }
+
+    fn find(&self, place: u32) -> Result<State, String> {
+        let still: Vec<(u32, SocketAddr)> = {
+            let done = self.lock();
+            let stopped = done.stopped.iter();
+            stopped.map(|(place, _, at)| (*place, *at)).collect()
+        };
+        if still.iter().any(|(of, _)| *of == place) {
+            return Err(format!("replica {place} stands still; c lets it go on"));
+        }
+        // One that stands still would not answer.
+        let answers = |at: &&SocketAddr| still.iter().all(|(_, stopped)| stopped != *at);
+        let asked = self.addresses.iter().filter(answers);
+        let asked = asked.filter_map(|&at| ask(at, &Order::Show).ok());
+        let mut found = asked.filter(|state| state.place == place);
+        found.next().ok_or_else(|| {
+            format!("replica {place} is not in the lab: it was not started with --lab")
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Done> {
+        self.done.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
