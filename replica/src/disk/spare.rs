@@ -78,13 +78,17 @@ impl Drop for Spare {
 
 fn make(path: &Path, size: u64, given_up: &AtomicBool) -> io::Result<File> {
     let file = open_empty(path)?;
-    fill(&file, size, || {
+    let filled = fill(&file, size, || {
         if given_up.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::Interrupted.into());
         }
         file.sync_data()
-    })?;
-    Ok(file)
+    });
+    if filled.is_err() {
+        // What room it has got is needed elsewhere, now that there is too little.
+        let _ = std::fs::remove_file(path);
+    }
+    filled.map(|()| file)
 }
 
 /// An empty file, whatever stood there.
@@ -164,6 +168,18 @@ mod tests {
         assert!(spare.take(&place.0.join("segment")).is_none());
         drop(Spare::begin(&place.0, 1 << 20));
         assert_eq!(std::fs::read_dir(&place.0).unwrap().count(), 0);
+    }
+
+    /// A spare for which there was no room kept what it had got, and the segment that was asked for found even less.
+    #[test]
+    fn a_spare_without_room_leaves_nothing() {
+        let place = Place::new("full");
+        let spare = Spare::begin(&place.0, 1 << 60).unwrap();
+        while !spare.is_ready() {
+            std::thread::yield_now();
+        }
+        assert_eq!(std::fs::read_dir(&place.0).unwrap().count(), 0);
+        assert!(spare.take(&place.0.join("segment")).is_none());
     }
 
     #[test]
