@@ -53,9 +53,9 @@ pub struct Replica {
     stopping: bool,
     /// Disk mode: promises go through `Replica::poll_write` first.
     durable: bool,
-    /// Why the disk takes nothing any more.
     /// Slots of the sessions that carry raft's messages, by the peer's address.
     lanes: BTreeMap<SocketAddr, usize>,
+    /// Why the disk takes nothing any more.
     disk_failed: Option<String>,
 }
 

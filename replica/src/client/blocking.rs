@@ -59,6 +59,8 @@ impl CallError {
 pub struct BlockingClient<B: Backend, C> {
     event_loop: EventLoop<B, C, Clients<B::Route>>,
     client: ClientId,
+    /// Of the present call. An earlier one may still be under way, if the backend failed while it was waited for.
+    tag: u64,
 }
 
 impl<B: Backend, C: Clock> BlockingClient<B, C> {
@@ -79,7 +81,11 @@ impl<B: Backend, C: Clock> BlockingClient<B, C> {
         let client = clients.open().expect("a new table has room for one client");
         let event_loop = EventLoop::new(backend, clock, clients, transport, identity, seed)
             .map_err(OpenError::Transport)?;
-        Ok(Self { event_loop, client })
+        Ok(Self {
+            event_loop,
+            client,
+            tag: 0,
+        })
     }
 
     /// Does one command and waits for its end.
@@ -88,11 +94,12 @@ impl<B: Backend, C: Clock> BlockingClient<B, C> {
     /// [`CallError`] says whether the command can have been applied.
     pub fn execute(&mut self, mode: Mode, command: &Command<'_>) -> Result<Answer, CallError> {
         let client = self.current_client()?;
+        self.tag += 1;
         let submission = Submission {
             mode,
             command,
             deadline: None,
-            tag: 0,
+            tag: self.tag,
         };
         self.event_loop
             .with(|clients, cx| clients.submit(cx.now(), client, submission))?;
@@ -147,9 +154,13 @@ impl<B: Backend, C: Clock> BlockingClient<B, C> {
 
     /// Every operation ends by its deadline, so this does.
     fn wait(&mut self) -> Result<Finished, CallError> {
-        let mut finished = None;
+        let (mut finished, tag) = (None, self.tag);
         let done = |clients: &mut Clients<B::Route>| {
-            finished = clients.poll_finished();
+            while let Some(other) = clients.poll_finished() {
+                if other.tag == tag {
+                    finished = Some(other);
+                }
+            }
             finished.is_some()
         };
         self.event_loop

@@ -4,6 +4,7 @@
 mod support;
 
 mod batches;
+mod blocking;
 mod deadlines;
 mod leaders;
 mod sessions;

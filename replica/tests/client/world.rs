@@ -216,7 +216,7 @@ impl App<RingRoute> for FakeReplica {
 }
 
 type ClientLoop = EventLoop<RingBackend, ManualClock, Clients<RingRoute>>;
-type ReplicaLoop = EventLoop<RingBackend, ManualClock, FakeReplica>;
+pub(crate) type ReplicaLoop = EventLoop<RingBackend, ManualClock, FakeReplica>;
 
 pub(crate) struct World {
     pub(crate) clock: ManualClock,
@@ -244,26 +244,11 @@ impl World {
         let pool = client_backend.pool().clone();
         let clients = Clients::new(config, route_of(), pool, 7).expect("a sound configuration");
         let client = looped(client_backend, &clock, clients, 100);
-        let replicas =
-            scripts
-                .into_iter()
-                .zip(backends)
-                .zip(0..)
-                .map(|((script, backend), index)| {
-                    let (seen, sessions, held, batches) =
-                        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-                    let app = FakeReplica {
-                        script,
-                        seen,
-                        discovery: None,
-                        questions: 0,
-                        messages: 0,
-                        sessions,
-                        held,
-                        batches,
-                    };
-                    looped(backend, &clock, app, index + 1)
-                });
+        let replicas = scripts
+            .into_iter()
+            .zip(backends)
+            .zip(0..)
+            .map(|((script, backend), index)| replica_loop(script, backend, &clock, index + 1));
         let replicas: Vec<_> = replicas.collect();
         let alive = vec![true; replicas.len()];
         Self {
@@ -398,6 +383,27 @@ impl World {
         }
         self.client.now().saturating_since(start)
     }
+}
+
+/// A replica that follows `script`.
+pub(crate) fn replica_loop(
+    script: Script,
+    backend: RingBackend,
+    clock: &ManualClock,
+    seed: u64,
+) -> ReplicaLoop {
+    let (seen, sessions, held, batches) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let app = FakeReplica {
+        script,
+        seen,
+        discovery: None,
+        questions: 0,
+        messages: 0,
+        sessions,
+        held,
+        batches,
+    };
+    looped(backend, clock, app, seed)
 }
 
 fn looped<A: App<RingRoute>>(
