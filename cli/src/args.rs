@@ -172,6 +172,8 @@ pub(crate) struct OrderArguments {
     /// Give up waiting after this long; the change may still be made, and the error says so.
     #[arg(long, default_value = "30s", value_name = "TIME", value_parser = parse_positive_duration)]
     pub(crate) timeout: Duration,
+    #[command(flatten)]
+    pub(crate) capture: CaptureArguments,
 }
 
 #[derive(Debug, Args)]

@@ -11,10 +11,11 @@ use trine_transport::backend::{Backend, Capture, CaptureAddress, MonotonicClock,
 use trine_transport::time::{Clock, Duration};
 
 use crate::failure::Failure;
+use crate::network::{Network, Opened};
 use crate::units::parse_bytes;
 
 /// Whether, where and how much to capture.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct CaptureArguments {
     /// Write every packet of this process into this file (pcapng): Wireshark shows it with
     /// transport/trine.lua. Keys and values are in it as they are.
@@ -82,6 +83,20 @@ where
     B::Route: CaptureAddress,
 {
     Pcap::new(backend, MonotonicClock, local, capture)
+}
+
+/// The same around what a client has opened.
+pub(crate) fn around_opened<N: Network>(
+    network: &N,
+    opened: Opened<N::Backend>,
+    capture: CaptureFile,
+) -> Opened<Captured<N::Backend>> {
+    let local = network.local_address(&opened.backend);
+    Opened {
+        backend: around(opened.backend, local, capture),
+        route_of: opened.route_of,
+        keep: opened.keep,
+    }
 }
 
 /// The Unix time at which the monotonic clock was zero.

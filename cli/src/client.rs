@@ -59,22 +59,10 @@ pub(crate) fn open<N: Network>(
     let mut config = ClientConfig::new(addresses);
     config.operation_timeout = arguments.timeout.into();
     tune(&mut config);
-    let Some(capture) = capture else {
-        return open_over(opened, config);
-    };
-    let Opened {
-        backend,
-        route_of,
-        keep,
-    } = opened;
-    let local = network.local_address(&backend);
-    let backend = capture::around(backend, local, capture);
-    let opened = Opened {
-        backend,
-        route_of,
-        keep,
-    };
-    open_over(opened, config)
+    match capture {
+        None => open_over(opened, config),
+        Some(capture) => open_over(capture::around_opened(network, opened, capture), config),
+    }
 }
 
 fn open_over<B: Backend + 'static>(

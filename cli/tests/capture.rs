@@ -58,6 +58,24 @@ fn a_client_and_its_replicas_capture_the_same_conversation() {
     dissected(&client.0);
 }
 
+/// `trine bench` took the option and captured nothing; orders to members did not know it.
+#[test]
+fn a_measurement_and_an_order_are_captured_too() {
+    let (bench, order) = (TempFile::new("bench"), TempFile::new("order"));
+    let cluster = Cluster::start(&["--capture-limit", "1MiB"]);
+    let rounds = [
+        "--rounds", "2", "--for", "50ms", "--warmup", "0s", "--keys", "10",
+    ];
+    let captured = ["--read-ratio", "0.5", "--capture", bench.path()];
+    cluster.ok(&[&["bench"], &rounds[..], &captured].concat());
+    let bytes = std::fs::read(&bench.0).expect("a capture");
+    let sections = bytes.windows(4).filter(|word| *word == SECTION_HEADER);
+    assert!(sections.count() >= 2, "each round has its section");
+    dissected(&bench.0);
+    cluster.ok(&["leader", "transfer", "--capture", order.path()]);
+    dissected(&order.0);
+}
+
 /// Wireshark's own command line finds requests in it; without that there is nothing to ask.
 fn dissected(path: &Path) {
     let script = concat!(

@@ -6,10 +6,11 @@ use trine_replica::client::{ClientConfig, Obstacle, OrderDone, OrderError, give_
 use trine_replica::message::{AdminRequest, ClusterId, Incarnation, Order, PlaceId};
 use trine_replica::node::endpoint_config;
 use trine_replica::status::{MemberStatus, Status};
-use trine_transport::backend::MonotonicClock;
+use trine_transport::backend::{Backend, MonotonicClock};
 
 use super::status::{LOOK_MAX, ask_everybody, informant, nobody};
 use crate::args::{MemberCommand, MemberListArguments, OrderArguments, PlaceArguments};
+use crate::capture;
 use crate::client::{advice, random_seed};
 use crate::failure::Failure;
 use crate::network::{Network, Opened};
@@ -61,13 +62,30 @@ pub(super) fn order<N: Network>(
     place: u32,
 ) -> Result<OrderDone, Failure> {
     let addresses = peers::resolve(&arguments.peers)?;
+    let capture = arguments.capture.open()?;
+    let opened = network.call(&addresses)?;
+    let mut config = ClientConfig::new(addresses);
+    config.operation_timeout = arguments.timeout.into();
+    match capture {
+        None => order_over(opened, config, order, place),
+        Some(capture) => {
+            let opened = capture::around_opened(network, opened, capture);
+            order_over(opened, config, order, place)
+        }
+    }
+}
+
+fn order_over<B: Backend>(
+    opened: Opened<B>,
+    config: ClientConfig,
+    order: Order,
+    place: u32,
+) -> Result<OrderDone, Failure> {
     let Opened {
         backend,
         route_of,
         keep,
-    } = network.call(&addresses)?;
-    let mut config = ClientConfig::new(addresses);
-    config.operation_timeout = arguments.timeout.into();
+    } = opened;
     let request = AdminRequest {
         order,
         place: PlaceId(place),

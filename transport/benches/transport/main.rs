@@ -42,7 +42,7 @@ fn main() {
     let is_wanted =
         |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
     let mut report = Report::new("transport");
-    let measurements: [(&str, Measurement); 14] = [
+    let measurements: [(&str, Measurement); 15] = [
         ("rpc_latency_udp_32b", latency_udp),
         ("rpc_rate_udp_32b_window_64", rate_udp),
         ("rpc_rate_udp_20000_sessions", many_sessions),
@@ -60,6 +60,7 @@ fn main() {
             instructions_congestion_control,
         ),
         ("cpu_time_transfer_8mb_udp", cpu_time_transfer),
+        ("cpu_time_stream_8mb_messages_udp", cpu_time_stream),
         (
             "cpu_time_transfer_8mb_udp_header_checksums",
             cpu_time_transfer_header_checksums,
@@ -226,6 +227,15 @@ fn cpu_time_transfer_with(report: &mut Report, name: &str, setup: &Setup) {
     let rpc = || cpu_time_per(bytes, || joined.complete(TRANSFERS));
     let bare = || cpu_time_per(bytes, || raw::stream_to_self(1472, bytes));
     let pairs = Pairs::run(PAIRS, rpc, bare);
+    report.pairs(name, "ns/B", "UDP stream with GSO and GRO", &pairs);
+}
+
+/// What messages that do not stay in the cache cost without any RPC.
+fn cpu_time_stream(report: &mut Report, name: &str, _: Cores) {
+    let bytes = 30 * LARGE as u64;
+    let messages = || cpu_time_per(bytes, || raw::messages_to_self(1472, LARGE, bytes));
+    let bare = || cpu_time_per(bytes, || raw::stream_to_self(1472, bytes));
+    let pairs = Pairs::run(PAIRS, messages, bare);
     report.pairs(name, "ns/B", "UDP stream with GSO and GRO", &pairs);
 }
 

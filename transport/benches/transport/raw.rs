@@ -271,6 +271,30 @@ pub(crate) fn stream_to_self(len: usize, bytes: u64) {
     }
 }
 
+/// As `stream_to_self`, out of messages of `message` bytes, two in turn, and copied into two others: what any RPC of
+/// that size does at least.
+pub(crate) fn messages_to_self(len: usize, message: usize, bytes: u64) {
+    let (from, to) = (socket(), socket());
+    let address = to.local_addr().expect("a bound socket has an address");
+    set(&from, libc::SOL_UDP, libc::UDP_SEGMENT, len as i32);
+    set(&to, libc::SOL_UDP, libc::UDP_GRO, 1);
+    let source = vec![1u8; 2 * message];
+    let (mut target, mut buffer) = (vec![0u8; 2 * message], vec![0u8; 65_536]);
+    let train = 65_507 / len * len;
+    let (mut sent, mut received) = (0, 0);
+    while (received as u64) < bytes {
+        let start = sent % (2 * message - train);
+        let _refused_is_lost = from.send_to(&source[start..start + train], address);
+        sent += train;
+        while let Ok(len) = to.recv(&mut buffer) {
+            let start = received % (2 * message - train);
+            target[start..start + len].copy_from_slice(&buffer[..len]);
+            received += len;
+        }
+    }
+    std::hint::black_box(&target);
+}
+
 fn set(socket: &UdpSocket, level: i32, name: i32, value: i32) {
     // SAFETY: pointer and length describe a live integer that the kernel reads.
     let result = unsafe {

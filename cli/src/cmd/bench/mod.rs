@@ -11,11 +11,13 @@ mod stores;
 mod workload;
 mod zipf;
 
+use std::cell::RefCell;
+use std::net::SocketAddr;
 use std::path::Path;
 
 use serde_json::json;
 use trine_kvstore::config::VALUE_BYTES_MAX;
-use trine_transport::backend::MonotonicClock;
+use trine_transport::backend::{Backend, MonotonicClock};
 use trine_transport::prng::Prng;
 use trine_transport::time::{Clock, Duration, Instant};
 
@@ -29,9 +31,10 @@ pub(crate) use self::workload::Workload;
 use self::workload::{Generator, Kind, Mix};
 pub(crate) use self::zipf::Distribution;
 use crate::args::BenchArguments;
+use crate::capture::{self, CaptureFile};
 use crate::failure::Failure;
 use crate::lane::Lane;
-use crate::network::Network;
+use crate::network::{Network, Opened};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::units::{plural, show_bytes, show_count};
@@ -176,6 +179,8 @@ struct Plan<'a> {
     value_bytes: u64,
     settings: Settings,
     host: Host,
+    /// The capture until the first round takes it.
+    capture: RefCell<Option<CaptureFile>>,
 }
 
 impl<'a> Plan<'a> {
@@ -233,6 +238,7 @@ impl<'a> Plan<'a> {
             value_bytes,
             settings,
             host: Host::look(),
+            capture: RefCell::new(arguments.client.capture.open()?),
         })
     }
 
@@ -251,8 +257,13 @@ impl<'a> Plan<'a> {
                 let list = list.as_deref().unwrap_or(&self.arguments.client.peers);
                 let addresses = peers::resolve(list)?;
                 let opened = network.call(&addresses)?;
-                let lane = Lane::over(opened, &addresses, self.arguments.client.timeout)?;
-                self.measure_on(&mut Trine::new(lane, clients), named, first, output)
+                match self.capture()? {
+                    None => self.measure_trine(opened, &addresses, named, first, output),
+                    Some(capture) => {
+                        let opened = capture::around_opened(network, opened, capture);
+                        self.measure_trine(opened, &addresses, named, first, output)
+                    }
+                }
             }
             Url::Redis(server) => {
                 self.measure_on(&mut Redis::connect(server, clients)?, named, first, output)
@@ -261,6 +272,27 @@ impl<'a> Plan<'a> {
                 self.measure_on(&mut Etcd::connect(servers, clients)?, named, first, output)
             }
         }
+    }
+
+    /// The capture's next section: each round has an endpoint of its own.
+    fn capture(&self) -> Result<Option<CaptureFile>, Failure> {
+        match self.capture.take() {
+            Some(first) => Ok(Some(first)),
+            None => self.arguments.client.capture.go_on(),
+        }
+    }
+
+    fn measure_trine<B: Backend>(
+        &self,
+        opened: Opened<B>,
+        addresses: &[SocketAddr],
+        named: (String, String),
+        first: bool,
+        output: Output,
+    ) -> Result<RunResult, Failure> {
+        let lane = Lane::over(opened, addresses, self.arguments.client.timeout)?;
+        let clients = self.arguments.clients as usize;
+        self.measure_on(&mut Trine::new(lane, clients), named, first, output)
     }
 
     fn measure_on(

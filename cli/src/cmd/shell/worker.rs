@@ -37,6 +37,13 @@ impl<N: Network> Worker<N> {
         }
     }
 
+    fn start(&mut self) -> Result<Thread, Failure> {
+        let thread = start(self.network.clone(), self.arguments.clone())?;
+        // A client that was given up may still write to its capture, which therefore ends with it.
+        self.arguments.capture.capture = None;
+        Ok(thread)
+    }
+
     /// Does one command; Ctrl-C gives it up, and then a write may still be applied.
     pub(super) fn call(&mut self, request: &StoreRequest) -> Result<Answer, Failure> {
         let mode = match request.read_only {
@@ -45,7 +52,7 @@ impl<N: Network> Worker<N> {
         };
         let thread = match self.thread.take() {
             Some(thread) => thread,
-            None => start(self.network.clone(), self.arguments.clone())?,
+            None => self.start()?,
         };
         // A thread that has ended has left the reason with its answers.
         let _ = thread.requests.send((mode, request.command.clone()));

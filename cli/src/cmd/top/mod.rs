@@ -21,6 +21,7 @@ use super::member::order;
 use super::net::Lab;
 use super::status::{LOOK_MAX, ask_everybody};
 use crate::args::{OrderArguments, TopArguments};
+use crate::capture::CaptureArguments;
 use crate::config::{TOP_KEYS_EVERY, TOP_TRANSFER_LIMIT};
 use crate::failure::Failure;
 use crate::interrupt;
@@ -189,6 +190,7 @@ fn transfer<N: Network>(
     let target = OrderArguments {
         peers: arguments.client.peers.clone(),
         timeout: TOP_TRANSFER_LIMIT,
+        capture: CaptureArguments::default(),
     };
     let (network, news) = (network.clone(), news.clone());
     spawn("transfer", move || {
