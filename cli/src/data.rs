@@ -27,11 +27,7 @@ pub(crate) fn open(
         Directory::lock(path).map_err(|error| Failure::usage(error.to_string(), USED))?;
     let options = OpenOptions {
         place: PlaceId(arguments.id),
-        fsync: match arguments.log.fsync {
-            FsyncMode::Each => Fsync::Each,
-            FsyncMode::Batch => Fsync::Batch,
-            FsyncMode::None => Fsync::None,
-        },
+        fsync: arguments.log.fsync.into(),
         segment_bytes: arguments.log_segment,
         incarnation: fresh,
         rejoin: arguments.rejoin,
@@ -43,6 +39,16 @@ pub(crate) fn open(
     let opened = opened.map_err(|error| failure(path, &error))?;
     tell(&opened, path, arguments.bootstrap, output);
     Ok(Some(opened))
+}
+
+impl From<FsyncMode> for Fsync {
+    fn from(mode: FsyncMode) -> Self {
+        match mode {
+            FsyncMode::Each => Self::Each,
+            FsyncMode::Batch => Self::Batch,
+            FsyncMode::None => Self::None,
+        }
+    }
 }
 
 /// What to do about a directory in use.

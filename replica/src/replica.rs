@@ -9,7 +9,7 @@ use trine_transport::time::Instant;
 
 use crate::bootstrap::{self, Bootstrap, Origin, Progress};
 use crate::config::{BEGIN_PATIENCE, ConfigError, PLACES_MAX, ReplicaConfig};
-use crate::disk::{DiskError, Restored, Write};
+use crate::disk::{DiskError, Fsync, Restored, Write};
 use crate::group::Group;
 use crate::join::Joiner;
 use crate::message::{
@@ -53,6 +53,8 @@ pub struct Replica {
     stopping: bool,
     /// Disk mode: promises go through `Replica::poll_write` first.
     durable: bool,
+    /// When the disk counts a write as durable, for the status.
+    fsync: Option<Fsync>,
     /// Slots of the sessions that carry raft's messages, by the peer's address.
     lanes: BTreeMap<SocketAddr, usize>,
     /// Why the disk takes nothing any more.
@@ -121,6 +123,7 @@ impl Replica {
             stopwatch: None,
             stopping: false,
             durable: false,
+            fsync: None,
             lanes: BTreeMap::new(),
             disk_failed: None,
         })
@@ -142,6 +145,13 @@ impl Replica {
             self.group = Some(Box::new(group));
             self.bootstrap = None;
         }
+        self
+    }
+
+    /// When its disk counts a write as durable: for its status, nothing else.
+    #[must_use]
+    pub fn synced(mut self, fsync: Fsync) -> Self {
+        self.fsync = Some(fsync);
         self
     }
 
@@ -633,7 +643,10 @@ impl Replica {
             state_version: 0,
             members: Vec::new(),
             change_in_progress: false,
-            log: LogStatus::default(),
+            log: LogStatus {
+                fsync: self.fsync,
+                ..LogStatus::default()
+            },
             sessions: SessionStatus::default(),
             store: StoreStatus::default(),
             counters: self.out.counters,

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::disk::Fsync;
 use crate::timing::WriteStages;
 
 /// What a replica is at the moment.
@@ -63,6 +64,9 @@ pub struct LogStatus {
     pub bytes: u64,
     /// Times that it was compacted.
     pub compactions: u64,
+    /// When a write counts as durable; nothing in memory mode.
+    #[serde(default)]
+    pub fsync: Option<Fsync>,
 }
 
 /// The client sessions.

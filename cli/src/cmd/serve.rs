@@ -401,7 +401,8 @@ fn assemble<B: Backend>(
     let node = match data {
         None => Node::new(replica, route_of, seed),
         Some(data) => {
-            let replica = replica.on_disk(data.restored, now);
+            let fsync = arguments.log.fsync.into();
+            let replica = replica.on_disk(data.restored, now).synced(fsync);
             let queue = WriterThread::start(data.writer, backend.waker())
                 .map_err(|error| Failure::usage(error.to_string(), ""))?;
             Node::new(replica, route_of, seed).with_disk(Box::new(queue))

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 use trine_chaos::live::{Report, leader_of, majority_gone, voters_in_step};
+use trine_replica::disk::Fsync;
 use trine_replica::node::{LinkStatus, NodeStatus};
 use trine_replica::status::{Role, Status};
 use trine_transport::time::Duration;
@@ -42,8 +43,15 @@ pub(crate) fn run<N: Network>(
         output.line("");
         complaints.iter().for_each(|line| output.line(line));
     }
-    Ok(())
+    match leader_of(&reports) {
+        Some(_) => Ok(()),
+        None => Err(Failure::not_reachable("no leader", NO_LEADER)),
+    }
 }
+
+/// What to do about a group without a leader.
+const NO_LEADER: &str = "if it does not last for an election alone, start the replicas that do not answer; \
+                         docs/operations.md says what follows the loss of a majority";
 
 /// A replica that does not answer within this is shown as silent.
 pub(super) const LOOK_MAX: std::time::Duration = std::time::Duration::from_secs(1);
@@ -244,15 +252,26 @@ fn link_row(name: String, link: &LinkStatus) -> [String; 5] {
 
 fn store_line(leader: &Status) -> String {
     format!(
-        "store: {} in {} of {}; log: {} in {}, {} compacted; {} open",
+        "store: {} in {} of {}; log: {} in {}, {} compacted, {}; {} open",
         plural(leader.store.items, "key"),
         show_bytes(leader.store.logical_bytes),
         show_bytes(leader.store.memory_bytes),
         plural(leader.log.entries, "entry").replace("entrys", "entries"),
         show_bytes(leader.log.bytes),
         plural(leader.log.compactions, "time"),
+        log_mode(leader.log.fsync),
         plural(leader.sessions.open, "client session"),
     )
+}
+
+/// Where the log is, and when a write counts as durable there.
+fn log_mode(fsync: Option<Fsync>) -> &'static str {
+    match fsync {
+        None => "in memory alone",
+        Some(Fsync::Each) => "on disk (fsync each)",
+        Some(Fsync::Batch) => "on disk (fsync batch)",
+        Some(Fsync::None) => "on disk (fsync none)",
+    }
 }
 
 /// How the leader confirms linearizable reads, and under which assumption.

@@ -1,6 +1,7 @@
 //! Which metrics are there, and what are their values in a snapshot? The name, the help and the value of each stand
 //! together here and nowhere else.
 
+use trine_replica::disk::Fsync;
 use trine_replica::node::LinkStatus;
 use trine_replica::status::{MemberStatus, Role};
 
@@ -98,6 +99,26 @@ pub(super) fn process(dropped_lines: Option<u64>) -> Vec<Family> {
     all
 }
 
+/// 1 for the way in which the log is kept, 0 for the others.
+fn log_fsync(fsync: Option<Fsync>) -> Family {
+    let ways = [
+        (None, "memory"),
+        (Some(Fsync::Each), "each"),
+        (Some(Fsync::Batch), "batch"),
+        (Some(Fsync::None), "none"),
+    ];
+    let samples = ways.map(|(way, name)| {
+        let labels = vec![("fsync", name.to_owned())];
+        (labels, (fsync == way).number())
+    });
+    Family {
+        name: "log_fsync",
+        help: "1 for the way in which the log is kept: memory, or on disk by its fsync mode.",
+        kind: Kind::Gauge,
+        samples: samples.into(),
+    }
+}
+
 // Long because it is a table, a metric an entry.
 fn raft(snapshot: &Snapshot) -> Vec<Family> {
     let status = &snapshot.status.replica;
@@ -168,6 +189,7 @@ fn raft(snapshot: &Snapshot) -> Vec<Family> {
         ),
         gauge("log_entries", "Entries held.", status.log.entries),
         gauge("log_bytes", "Bytes held in the log.", status.log.bytes),
+        log_fsync(status.log.fsync),
         counter(
             "log_compactions",
             "Times that the log was compacted.",

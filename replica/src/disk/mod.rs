@@ -24,6 +24,8 @@ mod thread;
 mod write;
 mod writer;
 
+use serde::{Deserialize, Serialize};
+
 pub use directory::Directory;
 pub use error::{DiskError, LostMemory, OpenError};
 #[doc(hidden)]
@@ -42,7 +44,8 @@ pub(crate) use record::Record;
 pub(crate) use snapshot_file::{SnapshotHead, begin_piece, end_piece, middle_piece};
 
 /// When a write counts as durable.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Fsync {
     /// Each write is synced by itself.
     Each,

@@ -97,6 +97,7 @@ impl Group {
             entries: log.entry_count() as u64,
             bytes: log.bytes() as u64,
             compactions: self.compactions,
+            ..status.log
         };
         status.lease = self.lease_status(now);
         status.stages = self.stages.clone();

@@ -75,6 +75,8 @@ fn sink(output: Output, count: usize) -> LineSink {
         match output.json {
             // For `trine chaos`; `trine net show` says the same here.
             _ if first || line.starts_with(FAULTS_LINE) => {}
+            // They end one after the other, and each warns of those that have gone before it.
+            _ if interrupt::interrupted() && line.contains("WARN") => {}
             true => eprintln!("[{place}] {line}"),
             false => output.line(format_args!("[{place}] {line}")),
         }
