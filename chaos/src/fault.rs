@@ -57,11 +57,18 @@ pub enum Fault {
     Members,
     /// A replica of another state-machine version takes the place of one: the group is of mixed versions.
     Versions,
+    /// A replica's process dies, perhaps amid a batch of writes, and the machine goes on: what was written and not synced
+    /// is still there. Of disks, like what follows.
+    ProcessKill,
+    /// A write or a sync fails with EIO: the replica ends, and of what was not synced some is there and some is not.
+    DiskEio,
+    /// The same with ENOSPC, also where the room was made before.
+    DiskEnospc,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 24] = [
+    pub const ALL: [Fault; 27] = [
         Fault::Loss,
         Fault::Duplication,
         Fault::Reordering,
@@ -86,15 +93,21 @@ impl Fault {
         Fault::Transfer,
         Fault::Members,
         Fault::Versions,
+        Fault::ProcessKill,
+        Fault::DiskEio,
+        Fault::DiskEnospc,
     ];
 
     /// Those that mean something only where logs are on disk.
-    pub const OF_DISKS: [Fault; 5] = [
+    pub const OF_DISKS: [Fault; 8] = [
         Fault::Blackout,
         Fault::DiskSlow,
         Fault::DiskTorn,
         Fault::DiskCorrupt,
         Fault::DiskFull,
+        Fault::ProcessKill,
+        Fault::DiskEio,
+        Fault::DiskEnospc,
     ];
 
     /// Its name on the command line and in reports.
@@ -124,6 +137,9 @@ impl Fault {
             Fault::Transfer => "transfer",
             Fault::Members => "members",
             Fault::Versions => "versions",
+            Fault::ProcessKill => "process-kill",
+            Fault::DiskEio => "disk-eio",
+            Fault::DiskEnospc => "disk-enospc",
         }
     }
 }
@@ -402,6 +418,20 @@ pub enum Event {
         /// For how long.
         span: Duration,
     },
+    /// A replica's process dies, and its machine goes on.
+    ProcessKill {
+        /// Which.
+        victim: Victim,
+        /// How long it is down.
+        span: Duration,
+    },
+    /// One of the next operations of a disk fails.
+    DiskError {
+        /// Whose.
+        victim: Victim,
+        /// For want of room, or for no reason that anybody knows.
+        full: bool,
+    },
     /// A machine of clients dies; new clients take the place of the old.
     ClientCrash {
         /// Which, counted among the client machines.
@@ -430,6 +460,9 @@ impl Event {
             Event::DiskTorn { .. } => Fault::DiskTorn,
             Event::DiskCorrupt { .. } => Fault::DiskCorrupt,
             Event::DiskFull { .. } => Fault::DiskFull,
+            Event::ProcessKill { .. } => Fault::ProcessKill,
+            Event::DiskError { full: false, .. } => Fault::DiskEio,
+            Event::DiskError { full: true, .. } => Fault::DiskEnospc,
         })
     }
 }
@@ -684,6 +717,14 @@ impl Drawer<'_> {
             Fault::DiskFull => Event::DiskFull {
                 victim: self.victim(),
                 span: self.span(100, 3_000),
+            },
+            Fault::ProcessKill => Event::ProcessKill {
+                victim: self.victim(),
+                span: self.span(1, 1_000),
+            },
+            Fault::DiskEio | Fault::DiskEnospc => Event::DiskError {
+                victim: self.victim(),
+                full: fault == Fault::DiskEnospc,
             },
             Fault::Loss
             | Fault::Duplication

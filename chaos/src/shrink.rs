@@ -26,7 +26,8 @@ pub fn shrink(config: &SimConfig, runs_max: u64) -> Option<Shrunk> {
     let mut tried = 1;
     let mut report = sim::run(config.clone(), Trace::Off).ok()?;
     let failure = kind_of(&report.verdict)?;
-    config.faults = Some(report.faults.keys().copied().collect());
+    let fired = report.faults.iter().filter(|(_, fired)| **fired > 0);
+    config.faults = Some(fired.map(|(&fault, _)| fault).collect());
     // What is asked of a whole run is not asked of its remains.
     config.operations_min = 1;
     loop {

@@ -2,8 +2,8 @@
 //! once, in agreement, live after its last fault.
 
 use std::collections::BTreeSet;
-use trine_chaos::fault::{Event, Victim, Weather};
-use trine_chaos::sim::{SimConfig, SimReport, Trace, run};
+use trine_chaos::fault::{Event, Fault, FaultSet, Victim, Weather};
+use trine_chaos::sim::{Plan, SimConfig, SimReport, Trace, run};
 use trine_transport::prng::Ratio;
 use trine_transport::time::Duration;
 
@@ -219,4 +219,28 @@ fn clocks_that_run_apart_and_jump_do_no_harm() {
             jump(6_000, 2),
         ],
     );
+}
+
+/// Every kind of fault by itself, on a seed of its own: a fault that is asked for by name and does not fire fails the run.
+#[test]
+fn every_fault_fires_when_it_is_asked_for_alone() {
+    for (seed, fault) in (500..).zip(Fault::ALL) {
+        let plan = Plan {
+            seed,
+            faults: Some(FaultSet(BTreeSet::from([fault]))),
+            faulty: Some(Duration::from_secs(16)),
+            client_machines: Some(1),
+            clients_per_machine: Some(2),
+            ..Plan::default()
+        };
+        let mut config = plan.config().expect("one fault excludes nothing");
+        if fault == Fault::Versions {
+            // A version changes when a replica comes back.
+            config.faults = Some(BTreeSet::from([fault, Fault::Crash]));
+        }
+        config.workload.value_bytes = 16..=64;
+        let report = run(config, Trace::Off).expect("a sound configuration");
+        assert!(report.verdict.is_pass(), "{fault}: {report}");
+        assert!(report.faults[&fault] > 0, "{fault}: {report}");
+    }
 }

@@ -166,6 +166,8 @@ impl Chaos {
             Event::DiskTorn { victim, span } => self.tear(cluster, *victim, *span),
             Event::DiskCorrupt { victim, span } => self.corrupt(cluster, *victim, *span),
             Event::DiskFull { victim, span } => self.fill_disk(cluster, *victim, *span),
+            Event::ProcessKill { victim, span } => self.kill_process(cluster, *victim, *span),
+            Event::DiskError { victim, full } => break_disk(cluster, *victim, *full),
             Event::Stop { victim, span } => self.stop(cluster, *victim, *span),
             Event::Pause { victim, span } => {
                 let Some(host) = resolve(cluster, *victim) else {
@@ -328,6 +330,23 @@ impl Chaos {
         self.end_later(cluster, span, End::DiskHeals(host));
     }
 
+    fn kill_process(&mut self, cluster: &mut Cluster, victim: Victim, span: Duration) {
+        let Some(host) = resolve(cluster, victim) else {
+            return;
+        };
+        if cluster.world.program(host).is_none() || !may_die(cluster, host) {
+            return;
+        }
+        cluster.world.kill(host);
+        let Some(mut device) = cluster.device(host) else {
+            return;
+        };
+        device.lose_process();
+        drop(device);
+        cluster.world.network.stats.fire(Fault::ProcessKill);
+        self.end_later(cluster, span, End::Restart(host));
+    }
+
     /// The process of a replica that takes part no more would have ended, and been started again.
     fn bury_halted(&mut self, cluster: &mut Cluster) {
         if !cluster.keeps_memory() {
@@ -338,9 +357,26 @@ impl Chaos {
                 .world
                 .trace
                 .note(cluster.world.now(), || format!("{host} takes part no more"));
+            let failure = cluster.device(host).and_then(|device| device.failure());
+            if let Some(fault) = failure {
+                cluster.world.network.stats.fire(fault);
+            }
             cluster.kill_replica(host, false);
             self.end_later(cluster, RESTART_PAUSE, End::Restart(host));
         }
+    }
+}
+
+/// One of the next operations of a replica's disk fails.
+fn break_disk(cluster: &mut Cluster, victim: Victim, full: bool) {
+    if !cluster.keeps_memory() {
+        return;
+    }
+    let running = |host: &Host| cluster.world.program(*host).is_some();
+    if let Some(host) = resolve(cluster, victim).filter(running)
+        && let Some(mut device) = cluster.device(host)
+    {
+        device.fail_soon(full);
     }
 }
 

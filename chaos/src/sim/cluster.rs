@@ -262,6 +262,7 @@ impl Cluster {
         for disk in &self.disks {
             let mut device = disk.device();
             device.full = false;
+            device.forget_failure();
             device.latency = CALM;
         }
     }

@@ -215,6 +215,15 @@ impl SimConfig {
         }
     }
 
+    /// Syncs what is written, so that a replica whose disk failed comes back with its memory.
+    pub(super) fn sync_disks(&mut self) {
+        if let Some(disk) = &mut self.disk
+            && disk.fsync == Fsync::None
+        {
+            disk.fsync = Fsync::Batch;
+        }
+    }
+
     /// Checks the settings.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 //! The real writer runs on it, so what is simulated is the device: how long a sync takes, in which order unsynced
 //! writes reach the plate, sectors of them that do not, bits that flip later, and a disk without room.
 
+use crate::fault::Fault;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use trine_replica::disk::{
@@ -40,6 +41,8 @@ pub(crate) struct Device {
     under_way: usize,
     /// No room for anything new.
     pub(crate) full: bool,
+    /// A failure that is to come, or has come, of the process that runs now.
+    failing: Option<Failing>,
     /// How long a sync takes, at least and at most.
     pub(crate) latency: (Duration, Duration),
     prng: Prng,
@@ -53,8 +56,50 @@ impl Device {
             pending: Vec::new(),
             under_way: 0,
             full: false,
+            failing: None,
             latency: CALM,
             prng,
+        }
+    }
+
+    /// One of the next operations fails, and all behind it until the replica is started anew.
+    pub(crate) fn fail_soon(&mut self, full: bool) {
+        let after = self.prng.in_range(1..=FAILS_WITHIN);
+        self.failing.get_or_insert(Failing { after, full });
+    }
+
+    /// The failure that an operation has met.
+    pub(crate) fn failure(&self) -> Option<Fault> {
+        let failing = self.failing.filter(|failing| failing.after == 0)?;
+        Some(match failing.full {
+            true => Fault::DiskEnospc,
+            false => Fault::DiskEio,
+        })
+    }
+
+    /// No operation fails any more, unless one has.
+    pub(crate) fn forget_failure(&mut self) {
+        self.failing = self.failing.filter(|failing| failing.after == 0);
+    }
+
+    /// The process dies and the machine does not: what it has written is seen by the next one, though perhaps not durable.
+    /// Of a batch that was under way some part was issued.
+    pub(crate) fn lose_process(&mut self) {
+        let issued = self.pending.len() - self.under_way;
+        let cut = issued + self.prng.below(self.under_way as u64 + 1) as usize;
+        self.pending.truncate(cut);
+        self.under_way = 0;
+        self.failing = None;
+        self.seen = self.durable.clone();
+        for operation in &self.pending {
+            match operation {
+                Operation::Write(name, offset, bytes) => {
+                    if let Some(file) = self.seen.get_mut(name) {
+                        put(file, *offset as usize, bytes);
+                    }
+                }
+                named => change_names(&mut self.seen, named),
+            }
         }
     }
 
@@ -87,6 +132,7 @@ impl Device {
         self.durable = files;
         self.seen = self.durable.clone();
         self.under_way = 0;
+        self.failing = None;
     }
 
     fn land(
@@ -199,6 +245,27 @@ impl Device {
         self.under_way += 1;
     }
 
+    /// Counts an operation down to the failure that is due.
+    fn attempt(&mut self, name: &str, operation: &'static str) -> Result<(), DiskError> {
+        let Some(failing) = &mut self.failing else {
+            return Ok(());
+        };
+        failing.after = failing.after.saturating_sub(1);
+        if failing.after > 0 {
+            return Ok(());
+        }
+        let reason = match failing.full {
+            true => "no space left on the simulated device",
+            false => "input/output error of the simulated device",
+        };
+        Err(DiskError {
+            operation,
+            file: name.to_owned(),
+            reason: reason.to_owned(),
+            full: failing.full,
+        })
+    }
+
     fn room(&self, name: &str, operation: &'static str) -> Result<(), DiskError> {
         if !self.full {
             return Ok(());
@@ -212,6 +279,16 @@ impl Device {
     }
 }
 
+/// Operations from now on until one fails.
+#[derive(Copy, Clone, Debug)]
+struct Failing {
+    /// Zero once it has.
+    after: u64,
+    full: bool,
+}
+
+/// A failure comes within so many operations: a few batches.
+const FAILS_WITHIN: u64 = 12;
 /// Operations that may stay unsynced before the device does the oldest by itself.
 const PENDING_MAX: usize = 8;
 /// How long a sync takes on a disk that nothing is wrong with.
@@ -272,7 +349,13 @@ impl SimDisk {
     /// Opens the files as a process does at its start; that is done and synced before anything else happens.
     pub(crate) fn open(&self, options: OpenOptions) -> Result<Opened<SimDisk>, OpenError> {
         let opened = open(self.clone(), options);
-        self.device().settle();
+        let mut device = self.device();
+        device.settle();
+        if opened.is_err() {
+            // The process that met the failure has ended.
+            device.failing = None;
+        }
+        drop(device);
         opened
     }
 }
@@ -309,6 +392,7 @@ impl Disk for SimDisk {
     fn create(&mut self, name: &str, size: u64) -> Result<(), DiskError> {
         let mut device = self.device();
         device.room(name, "create")?;
+        device.attempt(name, "create")?;
         let operation = Operation::Create(name.to_owned(), size);
         change_names(&mut device.seen, &operation);
         device.issue(operation);
@@ -321,6 +405,7 @@ impl Disk for SimDisk {
         if offset as usize + bytes.len() > size {
             device.room(name, "write")?;
         }
+        device.attempt(name, "write")?;
         if let Some(file) = device.seen.get_mut(name) {
             put(file, offset as usize, bytes);
         }
@@ -329,7 +414,9 @@ impl Disk for SimDisk {
     }
 
     fn sync(&mut self, name: &str) -> Result<(), DiskError> {
-        self.device().issue(Operation::Sync(name.to_owned()));
+        let mut device = self.device();
+        device.attempt(name, "sync")?;
+        device.issue(Operation::Sync(name.to_owned()));
         Ok(())
     }
 
@@ -350,7 +437,9 @@ impl Disk for SimDisk {
     }
 
     fn sync_names(&mut self) -> Result<(), DiskError> {
-        self.device().issue(Operation::SyncNames);
+        let mut device = self.device();
+        device.attempt("the directory", "sync")?;
+        device.issue(Operation::SyncNames);
         Ok(())
     }
 }
@@ -425,5 +514,80 @@ impl WriteQueue for SimQueue {
 
     fn poll(&mut self) -> Option<Result<u64, DiskError>> {
         self.inner().ended.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "f";
+
+    fn disk(seed: u64) -> SimDisk {
+        let mut disk = SimDisk::new(Prng::new(seed));
+        disk.create(FILE, 4).unwrap();
+        disk.sync_names().unwrap();
+        disk.device().settle();
+        disk
+    }
+
+    fn content(disk: &mut SimDisk) -> Vec<u8> {
+        let mut bytes = vec![0; 4];
+        disk.read(FILE, 0, &mut bytes).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn what_a_killed_process_had_written_is_seen_by_the_next_and_lost_with_the_machine() {
+        let (mut kept, mut lost) = (0, 0);
+        for seed in 0..50 {
+            let mut disk = disk(seed);
+            disk.write(FILE, 0, b"once").unwrap();
+            disk.device().settle();
+            disk.device().lose_process();
+            assert_eq!(content(&mut disk), b"once");
+            disk.device().crash(false);
+            match &content(&mut disk)[..] {
+                b"once" => kept += 1,
+                [0, 0, 0, 0] => lost += 1,
+                other => panic!("half a sector: {other:?}"),
+            }
+        }
+        assert!(kept > 5 && lost > 5, "{kept} kept, {lost} lost");
+    }
+
+    #[test]
+    fn a_process_is_killed_anywhere_in_a_batch() {
+        let mut seen = std::collections::BTreeSet::new();
+        for seed in 0..50 {
+            let mut disk = disk(seed);
+            disk.write(FILE, 0, b"aa").unwrap();
+            disk.write(FILE, 2, b"bb").unwrap();
+            disk.device().lose_process();
+            seen.insert(content(&mut disk));
+        }
+        let expected = [&b"\0\0\0\0"[..], b"aa\0\0", b"aabb"];
+        assert_eq!(seen.into_iter().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn a_disk_that_breaks_fails_each_operation_until_the_process_has_ended() {
+        for full in [false, true] {
+            let mut disk = disk(1);
+            disk.device().fail_soon(full);
+            let mut written = 0;
+            let error = loop {
+                match disk.write(FILE, 0, b"x") {
+                    Ok(()) => written += 1,
+                    Err(error) => break error,
+                }
+            };
+            assert!(written < FAILS_WITHIN && error.full == full, "{error}");
+            assert!(disk.sync(FILE).is_err() && disk.sync_names().is_err());
+            let fault = [Fault::DiskEio, Fault::DiskEnospc][usize::from(full)];
+            assert_eq!(disk.device().failure(), Some(fault));
+            disk.device().crash(false);
+            assert!(disk.device().failure().is_none() && disk.sync(FILE).is_ok());
+        }
     }
 }

@@ -100,6 +100,14 @@ impl Plan {
     }
 }
 
+/// Faults that spare a group whose disks are never synced.
+const NEED_SYNCS: [Fault; 4] = [
+    Fault::Blackout,
+    Fault::DiskFull,
+    Fault::DiskEio,
+    Fault::DiskEnospc,
+];
+
 impl SimConfig {
     /// What a seed stands for under a load.
     pub fn of(load: Load, seed: u64) -> Self {
@@ -127,6 +135,9 @@ impl SimConfig {
             Some(_) => self.put_on_disk(),
             None if asked(Fault::Members) => self.disk = None,
             None => {}
+        }
+        if NEED_SYNCS.into_iter().any(asked) {
+            self.sync_disks();
         }
         if asked(Fault::Versions) && !self.mixes_versions() {
             self.first_state_version = STATE_VERSION_FIRST;

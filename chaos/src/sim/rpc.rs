@@ -256,7 +256,9 @@ fn apply(
         | FaultEvent::DiskSlow { .. }
         | FaultEvent::DiskTorn { .. }
         | FaultEvent::DiskCorrupt { .. }
-        | FaultEvent::DiskFull { .. } => {}
+        | FaultEvent::DiskFull { .. }
+        | FaultEvent::ProcessKill { .. }
+        | FaultEvent::DiskError { .. } => {}
     }
     None
 }

@@ -13,7 +13,7 @@ mod search;
 mod witness;
 mod zones;
 
-use super::model::{Step, steps_of};
+use super::model::{Kind, Step, steps_of};
 use super::{Verdict, Violation};
 use crate::history::{History, Operation};
 use std::collections::BTreeMap;
@@ -91,6 +91,9 @@ fn by_key(history: &History) -> BTreeMap<&[u8], Vec<&Operation>> {
 
 fn check_key(operations: &[&Operation], limits: Limits) -> (Stage, Verdict) {
     let steps = steps_of(operations);
+    if let Some(impossible) = impossible_answer(&steps) {
+        return (Stage::Witness, impossible.into_verdict(&steps, operations));
+    }
     let doubt = match witness::check(&steps) {
         Ok(()) => return (Stage::Witness, Verdict::Pass),
         Err(doubt) => doubt,
@@ -116,6 +119,16 @@ fn check_key(operations: &[&Operation], limits: Limits) -> (Stage, Verdict) {
         },
     };
     (Stage::Search, verdict)
+}
+
+fn impossible_answer(steps: &[Step]) -> Option<Evidence> {
+    let index = steps
+        .iter()
+        .position(|step| step.kind == Kind::Impossible)?;
+    Some(Evidence {
+        explanation: "an operation was answered with what it is never answered with".to_owned(),
+        steps: vec![index],
+    })
 }
 
 /// A violation in terms of steps.

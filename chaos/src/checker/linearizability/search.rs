@@ -177,6 +177,7 @@ impl<'a> Search<'a> {
             Kind::Read { .. }
             | Kind::CasMismatch { .. }
             | Kind::Nothing
+            | Kind::Impossible
             | Kind::Delete {
                 existed: Some(false),
             } => true,
@@ -281,7 +282,7 @@ fn unobserved_writes(steps: &[Step]) -> HashSet<usize> {
     let only_registers = steps.iter().all(|step| {
         matches!(
             step.kind,
-            Kind::Read { .. } | Kind::Put { .. } | Kind::Nothing
+            Kind::Read { .. } | Kind::Put { .. } | Kind::Nothing | Kind::Impossible
         )
     });
     if !only_registers {

@@ -163,6 +163,19 @@ fn bad(operations: Vec<Operation>) -> Violation {
     }
 }
 
+/// The model panicked: a replica that answers nonsense was a fault of the checker, and ended a live run without a verdict.
+#[test]
+fn an_answer_that_the_action_never_has_is_a_violation_in_words() {
+    let mut nonsense = put(30, 40, "b");
+    nonsense.outcome = Outcome::Known(Answer::Deleted { existed: true });
+    let violation = bad(vec![put(10, 20, "a"), nonsense.clone()]);
+    assert!(
+        violation.explanation.contains("never answered with"),
+        "{violation}"
+    );
+    assert_eq!(violation.operations, [nonsense]);
+}
+
 #[test]
 fn a_read_sees_the_last_finished_write() {
     good(vec![put(10, 20, "a"), get(30, 40, "a")]);

@@ -98,7 +98,7 @@ impl Clusters {
                     clusters.exact = false;
                     continue;
                 }
-                Kind::Read { .. } | Kind::Nothing => continue,
+                Kind::Read { .. } | Kind::Nothing | Kind::Impossible => continue,
             };
             let entry = clusters.zones.entry(content).or_insert((Zone::EMPTY, None));
             if entry.1.replace(index).is_some() {
