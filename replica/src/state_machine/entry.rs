@@ -23,8 +23,6 @@ pub(crate) const ENTRY_HEADER_SIZE: usize = 16;
 /// Bytes in front of each store command.
 pub(crate) const ENVELOPE_SIZE: usize = 32;
 
-/// What is set aside at most for an entry before its commands have come.
-const EXPECTED_BYTES_MAX: usize = 64 << 10;
 const KIND_COMMANDS: u8 = 1;
 /// Switches the group to the state-machine version in byte 2; holds no command.
 const KIND_RAISE: u8 = 2;
@@ -50,8 +48,6 @@ pub(crate) struct EntryBuilder {
     /// Reused from entry to entry, so that it does not grow anew for each.
     bytes: Vec<u8>,
     count: usize,
-    /// Room for the next entry, from the size of the last one: so each is one allocation and grows seldom.
-    expected: usize,
 }
 
 impl EntryBuilder {
@@ -78,7 +74,6 @@ impl EntryBuilder {
             "an entry's limits are checked before proposing"
         );
         if self.bytes.is_empty() {
-            self.bytes.reserve(self.expected);
             self.bytes.resize(ENTRY_HEADER_SIZE, 0);
         }
         let mut head = [0; ENVELOPE_SIZE];
@@ -112,7 +107,6 @@ impl EntryBuilder {
     pub(crate) fn finish(&mut self, group_time_ns: u64) -> Vec<u8> {
         let bytes = &mut self.bytes;
         bytes.resize(bytes.len().max(ENTRY_HEADER_SIZE), 0);
-        self.expected = bytes.len().min(EXPECTED_BYTES_MAX);
         bytes[0] = ENTRY_VERSION;
         bytes[1] = KIND_COMMANDS;
         bytes[4..8].copy_from_slice(&(self.count as u32).to_le_bytes());
