@@ -478,6 +478,9 @@ pub struct Schedule {
     pub quiet_from: Instant,
 }
 
+/// How far a drifting clock runs wrong at most, in millionths.
+pub const DRIFT_PER_MILLION_MAX: u64 = 10_000;
+
 /// Fewest kinds of fault that a drawn schedule enables.
 pub const KINDS_MIN: usize = 3;
 /// How often the weather changes.
@@ -685,7 +688,8 @@ impl Drawer<'_> {
             },
             Fault::Drift => {
                 let machine = self.machine();
-                let parts_per_million = self.prng.in_range(0..=20_000) as i32 - 10_000;
+                let parts_per_million = self.prng.in_range(0..=DRIFT_PER_MILLION_MAX * 2) as i32
+                    - DRIFT_PER_MILLION_MAX as i32;
                 Event::Drift {
                     machine,
                     parts_per_million,

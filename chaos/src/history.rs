@@ -17,6 +17,13 @@ pub enum Action {
         /// The value written.
         value: Vec<u8>,
     },
+    /// Set the key for a time: later it is absent.
+    PutFor {
+        /// The value written.
+        value: Vec<u8>,
+        /// How long it lives, in nanoseconds of group time.
+        ttl_ns: u64,
+    },
     /// Remove the key.
     Delete,
     /// Set the key if its version still is the expected one.
@@ -42,7 +49,9 @@ impl Action {
     /// The value this action writes when it takes effect, if it names one.
     pub fn written_value(&self) -> Option<&[u8]> {
         match self {
-            Action::Put { value } | Action::Cas { value, .. } => Some(value),
+            Action::Put { value } | Action::PutFor { value, .. } | Action::Cas { value, .. } => {
+                Some(value)
+            }
             Action::Get | Action::Delete | Action::Incr { .. } => None,
         }
     }
@@ -146,6 +155,9 @@ impl fmt::Display for Operation {
         match &self.action {
             Action::Get => write!(f, " get {key}")?,
             Action::Put { value } => write!(f, " put {key} {}", brief(value))?,
+            Action::PutFor { value, ttl_ns } => {
+                write!(f, " put {key} {} for {ttl_ns} ns", brief(value))?;
+            }
             Action::Delete => write!(f, " delete {key}")?,
             Action::Cas {
                 expected: Some(version),

@@ -1,13 +1,17 @@
 //! What clients ask: a seeded stream of operations over a few hot keys.
 //!
 //! Keys come in families, because what a checker can decide depends on what may happen to a key:
-//! `r` keys see GET and PUT only, `d` keys also DELETE, `c` keys also CAS, `n` keys hold numbers.
+//! `r` keys see GET and PUT only, `d` keys also DELETE, `c` keys also CAS, `n` keys hold numbers. `t` keys see all but
+//! numbers, and values that live for a time; `u` keys hold numbers, some of them for a time.
 //! Every value is written once in a run; it names its writer, so a foreign byte is noticed.
 
 use crate::history::{Action, Answer};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use trine_transport::prng::{Prng, Ratio};
+
+/// The longest time that a value is written for: short enough to end while a run is watched.
+pub const TTL_NS_MAX: u64 = 2_500_000_000;
 
 /// How often each action is asked, relative to the others.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -22,6 +26,8 @@ pub struct Mix {
     pub cas: u32,
     /// INCRs; only for stores that have the command.
     pub incr: u32,
+    /// PUTs for a time; only for stores that have the command, and clients who know how group time runs.
+    pub put_for: u32,
 }
 
 impl Mix {
@@ -32,21 +38,50 @@ impl Mix {
         delete: 10,
         cas: 0,
         incr: 0,
+        put_for: 0,
     };
-    /// Everything that the checkers know.
+    /// Everything that the checkers know without knowing how group time runs.
     pub const FULL: Mix = Mix {
         get: 45,
         put: 25,
         delete: 8,
         cas: 12,
         incr: 10,
+        put_for: 0,
+    };
+    /// Everything that the checkers know.
+    pub const TIMED: Mix = Mix {
+        get: 45,
+        put: 18,
+        delete: 7,
+        cas: 10,
+        incr: 8,
+        put_for: 12,
     };
 
     fn total(&self) -> u64 {
-        [self.get, self.put, self.delete, self.cas, self.incr]
-            .into_iter()
-            .map(u64::from)
-            .sum()
+        [
+            self.get,
+            self.put,
+            self.delete,
+            self.cas,
+            self.incr,
+            self.put_for,
+        ]
+        .into_iter()
+        .map(u64::from)
+        .sum()
+    }
+
+    /// Registers are always there: they are what the zone test decides.
+    fn uses(&self, family: char) -> bool {
+        match family {
+            'd' => self.delete > 0,
+            'c' => self.cas > 0,
+            'n' => self.incr > 0,
+            't' | 'u' => self.put_for > 0,
+            _ => true,
+        }
     }
 }
 
@@ -82,6 +117,9 @@ pub struct Request {
     /// What to ask of it.
     pub action: Action,
 }
+
+/// Makes an action on a key of a family.
+type Ask = fn(&mut Workload, &[u8], char) -> Action;
 
 /// The endless stream of one client's operations.
 #[derive(Clone, Debug)]
@@ -121,49 +159,62 @@ impl Workload {
             drawn = drawn.wrapping_sub(u64::from(weight));
             hit
         };
-        if falls_to(mix.get) {
-            let family = self.family(true);
-            return Request {
-                key: self.key(family),
-                action: Action::Get,
-            };
+        let (families, ask): (&[char], Ask) = if falls_to(mix.get) {
+            (&['r', 'd', 'c', 'n', 't', 'u'], |_, _, _| Action::Get)
+        } else if falls_to(mix.put) {
+            (&['r', 'd', 'c', 't'], |this, _, _| this.put())
+        } else if falls_to(mix.delete) {
+            (&['d', 't'], |_, _, _| Action::Delete)
+        } else if falls_to(mix.cas) {
+            (&['c', 't'], |this, key, _| this.cas(key))
+        } else if falls_to(mix.incr) {
+            (&['n', 'u'], |this, _, _| this.incr())
+        } else {
+            (&['t', 'u'], |this, _, family| this.put_for(family))
+        };
+        let family = self.family(families);
+        let key = self.key(family);
+        let action = ask(self, &key, family);
+        Request { key, action }
+    }
+
+    fn put(&mut self) -> Action {
+        Action::Put {
+            value: self.value(),
         }
-        if falls_to(mix.put) {
-            let family = self.family(false);
-            return Request {
-                key: self.key(family),
-                action: Action::Put {
-                    value: self.value(),
-                },
-            };
+    }
+
+    fn cas(&mut self, key: &[u8]) -> Action {
+        Action::Cas {
+            expected: self.versions.get(key).copied().flatten(),
+            value: self.value(),
         }
-        if falls_to(mix.delete) {
-            return Request {
-                key: self.key('d'),
-                action: Action::Delete,
-            };
-        }
-        if falls_to(mix.cas) {
-            let key = self.key('c');
-            let expected = self.versions.get(&key).copied().flatten();
-            return Request {
-                key,
-                action: Action::Cas {
-                    expected,
-                    value: self.value(),
-                },
-            };
-        }
+    }
+
+    fn incr(&mut self) -> Action {
         let by = i64::try_from(self.prng.in_range(1..=3)).expect("between one and three");
-        Request {
-            key: self.key('n'),
-            action: Action::Incr { by },
-        }
+        Action::Incr { by }
+    }
+
+    fn put_for(&mut self, family: char) -> Action {
+        let value = match family {
+            'u' => self.number(),
+            _ => self.value(),
+        };
+        // Some end before anybody can look, and some are looked at often.
+        let (least, most) = match self.prng.below(4) {
+            0 => (1, 1_000_000),
+            1 => (1_000_000, 50_000_000),
+            2 => (50_000_000, 400_000_000),
+            _ => (400_000_000, TTL_NS_MAX),
+        };
+        let ttl_ns = self.prng.in_range(least..=most);
+        Action::PutFor { value, ttl_ns }
     }
 
     /// Learns from an answer: CAS needs the versions that were seen.
     pub fn observe(&mut self, request: &Request, answer: &Answer) {
-        if !request.key.starts_with(b"c") {
+        if !matches!(request.key.first(), Some(b'c' | b't')) {
             return;
         }
         let version = match answer {
@@ -178,31 +229,33 @@ impl Workload {
 
     /// All keys that this workload may touch, for the reading at the end of a run.
     pub fn keys(config: &WorkloadConfig) -> Vec<Vec<u8>> {
-        let families = ['r', 'd', 'c', 'n']
+        let families = ['r', 'd', 'c', 'n', 't', 'u']
             .into_iter()
-            .filter(|&family| is_used(config.mix, family));
+            .filter(|&family| config.mix.uses(family));
         families
             .flat_map(|family| (0..config.keys).map(move |number| key_name(family, number)))
             .collect()
     }
 
-    fn family(&mut self, reading: bool) -> char {
+    /// One of these families, if it is in use.
+    fn family(&mut self, families: &[char]) -> char {
         let mix = self.config.mix;
-        let mut families = ['r', 'd', 'c', 'n'];
-        let mut count = 0;
-        for family in families {
-            if is_used(mix, family) && (reading || family != 'n') {
-                families[count] = family;
-                count += 1;
-            }
-        }
-        families[self.prng.below(count as u64) as usize]
+        let used = families.iter().filter(|&&family| mix.uses(family));
+        let drawn = self.prng.below(used.clone().count() as u64) as usize;
+        *used.clone().nth(drawn).expect("drawn among them")
     }
 
     fn key(&mut self, family: char) -> Vec<u8> {
         let hot = self.prng.chance(self.config.hot);
         let drawn = self.prng.below(self.config.keys);
         key_name(family, if hot { 0 } else { drawn })
+    }
+
+    /// A number that no other operation of this run writes, far from any that counting makes of another.
+    fn number(&mut self) -> Vec<u8> {
+        self.values_made += 1;
+        let number = self.client * 1_000_000_000_000 + self.values_made * 1_000_000;
+        number.to_string().into_bytes()
     }
 
     /// A value that no other operation of this run writes.
@@ -218,16 +271,6 @@ impl Workload {
             value.push(b'a' + (value.len() % 26) as u8);
         }
         value
-    }
-}
-
-/// Registers are always there: they are what the zone test decides.
-fn is_used(mix: Mix, family: char) -> bool {
-    match family {
-        'd' => mix.delete > 0,
-        'c' => mix.cas > 0,
-        'n' => mix.incr > 0,
-        _ => true,
     }
 }
 
@@ -262,7 +305,7 @@ mod tests {
     #[test]
     fn no_value_is_written_twice_by_any_client() {
         let mut seen = BTreeSet::new();
-        for request in (0..4).flat_map(|client| stream(7, client, Mix::FULL)) {
+        for request in (0..4).flat_map(|client| stream(7, client, Mix::TIMED)) {
             if let Some(value) = request.action.written_value() {
                 assert!(seen.insert(value.to_vec()), "{request:?}");
             }
@@ -272,7 +315,7 @@ mod tests {
 
     #[test]
     fn every_family_stays_within_its_actions() {
-        for request in stream(3, 1, Mix::FULL) {
+        for request in stream(3, 1, Mix::TIMED) {
             let allowed = match request.key[0] {
                 b'r' => matches!(request.action, Action::Get | Action::Put { .. }),
                 b'd' => matches!(
@@ -282,6 +325,11 @@ mod tests {
                 b'c' => matches!(
                     request.action,
                     Action::Get | Action::Put { .. } | Action::Cas { .. }
+                ),
+                b't' => !matches!(request.action, Action::Incr { .. }),
+                b'u' => matches!(
+                    request.action,
+                    Action::Get | Action::PutFor { .. } | Action::Incr { .. }
                 ),
                 _ => matches!(request.action, Action::Get | Action::Incr { .. }),
             };
@@ -299,14 +347,31 @@ mod tests {
     }
 
     #[test]
+    fn numbers_for_a_time_are_written_once_and_can_be_counted_on() {
+        let is_number = |value: &[u8]| {
+            let text = std::str::from_utf8(value).expect("digits");
+            text.parse::<i64>()
+                .is_ok_and(|number| number.to_string() == text)
+        };
+        let mut asked = 0;
+        for request in stream(3, 1, Mix::TIMED) {
+            if let (b'u', Action::PutFor { value, ttl_ns }) = (request.key[0], request.action) {
+                assert!(is_number(&value) && (1..=TTL_NS_MAX).contains(&ttl_ns));
+                asked += 1;
+            }
+        }
+        assert!(asked > 50);
+    }
+
+    #[test]
     fn the_list_of_keys_covers_the_stream() {
         let config = WorkloadConfig {
-            mix: Mix::FULL,
+            mix: Mix::TIMED,
             ..WorkloadConfig::default()
         };
         let keys: BTreeSet<_> = Workload::keys(&config).into_iter().collect();
         assert!(
-            stream(5, 1, Mix::FULL)
+            stream(5, 1, Mix::TIMED)
                 .iter()
                 .all(|request| keys.contains(&request.key))
         );
@@ -322,6 +387,7 @@ mod tests {
                 delete: 0,
                 cas: 1,
                 incr: 0,
+                put_for: 0,
             },
             ..WorkloadConfig::default()
         };

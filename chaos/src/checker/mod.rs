@@ -3,6 +3,7 @@
 
 pub mod coverage;
 pub mod exactly_once;
+pub mod group_time;
 pub mod linearizability;
 pub mod liveness;
 pub mod log_agreement;

@@ -1,5 +1,6 @@
 //! The sequential model of one key: what each operation may answer in each state.
 
+use super::group_time::GroupTime;
 use crate::hash::FastMap;
 use crate::history::{Action, Answer, Operation, Outcome};
 use std::collections::HashSet;
@@ -23,7 +24,19 @@ pub(crate) enum State {
     Present {
         content: Content,
         version: Version,
+        /// The step that wrote it for a time only. CAS and INCR change the item, and leave it its time.
+        mortal: Option<u32>,
     },
+}
+
+impl State {
+    /// The step whose expiry ends this state.
+    pub(crate) fn mortal(self) -> Option<u32> {
+        match self {
+            State::Absent => None,
+            State::Present { mortal, .. } => mortal,
+        }
+    }
 }
 
 /// What an operation does to its key, digested once before a check.
@@ -35,6 +48,12 @@ pub(crate) enum Kind {
     Put {
         content: Content,
         version: Version,
+        /// This very step, if it writes for a time only.
+        mortal: Option<u32>,
+    },
+    /// The time of the item that step `of` wrote is over. No client asked for it: the group owes it.
+    Expiry {
+        of: u32,
     },
     /// `existed` is `None` if the outcome is unknown.
     Delete {
@@ -91,7 +110,16 @@ impl Step {
             Kind::Nothing => Some(state),
             Kind::Impossible => None,
             Kind::Read { found } => matches_read(state, found).then_some(state),
-            Kind::Put { content, version } => Some(State::Present { content, version }),
+            Kind::Put {
+                content,
+                version,
+                mortal,
+            } => Some(State::Present {
+                content,
+                version,
+                mortal,
+            }),
+            Kind::Expiry { of } => (state.mortal() == Some(of)).then_some(State::Absent),
             Kind::Delete { existed } => {
                 let present = state != State::Absent;
                 (existed.is_none_or(|existed| existed == present)).then_some(State::Absent)
@@ -101,8 +129,11 @@ impl Step {
                 expected_is_known,
                 content,
                 version,
-            } => may_have_version(state, expected, expected_is_known)
-                .then_some(State::Present { content, version }),
+            } => may_have_version(state, expected, expected_is_known).then_some(State::Present {
+                content,
+                version,
+                mortal: state.mortal(),
+            }),
             Kind::CasMismatch {
                 expected,
                 met,
@@ -116,9 +147,12 @@ impl Step {
 fn matches_read(state: State, found: Option<(Content, Version)>) -> bool {
     match (state, found) {
         (State::Absent, None) => true,
-        (State::Present { content, version }, Some((read, told))) => {
-            content == read && agree(version, told)
-        }
+        (
+            State::Present {
+                content, version, ..
+            },
+            Some((read, told)),
+        ) => content == read && agree(version, told),
         _ => false,
     }
 }
@@ -157,28 +191,31 @@ fn apply_incr(state: State, by: i64, result: Option<(i64, Version)>) -> Option<S
         } => return None,
     };
     let after = before.checked_add(by)?;
-    match result {
-        Some((told, _)) if told != after => None,
-        Some((_, version)) => Some(State::Present {
-            content: Content::Number(after),
-            version,
-        }),
-        None => Some(State::Present {
-            content: Content::Number(after),
-            version: None,
-        }),
-    }
+    let version = match result {
+        Some((told, _)) if told != after => return None,
+        Some((_, version)) => version,
+        None => None,
+    };
+    Some(State::Present {
+        content: Content::Number(after),
+        version,
+        mortal: state.mortal(),
+    })
 }
 
 /// The operations of one key as steps, in the order given. Left out is what cannot matter: failed
-/// operations, and reads without an answer.
-pub(crate) fn steps_of(operations: &[&Operation]) -> Vec<Step> {
+/// operations, and reads without an answer. Behind them stands a step for each item that was written for a time: its end.
+pub(crate) fn steps_of(operations: &[&Operation], time: &GroupTime) -> Vec<Step> {
     let mut digest = Digest::new(operations);
     let mut steps = Vec::with_capacity(operations.len());
     for (index, operation) in operations.iter().enumerate() {
-        let Some(kind) = digest.kind(operation) else {
+        let Some(mut kind) = digest.kind(operation) else {
             continue;
         };
+        if let (Kind::Put { mortal, .. }, Action::PutFor { .. }) = (&mut kind, &operation.action) {
+            *mortal =
+                Some(u32::try_from(steps.len()).expect("fewer than 2^32 operations in memory"));
+        }
         let learned = digest.version_learned(operation);
         steps.push(Step {
             operation: index,
@@ -190,6 +227,11 @@ pub(crate) fn steps_of(operations: &[&Operation]) -> Vec<Step> {
             kind,
         });
     }
+    let ends: Vec<Step> = steps
+        .iter()
+        .filter_map(|step| digest.end_of(step, operations[step.operation], time))
+        .collect();
+    steps.extend(ends);
     steps
 }
 
@@ -200,6 +242,8 @@ struct Digest {
     known_versions: HashSet<u64>,
     /// Versions of values that exactly one operation wrote, as reads told them.
     version_of_value: FastMap<Vec<u8>, u64>,
+    /// When a read first returned a value that exactly one operation wrote and counting cannot make.
+    first_seen_ns: FastMap<Vec<u8>, u64>,
 }
 
 impl Digest {
@@ -215,8 +259,10 @@ impl Digest {
             contents: FastMap::default(),
             known_versions: HashSet::new(),
             version_of_value: FastMap::default(),
+            first_seen_ns: FastMap::default(),
         };
         for operation in operations {
+            digest.note_sight(operation, &writers);
             match operation.answer() {
                 Some(Answer::Value {
                     value,
@@ -245,6 +291,43 @@ impl Digest {
             }
         }
         digest
+    }
+
+    fn note_sight(&mut self, operation: &Operation, writers: &FastMap<&[u8], u32>) {
+        let (Some(Answer::Value { value, .. }), Some(return_ns)) =
+            (operation.answer(), operation.return_ns)
+        else {
+            return;
+        };
+        if writers.get(value.as_slice()) == Some(&1) && canonical_number(value).is_none() {
+            let first = self.first_seen_ns.entry(value.clone()).or_insert(return_ns);
+            *first = return_ns.min(*first);
+        }
+    }
+
+    /// The end of what this step wrote for a time. It may have no effect: something else may have removed the item before.
+    fn end_of(&self, step: &Step, operation: &Operation, time: &GroupTime) -> Option<Step> {
+        let Action::PutFor { value, ttl_ns } = &operation.action else {
+            return None;
+        };
+        let Kind::Put {
+            mortal: Some(of), ..
+        } = step.kind
+        else {
+            return None;
+        };
+        let seen_ns = [operation.return_ns, self.first_seen_ns.get(value).copied()];
+        let seen_ns = seen_ns.into_iter().flatten().min();
+        let latest_ns = seen_ns.and_then(|seen_ns| time.latest(seen_ns, *ttl_ns));
+        Some(Step {
+            operation: step.operation,
+            call_ns: time.earliest(operation.call_ns, *ttl_ns).saturating_add(1),
+            return_ns: latest_ns.map_or(u64::MAX, |latest_ns| {
+                latest_ns.saturating_add(1).min(u64::MAX - 1)
+            }),
+            position: None,
+            kind: Kind::Expiry { of },
+        })
     }
 
     fn content(&mut self, value: &[u8]) -> Content {
@@ -278,10 +361,13 @@ impl Digest {
             (Action::Get, Answer::Value { value, version }) => Kind::Read {
                 found: Some((self.content(value), *version)),
             },
-            (Action::Put { value }, Answer::Written { version }) => Kind::Put {
-                content: self.content(value),
-                version: *version,
-            },
+            (Action::Put { value } | Action::PutFor { value, .. }, Answer::Written { version }) => {
+                Kind::Put {
+                    content: self.content(value),
+                    version: *version,
+                    mortal: None,
+                }
+            }
             (Action::Delete, Answer::Deleted { existed }) => Kind::Delete {
                 existed: Some(*existed),
             },
@@ -308,9 +394,10 @@ impl Digest {
         let version = self.version_learned(operation);
         Some(match &operation.action {
             Action::Get => return None,
-            Action::Put { value } => Kind::Put {
+            Action::Put { value } | Action::PutFor { value, .. } => Kind::Put {
                 content: self.content(value),
                 version,
+                mortal: None,
             },
             Action::Delete => Kind::Delete { existed: None },
             Action::Cas { expected, value } => Kind::Cas {

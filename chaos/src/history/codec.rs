@@ -56,6 +56,8 @@ struct Line {
     expected: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     by: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ttl: Option<u64>,
     result: Outcomes,
     #[serde(skip_serializing_if = "Option::is_none")]
     read: Option<String>,
@@ -74,6 +76,7 @@ struct Line {
 enum Op {
     Get,
     Put,
+    PutFor,
     Delete,
     Cas,
     Incr,
@@ -165,6 +168,10 @@ impl Line {
         Ok(match self.op {
             Op::Get => Action::Get,
             Op::Put => Action::Put { value: value()? },
+            Op::PutFor => Action::PutFor {
+                value: value()?,
+                ttl_ns: self.ttl.ok_or("`ttl` is missing")?,
+            },
             Op::Delete => Action::Delete,
             Op::Cas => Action::Cas {
                 expected: self.expected,
@@ -211,6 +218,7 @@ impl From<&Operation> for Line {
             value: operation.action.written_value().map(to_text),
             expected: None,
             by: None,
+            ttl: None,
             result: Outcomes::Unknown,
             read: None,
             number: None,
@@ -221,6 +229,10 @@ impl From<&Operation> for Line {
         line.op = match &operation.action {
             Action::Get => Op::Get,
             Action::Put { .. } => Op::Put,
+            Action::PutFor { ttl_ns, .. } => {
+                line.ttl = Some(*ttl_ns);
+                Op::PutFor
+            }
             Action::Delete => Op::Delete,
             Action::Cas { expected, .. } => {
                 line.expected = *expected;
@@ -324,6 +336,15 @@ mod tests {
                 },
             ),
             (Action::Get, Answer::NotFound),
+            (
+                Action::PutFor {
+                    value: b"short".to_vec(),
+                    ttl_ns: 1_000_000,
+                },
+                Answer::Written {
+                    version: Some(2 << 16),
+                },
+            ),
             (Action::Delete, Answer::Deleted { existed: true }),
             (
                 Action::Cas {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use trine_kvstore::{
     Command, Condition, ExecuteMode, List, Pair, Position, Response, SetCondition, SetExpiry,
-    SetOptions,
+    SetOptions, StoreError,
 };
 use trine_replica::client::{ClientId, Clients, Finished, Mode, Submission};
 use trine_transport::prng::{Prng, Ratio};
@@ -368,6 +368,17 @@ fn command_of(request: &Request) -> Command<'_> {
     match &request.action {
         Action::Get => Command::Get { key },
         Action::Put { value } => Command::Put { key, value },
+        Action::PutFor { value, ttl_ns } => {
+            let options = SetOptions {
+                expiry: SetExpiry::After(*ttl_ns),
+                ..SetOptions::default()
+            };
+            Command::Set {
+                key,
+                value,
+                options,
+            }
+        }
         Action::Delete => Command::Delete { key },
         Action::Cas {
             expected: Some(version),
@@ -414,6 +425,8 @@ fn answer_of(response: &Response<'_>) -> Answer {
         Response::Conflict { current } => Answer::Mismatch {
             version: current.as_ref().and_then(told),
         },
+        // Only a CAS is answered so: it met no item.
+        Response::Error(StoreError::KeyMissing) => Answer::Mismatch { version: None },
         Response::Error(_) => Answer::Refused,
         other => panic!("the workload asks for nothing that is answered with {other:?}"),
     }

@@ -213,9 +213,7 @@ impl Chaos {
                 })
             }),
             Event::Jump { machine, span } => fire_if(cluster, Fault::Jump, |cluster| {
-                cluster
-                    .world
-                    .with_clock(host(*machine), |clock, now| clock.jump(now, *span))
+                cluster.jump_clock(host(*machine), *span)
             }),
             Event::ClientCrash { machine } => {
                 let host = cluster.caller_host(*machine);

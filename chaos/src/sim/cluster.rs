@@ -42,6 +42,8 @@ pub(crate) struct Cluster {
     pub(crate) history: Rc<RefCell<History>>,
     pub(crate) log: Rc<RefCell<Agreement>>,
     pub(crate) leaders: Leaders,
+    /// When the clock of a replica's machine jumped ahead, and how far.
+    pub(crate) jumps_ns: Vec<(u64, u64)>,
     clients_made: u64,
     /// Each replica's disk, in disk mode.
     disks: Vec<SimDisk>,
@@ -76,6 +78,7 @@ impl Cluster {
             history: Rc::default(),
             log: Rc::default(),
             leaders: Leaders::default(),
+            jumps_ns: Vec::new(),
             clients_made: 0,
             disks: Vec::new(),
             leaving: BTreeSet::new(),
@@ -265,6 +268,18 @@ impl Cluster {
             device.forget_failure();
             device.latency = CALM;
         }
+    }
+
+    /// Lets a machine's clock jump ahead; false if the machine is down.
+    pub(crate) fn jump_clock(&mut self, host: Host, span: Duration) -> bool {
+        let jumped = self
+            .world
+            .with_clock(host, |clock, now| clock.jump(now, span));
+        if jumped && host.index() < self.config.replicas {
+            let now_ns = self.world.now().as_nanos();
+            self.jumps_ns.push((now_ns, span.as_nanos()));
+        }
+        jumped
     }
 
     fn new_life(&mut self, host: Host) -> Incarnation {

@@ -121,6 +121,8 @@ pub enum SimConfigError {
 pub(crate) const RECOVERY: Duration = Duration::from_secs(5);
 /// How long one operation may take after that.
 pub(crate) const OPERATION: Duration = Duration::from_secs(2);
+/// How long after its time a key may still be found then: a tick, and a commit.
+pub(crate) const EXPIRY_LATE: Duration = Duration::from_millis(500);
 /// The least quiet time: recovery, an operation, and time to be judged in.
 pub const QUIET_MIN: Duration = Duration::from_secs(8);
 
@@ -149,7 +151,7 @@ impl SimConfig {
         let mix = if prng.below(4) == 0 {
             Mix::BASIC
         } else {
-            Mix::FULL
+            Mix::TIMED
         };
         let mut replica = replica_config(&mut prng);
         let disk = draw_disk(seed, &mut replica);

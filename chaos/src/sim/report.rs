@@ -1,11 +1,12 @@
 //! What came of a simulation.
 
 use super::cluster::Cluster;
-use super::config::{OPERATION, RECOVERY, SimConfig};
+use super::config::{EXPIRY_LATE, OPERATION, RECOVERY, SimConfig};
 use super::plan::Plan;
 use super::summary::counted;
+use crate::checker::group_time::{GroupTime, Steady};
 use crate::checker::{Verdict, coverage, exactly_once, linearizability, liveness};
-use crate::fault::{Fault, KINDS_MIN, Schedule};
+use crate::fault::{DRIFT_PER_MILLION_MAX, Fault, KINDS_MIN, Schedule};
 use crate::history::{History, Tally};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -62,7 +63,8 @@ impl SimReport {
         let turns = cluster.world.stats.turns;
         let machines = config.topology().machines();
         let entries_compared = log.entries.observed();
-        let linearizability = linearizability::check_with(&history, config.limits);
+        let time = group_time(cluster, schedule);
+        let linearizability = linearizability::check_timed(&history, config.limits, &time);
         let fired = &cluster.world.network.stats.fired;
         let faults: BTreeMap<Fault, u64> = schedule
             .enabled
@@ -110,7 +112,7 @@ impl SimReport {
             verdict: Verdict::violation(format!("panic: {message}")),
             hash: history.hash(),
             tally: history.tally(),
-            linearizability: linearizability::check_with(&history, config.limits),
+            linearizability: linearizability::check(&history),
             faults: BTreeMap::new(),
             failovers: 0,
             simulated: Duration::ZERO,
@@ -151,6 +153,23 @@ fn nobody_spins(turns: u64, packets: u64, machines: usize, simulated: Duration) 
     Verdict::violation(format!(
         "an event loop spins: {turns} turns for {packets} packets in {seconds} s, at most {most} are plausible"
     ))
+}
+
+/// Happenings at one moment are recorded some nanoseconds apart.
+const ROUNDING_NS: u64 = 10_000;
+
+/// Group time runs with the leader's clock, and steadily once the group has recovered.
+fn group_time(cluster: &Cluster, schedule: &Schedule) -> GroupTime {
+    let drifts = schedule.enabled.contains(&Fault::Drift);
+    GroupTime {
+        drift_per_million: if drifts { DRIFT_PER_MILLION_MAX } else { 0 },
+        jumps_ns: cluster.jumps_ns.clone(),
+        rounding_ns: ROUNDING_NS,
+        steady: Some(Steady {
+            from_ns: (schedule.quiet_from + RECOVERY).as_nanos(),
+            late_ns: EXPIRY_LATE.as_nanos(),
+        }),
+    }
 }
 
 fn bound(schedule: &Schedule, silent_from: Instant) -> liveness::Bound {

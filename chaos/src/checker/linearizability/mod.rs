@@ -8,11 +8,17 @@
 //!    finds most violations of richer histories.
 //! 3. `search`: the Wing-Gong search in Lowe's just-in-time form, with memory of failed
 //!    configurations and a limit on its steps. At the limit the key is undecided.
+//!
+//! An item that is written for a time brings a step of its own: its expiry, which takes effect once, at some moment between
+//! the earliest and the latest that group time allows, and removes the item if it is still there. All stages know it as they
+//! know an operation whose client was not told its position.
 
+mod expiry;
 mod search;
 mod witness;
 mod zones;
 
+use super::group_time::GroupTime;
 use super::model::{Kind, Step, steps_of};
 use super::{Verdict, Violation};
 use crate::history::{History, Operation};
@@ -55,6 +61,11 @@ pub fn check(history: &History) -> Report {
 
 /// Judges a history.
 pub fn check_with(history: &History, limits: Limits) -> Report {
+    check_timed(history, limits, &GroupTime::default())
+}
+
+/// Judges a history; keys that were written for a time by what is known of group time.
+pub fn check_timed(history: &History, limits: Limits, time: &GroupTime) -> Report {
     let mut report = Report {
         verdict: Verdict::Pass,
         operations: history.len() as u64,
@@ -63,7 +74,7 @@ pub fn check_with(history: &History, limits: Limits) -> Report {
         keys_by_search: 0,
     };
     for operations in by_key(history).values() {
-        let (stage, verdict) = check_key(operations, limits);
+        let (stage, verdict) = check_key(operations, limits, time);
         match stage {
             Stage::Witness => report.keys_by_witness += 1,
             Stage::Zones => report.keys_by_zones += 1,
@@ -89,25 +100,36 @@ fn by_key(history: &History) -> BTreeMap<&[u8], Vec<&Operation>> {
     keys
 }
 
-fn check_key(operations: &[&Operation], limits: Limits) -> (Stage, Verdict) {
-    let steps = steps_of(operations);
+fn check_key(operations: &[&Operation], limits: Limits, time: &GroupTime) -> (Stage, Verdict) {
+    let steps = steps_of(operations, time);
     if let Some(impossible) = impossible_answer(&steps) {
         return (Stage::Witness, impossible.into_verdict(&steps, operations));
     }
-    let doubt = match witness::check(&steps) {
+    let (stage, verdict) = judge_key(&steps, operations, limits);
+    let verdict = match verdict {
+        Verdict::Violation(violation) => {
+            Verdict::Violation(expiry::diagnose(violation, steps, operations, limits))
+        }
+        verdict => verdict,
+    };
+    (stage, verdict)
+}
+
+fn judge_key(steps: &[Step], operations: &[&Operation], limits: Limits) -> (Stage, Verdict) {
+    let doubt = match witness::check(steps) {
         Ok(()) => return (Stage::Witness, Verdict::Pass),
         Err(doubt) => doubt,
     };
-    match zones::check(&steps) {
+    match zones::check(steps) {
         zones::Finding::Linearizable => return (Stage::Zones, Verdict::Pass),
         zones::Finding::Violation(finding) => {
-            return (Stage::Zones, finding.into_verdict(&steps, operations));
+            return (Stage::Zones, finding.into_verdict(steps, operations));
         }
         zones::Finding::Open => {}
     }
-    let verdict = match search::check(&steps, limits.search_steps) {
+    let verdict = match search::check(steps, limits.search_steps) {
         search::Finding::Linearizable => Verdict::Pass,
-        search::Finding::Violation(finding) => finding.into_verdict(&steps, operations),
+        search::Finding::Violation(finding) => finding.into_verdict(steps, operations),
         search::Finding::Undecided => Verdict::Undecided {
             reason: format!(
                 "the search stopped after {} steps on a key of {} operations; what is suspicious: {} {}",

@@ -146,8 +146,11 @@ impl<'a> Search<'a> {
             }
             self.steps_left -= 1;
             match event {
+                Event::Call(id)
+                    if self.is_spent(id, configuration) && self.step(id).is_unknown() => {}
                 Event::Call(id) => {
-                    let absorbed = self.only_observes(id, configuration.state);
+                    let absorbed = self.only_observes(id, configuration.state)
+                        || self.is_spent(id, configuration);
                     insert(
                         if absorbed {
                             &mut configuration.ordered
@@ -169,6 +172,15 @@ impl<'a> Search<'a> {
         None
     }
 
+    /// Whether this is the expiry of an item that is there no more, and will not be again: nothing is left for it to do.
+    fn is_spent(&self, id: u32, configuration: &Configuration) -> bool {
+        let Kind::Expiry { of } = self.step(id).kind else {
+            return false;
+        };
+        let written = configuration.pending.binary_search(&of).is_err();
+        written && configuration.state.mortal() != Some(of)
+    }
+
     /// Whether the operation fits the state and would change no state that it fits. (An INCR by
     /// zero is not of this kind: elsewhere it creates the item.)
     fn only_observes(&self, id: u32, state: State) -> bool {
@@ -181,7 +193,11 @@ impl<'a> Search<'a> {
             | Kind::Delete {
                 existed: Some(false),
             } => true,
-            Kind::Put { .. } | Kind::Delete { .. } | Kind::Cas { .. } | Kind::Incr { .. } => false,
+            Kind::Put { .. }
+            | Kind::Expiry { .. }
+            | Kind::Delete { .. }
+            | Kind::Cas { .. }
+            | Kind::Incr { .. } => false,
         };
         observer && step.apply(state).is_some()
     }
@@ -226,16 +242,17 @@ impl<'a> Search<'a> {
         if !self.step(id).is_unknown() {
             insert(&mut after.ordered, id);
         }
-        let state = after.state;
-        let (absorbed, pending) = after
+        let (absorbed, pending): (Vec<u32>, Vec<u32>) = after
             .pending
             .iter()
-            .partition(|&&id| self.only_observes(id, state));
+            .partition(|&&id| self.only_observes(id, after.state) || self.is_spent(id, &after));
         after.pending = pending;
-        let absorbed: Vec<u32> = absorbed;
-        absorbed
-            .into_iter()
-            .for_each(|id| insert(&mut after.ordered, id));
+        for id in absorbed {
+            // What has no end needs no place among what has not returned.
+            if !self.step(id).is_unknown() {
+                insert(&mut after.ordered, id);
+            }
+        }
         self.steps_left = self
             .steps_left
             .saturating_sub(after.pending.len() as u64 + 1);

@@ -1,6 +1,7 @@
 //! Hand-made histories, good and bad; every stage against a brute-force judge; long histories.
 
 mod brute_force;
+mod expiry;
 mod generated;
 mod long;
 

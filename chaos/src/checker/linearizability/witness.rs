@@ -5,7 +5,7 @@
 //! another order may exist.
 
 use crate::checker::model::{Kind, State, Step};
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 
 /// Where the order of the positions fails, in terms of steps. This condemns nothing.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -55,6 +55,10 @@ fn claimed_order(steps: &[Step]) -> Result<Vec<usize>, Doubt> {
     let mut placed = Vec::with_capacity(steps.len());
     let mut floating = Floating::default();
     for (index, step) in steps.iter().enumerate() {
+        if let Kind::Expiry { of } = step.kind {
+            floating.expiries.insert(of, index);
+            continue;
+        }
         match step.position {
             Some(position) => placed.push((position, is_read(step), step.call_ns, index)),
             None if step.is_unknown() => floating.push(index),
@@ -65,6 +69,10 @@ fn claimed_order(steps: &[Step]) -> Result<Vec<usize>, Doubt> {
     let mut order = Vec::with_capacity(steps.len());
     let mut state = State::Absent;
     for (_, _, _, index) in placed {
+        if let Some(expiry) = floating.overdue(steps, index, state) {
+            order.push(expiry);
+            state = State::Absent;
+        }
         state = match steps[index].apply(state) {
             Some(after) => after,
             None => {
@@ -92,14 +100,29 @@ const COMBINATIONS_MAX: usize = 4_000;
 /// put into the order when nothing else explains an answer, as late as possible: their only duty
 /// towards real time is to come after their call. Of several that do the same, the one called
 /// first is always the best choice.
+///
+/// So do expiries, which have no position either; the one of the item that is there comes at the latest before an operation
+/// that was called after its last moment.
 #[derive(Default)]
 struct Floating {
     unused: Vec<usize>,
+    /// By the step whose item they end.
+    expiries: BTreeMap<u32, usize>,
 }
 
 impl Floating {
     fn push(&mut self, index: usize) {
         self.unused.push(index);
+    }
+
+    /// The expiry that must have come before step `index`, if any must.
+    fn overdue(&self, steps: &[Step], index: usize, state: State) -> Option<usize> {
+        let expiry = self.expiry_of(state)?;
+        steps[expiry].precedes(&steps[index]).then_some(expiry)
+    }
+
+    fn expiry_of(&self, state: State) -> Option<usize> {
+        self.expiries.get(&state.mortal()?).copied()
     }
 
     /// Operations after which step `index` may answer as it did, as few as possible, and the state
@@ -116,7 +139,7 @@ impl Floating {
             if helpers.len() >= HELPERS_MAX || seen.len() >= COMBINATIONS_MAX {
                 return None;
             }
-            for helper in self.choices(steps, &helpers) {
+            for helper in self.choices(steps, &helpers, state) {
                 let Some(between) = steps[helper].apply(state) else {
                     continue;
                 };
@@ -134,15 +157,15 @@ impl Floating {
         None
     }
 
-    /// The first unused operation of each kind that is not among `taken`.
-    fn choices(&self, steps: &[Step], taken: &[usize]) -> Vec<usize> {
+    /// The first unused operation of each kind that is not among `taken`, and the end of the item that is there.
+    fn choices(&self, steps: &[Step], taken: &[usize], state: State) -> Vec<usize> {
         let mut kinds = HashSet::new();
         let free = self
             .unused
             .iter()
             .copied()
             .filter(|index| !taken.contains(index));
-        free.filter(|&index| kinds.insert(steps[index].kind))
-            .collect()
+        let first = free.filter(|&index| kinds.insert(steps[index].kind));
+        self.expiry_of(state).into_iter().chain(first).collect()
     }
 }

@@ -71,7 +71,7 @@ pub(super) fn check(steps: &[Step]) -> Finding {
 
 struct Clusters {
     zones: FastMap<Content, (Zone, Option<usize>)>,
-    /// Zones without a value: the initial state, and in histories with deletions each read of
+    /// Zones without a value: the initial state, and in histories with deletions or expiries each read of
     /// absence by itself, because it is not known which deletion it saw.
     absent: Vec<Zone>,
     /// Whether the test is sufficient, not only necessary.
@@ -88,13 +88,18 @@ impl Clusters {
         };
         for (index, step) in steps.iter().enumerate() {
             let content = match step.kind {
-                Kind::Put { content, .. } => content,
+                Kind::Put {
+                    content, mortal, ..
+                } => {
+                    clusters.exact &= mortal.is_none();
+                    content
+                }
                 Kind::Cas { content, .. } => {
                     clusters.exact = false;
                     content
                 }
                 Kind::Incr { .. } => return None,
-                Kind::Delete { .. } | Kind::CasMismatch { .. } => {
+                Kind::Delete { .. } | Kind::Expiry { .. } | Kind::CasMismatch { .. } => {
                     clusters.exact = false;
                     continue;
                 }
@@ -114,7 +119,7 @@ impl Clusters {
     fn add_reads(&mut self, steps: &[Step]) {
         let deletions = steps
             .iter()
-            .any(|step| matches!(step.kind, Kind::Delete { .. }));
+            .any(|step| matches!(step.kind, Kind::Delete { .. } | Kind::Expiry { .. }));
         let mut initial = Zone {
             finish_ns: 0,
             finish_step: None,

@@ -306,6 +306,18 @@ fn command_of(request: &Request) -> (Mode, Command<'_>) {
     match &request.action {
         Action::Get => (Mode::Read, Command::Get { key }),
         Action::Put { value } => (Mode::Write, Command::Put { key, value }),
+        Action::PutFor { value, ttl_ns } => {
+            let options = trine_kvstore::SetOptions {
+                expiry: trine_kvstore::SetExpiry::After(*ttl_ns),
+                ..Default::default()
+            };
+            let command = Command::Set {
+                key,
+                value,
+                options,
+            };
+            (Mode::Write, command)
+        }
         Action::Delete => (Mode::Write, Command::Delete { key }),
         Action::Cas {
             expected: Some(version),

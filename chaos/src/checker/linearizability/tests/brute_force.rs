@@ -1,18 +1,59 @@
 //! The definition of linearizability, tried out on every order. It shares nothing with the model
 //! that the checkers use.
+//!
+//! What is written for a time brings a happening of its own, its end, which has its place in the order too: after the write,
+//! not before the earliest moment and not after the latest.
 
 use crate::history::{Action, Answer, Operation, Outcome};
 
-type Item = Option<(Vec<u8>, Option<u64>)>;
+/// Value, version, and the operation that wrote it for a time.
+type Item = Option<(Vec<u8>, Option<u64>, Option<usize>)>;
 
-/// Whether any subset of the unknown operations, with all answered ones, has a legal order.
-pub(super) fn is_linearizable(operations: &[Operation]) -> bool {
-    let open: Vec<&Operation> = operations
-        .iter()
-        .filter(|operation| operation.outcome != Outcome::Failed)
-        .collect();
+/// What has a place in the order.
+struct Happening<'a> {
+    /// The operation that brings it.
+    operation: &'a Operation,
+    of: usize,
+    is_end: bool,
+    call_ns: u64,
+    return_ns: Option<u64>,
+}
+
+/// Whether any subset of the unknown operations, with all answered ones, has a legal order. What is written for a time
+/// ends at the latest `late_ns` after its time, if that is told.
+pub(super) fn is_linearizable(operations: &[Operation], late_ns: Option<u64>) -> bool {
     let versions = Versions { operations };
-    extend(&open, &mut vec![false; open.len()], &None, &versions)
+    let mut happenings = Vec::new();
+    for (of, operation) in operations.iter().enumerate() {
+        if operation.outcome == Outcome::Failed {
+            continue;
+        }
+        happenings.push(Happening {
+            operation,
+            of,
+            is_end: false,
+            call_ns: operation.call_ns,
+            return_ns: operation.return_ns,
+        });
+        if let Action::PutFor { value, ttl_ns } = &operation.action {
+            let seen_ns = versions.first_sight_of(value).into_iter();
+            let seen_ns = seen_ns.chain(operation.return_ns).min();
+            let latest = |late_ns: u64| Some(seen_ns? + ttl_ns + late_ns);
+            happenings.push(Happening {
+                operation,
+                of,
+                is_end: true,
+                call_ns: operation.call_ns + ttl_ns,
+                return_ns: late_ns.and_then(latest),
+            });
+        }
+    }
+    extend(
+        &happenings,
+        &mut vec![false; happenings.len()],
+        &None,
+        &versions,
+    )
 }
 
 struct Versions<'a> {
@@ -52,45 +93,62 @@ impl Versions<'_> {
             })
     }
 
+    /// When a read first returned a value that one operation wrote.
+    fn first_sight_of(&self, wanted: &[u8]) -> Option<u64> {
+        let sights = self.operations.iter().filter(|operation| {
+            matches!(operation.answer(), Some(Answer::Value { value, .. }) if value == wanted)
+        });
+        sights.filter_map(|operation| operation.return_ns).min()
+    }
+
     fn may_be(&self, item: &Item, wanted: Option<u64>) -> bool {
         match (item, wanted) {
             (None, None) => true,
-            (Some((_, Some(version))), Some(wanted)) => *version == wanted,
-            (Some((_, None)), Some(wanted)) => !self.is_told(wanted),
+            (Some((_, Some(version), _)), Some(wanted)) => *version == wanted,
+            (Some((_, None, _)), Some(wanted)) => !self.is_told(wanted),
             _ => false,
         }
     }
 }
 
 fn extend(
-    operations: &[&Operation],
+    happenings: &[Happening<'_>],
     used: &mut Vec<bool>,
     item: &Item,
     versions: &Versions<'_>,
 ) -> bool {
-    let left = |used: &[bool]| {
-        (0..used.len())
-            .filter(|&index| !used[index])
-            .collect::<Vec<_>>()
+    let left: Vec<usize> = (0..used.len()).filter(|&index| !used[index]).collect();
+    let needs_no_place = |&index: &usize| {
+        let happening: &Happening<'_> = &happenings[index];
+        happening.is_end || happening.operation.outcome == Outcome::Unknown
     };
-    if left(used)
-        .iter()
-        .all(|&index| operations[index].outcome == Outcome::Unknown)
-    {
+    if left.iter().all(needs_no_place) {
         return true;
     }
-    for index in left(used) {
-        let must_wait = left(used).iter().any(|&other| {
-            operations[other]
+    for &index in &left {
+        let must_wait = left.iter().any(|&other| {
+            happenings[other]
                 .return_ns
-                .is_some_and(|return_ns| return_ns < operations[index].call_ns)
+                .is_some_and(|return_ns| return_ns < happenings[index].call_ns)
         });
         if must_wait {
             continue;
         }
-        if let Some(after) = effect(operations[index], item, versions) {
+        let happening = &happenings[index];
+        let after = if happening.is_end {
+            let write_waits = left
+                .iter()
+                .any(|&other| happenings[other].of == happening.of && !happenings[other].is_end);
+            let ends = item
+                .as_ref()
+                .is_some_and(|item| item.2 == Some(happening.of));
+            (!write_waits).then(|| if ends { None } else { item.clone() })
+        } else {
+            effect(happening.operation, happening.of, item, versions)
+        };
+        if let Some(after) = after {
             used[index] = true;
-            if extend(operations, used, &after, versions) {
+            if extend(happenings, used, &after, versions) {
                 return true;
             }
             used[index] = false;
@@ -99,47 +157,61 @@ fn extend(
     false
 }
 
-fn effect(operation: &Operation, item: &Item, versions: &Versions<'_>) -> Option<Item> {
+fn effect(operation: &Operation, of: usize, item: &Item, versions: &Versions<'_>) -> Option<Item> {
+    let time_left = item.as_ref().and_then(|item| item.2);
     let Outcome::Known(answer) = &operation.outcome else {
-        return unknown_effect(operation, item, versions);
+        return unknown_effect(operation, of, item, versions);
     };
     match (&operation.action, answer) {
         (_, Answer::Refused) => Some(item.clone()),
         (_, Answer::NotFound) => item.is_none().then(|| item.clone()),
         (_, Answer::Value { value, version }) => {
-            let (held, held_version) = item.as_ref()?;
+            let (held, held_version, _) = item.as_ref()?;
             let agree = version.is_none() || held_version.is_none() || version == held_version;
             (held == value && agree).then(|| item.clone())
         }
         (Action::Put { value }, Answer::Written { version }) => {
-            Some(Some((value.clone(), *version)))
+            Some(Some((value.clone(), *version, None)))
+        }
+        (Action::PutFor { value, .. }, Answer::Written { version }) => {
+            Some(Some((value.clone(), *version, Some(of))))
         }
         (Action::Cas { expected, value }, Answer::Written { version }) => versions
             .may_be(item, *expected)
-            .then(|| Some((value.clone(), *version))),
+            .then(|| Some((value.clone(), *version, time_left))),
         (Action::Cas { expected, .. }, Answer::Mismatch { version }) => {
             (expected != version && versions.may_be(item, *version)).then(|| item.clone())
         }
         (_, Answer::Deleted { existed }) => (*existed == item.is_some()).then_some(None),
         (Action::Incr { by }, Answer::Number { value, version }) => {
             (number(item)?.checked_add(*by)? == *value)
-                .then(|| Some((value.to_string().into_bytes(), *version)))
+                .then(|| Some((value.to_string().into_bytes(), *version, time_left)))
         }
         _ => None,
     }
 }
 
-fn unknown_effect(operation: &Operation, item: &Item, versions: &Versions<'_>) -> Option<Item> {
+fn unknown_effect(
+    operation: &Operation,
+    of: usize,
+    item: &Item,
+    versions: &Versions<'_>,
+) -> Option<Item> {
+    let time_left = item.as_ref().and_then(|item| item.2);
     match &operation.action {
         Action::Get => Some(item.clone()),
-        Action::Put { value } => Some(Some((value.clone(), versions.of_value(value)))),
+        Action::Put { value } => Some(Some((value.clone(), versions.of_value(value), None))),
+        Action::PutFor { value, .. } => {
+            Some(Some((value.clone(), versions.of_value(value), Some(of))))
+        }
         Action::Delete => Some(None),
         Action::Cas { expected, value } => versions
             .may_be(item, *expected)
-            .then(|| Some((value.clone(), versions.of_value(value)))),
+            .then(|| Some((value.clone(), versions.of_value(value), time_left))),
         Action::Incr { by } => Some(Some((
             number(item)?.checked_add(*by)?.to_string().into_bytes(),
             None,
+            time_left,
         ))),
     }
 }
@@ -147,7 +219,7 @@ fn unknown_effect(operation: &Operation, item: &Item, versions: &Versions<'_>) -
 fn number(item: &Item) -> Option<i64> {
     match item {
         None => Some(0),
-        Some((value, _)) => {
+        Some((value, ..)) => {
             let number: i64 = std::str::from_utf8(value).ok()?.parse().ok()?;
             (number.to_string().as_bytes() == value).then_some(number)
         }

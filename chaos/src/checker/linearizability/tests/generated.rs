@@ -3,6 +3,7 @@
 
 use super::brute_force::is_linearizable;
 use super::{operation, search, witness, zones};
+use crate::checker::group_time::{GroupTime, Steady};
 use crate::checker::model::steps_of;
 use crate::history::{Action, Answer, Operation, Outcome};
 use proptest::prelude::*;
@@ -42,14 +43,19 @@ fn draft(actions: std::ops::Range<u8>) -> impl Strategy<Value = Draft> {
 
 /// Executes the drafts one after the other at fixed instants, each called some time before and
 /// answered some time after; now and then an answer is a lie.
+// Long because each kind of action has an arm.
 fn execute(drafts: &[Draft], lies: bool, told: bool) -> Vec<Operation> {
     let mut item: Option<(Vec<u8>, u64)> = None;
+    let mut ends_at: Option<u64> = None;
     let mut operations = Vec::new();
     for (number, draft) in drafts.iter().enumerate() {
         let instant = 100 + 10 * number as u64;
         let version = (number as u64 + 1) << 16;
         let value = format!("v{number}").into_bytes();
-        let before = item.clone();
+        if ends_at.is_some_and(|ends_at| ends_at <= instant) {
+            (item, ends_at) = (None, None);
+        }
+        let before = (item.clone(), ends_at);
         let takes_effect = !draft.unknown || draft.applied;
         let tell = |version: u64| told.then_some(version);
         let (action, mut answer) = match draft.action {
@@ -64,7 +70,7 @@ fn execute(drafts: &[Draft], lies: bool, told: bool) -> Vec<Operation> {
                 None => (Action::Get, Answer::NotFound),
             },
             2 | 3 => {
-                item = Some((value.clone(), version));
+                (item, ends_at) = (Some((value.clone(), version)), None);
                 (
                     Action::Put { value },
                     Answer::Written {
@@ -101,6 +107,27 @@ fn execute(drafts: &[Draft], lies: bool, told: bool) -> Vec<Operation> {
                     (action, Answer::Mismatch { version: current })
                 }
             }
+            7 | 8 => {
+                let ttl_ns = u64::from(draft.of % 5) * 8 + 1;
+                // It lives a little longer, as far as that is allowed.
+                let late_ns = u64::from(draft.of / 5) % (LATE_NS + 1);
+                // A number, so that it can be counted on.
+                let value = if draft.action == 8 {
+                    (1_000 * (number + 1)).to_string().into_bytes()
+                } else {
+                    value
+                };
+                (item, ends_at) = (
+                    Some((value.clone(), version)),
+                    Some(instant + ttl_ns + late_ns),
+                );
+                (
+                    Action::PutFor { value, ttl_ns },
+                    Answer::Written {
+                        version: tell(version),
+                    },
+                )
+            }
             _ => {
                 let by = i64::from(draft.of % 3) - 1;
                 let held = item.as_ref().map_or(Some(0), |(value, _)| {
@@ -123,7 +150,10 @@ fn execute(drafts: &[Draft], lies: bool, told: bool) -> Vec<Operation> {
             }
         };
         if !takes_effect {
-            item = before;
+            (item, ends_at) = before;
+        }
+        if item.is_none() {
+            ends_at = None;
         }
         if lies && draft.lie == 0 {
             answer = lie(&action, draft, answer);
@@ -177,10 +207,27 @@ fn lie(action: &Action, draft: &Draft, truth: Answer) -> Answer {
     }
 }
 
+/// How much longer than its time an item may be there, in histories where that is bounded at all.
+const LATE_NS: u64 = 12;
+
+fn group_time(bounded: bool) -> GroupTime {
+    GroupTime {
+        steady: bounded.then_some(Steady {
+            from_ns: 0,
+            late_ns: LATE_NS,
+        }),
+        ..GroupTime::default()
+    }
+}
+
 fn compare(operations: &[Operation]) {
-    let truth = is_linearizable(operations);
+    compare_timed(operations, false);
+}
+
+fn compare_timed(operations: &[Operation], bounded: bool) {
+    let truth = is_linearizable(operations, bounded.then_some(LATE_NS));
     let references: Vec<&Operation> = operations.iter().collect();
-    let steps = steps_of(&references);
+    let steps = steps_of(&references, &group_time(bounded));
     if witness::check(&steps).is_ok() {
         assert!(truth, "the witness proves a history that has no order");
     }
@@ -226,10 +273,20 @@ proptest! {
     }
 
     #[test]
+    fn items_for_a_time_are_judged_like_brute_force(drafts in prop::collection::vec(prop_oneof![draft(0..3), draft(4..6), draft(7..8), draft(7..8)], 1..7), lies: bool, told: bool, bounded: bool) {
+        compare_timed(&execute(&drafts, lies, told), bounded);
+    }
+
+    #[test]
+    fn numbers_for_a_time_are_judged_like_brute_force(drafts in prop::collection::vec(prop_oneof![draft(0..1), draft(6..7), draft(8..9)], 1..7), lies: bool, told: bool, bounded: bool) {
+        compare_timed(&execute(&drafts, lies, told), bounded);
+    }
+
+    #[test]
     fn a_true_execution_of_registers_is_proved_by_its_positions(mut drafts in prop::collection::vec(draft(0..4), 1..40)) {
         drafts.iter_mut().for_each(|draft| draft.unknown = false);
         let operations = execute(&drafts, false, true);
         let references: Vec<&Operation> = operations.iter().collect();
-        prop_assert_eq!(witness::check(&steps_of(&references)), Ok(()));
+        prop_assert_eq!(witness::check(&steps_of(&references, &GroupTime::default())), Ok(()));
     }
 }

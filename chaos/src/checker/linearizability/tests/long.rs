@@ -1,6 +1,6 @@
 //! A hundred thousand operations on one key, decided by each stage.
 
-use super::{Action, Answer, History, Limits, Operation, Report, Verdict, check_with};
+use super::{Action, Answer, History, Operation, Report, Verdict, check};
 use crate::history::Outcome;
 
 /// A deterministic execution on one hot key: `clients` keep one operation open each.
@@ -70,7 +70,7 @@ impl Execution {
 }
 
 fn judge(operations: Vec<Operation>) -> Report {
-    check_with(&History::from_operations(operations), Limits::default())
+    check(&History::from_operations(operations))
 }
 
 const HOT: Execution = Execution {
