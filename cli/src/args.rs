@@ -18,6 +18,7 @@ use trine_transport::prng::Ratio;
 
 use crate::capture::CaptureArguments;
 use crate::cmd::bench::{Distribution, Url, Workload};
+use crate::cmd::debug::DebugCommand;
 use crate::config::{BASE_PORT, CACHE_ADDRESS, CACHE_THREADS_MAX, CLIENTS_MAX, DEFAULT_PEERS};
 use crate::network::NetworkArguments;
 use crate::resp::RespArguments;
@@ -124,6 +125,9 @@ pub(crate) enum Command {
     LogLevel(LogLevelArguments),
     /// Look whether this machine is fit for trine; each finding comes with the command that changes it.
     Doctor(DoctorArguments),
+    /// Collect what somebody needs to know who helps from afar.
+    #[command(subcommand)]
+    Debug(DebugCommand),
     /// Print a script that completes commands and options.
     Completions(CompletionsArguments),
     /// Write the manual pages.

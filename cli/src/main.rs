@@ -131,6 +131,7 @@ impl OnNetwork for Run<'_> {
             Command::Sim(arguments) => cmd::sim::run(arguments, output),
             Command::LogLevel(arguments) => cmd::log_level::run(arguments, output),
             Command::Doctor(arguments) => cmd::doctor::run(arguments, output),
+            Command::Debug(command) => cmd::debug::run(network, command, output),
             Command::Completions(arguments) => cmd::completions::run(arguments, output),
             Command::Man(arguments) => cmd::man::run(arguments, output),
             Command::Config(command) => cmd::config::run(command, output),

@@ -76,9 +76,11 @@ fn get(at: SocketAddr, path: &str) -> (u16, String) {
 #[test]
 fn a_group_tells_its_numbers_and_that_it_is_ready() {
     // The supervisor's way of giving each replica a port of its own.
-    let base = tcp_ports(3) - 1;
+    let base = tcp_ports(6) - 1;
     let option = format!("127.0.0.1:{base}+{{place}}");
-    let mut cluster = Cluster::start(&["--metrics", &option]);
+    let redis = base + 4;
+    let redis_option = format!("{redis}+");
+    let mut cluster = Cluster::start(&["--metrics", &option, "--resp", &redis_option]);
     cluster.ok(&["put", "key", "value"]);
     let leader = cluster.leader();
     let at = |place: usize| -> SocketAddr {
@@ -108,6 +110,21 @@ fn a_group_tells_its_numbers_and_that_it_is_ready() {
             "{series} is missing in:\n{text}"
         );
     }
+    // Redis clients are counted where they are connected.
+    let mut client = TcpStream::connect(("127.0.0.1", redis)).expect("connected");
+    client.write_all(b"PING\r\nNOSUCH\r\n").expect("sent");
+    client.shutdown(std::net::Shutdown::Write).expect("shut");
+    let mut replies = String::new();
+    client.read_to_string(&mut replies).expect("replies");
+    assert!(replies.starts_with("+PONG\r\n-ERR unknown"), "{replies}");
+    wait_for("the Redis client in the numbers", || {
+        let text = get(at(1), "/metrics").1;
+        let has = |line| text.lines().any(|found| found == line);
+        (has("trine_redis_connections_total 1.0")
+            && has("trine_redis_commands_total 2.0")
+            && has("trine_redis_error_replies_total 1.0"))
+        .then_some(())
+    });
     // Without a majority nobody is ready, and it is said why; everybody lives.
     let other = leader % 3 + 1;
     let third = other % 3 + 1;

@@ -1,8 +1,8 @@
 //! What the fuzz targets do with their bytes. `tests/corpus.rs` does the same with the corpora.
 
 use trine_kvstore::{
-    Command, Limits, Position, Response, SetCondition, SetExpiry, SetOptions, SnapshotReader,
-    SnapshotStep, Store,
+    Command, ExpireCondition, Limits, Position, Response, SetCondition, SetExpiry, SetOptions,
+    SnapshotReader, SnapshotStep, Store,
 };
 
 const LIMITS: Limits = Limits {
@@ -121,9 +121,22 @@ fn command_of<'a>(kind: u8, key: &'a [u8], value: &'a [u8], first: u8, second: u
             delta: i64::from(first) - i64::from(second),
         },
         6 => Command::Append { key, value },
-        7 => Command::Expire {
-            key,
-            after_ns: u64::from(first),
+        7 => match second % 8 {
+            0 => Command::Expire {
+                key,
+                after_ns: u64::from(first),
+            },
+            which => Command::ExpireIf {
+                key,
+                after_ns: u64::from(first),
+                condition: [
+                    ExpireCondition::Absent,
+                    ExpireCondition::Present,
+                    ExpireCondition::Later,
+                    ExpireCondition::Earlier,
+                    ExpireCondition::PresentAndEarlier,
+                ][usize::from(which) % 5],
+            },
         },
         8 => Command::Persist { key },
         9 => Command::CompareAndSwap {

@@ -26,7 +26,9 @@ mod table;
 
 pub use cache::{Cache, CacheConfig, CacheConfigError};
 pub use codec::{BufferTooSmall, DecodeError, List};
-pub use command::{Command, Condition, ExecuteMode, Pair, SetCondition, SetExpiry, SetOptions};
+pub use command::{
+    Command, Condition, ExecuteMode, ExpireCondition, Pair, SetCondition, SetExpiry, SetOptions,
+};
 pub use error::StoreError;
 pub use limits::{Limits, LimitsError};
 pub use position::Position;

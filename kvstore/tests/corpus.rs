@@ -9,8 +9,8 @@ mod bodies;
 use std::fs;
 use std::path::{Path, PathBuf};
 use trine_kvstore::{
-    AbortCause, Command, Condition, ExecuteMode, Limits, List, Pair, Position, Response,
-    SetCondition, SetExpiry, SetOptions, SnapshotStep, Store, StoreError, Versioned,
+    AbortCause, Command, Condition, ExecuteMode, ExpireCondition, Limits, List, Pair, Position,
+    Response, SetCondition, SetExpiry, SetOptions, SnapshotStep, Store, StoreError, Versioned,
 };
 
 /// Mutations of every file; the fuzzers make the rest.
@@ -181,9 +181,22 @@ fn command_seeds() -> Vec<Vec<u8>> {
         },
         Command::RaiseVersion { version: 2 },
     ];
+    // Behind the others, whose files keep their numbers.
+    let conditional = [Command::ExpireIf {
+        key,
+        after_ns: 1_000,
+        condition: ExpireCondition::PresentAndEarlier,
+    }];
+    let last = [Command::Execute {
+        mode: ExecuteMode::Independent,
+        conditions: List::default(),
+        operations: List::from(&conditional),
+    }];
     simple
         .iter()
         .chain(&lists)
+        .chain(&conditional)
+        .chain(&last)
         .map(|command| encoded(|bytes| command.encode(bytes)))
         .collect()
 }

@@ -3,8 +3,8 @@
 use trine_kvstore::config::{LIST_ITEMS_MAX, SWEEP_ITEMS_MAX, UNDO_BYTES_MAX};
 use trine_kvstore::limits::item_charge;
 use trine_kvstore::{
-    AbortCause, Command, Condition, ExecuteMode, Limits, List, Pair, Position, Response, Store,
-    StoreError,
+    AbortCause, Command, Condition, ExecuteMode, ExpireCondition, Limits, List, Pair, Position,
+    Response, Store, StoreError,
 };
 
 /// A store with the next position to apply at.
@@ -210,8 +210,8 @@ fn an_older_group_refuses_newer_commands_until_it_is_raised() {
         },
     );
     store.refused(
-        &Command::RaiseVersion { version: 3 },
-        StoreError::BadVersion { asked: 3 },
+        &Command::RaiseVersion { version: 4 },
+        StoreError::BadVersion { asked: 4 },
     );
     assert_eq!(
         store.apply(&Command::RaiseVersion { version: 2 }),
@@ -225,6 +225,26 @@ fn an_older_group_refuses_newer_commands_until_it_is_raised() {
         &Command::RaiseVersion { version: 1 },
         StoreError::BadVersion { asked: 1 },
     );
+    // What came later stays refused, in a list as well; another list is none of the newer version.
+    let later = [Command::ExpireIf {
+        key: b"n",
+        after_ns: 5,
+        condition: ExpireCondition::Absent,
+    }];
+    let error = StoreError::VersionNotActive {
+        required: 3,
+        active: 2,
+    };
+    store.refused(&later[0], error);
+    let execute_later = Command::Execute {
+        mode: ExecuteMode::Independent,
+        conditions: List::default(),
+        operations: List::from(&later),
+    };
+    store.refused(&execute_later, error);
+    assert!(matches!(store.apply(&execute), Response::List(_)));
+    store.apply(&Command::RaiseVersion { version: 3 });
+    assert!(matches!(store.apply(&execute_later), Response::List(_)));
 }
 
 #[test]

@@ -8,8 +8,8 @@ use model::Model;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use trine_kvstore::{
-    Command, Condition, ExecuteMode, Limits, List, Pair, Position, Response, SetCondition,
-    SetExpiry, SetOptions, SnapshotError, SnapshotReader, SnapshotStep, Store,
+    Command, Condition, ExecuteMode, ExpireCondition, Limits, List, Pair, Position, Response,
+    SetCondition, SetExpiry, SetOptions, SnapshotError, SnapshotReader, SnapshotStep, Store,
 };
 
 const LIMITS: Limits = Limits {
@@ -52,6 +52,7 @@ enum Simple {
     Increment(Vec<u8>, i64),
     Append(Vec<u8>, Vec<u8>),
     Expire(Vec<u8>, u64),
+    ExpireIf(Vec<u8>, u64, ExpireCondition),
     Persist(Vec<u8>),
     TimeToLive(Vec<u8>),
     Count,
@@ -85,6 +86,11 @@ impl Simple {
             Self::Expire(key, after_ns) => Command::Expire {
                 key,
                 after_ns: *after_ns,
+            },
+            Self::ExpireIf(key, after_ns, condition) => Command::ExpireIf {
+                key,
+                after_ns: *after_ns,
+                condition: *condition,
             },
             Self::Persist(key) => Command::Persist { key },
             Self::TimeToLive(key) => Command::TimeToLive { key },
@@ -128,6 +134,13 @@ fn options() -> impl Strategy<Value = SetOptions> {
 
 fn simple() -> impl Strategy<Value = Simple> {
     let delta = prop_oneof![-5_i64..5, Just(i64::MAX), Just(i64::MIN)];
+    let condition = prop_oneof![
+        Just(ExpireCondition::Absent),
+        Just(ExpireCondition::Present),
+        Just(ExpireCondition::Later),
+        Just(ExpireCondition::Earlier),
+        Just(ExpireCondition::PresentAndEarlier)
+    ];
     prop_oneof![
         2 => key().prop_map(Simple::Get),
         6 => (key(), value()).prop_map(|(key, value)| Simple::Put(key, value)),
@@ -138,6 +151,7 @@ fn simple() -> impl Strategy<Value = Simple> {
         2 => (key(), delta).prop_map(|(key, delta)| Simple::Increment(key, delta)),
         2 => (key(), value()).prop_map(|(key, value)| Simple::Append(key, value)),
         2 => (key(), 0_u64..60).prop_map(|(key, after)| Simple::Expire(key, after)),
+        3 => (key(), 0_u64..60, condition).prop_map(|(key, after, when)| Simple::ExpireIf(key, after, when)),
         1 => key().prop_map(Simple::Persist),
         1 => key().prop_map(Simple::TimeToLive),
         1 => Just(Simple::Count),

@@ -3,7 +3,7 @@
 mod harness;
 
 use harness::World;
-use trine_kvstore::config::{STATE_VERSION, STATE_VERSION_FIRST};
+use trine_kvstore::config::{STATE_VERSION, STATE_VERSION_FIRST, STATE_VERSION_SECOND};
 use trine_kvstore::{Command, Response, StoreError};
 use trine_replica::ReplicaConfig;
 use trine_replica::message::{ClientReply, ClientRequest, ClientStatus, Encode, Operation, kind};
@@ -73,7 +73,7 @@ fn a_group_switches_when_its_last_old_member_is_gone() {
     let client = world.registered_client(1);
     let probe = world.registered_client(1);
     let refused = Err(StoreError::VersionNotActive {
-        required: STATE_VERSION,
+        required: STATE_VERSION_SECOND,
         active: STATE_VERSION_FIRST,
     });
     for (step, place) in [1, 2, 3].into_iter().enumerate() {

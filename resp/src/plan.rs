@@ -7,7 +7,7 @@ use trine_kvstore::{Command, List, Pair, SetCondition, SetExpiry, SetOptions};
 
 use crate::shape::Shape;
 use crate::table::{Spec, Verb};
-use expiry::{Expiry, Unit};
+use expiry::{Expiry, Unit, expire_condition};
 use trine_kvstore::integer;
 
 /// A command's reply is made of this many of the store's answers.
@@ -340,15 +340,19 @@ impl<'a> Plan<'a> {
         unit: Unit,
         unix_ms: i64,
     ) -> Result<(), Refusal> {
-        if let Some(option) = parts.get(3) {
-            let option = String::from_utf8_lossy(option);
-            return Err(format!("ERR Unsupported option {option}"));
-        }
+        let condition = expire_condition(&parts[3..])?;
         let key = parts[1];
-        match Expiry::read(unit, parts[2])?.of_expire(unix_ms, spec.name)? {
-            Some(after_ns) => self.one(Shape::Changed, Command::Expire { key, after_ns }),
-            None => self.one(Shape::Changed, Command::Delete { key }),
-        }
+        let after_ns = Expiry::read(unit, parts[2])?.of_expire(unix_ms, spec.name)?;
+        let command = match (condition, after_ns) {
+            (Some(condition), after_ns) => Command::ExpireIf {
+                key,
+                after_ns: after_ns.unwrap_or(0),
+                condition,
+            },
+            (None, Some(after_ns)) => Command::Expire { key, after_ns },
+            (None, None) => Command::Delete { key },
+        };
+        self.one(Shape::Changed, command);
         Ok(())
     }
 }

@@ -8,12 +8,41 @@ use redis_protocol::{resp2, resp3};
 pub struct Writer<'a> {
     out: &'a mut Vec<u8>,
     resp3: bool,
+    /// Where errors are counted, if anywhere.
+    errors: Option<&'a mut u64>,
 }
 
 impl<'a> Writer<'a> {
     /// Appends to `out` in RESP3 or RESP2.
     pub fn new(out: &'a mut Vec<u8>, resp3: bool) -> Self {
-        Self { out, resp3 }
+        Self {
+            out,
+            resp3,
+            errors: None,
+        }
+    }
+
+    /// The same, counting the errors among the replies.
+    pub(crate) fn counting(out: &'a mut Vec<u8>, resp3: bool, errors: &'a mut u64) -> Self {
+        Self {
+            out,
+            resp3,
+            errors: Some(errors),
+        }
+    }
+
+    /// A reply that was encoded before.
+    pub(crate) fn encoded(&mut self, reply: &[u8]) {
+        if reply.first() == Some(&b'-') {
+            self.count_error();
+        }
+        self.out.extend_from_slice(reply);
+    }
+
+    fn count_error(&mut self) {
+        if let Some(errors) = &mut self.errors {
+            **errors += 1;
+        }
     }
 
     /// A status, such as OK.
@@ -23,6 +52,7 @@ impl<'a> Writer<'a> {
 
     /// An error; its first word is its kind. A line ending in it would begin the next reply.
     pub fn error(&mut self, text: &str) {
+        self.count_error();
         let clean = text.replace(['\r', '\n'], " ");
         self.frame2(&resp2::types::BorrowedFrame::Error(&clean));
     }

@@ -8,8 +8,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use trine_kvstore::{
-    Command, Condition, ExecuteMode, List, Pair, Position, Response, SetCondition, SetExpiry,
-    SetOptions, StoreError,
+    Command, Condition, ExecuteMode, ExpireCondition, List, Pair, Position, Response, SetCondition,
+    SetExpiry, SetOptions, StoreError,
 };
 use trine_replica::client::{ClientId, Clients, Finished, Mode, Submission};
 use trine_transport::prng::{Prng, Ratio};
@@ -265,8 +265,13 @@ impl Callers {
             0 => ExecuteMode::AllOrNothing,
             _ => ExecuteMode::Independent,
         };
-        let command = match self.prng.below(8) {
+        let command = match self.prng.below(9) {
             0 => Command::Expire { key, after_ns },
+            8 => Command::ExpireIf {
+                key,
+                after_ns,
+                condition: ExpireCondition::Later,
+            },
             1 => Command::Persist { key },
             2 => Command::Append { key, value },
             3 => Command::GetDelete { key },

@@ -12,8 +12,8 @@ use crate::output::Output;
 
 /// How long the replica's endpoint may take.
 const LIMIT: Duration = Duration::from_secs(5);
-/// An answer is a line or two.
-const ANSWER_BYTES_MAX: u64 = 64 << 10;
+/// Metrics take tens of KiB, a level a line or two.
+const ANSWER_BYTES_MAX: u64 = 4 << 20;
 
 pub(crate) fn run(arguments: &LogLevelArguments, output: Output) -> Result<(), Failure> {
     let at = &arguments.at;
@@ -36,6 +36,15 @@ pub(crate) fn run(arguments: &LogLevelArguments, output: Output) -> Result<(), F
 }
 
 fn ask(at: &str, level: Option<&str>) -> std::io::Result<String> {
+    let (method, body) = match level {
+        Some(level) => ("PUT", level),
+        None => ("GET", ""),
+    };
+    request(at, method, "/log-level", body)
+}
+
+/// The whole answer of a replica's metrics endpoint.
+pub(super) fn request(at: &str, method: &str, path: &str, body: &str) -> std::io::Result<String> {
     let address = at
         .to_socket_addrs()?
         .next()
@@ -43,14 +52,9 @@ fn ask(at: &str, level: Option<&str>) -> std::io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&address, LIMIT)?;
     stream.set_read_timeout(Some(LIMIT))?;
     stream.set_write_timeout(Some(LIMIT))?;
-    let (method, body) = match level {
-        Some(level) => ("PUT", level),
-        None => ("GET", ""),
-    };
     let length = body.len();
-    let request = format!(
-        "{method} /log-level HTTP/1.1\r\nHost: {at}\r\nContent-Length: {length}\r\n\r\n{body}"
-    );
+    let request =
+        format!("{method} {path} HTTP/1.1\r\nHost: {at}\r\nContent-Length: {length}\r\n\r\n{body}");
     stream.write_all(request.as_bytes())?;
     let mut answer = String::new();
     stream.take(ANSWER_BYTES_MAX).read_to_string(&mut answer)?;

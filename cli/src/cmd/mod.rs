@@ -5,6 +5,7 @@ pub(crate) mod cache;
 pub(crate) mod chaos;
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod debug;
 pub(crate) mod del;
 pub(crate) mod demo;
 pub(crate) mod doctor;

@@ -46,7 +46,7 @@ pub(crate) fn run<N: Network>(
     arguments: &ServeArguments,
     output: Output,
 ) -> Result<(), Failure> {
-    let watch = Watch::start(arguments, output)?;
+    let mut watch = Watch::start(arguments, output)?;
     interrupt::start()?;
     let (own, peers) = places(arguments)?;
     if network.is_ip() {
@@ -55,7 +55,8 @@ pub(crate) fn run<N: Network>(
     }
     // Before the replica's thread is put onto its processor: this one has to run elsewhere.
     let addresses: Vec<SocketAddr> = peers.iter().map(|&(_, address)| address).collect();
-    let _resp = resp::start(network, arguments, &addresses, output)?;
+    let resp = resp::start(network, arguments, &addresses, output)?;
+    watch.resp = resp.as_ref().map(resp::Resp::stats);
     placement::apply(&arguments.placement)?;
     let injector = injector(arguments, own, &peers)?;
     let mut life = Life {
@@ -307,6 +308,8 @@ fn end_of(
 struct Watch {
     output: Output,
     endpoint: Option<metrics::Endpoint>,
+    /// The counters of the server for Redis clients, if there is one.
+    resp: Option<resp::SharedStats>,
     /// Kept so that the last lines are written out.
     _logs: Arc<Logs>,
 }
@@ -332,6 +335,7 @@ impl Watch {
         Ok(Self {
             output,
             endpoint,
+            resp: None,
             _logs: logs,
         })
     }
@@ -350,6 +354,7 @@ impl Watch {
             endpoint: stats,
             backend: event_loop.backend().stats(),
             event_loop: event_loop.stats(),
+            resp: self.resp.as_ref().map(resp::SharedStats::get),
         });
     }
 }

@@ -102,7 +102,7 @@ pub(super) fn nobody(reports: &[Report]) -> Failure {
 }
 
 /// Everything, for programs.
-fn document(reports: &[Report]) -> Value {
+pub(super) fn document(reports: &[Report]) -> Value {
     let leader = leader_of(reports);
     let of_one = |report: &Report| match &report.answer {
         Ok(node) => json!({ "address": report.address, "status": node }),

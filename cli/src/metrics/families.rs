@@ -6,6 +6,7 @@ use trine_replica::node::LinkStatus;
 use trine_replica::status::{MemberStatus, Role};
 
 use super::Snapshot;
+use crate::resp::Stats;
 
 /// Label names and values of one sample.
 pub(super) type Labels = Vec<(&'static str, String)>;
@@ -79,6 +80,7 @@ pub(super) fn families(snapshot: &Snapshot) -> Vec<Family> {
     all.extend(transport(snapshot));
     all.extend(links(&snapshot.status.links));
     all.extend(machine(snapshot));
+    all.extend(snapshot.resp.iter().flat_map(redis));
     all
 }
 
@@ -602,6 +604,63 @@ fn machine(snapshot: &Snapshot) -> Vec<Family> {
             "loop_sleeps",
             "Times that the event loop slept.",
             turns.sleeps,
+        ),
+    ]
+}
+
+/// The server for Redis clients.
+fn redis(stats: &Stats) -> Vec<Family> {
+    let connected = u64::try_from(stats.connected).unwrap_or(u64::MAX);
+    vec![
+        gauge(
+            "redis_clients_connected",
+            "Redis clients that are connected.",
+            connected,
+        ),
+        counter(
+            "redis_connections",
+            "Connections of Redis clients.",
+            stats.accepted,
+        ),
+        counter(
+            "redis_connections_turned_away",
+            "Connections beyond the greatest number of clients.",
+            stats.turned_away,
+        ),
+        counter(
+            "redis_accept_errors",
+            "Connections that the system could not give.",
+            stats.accept_errors,
+        ),
+        counter(
+            "redis_protocol_errors",
+            "Connections that ended because their requests were malformed.",
+            stats.protocol_errors,
+        ),
+        counter(
+            "redis_slow_readers",
+            "Clients that were disconnected because they took no replies.",
+            stats.slow_readers,
+        ),
+        counter(
+            "redis_commands",
+            "Commands of Redis clients.",
+            stats.commands,
+        ),
+        counter(
+            "redis_error_replies",
+            "Replies to Redis clients that were errors.",
+            stats.errors,
+        ),
+        counter(
+            "redis_rx_bytes",
+            "Bytes received from Redis clients.",
+            stats.bytes_in,
+        ),
+        counter(
+            "redis_tx_bytes",
+            "Bytes sent to Redis clients.",
+            stats.bytes_out,
         ),
     ]
 }

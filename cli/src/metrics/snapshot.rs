@@ -7,6 +7,8 @@ use trine_replica::node::{NodeStats, NodeStatus};
 use trine_transport::backend::BackendStats;
 use trine_transport::{EndpointStats, LoopStats};
 
+use crate::resp::Stats;
+
 /// The replica's numbers at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
@@ -18,6 +20,8 @@ pub(crate) struct Snapshot {
     pub(crate) endpoint: EndpointStats,
     pub(crate) backend: BackendStats,
     pub(crate) event_loop: LoopStats,
+    /// Of the server for Redis clients, where there is one.
+    pub(crate) resp: Option<Stats>,
 }
 
 /// The latest snapshot.

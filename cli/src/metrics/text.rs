@@ -114,6 +114,7 @@ pub(super) mod tests {
             endpoint: Default::default(),
             backend: Default::default(),
             event_loop: Default::default(),
+            resp: Some(Default::default()),
         }
     }
 
@@ -180,6 +181,7 @@ pub(super) mod tests {
             "trine_link_retransmissions_total{peer=\"127.0.0.1:2\",class=\"raft\"} 3.0",
             "trine_write_stage_seconds_bucket{le=\"+Inf\",stage=\"quorum\"} 0",
             "trine_log_lines_dropped_total 2.0",
+            "trine_redis_clients_connected 0.0",
         ] {
             assert!(
                 text.lines().any(|found| found == line),

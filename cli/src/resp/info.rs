@@ -2,40 +2,49 @@
 
 use std::fmt::Write;
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use trine_resp::{Connection, Limits, Told};
 
 /// Counters since the start.
-#[derive(Clone, Debug)]
-pub(super) struct Stats {
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stats {
     started_unix_ms: i64,
-    pub(super) connected: usize,
-    pub(super) accepted: u64,
+    pub(crate) connected: usize,
+    pub(crate) accepted: u64,
     /// Beyond the greatest number of clients.
-    pub(super) turned_away: u64,
-    pub(super) accept_errors: u64,
-    pub(super) protocol_errors: u64,
+    pub(crate) turned_away: u64,
+    pub(crate) accept_errors: u64,
+    pub(crate) protocol_errors: u64,
     /// Disconnected because they took no replies.
-    pub(super) slow_readers: u64,
-    pub(super) commands: u64,
-    pub(super) bytes_in: u64,
-    pub(super) bytes_out: u64,
+    pub(crate) slow_readers: u64,
+    pub(crate) commands: u64,
+    /// Replies that were errors.
+    pub(crate) errors: u64,
+    pub(crate) bytes_in: u64,
+    pub(crate) bytes_out: u64,
 }
 
 impl Stats {
     pub(super) fn new(started_unix_ms: i64) -> Self {
         Self {
             started_unix_ms,
-            connected: 0,
-            accepted: 0,
-            turned_away: 0,
-            accept_errors: 0,
-            protocol_errors: 0,
-            slow_readers: 0,
-            commands: 0,
-            bytes_in: 0,
-            bytes_out: 0,
+            ..Self::default()
         }
+    }
+}
+
+/// The counters as the thread that serves left them after its last turn.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SharedStats(Arc<Mutex<Stats>>);
+
+impl SharedStats {
+    pub(super) fn set(&self, stats: Stats) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = stats;
+    }
+
+    pub(crate) fn get(&self) -> Stats {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -83,6 +92,7 @@ impl View<'_> {
                 vec![
                     ("total_connections_received", stats.accepted.to_string()),
                     ("total_commands_processed", stats.commands.to_string()),
+                    ("total_error_replies", stats.errors.to_string()),
                     ("total_net_input_bytes", stats.bytes_in.to_string()),
                     ("total_net_output_bytes", stats.bytes_out.to_string()),
                     ("rejected_connections", stats.turned_away.to_string()),

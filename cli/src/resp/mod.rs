@@ -19,6 +19,7 @@ use trine_transport::backend::{MonotonicClock, Waker};
 use trine_transport::{Config, EventLoop, Identity};
 
 pub(crate) use args::RespArguments;
+pub(crate) use info::{SharedStats, Stats};
 
 use crate::args::ServeArguments;
 use crate::client::random_seed;
@@ -37,6 +38,14 @@ pub(crate) struct Resp {
     stopping: Arc<AtomicBool>,
     waker: Waker,
     thread: Option<JoinHandle<()>>,
+    stats: SharedStats,
+}
+
+impl Resp {
+    /// Where its counters can be read.
+    pub(crate) fn stats(&self) -> SharedStats {
+        self.stats.clone()
+    }
 }
 
 /// Starts serving, if the options say so.
@@ -54,6 +63,7 @@ pub(crate) fn start<N: Network>(
     placement::require_loopback("the address of --resp", address, allowed)?;
     let server = Server::open(address, options(&arguments.resp)?)?;
     let address = server.address();
+    let stats = server.shared();
     let Opened {
         backend,
         route_of,
@@ -99,6 +109,7 @@ pub(crate) fn start<N: Network>(
         stopping,
         waker,
         thread: Some(thread),
+        stats,
     }))
 }
 

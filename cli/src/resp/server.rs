@@ -15,7 +15,7 @@ use trine_kvstore::Response;
 use trine_resp::{Call, Connection, Environment, Failure as CallFailure, Limits, Submit};
 use trine_transport::time::{Duration, Instant};
 
-use super::info::{Stats, View};
+use super::info::{SharedStats, Stats, View};
 use crate::failure::Failure;
 
 const LISTENER: Token = Token(usize::MAX);
@@ -55,6 +55,7 @@ pub(super) struct Server {
     /// Accepting ended without the last connection.
     accept_again: bool,
     stats: Stats,
+    shared: SharedStats,
 }
 
 /// A place for a connection; its number stays when the connection goes.
@@ -72,8 +73,18 @@ pub(super) struct Client {
     /// The peer's end has been seen: a short read is not the last one.
     peer_ended: bool,
     queued: bool,
+    /// Errors of the connection that are in the counters.
+    errors_counted: u64,
     /// Since when the client takes none of the replies that wait for it.
     blocked_since: Option<Instant>,
+}
+
+impl Client {
+    /// Error replies since the last call.
+    fn take_errors(&mut self) -> u64 {
+        let all = self.connection.errors();
+        all - std::mem::replace(&mut self.errors_counted, all)
+    }
 }
 
 impl Server {
@@ -104,6 +115,7 @@ impl Server {
             check_at: Instant::ZERO,
             accept_again: false,
             stats: Stats::new(unix_ms()),
+            shared: SharedStats::default(),
         })
     }
 
@@ -231,6 +243,7 @@ impl Server {
             writable: true,
             peer_ended: false,
             queued: false,
+            errors_counted: 0,
             blocked_since: None,
         });
         self.stats.connected += 1;
@@ -276,6 +289,12 @@ impl Server {
             }
         }
         self.later = dirty;
+        self.shared.set(self.stats);
+    }
+
+    /// Where the counters can be read from other threads.
+    pub(super) fn shared(&self) -> SharedStats {
+        self.shared.clone()
     }
 
     fn drive(
@@ -322,6 +341,7 @@ impl Server {
             }
         }
         self.stats.commands += client.connection.commands() - before;
+        self.stats.errors += client.take_errors();
         state
     }
 

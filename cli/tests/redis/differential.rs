@@ -69,6 +69,19 @@ const TEMPLATES: &[&str] = &[
     "PEXPIRE k T",
     "EXPIREAT k 5",
     "PEXPIREAT k 9999999999999",
+    "EXPIRE k t NX",
+    "EXPIRE k t xx",
+    "EXPIRE k z XX",
+    "EXPIRE k z NX",
+    // A time that was given twice is not earlier the second time, on any clock; GT has no such constant.
+    "EXPIRE k 500 LT",
+    "EXPIRE k 500 LT XX",
+    "EXPIREAT k 5 GT",
+    "EXPIREAT k 5 LT",
+    "PEXPIRE k T NX LT",
+    "PEXPIRE k T GT lt",
+    "EXPIRE k t FOO",
+    "EXPIRE k v FOO",
     "TTL k",
     "PERSIST k",
     "TYPE k",
@@ -215,6 +228,27 @@ fn agree(command: &[String], redis: &str, trine: &str) -> bool {
                 .all(|(left, right)| *left == right || (*left > 90 && (left - right).abs() < 60)))
 }
 
+/// The documented difference: a watched key that was absent, and was created and deleted in between, counts as
+/// unchanged. Only where a command can have deleted a key that an earlier WATCH named.
+fn is_documented(commands: &[Vec<String>], redis: &str, trine: &str) -> bool {
+    const DELETE: [&str; 7] = [
+        "DEL", "UNLINK", "GETDEL", "GETEX", "EXPIRE", "PEXPIRE", "EXPIREAT",
+    ];
+    let mut watched: Vec<&String> = Vec::new();
+    let mut deleted = false;
+    for command in commands {
+        match command[0].as_str() {
+            "WATCH" => watched.extend(&command[1..]),
+            "UNWATCH" => watched.clear(),
+            name if DELETE.contains(&name) => {
+                deleted |= command[1..].iter().any(|key| watched.contains(&key));
+            }
+            _ => {}
+        }
+    }
+    deleted && redis == "*-1" && trine.starts_with("*[")
+}
+
 #[test]
 fn random_commands_get_the_replies_of_redis() {
     if !has_tool("redis-server") {
@@ -236,7 +270,7 @@ fn random_commands_get_the_replies_of_redis() {
         let clear = format!("DEL {}", KEYS.join(" "));
         theirs.ask(&clear);
         ours.ask(&clear);
-        let mut story = Vec::new();
+        let (mut story, mut commands) = (Vec::new(), Vec::new());
         for _ in 0..COMMANDS {
             let command = command(&mut rng);
             let parts: Vec<&str> = command.iter().map(String::as_str).collect();
@@ -244,6 +278,11 @@ fn random_commands_get_the_replies_of_redis() {
             ours.send(&parts);
             let (redis, trine) = (theirs.reply(), ours.reply());
             story.push(format!("{command:?} -> {redis}"));
+            commands.push(command.clone());
+            if is_documented(&commands, &redis, &trine) {
+                // From here on the two hold different values.
+                break;
+            }
             if !agree(&command, &redis, &trine) {
                 let last = story.len().saturating_sub(60);
                 let told = story[last..].join("\n    ");
@@ -286,6 +325,9 @@ fn pipelines_get_the_replies_of_redis() {
         }
         for (place, command) in commands.iter().enumerate() {
             let (redis, trine) = (theirs.reply(), ours.reply());
+            if is_documented(&commands[..=place], &redis, &trine) {
+                break;
+            }
             assert!(
                 agree(command, &redis, &trine),
                 "seed {seed}, command {place}: {command:?} -> {redis}, but trine: {trine}\n{commands:?}"

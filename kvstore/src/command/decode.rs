@@ -1,7 +1,9 @@
 //! Bytes to commands. Whatever comes out needs no further check of its form.
 
 use super::encode::kind;
-use super::{Command, Condition, ExecuteMode, Pair, SetCondition, SetExpiry, SetOptions};
+use super::{
+    Command, Condition, ExecuteMode, ExpireCondition, Pair, SetCondition, SetExpiry, SetOptions,
+};
 use crate::codec::{DecodeError, Element, List, Reader, Sink};
 use crate::config::{STATE_VERSION, STATE_VERSION_FIRST};
 use crate::limits::Limits;
@@ -50,7 +52,7 @@ impl<'a> Command<'a> {
     }
 
     fn read_with_key(kind: u8, reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        if kind == 0 || kind > kind::EXECUTE {
+        if kind == 0 || kind > kind::EXPIRE_IF {
             return Err(DecodeError::UnknownKind { kind });
         }
         let key = reader.bytes()?;
@@ -89,6 +91,11 @@ impl<'a> Command<'a> {
             kind::EXPIRE => Self::Expire {
                 key,
                 after_ns: reader.u64()?,
+            },
+            kind::EXPIRE_IF => Self::ExpireIf {
+                key,
+                after_ns: reader.u64()?,
+                condition: ExpireCondition::read(reader)?,
             },
             kind::PERSIST => Self::Persist { key },
             kind::TIME_TO_LIVE => Self::TimeToLive { key },
@@ -158,6 +165,19 @@ impl SetOptions {
             condition,
             expiry,
             return_previous: reader.flag("return_previous")?,
+        })
+    }
+}
+
+impl ExpireCondition {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match reader.u8()? {
+            0 => Self::Absent,
+            1 => Self::Present,
+            2 => Self::Later,
+            3 => Self::Earlier,
+            4 => Self::PresentAndEarlier,
+            _ => return Err(DecodeError::BadField { field: "condition" }),
         })
     }
 }

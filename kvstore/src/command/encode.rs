@@ -1,6 +1,8 @@
 //! Commands to bytes: version, kind, then the fields in the order of the enum.
 
-use super::{Command, Condition, ExecuteMode, Pair, SetCondition, SetExpiry, SetOptions};
+use super::{
+    Command, Condition, ExecuteMode, ExpireCondition, Pair, SetCondition, SetExpiry, SetOptions,
+};
 use crate::codec::{BufferTooSmall, Counter, Sink, fill};
 
 /// The kind bytes. They are part of the replicated log: never reuse one.
@@ -20,6 +22,7 @@ pub(super) mod kind {
     pub(crate) const TIME_TO_LIVE: u8 = 13;
     pub(crate) const EXECUTE: u8 = 14;
     pub(crate) const COUNT: u8 = 15;
+    pub(crate) const EXPIRE_IF: u8 = 16;
     pub(crate) const SET_LIMITS: u8 = 64;
     pub(crate) const RAISE_VERSION: u8 = 65;
 }
@@ -68,6 +71,7 @@ impl Command<'_> {
             Self::MultiGet { .. } => kind::MULTI_GET,
             Self::MultiPut { .. } => kind::MULTI_PUT,
             Self::Expire { .. } => kind::EXPIRE,
+            Self::ExpireIf { .. } => kind::EXPIRE_IF,
             Self::Persist { .. } => kind::PERSIST,
             Self::TimeToLive { .. } => kind::TIME_TO_LIVE,
             Self::Count => kind::COUNT,
@@ -100,6 +104,14 @@ impl Command<'_> {
             Self::MultiGet { keys } => keys.write(sink),
             Self::MultiPut { pairs } => pairs.write(sink),
             Self::Expire { after_ns, .. } => sink.put_u64(*after_ns),
+            Self::ExpireIf {
+                after_ns,
+                condition,
+                ..
+            } => {
+                sink.put_u64(*after_ns);
+                condition.write(sink);
+            }
             Self::Execute {
                 mode,
                 conditions,
@@ -130,6 +142,18 @@ impl SetOptions {
         sink.put_u8(kind);
         sink.put_u64(after_ns);
         sink.put_u8(u8::from(self.return_previous));
+    }
+}
+
+impl ExpireCondition {
+    fn write(self, sink: &mut impl Sink) {
+        sink.put_u8(match self {
+            Self::Absent => 0,
+            Self::Present => 1,
+            Self::Later => 2,
+            Self::Earlier => 3,
+            Self::PresentAndEarlier => 4,
+        });
     }
 }
 

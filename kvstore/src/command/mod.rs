@@ -4,7 +4,7 @@ mod decode;
 mod encode;
 
 use crate::codec::List;
-use crate::config::{STATE_VERSION, STATE_VERSION_FIRST};
+use crate::config::{STATE_VERSION, STATE_VERSION_FIRST, STATE_VERSION_SECOND};
 use crate::limits::Limits;
 use crate::position::Position;
 
@@ -81,6 +81,15 @@ pub enum Command<'a> {
         key: &'a [u8],
         /// The time to live in nanoseconds of group time.
         after_ns: u64,
+    },
+    /// The same under a condition; with a time to live of zero it removes the key.
+    ExpireIf {
+        /// The key.
+        key: &'a [u8],
+        /// The time to live in nanoseconds of group time.
+        after_ns: u64,
+        /// When the expiry is changed.
+        condition: ExpireCondition,
     },
     /// Takes a key's expiry away.
     Persist {
@@ -159,6 +168,35 @@ pub enum SetExpiry {
     After(u64),
 }
 
+/// When EXPIRE changes the expiry of a key that is there.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum ExpireCondition {
+    /// Only if the key has no expiry (Redis: NX).
+    Absent,
+    /// Only if the key has an expiry (Redis: XX).
+    Present,
+    /// Only if the key then lives longer; without an expiry it lives for ever (Redis: GT).
+    Later,
+    /// Only if the key then lives shorter; without an expiry it does (Redis: LT).
+    Earlier,
+    /// Only if the key has an expiry and then lives shorter (Redis: XX LT).
+    PresentAndEarlier,
+}
+
+impl ExpireCondition {
+    /// Whether `expiry_ns` may take the place of `current_ns`, which is 0 for none.
+    pub(crate) fn holds(self, current_ns: u64, expiry_ns: u64) -> bool {
+        let (has_one, earlier) = (current_ns != 0, expiry_ns < current_ns);
+        match self {
+            Self::Absent => !has_one,
+            Self::Present => has_one,
+            Self::Later => has_one && expiry_ns > current_ns,
+            Self::Earlier => !has_one || earlier,
+            Self::PresentAndEarlier => has_one && earlier,
+        }
+    }
+}
+
 /// A condition of EXEC.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum Condition<'a> {
@@ -228,6 +266,7 @@ impl<'a> Command<'a> {
             | Self::Increment { key, .. }
             | Self::Append { key, .. }
             | Self::Expire { key, .. }
+            | Self::ExpireIf { key, .. }
             | Self::Persist { key }
             | Self::TimeToLive { key } => Some(key),
             Self::MultiGet { .. }
@@ -248,7 +287,13 @@ impl<'a> Command<'a> {
             | Self::Delete { .. }
             | Self::SetLimits { .. }
             | Self::RaiseVersion { .. } => STATE_VERSION_FIRST,
-            _ => STATE_VERSION,
+            Self::ExpireIf { .. } => STATE_VERSION,
+            // What stands in a list has to be understood, too.
+            Self::Execute { operations, .. } => operations
+                .iter()
+                .map(|operation| operation.version())
+                .fold(STATE_VERSION_SECOND, u8::max),
+            _ => STATE_VERSION_SECOND,
         }
     }
 

@@ -6,6 +6,7 @@
 
 use super::Store;
 use crate::arena::{Item, Stamp};
+use crate::command::ExpireCondition;
 use crate::config::SWEEP_ITEMS_MAX;
 use crate::error::StoreError;
 use crate::items::Found;
@@ -57,6 +58,29 @@ impl Store {
         }
         let expiry_ns = self.expiry_after(after_ns);
         self.restamp(at, found, key, expiry_ns)
+    }
+
+    pub(super) fn expire_if(
+        &mut self,
+        at: Position,
+        key: &[u8],
+        after_ns: u64,
+        condition: ExpireCondition,
+    ) -> Response<'_> {
+        let found = self.items.find(key);
+        let Some(current) = self.live(found).map(|item| item.stamp) else {
+            return Response::NotFound;
+        };
+        let expiry_ns = self.group_time_ns.saturating_add(after_ns);
+        if !condition.holds(current.expiry_ns, expiry_ns) {
+            return Response::Conflict {
+                current: Some(current.version),
+            };
+        }
+        match after_ns {
+            0 => self.delete(key),
+            _ => self.restamp(at, found, key, expiry_ns),
+        }
     }
 
     pub(super) fn persist(&mut self, at: Position, key: &[u8]) -> Response<'_> {

@@ -142,6 +142,11 @@ impl Store {
             Command::Increment { key, delta } => self.increment(at, key, delta),
             Command::Append { key, value } => self.append(at, key, value),
             Command::Expire { key, after_ns } => self.expire(at, key, after_ns),
+            Command::ExpireIf {
+                key,
+                after_ns,
+                condition,
+            } => self.expire_if(at, key, after_ns, condition),
             Command::Persist { key } => self.persist(at, key),
             _ => Response::Error(StoreError::NotInExecute),
         }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use trine_kvstore::limits::item_charge;
 use trine_kvstore::{
-    AbortCause, Command, Condition, ExecuteMode, Limits, List, Pair, Position, Response,
-    SetCondition, SetExpiry, SetOptions, StoreError, Versioned,
+    AbortCause, Command, Condition, ExecuteMode, ExpireCondition, Limits, List, Pair, Position,
+    Response, SetCondition, SetExpiry, SetOptions, StoreError, Versioned,
 };
 
 #[derive(Clone, Debug)]
@@ -193,6 +193,11 @@ impl Model {
                     }
                 })
             }
+            Command::ExpireIf {
+                key,
+                after_ns,
+                condition,
+            } => return self.expire_if(at, key, after_ns, condition),
             Command::Persist { key } => match self.items.get_mut(key) {
                 None => Ok(answer(Response::NotFound)),
                 Some(item) if item.expiry_ns == 0 => {
@@ -215,6 +220,46 @@ impl Model {
                 Some(Failure::Refused(error)),
             ),
         }
+    }
+
+    fn expire_if(
+        &mut self,
+        at: Position,
+        key: &[u8],
+        after_ns: u64,
+        condition: ExpireCondition,
+    ) -> (Answer, Option<Failure>) {
+        let expiry_ns = self.group_time_ns.saturating_add(after_ns);
+        let Some(item) = self.items.get_mut(key) else {
+            return (answer(Response::NotFound), None);
+        };
+        // What has no expiry lives for ever.
+        let current = if item.expiry_ns == 0 {
+            u64::MAX
+        } else {
+            item.expiry_ns
+        };
+        let (shorter, for_ever) = (expiry_ns < current, item.expiry_ns == 0);
+        let holds = match condition {
+            ExpireCondition::Absent => for_ever,
+            ExpireCondition::Present => !for_ever,
+            ExpireCondition::Later => expiry_ns > current,
+            ExpireCondition::Earlier => shorter,
+            ExpireCondition::PresentAndEarlier => shorter && !for_ever,
+        };
+        if !holds {
+            let current = Some(item.version);
+            return (
+                answer(Response::Conflict { current }),
+                Some(Failure::Conflict),
+            );
+        }
+        if after_ns == 0 {
+            self.items.remove(key);
+            return (answer(Response::Deleted { existed: true }), None);
+        }
+        (item.version, item.expiry_ns) = (at, expiry_ns);
+        (answer(Response::Written { version: at }), None)
     }
 
     fn set(

@@ -4,7 +4,6 @@ use trine_kvstore::{AbortCause, Response, StoreError};
 
 use super::{Connection, Failure, Waiting};
 use crate::plan::Item;
-use crate::reply::Writer;
 use crate::shape::{Shape, error_text};
 
 impl Connection {
@@ -115,11 +114,11 @@ impl Connection {
     pub(super) fn write_items(&mut self, items: &[Item], answers: &[Response<'_>]) {
         let mut rest = answers;
         for item in items {
+            let mut writer = self.writer();
             if let Shape::Known(reply) = &item.shape {
-                self.output.extend_from_slice(reply);
+                writer.encoded(reply);
                 continue;
             }
-            let mut writer = Writer::new(&mut self.output, self.resp3);
             match rest.split_at_checked(item.operations) {
                 Some((own, behind)) => {
                     item.shape.write(own, &mut writer);
@@ -133,8 +132,8 @@ impl Connection {
     fn write_errors(&mut self, items: &[Item], text: &str) {
         for item in items {
             match &item.shape {
-                Shape::Known(reply) => self.output.extend_from_slice(reply),
-                _ => Writer::new(&mut self.output, self.resp3).error(text),
+                Shape::Known(reply) => self.writer().encoded(reply),
+                _ => self.writer().error(text),
             }
         }
     }

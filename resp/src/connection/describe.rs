@@ -90,8 +90,7 @@ impl Connection {
     pub(super) fn describe_commands(&mut self, words: &[&[u8]]) {
         let subcommand = words.first().map(|word| word.to_ascii_lowercase());
         let named = words.get(1..).unwrap_or_default();
-        let resp3 = self.resp3;
-        let mut writer = Writer::new(&mut self.output, resp3);
+        let mut writer = self.writer();
         match subcommand.as_deref() {
             None => {
                 writer.array(SPECS.len());

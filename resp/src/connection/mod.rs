@@ -135,6 +135,7 @@ pub struct Connection {
     /// The client sends no more.
     at_end: bool,
     commands: u64,
+    errors: u64,
     broken: bool,
 }
 
@@ -176,6 +177,7 @@ impl Connection {
             ending: false,
             at_end: false,
             commands: 0,
+            errors: 0,
             broken: false,
         }
     }
@@ -238,6 +240,12 @@ impl Connection {
     #[must_use]
     pub fn commands(&self) -> u64 {
         self.commands
+    }
+
+    /// Replies so far that were errors.
+    #[must_use]
+    pub fn errors(&self) -> u64 {
+        self.errors
     }
 
     /// Handles requests until one waits for the store or no more are whole.
@@ -427,7 +435,7 @@ impl Connection {
     }
 
     fn writer(&mut self) -> Writer<'_> {
-        Writer::new(&mut self.output, self.resp3)
+        Writer::counting(&mut self.output, self.resp3, &mut self.errors)
     }
 }
 

@@ -4,7 +4,7 @@
 //! request; from there on group time counts.
 
 use super::{NOT_AN_INTEGER, Refusal};
-use trine_kvstore::integer;
+use trine_kvstore::{ExpireCondition, integer};
 
 /// What a time of a request counts, and from when.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,6 +69,39 @@ impl Expiry {
         let after_ms = u64::try_from(after_ms).unwrap_or(0);
         Ok((after_ms > 0).then(|| after_ms.saturating_mul(1_000_000)))
     }
+}
+
+/// The condition that the words behind EXPIRE's time make, if there are any.
+pub(super) fn expire_condition(words: &[&[u8]]) -> Result<Option<ExpireCondition>, Refusal> {
+    let (mut nx, mut xx, mut gt, mut lt) = (false, false, false, false);
+    for word in words {
+        match word.to_ascii_lowercase().as_slice() {
+            b"nx" => nx = true,
+            b"xx" => xx = true,
+            b"gt" => gt = true,
+            b"lt" => lt = true,
+            _ => {
+                let word = String::from_utf8_lossy(word);
+                return Err(format!("ERR Unsupported option {word}"));
+            }
+        }
+    }
+    if nx && (xx || gt || lt) {
+        let text = "ERR NX and XX, GT or LT options at the same time are not compatible";
+        return Err(text.to_owned());
+    }
+    if gt && lt {
+        return Err("ERR GT and LT options at the same time are not compatible".to_owned());
+    }
+    Ok(match (nx, xx, gt, lt) {
+        (true, ..) => Some(ExpireCondition::Absent),
+        // Only what has an expiry can get a later one.
+        (_, _, true, _) => Some(ExpireCondition::Later),
+        (_, true, _, true) => Some(ExpireCondition::PresentAndEarlier),
+        (_, false, _, true) => Some(ExpireCondition::Earlier),
+        (_, true, ..) => Some(ExpireCondition::Present),
+        _ => None,
+    })
 }
 
 fn invalid(command: &str) -> Refusal {

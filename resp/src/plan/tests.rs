@@ -1,6 +1,6 @@
 //! Requests and the operations that they become.
 
-use trine_kvstore::{Command, SetCondition, SetExpiry, SetOptions};
+use trine_kvstore::{Command, ExpireCondition, SetCondition, SetExpiry, SetOptions};
 
 use super::*;
 use crate::table;
@@ -133,7 +133,51 @@ fn expiries_that_are_over_delete() {
         &["expire", "k", "9223372036854775807"],
         "ERR invalid expire time in 'expire' command",
     );
-    refused(&["expire", "k", "1", "gt"], "ERR Unsupported option gt");
+    refused(&["expire", "k", "1", "Gtt"], "ERR Unsupported option Gtt");
+}
+
+#[test]
+fn expire_has_conditions() {
+    use ExpireCondition::{Absent, Earlier, Later, Present, PresentAndEarlier};
+    let key = b"k".as_slice();
+    for (words, condition) in [
+        (["nx"].as_slice(), Absent),
+        (&["NX", "nx"], Absent),
+        (&["xx"], Present),
+        (&["gt"], Later),
+        (&["xx", "gt"], Later),
+        (&["lt"], Earlier),
+        (&["LT", "Xx"], PresentAndEarlier),
+    ] {
+        let after_ns = 7_000_000;
+        becomes(
+            &[&["pexpire", "k", "7"], words].concat(),
+            &[Command::ExpireIf {
+                key,
+                after_ns,
+                condition,
+            }],
+        );
+        let after_ns = 0;
+        becomes(
+            &[&["expireat", "k", "1"], words].concat(),
+            &[Command::ExpireIf {
+                key,
+                after_ns,
+                condition,
+            }],
+        );
+    }
+    for other in ["xx", "gt", "lt"] {
+        refused(
+            &["expire", "k", "1", other, "nx"],
+            "ERR NX and XX, GT or LT options at the same time are not compatible",
+        );
+    }
+    refused(
+        &["expire", "k", "1", "lt", "gt"],
+        "ERR GT and LT options at the same time are not compatible",
+    );
 }
 
 #[test]

@@ -41,6 +41,11 @@ pub(crate) fn run(arguments: &DoctorArguments, output: Output) -> Result<(), Fai
     Ok(())
 }
 
+/// What is found here, for the bundle.
+pub(super) fn findings() -> impl Serialize {
+    examine(&Machine::at(Path::new("/")))
+}
+
 fn count(findings: &[Finding], verdict: Verdict) -> u64 {
     let matching = findings.iter().filter(|finding| finding.verdict == verdict);
     matching.count() as u64

@@ -1,0 +1,32 @@
+//! The options of `trine debug`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use crate::args::ClientArguments;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DebugCommand {
+    /// Write one archive with status, rates, settings without secrets, the doctor's findings, metrics and logs; no keys, no
+    /// values, no passwords.
+    Bundle(BundleArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BundleArguments {
+    /// The archive; trine-debug-TIME.tar.gz in this directory, if absent. A file that is there already is not touched.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// The metrics endpoint of a replica, as its --metrics says; may be given several times.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) metrics: Vec<String>,
+    /// A log, of which the last MiB is taken; may be given several times.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) log: Vec<PathBuf>,
+    /// The settings file of `trine serve` on this machine.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) client: ClientArguments,
+}

@@ -1,0 +1,233 @@
+//! The parts of a bundle, each of which may fail by itself.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::args::BundleArguments;
+use crate::cmd::status::{LOOK_MAX, ask_everybody, document};
+use crate::cmd::{doctor, log_level};
+use crate::interrupt;
+use crate::network::Network;
+use crate::observe::{Look, between};
+use crate::settings::{Configured, Key, Stop, keys, resolve_for_show};
+
+/// Between the two looks whose difference are the rates.
+const STAT_INTERVAL: Duration = Duration::from_secs(1);
+/// The end of a log.
+const LOG_BYTES_MAX: u64 = 1 << 20;
+/// What a bundle says instead of a secret.
+const REMOVED: &str = "(removed)";
+
+/// One file of the archive.
+pub(super) struct Part {
+    pub(super) file: String,
+    pub(super) what: &'static str,
+    /// Or why it is missing.
+    pub(super) bytes: Result<Vec<u8>, String>,
+}
+
+impl Part {
+    fn new(file: impl Into<String>, what: &'static str, bytes: Result<Vec<u8>, String>) -> Self {
+        let file = file.into();
+        Self { file, what, bytes }
+    }
+}
+
+/// Everything that can be had.
+pub(super) fn gather<N: Network>(
+    network: &N,
+    addresses: &[SocketAddr],
+    arguments: &BundleArguments,
+) -> Vec<Part> {
+    let limit = arguments.client.timeout.min(LOOK_MAX);
+    let look = || {
+        let reports = ask_everybody(network, addresses, limit.into()).map_err(|e| e.to_string())?;
+        let at = Instant::now();
+        Ok::<_, String>(Look { at, reports })
+    };
+    let before = look();
+    interrupt::pause(STAT_INTERVAL);
+    let after = look();
+    let status = after.as_ref().map_err(String::clone);
+    let stat = match (&before, &after) {
+        (Ok(before), Ok(after)) => Ok((before, after)),
+        (Err(why), _) | (_, Err(why)) => Err(why.clone()),
+    };
+    let mut parts = vec![
+        Part::new(
+            "version.json",
+            "this program and the system",
+            Ok(json(&version())),
+        ),
+        Part::new(
+            "status.json",
+            "what every replica says of itself",
+            status.map(|look| json(&document(&look.reports))),
+        ),
+        Part::new(
+            "stat.json",
+            "rates and stages of writes within a second",
+            stat.map(|(before, after)| json(&between(before, after).document())),
+        ),
+        Part::new(
+            "doctor.json",
+            "what `trine doctor` finds here",
+            Ok(json(&doctor::findings())),
+        ),
+        Part::new(
+            "settings.json",
+            "the settings that `trine serve` has here, secrets removed",
+            settings(arguments).map(|settings| json(&settings)),
+        ),
+    ];
+    for (number, at) in (1..).zip(&arguments.metrics) {
+        let what = "metrics of a replica";
+        parts.push(Part::new(
+            format!("metrics-{number}.txt"),
+            what,
+            metrics(at),
+        ));
+    }
+    for (number, path) in (1..).zip(&arguments.log) {
+        parts.push(Part::new(
+            format!("log-{number}.txt"),
+            "the end of a log",
+            tail(path),
+        ));
+    }
+    parts.extend(not_named(arguments));
+    parts
+}
+
+/// What is there only if it is named.
+fn not_named(arguments: &BundleArguments) -> Vec<Part> {
+    let mut parts = Vec::new();
+    if arguments.metrics.is_empty() {
+        let why = "name the endpoint of each replica with --metrics HOST:PORT".to_owned();
+        parts.push(Part::new("metrics", "metrics of a replica", Err(why)));
+    }
+    if arguments.log.is_empty() {
+        let why = "replicas log to standard error; name where that went with --log FILE".to_owned();
+        parts.push(Part::new("log", "the end of a log", Err(why)));
+    }
+    parts
+}
+
+fn json(document: &impl Serialize) -> Vec<u8> {
+    let mut bytes = serde_json::to_vec_pretty(document).expect("our documents have string keys");
+    bytes.push(b'\n');
+    bytes
+}
+
+fn version() -> Value {
+    let system = rustix::system::uname();
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "features": { "dpdk": cfg!(feature = "dpdk"), "verbs": cfg!(feature = "verbs") },
+        "kernel": system.release().to_string_lossy(),
+        "machine": system.machine().to_string_lossy(),
+        "processors": std::thread::available_parallelism().map_or(0, std::num::NonZero::get),
+    })
+}
+
+/// The settings of `trine serve`, from environment and file.
+fn settings(arguments: &BundleArguments) -> Result<Value, String> {
+    let mut options = Vec::new();
+    if let Some(file) = &arguments.config {
+        options.extend(["--config".into(), file.into()]);
+    }
+    let keys = keys();
+    let resolved = match resolve_for_show(Configured::Serve, &options, &keys) {
+        Ok(resolved) => resolved,
+        Err(Stop::Usage(error)) => return Err(error.to_string()),
+        Err(Stop::Settings(failure)) => return Err(failure.to_string()),
+    };
+    let own = keys
+        .iter()
+        .filter(|key| key.commands.contains(&Configured::Serve));
+    let shown = own.map(|key| {
+        let entry = resolved.value(key).map(|(value, origin)| {
+            let value = if is_secret(key) {
+                REMOVED.to_owned()
+            } else {
+                value
+            };
+            json!({ "value": value, "origin": origin })
+        });
+        (key.name.clone(), entry.unwrap_or(Value::Null))
+    });
+    Ok(Value::Object(shown.collect::<Map<_, _>>()))
+}
+
+/// Whether the value itself is the secret; the name of a file that holds one is none.
+fn is_secret(key: &Key) -> bool {
+    let secret = ["password", "secret", "token"];
+    secret.iter().any(|word| key.name.contains(word)) && !key.name.ends_with("-file")
+}
+
+fn metrics(at: &str) -> Result<Vec<u8>, String> {
+    let answer = log_level::request(at, "GET", "/metrics", "");
+    let answer = answer.map_err(|error| format!("no answer from {at}: {error}"))?;
+    match answer.split_once("\r\n\r\n") {
+        Some((head, body)) if head.split(' ').nth(1) == Some("200") => Ok(body.as_bytes().to_vec()),
+        _ => Err(format!("{at} is no endpoint of metrics")),
+    }
+}
+
+/// The last bytes of a file, from the beginning of a line on.
+fn tail(path: &Path) -> Result<Vec<u8>, String> {
+    let read = || {
+        let mut file = File::open(path)?;
+        let length = file.metadata()?.len();
+        let start = length.saturating_sub(LOG_BYTES_MAX);
+        file.seek(SeekFrom::Start(start))?;
+        let mut bytes = Vec::new();
+        file.take(LOG_BYTES_MAX).read_to_end(&mut bytes)?;
+        let cut = match start {
+            0 => 0,
+            _ => bytes
+                .iter()
+                .position(|byte| *byte == b'\n')
+                .map_or(0, |end| end + 1),
+        };
+        Ok::<_, std::io::Error>(bytes.split_off(cut))
+    };
+    read().map_err(|error| format!("cannot read {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_secret_and_their_files_names_are_not() {
+        let secret: Vec<String> = keys()
+            .iter()
+            .filter(|key| is_secret(key))
+            .map(|key| key.name.clone())
+            .collect();
+        assert_eq!(secret, ["resp-password"]);
+    }
+
+    #[test]
+    fn a_long_log_is_cut_at_a_line() {
+        let path = std::env::temp_dir().join(format!("trine-tail-{}", std::process::id()));
+        let line = [b'x'; 99];
+        let mut text = b"first\n".to_vec();
+        while text.len() as u64 <= LOG_BYTES_MAX {
+            text.extend_from_slice(&line);
+            text.push(b'\n');
+        }
+        std::fs::write(&path, &text).expect("written");
+        let tail = tail(&path).expect("read");
+        std::fs::remove_file(&path).expect("removed");
+        assert!(tail.len() as u64 <= LOG_BYTES_MAX && tail.len().is_multiple_of(100));
+        assert!(text.ends_with(&tail) && tail.len() as u64 > LOG_BYTES_MAX - 200);
+    }
+}

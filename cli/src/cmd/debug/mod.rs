@@ -1,0 +1,105 @@
+//! `trine debug bundle`: one archive with what somebody needs to know who helps from afar.
+//!
+//! Nothing in it is a secret: no keys, no values, no passwords. What could not be had is named with the reason, and the
+//! archive is written all the same: most bundles are made when something does not work.
+
+mod archive;
+mod args;
+mod gather;
+
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::json;
+
+use crate::failure::Failure;
+use crate::interrupt;
+use crate::network::Network;
+use crate::output::Output;
+use crate::peers;
+use crate::units::{plural, show_bytes};
+
+use self::args::BundleArguments;
+pub(crate) use self::args::DebugCommand;
+use self::gather::{Part, gather};
+
+/// What a bundle never holds, told on the terminal and inside.
+const LEFT_OUT: &str = "left out on purpose: keys, values, passwords, packets, data directories";
+
+pub(crate) fn run<N: Network>(
+    network: &N,
+    command: &DebugCommand,
+    output: Output,
+) -> Result<(), Failure> {
+    let DebugCommand::Bundle(arguments) = command;
+    bundle(network, arguments, output)
+}
+
+fn bundle<N: Network>(
+    network: &N,
+    arguments: &BundleArguments,
+    output: Output,
+) -> Result<(), Failure> {
+    interrupt::start()?;
+    // Words that cannot be read are mistakes of the command line, not findings.
+    let addresses = peers::resolve(&arguments.client.peers)?;
+    let seconds = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs());
+    let name = format!("trine-debug-{seconds}");
+    let path = match &arguments.out {
+        Some(path) => path.clone(),
+        None => PathBuf::from(format!("{name}.tar.gz")),
+    };
+    let file = archive::create(&path)?;
+    let parts = gather(network, &addresses, arguments);
+    let contents = contents(&parts);
+    archive::write(file, &path, &name, seconds, &contents, &parts)?;
+    tell(&path, &parts, output);
+    Ok(())
+}
+
+/// A line for each part: what it is, and how large or why it is missing.
+fn contents(parts: &[Part]) -> String {
+    let mut lines: Vec<String> = parts.iter().map(ToString::to_string).collect();
+    lines.push(LEFT_OUT.to_owned());
+    lines.join("\n") + "\n"
+}
+
+fn tell(path: &std::path::Path, parts: &[Part], output: Output) {
+    let missing = parts.iter().filter(|part| part.bytes.is_err()).count() as u64;
+    let of_one = |part: &Part| {
+        json!({
+            "file": part.file,
+            "what": part.what,
+            "bytes": part.bytes.as_ref().ok().map(Vec::len),
+            "missing": part.bytes.as_ref().err(),
+        })
+    };
+    output.document(&json!({
+        "bundle": path,
+        "parts": parts.iter().map(of_one).collect::<Vec<_>>(),
+    }));
+    output.line(contents(parts).trim_end());
+    let size = std::fs::metadata(path).map_or(0, |about| about.len());
+    let without = match missing {
+        0 => String::new(),
+        _ => format!(", without {}", plural(missing, "part")),
+    };
+    output.line(format_args!(
+        "written to {} ({}{without}); look into it before you pass it on: tar tzf {}",
+        path.display(),
+        show_bytes(size),
+        path.display()
+    ));
+}
+
+impl std::fmt::Display for Part {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (file, what) = (&self.file, self.what);
+        match &self.bytes {
+            Ok(bytes) => write!(f, "{file:<16} {what}, {}", show_bytes(bytes.len() as u64)),
+            Err(why) => write!(f, "{file:<16} MISSING, {what}: {why}"),
+        }
+    }
+}
