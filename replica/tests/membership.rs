@@ -93,6 +93,29 @@ fn a_learner_follows_without_a_vote_until_it_is_promoted() {
     assert_eq!(voters(&world), [1, 2, 3, 4]);
 }
 
+/// A learner goes on asking for its place until it votes. The order to add it was remembered for a minute, and only who
+/// asked whether it still was a member heard of a removal: so the removed learner was taken in again, as the same
+/// incarnation, by the next of its questions, and stayed a member when its process ended.
+#[test]
+fn a_removed_learner_does_not_come_back_on_the_order_that_has_added_it() {
+    for seed in 1..=8 {
+        let mut world = World::serving(3, small(), seed);
+        let place = world.add_place();
+        world.start(place, false);
+        let add = Order::Add { voter: false };
+        assert_eq!(world.order(add, place, SECOND * 5).0, AdminStatus::Done);
+        let removed = world.order(Order::Remove, place, SECOND * 5);
+        assert_eq!(removed.0, AdminStatus::Done, "{}", removed.1);
+        world.run_for(SECOND * 2);
+        let leader = world.leader().unwrap();
+        let members = world.status(leader).members;
+        assert!(
+            members.iter().all(|member| member.place != place),
+            "seed {seed}"
+        );
+    }
+}
+
 #[test]
 fn a_change_that_would_lose_the_quorum_is_refused_with_a_reason() {
     let mut world = World::serving(3, ReplicaConfig::default(), 3);

@@ -60,7 +60,8 @@ impl Group {
         if request.cluster.is_none() && self.remind_first_member(request.incarnation, out) {
             return Err(JoinRefusal::ChangeInProgress);
         }
-        if request.member && state.members().was_removed(request.incarnation) {
+        // Whatever it asks for: an order to fill the place was meant for another life, or was followed before.
+        if state.members().was_removed(request.incarnation) {
             return Err(JoinRefusal::Removed);
         }
         if !self.raft.leads_with_commit() {

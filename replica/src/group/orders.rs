@@ -133,6 +133,7 @@ impl Group {
     }
 
     fn order_remove(&mut self, now: Instant, place: PlaceId, meant: Incarnation) -> Verdict {
+        self.forget_order(place);
         let Some(member) = self.member_at(place) else {
             return done(format!("place {place} is not a member"));
         };
