@@ -1,7 +1,7 @@
 //! A replica in the lab: one that was started with `--lab` lets its user change at run time what its network does.
 //!
 //! The pieces: [`Injector`] holds the rules and hands them to the fault injector of the replica's present life;
-//! [`serve`] takes orders over a Unix socket; [`ask`] gives one.
+//! [`serve`] takes orders over a Unix socket; [`ask()`] gives one.
 
 mod ask;
 mod injector;
