@@ -42,8 +42,8 @@ use trine_transport::app::App;
 use trine_transport::prng::Prng;
 use trine_transport::time::{Duration, Instant};
 
-/// Time that the last reading of all keys may take.
-const READING: Duration = Duration::from_secs(5);
+/// Time that the last reading of all keys may take: sixty keys, by a client that pauses up to a quarter of a second.
+const READING: Duration = Duration::from_secs(15);
 
 /// Simulates one run and judges it.
 ///

@@ -139,7 +139,7 @@ impl Floating {
             if helpers.len() >= HELPERS_MAX || seen.len() >= COMBINATIONS_MAX {
                 return None;
             }
-            for helper in self.choices(steps, &helpers, state) {
+            for helper in self.choices(steps, index, &helpers, state) {
                 let Some(between) = steps[helper].apply(state) else {
                     continue;
                 };
@@ -157,15 +157,19 @@ impl Floating {
         None
     }
 
-    /// The first unused operation of each kind that is not among `taken`, and the end of the item that is there.
-    fn choices(&self, steps: &[Step], taken: &[usize], state: State) -> Vec<usize> {
+    /// What may come in front of step `index`: the first unused operation of each kind that is not among `taken`, and the
+    /// end of the item that is there. What was called only after the step's return cannot explain it.
+    fn choices(&self, steps: &[Step], index: usize, taken: &[usize], state: State) -> Vec<usize> {
         let mut kinds = HashSet::new();
         let free = self
             .unused
             .iter()
             .copied()
             .filter(|index| !taken.contains(index));
-        let first = free.filter(|&index| kinds.insert(steps[index].kind));
-        self.expiry_of(state).into_iter().chain(first).collect()
+        let first = free.filter(|&helper| kinds.insert(steps[helper].kind));
+        let choices = self.expiry_of(state).into_iter().chain(first);
+        choices
+            .filter(|&helper| !steps[index].precedes(&steps[helper]))
+            .collect()
     }
 }

@@ -237,6 +237,31 @@ fn positions_prove_histories_with_expiries() {
     assert_eq!(report.keys_by_witness, 1);
 }
 
+/// Seed 161: the item that stood there in the order of the positions could not have expired yet; an unknown write for a
+/// short time, and its end, explain what was read. The witness took the item's own end, failed, and the search found no end.
+#[test]
+fn an_expiry_that_comes_too_late_explains_no_answer() {
+    let short = Operation {
+        action: Action::PutFor {
+            value: b"b".to_vec(),
+            ttl_ns: 5,
+        },
+        ..put_for_unknown(2_025, "b")
+    };
+    let operations = vec![
+        at(put_for(2_010, 2_020, "a"), 10),
+        short,
+        at(get_nothing(2_050, 2_060), 14),
+    ];
+    let report = check_timed(
+        &History::from_operations(operations),
+        Limits::default(),
+        &time(),
+    );
+    assert!(report.verdict.is_pass(), "{}", report.verdict);
+    assert_eq!(report.keys_by_witness, 1);
+}
+
 /// In the order of the positions nobody sees that the key has outlived its time; the clock does.
 #[test]
 fn consistent_positions_do_not_hide_a_key_that_outlives_its_time() {
