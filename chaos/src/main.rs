@@ -7,6 +7,8 @@ use trine_chaos::sim::{Trace, rpc};
 const USAGE: &str = "usage: trine-chaos rpc seeds FROM COUNT [JOBS]   the transport alone, each seed twice
        trine-chaos rpc seed N [trace]             one such seed
        trine-chaos canaries [JOBS] [NAME]         finds every planted bug (a build with --features canary)
+       trine-chaos canaries JOBS --short          the same from recorded seeds on, for those that take long,
+                                                  and without those that no search has found yet
 
 Whole groups are simulated by `trine sim`.";
 
@@ -94,56 +96,28 @@ fn canaries(_words: &[&str]) -> Option<bool> {
 
 #[cfg(feature = "canary")]
 fn canaries(words: &[&str]) -> Option<bool> {
-    use trine_chaos::canaries::{CANARIES, Subject, false_alarms, search};
-    let (jobs, name) = match words {
-        [] => (2, None),
-        [jobs] => (jobs.parse().ok()?, None),
-        [jobs, name] => (jobs.parse().ok()?, Some(*name)),
+    use trine_chaos::canaries::{CANARIES, search};
+    let (jobs, name, short) = match words {
+        [] => (2, None, false),
+        [jobs] => (jobs.parse().ok()?, None, false),
+        [jobs, "--short"] => (jobs.parse().ok()?, None, true),
+        [jobs, name] => (jobs.parse().ok()?, Some(*name), false),
         _ => return None,
     };
     // Assertions of the system find some of the bugs; what they print is not news here.
     std::panic::set_hook(Box::new(|_| {}));
     let chosen = CANARIES
         .iter()
-        .filter(|canary| name.is_none_or(|name| canary.name == name));
-    let mut searches: Vec<_> = Vec::new();
-    println!("| planted bug | seeds | seconds | found as |\n|---|---|---|---|");
+        .filter(|canary| name.is_none_or(|name| canary.name == name) && !(short && canary.is_open));
+    let mut searches = Vec::new();
+    println!("| planted bug | from seed | found by | seconds | found as |\n|---|---|---|---|---|");
     for canary in chosen {
-        let search = search(*canary, jobs);
-        let (seed, text) = search
-            .found
-            .clone()
-            .unwrap_or((0, "**not found**".to_owned()));
-        let line = text.lines().next().unwrap_or_default();
-        let line: String = line.chars().take(100).collect();
-        println!(
-            "| {} | {seed} | {:.1} | {line} |",
-            canary.name,
-            search.took.as_secs_f64()
-        );
+        let from = if short { canary.short_from } else { 1 };
+        let search = search(*canary, from, jobs);
+        print_row(&search);
         searches.push(search);
     }
-    for subject in [Subject::Group, Subject::Transport] {
-        let of_subject = || {
-            searches
-                .iter()
-                .filter(move |search| search.canary.subject == subject)
-        };
-        let seeds = of_subject().filter_map(|search| Some(search.found.as_ref()?.0));
-        let Some(last) = seeds.max() else { continue };
-        let alarms = false_alarms(subject, last, jobs);
-        println!(
-            "\n{subject:?}: {last} seeds with nothing planted, {} alarms {alarms:?}",
-            alarms.len()
-        );
-        let quiet = alarms.is_empty();
-        for search in searches
-            .iter_mut()
-            .filter(|search| search.canary.subject == subject)
-        {
-            search.silent_without = quiet;
-        }
-    }
+    run_without(&mut searches, jobs);
     let known = searches
         .iter()
         .filter(|search| search.is_as_it_should_be())
@@ -153,4 +127,42 @@ fn canaries(words: &[&str]) -> Option<bool> {
         searches.len()
     );
     Some(known == searches.len() && known > 0)
+}
+
+#[cfg(feature = "canary")]
+fn print_row(search: &trine_chaos::canaries::Search) {
+    let (seed, text) = match &search.found {
+        Some((seed, text)) => (seed.to_string(), text.as_str()),
+        None => ("-".to_owned(), "**not found**"),
+    };
+    let line = text.lines().next().unwrap_or_default();
+    let line: String = line.chars().take(100).collect();
+    let (name, seconds) = (search.canary.name, search.took.as_secs_f64());
+    println!(
+        "| {name} | {} | {seed} | {seconds:.1} | {line} |",
+        search.from
+    );
+}
+
+/// The same seeds, with nothing planted.
+#[cfg(feature = "canary")]
+fn run_without(searches: &mut [trine_chaos::canaries::Search], jobs: u64) {
+    use trine_chaos::canaries::{Subject, false_alarms, seeds_run};
+    for subject in [Subject::Group, Subject::Transport] {
+        let seeds = seeds_run(searches, subject);
+        if seeds.is_empty() {
+            continue;
+        }
+        let alarms = false_alarms(subject, &seeds, jobs);
+        println!(
+            "\n{subject:?}: {} seeds with nothing planted, {} alarms {alarms:?}",
+            seeds.len(),
+            alarms.len()
+        );
+        let of_subject =
+            |search: &&mut trine_chaos::canaries::Search| search.canary.subject == subject;
+        for search in searches.iter_mut().filter(of_subject) {
+            search.silent_without = alarms.is_empty();
+        }
+    }
 }
