@@ -481,10 +481,20 @@ impl Group {
 
     /// Whether a member was heard from within two election timeouts.
     fn is_alive(&self, incarnation: Incarnation, now: Instant) -> bool {
-        let patience = Duration::from_nanos(2 * election_timeout(&self.config).as_nanos());
         self.heard
             .get(&incarnation)
-            .is_some_and(|heard| now.saturating_since(heard.at) < patience)
+            .is_some_and(|heard| now.saturating_since(heard.at) < self.silence_of_the_dead())
+    }
+
+    fn was_heard_since(&self, incarnation: Incarnation, since: Instant) -> bool {
+        self.heard
+            .get(&incarnation)
+            .is_some_and(|heard| heard.at >= since)
+    }
+
+    /// A member that is silent for so long counts as dead.
+    fn silence_of_the_dead(&self) -> Duration {
+        Duration::from_nanos(2 * election_timeout(&self.config).as_nanos())
     }
 }
 

@@ -149,6 +149,52 @@ fn a_change_that_would_lose_the_quorum_is_refused_with_a_reason() {
     );
 }
 
+/// Seeds 1280 and 1884 of the simulator: a voter had died an instant before another one was to be removed. The leader had
+/// heard from it lately, took it for alive, and made a group of itself and a dead one: without a quorum, for ever.
+#[test]
+fn who_died_just_now_is_no_part_of_the_quorum_that_a_removal_leaves() {
+    let mut world = World::serving(3, ReplicaConfig::default(), 3);
+    world.run_for(SECOND);
+    let leader = world.leader().unwrap();
+    let others: Vec<u32> = world
+        .running()
+        .into_iter()
+        .filter(|&place| place != leader)
+        .collect();
+    world.kill(others[0]);
+    let (status, text) = world.order(Order::Remove, others[1], SECOND * 2);
+    assert_eq!(status, AdminStatus::Refused);
+    assert!(text.contains("only 1 of the 2 voters"), "{text}");
+    assert_eq!(voters(&world).len(), 3);
+    let client = world.registered_client(1);
+    world.put(client, "k", "the two that are left serve");
+}
+
+/// Seed 1168 of the simulator: one operator wanted a place removed, which gave the lead away from it, another one wanted
+/// it to lead, which gave it back. Both asked many times a second, and the group did nothing else.
+#[test]
+fn a_place_that_is_to_go_is_not_handed_the_lead() {
+    let mut world = World::serving(3, ReplicaConfig::default(), 4);
+    world.run_for(SECOND);
+    let place = world.leader().unwrap();
+    let end = world.now + SECOND * 5;
+    let mut leaders = 0;
+    let mut last = place;
+    while voters(&world).contains(&place) {
+        assert!(
+            world.now < end,
+            "{leaders} changes of leader and no removal"
+        );
+        // The other operator's question is always the first one that a new leader hears.
+        world.order(Order::Lead, place, Duration::ZERO);
+        world.order(Order::Remove, place, Duration::ZERO);
+        let leader = world.leader().unwrap_or(last);
+        leaders += u32::from(leader != last);
+        last = leader;
+    }
+    assert!(leaders <= 2, "{leaders} changes of leader");
+}
+
 #[test]
 fn a_leader_that_is_removed_hands_the_lead_over_first() {
     let mut world = World::serving(3, ReplicaConfig::default(), 4);

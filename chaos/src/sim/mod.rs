@@ -45,6 +45,9 @@ use trine_transport::time::{Duration, Instant};
 /// Time that the last reading of all keys may take: sixty keys, by a client that pauses up to a quarter of a second.
 const READING: Duration = Duration::from_secs(15);
 
+/// How much longer a run may go on that its faults have kept from so many operations as it has to show.
+const LONGER_MAX: Duration = Duration::from_secs(30);
+
 /// Simulates one run and judges it.
 ///
 /// # Errors
@@ -93,6 +96,13 @@ fn simulate(config: SimConfig, trace: Trace) -> SimReport {
     cluster.end_haste();
     let quiet = cluster.config.quiet;
     chaos.run_until(&mut cluster, quiet_from + quiet);
+    let completed = |cluster: &Cluster| cluster.history.borrow().tally().completed;
+    while completed(&cluster) < cluster.config.operations_min
+        && cluster.world.now() < quiet_from + quiet + LONGER_MAX
+    {
+        let step = cluster.world.now() + Duration::from_secs(1);
+        chaos.run_until(&mut cluster, step);
+    }
     let silent_from = cluster.world.now();
     let reread_from = cluster.read_everything(READING);
     SimReport::of(&cluster, &schedule, started, silent_from, reread_from)

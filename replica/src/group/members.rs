@@ -120,7 +120,7 @@ impl Group {
     }
 
     /// Whoever has come to lead just now has heard nobody before, and must not take silence for death at once.
-    fn is_settled(&self, now: Instant) -> bool {
+    pub(super) fn is_settled(&self, now: Instant) -> bool {
         now.saturating_since(self.clock.anchored_at()) >= election_timeout(&self.config)
     }
 

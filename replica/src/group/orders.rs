@@ -18,14 +18,18 @@ use crate::outbox::Outbox;
 
 /// How long a leader remembers an order that it cannot follow yet.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a removal counts as wanted after it was asked for last; operators ask again many times a second.
+const REMOVAL_PATIENCE: Duration = Duration::from_secs(2);
 /// Most orders that it remembers.
 const REMEMBERED_MAX: usize = 16;
 
-/// An order that waits for a process to ask for its place.
+/// An order that waits: for a process to ask for its place, or for signs of life of those that a removal would leave.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Remembered {
     place: PlaceId,
     order: Order,
+    /// When it was asked for first.
+    since: Instant,
     until: Instant,
 }
 
@@ -133,15 +137,22 @@ impl Group {
     }
 
     fn order_remove(&mut self, now: Instant, place: PlaceId, meant: Incarnation) -> Verdict {
-        self.forget_order(place);
         let Some(member) = self.member_at(place) else {
+            self.forget_order(place);
             return done(format!("place {place} is not a member"));
         };
         if !meant.is_none() && meant != member.incarnation {
             return done(format!("place {place} is held by another replica now"));
         }
+        let since = self.remember_removal(now, place);
         if member.role == MemberRole::Voter {
-            if let Err(why) = self.check_quorum_without(now, member.incarnation) {
+            if let Err(why) = self.check_quorum_without(since, member.incarnation) {
+                if now.saturating_since(since) < self.silence_of_the_dead() {
+                    return under_way(
+                        "waiting for a sign of life of the voters that would be left",
+                    );
+                }
+                self.forget_order(place);
                 return refused(why);
             }
             if member.incarnation == self.own.incarnation {
@@ -154,8 +165,11 @@ impl Group {
         )
     }
 
-    /// Whether the voters that would be left have a quorum of members that are alive.
-    fn check_quorum_without(&self, now: Instant, leaving: Incarnation) -> Result<(), String> {
+    /// Whether the voters that would be left have a quorum of members that were heard from since then.
+    ///
+    /// A removal asks for signs of life behind its order: the new quorum has to agree to it, so one that died just now
+    /// would leave the group without any, and there is no way back.
+    fn check_quorum_without(&self, since: Instant, leaving: Incarnation) -> Result<(), String> {
         let members = self
             .state
             .as_ref()
@@ -165,7 +179,7 @@ impl Group {
             .filter(|member| member.role == MemberRole::Voter && member.incarnation != leaving);
         let (alive, all) = left.fold((0, 0), |(alive, all), member| {
             let lives = member.incarnation == self.own.incarnation
-                || self.is_alive(member.incarnation, now);
+                || self.was_heard_since(member.incarnation, since);
             (alive + usize::from(lives), all + 1)
         });
         if all == 0 {
@@ -187,7 +201,9 @@ impl Group {
         if !meant.is_none() && meant != member.incarnation {
             return done(format!("place {place} is held by {}", member.incarnation));
         }
-        if let Err(why) = self.check_quorum_without(now, member.incarnation) {
+        let patience = self.silence_of_the_dead().as_nanos();
+        let lately = Instant::from_nanos(now.as_nanos().saturating_sub(patience));
+        if let Err(why) = self.check_quorum_without(lately, member.incarnation) {
             return refused(why);
         }
         if member.incarnation == self.own.incarnation {
@@ -209,8 +225,15 @@ impl Group {
         if member.role != MemberRole::Voter {
             return refused(format!("place {place} has no vote: promote it first"));
         }
+        if self.is_ordered(now, place, Order::Remove) {
+            return refused(format!("place {place} is being removed"));
+        }
         if !self.is_alive(member.incarnation, now) {
             return refused(format!("place {place} was not heard from lately"));
+        }
+        // Two operators who want the lead in different hands would pass it to and fro with every question.
+        if !self.is_settled(now) {
+            return under_way("this replica has come to lead only now");
         }
         self.begin_transfer_of_lead(member.incarnation);
         under_way(format!("handing the lead over to place {place}"))
@@ -234,15 +257,34 @@ impl Group {
     }
 
     fn remember(&mut self, now: Instant, place: PlaceId, order: Order) {
-        self.remembered
-            .retain(|other| other.place != place && other.until > now);
+        self.remember_until(now, place, order, now + PATIENCE);
+    }
+
+    /// Returns since when the place is to be removed.
+    fn remember_removal(&mut self, now: Instant, place: PlaceId) -> Instant {
+        self.remember_until(now, place, Order::Remove, now + REMOVAL_PATIENCE)
+    }
+
+    fn remember_until(
+        &mut self,
+        now: Instant,
+        place: PlaceId,
+        order: Order,
+        until: Instant,
+    ) -> Instant {
+        self.remembered.retain(|other| other.until > now);
+        let same = |other: &&Remembered| other.place == place && other.order == order;
+        let since = self.remembered.iter().find(same).map_or(now, |o| o.since);
+        self.forget_order(place);
         if self.remembered.len() < REMEMBERED_MAX {
             self.remembered.push(Remembered {
                 place,
                 order,
-                until: now + PATIENCE,
+                since,
+                until,
             });
         }
+        since
     }
 
     /// Whether the operator has ordered this lately.
