@@ -93,6 +93,23 @@ fn a_learner_follows_without_a_vote_until_it_is_promoted() {
     assert_eq!(voters(&world), [1, 2, 3, 4]);
 }
 
+/// Seed 1551 of the simulator: a learner had died an instant before it was to be promoted, and with one voter beside it
+/// that was the end of the group.
+#[test]
+fn a_learner_that_died_just_now_is_not_promoted() {
+    let mut world = World::serving(3, ReplicaConfig::default(), 2);
+    let place = world.add_place();
+    world.start(place, false);
+    let (status, text) = world.order(Order::Add { voter: false }, place, SECOND * 5);
+    assert_eq!(status, AdminStatus::Done, "{text}");
+    world.run_for(SECOND);
+    world.kill(place);
+    let (status, text) = world.order(Order::Promote, place, SECOND * 2);
+    assert_eq!(status, AdminStatus::InProgress);
+    assert!(text.contains("not caught up"), "{text}");
+    assert_eq!(voters(&world), [1, 2, 3]);
+}
+
 /// A learner goes on asking for its place until it votes. The order to add it was remembered for a minute, and only who
 /// asked whether it still was a member heard of a removal: so the removed learner was taken in again, as the same
 /// incarnation, by the next of its questions, and stayed a member when its process ended.

@@ -18,8 +18,9 @@ use crate::outbox::Outbox;
 
 /// How long a leader remembers an order that it cannot follow yet.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a removal counts as wanted after it was asked for last; operators ask again many times a second.
-const REMOVAL_PATIENCE: Duration = Duration::from_secs(2);
+/// How long an order that waits for signs of life counts as wanted after it was asked for last; operators ask again many
+/// times a second.
+const SIGN_OF_LIFE_PATIENCE: Duration = Duration::from_secs(2);
 /// Most orders that it remembers.
 const REMEMBERED_MAX: usize = 16;
 
@@ -127,7 +128,11 @@ impl Group {
         if member.role == MemberRole::Voter {
             return done(format!("place {place} votes"));
         }
-        if !self.has_caught_up(member.incarnation, now) {
+        // Behind the order, as for a removal: a learner that died just now would be a vote that nobody can give.
+        let since = self.remember_until(now, place, Order::Promote, now + SIGN_OF_LIFE_PATIENCE);
+        if !self.has_caught_up(member.incarnation, now)
+            || !self.was_heard_since(member.incarnation, since)
+        {
             return under_way(format!("place {place} has not caught up yet"));
         }
         self.propose_order(
@@ -144,7 +149,7 @@ impl Group {
         if !meant.is_none() && meant != member.incarnation {
             return done(format!("place {place} is held by another replica now"));
         }
-        let since = self.remember_removal(now, place);
+        let since = self.remember_until(now, place, Order::Remove, now + SIGN_OF_LIFE_PATIENCE);
         if member.role == MemberRole::Voter {
             if let Err(why) = self.check_quorum_without(since, member.incarnation) {
                 if now.saturating_since(since) < self.silence_of_the_dead() {
@@ -260,11 +265,7 @@ impl Group {
         self.remember_until(now, place, order, now + PATIENCE);
     }
 
-    /// Returns since when the place is to be removed.
-    fn remember_removal(&mut self, now: Instant, place: PlaceId) -> Instant {
-        self.remember_until(now, place, Order::Remove, now + REMOVAL_PATIENCE)
-    }
-
+    /// Returns when the order was asked for first.
     fn remember_until(
         &mut self,
         now: Instant,
@@ -272,10 +273,14 @@ impl Group {
         order: Order,
         until: Instant,
     ) -> Instant {
-        self.remembered.retain(|other| other.until > now);
-        let same = |other: &&Remembered| other.place == place && other.order == order;
-        let since = self.remembered.iter().find(same).map_or(now, |o| o.since);
-        self.forget_order(place);
+        let asked =
+            |other: &&Remembered| other.place == place && other.order == order && other.until > now;
+        let before = self.remembered.iter().find(asked);
+        let since = before.map_or(now, |before| before.since);
+        // To add a voter means to promote it in the end; any other order takes the place of what was ordered before.
+        let replaces = |other: &Remembered| order != Order::Promote || other.order == order;
+        self.remembered
+            .retain(|other| other.until > now && !(other.place == place && replaces(other)));
         if self.remembered.len() < REMEMBERED_MAX {
             self.remembered.push(Remembered {
                 place,
