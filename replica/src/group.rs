@@ -481,9 +481,7 @@ impl Group {
 
     /// Whether a member was heard from within two election timeouts.
     fn is_alive(&self, incarnation: Incarnation, now: Instant) -> bool {
-        self.heard
-            .get(&incarnation)
-            .is_some_and(|heard| now.saturating_since(heard.at) < self.silence_of_the_dead())
+        self.was_heard_since(incarnation, self.lately(now))
     }
 
     fn was_heard_since(&self, incarnation: Incarnation, since: Instant) -> bool {
@@ -492,9 +490,10 @@ impl Group {
             .is_some_and(|heard| heard.at >= since)
     }
 
-    /// A member that is silent for so long counts as dead.
-    fn silence_of_the_dead(&self) -> Duration {
-        Duration::from_nanos(2 * election_timeout(&self.config).as_nanos())
+    /// Whoever was not heard from since then counts as dead.
+    fn lately(&self, now: Instant) -> Instant {
+        let patience = 2 * election_timeout(&self.config).as_nanos();
+        Instant::from_nanos(now.as_nanos().saturating_sub(patience))
     }
 }
 

@@ -151,14 +151,16 @@ impl Group {
         }
         let since = self.remember_until(now, place, Order::Remove, now + SIGN_OF_LIFE_PATIENCE);
         if member.role == MemberRole::Voter {
-            if let Err(why) = self.check_quorum_without(since, member.incarnation) {
-                if now.saturating_since(since) < self.silence_of_the_dead() {
-                    return under_way(
-                        "waiting for a sign of life of the voters that would be left",
-                    );
-                }
+            if let Err(why) = self.check_quorum_without(self.lately(now), member.incarnation) {
                 self.forget_order(place);
                 return refused(why);
+            }
+            // Who is silent from now on is found to be so before long.
+            if self
+                .check_quorum_without(since, member.incarnation)
+                .is_err()
+            {
+                return under_way("waiting for a sign of life of the voters that would be left");
             }
             if member.incarnation == self.own.incarnation {
                 return self.give_the_lead_away(now, "it leads, and hands the lead over first");
@@ -206,9 +208,7 @@ impl Group {
         if !meant.is_none() && meant != member.incarnation {
             return done(format!("place {place} is held by {}", member.incarnation));
         }
-        let patience = self.silence_of_the_dead().as_nanos();
-        let lately = Instant::from_nanos(now.as_nanos().saturating_sub(patience));
-        if let Err(why) = self.check_quorum_without(lately, member.incarnation) {
+        if let Err(why) = self.check_quorum_without(self.lately(now), member.incarnation) {
             return refused(why);
         }
         if member.incarnation == self.own.incarnation {
