@@ -11,6 +11,7 @@
 mod ends;
 
 use std::cell::Cell;
+use std::rc::Rc;
 
 use trine_transport::backend::verbs::{VerbsBackend, VerbsConfig};
 use trine_transport::backend::{
@@ -43,8 +44,8 @@ fn main() {
         }
         "verbs" => {
             let open = || VerbsBackend::open(&VerbsConfig::default()).expect("an RDMA device");
-            let (client, server) = (Waiting(open()), Waiting(open()));
-            let route = server.0.route();
+            let (client, server) = Waiting::pair(open(), open());
+            let route = server.backend.route();
             count(client, server, route, rounds);
         }
         other => panic!("no backend '{other}'"),
@@ -78,8 +79,26 @@ fn round_trip<B: Backend, C: Clock + Clone>(ends: &mut Ends<B, C>) {
     );
 }
 
-/// A device takes its time: `rx_burst` goes on once there is something.
-struct Waiting(VerbsBackend);
+/// A device takes its time: where the other end has sent, `rx_burst` goes on once that is there. A turn may look more than
+/// once, and must not wait for what nobody has sent.
+struct Waiting {
+    backend: VerbsBackend,
+    /// Whether something is on its way here, and from here.
+    inbound: Rc<Cell<bool>>,
+    outbound: Rc<Cell<bool>>,
+}
+
+impl Waiting {
+    fn pair(one: VerbsBackend, other: VerbsBackend) -> (Self, Self) {
+        let (there, back) = (Rc::default(), Rc::default());
+        let end = |backend, inbound: &Rc<_>, outbound: &Rc<_>| Self {
+            backend,
+            inbound: Rc::clone(inbound),
+            outbound: Rc::clone(outbound),
+        };
+        (end(one, &back, &there), end(other, &there, &back))
+    }
+}
 
 #[inline(never)]
 fn until_a_datagram_waits(backend: &mut VerbsBackend) {
@@ -92,36 +111,39 @@ impl Backend for Waiting {
     type Route = <VerbsBackend as Backend>::Route;
 
     fn caps(&self) -> Caps {
-        self.0.caps()
+        self.backend.caps()
     }
 
     fn pool(&self) -> &Pool {
-        self.0.pool()
+        self.backend.pool()
     }
 
     fn rx_burst(&mut self) -> Result<RxBatch<'_, Self::Route>, BackendError> {
-        until_a_datagram_waits(&mut self.0);
-        self.0.rx_burst()
+        if self.inbound.take() {
+            until_a_datagram_waits(&mut self.backend);
+        }
+        self.backend.rx_burst()
     }
 
     fn tx_burst(&mut self, tx: &mut TxBatch<Self::Route>) -> Result<(), BackendError> {
-        self.0.tx_burst(tx)
+        self.outbound.set(true);
+        self.backend.tx_burst(tx)
     }
 
     fn flush(&mut self) {
-        self.0.flush();
+        self.backend.flush();
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> Result<(), BackendError> {
-        self.0.wait(timeout)
+        self.backend.wait(timeout)
     }
 
     fn waker(&self) -> Waker {
-        self.0.waker()
+        self.backend.waker()
     }
 
     fn stats(&self) -> BackendStats {
-        self.0.stats()
+        self.backend.stats()
     }
 }
 
