@@ -15,4 +15,5 @@ pub mod live;
 pub mod seeds;
 pub mod shrink;
 pub mod sim;
+pub mod translate;
 pub mod workload;

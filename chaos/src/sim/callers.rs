@@ -2,14 +2,14 @@
 //! operations, and the record of what they saw.
 
 use super::Host;
-use crate::history::{Action, Answer, History, OperationIndex};
+use crate::history::{Action, History, OperationIndex};
+use crate::translate::{answer_of, command_of};
 use crate::workload::{Request, Workload};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use trine_kvstore::{
-    Command, Condition, ExecuteMode, ExpireCondition, List, Pair, Position, Response, SetCondition,
-    SetExpiry, SetOptions, StoreError,
+    Command, Condition, ExecuteMode, ExpireCondition, List, Pair, SetExpiry, SetOptions,
 };
 use trine_replica::client::{ClientId, Clients, Finished, Mode, Submission};
 use trine_transport::prng::{Prng, Ratio};
@@ -358,81 +358,13 @@ fn record(
                 .response()
                 .expect("the client library has decoded it once");
             let position = answer.position().as_u64();
-            let answer = answer_of(&response);
+            let answer = answer_of(&response)
+                .unwrap_or_else(|| panic!("nothing asked for is answered with {response:?}"));
             workload.observe(&open.request, &answer);
             history.complete(open.operation, now_ns, answer, Some(position));
         }
         Err(error) if error.is_definitely_not_applied() => history.fail(open.operation, now_ns),
         // It stays open for good: nobody will ever tell.
         Err(_) => {}
-    }
-}
-
-fn command_of(request: &Request) -> Command<'_> {
-    let key = request.key.as_slice();
-    match &request.action {
-        Action::Get => Command::Get { key },
-        Action::Put { value } => Command::Put { key, value },
-        Action::PutFor { value, ttl_ns } => {
-            let options = SetOptions {
-                expiry: SetExpiry::After(*ttl_ns),
-                ..SetOptions::default()
-            };
-            Command::Set {
-                key,
-                value,
-                options,
-            }
-        }
-        Action::Delete => Command::Delete { key },
-        Action::Cas {
-            expected: Some(version),
-            value,
-        } => Command::CompareAndSwap {
-            key,
-            expected: Position::from_u64(*version),
-            value,
-        },
-        Action::Cas {
-            expected: None,
-            value,
-        } => {
-            let options = SetOptions {
-                condition: SetCondition::Absent,
-                ..SetOptions::default()
-            };
-            Command::Set {
-                key,
-                value,
-                options,
-            }
-        }
-        Action::Incr { by } => Command::Increment { key, delta: *by },
-    }
-}
-
-fn answer_of(response: &Response<'_>) -> Answer {
-    let told = |version: &Position| Some(version.as_u64());
-    match response {
-        Response::Value { value, version } => Answer::Value {
-            value: value.to_vec(),
-            version: told(version),
-        },
-        Response::NotFound => Answer::NotFound,
-        Response::Written { version } => Answer::Written {
-            version: told(version),
-        },
-        Response::Deleted { existed } => Answer::Deleted { existed: *existed },
-        Response::Number { value, version } => Answer::Number {
-            value: *value,
-            version: told(version),
-        },
-        Response::Conflict { current } => Answer::Mismatch {
-            version: current.as_ref().and_then(told),
-        },
-        // Only a CAS is answered so: it met no item.
-        Response::Error(StoreError::KeyMissing) => Answer::Mismatch { version: None },
-        Response::Error(_) => Answer::Refused,
-        other => panic!("the workload asks for nothing that is answered with {other:?}"),
     }
 }

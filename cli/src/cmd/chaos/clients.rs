@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use trine_chaos::history::{Action, Answer, History, OperationIndex};
+use trine_chaos::translate::{answer_of, command_of};
 use trine_chaos::workload::{Mix, Request, Workload, WorkloadConfig};
-use trine_kvstore::{Command, Position, Response};
+use trine_kvstore::Command;
 use trine_replica::client::{ClientId, Error, Finished, Mode};
 use trine_transport::backend::{Backend, Direction, FaultHandle, Faults, Faulty, MonotonicClock};
 use trine_transport::time::Instant;
@@ -222,8 +223,11 @@ impl Work for Recorder {
         let index = self
             .history
             .call(number, called, &request.key, request.action.clone());
-        let (mode, command) = command_of(&request);
-        submit(mode, &command);
+        let mode = match request.action.is_read() {
+            true => Mode::Read,
+            false => Mode::Write,
+        };
+        submit(mode, &command_of(&request));
         self.open[slot] = Some((index, request));
     }
 
@@ -282,7 +286,7 @@ fn record_end(history: &mut History, index: OperationIndex, finished: &Finished)
     let ended = now().as_nanos();
     match &finished.result {
         Ok(reply) => {
-            let answer = answer_of(reply.response().ok()?)?;
+            let answer = answer_of(&reply.response().ok()?)?;
             history.complete(
                 index,
                 ended,
@@ -298,82 +302,4 @@ fn record_end(history: &mut History, index: OperationIndex, finished: &Finished)
             None
         }
     }
-}
-
-/// The store's command for what a workload asks.
-fn command_of(request: &Request) -> (Mode, Command<'_>) {
-    let key = request.key.as_slice();
-    match &request.action {
-        Action::Get => (Mode::Read, Command::Get { key }),
-        Action::Put { value } => (Mode::Write, Command::Put { key, value }),
-        Action::PutFor { value, ttl_ns } => {
-            let options = trine_kvstore::SetOptions {
-                expiry: trine_kvstore::SetExpiry::After(*ttl_ns),
-                ..Default::default()
-            };
-            let command = Command::Set {
-                key,
-                value,
-                options,
-            };
-            (Mode::Write, command)
-        }
-        Action::Delete => (Mode::Write, Command::Delete { key }),
-        Action::Cas {
-            expected: Some(version),
-            value,
-        } => {
-            let expected = Position::from_u64(*version);
-            (
-                Mode::Write,
-                Command::CompareAndSwap {
-                    key,
-                    expected,
-                    value,
-                },
-            )
-        }
-        Action::Cas {
-            expected: None,
-            value,
-        } => {
-            let options = trine_kvstore::SetOptions {
-                condition: trine_kvstore::SetCondition::Absent,
-                ..Default::default()
-            };
-            (
-                Mode::Write,
-                Command::Set {
-                    key,
-                    value,
-                    options,
-                },
-            )
-        }
-        Action::Incr { by } => (Mode::Write, Command::Increment { key, delta: *by }),
-    }
-}
-
-/// The store's response in the words of a history; nothing for one that fits no command of ours.
-fn answer_of(response: Response<'_>) -> Option<Answer> {
-    Some(match response {
-        Response::Value { value, version } => Answer::Value {
-            value: value.to_vec(),
-            version: Some(version.as_u64()),
-        },
-        Response::NotFound => Answer::NotFound,
-        Response::Written { version } => Answer::Written {
-            version: Some(version.as_u64()),
-        },
-        Response::Deleted { existed } => Answer::Deleted { existed },
-        Response::Conflict { current } => Answer::Mismatch {
-            version: current.map(Position::as_u64),
-        },
-        Response::Number { value, version } => Answer::Number {
-            value,
-            version: Some(version.as_u64()),
-        },
-        Response::Error(_) => Answer::Refused,
-        _ => return None,
-    })
 }
