@@ -37,26 +37,24 @@ pub struct Canary {
 }
 
 const fn group(name: &'static str, found_as: &'static [&'static str]) -> Canary {
-    Canary {
-        name,
-        subject: Subject::Group,
-        found_as,
-        short_from: 1,
-        is_open: false,
-    }
+    Canary::new(name, Subject::Group, found_as)
 }
 
 const fn transport(name: &'static str, found_as: &'static [&'static str]) -> Canary {
-    Canary {
-        name,
-        subject: Subject::Transport,
-        found_as,
-        short_from: 1,
-        is_open: false,
-    }
+    Canary::new(name, Subject::Transport, found_as)
 }
 
 impl Canary {
+    const fn new(name: &'static str, subject: Subject, found_as: &'static [&'static str]) -> Self {
+        Self {
+            name,
+            subject,
+            found_as,
+            short_from: 1,
+            is_open: false,
+        }
+    }
+
     const fn from(mut self, seed: u64) -> Self {
         self.short_from = seed;
         self

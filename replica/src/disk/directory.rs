@@ -108,20 +108,6 @@ fn failure(operation: &'static str, file: String, error: &io::Error) -> DiskErro
     }
 }
 
-/// A file of zeros that were written.
-fn written(path: &Path, size: u64) -> io::Result<File> {
-    let file = spare::open_empty(path)?;
-    spare::fill(&file, size, || Ok(()))?;
-    Ok(file)
-}
-
-/// A file whose room is taken; it reads as zeros.
-fn reserve(path: &Path, size: u64) -> io::Result<File> {
-    let file = spare::open_empty(path)?;
-    rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, size)?;
-    Ok(file)
-}
-
 impl Disk for Directory {
     fn names(&mut self) -> Result<Vec<String>, DiskError> {
         let list = || -> io::Result<Vec<String>> {
@@ -147,8 +133,10 @@ impl Disk for Directory {
         let path = self.path.join(name);
         let file = match self.spare.take_if(|spare| spare.size() == size) {
             // One that is late is given up: the writer waits for nobody.
-            Some(spare) => spare.take(&path).map_or_else(|| reserve(&path, size), Ok),
-            None => written(&path, size),
+            Some(spare) => spare
+                .take(&path)
+                .map_or_else(|| spare::reserve(&path, size), Ok),
+            None => spare::written(&path, size, |_| Ok(())),
         };
         let file = file.map_err(|error| self.failed("create", name, &error))?;
         self.keep(name, file);

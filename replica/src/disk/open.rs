@@ -37,6 +37,13 @@ pub struct OpenOptions {
     pub rejoin: bool,
 }
 
+impl OpenOptions {
+    /// Size of new log segments in whole sectors.
+    fn segment_sectors(&self) -> u64 {
+        self.segment_bytes.max(SEGMENT_BYTES_MIN) / SECTOR as u64
+    }
+}
+
 /// An open directory.
 #[derive(Debug)]
 pub struct Opened<D> {
@@ -298,7 +305,12 @@ fn resume<D: Disk>(
         }
     }
     note_unsynced(&mut disk, options.fsync)?;
-    let mut writer = Writer::new(disk, options.fsync, options.segment_bytes, found.position);
+    let mut writer = Writer::new(
+        disk,
+        options.fsync,
+        options.segment_sectors(),
+        found.position,
+    );
     // Without it the next start would take what is written from here on for a part of the log that the snapshot has replaced.
     writer.perform(found.rebase.map(Write::Log))?;
     Ok(Opened {
@@ -347,7 +359,7 @@ pub(super) fn begin<D: Disk>(
     options: OpenOptions,
     lost: Option<LostMemory>,
 ) -> Result<Opened<D>, OpenError> {
-    let sectors = options.segment_bytes.max(SEGMENT_BYTES_MIN) / SECTOR as u64;
+    let sectors = options.segment_sectors();
     disk.create(SYNCED, 2 * SECTOR as u64)?;
     disk.sync(SYNCED)?;
     create_segment(&mut disk, 1, sectors, true)?;
@@ -367,7 +379,7 @@ pub(super) fn begin<D: Disk>(
         snapshot: None,
     };
     Ok(Opened {
-        writer: Writer::new(disk, options.fsync, options.segment_bytes, position),
+        writer: Writer::new(disk, options.fsync, sectors, position),
         incarnation: options.incarnation,
         restored: None,
         lost,

@@ -77,50 +77,50 @@ impl Drop for Spare {
 }
 
 fn make(path: &Path, size: u64, given_up: &AtomicBool) -> io::Result<File> {
-    let file = open_empty(path)?;
-    let filled = fill(&file, size, || {
+    let made = written(path, size, |file| {
         if given_up.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::Interrupted.into());
         }
         file.sync_data()
     });
-    if filled.is_err() {
+    if made.is_err() {
         // What room it has got is needed elsewhere, now that there is too little.
         let _ = std::fs::remove_file(path);
     }
-    filled.map(|()| file)
+    made
 }
 
-/// An empty file, whatever stood there.
-pub(super) fn open_empty(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
+/// A file whose room is taken, whatever stood there; it reads as zeros.
+pub(super) fn reserve(path: &Path, size: u64) -> io::Result<File> {
+    let file = OpenOptions::new()
         .create(true)
         .truncate(true)
         .read(true)
         .write(true)
-        .open(path)
+        .open(path)?;
+    if size > 0 {
+        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, size)?;
+    }
+    Ok(file)
 }
 
-/// Writes `size` zeros; `after_step` comes behind each part of them. Room is taken first, so that a full disk is found
-/// before anything is written.
-pub(super) fn fill(
-    file: &File,
+/// A file of `size` zeros that were written; `after_step` comes behind each part of them. Room is taken first, so that a
+/// full disk is found before anything is written.
+pub(super) fn written(
+    path: &Path,
     size: u64,
-    mut after_step: impl FnMut() -> io::Result<()>,
-) -> io::Result<()> {
-    if size == 0 {
-        return Ok(());
-    }
-    rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, size)?;
+    mut after_step: impl FnMut(&File) -> io::Result<()>,
+) -> io::Result<File> {
+    let file = reserve(path, size)?;
     let zeros = vec![0; STEP_BYTES.min(usize::try_from(size).unwrap_or(STEP_BYTES))];
     let mut at = 0;
     while at < size {
         let len = (size - at).min(zeros.len() as u64);
         file.write_all_at(&zeros[..len as usize], at)?;
         at += len;
-        after_step()?;
+        after_step(&file)?;
     }
-    Ok(())
+    Ok(file)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::frame::{SECTOR, encode, sectors_of};
 use super::{Disk, DiskError, Fsync, Write, identity, segment, snapshot_file};
-use crate::config::{FRAME_BYTES_MAX, SEGMENT_BYTES_MIN};
+use crate::config::FRAME_BYTES_MAX;
 
 /// The newest frame that is known to be synced: two sectors, written in turn, never synced themselves.
 pub(crate) const SYNCED: &str = "synced";
@@ -36,7 +36,7 @@ pub(crate) struct Position {
 pub struct Writer<D> {
     disk: D,
     fsync: Fsync,
-    segment_bytes: u64,
+    segment_sectors: u64,
     position: Position,
     /// Bytes so far of each snapshot that is not complete.
     streams: BTreeMap<u64, u64>,
@@ -47,13 +47,12 @@ pub struct Writer<D> {
 }
 
 impl<D: Disk> Writer<D> {
-    pub(crate) fn new(mut disk: D, fsync: Fsync, segment_bytes: u64, position: Position) -> Self {
-        let segment_bytes = segment_bytes.max(SEGMENT_BYTES_MIN);
-        disk.prepare(segment_bytes / SECTOR as u64 * SECTOR as u64);
+    pub(crate) fn new(mut disk: D, fsync: Fsync, segment_sectors: u64, position: Position) -> Self {
+        disk.prepare(segment_sectors * SECTOR as u64);
         Self {
             disk,
             fsync,
-            segment_bytes,
+            segment_sectors,
             position,
             streams: BTreeMap::new(),
             content: Vec::new(),
@@ -187,11 +186,10 @@ impl<D: Disk> Writer<D> {
 
     /// A new segment gets its name only once it is whole.
     fn begin_segment(&mut self, sectors_least: u64) -> Result<(), DiskError> {
-        let sectors = (self.segment_bytes / SECTOR as u64).max(sectors_least);
+        let sectors = self.segment_sectors.max(sectors_least);
         let number = self.last_segment() + 1;
         create_segment(&mut self.disk, number, sectors, self.fsync != Fsync::None)?;
-        self.disk
-            .prepare(self.segment_bytes / SECTOR as u64 * SECTOR as u64);
+        self.disk.prepare(self.segment_sectors * SECTOR as u64);
         self.position.segments.push_back((number, 0));
         (self.position.sector, self.position.sectors) = (1, sectors);
         Ok(())

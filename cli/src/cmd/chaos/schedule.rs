@@ -39,16 +39,10 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// As it is typed.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Kill => "kill",
-            Self::Restart => "restart",
-            Self::Pause => "pause",
-            Self::Partition => "partition",
-            Self::OneWay => "one-way",
-            Self::Lossy => "lossy",
-            Self::DiskFull => "disk-full",
-        }
+    pub(crate) fn name(self) -> String {
+        let value = self.to_possible_value();
+        let value = value.expect("no fault is hidden");
+        value.get_name().to_owned()
     }
 }
 

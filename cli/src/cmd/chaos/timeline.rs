@@ -91,7 +91,7 @@ impl Timeline {
     }
 
     /// How often each kind that was asked for by name did anything.
-    pub(super) fn fired(&self, kinds: &[Kind]) -> impl Iterator<Item = (String, u64)> {
+    pub(super) fn fired(&self, kinds: &[Kind]) -> Vec<(String, u64)> {
         let count = |kind: Kind| {
             let of_kind = |done: &&Done| done.planned.named && done.planned.kind == kind;
             let fired = self.faults.iter().filter(of_kind);
@@ -99,9 +99,8 @@ impl Timeline {
         };
         kinds
             .iter()
-            .map(|&kind| (kind.name().to_owned(), count(kind)))
-            .collect::<Vec<_>>()
-            .into_iter()
+            .map(|&kind| (kind.name(), count(kind)))
+            .collect()
     }
 
     pub(super) fn print(&self, history: &History, output: Output) {

@@ -218,6 +218,17 @@ fn wrong_clocks_are_allowed_for_as_far_as_they_go() {
     assert!(!judge_timed(history(), &wrong(0, &[(96, 90)])).is_pass());
 }
 
+/// The positions are proof enough: no search is needed.
+fn proved_by_positions(operations: Vec<Operation>) {
+    let report = check_timed(
+        &History::from_operations(operations),
+        Limits::default(),
+        &time(),
+    );
+    assert!(report.verdict.is_pass(), "{}", report.verdict);
+    assert_eq!(report.keys_by_witness, 1);
+}
+
 /// The positions prove it in the order of the log: nothing has a position at which a key expires.
 #[test]
 fn positions_prove_histories_with_expiries() {
@@ -228,13 +239,7 @@ fn positions_prove_histories_with_expiries() {
         at(put(2_120, 2_130, "b"), 16),
         at(get(9_000, 9_010, "b"), 18),
     ];
-    let report = check_timed(
-        &History::from_operations(operations),
-        Limits::default(),
-        &time(),
-    );
-    assert!(report.verdict.is_pass(), "{}", report.verdict);
-    assert_eq!(report.keys_by_witness, 1);
+    proved_by_positions(operations);
 }
 
 /// Seed 161: the item that stood there in the order of the positions could not have expired yet; an unknown write for a
@@ -253,13 +258,7 @@ fn an_expiry_that_comes_too_late_explains_no_answer() {
         short,
         at(get_nothing(2_050, 2_060), 14),
     ];
-    let report = check_timed(
-        &History::from_operations(operations),
-        Limits::default(),
-        &time(),
-    );
-    assert!(report.verdict.is_pass(), "{}", report.verdict);
-    assert_eq!(report.keys_by_witness, 1);
+    proved_by_positions(operations);
 }
 
 /// In the order of the positions nobody sees that the key has outlived its time; the clock does.
