@@ -134,15 +134,22 @@ pub(crate) enum Command {
     Man(ManArguments),
 }
 
-/// How a client command finds the group.
+/// Where the group is, for a command that asks each replica by itself.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct ClientArguments {
+pub(crate) struct GroupArguments {
     /// The replicas' addresses, host:port,...
     #[arg(long, env = "TRINE_PEERS", default_value = DEFAULT_PEERS, value_name = "LIST")]
     pub(crate) peers: String,
     /// Give up after this long. A write may then still have happened; the error says whether that is so.
     #[arg(long, default_value = "5s", value_name = "TIME", value_parser = parse_positive_duration)]
     pub(crate) timeout: Duration,
+}
+
+/// Where the group is, for a command that opens a client.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ClientArguments {
+    #[command(flatten)]
+    pub(crate) group: GroupArguments,
     #[command(flatten)]
     pub(crate) capture: CaptureArguments,
 }
@@ -183,7 +190,7 @@ pub(crate) struct OrderArguments {
 #[derive(Debug, Args)]
 pub(crate) struct MemberListArguments {
     #[command(flatten)]
-    pub(crate) client: ClientArguments,
+    pub(crate) group: GroupArguments,
 }
 
 #[derive(Debug, Args)]
@@ -497,7 +504,7 @@ pub(crate) struct TopArguments {
     #[arg(long)]
     pub(crate) lab: bool,
     #[command(flatten)]
-    pub(crate) client: ClientArguments,
+    pub(crate) group: GroupArguments,
 }
 
 #[derive(Debug, Args)]
@@ -509,7 +516,7 @@ pub(crate) struct StatArguments {
     #[arg(value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
     #[command(flatten)]
-    pub(crate) client: ClientArguments,
+    pub(crate) group: GroupArguments,
 }
 
 #[derive(Debug, Args)]
@@ -546,7 +553,7 @@ pub(crate) struct ShellArguments {
 #[derive(Debug, Args)]
 pub(crate) struct StatusArguments {
     #[command(flatten)]
-    pub(crate) client: ClientArguments,
+    pub(crate) group: GroupArguments,
 }
 
 #[derive(Debug, Args)]
@@ -807,5 +814,15 @@ mod tests {
         assert_eq!(chaos.loss, Ratio::percent(5));
         assert_eq!(chaos.kill_leader_every, Some(Duration::from_secs(5)));
         assert_eq!((chaos.clients, chaos.seed), (8, 7));
+    }
+
+    /// `trine status --capture FILE` was taken, and left no file: what asks each replica by itself captures nothing.
+    #[test]
+    fn what_would_capture_nothing_takes_no_capture() {
+        for line in ["status", "member list", "stat", "top", "debug bundle"] {
+            let line = format!("trine {line} --capture x");
+            let refused = Arguments::try_parse_from(line.split(' ')).expect_err(&line);
+            assert_eq!(refused.kind(), clap::error::ErrorKind::UnknownArgument);
+        }
     }
 }

@@ -53,11 +53,11 @@ pub(crate) fn open<N: Network>(
     arguments: &ClientArguments,
     tune: impl FnOnce(&mut ClientConfig),
 ) -> Result<Session, Failure> {
-    let addresses = peers::resolve(&arguments.peers)?;
+    let addresses = peers::resolve(&arguments.group.peers)?;
     let capture = arguments.capture.open()?;
     let opened = network.call(&addresses)?;
     let mut config = ClientConfig::new(addresses);
-    config.operation_timeout = arguments.timeout.into();
+    config.operation_timeout = arguments.group.timeout.into();
     tune(&mut config);
     match capture {
         None => open_over(opened, config),

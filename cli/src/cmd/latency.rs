@@ -92,7 +92,7 @@ fn measure<N: Network>(
     arguments: &LatencyArguments,
     measured: &mut Measured,
 ) -> Result<(), Failure> {
-    let addresses = peers::resolve(&arguments.client.peers)?;
+    let addresses = peers::resolve(&arguments.client.group.peers)?;
     let mut session = client::open(network, &arguments.client, |_| {})?;
     let key = format!("trine:latency:{}", client::random_seed()?);
     let key = key.as_bytes();
@@ -121,7 +121,7 @@ fn measure<N: Network>(
         measured.gets.record(begun.elapsed());
         if next_look <= begun {
             next_look = begun + PROBE_LOOK_EVERY;
-            let limit = arguments.client.timeout.min(LOOK_MAX).into();
+            let limit = arguments.client.group.timeout.min(LOOK_MAX).into();
             look_at_links(network, &addresses, limit, measured)?;
         }
         interrupt::pause(PROBE_EVERY);

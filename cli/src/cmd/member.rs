@@ -146,8 +146,8 @@ fn list<N: Network>(
     arguments: &MemberListArguments,
     output: Output,
 ) -> Result<(), Failure> {
-    let addresses = peers::resolve(&arguments.client.peers)?;
-    let limit = arguments.client.timeout.min(LOOK_MAX).into();
+    let addresses = peers::resolve(&arguments.group.peers)?;
+    let limit = arguments.group.timeout.min(LOOK_MAX).into();
     let reports = ask_everybody(network, &addresses, limit)?;
     let Some(source) = informant(&reports) else {
         return Err(no_members(&reports));

@@ -20,9 +20,9 @@ pub(crate) fn run<N: Network>(
     output: Output,
 ) -> Result<(), Failure> {
     interrupt::start()?;
-    let addresses = peers::resolve(&arguments.client.peers)?;
+    let addresses = peers::resolve(&arguments.group.peers)?;
     let every = Duration::from_secs_f64(arguments.seconds);
-    let limit = arguments.client.timeout.min(LOOK_MAX);
+    let limit = arguments.group.timeout.min(LOOK_MAX);
     let look = || {
         let reports = ask_everybody(network, &addresses, limit.into())?;
         let at = Instant::now();

@@ -21,8 +21,8 @@ pub(crate) fn run<N: Network>(
     arguments: &StatusArguments,
     output: Output,
 ) -> Result<(), Failure> {
-    let addresses = peers::resolve(&arguments.client.peers)?;
-    let limit = arguments.client.timeout.min(LOOK_MAX).into();
+    let addresses = peers::resolve(&arguments.group.peers)?;
+    let limit = arguments.group.timeout.min(LOOK_MAX).into();
     let reports = ask_everybody(network, &addresses, limit)?;
     if reports.iter().all(|report| report.answer.is_err()) {
         return Err(nobody(&reports));

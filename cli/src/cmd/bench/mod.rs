@@ -254,7 +254,9 @@ impl<'a> Plan<'a> {
         let named = (url.text(), url.store().to_owned());
         match url {
             Url::Trine(list) => {
-                let list = list.as_deref().unwrap_or(&self.arguments.client.peers);
+                let list = list
+                    .as_deref()
+                    .unwrap_or(&self.arguments.client.group.peers);
                 let addresses = peers::resolve(list)?;
                 let opened = network.call(&addresses)?;
                 match self.capture()? {
@@ -290,7 +292,7 @@ impl<'a> Plan<'a> {
         first: bool,
         output: Output,
     ) -> Result<RunResult, Failure> {
-        let lane = Lane::over(opened, addresses, self.arguments.client.timeout)?;
+        let lane = Lane::over(opened, addresses, self.arguments.client.group.timeout)?;
         let clients = self.arguments.clients as usize;
         self.measure_on(&mut Trine::new(lane, clients), named, first, output)
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::args::ClientArguments;
+use crate::args::GroupArguments;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DebugCommand {
@@ -28,5 +28,5 @@ pub(crate) struct BundleArguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) client: ClientArguments,
+    pub(crate) group: GroupArguments,
 }

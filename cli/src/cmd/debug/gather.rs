@@ -45,7 +45,7 @@ pub(super) fn gather<N: Network>(
     addresses: &[SocketAddr],
     arguments: &BundleArguments,
 ) -> Vec<Part> {
-    let limit = arguments.client.timeout.min(LOOK_MAX);
+    let limit = arguments.group.timeout.min(LOOK_MAX);
     let look = || {
         let reports = ask_everybody(network, addresses, limit.into()).map_err(|e| e.to_string())?;
         let at = Instant::now();

@@ -42,7 +42,7 @@ fn bundle<N: Network>(
 ) -> Result<(), Failure> {
     interrupt::start()?;
     // Words that cannot be read are mistakes of the command line, not findings.
-    let addresses = peers::resolve(&arguments.client.peers)?;
+    let addresses = peers::resolve(&arguments.group.peers)?;
     let seconds = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs());

@@ -79,7 +79,7 @@ fn converse<N: Network>(shell: &mut Shell<'_, N>) -> Result<(), Failure> {
     restore_terminal_on_sigterm();
     let (mut editor, history) = edit::editor().map_err(unusable)?;
     if shell.form == Form::People {
-        let peers = &shell.client.peers;
+        let peers = &shell.client.group.peers;
         print_all(format!("trine at {peers}; help lists the commands, Ctrl-D ends\n").as_bytes());
     }
     loop {
@@ -185,12 +185,12 @@ impl<N: Network> Shell<'_, N> {
                 eprintln!("timing is {word}");
             }
             Request::Status => {
-                let client = self.client.clone();
-                crate::cmd::status::run(self.network, &StatusArguments { client }, self.output)?;
+                let group = self.client.group.clone();
+                crate::cmd::status::run(self.network, &StatusArguments { group }, self.output)?;
             }
             Request::Net(command) => {
                 let mut command = command.clone();
-                command.set_peers(&self.client.peers);
+                command.set_peers(&self.client.group.peers);
                 crate::cmd::net::run(self.network, &command, self.output)?;
             }
             Request::Store(store) => self.store(store)?,

@@ -49,10 +49,10 @@ pub(crate) fn run<N: Network>(
         ));
     }
     interrupt::start()?;
-    let addresses = peers::resolve(&arguments.client.peers)?;
+    let addresses = peers::resolve(&arguments.group.peers)?;
     let hands = match arguments.lab {
         true => {
-            Lab::find(network, &arguments.client.peers)?;
+            Lab::find(network, &arguments.group.peers)?;
             Some(Arc::new(Hands::new(addresses.clone())))
         }
         false => None,
@@ -96,7 +96,7 @@ fn watch<N: Network>(
 ) -> Result<(), Failure> {
     let (network, news, stop) = (network.clone(), news.clone(), stop.clone());
     let every = Duration::from_secs_f64(arguments.seconds);
-    let limit = arguments.client.timeout.min(LOOK_MAX).into();
+    let limit = arguments.group.timeout.min(LOOK_MAX).into();
     let work = move || {
         while !stop.load(Ordering::Relaxed) && !interrupt::interrupted() {
             let reports = ask_everybody(&network, &addresses, limit);
@@ -188,7 +188,7 @@ fn transfer<N: Network>(
     news: &Sender<News>,
 ) -> Result<(), Failure> {
     let target = OrderArguments {
-        peers: arguments.client.peers.clone(),
+        peers: arguments.group.peers.clone(),
         timeout: TOP_TRANSFER_LIMIT,
         capture: CaptureArguments::default(),
     };
