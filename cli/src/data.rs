@@ -4,13 +4,17 @@ use std::path::Path;
 
 use serde_json::json;
 use trine_replica::disk::{
-    Directory, Fsync, LostMemory, OpenError, OpenOptions, Opened, open as open_disk, open_anew,
+    Directory, Fsync, LostMemory, OpenError, OpenOptions, Opened, Step, open as open_disk,
+    open_anew,
 };
 use trine_replica::message::{Incarnation, PlaceId};
 
 use crate::args::{FsyncMode, LogArguments, ServeArguments};
 use crate::failure::Failure;
+use crate::interrupt;
 use crate::output::Output;
+use crate::progress::Progress;
+use crate::units::{show_bytes, show_count};
 
 /// Opens the directory of a replica in disk mode; nothing in memory mode. Says what it found. With `anew` whatever stands
 /// there is set aside, for that reason.
@@ -23,8 +27,7 @@ pub(crate) fn open(
     let Some(path) = arguments.log.directory() else {
         return Ok(None);
     };
-    let directory =
-        Directory::lock(path).map_err(|error| Failure::usage(error.to_string(), USED))?;
+    let directory = lock(path)?;
     let options = OpenOptions {
         place: PlaceId(arguments.id),
         fsync: arguments.log.fsync.into(),
@@ -36,9 +39,40 @@ pub(crate) fn open(
         None => open_disk(directory, options),
         Some(why) => open_anew(directory, options, LostMemory::new("identity", why)),
     };
-    let opened = opened.map_err(|error| failure(path, &error))?;
+    let mut opened = opened.map_err(|error| failure(path, &error))?;
+    opened.writer.disk_mut().unwatch();
     tell(&opened, path, arguments.bootstrap, output);
     Ok(Some(opened))
+}
+
+/// Takes the directory for this process. Long work on it shows how far it is, and Ctrl-C ends it.
+pub(crate) fn lock(path: &Path) -> Result<Directory, Failure> {
+    let directory =
+        Directory::lock(path).map_err(|error| Failure::usage(error.to_string(), USED))?;
+    let shown = path.display().to_string();
+    let mut present: Option<(Step, Progress)> = None;
+    Ok(directory.watched(move |step, done, total| {
+        if present.as_ref().is_none_or(|(before, _)| *before != step) {
+            // The bar of the step before goes first.
+            present = None;
+        }
+        let (_, progress) =
+            present.get_or_insert_with(|| (step, Progress::new(words(step, &shown), total)));
+        progress.set(done, || match step {
+            Step::Reading => format!("{} of {}", show_bytes(done), show_bytes(total)),
+            Step::Applying => format!("{} of {} entries", show_count(done), show_count(total)),
+            Step::Writing => show_bytes(done),
+        });
+        !interrupt::interrupted()
+    }))
+}
+
+fn words(step: Step, directory: &str) -> String {
+    match step {
+        Step::Reading => format!("reading {directory}"),
+        Step::Applying => "applying the log".to_owned(),
+        Step::Writing => format!("writing the new state into {directory}"),
+    }
 }
 
 impl From<FsyncMode> for Fsync {
@@ -63,6 +97,7 @@ pub(crate) const REJOIN: &str = "start it with --rejoin: it sets the files aside
 pub(crate) fn failure(path: &Path, error: &OpenError) -> Failure {
     let shown = path.display();
     let (message, hint) = match error {
+        OpenError::Disk(error) if error.was_ended() => return Failure::interrupted(),
         OpenError::Disk(error) => (error.to_string(), ""),
         OpenError::Lost(_) => (
             format!(

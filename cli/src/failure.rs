@@ -87,6 +87,15 @@ impl Failure {
         }
     }
 
+    /// Ctrl-C, and how far it was by then.
+    pub(crate) fn interrupted_after(done: impl fmt::Display, cure: impl Into<String>) -> Self {
+        Self {
+            kind: Kind::Interrupted,
+            message: format!("interrupted: {done}"),
+            cure: cure.into(),
+        }
+    }
+
     /// The same, of a line of a script.
     pub(crate) fn at_line(self, number: u64) -> Self {
         Self {
@@ -103,6 +112,11 @@ impl Failure {
     /// Whether the answer is no, and nothing else is wrong.
     pub(crate) fn is_negative(&self) -> bool {
         self.kind == Kind::Negative
+    }
+
+    /// Whether the user has ended it.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.kind == Kind::Interrupted
     }
 
     /// The process's exit status; 130 is what shells expect after a Ctrl-C.

@@ -8,49 +8,66 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 /// Between two lines where there is no terminal; what is over sooner says nothing.
 const LINE_EVERY: Duration = Duration::from_secs(10);
+/// A bar that would be gone before it was read is not drawn.
+const BAR_AFTER: Duration = Duration::from_millis(300);
 
 /// Something on its way from 0 to a total.
 pub(crate) struct Progress {
     what: String,
-    total: u64,
+    /// Nothing where nobody knows how much there is.
+    total: Option<u64>,
+    /// Whether somebody looks at a terminal.
+    terminal: bool,
     bar: Option<ProgressBar>,
-    next_line: Instant,
+    next: Instant,
 }
 
 impl Progress {
     /// Begins; `what` is a few words in the present tense.
     pub(crate) fn new(what: impl Into<String>, total: u64) -> Self {
-        let what = what.into();
-        let bar = std::io::stderr().is_terminal().then(|| {
-            let bar = ProgressBar::new(total);
-            let style = ProgressStyle::with_template("{msg} {wide_bar} {percent:>3}%  {prefix}");
-            bar.set_style(style.expect("a constant template that parses"));
-            bar.set_message(what.clone());
-            bar
-        });
+        Self::towards(what, Some(total))
+    }
+
+    /// As [`Progress::new`], where the total may be unknown.
+    pub(crate) fn towards(what: impl Into<String>, total: Option<u64>) -> Self {
+        let terminal = std::io::stderr().is_terminal();
+        let first = if terminal { BAR_AFTER } else { LINE_EVERY };
         Self {
-            what,
+            what: what.into(),
             total,
-            bar,
-            next_line: Instant::now() + LINE_EVERY,
+            terminal,
+            bar: None,
+            next: Instant::now() + first,
         }
     }
 
     /// Stands at `done` of the total; `detail` says more where somebody looks.
     pub(crate) fn set(&mut self, done: u64, detail: impl FnOnce() -> String) {
+        if self.bar.is_none() {
+            if Instant::now() < self.next {
+                return;
+            }
+            if !self.terminal {
+                self.next = Instant::now() + LINE_EVERY;
+                eprintln!("{}", self.line(done, &detail()));
+                return;
+            }
+            self.bar = Some(bar(&self.what, self.total));
+        }
         if let Some(bar) = &self.bar {
+            // The prefix is what draws, at times: both say the same then.
+            bar.set_position(self.total.map_or(done, |total| done.min(total)));
             bar.set_prefix(detail());
-            bar.set_position(done.min(self.total));
-        } else if Instant::now() >= self.next_line {
-            self.next_line = Instant::now() + LINE_EVERY;
-            eprintln!("{}", self.line(done, &detail()));
         }
     }
 
     fn line(&self, done: u64, detail: &str) -> String {
-        let percent = done.min(self.total) * 100 / self.total.max(1);
-        let separator = if detail.is_empty() { "" } else { ", " };
-        format!("{}: {percent} %{separator}{detail}", self.what)
+        let share = self
+            .total
+            .map(|total| format!("{} %", done.min(total) * 100 / total.max(1)));
+        let parts = share.into_iter().chain(Some(detail.to_owned()));
+        let parts: Vec<String> = parts.filter(|part| !part.is_empty()).collect();
+        format!("{}: {}", self.what, parts.join(", "))
     }
 
     /// Prints something above the bar, which would be torn otherwise.
@@ -60,6 +77,20 @@ impl Progress {
             None => print(),
         }
     }
+}
+
+fn bar(what: &str, total: Option<u64>) -> ProgressBar {
+    let (bar, template) = match total {
+        Some(total) => (
+            ProgressBar::new(total),
+            "{msg} {wide_bar} {percent:>3}%  {prefix}",
+        ),
+        None => (ProgressBar::new_spinner(), "{spinner} {msg}  {prefix}"),
+    };
+    let style = ProgressStyle::with_template(template);
+    bar.set_style(style.expect("a constant template that parses"));
+    bar.set_message(what.to_owned());
+    bar
 }
 
 /// The bar goes away with its value: what follows is the result.
@@ -84,5 +115,9 @@ mod tests {
         );
         assert_eq!(progress.line(99, ""), "measuring: 100 %");
         assert_eq!(Progress::new("nothing", 0).line(0, ""), "nothing: 0 %");
+        assert_eq!(
+            Progress::towards("doing", None).line(7, "7 lines"),
+            "doing: 7 lines"
+        );
     }
 }

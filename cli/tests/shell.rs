@@ -2,7 +2,10 @@
 
 mod common;
 
-use common::{Cluster, trine};
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+
+use common::{Cluster, command, finish, signal, trine};
 
 #[test]
 fn a_script_prints_raw_values_and_ends_with_its_first_failure() {
@@ -68,4 +71,42 @@ fn a_line_that_cannot_be_read_is_named_before_anybody_is_asked() {
     trine(&["shell"], "127.0.0.1:1", &long).expect_error(2, &["line 1: the line has more than"]);
     trine(&["shell"], "127.0.0.1:1", b"").expect_status(0);
     trine(&[], "", b"").expect_error(2, &["Usage"]);
+}
+
+/// A script that waited for its next line did not hear Ctrl-C before that line came, and one whose commands were answered
+/// quickly did not hear it at all: it was looked for only while an answer was late.
+#[test]
+fn ctrl_c_ends_a_script_wherever_it_is_and_says_how_far_it_came() {
+    let cluster = Cluster::start(&[]);
+    let start = || {
+        let mut command = command(&[], &cluster.group.peers());
+        let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        piped.stderr(Stdio::piped()).spawn().expect("starts")
+    };
+    // It waits for a third line, which does not come.
+    let mut waiting = start();
+    let mut lines = waiting.stdin.take().expect("piped");
+    lines.write_all(b"incr n 6\nincr n\n").expect("written");
+    let mut answers = BufReader::new(waiting.stdout.take().expect("piped"));
+    let mut seen = String::new();
+    while seen != "6\n7\n" {
+        assert!(answers.read_line(&mut seen).expect("read") > 0, "{seen}");
+    }
+    signal(waiting.id(), "INT");
+    waiting.stdout = Some(answers.into_inner());
+    finish(waiting).expect_error(130, &["interrupted: 2 lines done"]);
+    drop(lines);
+
+    // It has a new line whenever it wants one.
+    let mut busy = start();
+    let mut lines = busy.stdin.take().expect("piped");
+    let feeder = std::thread::spawn(move || while lines.write_all(b"incr n\n").is_ok() {});
+    let mut answers = BufReader::new(busy.stdout.take().expect("piped"));
+    answers.read_line(&mut seen).expect("read");
+    signal(busy.id(), "TERM");
+    busy.stdout = Some(answers.into_inner());
+    let ended = finish(busy);
+    assert!(matches!(ended.status, Some(130 | 3)), "{}", ended.stderr);
+    assert!(ended.stderr.contains("line"), "{}", ended.stderr);
+    feeder.join().expect("it ends with its reader");
 }

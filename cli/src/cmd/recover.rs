@@ -1,8 +1,10 @@
 //! `trine recover`: a new group of one replica, out of what one data directory holds.
 
+use std::path::Path;
+
 use serde_json::json;
 use trine_replica::config::SEGMENT_BYTES;
-use trine_replica::disk::{Directory, Fsync, OpenOptions, RecoverError, recover};
+use trine_replica::disk::{Fsync, OpenError, OpenOptions, RecoverError, recover};
 use trine_replica::message::{ClusterId, Incarnation, Member, MemberRole, PlaceId};
 
 use crate::args::RecoverArguments;
@@ -10,7 +12,7 @@ use crate::client::random_seed;
 use crate::data;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::peers;
+use crate::{interrupt, peers};
 
 pub(crate) fn run(arguments: &RecoverArguments, output: Output) -> Result<(), Failure> {
     let path = &arguments.data_dir;
@@ -31,8 +33,8 @@ pub(crate) fn run(arguments: &RecoverArguments, output: Output) -> Result<(), Fa
         .first()
         .copied()
         .ok_or_else(|| Failure::usage("--address names no address", "give one host:port"))?;
-    let directory =
-        Directory::lock(path).map_err(|error| Failure::usage(error.to_string(), data::USED))?;
+    interrupt::start()?;
+    let directory = data::lock(path)?;
     let incarnation = Incarnation(random_seed()?.max(1));
     let place = PlaceId(arguments.id);
     let options = OpenOptions {
@@ -49,13 +51,8 @@ pub(crate) fn run(arguments: &RecoverArguments, output: Output) -> Result<(), Fa
         address,
     };
     let cluster = ClusterId(random_seed()?.max(1));
-    let done = recover(directory, options, cluster, member).map_err(|error| match &error {
-        RecoverError::Open(error) => data::failure(path, error),
-        other => Failure::usage(
-            format!("{}: {other}", path.display()),
-            "try the directory of another replica of the lost group",
-        ),
-    })?;
+    let done = recover(directory, options, cluster, member);
+    let done = done.map_err(|error| failure(path, &error))?;
     output.document(&json!({
         "cluster": cluster.to_string(), "old_cluster": done.old.to_string(),
         "committed": done.committed, "last_index": done.last,
@@ -75,4 +72,20 @@ pub(crate) fn run(arguments: &RecoverArguments, output: Output) -> Result<(), Fa
     ));
     output.line("start it with --log disk, then take in others: trine member add; clients have to begin anew");
     Ok(())
+}
+
+fn failure(path: &Path, error: &RecoverError) -> Failure {
+    match error {
+        RecoverError::Open(OpenError::Disk(error)) if error.was_ended() => {
+            Failure::interrupted_after(
+                format_args!("no new group was made of {}", path.display()),
+                "give the same trine recover once more: it begins with the old files, which are all there",
+            )
+        }
+        RecoverError::Open(error) => data::failure(path, error),
+        other => Failure::usage(
+            format!("{}: {other}", path.display()),
+            "try the directory of another replica of the lost group",
+        ),
+    }
 }

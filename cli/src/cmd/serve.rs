@@ -246,7 +246,11 @@ fn serve<B: Backend>(
         route_of,
         keep,
     } = opened;
-    let mut event_loop = assemble(backend, route_of, life, arguments, watch.output)?;
+    let mut event_loop = match assemble(backend, route_of, life, arguments, watch.output) {
+        // While it read its directory, in which nothing was changed.
+        Err(failure) if failure.is_interrupted() => return Ok(End::Asked),
+        other => other?,
+    };
     life.sleeper.is(event_loop.waker());
     let mut told = Told::new(watch.output);
     while !interrupt::interrupted() {

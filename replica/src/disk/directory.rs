@@ -5,9 +5,10 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use super::error::ENDED;
 use super::open::LOCK;
 use super::spare::{self, Spare};
-use super::{Disk, DiskError};
+use super::{Disk, DiskError, Step};
 
 /// A locked directory. No other process opens it as long as this lives.
 #[derive(Debug)]
@@ -18,6 +19,16 @@ pub struct Directory {
     _lock: File,
     /// The files that were written last, open.
     open: Vec<(String, File)>,
+    watch: Option<Watch>,
+}
+
+/// Hears how far long work has come, and says whether it goes on.
+struct Watch(Box<dyn FnMut(Step, u64, u64) -> bool + Send>);
+
+impl std::fmt::Debug for Watch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Watch")
+    }
 }
 
 /// Files kept open: the last segment, the synced mark, and two snapshots.
@@ -47,6 +58,7 @@ impl Directory {
                 spare: None,
                 _lock: lock,
                 open: Vec::new(),
+                watch: None,
             }),
             Err(TryLockError::WouldBlock) => Err(DiskError {
                 operation: "lock",
@@ -56,6 +68,18 @@ impl Directory {
             }),
             Err(TryLockError::Error(error)) => Err(failed("lock")(error)),
         }
+    }
+
+    /// From now on `watch` hears how far long work has come, out of how much, and ends it by saying no.
+    #[must_use]
+    pub fn watched(mut self, watch: impl FnMut(Step, u64, u64) -> bool + Send + 'static) -> Self {
+        self.watch = Some(Watch(Box::new(watch)));
+        self
+    }
+
+    /// Lets go of who was told: the long work is over.
+    pub fn unwatch(&mut self) {
+        self.watch = None;
     }
 
     /// Where it is.
@@ -125,6 +149,22 @@ impl Disk for Directory {
         self.with("look at", name, |file| Ok(file.metadata()?.len()))
     }
 
+    fn at(&mut self, step: Step, done: u64, total: u64) -> Result<(), DiskError> {
+        let goes_on = match &mut self.watch {
+            Some(Watch(watch)) => watch(step, done, total),
+            None => true,
+        };
+        match goes_on {
+            true => Ok(()),
+            false => Err(DiskError {
+                operation: "go on with",
+                file: self.path.display().to_string(),
+                reason: ENDED.to_owned(),
+                full: false,
+            }),
+        }
+    }
+
     fn read(&mut self, name: &str, offset: u64, into: &mut [u8]) -> Result<(), DiskError> {
         self.with("read", name, |file| file.read_exact_at(into, offset))
     }
@@ -177,5 +217,101 @@ impl Disk for Directory {
         File::open(&self.path)
             .and_then(|directory| directory.sync_all())
             .map_err(|error| self.failed("sync", "", &error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::super::tests::{options, recoverable};
+    use super::super::{OpenError, RecoverError, Recovered, open, recover};
+    use super::*;
+    use crate::message::{ClusterId, Member, MemberRole, PlaceId};
+
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        /// A directory that holds what `recoverable` does.
+        fn new(name: &str) -> Self {
+            let name = format!("trine-directory-{}-{name}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            std::fs::create_dir_all(&path).unwrap();
+            for (file, bytes) in recoverable().files {
+                std::fs::write(path.join(file), bytes).unwrap();
+            }
+            Self(path)
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    type Looks = Arc<Mutex<Vec<(Step, u64, u64)>>>;
+
+    /// The directory, whose work is ended at look `end`, and the looks.
+    fn watched(path: &Path, end: usize) -> (Directory, Looks) {
+        let looks = Looks::default();
+        let seen = Arc::clone(&looks);
+        let directory = Directory::lock(path).unwrap();
+        let watched = directory.watched(move |step, done, total| {
+            let mut seen = seen.lock().unwrap();
+            seen.push((step, done, total));
+            seen.len() <= end
+        });
+        (watched, looks)
+    }
+
+    fn recovered(path: &Path, end: usize) -> (Result<Recovered, RecoverError>, Looks) {
+        let (directory, looks) = watched(path, end);
+        let member = Member {
+            place: PlaceId(1),
+            role: MemberRole::Voter,
+            incarnation: options().incarnation,
+            address: ([127, 0, 0, 1], 7471).into(),
+        };
+        (recover(directory, options(), ClusterId(8), member), looks)
+    }
+
+    #[test]
+    fn reading_comes_to_its_total_and_can_be_ended_before() {
+        let scratch = Scratch::new("reading");
+        let (directory, _) = watched(&scratch.0, 0);
+        match open(directory, options()) {
+            Err(OpenError::Disk(error)) => assert!(error.was_ended(), "{error}"),
+            other => panic!("{other:?}"),
+        }
+        let (directory, looks) = watched(&scratch.0, usize::MAX);
+        let opened = open(directory, options()).unwrap();
+        assert!(opened.restored.is_some(), "nothing was changed");
+        let looks = looks.lock().unwrap();
+        let &(step, done, total) = looks.last().unwrap();
+        assert_eq!((step, done), (Step::Reading, total));
+        assert!(looks.windows(2).all(|pair| pair[0].1 <= pair[1].1));
+    }
+
+    #[test]
+    fn a_recovery_that_was_ended_at_any_look_begins_again() {
+        let scratch = Scratch::new("recovery");
+        let mut steps = Vec::new();
+        for end in 0.. {
+            let (done, looks) = recovered(&scratch.0, end);
+            steps.extend(looks.lock().unwrap().last().map(|&(step, _, _)| step));
+            match done {
+                Ok(done) => {
+                    assert_eq!((done.old, done.last), (ClusterId(7), 7));
+                    break;
+                }
+                Err(RecoverError::Open(OpenError::Disk(error))) => {
+                    assert!(error.was_ended(), "{error}");
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!(steps.contains(&Step::Reading) && steps.contains(&Step::Applying));
+        assert!(steps.contains(&Step::Writing), "{steps:?}");
     }
 }

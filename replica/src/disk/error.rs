@@ -14,6 +14,17 @@ pub struct DiskError {
     pub full: bool,
 }
 
+/// Why whoever watches a [`super::Directory`] did not let it go on.
+pub(super) const ENDED: &str = "the user has ended it";
+
+impl DiskError {
+    /// Whether nothing is wrong with the device: whoever watched the work has ended it.
+    #[must_use]
+    pub fn was_ended(&self) -> bool {
+        self.reason == ENDED
+    }
+}
+
 /// The files do not hold everything that this replica may have acknowledged.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{file}: {what}")]

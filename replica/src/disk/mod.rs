@@ -56,6 +56,17 @@ pub enum Fsync {
     None,
 }
 
+/// What long work on a directory is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// The files are read: bytes.
+    Reading,
+    /// Entries of the log are applied: entries.
+    Applying,
+    /// The state is written: bytes, of which the total is an estimate.
+    Writing,
+}
+
 /// A flat directory of files. A write may be lost, in whole sectors, until the file was synced; a name may be lost
 /// until the names were.
 pub trait Disk {
@@ -70,6 +81,15 @@ pub trait Disk {
     /// # Errors
     /// The file cannot be looked at.
     fn size(&mut self, name: &str) -> Result<u64, DiskError>;
+
+    /// Hears how far long work on the files has come, so that somebody can be told, and may refuse to go on with it.
+    ///
+    /// # Errors
+    /// The work is to end here; it leaves behind what its end at any other moment would.
+    fn at(&mut self, step: Step, done: u64, total: u64) -> Result<(), DiskError> {
+        let _ = (step, done, total);
+        Ok(())
+    }
 
     /// Fills `into` from `offset` on; the file has that many bytes.
     ///

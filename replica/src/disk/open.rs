@@ -13,7 +13,7 @@ use super::snapshot_file;
 use super::writer::{
     CONDEMNED, Position, SYNCED, SYNCED_PLACE, UNSYNCED, Writer, create_segment, replace_identity,
 };
-use super::{Disk, DiskError, Fsync, Write};
+use super::{Disk, DiskError, Fsync, Step, Write};
 use crate::config::SEGMENT_BYTES_MIN;
 use crate::message::{ClusterId, Incarnation, PlaceId};
 
@@ -145,16 +145,18 @@ pub(super) fn inspect(
         let what = "the last run did not sync its writes and had no orderly end";
         return Err(LostMemory::new(UNSYNCED, what).into());
     }
-    let snapshot = match snapshots.last_key_value() {
-        Some((_, file)) => Some(snapshot_file::load(disk, file)?),
+    let newest = snapshots.last_key_value().map(|(_, file)| file);
+    let mut reading = Reading::of(disk, segments.values().chain(newest))?;
+    let snapshot = match newest {
+        Some(file) => Some(snapshot_file::load(disk, file, &mut reading)?),
         None => None,
     };
-    if let (Some(loaded), Some(file)) = (&snapshot, snapshots.values().last())
+    if let (Some(loaded), Some(file)) = (&snapshot, newest)
         && loaded.head.cluster != identity.cluster
     {
         return Err(LostMemory::new(file, "it is of another cluster than the identity").into());
     }
-    let mut log = read_log(disk, &segments)?;
+    let mut log = read_log(disk, &segments, &mut reading)?;
     check_synced(disk, &names, &log)?;
     log.position.snapshot = snapshots.keys().last().copied();
     let file = segments.values().last().cloned().unwrap_or_default();
@@ -193,8 +195,11 @@ fn check_new(
     if !snapshots.is_empty() {
         return Err(missing().into());
     }
-    if !segments.is_empty() && read_log(disk, segments)?.position.sequence > 1 {
-        return Err(missing().into());
+    if !segments.is_empty() {
+        let mut reading = Reading::of(disk, segments.values())?;
+        if read_log(disk, segments, &mut reading)?.position.sequence > 1 {
+            return Err(missing().into());
+        }
     }
     let known = |name: &&String| {
         segment::number(name).is_some()
@@ -215,7 +220,33 @@ struct Log {
     torn_until: u64,
 }
 
-fn read_log(disk: &mut impl Disk, segments: &BTreeMap<u64, String>) -> Result<Log, OpenError> {
+/// How much has been read of the files that are read whole.
+pub(super) struct Reading {
+    done: u64,
+    total: u64,
+}
+
+impl Reading {
+    fn of<'a>(
+        disk: &mut impl Disk,
+        mut files: impl Iterator<Item = &'a String>,
+    ) -> Result<Self, DiskError> {
+        let total = files.try_fold(0, |sum, file| Ok(sum + disk.size(file)?))?;
+        Ok(Self { done: 0, total })
+    }
+
+    /// So many bytes more were read, and what they say was taken in.
+    pub(super) fn on_read(&mut self, disk: &mut impl Disk, bytes: u64) -> Result<(), DiskError> {
+        self.done += bytes;
+        disk.at(Step::Reading, self.done, self.total)
+    }
+}
+
+fn read_log(
+    disk: &mut impl Disk,
+    segments: &BTreeMap<u64, String>,
+    reading: &mut Reading,
+) -> Result<Log, OpenError> {
     let mut log = Log {
         replay: Replay::default(),
         position: Position {
@@ -248,6 +279,7 @@ fn read_log(disk: &mut impl Disk, segments: &BTreeMap<u64, String>) -> Result<Lo
         position.sectors = (bytes.len() / SECTOR) as u64;
         log.last_frame = end.last_frame as u64;
         log.torn_until = end.torn_until as u64;
+        reading.on_read(disk, bytes.len() as u64)?;
     }
     if segments.is_empty() {
         return Err(LostMemory::new(&segment::name(1), "no segment of the log is there").into());

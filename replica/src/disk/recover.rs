@@ -9,7 +9,8 @@ use super::recovering;
 use super::replay::{Restored, base_of};
 use super::snapshot_file::{SnapshotHead, begin_piece, end_piece, middle_piece};
 use super::writer::replace_identity;
-use super::{Disk, Fsync, Write};
+use super::{Disk, DiskError, Fsync, Step, Write, Writer};
+use crate::config::WRITE_BATCH_BYTES_MAX;
 use crate::message::{ClusterId, Member, MemberRole};
 use crate::snapshot_transfer::{Image, Piece};
 use crate::state_machine::StateMachine;
@@ -17,6 +18,8 @@ use trine_transport::time::Instant;
 
 /// Piece size of the snapshot that the new group begins with.
 const PIECE_BYTES: usize = 64 << 10;
+/// Between two looks whether applying goes on.
+const APPLIED_PER_LOOK: u64 = 256;
 
 /// Why a directory cannot be made a group of its own.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -37,8 +40,8 @@ pub enum RecoverError {
     },
 }
 
-impl From<super::DiskError> for RecoverError {
-    fn from(error: super::DiskError) -> Self {
+impl From<DiskError> for RecoverError {
+    fn from(error: DiskError) -> Self {
         Self::Open(error.into())
     }
 }
@@ -79,7 +82,7 @@ pub fn recover<D: Disk>(
         role: MemberRole::Voter,
         ..member
     };
-    let mut state = state_of(restored)?.begin_anew(cluster, &member);
+    let mut state = state_of(&mut disk, restored)?.begin_anew(cluster, &member);
     recovering::begin(&mut disk, options.incarnation)?;
     let options = OpenOptions {
         fsync: Fsync::Batch,
@@ -96,7 +99,7 @@ pub fn recover<D: Disk>(
         term,
         conf,
     };
-    writer.perform(snapshot(&head, &mut state))?;
+    write_state(&mut writer, &head, &mut state)?;
     let identity = Identity {
         place: member.place,
         incarnation: member.incarnation,
@@ -113,7 +116,7 @@ pub fn recover<D: Disk>(
 }
 
 /// The state behind the last entry of the log.
-fn state_of(restored: Restored) -> Result<StateMachine, RecoverError> {
+fn state_of(disk: &mut impl Disk, restored: Restored) -> Result<StateMachine, RecoverError> {
     let base = base_of(&restored.identity, restored.snapshot.as_ref());
     let state = match (restored.snapshot, &restored.identity.origin, base) {
         (Some(loaded), _, _) => Some(loaded.state),
@@ -129,7 +132,11 @@ fn state_of(restored: Restored) -> Result<StateMachine, RecoverError> {
         _ => None,
     };
     let mut state = state.ok_or(RecoverError::Empty)?;
-    for entry in restored.entries {
+    let total = restored.entries.len() as u64;
+    for (done, entry) in (0..).zip(restored.entries) {
+        if done % APPLIED_PER_LOOK == 0 {
+            disk.at(Step::Applying, done, total)?;
+        }
         if entry.get_entry_type() == EntryType::EntryNormal {
             let applied = state.apply(entry.index, &entry.data, |_, _| {});
             applied.map_err(|error| RecoverError::Entry {
@@ -144,10 +151,17 @@ fn state_of(restored: Restored) -> Result<StateMachine, RecoverError> {
     Ok(state)
 }
 
-fn snapshot(head: &SnapshotHead, state: &mut StateMachine) -> Vec<Write> {
+/// Writes the snapshot that the new group begins with, so much at a time that the state is not in memory twice.
+fn write_state<D: Disk>(
+    writer: &mut Writer<D>,
+    head: &SnapshotHead,
+    state: &mut StateMachine,
+) -> Result<(), DiskError> {
     let stream = 1;
     let piece = |bytes| Write::SnapshotPiece { stream, bytes };
-    let mut writes = vec![piece(begin_piece(head))];
+    let total = state.store().stats().logical_bytes;
+    let mut batch = vec![piece(begin_piece(head))];
+    let (mut done, mut in_batch) = (0, 0);
     let image = Image::begin(Instant::ZERO, state, PIECE_BYTES);
     let mut image = image.expect("no other image of this state is being made");
     let mut number = 0;
@@ -155,7 +169,8 @@ fn snapshot(head: &SnapshotHead, state: &mut StateMachine) -> Vec<Write> {
         match image.piece(number, state.store_mut()) {
             Piece::Chunk(chunk, last) => {
                 number += 1;
-                writes.push(piece(middle_piece(number, chunk)));
+                in_batch += chunk.len();
+                batch.push(piece(middle_piece(number, chunk)));
                 if last {
                     break;
                 }
@@ -163,9 +178,16 @@ fn snapshot(head: &SnapshotHead, state: &mut StateMachine) -> Vec<Write> {
             Piece::Pending => {}
             Piece::Gone => unreachable!("nothing changes the state meanwhile"),
         }
+        image.forget_below(number);
+        if in_batch >= WRITE_BATCH_BYTES_MAX {
+            done += std::mem::take(&mut in_batch) as u64;
+            writer.perform(batch.drain(..))?;
+            writer.disk_mut().at(Step::Writing, done, total)?;
+        }
     }
-    writes.push(piece(end_piece(number + 1)));
+    batch.push(piece(end_piece(number + 1)));
     let index = head.index;
-    writes.push(Write::SnapshotEnd { stream, index });
-    writes
+    batch.push(Write::SnapshotEnd { stream, index });
+    writer.disk_mut().at(Step::Writing, done, total)?;
+    writer.perform(batch)
 }

@@ -8,6 +8,7 @@
 use raft::eraftpb::ConfState;
 
 use super::error::{LostMemory, OpenError};
+use super::open::Reading;
 use super::segment::FORMAT;
 use super::{Disk, DiskError};
 use crate::message::ClusterId;
@@ -96,8 +97,12 @@ fn checksum(head: &[u8], number: u32, content: &[u8]) -> u32 {
 /// Reads a whole snapshot.
 ///
 /// # Errors
-/// It is damaged, of a newer format, or cannot be read.
-pub(crate) fn load(disk: &mut impl Disk, file: &str) -> Result<Loaded, OpenError> {
+/// It is damaged, of a newer format, or cannot be read to its end.
+pub(super) fn load(
+    disk: &mut impl Disk,
+    file: &str,
+    reading: &mut Reading,
+) -> Result<Loaded, OpenError> {
     let mut reader = Reader {
         size: disk.size(file)?,
         file,
@@ -109,8 +114,12 @@ pub(crate) fn load(disk: &mut impl Disk, file: &str) -> Result<Loaded, OpenError
     };
     let head = read_head(&body, file)?;
     let mut image = ImageReader::default();
+    let mut told = 0;
     loop {
-        match reader.next(disk)? {
+        let next = reader.next(disk)?;
+        reading.on_read(disk, reader.offset - told)?;
+        told = reader.offset;
+        match next {
             Some((PIECE, chunk)) => image.push(&chunk).map_err(|_| reader.lost())?,
             Some((END, body)) if body.is_empty() && reader.offset == reader.size => break,
             _ => return Err(reader.lost().into()),

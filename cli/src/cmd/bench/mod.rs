@@ -62,10 +62,17 @@ pub(crate) fn run<N: Network>(
         false => arguments.targets.clone(),
     };
     let mut of_targets: Vec<Vec<RunResult>> = vec![Vec::new(); targets.len()];
+    let mut some = false;
     // Round by round, so that whatever the machine does meanwhile happens to all targets alike.
     'rounds: for _ in 0..arguments.rounds {
         for (target, results) in targets.iter().zip(&mut of_targets) {
-            let result = plan.measure(network, target, results.is_empty(), output)?;
+            let measured = plan.measure(network, target, results.is_empty(), output);
+            let result = match measured {
+                // What the targets before have given counts all the same.
+                Err(failure) if failure.is_interrupted() && some => break 'rounds,
+                other => other?,
+            };
+            some = true;
             let stop = result.interrupted;
             results.push(result);
             if stop {
@@ -362,7 +369,14 @@ impl<'a> Plan<'a> {
                 format!("the keys could not be written: {why}"),
                 "`trine status` shows a group; `trine up` starts one",
             )),
-            None if interrupted => Err(Failure::interrupted()),
+            None if interrupted => {
+                let done = show_count(filling.done);
+                let keys = plural(keys, "key");
+                Err(Failure::interrupted_after(
+                    format_args!("{done} of {keys} were written, nothing was measured"),
+                    "",
+                ))
+            }
             None => Ok(()),
         }
     }

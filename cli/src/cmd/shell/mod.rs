@@ -3,33 +3,31 @@
 mod answer;
 mod commands;
 mod edit;
+mod input;
 mod parse;
 mod words;
 mod worker;
 
-use std::io::{self, BufRead, IsTerminal, Read};
+use std::io::{self, IsTerminal};
 use std::time::Instant;
 
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 use rustyline::error::ReadlineError;
 
 use self::answer::{Form, tell};
+use self::input::{Input, read_line, size_of_input};
 use self::parse::{Request, StoreRequest, parse};
 use self::worker::Worker;
 use crate::args::{ClientArguments, ShellArguments, StatusArguments};
 use crate::cmd::response_of;
-use crate::config::SHELL_LINE_BYTES_MAX;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::network::Network;
 use crate::output::{Output, print_all};
-use crate::units::show_ns;
+use crate::progress::Progress;
+use crate::units::{plural, show_ns};
 
-/// Whether there is neither a terminal to ask nor a first byte to read: nobody wants a shell then.
-pub(crate) fn has_no_input() -> bool {
-    let stdin = io::stdin();
-    !stdin.is_terminal() && stdin.lock().fill_buf().is_ok_and(<[u8]>::is_empty)
-}
+pub(crate) use self::input::has_no_input;
 
 pub(crate) fn run<N: Network>(
     network: &N,
@@ -50,6 +48,7 @@ pub(crate) fn run<N: Network>(
         output,
         form,
         timing: false,
+        progress: None,
     };
     match at_terminal {
         true => converse(&mut shell),
@@ -64,6 +63,8 @@ struct Shell<'a, N: Network> {
     output: Output,
     form: Form,
     timing: bool,
+    /// Of a script.
+    progress: Option<Progress>,
 }
 
 /// Whether another line follows.
@@ -121,48 +122,52 @@ fn restore_terminal_on_sigterm() {
 /// is the exit status.
 fn obey<N: Network>(shell: &mut Shell<'_, N>) -> Result<(), Failure> {
     let mut first: Option<Failure> = None;
-    let mut stdin = io::stdin().lock();
+    let mut input = Input::new();
+    let mut bytes = 0;
+    let total = size_of_input();
+    shell.progress = Some(Progress::towards("doing what standard input says", total));
     for number in 1_u64.. {
-        let Some(line) = read_line(&mut stdin).map_err(|failure| failure.at_line(number))? else {
-            break;
+        let ended = |shell: &mut Shell<'_, N>| {
+            shell.progress = None;
+            Failure::interrupted_after(plural(number - 1, "line") + " done", "")
         };
-        let failure = match shell.line(&line) {
+        if interrupt::interrupted() {
+            return Err(ended(shell));
+        }
+        let line = match read_line(&mut input) {
+            Ok(Some(line)) => line,
+            Ok(None) => break,
+            Err(_) if interrupt::interrupted() => return Err(ended(shell)),
+            Err(failure) => return Err(failure.at_line(number)),
+        };
+        let done = shell.line(&line);
+        bytes += line.len() as u64 + 1;
+        if let Some(progress) = &mut shell.progress {
+            let at = if total.is_some() { bytes } else { number };
+            progress.set(at, || plural(number, "line"));
+        }
+        let failure = match done {
             Ok(Next::Line) => continue,
             Ok(Next::End) => break,
             Err(failure) => failure.at_line(number),
         };
         let goes_on = failure.is_negative();
         if first.is_none() && !goes_on {
+            shell.progress = None;
             return Err(failure);
         }
-        shell.output.complain(&failure);
+        shell.above_progress(|| shell.output.complain(&failure));
         first.get_or_insert(failure);
         if !goes_on {
             break;
         }
     }
+    shell.progress = None;
     match first {
         // It has been said.
         Some(failure) => std::process::exit(i32::from(failure.exit_status())),
         None => Ok(()),
     }
-}
-
-/// The next line without its end; nothing at the end of the input.
-fn read_line(input: &mut impl BufRead) -> Result<Option<Vec<u8>>, Failure> {
-    let mut line = Vec::new();
-    let mut bounded = input.take(SHELL_LINE_BYTES_MAX + 1);
-    let read = bounded
-        .read_until(b'\n', &mut line)
-        .map_err(|error| Failure::usage(format!("standard input cannot be read: {error}"), ""))?;
-    if read as u64 > SHELL_LINE_BYTES_MAX {
-        let message = format!("the line has more than {SHELL_LINE_BYTES_MAX} bytes");
-        return Err(Failure::usage(
-            message,
-            "trine put KEY @FILE writes large values",
-        ));
-    }
-    Ok((read > 0).then(|| line.trim_ascii_end().to_vec()))
 }
 
 impl<N: Network> Shell<'_, N> {
@@ -220,11 +225,19 @@ impl<N: Network> Shell<'_, N> {
         let response = response_of(&answer)?;
         let told = tell(request, &response, self.form);
         if let Ok(Some(text)) = &told {
-            print_all(&[text, &b"\n"[..]].concat());
+            self.above_progress(|| print_all(&[text, &b"\n"[..]].concat()));
         }
         if self.timing {
-            eprintln!("({})", show_ns(took.as_nanos() as u64));
+            self.above_progress(|| eprintln!("({})", show_ns(took.as_nanos() as u64)));
         }
         told.map(drop)
+    }
+
+    /// Prints without tearing the bar of a script.
+    fn above_progress(&self, print: impl FnOnce()) {
+        match &self.progress {
+            Some(progress) => progress.suspend(print),
+            None => print(),
+        }
     }
 }

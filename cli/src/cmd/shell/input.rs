@@ -1,0 +1,117 @@
+//! Commands from standard input, line by line. Ctrl-C ends the wait for a line that does not come.
+
+use std::fs::File;
+use std::io::{self, BufRead, IsTerminal, Read, StdinLock};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use crate::config::SHELL_LINE_BYTES_MAX;
+use crate::failure::Failure;
+use crate::interrupt;
+
+/// How often a wait for input looks whether it was interrupted.
+const LOOK_EVERY: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 50_000_000,
+};
+
+/// Standard input's buffer holds what the first look at it has read.
+static BUFFERED: AtomicBool = AtomicBool::new(false);
+
+/// Whether there is neither a terminal to ask nor a first byte to read: nobody wants a shell then.
+pub(crate) fn has_no_input() -> bool {
+    let stdin = io::stdin();
+    if stdin.is_terminal() {
+        return false;
+    }
+    let nothing = stdin.lock().fill_buf().is_ok_and(<[u8]>::is_empty);
+    BUFFERED.store(!nothing, Ordering::Relaxed);
+    nothing
+}
+
+/// How many bytes standard input has, if it is a file.
+pub(super) fn size_of_input() -> Option<u64> {
+    let input = File::from(io::stdin().as_fd().try_clone_to_owned().ok()?);
+    let found = input.metadata().ok()?;
+    found.is_file().then_some(found.len())
+}
+
+/// Standard input, which is read only when there is something to read.
+pub(super) struct Input {
+    stdin: StdinLock<'static>,
+    /// What was read of it, from `at` on not yet handed out.
+    held: Vec<u8>,
+    at: usize,
+}
+
+impl Input {
+    pub(super) fn new() -> Self {
+        Self {
+            stdin: io::stdin().lock(),
+            held: Vec::new(),
+            at: 0,
+        }
+    }
+
+    /// Waits until reading does not; an error after a Ctrl-C.
+    fn wait(&self) -> io::Result<()> {
+        while !BUFFERED.swap(false, Ordering::Relaxed) {
+            if interrupt::interrupted() {
+                return Err(io::Error::other("interrupted"));
+            }
+            let mut stdin = [PollFd::new(&self.stdin, PollFlags::IN)];
+            match poll(&mut stdin, Some(&LOOK_EVERY)) {
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Read for Input {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let mut held = self.fill_buf()?;
+        let read = held.read(into)?;
+        self.consume(read);
+        Ok(read)
+    }
+}
+
+impl BufRead for Input {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        if self.at == self.held.len() {
+            self.wait()?;
+            self.at = 0;
+            self.held.clear();
+            self.held.extend_from_slice(self.stdin.fill_buf()?);
+            self.stdin.consume(self.held.len());
+        }
+        Ok(&self.held[self.at..])
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        self.at += bytes;
+    }
+}
+
+/// The next line without its end; nothing at the end of the input.
+pub(super) fn read_line(input: &mut impl BufRead) -> Result<Option<Vec<u8>>, Failure> {
+    let mut line = Vec::new();
+    let mut bounded = input.take(SHELL_LINE_BYTES_MAX + 1);
+    let read = bounded
+        .read_until(b'\n', &mut line)
+        .map_err(|error| Failure::usage(format!("standard input cannot be read: {error}"), ""))?;
+    if read as u64 > SHELL_LINE_BYTES_MAX {
+        let message = format!("the line has more than {SHELL_LINE_BYTES_MAX} bytes");
+        return Err(Failure::usage(
+            message,
+            "trine put KEY @FILE writes large values",
+        ));
+    }
+    Ok((read > 0).then(|| line.trim_ascii_end().to_vec()))
+}
