@@ -30,12 +30,11 @@ mod values;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::CommandFactory;
 use clap::error::ErrorKind;
 
-use crate::args::{Arguments, Command, OutputForm};
+use crate::args::{Arguments, Command, OutputForm, command_line};
 use crate::failure::Failure;
-use crate::network::{Network, OnNetwork, on_chosen};
+use crate::network::{Network, NetworkArguments, OnNetwork, on_chosen};
 use crate::output::Output;
 use crate::settings::Stop;
 
@@ -64,13 +63,26 @@ fn main() -> ExitCode {
     let Some(command) = &arguments.command else {
         unreachable!("a line without a command was read as the shell's");
     };
-    let task = Run { command, output };
-    match on_chosen(&arguments.network, task) {
+    match run(command, &arguments.network, output) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             output.failure(&failure);
             ExitCode::from(failure.exit_status())
         }
+    }
+}
+
+/// Runs a command, on the chosen network if it sends packets.
+fn run(command: &Command, network: &NetworkArguments, output: Output) -> Result<(), Failure> {
+    match command {
+        Command::Recover(arguments) => cmd::recover::run(arguments, output),
+        Command::Sim(arguments) => cmd::sim::run(arguments, output),
+        Command::Config(command) => cmd::config::run(command, output),
+        Command::LogLevel(arguments) => cmd::log_level::run(arguments, output),
+        Command::Doctor(arguments) => cmd::doctor::run(arguments, output),
+        Command::Completions(arguments) => cmd::completions::run(arguments, output),
+        Command::Man(arguments) => cmd::man::run(arguments, output),
+        command => on_chosen(network, Run { command, output }),
     }
 }
 
@@ -81,7 +93,7 @@ fn parse(mut line: Vec<OsString>) -> Result<Arguments, Stop> {
         return Ok(arguments);
     }
     if cmd::shell::has_no_input() {
-        let mut definition = Arguments::command();
+        let mut definition = command_line();
         let help = definition.render_help();
         let kind = ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
         return Err(Stop::Usage(definition.error(kind, help)));
@@ -123,19 +135,19 @@ impl OnNetwork for Run<'_> {
             Command::Shell(arguments) => cmd::shell::run(network, arguments, output),
             Command::Status(arguments) => cmd::status::run(network, arguments, output),
             Command::Member(command) => cmd::member::run(network, command, output),
-            Command::Recover(arguments) => cmd::recover::run(arguments, output),
             Command::Leader(command) => cmd::leader::run(network, command, output),
             Command::Net(command) => cmd::net::run(network, command, output),
             Command::Bench(arguments) => cmd::bench::run(network, arguments, output),
             Command::Chaos(arguments) => cmd::chaos::run(network, arguments, output),
-            Command::Sim(arguments) => cmd::sim::run(arguments, output),
-            Command::LogLevel(arguments) => cmd::log_level::run(arguments, output),
-            Command::Doctor(arguments) => cmd::doctor::run(arguments, output),
             Command::Debug(command) => cmd::debug::run(network, command, output),
-            Command::Completions(arguments) => cmd::completions::run(arguments, output),
-            Command::Man(arguments) => cmd::man::run(arguments, output),
-            Command::Config(command) => cmd::config::run(command, output),
             Command::Cache(arguments) => cmd::cache::run(network, &arguments.command, output),
+            Command::Recover(_)
+            | Command::Sim(_)
+            | Command::Config(_)
+            | Command::LogLevel(_)
+            | Command::Doctor(_)
+            | Command::Completions(_)
+            | Command::Man(_) => unreachable!("it runs without a network"),
         }
     }
 }

@@ -2,9 +2,7 @@
 
 use std::path::Path;
 
-use clap::CommandFactory;
-
-use crate::args::{Arguments, ManArguments};
+use crate::args::{ManArguments, command_line};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::units::plural;
@@ -12,7 +10,7 @@ use crate::units::plural;
 pub(crate) fn run(arguments: &ManArguments, output: Output) -> Result<(), Failure> {
     let Some(directory) = &arguments.into else {
         let mut page = Vec::new();
-        let written = clap_mangen::Man::new(Arguments::command()).render(&mut page);
+        let written = clap_mangen::Man::new(command_line()).render(&mut page);
         written.expect("memory takes every byte");
         output.raw(&page);
         return Ok(());
@@ -24,7 +22,7 @@ pub(crate) fn run(arguments: &ManArguments, output: Output) -> Result<(), Failur
         )
     };
     std::fs::create_dir_all(directory).map_err(failed)?;
-    clap_mangen::generate_to(Arguments::command(), directory).map_err(failed)?;
+    clap_mangen::generate_to(command_line(), directory).map_err(failed)?;
     let pages = pages_in(directory).map_err(failed)?;
     output.line(format!(
         "{} in {}",

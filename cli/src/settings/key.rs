@@ -1,9 +1,9 @@
 //! Which settings are there? As many as `trine serve` and `trine up` have options.
 
-use clap::{Arg, ArgAction, Command, CommandFactory};
+use clap::{Arg, ArgAction, Command};
 
 use super::Configured;
-use crate::args::Arguments;
+use crate::args::command_line;
 
 /// Options that say where settings come from or how one answer looks, and are none themselves.
 const NO_SETTINGS: [&str; 5] = ["config", "json", "output", "help", "version"];
@@ -140,7 +140,7 @@ fn variable_of(arg: &Arg, name: &str) -> String {
 
 /// Every setting in the order of the help: first those of `serve`, then what `up` has beyond, then those of all commands.
 pub(crate) fn keys() -> Vec<Key> {
-    let definition = Arguments::command();
+    let definition = command_line();
     let mut found: Vec<Key> = Vec::new();
     for command in Configured::ALL {
         let named = definition.find_subcommand(command.name());
@@ -167,7 +167,7 @@ pub(crate) fn keys() -> Vec<Key> {
 /// The whole command line, with a variable of the environment for each setting. Relaxed, nothing is required: what is
 /// missing among the options may stand in the file.
 pub(super) fn definition(relaxed: bool) -> Command {
-    let mut definition = Arguments::command();
+    let mut definition = command_line();
     for command in Configured::ALL {
         definition = definition.mut_subcommand(command.name(), |command| {
             command.mut_args(|arg| {

@@ -3,13 +3,15 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, FromArgMatches};
+use serde_json::{Value, json};
 
 use super::Configured;
 use super::file::SettingsFile;
 use super::key::{Key, definition, keys};
-use crate::args::Arguments;
+use crate::args::{Arguments, needless_option};
 use crate::failure::Failure;
 
 /// Why there is nothing to run.
@@ -31,6 +33,11 @@ impl From<clap::Error> for Stop {
 pub(crate) fn parse(line: Vec<OsString>) -> Result<Arguments, Stop> {
     let keys = keys();
     let resolved = Resolved::new(line, &keys, Missing::Refused)?;
+    if let Some((command, option)) = needless_option(&resolved.matches) {
+        let message = format!("trine {command} sends no packets: --{option} means nothing to it");
+        let error = definition(false).error(ErrorKind::UnknownArgument, message);
+        return Err(Stop::Usage(error));
+    }
     Ok(Arguments::from_arg_matches(&resolved.matches)?)
 }
 
