@@ -83,6 +83,40 @@ fn options_go_before_the_environment_that_before_the_file_and_that_before_the_de
     );
 }
 
+/// It printed the password of the Redis protocol, also into every log and paste of its output.
+#[test]
+fn a_password_is_shown_only_when_asked_for() {
+    let show = |options: &[&str]| {
+        let line = [&["config", "show"], options].concat();
+        let variables = [("TRINE_RESP_PASSWORD", "hunter2")];
+        let shown = with_env(&line, &variables).expect_status(0).stdout;
+        String::from_utf8(shown).expect("text")
+    };
+    for form in [&[][..], &["--json"]] {
+        let hidden = show(form);
+        assert!(
+            hidden.contains("***") && !hidden.contains("hunter2"),
+            "{hidden}"
+        );
+        let plain = show(&[form, &["--show-secrets"]].concat());
+        assert!(
+            plain.contains("hunter2") && !plain.contains("***"),
+            "{plain}"
+        );
+    }
+}
+
+#[test]
+fn options_of_the_network_are_refused_where_no_packet_is_sent() {
+    let refused = trine(&["sim", "--transport", "udp"], "", b"");
+    refused.expect_error(2, &["trine sim sends no packets", "--transport"]);
+    let refused = trine(&["--device", "mlx5_0", "doctor"], "", b"");
+    refused.expect_error(2, &["trine doctor sends no packets", "--device"]);
+    // What the environment says for other commands is none of its business.
+    let line = ["config", "default"];
+    with_env(&line, &[("TRINE_TRANSPORT", "verbs")]).expect_status(0);
+}
+
 #[test]
 fn mistakes_in_a_file_are_named_with_line_and_cure() {
     let file = TempFile::new(

@@ -84,7 +84,7 @@ fn a_bundle_of_a_running_group_has_everything_but_secrets() {
     );
     assert_eq!(json("version.json")["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(json("settings.json")["spin"]["value"], "70us");
-    assert_eq!(json("settings.json")["resp-password"]["value"], "(removed)");
+    assert_eq!(json("settings.json")["resp-password"]["value"], "***");
     assert!(files["metrics-1.txt"].contains("trine_raft_term"));
     assert_eq!(files["log-1.txt"], "the last line of the log\n");
     assert!(said.contains(files["CONTENTS.txt"].trim_end()));

@@ -1,12 +1,12 @@
 //! `trine config`: check a settings file, show what holds, print a file to begin with and the reference.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::settings::{
-    ConfigCommand, Configured, Key, SettingsFile, Stop, default_file, keys, reference,
-    resolve_for_show,
+    ConfigCommand, Configured, Key, Secrets, SettingsFile, Stop, default_file, document, keys,
+    reference, resolve_for_show,
 };
 
 pub(crate) fn run(command: &ConfigCommand, output: Output) -> Result<(), Failure> {
@@ -22,7 +22,17 @@ pub(crate) fn run(command: &ConfigCommand, output: Output) -> Result<(), Failure
             ));
             Ok(())
         }
-        ConfigCommand::Show { of, options } => show(*of, options, &keys, output),
+        ConfigCommand::Show {
+            of,
+            show_secrets,
+            options,
+        } => {
+            let secrets = match show_secrets {
+                true => Secrets::Plain,
+                false => Secrets::Hidden,
+            };
+            show(*of, options, secrets, &keys, output)
+        }
         ConfigCommand::Default => {
             output.raw(default_file(&keys).as_bytes());
             Ok(())
@@ -37,6 +47,7 @@ pub(crate) fn run(command: &ConfigCommand, output: Output) -> Result<(), Failure
 fn show(
     of: Configured,
     options: &[std::ffi::OsString],
+    secrets: Secrets,
     keys: &[Key],
     output: Output,
 ) -> Result<(), Failure> {
@@ -45,27 +56,18 @@ fn show(
         Err(Stop::Usage(error)) => error.exit(),
         Err(Stop::Settings(failure)) => return Err(failure),
     };
-    let mut document = serde_json::Map::new();
-    let own: Vec<&Key> = keys
-        .iter()
-        .filter(|key| key.commands.contains(&of))
-        .collect();
-    let width = own.iter().map(|key| key.name.len()).max().unwrap_or(0);
-    for key in own {
-        let value = resolved.value(key);
-        let entry = match &value {
-            Some((value, origin)) => json!({ "value": value, "origin": origin }),
-            None => Value::Null,
-        };
-        document.insert(key.name.clone(), entry);
-        let name = &key.name;
-        match value {
+    let settings = resolved.shown(of, keys, secrets);
+    let names = settings.iter().map(|setting| setting.key.name.len());
+    let width = names.max().unwrap_or(0);
+    for setting in &settings {
+        let name = &setting.key.name;
+        match &setting.value {
             Some((value, origin)) => {
                 output.line(format_args!("{name:width$} = {value:<24}  # {origin}"));
             }
             None => output.line(format_args!("{name:width$}   {:<24}  # not set", "")),
         }
     }
-    output.document(&document);
+    output.document(&document(&settings));
     Ok(())
 }

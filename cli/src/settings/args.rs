@@ -75,6 +75,9 @@ pub(crate) enum ConfigCommand {
         /// The command whose settings are meant.
         #[arg(value_enum, default_value = "serve", value_name = "COMMAND")]
         of: Configured,
+        /// Show passwords too, in whose place *** stands otherwise.
+        #[arg(long)]
+        show_secrets: bool,
         /// Options of that command, behind `--`.
         #[arg(last = true, value_name = "OPTIONS")]
         options: Vec<OsString>,

@@ -69,6 +69,12 @@ impl Key {
         self.value_name.is_none()
     }
 
+    /// Whether the value itself is a secret; the name of a file that holds one is none.
+    pub(crate) fn is_secret(&self) -> bool {
+        let secret = ["password", "secret", "token"];
+        secret.iter().any(|word| self.name.contains(word)) && !self.name.ends_with("-file")
+    }
+
     /// The identity of its option in clap's matches.
     pub(crate) fn id(&self) -> &str {
         self.arg.get_id().as_str()
@@ -220,6 +226,14 @@ mod tests {
         assert_eq!(key("lease-drift").variable, "TRINE_LEASE_DRIFT");
         assert_eq!(key("memory").commands, Configured::ALL);
         assert_eq!(key("id").commands, [Configured::Serve]);
+    }
+
+    #[test]
+    fn passwords_are_secret_and_their_files_names_are_not() {
+        let keys = keys();
+        let secret = keys.iter().filter(|key| key.is_secret());
+        let names: Vec<&str> = secret.map(|key| key.name.as_str()).collect();
+        assert_eq!(names, ["resp-password"]);
     }
 
     #[test]

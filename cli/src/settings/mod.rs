@@ -17,4 +17,6 @@ pub(crate) use self::args::{
 pub(crate) use self::file::SettingsFile;
 pub(crate) use self::key::{Key, keys, reason_of};
 pub(crate) use self::reference::{default_file, reference};
-pub(crate) use self::resolve::{Stop, log_level_of_file, parse, resolve_for_show};
+pub(crate) use self::resolve::{
+    Secrets, Stop, document, log_level_of_file, parse, resolve_for_show,
+};

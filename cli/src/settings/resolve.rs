@@ -119,6 +119,25 @@ impl Resolved {
         Some((values.join(","), self.origin(said, key)))
     }
 
+    /// The settings of `command` as they may be shown, in the order of the help.
+    pub(crate) fn shown<'k>(
+        &self,
+        command: Configured,
+        keys: &'k [Key],
+        secrets: Secrets,
+    ) -> Vec<Shown<'k>> {
+        let own = keys.iter().filter(|key| key.commands.contains(&command));
+        let shown = own.map(|key| {
+            let hidden = key.is_secret() && secrets == Secrets::Hidden;
+            let value = self.value(key).map(|(value, origin)| match hidden {
+                true => (HIDDEN.to_owned(), origin),
+                false => (value, origin),
+            });
+            Shown { key, value }
+        });
+        shown.collect()
+    }
+
     fn origin(&self, said: &ArgMatches, key: &Key) -> String {
         let in_file = self.from_file.iter().find(|(name, _)| *name == key.name);
         if let (Some((_, line)), Some(file)) = (in_file, &self.file) {
@@ -130,6 +149,35 @@ impl Resolved {
             _ => "default".to_owned(),
         }
     }
+}
+
+/// What stands in the place of a secret.
+const HIDDEN: &str = "***";
+
+/// Whether secrets may be seen.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Secrets {
+    /// A mark stands in their place.
+    Hidden,
+    /// As they are.
+    Plain,
+}
+
+/// A setting as it may be shown.
+pub(crate) struct Shown<'k> {
+    pub(crate) key: &'k Key,
+    /// Its value and where that comes from; nothing where it has none.
+    pub(crate) value: Option<(String, String)>,
+}
+
+/// Settings for programs.
+pub(crate) fn document(settings: &[Shown<'_>]) -> Value {
+    let entries = settings.iter().map(|setting| {
+        let value = setting.value.as_ref();
+        let entry = value.map(|(value, origin)| json!({ "value": value, "origin": origin }));
+        (setting.key.name.clone(), entry.unwrap_or(Value::Null))
+    });
+    Value::Object(entries.collect())
 }
 
 /// Whether options or environment say something about `key`.

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::args::BundleArguments;
 use crate::cmd::status::{LOOK_MAX, ask_everybody, document};
@@ -15,14 +15,14 @@ use crate::cmd::{doctor, log_level};
 use crate::interrupt;
 use crate::network::Network;
 use crate::observe::{Look, between};
-use crate::settings::{Configured, Key, Stop, keys, resolve_for_show};
+use crate::settings::{
+    Configured, Secrets, Stop, document as settings_document, keys, resolve_for_show,
+};
 
 /// Between the two looks whose difference are the rates.
 const STAT_INTERVAL: Duration = Duration::from_secs(1);
 /// The end of a log.
 const LOG_BYTES_MAX: u64 = 1 << 20;
-/// What a bundle says instead of a secret.
-const REMOVED: &str = "(removed)";
 
 /// One file of the archive.
 pub(super) struct Part {
@@ -82,7 +82,7 @@ pub(super) fn gather<N: Network>(
         ),
         Part::new(
             "settings.json",
-            "the settings that `trine serve` has here, secrets removed",
+            "the settings that `trine serve` has here, secrets hidden",
             settings(arguments).map(|settings| json(&settings)),
         ),
     ];
@@ -148,27 +148,8 @@ fn settings(arguments: &BundleArguments) -> Result<Value, String> {
         Err(Stop::Usage(error)) => return Err(error.to_string()),
         Err(Stop::Settings(failure)) => return Err(failure.to_string()),
     };
-    let own = keys
-        .iter()
-        .filter(|key| key.commands.contains(&Configured::Serve));
-    let shown = own.map(|key| {
-        let entry = resolved.value(key).map(|(value, origin)| {
-            let value = if is_secret(key) {
-                REMOVED.to_owned()
-            } else {
-                value
-            };
-            json!({ "value": value, "origin": origin })
-        });
-        (key.name.clone(), entry.unwrap_or(Value::Null))
-    });
-    Ok(Value::Object(shown.collect::<Map<_, _>>()))
-}
-
-/// Whether the value itself is the secret; the name of a file that holds one is none.
-fn is_secret(key: &Key) -> bool {
-    let secret = ["password", "secret", "token"];
-    secret.iter().any(|word| key.name.contains(word)) && !key.name.ends_with("-file")
+    let shown = resolved.shown(Configured::Serve, &keys, Secrets::Hidden);
+    Ok(settings_document(&shown))
 }
 
 fn metrics(at: &str) -> Result<Vec<u8>, String> {
@@ -204,16 +185,6 @@ fn tail(path: &Path) -> Result<Vec<u8>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn passwords_are_secret_and_their_files_names_are_not() {
-        let secret: Vec<String> = keys()
-            .iter()
-            .filter(|key| is_secret(key))
-            .map(|key| key.name.clone())
-            .collect();
-        assert_eq!(secret, ["resp-password"]);
-    }
 
     #[test]
     fn a_long_log_is_cut_at_a_line() {
