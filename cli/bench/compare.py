@@ -12,8 +12,8 @@ What is compared with what:
   clients a connection (`trine bench --target etcd://`), HTTP gateway with 64 connections, and, for writes,
   `etcdctl check perf --load=l`, etcd's own client. The best figure of them counts. All speak to the leader, which is
   looked for before each run, and a run during which it changed counts no more. Each row has a cluster of its own, as
-  has `check perf`, behind which etcd 3.4 repeats each read after 500 ms. Reads are etcd's default, linearizable, of keys that are there. trine is given 64 clients
-  with one operation at a time.
+  has `check perf`, behind which etcd 3.4 repeats each read after 500 ms. Reads are etcd's default, linearizable, of keys
+  that are there. trine is given 64 clients with one operation at a time.
 - redis-server, one process, no persistence: redis-benchmark SET with 50 clients, and with 50 clients and 16 in flight each.
   trine is given 50 clients, and 800, because one of its clients has one operation under way in `trine bench`.
 - A loop of write and fdatasync on the same disk, of as many entries of 112 bytes (key, value, envelope) a time as there are

@@ -42,10 +42,7 @@ impl Output {
     pub(crate) fn done<const N: usize>(self, key: &[u8], facts: [(&str, Value); N]) {
         let mut document = Map::new();
         insert_bytes(&mut document, "key", key);
-        for (name, fact) in facts {
-            document.insert(name.to_owned(), fact);
-        }
-        self.document(&Value::Object(document));
+        self.document_with(document, facts);
     }
 
     /// A key's value: raw, or in a document that has these facts beside it.
@@ -56,6 +53,14 @@ impl Output {
         let mut document = Map::new();
         insert_bytes(&mut document, "key", key);
         insert_bytes(&mut document, "value", value);
+        self.document_with(document, facts);
+    }
+
+    fn document_with<const N: usize>(
+        self,
+        mut document: Map<String, Value>,
+        facts: [(&str, Value); N],
+    ) {
         for (name, fact) in facts {
             document.insert(name.to_owned(), fact);
         }

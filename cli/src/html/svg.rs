@@ -36,6 +36,12 @@ pub(crate) enum Scale {
     Logarithmic,
 }
 
+/// Six marks of an axis that counts seconds from 0 to `last`.
+pub(crate) fn seconds_marks(last: f64) -> Vec<(f64, String)> {
+    let marks = (0..=5).map(|step| last * f64::from(step) / 5.0);
+    marks.map(|at| (at, format!("{at:.1}"))).collect()
+}
+
 /// What a plot shows.
 pub(crate) struct Plot<'a> {
     pub(crate) x_name: &'a str,

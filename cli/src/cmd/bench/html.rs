@@ -4,7 +4,7 @@ use super::compare::Compared;
 use super::record::Point;
 use super::result::RunResult;
 use crate::html::page::{Page, table};
-use crate::html::svg::{Line, Plot, Scale, escape};
+use crate::html::svg::{Line, Plot, Scale, escape, seconds_marks};
 use crate::latency::Percentiles;
 use crate::units::{show_count, show_ns};
 
@@ -57,16 +57,10 @@ fn summary(runs: &[RunResult], page: &mut Page) {
     ));
 }
 
-fn seconds_marks(runs: &[RunResult]) -> Vec<(f64, String)> {
-    let last = runs
-        .iter()
-        .flat_map(|run| &run.series)
-        .map(|point| point.seconds)
-        .fold(0.0, f64::max);
-    (0..=5)
-        .map(|index| f64::from(index) / 5.0 * last)
-        .map(|at| (at, format!("{at:.1}")))
-        .collect()
+/// Where the last of the runs ends, in seconds.
+fn last_second(runs: &[RunResult]) -> f64 {
+    let points = runs.iter().flat_map(|run| &run.series);
+    points.map(|point| point.seconds).fold(0.0, f64::max)
 }
 
 /// A line for each run, in its colour.
@@ -88,7 +82,7 @@ fn throughput(runs: &[RunResult]) -> String {
             .collect()
     });
     let show_y = |y: f64| show_count(y as u64);
-    let x_marks = seconds_marks(runs);
+    let x_marks = seconds_marks(last_second(runs));
     Plot {
         x_name: "seconds",
         y_name: "operations/s",
@@ -122,7 +116,7 @@ fn latency_over_time(runs: &[RunResult]) -> String {
             ]
         })
         .collect();
-    let x_marks = seconds_marks(runs);
+    let x_marks = seconds_marks(last_second(runs));
     let show_y = |y: f64| show_ns(y as u64);
     Plot {
         x_name: "seconds",

@@ -11,7 +11,7 @@ use super::schedule::Kind;
 use super::timeline::{Done, Timeline};
 use crate::html::lanes::{Bar, Lanes, Row};
 use crate::html::page::{Page, table};
-use crate::html::svg::{Line, Plot, Scale, escape};
+use crate::html::svg::{Line, Plot, Scale, escape, seconds_marks};
 use crate::units::{show_count, show_ns};
 
 /// Points of a plot over time.
@@ -98,12 +98,6 @@ impl Span {
 
     fn bucket_seconds(&self) -> f64 {
         self.seconds().1 / BUCKETS as f64
-    }
-
-    fn marks(&self) -> Vec<(f64, String)> {
-        let last = self.seconds().1;
-        let marks = (0..=5).map(|step| last * f64::from(step) / 5.0);
-        marks.map(|at| (at, format!("{at:.1}"))).collect()
     }
 }
 
@@ -273,7 +267,7 @@ fn plot(
         colour: USUAL,
         dashed: false,
     }];
-    let x_marks = span.marks();
+    let x_marks = seconds_marks(span.seconds().1);
     Plot {
         x_name: "seconds",
         y_name,

@@ -35,7 +35,10 @@ impl Hands {
         let done = match action {
             Action::Stop(place) => self.stop(place),
             Action::Block(from, to) => self.block(from, to),
-            _ => self.heal(),
+            Action::Heal => self.heal(),
+            Action::None | Action::Quit | Action::Transfer(_) => {
+                unreachable!("{action:?} is nothing for the lab's hands")
+            }
         };
         done.unwrap_or_else(|why| why)
     }
