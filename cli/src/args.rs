@@ -1,17 +1,18 @@
 //! The command line: every command and option, as clap reads them.
 
 mod chaos;
+mod line;
 mod net;
 
 pub(crate) use self::chaos::ChaosArguments;
+pub(crate) use self::line::{command_line, needless_option};
 pub(crate) use self::net::{NetCommand, NetSetArguments};
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::parser::ValueSource;
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use trine_chaos::fault::FaultSet;
 use trine_replica::config::SEGMENT_BYTES;
 use trine_transport::backend::Faults;
@@ -62,44 +63,6 @@ pub(crate) struct Arguments {
     pub(crate) output: OutputForm,
     #[command(flatten)]
     pub(crate) network: NetworkArguments,
-}
-
-/// Commands that send no packet to a replica: the options of the network mean nothing to them.
-const WITHOUT_NETWORK: [&str; 7] = [
-    "recover",
-    "sim",
-    "config",
-    "log-level",
-    "doctor",
-    "completions",
-    "man",
-];
-
-/// The definition of the whole command line. Options of the network are everybody's, but commands that have no use for
-/// them do not show them.
-pub(crate) fn command_line() -> clap::Command {
-    let options = NetworkArguments::augment_args(clap::Command::new("network"));
-    let hidden: Vec<clap::Arg> = options
-        .get_arguments()
-        .map(|option| option.clone().hide(true))
-        .collect();
-    let hide = |definition: clap::Command, name: &&str| {
-        definition.mut_subcommand(name, |command| command.args(hidden.clone()))
-    };
-    WITHOUT_NETWORK.iter().fold(Arguments::command(), hide)
-}
-
-/// The option of the network that was given to a command which has no use for it.
-pub(crate) fn needless_option(matches: &clap::ArgMatches) -> Option<(&str, String)> {
-    let (name, said) = matches.subcommand()?;
-    if !WITHOUT_NETWORK.contains(&name) {
-        return None;
-    }
-    let options = NetworkArguments::augment_args(clap::Command::new("network"));
-    let given = options.get_arguments().find(|option| {
-        said.value_source(option.get_id().as_str()) == Some(ValueSource::CommandLine)
-    })?;
-    Some((name, given.get_long()?.to_owned()))
 }
 
 /// How answers look.
@@ -840,48 +803,6 @@ mod tests {
     #[test]
     fn the_definition_is_consistent() {
         command_line().debug_assert();
-    }
-
-    #[test]
-    fn options_of_the_network_stand_only_where_packets_are_sent() {
-        let mut definition = command_line();
-        definition.build();
-        for command in definition
-            .get_subcommands()
-            .filter(|c| c.get_name() != "help")
-        {
-            let option = command
-                .get_arguments()
-                .find(|arg| arg.get_id() == "transport");
-            let shown = option.is_some_and(|option| !option.is_hide_set());
-            let name = command.get_name();
-            assert_eq!(shown, !WITHOUT_NETWORK.contains(&name), "{name}");
-        }
-    }
-
-    #[test]
-    fn options_of_the_network_are_needless_where_no_packet_is_sent() {
-        let needless = |line: &str| {
-            let matches = command_line()
-                .try_get_matches_from(line.split(' '))
-                .expect("reads");
-            needless_option(&matches).map(|(_, option)| option)
-        };
-        assert_eq!(
-            needless("trine sim --transport udp").as_deref(),
-            Some("transport")
-        );
-        assert_eq!(
-            needless("trine --device mlx5_0 sim").as_deref(),
-            Some("device")
-        );
-        assert_eq!(
-            needless("trine config default --eal x").as_deref(),
-            Some("eal")
-        );
-        assert_eq!(needless("trine sim"), None);
-        assert_eq!(needless("trine status --transport udp"), None);
-        assert_eq!(needless("trine config show serve -- --transport udp"), None);
     }
 
     #[test]

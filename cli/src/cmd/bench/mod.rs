@@ -321,7 +321,11 @@ impl<'a> Plan<'a> {
             let start = traffic.watch("warming up", ns(self.arguments.warmup));
             let until = start + Duration::from(self.arguments.warmup);
             let span = (start, Some(until));
-            drive(target, clients, self.pace, span, &mut traffic)?;
+            if drive(target, clients, self.pace, span, &mut traffic)?.interrupted {
+                drop(traffic.progress);
+                let done = "nothing was measured, it was still warming up";
+                return Err(Failure::interrupted_after(done, ""));
+            }
         }
         let begun = traffic.begin(&format!("measuring {}", named.0), self.duration_ns());
         let until = begun + Duration::from(self.arguments.duration);
