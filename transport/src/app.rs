@@ -1,7 +1,7 @@
 //! What a program gives to an endpoint and gets from it: handlers, requests, replies, completions.
 
 use crate::backend::Route;
-use crate::buf::MsgBuf;
+use crate::buf::{ClassStats, MsgBuf};
 use crate::config::Config;
 use crate::endpoint::Endpoint;
 use crate::session::{ConnectParams, ConnectRefused, Event, PeerInfo, SessionId};
@@ -175,6 +175,11 @@ impl<'a, R: Route> Cx<'a, R> {
     #[must_use]
     pub fn buffer_bytes(&self) -> usize {
         self.endpoint.pool().region_bytes()
+    }
+
+    /// What that memory consists of: the sizes of which there are buffers, smallest first.
+    pub fn buffer_classes(&self) -> impl Iterator<Item = ClassStats> {
+        self.endpoint.pool().classes()
     }
 
     /// A message buffer of `len` bytes; `None` when the pool's limit is reached.

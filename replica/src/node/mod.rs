@@ -21,7 +21,7 @@ use trine_transport::{
 };
 
 pub use config::endpoint_config;
-pub use status::{LinkStatus, NodeStatus, TransportStatus};
+pub use status::{BufferStatus, LinkStatus, NodeStatus, TransportStatus};
 
 use self::batch::Batch;
 use self::config::{REQUESTS_MAX, TOKENS_MAX};

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 use trine_transport::backend::Route;
+use trine_transport::buf::ClassStats;
 use trine_transport::{Cx, EndpointStats};
 
 use super::Node;
@@ -57,7 +58,7 @@ pub struct LinkStatus {
 }
 
 /// The endpoint's counters that a person asks for.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct TransportStatus {
     /// Sessions that peers and clients opened.
     pub sessions_server: u64,
@@ -74,10 +75,26 @@ pub struct TransportStatus {
     /// Memory that message buffers have taken; as much as they ever needed at a time, of each size.
     #[serde(default)]
     pub buffer_bytes: u64,
+    /// What that memory consists of.
+    #[serde(default)]
+    pub buffers: Vec<BufferStatus>,
+}
+
+/// The message buffers of one size.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct BufferStatus {
+    /// Bytes of a message that one of them holds.
+    pub capacity: u64,
+    /// Memory that they take.
+    pub bytes: u64,
+    /// How many there are.
+    pub count: u64,
+    /// How many of them hold a message at the moment.
+    pub in_use: u64,
 }
 
 impl TransportStatus {
-    fn of(stats: &EndpointStats, buffer_bytes: usize) -> Self {
+    fn of(stats: &EndpointStats, buffer_bytes: usize, buffers: Vec<BufferStatus>) -> Self {
         Self {
             sessions_server: stats.sessions_server,
             sessions_client: stats.sessions_client,
@@ -86,6 +103,7 @@ impl TransportStatus {
             retransmissions: stats.retransmissions,
             packets_dropped: stats.drops.total(),
             buffer_bytes: buffer_bytes as u64,
+            buffers,
         }
     }
 }
@@ -101,8 +119,21 @@ impl<R: Route> Node<R> {
                 .iter()
                 .map(|link| link_status(link, cx))
                 .collect(),
-            transport: TransportStatus::of(&cx.stats(), cx.buffer_bytes()),
+            transport: TransportStatus::of(
+                &cx.stats(),
+                cx.buffer_bytes(),
+                cx.buffer_classes().map(buffer_status).collect(),
+            ),
         }
+    }
+}
+
+fn buffer_status(class: ClassStats) -> BufferStatus {
+    BufferStatus {
+        capacity: class.capacity as u64,
+        bytes: class.region_bytes as u64,
+        count: class.blocks as u64,
+        in_use: class.blocks_in_use as u64,
     }
 }
 

@@ -46,7 +46,7 @@ mod pool;
 mod region;
 
 pub use msg_buf::{BodyRef, CapacityExceeded, MsgBuf};
-pub use pool::{Pool, PoolConfig, PoolStats};
+pub use pool::{ClassStats, Pool, PoolConfig, PoolStats};
 pub use region::{HeapRegions, Region, RegionAllocator};
 
 /// The largest message, in bytes of data (the paper's 8 MB).

@@ -89,6 +89,19 @@ pub struct PoolStats {
     pub exhausted: u64,
 }
 
+/// The blocks of one size.
+#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+pub struct ClassStats {
+    /// Data bytes that a block holds.
+    pub capacity: usize,
+    /// Region memory that the blocks take, what stands around their data included.
+    pub region_bytes: usize,
+    /// Blocks that exist.
+    pub blocks: usize,
+    /// Blocks in no free list. Exact only while no other thread uses the pool.
+    pub blocks_in_use: usize,
+}
+
 /// The start of every block.
 #[repr(C)]
 pub(super) struct Block {
@@ -222,6 +235,21 @@ impl Pool {
             blocks_in_use: total.saturating_sub(free),
             exhausted: shared.exhausted.load(Ordering::Relaxed),
         }
+    }
+
+    /// The sizes of which there are blocks, smallest first. Walks the free lists: for people, not for each packet.
+    pub fn classes(&self) -> impl Iterator<Item = ClassStats> {
+        let shared = self.shared();
+        let growth = shared.growth.lock().unwrap_or_else(PoisonError::into_inner);
+        let blocks = growth.blocks;
+        drop(growth);
+        let existing = (0..CLASSES.len()).filter(move |&class| blocks[class] > 0);
+        existing.map(move |class| ClassStats {
+            capacity: CLASSES[class],
+            region_bytes: blocks[class] * stride_of(class),
+            blocks: blocks[class],
+            blocks_in_use: blocks[class].saturating_sub(shared.count_free(class, blocks[class])),
+        })
     }
 
     fn shared(&self) -> &Shared {

@@ -53,6 +53,33 @@ fn memory_is_reused() {
 }
 
 #[test]
+fn the_memory_is_told_by_size() {
+    let pool = pool();
+    assert_eq!(pool.classes().count(), 0);
+    let held = [
+        pool.alloc(100).unwrap(),
+        pool.alloc(5_000).unwrap(),
+        pool.alloc(5_000).unwrap(),
+    ];
+    drop(pool.alloc(6_000));
+    let classes: Vec<_> = pool.classes().collect();
+    let told = |class: &ClassStats| (class.capacity, class.blocks_in_use);
+    assert_eq!(
+        classes.iter().map(told).collect::<Vec<_>>(),
+        [(128, 1), (8192, 2)]
+    );
+    assert_eq!(
+        classes
+            .iter()
+            .map(|class| class.region_bytes)
+            .sum::<usize>(),
+        pool.region_bytes()
+    );
+    drop(held);
+    assert!(pool.classes().all(|class| class.blocks_in_use == 0));
+}
+
+#[test]
 fn buffers_of_all_sizes_are_aligned_distinct_and_hold_what_was_written() {
     let pool = pool();
     let mut held = Vec::new();
