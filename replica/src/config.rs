@@ -14,11 +14,14 @@ pub const PLACES_MAX: usize = crate::message::MEMBERS_MAX - 1;
 /// Appends in flight to a follower for each slot of the session that carries them. What is beyond waits in the log,
 /// where raft makes larger appends of it; in the session it would keep heartbeats, and the leader's answers to ReadIndex
 /// questions, waiting until they are too old to be sent.
-pub const APPENDS_PER_SLOT: usize = 8;
+pub const APPENDS_PER_SLOT: usize = 2;
 /// Commands of one client session that may be in flight.
 pub const SESSION_WINDOW: u64 = 64;
 /// ReadIndex rounds that may be outstanding; reads that arrive meanwhile share the next one.
 pub const READ_ROUNDS_MAX: usize = 4;
+/// Bytes of appends under way to one member, that of the last one not counted. Raft counts them, whatever they weigh, and
+/// begins to count anew whenever it has lost track of the member, while the session still carries those of before.
+pub const APPEND_BYTES_UNDER_WAY_MAX: usize = 32 << 20;
 /// Snapshot chunks of one transfer that may be in flight.
 pub const SNAPSHOT_CHUNKS_IN_FLIGHT: u32 = 4;
 /// Most snapshot transfers that a leader serves at a time.
@@ -155,7 +158,7 @@ impl Default for ReplicaConfig {
             pending_bytes_max: 32 << 20,
             pending_requests_max: 65_536,
             append_bytes_max: 60 << 10,
-            appends_in_flight_max: 256,
+            appends_in_flight_max: 64,
             snapshot_chunk_bytes: 64 << 10,
             state_version: STATE_VERSION,
             handover_timeout: Duration::from_millis(500),

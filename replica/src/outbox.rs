@@ -25,8 +25,8 @@ pub(crate) enum Purpose {
     Raft {
         /// The member.
         to: Incarnation,
-        /// Whether it carried log entries, so that its loss leaves a gap.
-        append: bool,
+        /// Its bytes if it carried log entries, so that its loss leaves a gap; zero otherwise.
+        append: u32,
     },
     /// A snapshot chunk of this transfer.
     Chunk {
@@ -61,6 +61,7 @@ pub(crate) struct Outbox {
     outputs: VecDeque<Output>,
     /// Slot and generation of a request make its tag. Some exactly while the request is under way.
     requests: Vec<(u32, Option<Purpose>)>,
+    appends: AppendsUnderWay,
     free: Vec<u32>,
     /// Requests that could not be answered for want of a buffer.
     owed: Vec<ReplyToken>,
@@ -77,6 +78,7 @@ impl Outbox {
             pool,
             outputs,
             requests: Vec::new(),
+            appends: AppendsUnderWay::default(),
             free: Vec::new(),
             owed: Vec::new(),
             writes: VecDeque::new(),
@@ -202,7 +204,20 @@ impl Outbox {
         let Some(bytes) = self.raft_frame(header, message, head) else {
             return false;
         };
+        let letter = match letter.purpose {
+            Purpose::Raft { to, .. } if letter.kind == kind::APPEND => {
+                let append = bytes.len() as u32;
+                let purpose = Purpose::Raft { to, append };
+                Letter { purpose, ..letter }
+            }
+            _ => letter,
+        };
         self.post(letter, bytes)
+    }
+
+    /// Bytes of the appends to a member that have not ended.
+    pub(crate) fn append_bytes_under_way(&self, to: Incarnation) -> usize {
+        self.appends.of(to)
     }
 
     fn raft_frame(&mut self, header: PeerHeader, message: &Message, head: usize) -> Option<MsgBuf> {
@@ -261,6 +276,7 @@ impl Outbox {
             }
             None => return None,
         };
+        self.appends.begin(purpose);
         let (generation, held) = &mut self.requests[slot as usize];
         *held = Some(purpose);
         Some((u64::from(*generation) << 32) | u64::from(slot))
@@ -276,6 +292,48 @@ impl Outbox {
         let purpose = held.take()?;
         *generation = generation.wrapping_add(1);
         self.free.push(slot);
+        self.appends.end(purpose);
         Some(purpose)
+    }
+}
+
+/// Bytes of the appends that have not ended, by member. One without any has no place here, so that there are no more than
+/// members that live or did a moment ago.
+#[derive(Default)]
+struct AppendsUnderWay(Vec<(Incarnation, usize)>);
+
+impl AppendsUnderWay {
+    fn of(&self, to: Incarnation) -> usize {
+        let found = self.0.iter().find(|(member, _)| *member == to);
+        found.map_or(0, |&(_, bytes)| bytes)
+    }
+
+    fn begin(&mut self, purpose: Purpose) {
+        let Some((to, size)) = append_of(purpose) else {
+            return;
+        };
+        match self.0.iter_mut().find(|(member, _)| *member == to) {
+            Some((_, bytes)) => *bytes += size,
+            None => self.0.push((to, size)),
+        }
+    }
+
+    fn end(&mut self, purpose: Purpose) {
+        let Some((to, size)) = append_of(purpose) else {
+            return;
+        };
+        let place = self.0.iter().position(|(member, _)| *member == to);
+        let place = place.expect("an append that ends has begun");
+        self.0[place].1 -= size;
+        if self.0[place].1 == 0 {
+            self.0.swap_remove(place);
+        }
+    }
+}
+
+fn append_of(purpose: Purpose) -> Option<(Incarnation, usize)> {
+    match purpose {
+        Purpose::Raft { to, append } if append > 0 => Some((to, append as usize)),
+        _ => None,
     }
 }

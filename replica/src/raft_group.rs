@@ -493,7 +493,9 @@ fn new_node<L: Log>(config: &ReplicaConfig, id: u64, log: L, applied: u64) -> Ra
         pre_vote: true,
         read_only_option: ReadOnlyOption::Safe,
         skip_bcast_commit: true,
-        batch_append: true,
+        // Raft would glue all that a follower lacks into one message, whatever `max_size_per_msg` says: a window of them,
+        // larger than a message can be.
+        batch_append: false,
         max_uncommitted_size: (config.pending_bytes_max as u64).saturating_mul(2),
         max_committed_size_per_ready: 1 << 20,
         ..Config::default()

@@ -375,7 +375,7 @@ impl Replica {
     /// The end of a request that was sent through [`Output::Send`]: its answer, or nothing if there was none.
     pub fn on_peer_reply(&mut self, now: Instant, tag: u64, answer: Option<&[u8]>) {
         match self.out.recall(tag) {
-            Some(Purpose::Raft { to, append }) => self.on_raft_answer(now, to, append, answer),
+            Some(Purpose::Raft { to, append }) => self.on_raft_answer(now, to, append > 0, answer),
             Some(Purpose::Chunk { to, transfer }) => {
                 if let Some(group) = &mut self.group {
                     group.on_chunk_answer(now, to, transfer, answer, &mut self.out);

@@ -134,6 +134,9 @@ pub struct Counters {
     pub messages_foreign: u64,
     /// Messages that could not be sent: no buffer, no address, or too many outstanding.
     pub messages_unsent: u64,
+    /// Appends that were not sent because as many were under way to that member as may be.
+    #[serde(default)]
+    pub appends_withheld: u64,
     /// Times that this replica became leader.
     pub elections_won: u64,
     /// Snapshots sent completely.

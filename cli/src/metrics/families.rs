@@ -366,6 +366,11 @@ fn counters(snapshot: &Snapshot) -> Vec<Family> {
             count.messages_unsent,
         ),
         counter(
+            "appends_withheld",
+            "Appends that were not sent because as many were under way to that member as may be.",
+            count.appends_withheld,
+        ),
+        counter(
             "elections_won",
             "Times that the replica became leader.",
             count.elections_won,

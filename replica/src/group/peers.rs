@@ -8,7 +8,7 @@ use raft::eraftpb::{Message, MessageType};
 use trine_transport::time::{Duration, Instant};
 
 use super::{Group, election_timeout};
-use crate::config::APPENDS_PER_SLOT;
+use crate::config::{APPEND_BYTES_UNDER_WAY_MAX, APPENDS_PER_SLOT};
 use crate::message::{GroupId, Incarnation, PEER_HEADER_SIZE, PeerHeader, ReplyToken, kind};
 use crate::outbox::{Letter, Outbox, Purpose};
 use crate::output::Class;
@@ -187,6 +187,11 @@ impl Group {
             return;
         };
         let append = message.get_msg_type() == MessageType::MsgAppend;
+        if append && out.append_bytes_under_way(to) >= APPEND_BYTES_UNDER_WAY_MAX {
+            // It stays in the log until the member has answered some of what it was sent.
+            out.counters.appends_withheld += 1;
+            return self.raft.report_unreachable(to.0);
+        }
         let timeout = if append {
             Duration::from_secs(1)
         } else {
@@ -197,7 +202,7 @@ impl Group {
             expect: Some(to),
             kind: if append { kind::APPEND } else { kind::RAFT },
             class: Class::Raft,
-            purpose: Purpose::Raft { to, append },
+            purpose: Purpose::Raft { to, append: 0 },
             timeout,
             answer_bytes_max: ANSWER_BYTES_MAX,
         };

@@ -132,6 +132,8 @@ pub struct World {
     queue: BinaryHeap<Scheduled>,
     next_order: u64,
     last_append: BTreeMap<(u32, u32), Instant>,
+    /// Bytes of the largest append that was sent.
+    pub largest_append: usize,
     /// A running hash of everything that was delivered.
     pub trace: u64,
     pub deliveries: u64,
@@ -155,6 +157,7 @@ impl World {
             queue: BinaryHeap::new(),
             next_order: 0,
             last_append: BTreeMap::new(),
+            largest_append: 0,
             trace: 0,
             deliveries: 0,
         }
@@ -461,6 +464,9 @@ impl World {
         kind: u8,
         bytes: Vec<u8>,
     ) {
+        if kind == kind::APPEND {
+            self.largest_append = self.largest_append.max(bytes.len());
+        }
         let to = self
             .places
             .keys()

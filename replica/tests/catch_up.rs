@@ -1,0 +1,77 @@
+//! What a follower that was away is sent at a time.
+//!
+//! The memory of a replica that ran for half an hour beside others that were killed every 20 seconds grew in steps of a
+//! hundred MiB, which nothing explained: message buffers are never given back, and a follower that catches up was thought
+//! to need 256 of 64 KiB. Raft was asked to send appends of 60 KiB, and to glue what it sends to one follower in one turn
+//! into one message, which it does without looking at that size: the first answer of a follower that was away opened the
+//! whole window, and 256 appends went out as one of 15 MiB. Larger than 8 MiB it could not even be sent, and the follower
+//! was asked again, with 60 KiB at a time.
+
+mod harness;
+
+use harness::World;
+use trine_replica::ReplicaConfig;
+use trine_replica::config::APPEND_BYTES_UNDER_WAY_MAX;
+use trine_transport::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A follower of the present leader.
+fn follower(world: &World) -> u32 {
+    let leader = world.leader().unwrap();
+    let mut others = world.running().into_iter().filter(|&place| place != leader);
+    others.next().unwrap()
+}
+
+/// Writes so much that the follower lacks it, and lets it come back.
+fn behind(world: &mut World, away: u32, writes: usize, value: &str) {
+    let writer = world.registered_client(world.leader().unwrap());
+    world.isolate(away);
+    for n in 0..writes {
+        world.put(writer, &n.to_string(), value);
+    }
+    world.heal();
+}
+
+fn expect_in_step(world: &mut World, away: u32) {
+    let committed = world.status(world.leader().unwrap()).committed;
+    world.expect("caught up", SECOND * 20, |world| {
+        world.status(away).applied >= committed
+    });
+}
+
+#[test]
+fn an_append_to_a_follower_that_was_away_is_no_larger_than_asked_for() {
+    let mut world = World::serving(3, ReplicaConfig::default(), 1);
+    let away = follower(&world);
+    // 9 MiB: glued together more than any message can be.
+    behind(&mut world, away, 1_200, &"v".repeat(8_000));
+    world.largest_append = 0;
+    expect_in_step(&mut world, away);
+    let most = world.config.append_bytes_max as usize;
+    let largest = world.largest_append;
+    assert!(largest > most / 2, "{largest} bytes: it was not behind");
+    assert!(largest <= 64 << 10, "an append of {largest} bytes");
+    let leader = world.leader().unwrap();
+    assert_eq!(world.status(leader).counters.messages_unsent, 0);
+}
+
+/// Raft counts the appends in flight, whatever they weigh: a follower that answered nothing was sent a window of large
+/// ones, 64 of up to 4 MiB, all of them in the leader's memory.
+#[test]
+fn a_silent_follower_is_sent_so_many_bytes_and_no_more() {
+    let mut world = World::serving(3, ReplicaConfig::default(), 2);
+    let (leader, silent) = (world.leader().unwrap(), follower(&world));
+    let writer = world.registered_client(leader);
+    world.pause(silent);
+    let value = "v".repeat(1_000_000);
+    for n in 0..45 {
+        world.put(writer, &n.to_string(), &value);
+    }
+    let fit = APPEND_BYTES_UNDER_WAY_MAX / value.len() + 1;
+    let outstanding = world.outstanding(leader);
+    assert!(outstanding <= fit + 8, "{outstanding} requests under way");
+    assert!(world.status(leader).counters.appends_withheld > 0);
+    world.resume(silent);
+    expect_in_step(&mut world, silent);
+}
