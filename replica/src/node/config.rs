@@ -3,8 +3,8 @@
 use trine_transport::Config;
 use trine_transport::time::Duration;
 
-/// Requests that wait for their answer from the replica.
-pub(super) const TOKENS_MAX: usize = 131_072;
+/// Requests that wait for their answer from the replica; a client's request beyond is told to come back later.
+pub const WAITING_REQUESTS_MAX: usize = 131_072;
 /// Requests to peers whose end the transport owes.
 pub(super) const REQUESTS_MAX: usize = 16_384;
 /// Links to peers: two for each address that a member has or had.

@@ -20,11 +20,11 @@ use trine_transport::{
     App, Completion, Cx, Event, Identity, Reply, Request, ResponseHandle, SessionId,
 };
 
-pub use config::endpoint_config;
+pub use config::{WAITING_REQUESTS_MAX, endpoint_config};
 pub use status::{BufferStatus, LinkStatus, NodeStatus, TransportStatus};
 
 use self::batch::Batch;
-use self::config::{REQUESTS_MAX, TOKENS_MAX};
+use self::config::REQUESTS_MAX;
 use self::links::Links;
 use self::reorder::{Reorder, Verdict};
 use self::send::Sent;
@@ -85,8 +85,8 @@ impl<R: Route> Node<R> {
             replica,
             links: Links::new(route_of),
             rng: Prng::new(seed),
-            tokens: Slab::new(TOKENS_MAX),
-            batches: Slab::new(TOKENS_MAX),
+            tokens: Slab::new(WAITING_REQUESTS_MAX),
+            batches: Slab::new(WAITING_REQUESTS_MAX),
             spare: Vec::new(),
             sent: Slab::new(REQUESTS_MAX),
             streams: BTreeMap::new(),

@@ -4,6 +4,7 @@
 mod support;
 
 mod faults;
+mod flood;
 mod hostile;
 mod life;
 mod world;

@@ -56,6 +56,7 @@ type ClientLoop = EventLoop<Wire, ManualClock, Clients<RingRoute>>;
 pub(crate) struct World {
     pub(crate) clock: ManualClock,
     seed: u64,
+    config: ReplicaConfig,
     /// By place; none while the place's process is dead.
     pub(crate) nodes: Vec<Option<NodeLoop>>,
     /// A paused process keeps everything and gets no turn.
@@ -75,6 +76,11 @@ impl World {
 
     /// The same, and an endpoint of its ring for somebody else.
     pub(crate) fn with_spare(seed: u64) -> (Self, RingBackend) {
+        Self::configured(seed, ReplicaConfig::default())
+    }
+
+    /// The same with replicas that are set up like this.
+    pub(crate) fn configured(seed: u64, config: ReplicaConfig) -> (Self, RingBackend) {
         let clock = ManualClock::new();
         let mut world_mesh = mesh(REPLICAS + 2);
         let client_backend = world_mesh
@@ -85,6 +91,7 @@ impl World {
             client: client_loop(client_backend, &clock, seed),
             clock,
             seed,
+            config,
             nodes: (0..REPLICAS).map(|_| None).collect(),
             paused: vec![false; usize::from(REPLICAS)],
             wires: Vec::new(),
@@ -103,7 +110,7 @@ impl World {
         let incarnation = Incarnation(100 * (place as u64 + 1) + self.lives[place]);
         let config = ReplicaConfig {
             bootstrap,
-            ..ReplicaConfig::default()
+            ..self.config
         };
         let peers = (0..REPLICAS)
             .map(|place| (PlaceId(u32::from(place)), address(place)))
