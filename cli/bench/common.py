@@ -1,5 +1,6 @@
 """What the scripts under cli/bench share: a group of processes, the report's form, and how a missing peer is said."""
 
+import atexit
 import json
 import os
 import pathlib
@@ -27,6 +28,29 @@ def require_trine():
 def missing(programs):
     """The Debian packages of those programs that are not there: {program: package}."""
     return sorted({package for program, package in programs.items() if not shutil.which(program)})
+
+
+STARTED = []
+
+
+def start(command, **options):
+    """Starts a process that ends with this script, also when that is told to go by SIGTERM or SIGHUP."""
+    options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, **options}
+    STARTED[:] = [process for process in STARTED if process.poll() is None]
+    STARTED.append(subprocess.Popen(command, **options))
+    return STARTED[-1]
+
+
+@atexit.register
+def end_all():
+    for process in STARTED:
+        process.kill()  # a stopped one goes, too
+        process.wait()
+
+
+# As if it had been interrupted: what is open is closed, and what was started is ended.
+for number in (signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, lambda number, _: sys.exit(128 + number))
 
 
 def free_ports(count, kind=socket.SOCK_DGRAM):
@@ -65,9 +89,7 @@ class Group:
         if bootstrap:
             arguments.append("--bootstrap")
         environment = {k: v for k, v in os.environ.items() if not k.startswith("TRINE_")}
-        self.processes[place] = subprocess.Popen(
-            arguments, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        self.processes[place] = start(arguments, env=environment)
 
     def kill(self, place):
         process = self.processes.pop(place)

@@ -36,7 +36,7 @@ import subprocess
 import tempfile
 import time
 
-from common import TRINE, Group, Report, fail, free_ports, median, missing, require_trine, seconds
+from common import TRINE, Group, Report, fail, free_ports, median, missing, require_trine, seconds, start
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--for", dest="duration", default="5s", metavar="TIME", help="length of one run")
@@ -78,7 +78,7 @@ class Etcd:
             command += ["--listen-client-urls", own, "--advertise-client-urls", own]
             command += ["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]
             command += ["--initial-cluster", cluster, "--initial-cluster-state", "new"]
-            self.processes.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+            self.processes.append(start(command))
         self.wait_for_leader()
 
     def ctl(self, *words):
@@ -280,7 +280,7 @@ def against_redis(report):
         return print(f"redis is left out: apt-get install {' '.join(lacking)}")
     port = free_ports(1, socket.SOCK_STREAM)[0]
     command = ["redis-server", "--port", str(port), "--save", "", "--appendonly", "no", "--bind", "127.0.0.1"]
-    redis = subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=tempfile.gettempdir())
+    redis = start(command, cwd=tempfile.gettempdir())
     try:
         with Group() as group:
             row(report, "put_rate_50_clients_vs_redis", lambda: trine_rate(group, 50, False), "redis SET -c 50",

@@ -15,14 +15,14 @@ Needs nothing but the trine binary and Python. Leaves target/bench/soak.json. Ex
 import argparse
 import json
 import random
-import subprocess
 import time
 
-from common import TRINE, Group, Report, fail, free_ports, require_trine, seconds, trine
+from common import TRINE, Group, Report, fail, free_ports, require_trine, seconds, start, trine
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--for", dest="duration", default="30m", metavar="TIME")
 parser.add_argument("--clients", type=int, default=16)
+parser.add_argument("--rate", metavar="N", help="operations a second; as many as are answered unless given")
 parser.add_argument("--kill-every", default="20s", metavar="TIME")
 parser.add_argument("--snapshot-every", default="60s", metavar="TIME")
 parser.add_argument("--seed", type=int, default=1)
@@ -50,8 +50,10 @@ def composition(group):
         return "no status"
     replica, buffers = own[0]["replica"], own[0]["transport"]["buffer_bytes"]
     log, sessions, store = replica["log"], replica["sessions"], replica["store"]
+    sizes = [b for b in own[0]["transport"]["buffers"] if b["bytes"] >= 1 << 20]
+    sizes = ", ".join(f"{b['count']} of {b['capacity'] / 1024:g}" for b in sizes)
     return (
-        f"{replica['role']}, message buffers {buffers >> 10} KiB, log {log['bytes'] >> 10} KiB in {log['entries']} entries, "
+        f"{replica['role']}, message buffers {buffers >> 10} KiB ({sizes}), log {log['bytes'] >> 10} KiB in {log['entries']} entries, "
         f"store {store['logical_bytes'] >> 10} KiB in {store['items']} items, "
         f"sessions {sessions['open']} open and {sessions['closed']} closed, {sessions['reply_bytes'] >> 10} KiB"
     )
@@ -101,7 +103,8 @@ def main():
                 command = [str(TRINE), "bench", "--clients", str(arguments.clients), "--read-ratio", "50%"]
                 command += ["--keys", "20000", "--value-size", "1000", "--for", LOAD, "--warmup", "0s"]
                 command += ["--peers", group.peers, "--timeout", "20s", "--seed", str(answered + 1)]
-                load = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                command += ["--rate", arguments.rate] if arguments.rate else []
+                load = start(command)
             if now >= next_sample:
                 samples.append((now, resident_kib(group.processes[NEVER_KILLED].pid)))
                 if len(samples) % 12 == 1:
