@@ -1,7 +1,7 @@
 //! The client's session with the group: registration, sequences, the window, eviction, the last command.
 
 use trine_kvstore::Command;
-use trine_replica::client::{Error, IN_FLIGHT_MAX, Mode, Obstacle, SubmitError};
+use trine_replica::client::{ClientId, Error, IN_FLIGHT_MAX, Mode, Obstacle, SubmitError};
 use trine_replica::message::{ClientStatus, ClusterId, Operation};
 use trine_transport::time::Duration;
 
@@ -243,16 +243,22 @@ fn a_command_that_is_turned_away_behind_its_session_goes_on_under_the_next_one()
     assert!(world.finished[2].result.is_ok(), "{:?}", world.finished[2]);
 }
 
-/// The last command of a client waits for the one before it, whose session was evicted. That one was put behind the last
-/// one, to wait for the next session: each waited for the other until its time was over.
-#[test]
-fn the_last_command_does_not_wait_for_one_that_waits_behind_it() {
+/// A client with a session, whose second write is not answered until the test says so.
+fn with_a_write_that_is_held() -> (World, ClientId) {
     let mut world = World::new(vec![leader()]);
     let client = world.open();
     world.put(client, 1);
     world.run_until_finished(1);
     world.replica(0).script = always(|| Act::Hold);
     world.put(client, 2);
+    (world, client)
+}
+
+/// The last command of a client waits for the one before it, whose session was evicted. That one was put behind the last
+/// one, to wait for the next session: each waited for the other until its time was over.
+#[test]
+fn the_last_command_does_not_wait_for_one_that_waits_behind_it() {
+    let (mut world, client) = with_a_write_that_is_held();
     let command = Command::Delete { key: b"key" };
     world
         .submit(client, Mode::WriteAndClose, &command, 3)
@@ -268,12 +274,7 @@ fn the_last_command_does_not_wait_for_one_that_waits_behind_it() {
 
 #[test]
 fn the_last_command_waits_for_the_others_and_ends_the_client() {
-    let mut world = World::new(vec![leader()]);
-    let client = world.open();
-    world.put(client, 1);
-    world.run_until_finished(1);
-    world.replica(0).script = always(|| Act::Hold);
-    world.put(client, 2);
+    let (mut world, client) = with_a_write_that_is_held();
     let command = Command::Put {
         key: b"key",
         value: b"last",
