@@ -152,8 +152,9 @@ pub struct BackendStats {
     pub rx_truncated: u64,
     /// Receive calls that failed and were survived.
     pub rx_errors: u64,
-    /// Datagrams lost because the receive queue had no room, where the backend can know it (kernel UDP): what more
-    /// packets in flight than the queue holds cost, as with [`crate::Config::overcommit`].
+    /// Datagrams lost because the receive queue had no room: what more packets in flight than the queue holds cost,
+    /// as with [`crate::Config::overcommit`]. Kernel UDP knows it; DPDK counts for the whole port, if its driver
+    /// does; InfiniBand UD drops in silence, and only the device's own counters (`out_of_buffer`) may tell.
     pub rx_overflows: u64,
     /// Wire packets handed in by the core.
     pub tx_packets: u64,

@@ -44,6 +44,8 @@ pub(super) struct Port {
     pub(super) config: DpdkConfig,
     /// The driver connects to its peer when the port starts, and never again.
     pub(super) connects_at_start: bool,
+    /// Drivers add up what the port lost when somebody asks, and not for two threads at a time.
+    asks: Mutex<()>,
     neighbours: Mutex<Neighbours>,
     /// The neighbours' generation, readable without their lock.
     generation: AtomicU64,
@@ -110,6 +112,7 @@ impl Port {
             config: config.clone(),
             connects_at_start: plan.connects_at_start,
             generation: AtomicU64::new(neighbours.generation()),
+            asks: Mutex::new(()),
             neighbours: Mutex::new(neighbours),
             _eal: Arc::clone(eal),
         };
@@ -181,6 +184,16 @@ impl Port {
     /// Whether the port has a link just now. A memif port has one while its peer is connected.
     pub(super) fn link_is_up(&self) -> bool {
         link_is_up(self.id)
+    }
+
+    /// Frames that the port had no free receive descriptor for, since it was started: those of all its queues.
+    /// Drivers that do not count them say 0.
+    pub(super) fn missed(&self) -> u64 {
+        let _one_at_a_time = self.asks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stats = sys::rte_eth_stats::default();
+        // SAFETY: the port is started as long as `self` lives, and `stats` is a live value that the call fills.
+        let result = unsafe { sys::rte_eth_stats_get(self.id, &raw mut stats) };
+        if result == 0 { stats.imissed } else { 0 }
     }
 
     /// Stops and starts the port, which makes its driver connect anew.

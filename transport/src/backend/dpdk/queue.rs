@@ -473,6 +473,9 @@ impl Backend for DpdkBackend {
     }
 
     fn stats(&self) -> BackendStats {
-        self.stats
+        BackendStats {
+            rx_overflows: self.queue.port.missed(),
+            ..self.stats
+        }
     }
 }
