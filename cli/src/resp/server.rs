@@ -27,6 +27,10 @@ const READ_BYTES: usize = 64 * 1024;
 const ROUNDS_MAX: usize = 8;
 /// How often slow readers are looked for, and accepting is tried again after the system had no descriptor left.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
+/// How long, and for how many bytes, a client that broke the protocol may go on sending: closed before, the connection
+/// would be reset, and the error that says what was wrong lost.
+const DRAIN_TIME: Duration = Duration::from_secs(2);
+const DRAIN_BYTES_MAX: usize = 64 << 20;
 /// The generation of a slot stands above its index in a tag.
 const GENERATION_SHIFT: u32 = 32;
 
@@ -77,9 +81,28 @@ pub(super) struct Client {
     errors_counted: u64,
     /// Since when the client takes none of the replies that wait for it.
     blocked_since: Option<Instant>,
+    /// It has been told its last word, and what it still sends is thrown away.
+    drain: Option<Drain>,
+}
+
+/// What is left of the patience with a client that broke the protocol.
+struct Drain {
+    until: Instant,
+    bytes_left: usize,
 }
 
 impl Client {
+    /// Says that nothing more will come, and lets the client end what it sends.
+    fn begin_drain(&mut self, now: Instant) {
+        // One that has gone is noticed by the next read.
+        let _ = self.stream.shutdown(Shutdown::Write);
+        self.readable = true;
+        self.drain = Some(Drain {
+            until: now + DRAIN_TIME,
+            bytes_left: DRAIN_BYTES_MAX,
+        });
+    }
+
     /// Error replies since the last call.
     fn take_errors(&mut self) -> u64 {
         let all = self.connection.errors();
@@ -137,12 +160,11 @@ impl Server {
 
     /// When [`Server::work`] has to run at the latest.
     pub(super) fn next_timeout(&self, now: Instant) -> Option<Instant> {
-        let blocked = |slot: &Slot| {
-            slot.client
-                .as_ref()
-                .is_some_and(|client| client.blocked_since.is_some())
+        let waits = |slot: &Slot| {
+            let client = slot.client.as_ref();
+            client.is_some_and(|client| client.blocked_since.is_some() || client.drain.is_some())
         };
-        let needed = self.accept_again || self.slots.iter().any(blocked);
+        let needed = self.accept_again || self.slots.iter().any(waits);
         needed.then(|| self.check_at.max(now))
     }
 
@@ -245,6 +267,7 @@ impl Server {
             queued: false,
             errors_counted: 0,
             blocked_since: None,
+            drain: None,
         });
         self.stats.connected += 1;
         self.make_dirty(index);
@@ -278,7 +301,18 @@ impl Server {
             };
             client.queued = false;
             let mut submit = Tagged { tag, begin };
-            let state = self.drive(&mut client, unix_ms, now, &mut submit);
+            let mut state = match client.drain {
+                Some(_) => drain(&mut client, &mut self.scratch),
+                None => self.drive(&mut client, unix_ms, now, &mut submit),
+            };
+            if matches!(state, State::Over)
+                && client.connection.is_broken()
+                && client.drain.is_none()
+            {
+                self.stats.protocol_errors += 1;
+                client.begin_drain(now);
+                state = State::GoesOn;
+            }
             match state {
                 State::Over => self.close(index, client),
                 State::Rests => self.slots[index].client = Some(client),
@@ -373,9 +407,6 @@ impl Server {
     }
 
     fn close(&mut self, index: usize, mut client: Client) {
-        if client.connection.is_broken() {
-            self.stats.protocol_errors += 1;
-        }
         // Bytes that nobody has read would make the system throw the last reply away; what comes later still may.
         let _ = client.stream.shutdown(Shutdown::Write);
         for _ in 0..ROUNDS_MAX {
@@ -389,7 +420,7 @@ impl Server {
         self.stats.connected -= 1;
     }
 
-    /// Disconnects readers that are too slow.
+    /// Disconnects readers that are too slow, and clients that broke the protocol and still send.
     fn check(&mut self, now: Instant) {
         self.check_at = now + CHECK_EVERY;
         if self.accept_again {
@@ -402,6 +433,14 @@ impl Server {
             };
             if let Some(client) = self.slots[index].client.take_if(too_slow) {
                 self.stats.slow_readers += 1;
+                self.dirty.retain(|dirty| *dirty != index);
+                self.close(index, client);
+            }
+            let spent = |client: &mut Client| {
+                let drain = client.drain.as_ref();
+                drain.is_some_and(|drain| now >= drain.until)
+            };
+            if let Some(client) = self.slots[index].client.take_if(spent) {
                 self.dirty.retain(|dirty| *dirty != index);
                 self.close(index, client);
             }
@@ -429,6 +468,24 @@ enum State {
     Over,
     Rests,
     GoesOn,
+}
+
+/// Throws away what a client sends that broke the protocol, until it ends or has had enough patience.
+fn drain(client: &mut Client, scratch: &mut [u8]) -> State {
+    for _ in 0..ROUNDS_MAX {
+        let (true, Some(drain)) = (client.readable, &mut client.drain) else {
+            return State::Rests;
+        };
+        match client.stream.read(scratch) {
+            Ok(0) => return State::Over,
+            Ok(count) if count >= drain.bytes_left => return State::Over,
+            Ok(count) => drain.bytes_left -= count,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => client.readable = false,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => return State::Over,
+        }
+    }
+    State::GoesOn
 }
 
 /// Writes what the socket takes.

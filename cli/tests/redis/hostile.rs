@@ -55,6 +55,23 @@ fn broken_requests_end_their_own_connection_alone() {
     );
 }
 
+/// The connection was closed while the client still sent, which resets it: instead of the error that the documents promise
+/// for a value of more than 1 MiB, redis-cli ended with a broken pipe.
+#[test]
+fn an_error_about_a_large_value_arrives_however_much_of_it_is_still_sent() {
+    let group = RedisGroup::start(&[]);
+    let mut wire = group.connect(1);
+    wire.send_bytes(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$20000000\r\n");
+    for _ in 0..20 {
+        wire.send_bytes(&[b'v'; 1_000_000]);
+    }
+    wire.send_bytes(b"\r\n");
+    let text = "-ERR Protocol error: invalid bulk length";
+    assert_eq!(wire.reply(), text);
+    assert_eq!(wire.try_reply(), None, "the connection ends");
+    assert_eq!(counter(&mut group.connect(1), "protocol_errors"), 1);
+}
+
 #[test]
 fn whoever_sends_no_more_is_still_answered() {
     let group = RedisGroup::start(&[]);
