@@ -25,16 +25,24 @@ pub(crate) fn start<N: Network>(
     serve_args: Vec<OsString>,
     sink: Option<LineSink>,
 ) -> Result<Group, Failure> {
-    start_by(network, addresses, serve_args, sink, Vec::new())
+    start_by(
+        network,
+        addresses,
+        serve_args,
+        sink,
+        Vec::new(),
+        START_LIMIT,
+    )
 }
 
-/// As [`start`], with `launcher` before the command of each replica.
+/// As [`start`], with `launcher` before the command of each replica, and another limit for the wait.
 pub(crate) fn start_by<N: Network>(
     network: &N,
     addresses: Vec<SocketAddr>,
     mut serve_args: Vec<OsString>,
     sink: Option<LineSink>,
     launcher: Vec<OsString>,
+    limit: Duration,
 ) -> Result<Group, Failure> {
     let program = std::env::current_exe().map_err(|error| {
         Failure::usage(format!("cannot find the path of this program: {error}"), "")
@@ -51,7 +59,7 @@ pub(crate) fn start_by<N: Network>(
         sink,
     };
     let mut group = Group::start_by(config, launcher).map_err(live_failure)?;
-    wait_for_voters(network, &mut group, count, START_LIMIT)?;
+    wait_for_voters(network, &mut group, count, limit)?;
     Ok(group)
 }
 

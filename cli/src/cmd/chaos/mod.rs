@@ -37,7 +37,7 @@ use self::sandbox::Sandbox;
 use self::schedule::Planned;
 use self::timeline::{Leads, Timeline};
 use crate::args::{ChaosArguments, replica_count};
-use crate::config::CHAOS_OPERATIONS_LEAST;
+use crate::config::{CHAOS_OPERATIONS_LEAST, START_LIMIT};
 use crate::failure::Failure;
 use crate::network::Network;
 use crate::output::Output;
@@ -266,7 +266,14 @@ impl<N: Network> Lab<'_, N> {
             serve_args.extend(["--log-segment".into(), SMALL_SEGMENT.into()]);
         }
         let sink = leads.sink(replica_faults.sink());
-        group::start_by(self.network, addresses, serve_args, Some(sink), launcher)
+        group::start_by(
+            self.network,
+            addresses,
+            serve_args,
+            Some(sink),
+            launcher,
+            START_LIMIT,
+        )
     }
 }
 

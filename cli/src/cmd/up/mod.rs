@@ -4,7 +4,7 @@
 mod supervisor;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -15,12 +15,17 @@ use trine_chaos::live::{LineSink, Stream, addresses_from, leader_of};
 use crate::args::{UpArguments, replica_count};
 use crate::cmd::chaos::FAULTS_LINE;
 use crate::cmd::serve::METRICS_LINE;
-use crate::config::BASE_PORT;
+use crate::config::{BASE_PORT, START_LIMIT};
 use crate::failure::Failure;
 use crate::network::Network;
 use crate::output::Output;
 use crate::units::show_ns;
 use crate::{group, interrupt};
+
+/// Directories are read at least this fast, all replicas together.
+const READ_BYTES_PER_SECOND: u64 = 8 << 20;
+/// A directory for each replica in the directory of the group.
+const DIRECTORY_DEPTH: u32 = 2;
 
 pub(crate) fn run<N: Network>(
     network: &N,
@@ -47,11 +52,21 @@ pub(crate) fn run<N: Network>(
     serve_args.extend(arguments.resp.as_serve_args());
     serve_args.push("--lab".into());
     let sink = sink(output, count);
-    let group = match group::start(network, addresses.clone(), serve_args, Some(sink)) {
+    let kept = arguments.log.directory();
+    let limit = start_limit(kept.map(PathBuf::as_path));
+    let launcher = Vec::new();
+    let started_group = group::start_by(
+        network,
+        addresses.clone(),
+        serve_args,
+        Some(sink),
+        launcher,
+        limit,
+    );
+    let group = match started_group {
         Err(_) if interrupt::interrupted() => return Ok(()),
         other => other?,
     };
-    let kept = arguments.log.directory();
     // With port 0 each replica has one that the system chose.
     let resp = arguments
         .resp
@@ -60,6 +75,23 @@ pub(crate) fn run<N: Network>(
     let resp = resp.transpose()?.filter(|address| address.port() > 0);
     welcome(network, &addresses, started.elapsed(), kept, resp, output)?;
     supervisor::supervise(network, group, kept.is_some(), output)
+}
+
+/// How long the replicas may take until they vote: those that go on with a directory have to read it first.
+fn start_limit(kept: Option<&Path>) -> Duration {
+    let bytes = kept.map_or(0, |directory| bytes_below(directory, DIRECTORY_DEPTH));
+    START_LIMIT + Duration::from_secs(bytes / READ_BYTES_PER_SECOND)
+}
+
+/// The bytes of all files below a directory; what cannot be looked at counts nothing.
+fn bytes_below(directory: &Path, depth: u32) -> u64 {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let size = |entry: std::fs::DirEntry| match entry.metadata() {
+        Ok(found) if found.is_file() => found.len(),
+        Ok(found) if found.is_dir() && depth > 1 => bytes_below(&entry.path(), depth - 1),
+        _ => 0,
+    };
+    entries.map(size).sum()
 }
 
 /// Prints what the replicas say, each line with its place in front. In JSON form it goes to
@@ -121,4 +153,25 @@ fn welcome<N: Network>(
         ),
     });
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `trine up` gave up after 20 s, however much there was to read: a group with a large enough directory could never be
+    /// started by it again.
+    #[test]
+    fn a_group_with_much_to_read_has_longer_to_start() {
+        let directory = std::env::temp_dir().join(format!("trine-up-{}", std::process::id()));
+        let replica = directory.join("replica-1");
+        std::fs::create_dir_all(&replica).expect("made");
+        let file = std::fs::File::create(replica.join("segment")).expect("made");
+        file.set_len(1 << 30).expect("a sparse file");
+        let limit = start_limit(Some(&directory));
+        std::fs::remove_dir_all(&directory).expect("removed");
+        assert_eq!(limit, START_LIMIT + Duration::from_secs(128));
+        assert_eq!(start_limit(Some(&directory)), START_LIMIT);
+        assert_eq!(start_limit(None), START_LIMIT);
+    }
 }
