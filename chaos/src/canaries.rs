@@ -32,7 +32,7 @@ pub struct Canary {
     pub found_as: &'static [&'static str],
     /// The first seed of the short search, which a gate has time for: a little below the one that the full search ended at.
     pub short_from: u64,
-    /// No search has found it yet: the short one leaves it out.
+    /// No search has found it yet: the short one leaves it out. (A directed test does: `replica/tests/lease.rs`.)
     pub is_open: bool,
 }
 

@@ -198,6 +198,59 @@ fn handing_the_lead_over_ends_the_lease_at_once() {
     }
 }
 
+/// The order to take over is late: it lies in the successor's queue until the old leader has given the transfer up, leads
+/// on in the same term, and has had its lead confirmed by the third replica. Then the successor is elected at once, for
+/// nobody holds a vote for such a candidate back, and the old leader, cut off from both, does not hear of it. Returns
+/// the last old answer and the first new write.
+fn late_order(seed: u64) -> (Instant, Instant) {
+    let mut world = World::serving(3, leased(), seed);
+    let (writer, reader) = (world.registered_client(1), world.registered_client(1));
+    world.put(writer, "k", "old");
+    world.run_for(Duration::from_millis(200));
+    let old = world.leader().unwrap();
+    let next = 1 + old % 3;
+    world.pause(next);
+    let order = AdminRequest {
+        order: Order::Lead,
+        place: PlaceId(next),
+        incarnation: Incarnation::NONE,
+        cluster: ClusterId::NONE,
+    };
+    world.inject(old, kind::ADMIN, &order.encode_to_vec());
+    assert!(world.replica(old).is_handing_over(), "seed {seed}");
+    world.expect("the transfer is given up", SECOND, |world| {
+        !world.replica(old).is_handing_over()
+    });
+    assert_eq!(world.leader(), Some(old));
+    assert_eq!(world.get(reader, "k").as_deref(), Some("old"));
+    world.isolate(old);
+    world.resume(next);
+    race(&mut world, old, writer, reader)
+}
+
+#[test]
+fn an_order_to_take_over_that_comes_too_late_finds_no_lease() {
+    for seed in 0..10 {
+        let (old_answer, written) = late_order(seed);
+        assert!(
+            old_answer < written,
+            "seed {seed}: read {old_answer:?}, written {written:?}"
+        );
+    }
+}
+
+/// The simulator finds this bug with no seed (chaos/README.md).
+#[test]
+#[cfg(feature = "canary")]
+fn the_planted_lease_that_survives_a_transfer_is_found() {
+    trine_canary::plant(Some("lease survives a transfer"));
+    let stale = |seed| {
+        let (old_answer, written) = late_order(seed);
+        old_answer >= written
+    };
+    assert!((0..10).any(stale), "no old answer behind a new write");
+}
+
 /// A replica with hasty timers joins a group that has promised its leaders more than that.
 #[test]
 fn a_hasty_replica_adopts_the_promise_of_its_group() {
