@@ -620,6 +620,13 @@ impl Replica {
         self.group.as_ref()?.state_digest()
     }
 
+    /// About how many bytes [`Replica::state_digest`] walks over.
+    pub fn state_digest_bytes(&self) -> u64 {
+        self.group
+            .as_ref()
+            .map_or(0, |group| group.state_digest_bytes())
+    }
+
     /// For checkers: the term of an entry that is still in the log, and a checksum over its content.
     pub fn entry_digest(&self, index: u64) -> Option<(u64, u64)> {
         self.group.as_ref()?.entry_digest(index)

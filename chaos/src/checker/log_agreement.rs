@@ -4,13 +4,14 @@
 //! to show an index fixes what every other must show there.
 
 use super::Verdict;
-use std::collections::BTreeMap;
+use crate::hash::FastMap;
+use std::collections::hash_map;
 
 /// What is known of the log so far.
 #[derive(Clone, Debug, Default)]
 pub struct LogAgreement {
-    entries: BTreeMap<u64, Entry>,
-    states: BTreeMap<u64, State>,
+    entries: FastMap<u64, Entry>,
+    states: FastMap<u64, State>,
     compared: u64,
     first_violation: Option<String>,
 }
@@ -36,12 +37,17 @@ impl LogAgreement {
 
     /// A replica applied the entry at `index`, of `term`, whose content has this digest.
     pub fn observe_entry(&mut self, replica: u64, index: u64, term: u64, digest: u64) {
-        self.compared += u64::from(self.entries.contains_key(&index));
-        let entry = *self.entries.entry(index).or_insert(Entry {
-            term,
-            digest,
-            replica,
-        });
+        let entry = match self.entries.entry(index) {
+            hash_map::Entry::Occupied(seen) => {
+                self.compared += 1;
+                *seen.get()
+            }
+            hash_map::Entry::Vacant(unseen) => *unseen.insert(Entry {
+                term,
+                digest,
+                replica,
+            }),
+        };
         if (entry.term, entry.digest) != (term, digest) {
             self.violate(format!(
                 "replicas {} and {replica} applied different entries at index {index} (terms {} and {term})",
@@ -52,17 +58,24 @@ impl LogAgreement {
 
     /// A replica that has applied everything up to `applied` is in the state with this hash.
     pub fn observe_state(&mut self, replica: u64, applied: u64, hash: u128) {
-        self.compared += u64::from(self.states.contains_key(&applied));
-        let state = *self
-            .states
-            .entry(applied)
-            .or_insert(State { hash, replica });
+        let state = match self.states.entry(applied) {
+            hash_map::Entry::Occupied(seen) => {
+                self.compared += 1;
+                *seen.get()
+            }
+            hash_map::Entry::Vacant(unseen) => *unseen.insert(State { hash, replica }),
+        };
         if state.hash != hash {
             self.violate(format!(
                 "replicas {} and {replica} are in different states after index {applied}: {:032x} and {hash:032x}",
                 state.replica, state.hash
             ));
         }
+    }
+
+    /// Whether some replica's state at this index is known.
+    pub fn knows_state(&self, applied: u64) -> bool {
+        self.states.contains_key(&applied)
     }
 
     /// Comparisons made: an index seen on one replica alone says nothing.

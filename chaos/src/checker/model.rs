@@ -1,9 +1,8 @@
 //! The sequential model of one key: what each operation may answer in each state.
 
 use super::group_time::GroupTime;
-use crate::hash::FastMap;
+use crate::hash::{FastMap, FastSet};
 use crate::history::{Action, Answer, Operation, Outcome};
-use std::collections::HashSet;
 
 /// Bytes of a value, interned; canonical decimal numbers are kept as numbers, for INCR.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
@@ -239,7 +238,7 @@ pub(crate) fn steps_of(operations: &[&Operation], time: &GroupTime) -> Vec<Step>
 struct Digest {
     contents: FastMap<Vec<u8>, u32>,
     /// Versions that some answer names, with an item.
-    known_versions: HashSet<u64>,
+    known_versions: FastSet<u64>,
     /// Versions of values that exactly one operation wrote, as reads told them.
     version_of_value: FastMap<Vec<u8>, u64>,
     /// When a read first returned a value that exactly one operation wrote and counting cannot make.
@@ -257,7 +256,7 @@ impl Digest {
         }
         let mut digest = Self {
             contents: FastMap::default(),
-            known_versions: HashSet::new(),
+            known_versions: FastSet::default(),
             version_of_value: FastMap::default(),
             first_seen_ns: FastMap::default(),
         };
@@ -270,10 +269,7 @@ impl Digest {
                 }) => {
                     digest.known_versions.insert(*version);
                     if writers.get(value.as_slice()) == Some(&1) {
-                        digest
-                            .version_of_value
-                            .entry(value.clone())
-                            .or_insert(*version);
+                        digest.note_version(value, *version);
                     }
                 }
                 Some(
@@ -293,6 +289,13 @@ impl Digest {
         digest
     }
 
+    /// The first one told counts.
+    fn note_version(&mut self, value: &[u8], version: u64) {
+        if !self.version_of_value.contains_key(value) {
+            self.version_of_value.insert(value.to_vec(), version);
+        }
+    }
+
     fn note_sight(&mut self, operation: &Operation, writers: &FastMap<&[u8], u32>) {
         let (Some(Answer::Value { value, .. }), Some(return_ns)) =
             (operation.answer(), operation.return_ns)
@@ -300,8 +303,10 @@ impl Digest {
             return;
         };
         if writers.get(value.as_slice()) == Some(&1) && canonical_number(value).is_none() {
-            let first = self.first_seen_ns.entry(value.clone()).or_insert(return_ns);
-            *first = return_ns.min(*first);
+            match self.first_seen_ns.get_mut(value) {
+                Some(first) => *first = return_ns.min(*first),
+                None => drop(self.first_seen_ns.insert(value.clone(), return_ns)),
+            }
         }
     }
 
@@ -334,9 +339,13 @@ impl Digest {
         if let Some(number) = canonical_number(value) {
             return Content::Number(number);
         }
+        if let Some(&known) = self.contents.get(value) {
+            return Content::Opaque(known);
+        }
         let next =
             u32::try_from(self.contents.len()).expect("fewer than 2^32 operations in memory");
-        Content::Opaque(*self.contents.entry(value.to_vec()).or_insert(next))
+        self.contents.insert(value.to_vec(), next);
+        Content::Opaque(next)
     }
 
     /// The version of an item whose writer was not told it, where a read was.

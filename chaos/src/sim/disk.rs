@@ -167,16 +167,16 @@ impl Device {
             .iter()
             .rposition(|operation| matches!(operation, Operation::SyncNames));
         let pending = std::mem::take(&mut self.pending);
-        for (at, operation) in pending.iter().enumerate() {
-            let durable = match operation {
-                Operation::Write(name, ..) => is_synced(&pending[at..], name),
-                Operation::Sync(_) | Operation::SyncNames => continue,
-                _ => names.is_some_and(|names| at < names),
-            };
-            if durable {
-                self.reach_plate(operation);
-            } else {
-                self.pending.push(operation.clone());
+        let is_durable = |(at, operation): (usize, &Operation)| match operation {
+            Operation::Write(name, ..) => is_synced(&pending[at..], name),
+            _ => names.is_some_and(|names| at < names),
+        };
+        let durable: Vec<bool> = pending.iter().enumerate().map(is_durable).collect();
+        for (operation, durable) in pending.into_iter().zip(durable) {
+            match operation {
+                Operation::Sync(_) | Operation::SyncNames => {}
+                _ if durable => self.reach_plate(&operation),
+                _ => self.pending.push(operation),
             }
         }
         // What nobody syncs gets there all the same, after a while.

@@ -11,6 +11,8 @@ use trine_transport::time::Instant;
 const INBOX_MAX: usize = 4_096;
 /// Datagrams that one turn takes in.
 const BURST_MAX: usize = 64;
+/// Buffers of datagrams that are kept for later ones.
+const SPARE_MAX: usize = 256;
 /// Transmit batches of one turn; what is left goes with the next.
 const TRANSMITS_MAX: usize = 16;
 
@@ -24,9 +26,6 @@ pub(crate) struct Machine<P> {
     pub(crate) paused_until: Instant,
     /// The processor is busy with the last turn until then.
     pub(crate) busy_until: Instant,
-    /// The turn that is planned: an earlier plan with another ticket is void.
-    pub(crate) ticket: u64,
-    pub(crate) planned_at: Instant,
     /// A turn is wanted whatever the deadlines say: the first one, or after a call from outside.
     pub(crate) woken: bool,
 }
@@ -41,8 +40,6 @@ impl<P: Program> Machine<P> {
             tx: TxBatch::new(),
             paused_until: Instant::ZERO,
             busy_until: Instant::ZERO,
-            ticket: 0,
-            planned_at: Instant::FAR_FUTURE,
             woken: true,
         }
     }
@@ -57,24 +54,30 @@ impl<P: Program> Machine<P> {
     }
 
     /// One turn of the event loop, in the order of `trine_transport::event_loop`. Wire packets to
-    /// send are appended to `sent`; the number of datagrams that were taken in is returned.
-    pub(crate) fn turn(&mut self, simulated: Instant, sent: &mut Vec<(Host, Vec<u8>)>) -> usize {
+    /// send are appended to `sent`, in buffers of `spare` as long as there are some; those of what was taken in go there.
+    /// The number of datagrams that were taken in is returned.
+    pub(crate) fn turn(
+        &mut self,
+        simulated: Instant,
+        sent: &mut Vec<(Host, Vec<u8>)>,
+        spare: &mut Vec<Vec<u8>>,
+    ) -> usize {
         self.woken = false;
         let now = self.clock.local(simulated);
         self.program.before_turn(now, simulated);
-        let taken = self.take_in(now);
+        let taken = self.take_in(now, spare);
         self.endpoint.on_timeout(now, &mut self.program);
         while let Some(event) = self.endpoint.poll_event() {
             self.program
                 .on_event(&mut Cx::new(&mut self.endpoint, now), event);
         }
         self.program.on_turn(&mut Cx::new(&mut self.endpoint, now));
-        self.transmit(now, sent);
+        self.transmit(now, sent, spare);
         self.program.after_turn(now, simulated);
         taken
     }
 
-    fn take_in(&mut self, now: Instant) -> usize {
+    fn take_in(&mut self, now: Instant, spare: &mut Vec<Vec<u8>>) -> usize {
         let count = self.inbox.len().min(BURST_MAX);
         let packets: Vec<RxPacket<'_, Host>> = self.inbox[..count]
             .iter()
@@ -86,15 +89,23 @@ impl<P: Program> Machine<P> {
             .collect();
         self.endpoint
             .on_packets(now, &mut RxBatch::from_packets(&packets), &mut self.program);
-        self.inbox.drain(..count);
+        spare.extend(self.inbox.drain(..count).map(|(_, bytes)| bytes));
+        spare.truncate(SPARE_MAX);
         count
     }
 
-    fn transmit(&mut self, now: Instant, sent: &mut Vec<(Host, Vec<u8>)>) {
+    fn transmit(
+        &mut self,
+        now: Instant,
+        sent: &mut Vec<(Host, Vec<u8>)>,
+        spare: &mut Vec<Vec<u8>>,
+    ) {
         for _ in 0..TRANSMITS_MAX {
             let transmit = self.endpoint.poll_transmit(now, &mut self.tx);
             for item in self.tx.iter() {
-                let mut bytes = Vec::with_capacity(item.len());
+                let mut bytes = spare.pop().unwrap_or_default();
+                bytes.clear();
+                bytes.reserve(item.len());
                 item.copy_to(&mut bytes);
                 sent.push((item.route, bytes));
             }

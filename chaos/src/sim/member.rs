@@ -35,10 +35,32 @@ pub(crate) struct Agreement {
     pub(crate) entries: LogAgreement,
     pub(crate) stores: LogAgreement,
     pub(crate) states: LogAgreement,
+    /// The first index at which whole states are compared again.
+    next_whole: u64,
 }
 
 /// Of that many indexes one has the whole state compared.
 const WHOLE_STATE_EVERY: u64 = 32;
+/// And of more, if there is much to compare: so many bytes an index on average.
+const WHOLE_STATE_BYTES: u64 = 512;
+
+impl Agreement {
+    /// Whether a replica that has applied `applied` shows its whole state. All of them do at the same indexes: the first
+    /// one to get there decides by what its state costs to look at.
+    fn wants_whole(&mut self, applied: u64, bytes: impl FnOnce() -> u64) -> bool {
+        if !applied.is_multiple_of(WHOLE_STATE_EVERY) {
+            return false;
+        }
+        if self.states.knows_state(applied) {
+            return true;
+        }
+        if applied < self.next_whole {
+            return false;
+        }
+        self.next_whole = applied + bytes() / WHOLE_STATE_BYTES;
+        true
+    }
+}
 
 impl Observed {
     pub(crate) fn new(
@@ -78,7 +100,7 @@ impl Observed {
         }
         self.applied = applied;
         log.stores.observe_state(life, applied, hash);
-        if applied.is_multiple_of(WHOLE_STATE_EVERY)
+        if log.wants_whole(applied, || replica.state_digest_bytes())
             && let Some((applied, digest)) = replica.state_digest()
         {
             log.states.observe_state(life, applied, digest);

@@ -2,6 +2,7 @@
 
 use super::Host;
 use crate::fault::{Fault, Weather};
+use crate::hash::FastMap;
 use std::collections::{BTreeMap, BTreeSet};
 use trine_transport::prng::Prng;
 use trine_transport::time::{Duration, Instant};
@@ -47,7 +48,7 @@ pub(crate) struct Network {
     cuts: BTreeMap<u64, Cut>,
     clogs: BTreeMap<(Host, Host), Instant>,
     /// When the last ordinary packet of each link arrives: without a fault a link keeps the order.
-    last_arrival: BTreeMap<(Host, Host), Instant>,
+    last_arrival: FastMap<(Host, Host), Instant>,
     pub(crate) stats: NetworkStats,
 }
 
@@ -83,7 +84,7 @@ impl Network {
             weather: Weather::default(),
             cuts: BTreeMap::new(),
             clogs: BTreeMap::new(),
-            last_arrival: BTreeMap::new(),
+            last_arrival: FastMap::default(),
             stats: NetworkStats::default(),
         }
     }

@@ -18,6 +18,8 @@ use trine_transport::time::{Duration, Instant};
 /// Processor time of a turn, and of each datagram in it.
 const TURN_COST_NS: u64 = 1_500;
 const DATAGRAM_COST_NS: u64 = 300;
+/// A machine that waits for a datagram alone, or is down.
+const NO_TURN: (Instant, u64) = (Instant::FAR_FUTURE, 0);
 /// Largest datagram that packets are put together into.
 const DATAGRAM_MAX: usize = 1_472;
 
@@ -29,6 +31,11 @@ pub(crate) struct World<P> {
     vacant: Vec<u32>,
     planned: u64,
     machines: Vec<Option<Machine<P>>>,
+    /// The next turn of each machine, and in which order it was planned. They lie beside the machines, because all are
+    /// looked at for each happening.
+    turns: Vec<(Instant, u64)>,
+    /// Buffers of datagrams that have arrived.
+    spare: Vec<Vec<u8>>,
     prng: Prng,
     pub(crate) network: Network,
     pub(crate) trace: Trace,
@@ -75,6 +82,8 @@ impl<P: Program> World<P> {
             vacant: Vec::new(),
             planned: 0,
             machines: (0..hosts).map(|_| None).collect(),
+            turns: vec![NO_TURN; hosts],
+            spare: Vec::new(),
             prng: prng.fork(),
             network: Network::new(prng.fork()),
             trace,
@@ -104,12 +113,14 @@ impl<P: Program> World<P> {
     ) {
         self.trace.note(self.now, || format!("{host} starts"));
         self.machines[host.index()] = Some(Machine::new(endpoint, program, clock));
+        self.turns[host.index()] = NO_TURN;
         self.plan_turn(host);
     }
 
     /// Ends the program on a host at once. Packets that are under way still arrive.
     pub(crate) fn kill(&mut self, host: Host) -> Option<P> {
         self.trace.note(self.now, || format!("{host} dies"));
+        self.turns[host.index()] = NO_TURN;
         self.machines[host.index()]
             .take()
             .map(|machine| machine.program)
@@ -195,16 +206,14 @@ impl<P: Program> World<P> {
     fn next_happening(&self) -> Option<(Instant, Next)> {
         let arrival = self.queue.peek().map(|Reverse(due)| *due);
         let mut first = arrival.map(|due| (due.at, due.number, Next::Arrive(due.parcel)));
-        for (index, machine) in self.machines.iter().enumerate() {
-            let Some(machine) = machine else { continue };
-            let turn = (machine.planned_at, machine.ticket);
-            if turn.0 != Instant::FAR_FUTURE
-                && first
-                    .as_ref()
-                    .is_none_or(|&(at, number, _)| turn < (at, number))
-            {
-                first = Some((turn.0, turn.1, Next::Turn(index)));
-            }
+        let turns = self.turns.iter().zip(0..);
+        if let Some((turn, machine)) = turns.min_by_key(|(turn, _)| **turn)
+            && turn.0 != Instant::FAR_FUTURE
+            && first
+                .as_ref()
+                .is_none_or(|&(at, number, _)| *turn < (at, number))
+        {
+            first = Some((turn.0, turn.1, Next::Turn(machine)));
         }
         first.map(|(at, _, next)| (at, next))
     }
@@ -230,13 +239,13 @@ impl<P: Program> World<P> {
         let Some(machine) = &mut self.machines[index] else {
             return;
         };
-        machine.planned_at = Instant::FAR_FUTURE;
+        self.turns[index] = NO_TURN;
         if machine.paused_until > now {
             return self.plan_turn(host);
         }
         self.stats.turns += 1;
         let mut sent = std::mem::take(&mut self.sent);
-        let taken = machine.turn(now, &mut sent);
+        let taken = machine.turn(now, &mut sent, &mut self.spare);
         let cost = TURN_COST_NS + DATAGRAM_COST_NS * (taken + sent.len()) as u64;
         machine.busy_until = now + Duration::from_nanos(cost);
         self.send(host, &mut sent);
@@ -285,6 +294,7 @@ impl<P: Program> World<P> {
                     && self.prng.chance(Ratio::percent(75)) =>
             {
                 bytes.extend_from_slice(&arrival.bytes);
+                self.spare.push(arrival.bytes);
                 Some((to, at.max(arrival.at), bytes))
             }
             Some((open_to, at, bytes)) => {
@@ -309,11 +319,11 @@ impl<P: Program> World<P> {
             return;
         };
         let at = due.max(now);
-        if at == machine.planned_at {
+        let turn = &mut self.turns[host.index()];
+        if at == turn.0 {
             return;
         }
-        machine.ticket = self.planned;
-        machine.planned_at = at;
+        *turn = (at, self.planned);
         self.planned += 1;
     }
 

@@ -80,6 +80,13 @@ impl Group {
         Some((state.applied_index(), state.digest()))
     }
 
+    /// See [`crate::Replica::state_digest_bytes`].
+    pub(crate) fn state_digest_bytes(&self) -> u64 {
+        self.state
+            .as_ref()
+            .map_or(0, |state| state.sessions().bytes())
+    }
+
     /// Fills in everything that there is to say.
     pub(crate) fn report(&self, now: Instant, status: &mut Status) {
         status.cluster = Some(self.cluster.to_string());
