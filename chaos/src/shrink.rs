@@ -20,23 +20,25 @@ pub struct Shrunk {
     pub tried: u64,
 }
 
-/// Shrinks the failing run of `config` within `runs_max` runs; `None` if it does not fail.
-pub fn shrink(config: &SimConfig, runs_max: u64) -> Option<Shrunk> {
+/// Shrinks the failing run of `config` within `runs_max` runs, and as long as `go_on` says so; `None` if it does not
+/// fail, or was interrupted before it had.
+pub fn shrink(config: &SimConfig, runs_max: u64, go_on: fn() -> bool) -> Option<Shrunk> {
     let mut config = config.clone();
     let mut tried = 1;
-    let mut report = sim::run(config.clone(), Trace::Off).ok()?;
+    let run = |config: &SimConfig| sim::run_while(config.clone(), Trace::Off, go_on).ok();
+    let mut report = run(&config).filter(|report| !report.ended_early)?;
     let failure = kind_of(&report.verdict)?;
     let fired = report.faults.iter().filter(|(_, fired)| **fired > 0);
     config.faults = Some(fired.map(|(&fault, _)| fault).collect());
     // What is asked of a whole run is not asked of its remains.
-    config.operations_min = 1;
+    config.ask_for_less(1);
     loop {
         let smaller = candidates(&config).into_iter().find_map(|candidate| {
-            if tried >= runs_max {
+            if tried >= runs_max || !go_on() {
                 return None;
             }
             tried += 1;
-            let report = sim::run(candidate.clone(), Trace::Off).ok()?;
+            let report = run(&candidate).filter(|report| !report.ended_early)?;
             (kind_of(&report.verdict) == Some(failure)).then_some((candidate, report))
         });
         match smaller {

@@ -25,7 +25,7 @@ fn simulate(seed: u64) -> SimReport {
     config.pace.pause = Duration::from_millis(10);
     config.forming = Duration::from_millis(1_500);
     config.faulty = Duration::from_secs(8);
-    config.operations_min = 500;
+    config.ask_for_less(500);
     let isolate = |number: u64| {
         let event = Event::IsolateLeader {
             with_clients: true,

@@ -13,7 +13,7 @@ fn group_of(replicas: usize) -> SimConfig {
     config.client_machines = 2;
     config.clients_per_machine = 3;
     config.faulty = Duration::from_secs(8);
-    config.operations_min = 500;
+    config.ask_for_less(500);
     config.forming = millis(1_500);
     config.replica = trine_replica::ReplicaConfig::default();
     config

@@ -1,6 +1,8 @@
 //! Seeds of the simulator: each passes, and each replays byte for byte.
 
-use trine_chaos::sim::{SimConfig, SimReport, Trace, rpc, run};
+use trine_chaos::checker::Verdict;
+use trine_chaos::shrink::shrink;
+use trine_chaos::sim::{SimConfig, SimReport, Trace, rpc, run, run_while};
 use trine_transport::time::Duration;
 
 const GROUP_SEEDS: std::ops::Range<u64> = 1_000..1_006;
@@ -10,7 +12,7 @@ const RPC_SEEDS: std::ops::Range<u64> = 1_000..1_002;
 fn simulate(seed: u64) -> SimReport {
     let mut config = SimConfig::from_seed(seed);
     config.faulty = Duration::from_secs(10);
-    config.operations_min = 300;
+    config.ask_for_less(300);
     run(config, Trace::Off).expect("seeds stand for sound configurations")
 }
 
@@ -60,9 +62,68 @@ fn the_transport_keeps_its_promises_and_replays() {
 fn a_run_that_completes_too_little_is_not_a_pass() {
     let mut config = SimConfig::from_seed(3);
     config.faulty = Duration::from_secs(1);
-    config.operations_min = 1_000_000;
+    config.ask_for_less(1_000_000);
     let report = run(config, Trace::Off).expect("a sound configuration");
     assert!(!report.verdict.is_pass(), "{report}");
+}
+
+fn why_not(config: SimConfig) -> String {
+    let report = run(config, Trace::Off).expect("a sound configuration");
+    match report.verdict {
+        Verdict::Violation(violation) => violation.explanation,
+        verdict => panic!("{verdict}"),
+    }
+}
+
+/// Everything else about these runs is in order: many operations, all of them answered as they should be.
+#[test]
+fn a_run_whose_faults_are_too_few_in_kind_is_not_a_pass() {
+    let mut config = SimConfig::from_seed(3);
+    config.faulty = Duration::ZERO;
+    config.ask_for_less(300);
+    let none = "nothing proved: 0 kinds of fault fired, 3 are needed";
+    assert_eq!(why_not(config.clone()), none);
+    config.faults = Some(["loss".parse().expect("a fault")].into());
+    let loss = "nothing proved: the fault `loss` was requested and never fired";
+    assert_eq!(why_not(config), loss);
+}
+
+#[test]
+fn a_run_of_less_than_a_minute_is_not_a_pass() {
+    let mut config = SimConfig::from_seed(3);
+    config.faulty = Duration::from_secs(10);
+    config.operations_min = 300;
+    let why = why_not(config);
+    assert!(
+        why.ends_with("ns passed, at least 60000000000 are needed"),
+        "{why}"
+    );
+}
+
+#[test]
+fn a_run_that_is_interrupted_is_not_a_pass_and_nothing_to_shrink() {
+    let config = SimConfig::from_seed(3);
+    let report = run_while(config.clone(), Trace::Off, || false).expect("a sound configuration");
+    assert!(report.ended_early, "{report}");
+    assert!(
+        matches!(report.verdict, Verdict::Undecided { .. }),
+        "{report}"
+    );
+    assert!(shrink(&config, 1, || false).is_none());
+}
+
+/// What was measured without a fault lasted for a time, and a seed with wide sessions called millions of operations in
+/// it: `sim --measure` did not end.
+#[test]
+fn the_load_that_is_measured_is_a_number_of_operations() {
+    for seed in [1, 4] {
+        let mut config = SimConfig::measured_without_faults(seed);
+        config.pace.rush = 2_000;
+        config.ask_for_less(2_000);
+        let report = run(config, Trace::Off).expect("a sound configuration");
+        assert!(report.verdict.is_pass(), "{report}");
+        assert!(report.tally.called < 4_000, "{report}");
+    }
 }
 
 /// After all faults the lead went on changing hands, several times a second. A session had two

@@ -9,6 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Required {
     /// Operations that must have been answered.
     pub completed_operations: u64,
+    /// Time that the run took.
+    pub passed_ns: u64,
+    /// Time that it must have taken.
+    pub least_ns: u64,
     /// Faults by name, with how often each fired; each must have fired at least once.
     pub faults_fired: BTreeMap<String, u64>,
     /// Different faults that must have fired.
@@ -27,6 +31,12 @@ pub fn check(history: &History, required: &Required) -> Verdict {
         return Verdict::violation(format!(
             "nothing proved: {completed} operations completed, at least {} are needed",
             required.completed_operations.max(1)
+        ));
+    }
+    if required.passed_ns < required.least_ns {
+        return Verdict::violation(format!(
+            "nothing proved: {} ns passed, at least {} are needed",
+            required.passed_ns, required.least_ns
         ));
     }
     faults(required)
@@ -145,6 +155,30 @@ mod tests {
             panic!("never fired")
         };
         assert!(violation.explanation.contains("duplication"));
+    }
+
+    #[test]
+    fn too_few_kinds_of_fault_or_too_short_a_time_fail_the_run() {
+        let mut history = History::new();
+        put_at(&mut history, 10);
+        let mut required = Required {
+            fault_kinds: 3,
+            passed_ns: 60,
+            least_ns: 60,
+            ..required()
+        };
+        let explained = |required: &Required| match check(&history, required) {
+            Verdict::Violation(violation) => violation.explanation,
+            verdict => verdict.to_string(),
+        };
+        required.faults_fired = [("loss".into(), 400), ("crash".into(), 1)].into();
+        let two = "nothing proved: 2 kinds of fault fired, 3 are needed";
+        assert_eq!(explained(&required), two);
+        required.faults_fired.insert("pause".into(), 1);
+        assert_eq!(check(&history, &required), Verdict::Pass);
+        required.passed_ns = 59;
+        let short = "nothing proved: 59 ns passed, at least 60 are needed";
+        assert_eq!(explained(&required), short);
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub struct Pace {
     pub open_max: usize,
     /// How often an operation is given little time, so that its outcome may stay unknown.
     pub hasty: Ratio,
+    /// Operations of all clients together, after which each of them pauses for [`LEISURE`] on average.
+    pub rush: u64,
 }
 
 impl Default for Pace {
@@ -32,6 +34,7 @@ impl Default for Pace {
             pause: Duration::from_millis(20),
             open_max: 3,
             hasty: Ratio::percent(5),
+            rush: u64::MAX,
         }
     }
 }
@@ -54,6 +57,9 @@ const LAST_WRITES: Ratio = Ratio::percent(1);
 
 /// Pause of a client whose call the client library has no room for: something has to be answered first.
 const REFUSED_PAUSE: Duration = Duration::from_millis(1);
+
+/// Mean pause of a client behind the rush: there is still somebody to say whether the group serves.
+pub const LEISURE: Duration = Duration::from_millis(100);
 
 pub(crate) struct Callers {
     pub(crate) clients: Clients<Host>,
@@ -152,6 +158,9 @@ impl Callers {
 
     /// Calls what is due.
     pub(crate) fn call(&mut self, now: Instant, simulated: Instant) {
+        if self.history.borrow().len() as u64 >= self.pace.rush {
+            self.pace.pause = LEISURE;
+        }
         for index in 0..self.callers.len() {
             while self.callers[index].next_call <= simulated
                 && self.callers[index].open < self.pace.open_max

@@ -23,6 +23,9 @@ const APART: Duration = Duration::from_millis(300);
 const HANDOVER: Duration = Duration::from_millis(20);
 const HANDOVER_LOOK: Duration = Duration::from_micros(20);
 
+/// How much longer a run may go on that its faults have kept from so many operations as it has to show.
+const LONGER_MAX: Duration = Duration::from_secs(30);
+
 /// What ends a fault.
 enum End {
     Heal(u64),
@@ -53,6 +56,9 @@ impl Chaos {
     pub(crate) fn play(&mut self, cluster: &mut Cluster, schedule: &Schedule) {
         for (at, event) in &schedule.events {
             self.run_until(cluster, *at);
+            if cluster.ended_early {
+                return;
+            }
             cluster
                 .world
                 .trace
@@ -63,9 +69,23 @@ impl Chaos {
         self.end_all(cluster);
     }
 
+    /// Runs the quiet time, and longer as long as too few operations were answered.
+    pub(crate) fn rest(&mut self, cluster: &mut Cluster, quiet_from: Instant) {
+        let quiet_until = quiet_from + cluster.config.quiet;
+        self.run_until(cluster, quiet_until);
+        let completed = |cluster: &Cluster| cluster.history.borrow().tally().completed;
+        while completed(cluster) < cluster.config.operations_min
+            && cluster.world.now() < quiet_until + LONGER_MAX
+            && cluster.goes_on()
+        {
+            let step = cluster.world.now() + Duration::from_secs(1);
+            self.run_until(cluster, step);
+        }
+    }
+
     /// Runs the cluster, ending faults when they are due and looking at it all the time.
     pub(crate) fn run_until(&mut self, cluster: &mut Cluster, until: Instant) {
-        while cluster.world.now() < until {
+        while cluster.world.now() < until && cluster.goes_on() {
             let due = self.ends.keys().next().map_or(until, |&(at, _)| at);
             let next = due.min(until).min(cluster.world.now() + PROBE);
             cluster.world.run_until(next);

@@ -45,6 +45,10 @@ pub(crate) struct Cluster {
     /// When the clock of a replica's machine jumped ahead, and how far.
     pub(crate) jumps_ns: Vec<(u64, u64)>,
     clients_made: u64,
+    /// Whether whoever watches wants the run to go on.
+    go_on: fn() -> bool,
+    /// Since it was told not to.
+    pub(crate) ended_early: bool,
     /// Each replica's disk, in disk mode.
     disks: Vec<SimDisk>,
     /// Places that an operator takes out of the group, until they are filled again.
@@ -68,7 +72,7 @@ pub(crate) struct Leaders {
 
 impl Cluster {
     /// Starts all machines; the first replica begins the group.
-    pub(crate) fn new(config: SimConfig, trace: Trace) -> Self {
+    pub(crate) fn new(config: SimConfig, trace: Trace, go_on: fn() -> bool) -> Self {
         let mut prng = Prng::new(config.seed);
         let world = World::new(&mut prng, hosts_of(&config), trace);
         let mut cluster = Self {
@@ -80,6 +84,8 @@ impl Cluster {
             leaders: Leaders::default(),
             jumps_ns: Vec::new(),
             clients_made: 0,
+            go_on,
+            ended_early: false,
             disks: Vec::new(),
             leaving: BTreeSet::new(),
             rejoining: BTreeSet::new(),
@@ -98,6 +104,12 @@ impl Cluster {
             cluster.start_callers(machine);
         }
         cluster
+    }
+
+    /// Whether the run goes on; once it does not, it never does again.
+    pub(crate) fn goes_on(&mut self) -> bool {
+        self.ended_early |= !(self.go_on)();
+        !self.ended_early
     }
 
     pub(crate) fn replica_hosts(&self) -> impl Iterator<Item = Host> + use<> {
@@ -562,7 +574,7 @@ impl Cluster {
             callers.send_on_errand(keys, from);
         }
         self.world.poke(host);
-        while self.world.now() < from + patience && !self.all_done() {
+        while self.world.now() < from + patience && !self.all_done() && self.goes_on() {
             let next = self.world.now() + Duration::from_millis(10);
             self.world.run_until(next);
         }

@@ -1,13 +1,16 @@
 //! What is simulated to say how fast the simulator is: two loads that are the same on every machine.
 
 use super::callers::Pace;
-use super::{Load, SimConfig};
+use super::{Load, QUIET_MIN, SimConfig};
 use crate::fault::Fault;
 use crate::workload::Mix;
 use std::collections::BTreeSet;
 use trine_replica::ReplicaConfig;
 use trine_transport::prng::Ratio;
 use trine_transport::time::Duration;
+
+/// Operations of the load without a fault.
+const CALM_OPERATIONS: u64 = 200_000;
 
 impl SimConfig {
     /// Three replicas, 2,000 operations a simulated second, and whatever faults the seed draws.
@@ -25,8 +28,11 @@ impl SimConfig {
         config.pace.pause = Duration::from_nanos(2_000);
         // Half of a client's window: what is not judged needs room, too, and a refusal is no operation.
         config.pace.open_max = 32;
+        // As many calls whatever the seed draws: sessions may be so wide that a second holds a million of them.
+        config.pace.rush = CALM_OPERATIONS;
         config.faults = Some(BTreeSet::<Fault>::new());
-        (config.faulty, config.quiet) = (Duration::from_millis(100), Duration::from_secs(8));
+        (config.faulty, config.quiet) = (Duration::from_millis(100), QUIET_MIN);
+        config.ask_for_less(CALM_OPERATIONS);
         config
     }
 

@@ -23,7 +23,7 @@ mod summary;
 mod trace;
 mod world;
 
-pub use callers::Pace;
+pub use callers::{LEISURE, Pace};
 pub use config::{DiskConfig, Load, QUIET_MIN, SimConfig, SimConfigError};
 pub use plan::Plan;
 pub use report::SimReport;
@@ -45,18 +45,28 @@ use trine_transport::time::{Duration, Instant};
 /// Time that the last reading of all keys may take: sixty keys, by a client that pauses up to a quarter of a second.
 const READING: Duration = Duration::from_secs(15);
 
-/// How much longer a run may go on that its faults have kept from so many operations as it has to show.
-const LONGER_MAX: Duration = Duration::from_secs(30);
-
 /// Simulates one run and judges it.
 ///
 /// # Errors
 /// When the configuration cannot be simulated.
 pub fn run(config: SimConfig, trace: Trace) -> Result<SimReport, SimConfigError> {
+    run_while(config, trace, || true)
+}
+
+/// Simulates one run as long as `go_on` says so, and judges what there is then. A run that was ended early is never a
+/// pass: its verdict is a violation, if it has shown one, or undecided.
+///
+/// # Errors
+/// When the configuration cannot be simulated.
+pub fn run_while(
+    config: SimConfig,
+    trace: Trace,
+    go_on: fn() -> bool,
+) -> Result<SimReport, SimConfigError> {
     config.validate()?;
     let of_panic = config.clone();
     // A replica that finds itself broken stops the process: that is a finding about this seed, not the end of all runs.
-    let judged = catch_unwind(AssertUnwindSafe(|| simulate(config, trace)));
+    let judged = catch_unwind(AssertUnwindSafe(|| simulate(config, trace, go_on)));
     Ok(judged.unwrap_or_else(|payload| SimReport::of_panic(&of_panic, &message_of(&*payload))))
 }
 
@@ -66,8 +76,8 @@ pub(crate) fn message_of(payload: &(dyn Any + Send)) -> String {
     text.unwrap_or("a payload that is no text").to_owned()
 }
 
-fn simulate(config: SimConfig, trace: Trace) -> SimReport {
-    let mut cluster = Cluster::new(config, trace);
+fn simulate(config: SimConfig, trace: Trace, go_on: fn() -> bool) -> SimReport {
+    let mut cluster = Cluster::new(config, trace, go_on);
     let mut chaos = Chaos::new();
     let started = cluster.world.now();
     let faulty_from = started + cluster.config.forming;
@@ -94,15 +104,7 @@ fn simulate(config: SimConfig, trace: Trace) -> SimReport {
     chaos.run_until(&mut cluster, faulty_from);
     chaos.play(&mut cluster, &schedule);
     cluster.end_haste();
-    let quiet = cluster.config.quiet;
-    chaos.run_until(&mut cluster, quiet_from + quiet);
-    let completed = |cluster: &Cluster| cluster.history.borrow().tally().completed;
-    while completed(&cluster) < cluster.config.operations_min
-        && cluster.world.now() < quiet_from + quiet + LONGER_MAX
-    {
-        let step = cluster.world.now() + Duration::from_secs(1);
-        chaos.run_until(&mut cluster, step);
-    }
+    chaos.rest(&mut cluster, quiet_from);
     let silent_from = cluster.world.now();
     let reread_from = cluster.read_everything(READING);
     SimReport::of(&cluster, &schedule, started, silent_from, reread_from)

@@ -38,7 +38,7 @@ impl Plan {
         let made_smaller = [self.client_machines, self.clients_per_machine] != [None, None]
             || self.faulty.is_some();
         if made_smaller {
-            config.operations_min = 1;
+            config.ask_for_less(1);
         }
         config.client_machines = self.client_machines.unwrap_or(config.client_machines);
         config.clients_per_machine = self

@@ -31,6 +31,8 @@ pub struct SimReport {
     pub linearizability: linearizability::Report,
     /// How often each enabled fault fired.
     pub faults: BTreeMap<Fault, u64>,
+    /// It was told to end before its time: what it has not shown by then, it has not shown.
+    pub ended_early: bool,
     /// Changes of the leader.
     pub failovers: u64,
     /// Simulated time.
@@ -71,20 +73,26 @@ impl SimReport {
             .iter()
             .map(|fault| (*fault, fired.get(fault).copied().unwrap_or(0)))
             .collect();
-        let verdict = linearizability
+        let safety = linearizability
             .verdict
             .clone()
             .and(exactly_once::check(&history))
             .and(log.entries.verdict())
             .and(log.stores.verdict())
             .and(log.states.verdict())
-            .and(nobody_spins(turns, packets, machines, simulated))
-            .and(states_were_compared(states_compared.min(entries_compared)))
-            .and(liveness::check(&history, &bound(schedule, silent_from)))
-            .and(coverage::check(
-                &history,
-                &required(config, &faults, reread_from),
-            ));
+            .and(nobody_spins(turns, packets, machines, simulated));
+        let whole_run = || {
+            states_were_compared(states_compared.min(entries_compared))
+                .and(liveness::check(&history, &bound(schedule, silent_from)))
+                .and(coverage::check(
+                    &history,
+                    &required(config, &faults, simulated, reread_from),
+                ))
+        };
+        let verdict = safety.and(match cluster.ended_early {
+            true => ended_early(simulated),
+            false => whole_run(),
+        });
         Self {
             seed: config.seed,
             plan: Plan::of(config),
@@ -93,6 +101,7 @@ impl SimReport {
             tally: history.tally(),
             linearizability,
             faults,
+            ended_early: cluster.ended_early,
             failovers: cluster.leaders.failovers.len() as u64,
             simulated,
             packets,
@@ -114,6 +123,7 @@ impl SimReport {
             tally: history.tally(),
             linearizability: linearizability::check(&history),
             faults: BTreeMap::new(),
+            ended_early: false,
             failovers: 0,
             simulated: Duration::ZERO,
             packets: 0,
@@ -127,6 +137,15 @@ impl SimReport {
     /// The command that replays this run.
     pub fn replay_command(&self) -> String {
         self.plan.command()
+    }
+}
+
+fn ended_early(simulated: Duration) -> Verdict {
+    Verdict::Undecided {
+        reason: format!(
+            "interrupted after {} simulated ms: what happened until then breaks nothing",
+            simulated.as_nanos() / 1_000_000
+        ),
     }
 }
 
@@ -185,6 +204,7 @@ fn bound(schedule: &Schedule, silent_from: Instant) -> liveness::Bound {
 fn required(
     config: &SimConfig,
     faults: &BTreeMap<Fault, u64>,
+    simulated: Duration,
     reread_from: Instant,
 ) -> coverage::Required {
     let by_name = config.faults.is_some() || config.script.is_some();
@@ -192,6 +212,8 @@ fn required(
     let kinds_min = if by_name { faults.len() } else { KINDS_MIN };
     coverage::Required {
         completed_operations: config.operations_min,
+        passed_ns: simulated.as_nanos(),
+        least_ns: config.simulated_min.as_nanos(),
         faults_fired: counted
             .map(|(fault, fired)| (fault.to_string(), *fired))
             .collect(),

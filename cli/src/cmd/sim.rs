@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use serde_json::{Value, json};
+use trine_chaos::checker::Verdict;
 use trine_chaos::seeds::for_each_seed;
 use trine_chaos::shrink::shrink;
 use trine_chaos::sim::{self, Plan, SimConfig, SimConfigError, SimReport, Summary, Trace};
@@ -18,20 +19,27 @@ const SHRINK_RUNS_MAX: u64 = 200;
 
 pub(crate) fn run(arguments: &SimArguments, output: Output) -> Result<(), Failure> {
     interrupt::start()?;
+    // Replicas that come and go touch little of what they set aside: the kernel need not clear two megabytes each time.
+    // Where it cannot be asked for small pages, it is only slower.
+    let _ = rustix::thread::disable_transparent_huge_pages(true);
     match arguments.seed {
         None if arguments.measure && arguments.faults.is_some() => Err(Failure::usage(
             "what is measured is the same everywhere: --measure takes no faults",
             "leave --faults out, or name the run to replay with --seed",
         )),
         None if arguments.measure => measure(output),
-        Some(seed) if arguments.shrink => shrink_seed(chosen(seed, arguments)?, output),
+        Some(seed) if arguments.shrink => shrink_seed(&chosen(seed, arguments)?, output),
         Some(seed) => one(seed, arguments, output),
         None => many(arguments, output),
     }
 }
 
+fn goes_on() -> bool {
+    !interrupt::interrupted()
+}
+
 fn simulate(config: SimConfig, trace: Trace) -> SimReport {
-    sim::run(config, trace).expect("every plan leads to a sound configuration")
+    sim::run_while(config, trace, goes_on).expect("every plan leads to a sound configuration")
 }
 
 /// The run that one seed stands for, with what the options change.
@@ -68,9 +76,10 @@ fn one(seed: u64, arguments: &SimArguments, output: Output) -> Result<(), Failur
     judge(&report)
 }
 
-fn shrink_seed(config: SimConfig, output: Output) -> Result<(), Failure> {
+fn shrink_seed(config: &SimConfig, output: Output) -> Result<(), Failure> {
     let seed = config.seed;
-    let Some(shrunk) = shrink(&config, SHRINK_RUNS_MAX) else {
+    let Some(shrunk) = shrink(config, SHRINK_RUNS_MAX, goes_on) else {
+        interrupt::check()?;
         return Err(Failure::usage(
             format!("seed {seed} passes: there is nothing to shrink"),
             "give --shrink the seed of a run that failed",
@@ -79,13 +88,16 @@ fn shrink_seed(config: SimConfig, output: Output) -> Result<(), Failure> {
     output.document(&document(&shrunk.report));
     output.line(&shrunk.report);
     output.line(format_args!("shrunk in {} runs", shrunk.tried));
+    // What was found is told; that it is the smallest is not.
+    interrupt::check()?;
     judge(&shrunk.report)
 }
 
 fn judge(report: &SimReport) -> Result<(), Failure> {
-    match report.verdict.is_pass() {
-        true => Ok(()),
-        false => Err(Failure::negative(
+    match &report.verdict {
+        Verdict::Pass => Ok(()),
+        Verdict::Undecided { .. } if report.ended_early => Err(Failure::interrupted()),
+        _ => Err(Failure::negative(
             format!("seed {} failed", report.seed),
             format!("replay it with: {}", report.replay_command()),
         )),
@@ -123,10 +135,10 @@ fn measure(output: Output) -> Result<(), Failure> {
 
 fn timed(config: SimConfig) -> Result<(SimReport, f64), Failure> {
     let started = Instant::now();
-    let report = sim::run(config, Trace::Off).expect("the measured configurations are sound");
+    let report = simulate(config, Trace::Off);
     let seconds = started.elapsed().as_secs_f64();
-    let asked_nothing = report.faults.is_empty() && report.tally.completed == report.tally.called;
-    match report.verdict.is_pass() || asked_nothing {
+    interrupt::check()?;
+    match report.verdict.is_pass() {
         true => Ok((report, seconds)),
         false => Err(Failure::negative(
             format!(
@@ -150,6 +162,8 @@ fn median(mut values: Vec<f64>) -> f64 {
 struct Outcome {
     report: SimReport,
     replays: bool,
+    /// Whether all of it was simulated, or what was simulated before an interruption has found something.
+    counts: bool,
 }
 
 impl Outcome {
@@ -157,8 +171,15 @@ impl Outcome {
         let config = || chosen(seed, arguments).expect("what one seed allows all do");
         let once = || simulate(config(), Trace::Off);
         let report = once();
-        let replays = !arguments.twice || once().hash == report.hash;
-        Self { report, replays }
+        let again = (arguments.twice && !report.ended_early).then(once);
+        let again_ended = again.as_ref().is_none_or(|again| !again.ended_early);
+        Self {
+            // What was cut short differs in any case.
+            replays: !again_ended || again.is_none_or(|again| again.hash == report.hash),
+            counts: !report.ended_early && again_ended
+                || matches!(report.verdict, Verdict::Violation(_)),
+            report,
+        }
     }
 }
 
@@ -170,7 +191,14 @@ fn many(arguments: &SimArguments, output: Output) -> Result<(), Failure> {
     // Whether faults exclude each other does not depend on the seed.
     chosen(arguments.from, arguments)?;
     let run = |seed| Outcome::of(seed, arguments);
-    let take = |Outcome { report, replays }| {
+    let take = |Outcome {
+                    report,
+                    replays,
+                    counts,
+                }| {
+        if !counts {
+            return;
+        }
         ended += 1;
         let bad = failed.len();
         progress.set(ended, || {
@@ -192,12 +220,11 @@ fn many(arguments: &SimArguments, output: Output) -> Result<(), Failure> {
         }
         summary.add(&report);
     };
-    let go_on = || !interrupt::interrupted();
     for_each_seed(
         arguments.from,
         arguments.seeds,
         arguments.jobs,
-        go_on,
+        goes_on,
         run,
         take,
     );
@@ -219,13 +246,17 @@ fn many(arguments: &SimArguments, output: Output) -> Result<(), Failure> {
         took.as_secs_f64(),
         failed.len()
     ));
+    judge_all(replay, failed.len(), ended)
+}
+
+/// `replay`: the command that shows the first failure again.
+fn judge_all(replay: Option<String>, failed: usize, ended: u64) -> Result<(), Failure> {
     match replay {
         Some(command) => Err(Failure::negative(
-            format!("{} of {ended} seeds failed", failed.len()),
+            format!("{failed} of {ended} seeds failed"),
             format!("replay the first with: {command}"),
         )),
-        None if interrupt::interrupted() => Err(Failure::interrupted()),
-        None => Ok(()),
+        None => interrupt::check(),
     }
 }
 

@@ -306,6 +306,8 @@ fn judge(
 ) -> Verdicts {
     let required = coverage::Required {
         completed_operations: CHAOS_OPERATIONS_LEAST,
+        passed_ns: 0,
+        least_ns: 0,
         faults_fired: counts.clone(),
         fault_kinds: 0,
         failovers_ns: failovers
