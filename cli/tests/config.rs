@@ -153,6 +153,17 @@ fn other_machines_are_let_in_only_when_asked_for() {
     assert!(!ran.stderr.contains("loopback"), "{}", ran.stderr);
 }
 
+/// The replicas were started to find out, and said it each for itself.
+#[test]
+fn a_group_without_room_for_its_redis_ports_is_not_begun() {
+    let ran = trine(&["up", "--resp", "65534"], "", b"");
+    let ran = ran.expect_error(
+        2,
+        &["--resp 65534+ has no port for place 3", "smaller port"],
+    );
+    assert!(ran.stdout.is_empty(), "nothing was started");
+}
+
 #[test]
 fn processors_and_nodes_that_are_not_there_are_refused() {
     let serve = ["serve", "--id", "1", "--peers", "127.0.0.1:1"];

@@ -42,6 +42,7 @@ pub(crate) fn run<N: Network>(
             Failure::usage(message, "choose a smaller --base-port")
         })?
     };
+    let resp = resp_address(arguments, count)?;
     let started = Instant::now();
     output.line(format_args!("starting {count} replicas ..."));
     let mut serve_args = arguments.limits.as_serve_args();
@@ -67,14 +68,20 @@ pub(crate) fn run<N: Network>(
         Err(_) if interrupt::interrupted() => return Ok(()),
         other => other?,
     };
-    // With port 0 each replica has one that the system chose.
-    let resp = arguments
-        .resp
-        .resp
-        .map(|resp| resp.counting_on().of_place(1));
-    let resp = resp.transpose()?.filter(|address| address.port() > 0);
     welcome(network, &addresses, started.elapsed(), kept, resp, output)?;
     supervisor::supervise(network, group, kept.is_some(), output)
+}
+
+/// Where the first replica serves Redis clients, if it does and the port is known, once it is clear that all of them have
+/// one.
+fn resp_address(arguments: &UpArguments, count: usize) -> Result<Option<SocketAddr>, Failure> {
+    let Some(resp) = arguments.resp.resp else {
+        return Ok(None);
+    };
+    let resp = resp.counting_on();
+    resp.of_place(u32::try_from(count).expect("at most 7"))?;
+    // With port 0 each replica has one that the system chose.
+    Ok(Some(resp.of_place(1)?).filter(|address| address.port() > 0))
 }
 
 /// How long the replicas may take until they vote: those that go on with a directory have to read it first.
