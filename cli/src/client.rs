@@ -6,9 +6,11 @@ use trine_replica::client::{
 };
 use trine_replica::node::endpoint_config;
 use trine_transport::backend::{Backend, BackendError, MonotonicClock};
+use trine_transport::time::Duration;
 
 use crate::args::ClientArguments;
 use crate::capture;
+use crate::cmd::status;
 use crate::failure::Failure;
 use crate::network::{Network, Opened};
 use crate::peers;
@@ -32,7 +34,30 @@ pub(crate) fn call_with<N: Network>(
     command: &Command<'_>,
     tune: impl FnOnce(&mut ClientConfig),
 ) -> Result<Answer, Failure> {
-    open(network, arguments, tune)?.execute(mode, command)
+    let mut session = open(network, arguments, tune)?;
+    let done = session.execute(mode, command);
+    drop(session);
+    done.map_err(|failure| explained(network, arguments, failure))
+}
+
+/// How long those who did not do it in time are asked why.
+const EXPLANATION_MAX: Duration = Duration::from_millis(300);
+
+/// "Not in time" is what was seen, not why. A replica that is there may know: then it is said, too.
+fn explained<N: Network>(network: &N, arguments: &ClientArguments, failure: Failure) -> Failure {
+    if !failure.is_without_answer() {
+        return failure;
+    }
+    let reports = peers::resolve(&arguments.group.peers)
+        .and_then(|addresses| status::ask_everybody(network, &addresses, EXPLANATION_MAX));
+    // What cannot be found out is no failure of its own.
+    match reports
+        .ok()
+        .and_then(|reports| status::why_it_stands_still(&reports))
+    {
+        Some(why) => failure.because(&why),
+        None => failure,
+    }
 }
 
 type Execute = dyn FnMut(Mode, &Command<'_>) -> Result<Answer, CallError>;
@@ -163,7 +188,6 @@ pub(crate) fn advice(obstacle: Obstacle) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trine_transport::time::Duration;
 
     #[test]
     fn what_is_certain_and_what_is_not_is_said() {

@@ -104,6 +104,19 @@ impl Failure {
         }
     }
 
+    /// The same with the reason that was found out afterwards.
+    pub(crate) fn because(self, why: &str) -> Self {
+        Self {
+            message: format!("{}\n  {why}", self.message),
+            ..self
+        }
+    }
+
+    /// Whether nobody has said yes or no.
+    pub(crate) fn is_without_answer(&self) -> bool {
+        matches!(self.kind, Kind::NotReachable | Kind::OutcomeUnknown)
+    }
+
     /// What happened, without the cure.
     pub(crate) fn message(&self) -> &str {
         &self.message

@@ -694,3 +694,34 @@ fn a_replica_of_a_live_group_is_not_bootstrapped_again() {
     }
     finish(child);
 }
+
+/// "The replica did not answer in time" was all that a client heard of a group without a quorum when its own time was
+/// over before the replica knew. And `status`, given one address of three, numbered the replicas by their rows.
+#[test]
+fn without_a_quorum_the_reason_is_said_and_places_are_named_as_they_are() {
+    let mut cluster = Cluster::start(&[]);
+    cluster.ok(&["put", "key", "value"]);
+    for place in [1, 2] {
+        cluster.group.kill(place).expect("it is alive");
+    }
+    let third = cluster.group.addresses()[2].to_string();
+    let put = ["put", "key", "other", "--timeout", "1s", "--peers", &third];
+    let silent = format!("1 ({}), 2 (", cluster.group.addresses()[0]);
+    trine(&put, "", b"").expect_error(
+        3,
+        &[
+            "the group has no leader; of its 3 voters these do not answer: ",
+            &silent,
+        ],
+    );
+    let status = trine(&["status", "--peers", &third], "", b"").expect_status(3);
+    let text = String::from_utf8(status.stdout).expect("text");
+    for (place, address) in cluster.group.addresses().iter().enumerate() {
+        let place = (place + 1).to_string();
+        let row = text
+            .lines()
+            .find(|line| line.contains(&address.to_string()));
+        let first = row.and_then(|row| row.split_whitespace().next());
+        assert_eq!(first, Some(place.as_str()), "{text}");
+    }
+}

@@ -57,7 +57,7 @@ const NO_LEADER: &str = "if it does not last for an election alone, start the re
 pub(super) const LOOK_MAX: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Asks those that are named, and then those members of the group that they know beside.
-pub(super) fn ask_everybody<N: Network>(
+pub(crate) fn ask_everybody<N: Network>(
     network: &N,
     addresses: &[SocketAddr],
     limit: Duration,
@@ -156,6 +156,32 @@ pub(super) fn summary(reports: &[Report]) -> String {
     }
 }
 
+/// Why a group that was reached does nothing: nobody leads it. Nothing if somebody does, or nobody knows.
+pub(crate) fn why_it_stands_still(reports: &[Report]) -> Option<String> {
+    if leader_of(reports).is_some() {
+        return None;
+    }
+    let status = informant(reports)?;
+    let answers = |address: SocketAddr| {
+        let mut known = reports.iter().filter_map(Report::status);
+        known.any(|status| status.address == address)
+    };
+    let voters = || status.members.iter().filter(|member| member.voter);
+    let silent: Vec<String> = voters()
+        .filter(|member| !answers(member.address))
+        .map(|member| format!("{} ({})", member.place, member.address))
+        .collect();
+    let silence = match &silent[..] {
+        [] => "all of its voters answer, so it may be electing one".to_owned(),
+        silent => format!(
+            "of its {} voters these do not answer: {}",
+            voters().count(),
+            silent.join(", ")
+        ),
+    };
+    Some(format!("the group has no leader; {silence}"))
+}
+
 fn replica_table(reports: &[Report]) -> Table {
     let mut table = Table::new([
         "replica",
@@ -167,12 +193,12 @@ fn replica_table(reports: &[Report]) -> Table {
         "keys",
         "sent again",
     ]);
-    for (index, report) in reports.iter().enumerate() {
+    for report in reports {
         let blank = String::new;
         match &report.answer {
             Ok(node) => table.row(replica_row(node)),
             Err(_) => table.row([
-                (index + 1).to_string(),
+                place_at(report.address, reports).map_or_else(|| "-".to_owned(), |n| n.to_string()),
                 report.address.to_string(),
                 "no answer".to_owned(),
                 blank(),
@@ -211,8 +237,13 @@ pub(super) fn role_word(role: Role) -> &'static str {
     }
 }
 
-/// The place of the member at `address`, as far as any replica knows it.
+/// The place of the replica at `address`, as far as it says so itself or any other knows it as a member. Not where it
+/// stands among those that were named: these may be some of the group, in any order.
 pub(super) fn place_at(address: SocketAddr, reports: &[Report]) -> Option<u32> {
+    let mut known = reports.iter().filter_map(Report::status);
+    if let Some(own) = known.find(|status| status.address == address) {
+        return Some(own.place);
+    }
     let known = reports.iter().filter_map(Report::status);
     let mut members = known.flat_map(|status| &status.members);
     let found = members.find(|member| member.address == address)?;
@@ -223,8 +254,7 @@ pub(super) fn place_at(address: SocketAddr, reports: &[Report]) -> Option<u32> {
 fn link_table(reports: &[Report]) -> Table {
     let mut table = Table::new(["link", "state", "rtt", "least rtt", "sent again"]);
     let place_of = |address: SocketAddr| {
-        let known = reports.iter().position(|report| report.address == address);
-        known.map_or_else(|| address.to_string(), |index| (index + 1).to_string())
+        place_at(address, reports).map_or_else(|| address.to_string(), |place| place.to_string())
     };
     for node in reports
         .iter()
