@@ -130,7 +130,8 @@ impl<R: Route> Clients<R> {
         if !self.cluster.admits(heard.cluster) || heard.status == ClientStatus::WrongCluster {
             return self.on_wrong_cluster(now, key, peer, heard.cluster);
         }
-        if self.cluster.is_none() {
+        // Not a refusal's: a replica of another group in the list, which nobody leads, could answer first.
+        if self.cluster.is_none() && heard.status == ClientStatus::Ok {
             self.cluster = heard.cluster;
         }
         self.peers.get_mut(peer).heard_at = now;

@@ -178,6 +178,21 @@ fn a_foreign_replica_among_ours_is_left_out() {
     assert!(world.replica(1).seen.len() <= 1, "it is not asked again");
 }
 
+/// A replica that stood in a group's list on another group's files, led by nobody, answered first: the client took its refusal
+/// for the word of the group that it was looking for, and the replicas of the right one for foreign ones.
+#[test]
+fn a_refusal_does_not_say_which_group_is_meant() {
+    for status in [ClientStatus::NoQuorum, ClientStatus::NotAttached] {
+        let foreign = always(move || Act::ForeignStatus(ClusterId(0x99), status));
+        let mut world = World::new(vec![leader(), foreign]);
+        let client = world.open();
+        world.put(client, 1);
+        world.run_until_finished(1);
+        assert!(world.finished[0].result.is_ok(), "{:?}", world.finished[0]);
+        assert!(!world.replica(1).seen.is_empty(), "it was asked first");
+    }
+}
+
 #[test]
 fn what_cannot_help_is_refused_without_waiting() {
     for (status, expected) in [

@@ -47,6 +47,8 @@ pub(crate) enum Act {
     LeadershipLost(Option<SocketAddr>),
     /// As a replica of another cluster.
     Foreign(ClusterId),
+    /// As one of another cluster that cannot serve even its own clients.
+    ForeignStatus(ClusterId, ClientStatus),
     /// Bytes that are no reply.
     Garbage,
     /// No answer, ever.
@@ -115,6 +117,9 @@ impl FakeReplica {
             }
             Act::Foreign(theirs) => {
                 ClientReply::refusal(ClientStatus::WrongCluster, *theirs).encode_to_vec()
+            }
+            Act::ForeignStatus(theirs, status) => {
+                ClientReply::refusal(*status, *theirs).encode_to_vec()
             }
             Act::Garbage => vec![0xff; 3],
             Act::Silent | Act::Hold => return None,
