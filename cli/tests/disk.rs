@@ -1,11 +1,12 @@
-//! Groups with their logs on disk: every process dies at once, and what was acknowledged is there; and what is left of
-//! a lost majority becomes a group of its own.
+//! Groups with their logs on disk: every process dies at once, and what was acknowledged is there; what is left of a lost
+//! majority becomes a group of its own; a disk runs full; files are damaged, of a newer release, or of another group.
 
 mod common;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use common::trine;
+use common::{Cluster, Ran, trine, wait_for};
 
 struct Directory(PathBuf);
 
@@ -80,4 +81,244 @@ fn all_replicas_are_killed_at_once_and_a_majority_is_lost_later() {
     let refused = trine(&other, "", b"").expect_status(2);
     let said = refused.stderr;
     assert!(said.contains("belongs to place 2"), "{said}");
+}
+
+/// A small file system of its own, where this may be made.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mount(path: &Path, size: &str) -> Option<Self> {
+        std::fs::create_dir_all(path).expect("a directory");
+        let options = format!("size={size}");
+        let mounted = run("mount", &["-t", "tmpfs", "-o", &options, "tmpfs"], path);
+        mounted.then(|| Self(path.to_owned()))
+    }
+
+    fn make_room(&self, size: &str) {
+        let options = format!("remount,size={size}");
+        assert!(run("mount", &["-o", &options], &self.0));
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        run("umount", &["-l"], &self.0);
+    }
+}
+
+fn run(program: &str, args: &[&str], path: &Path) -> bool {
+    let status = Command::new(program).args(args).arg(path).status();
+    status.is_ok_and(|status| status.success())
+}
+
+fn disk_cluster(directory: &Directory) -> Cluster {
+    let data = format!("{}/replica-{{place}}", directory.text());
+    let args = [
+        "--log",
+        "disk",
+        "--data-dir",
+        &data,
+        "--log-segment",
+        "1MiB",
+    ];
+    Cluster::start(&args)
+}
+
+fn incarnation(cluster: &Cluster, place: u32) -> Option<String> {
+    let reports = cluster.look();
+    let mut known = reports.iter().filter_map(|report| report.status());
+    known
+        .find(|status| status.place == place)
+        .map(|status| status.incarnation.clone())
+}
+
+/// The leader's disk runs full under writes: its process ends with an error that names the file, the others go on, and
+/// with room again it comes back as who it was. It then answers alone with one other for every acknowledged write.
+#[test]
+fn a_disk_that_runs_full_loses_nothing_that_was_acknowledged() {
+    let directory = Directory::new("full");
+    let Some(disk) = SmallDisk::mount(&directory.0.join("replica-3"), "8m") else {
+        eprintln!("skipped: no file system can be mounted here, which root may");
+        return;
+    };
+    let mut cluster = disk_cluster(&directory);
+    wait_for("the lead of the replica whose disk is small", || {
+        cluster.run(&["leader", "transfer", "--to", "3"]);
+        (cluster.leader() == 3).then_some(())
+    });
+    let before = incarnation(&cluster, 3).expect("it answers");
+    let value = "v".repeat(100_000);
+    let mut acknowledged = Vec::new();
+    let exit = (0..200).find_map(|n| {
+        let key = format!("key-{n}");
+        if cluster.run(&["put", &key, &value]).status == Some(0) {
+            acknowledged.push(key);
+        }
+        cluster.group.take_exits().expect("wait").pop()
+    });
+    let exit = exit.expect("20 MB do not fit into 8 MiB");
+    assert_eq!(
+        (exit.place, exit.status.code()),
+        (3, Some(1)),
+        "{:?}",
+        exit.tail
+    );
+    let said = exit.tail.join("\n");
+    let file = directory.0.join("replica-3");
+    for part in [
+        "No space left on device",
+        file.to_str().expect("plain letters"),
+        "start it again",
+    ] {
+        assert!(said.contains(part), "{part:?} is missing in {said}");
+    }
+    cluster.ok(&["put", "meanwhile", "v"]);
+
+    disk.make_room("64m");
+    cluster.group.restart(3).expect("starts");
+    cluster.wait_for_voters(3);
+    assert_eq!(
+        incarnation(&cluster, 3).as_ref(),
+        Some(&before),
+        "the same member"
+    );
+    cluster.group.kill(1).expect("it is alive");
+    cluster.leader();
+    assert!(acknowledged.len() > 10, "{acknowledged:?}");
+    for key in &acknowledged {
+        assert_eq!(cluster.ok(&["get", key]).len(), value.len(), "{key}");
+    }
+    drop(cluster);
+    drop(disk);
+}
+
+/// CRC32C, bit by bit.
+fn crc32c(bytes: &[u8]) -> u32 {
+    let step = |crc: u32, _| (crc >> 1) ^ (0x82F6_3B78 & (crc & 1).wrapping_neg());
+    !bytes
+        .iter()
+        .fold(!0, |crc, &byte| (0..8).fold(crc ^ u32::from(byte), step))
+}
+
+fn flip(path: &Path, at: usize) {
+    let mut bytes = std::fs::read(path).expect("it is there");
+    bytes[at] ^= 0xFF;
+    std::fs::write(path, bytes).expect("written");
+}
+
+/// The first file of the directory whose name begins like this.
+fn file(directory: &Path, begins: &str) -> PathBuf {
+    let entries = std::fs::read_dir(directory).expect("a directory");
+    let paths = entries.map(|entry| entry.expect("a name").path());
+    let mut found: Vec<_> = paths
+        .filter(|path| {
+            let name = path.file_name().and_then(|name| name.to_str());
+            name.is_some_and(|name| name.starts_with(begins))
+        })
+        .collect();
+    found.sort();
+    found
+        .into_iter()
+        .next()
+        .unwrap_or_else(|| panic!("no {begins}*"))
+}
+
+/// Starts place 3 on the files of `data`, which it has to refuse.
+fn refused(cluster: &Cluster, data: &Path) -> Ran {
+    let (peers, data) = (cluster.group.peers(), data.to_str().expect("plain letters"));
+    let serve = [
+        "serve",
+        "--id",
+        "3",
+        "--peers",
+        &peers,
+        "--log",
+        "disk",
+        "--data-dir",
+        data,
+    ];
+    trine(&serve, "", b"").expect_status(2)
+}
+
+/// A damaged log, then a damaged snapshot, which came with the re-joining: both are refused with file and byte, and set
+/// aside only on demand. Files of a newer release are refused and left as they are.
+#[test]
+fn damaged_and_newer_files_are_refused_in_words() {
+    let directory = Directory::new("damage");
+    let mut cluster = disk_cluster(&directory);
+    let value = "v".repeat(100_000);
+    for n in 0..15 {
+        cluster.ok(&["put", &format!("key-{n}"), &value]);
+    }
+    cluster.group.kill(3).expect("it is alive");
+    let data = directory.0.join("replica-3");
+    flip(&file(&data, "segment-"), 500_000);
+    refused(&cluster, &data).expect_error(
+        2,
+        &["segment-0000000000000001.log: damaged at byte", "--rejoin"],
+    );
+
+    let text = data.to_str().expect("plain letters").to_owned();
+    let peers = cluster.group.peers();
+    let rejoin = [
+        "serve",
+        "--id",
+        "3",
+        "--peers",
+        &peers,
+        "--log",
+        "disk",
+        "--data-dir",
+        &text,
+        "--rejoin",
+    ];
+    let mut child = common::command(&rejoin, "")
+        .stderr(std::process::Stdio::null())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("starts");
+    cluster.wait_for_voters(3);
+    child.kill().expect("it is alive");
+    child.wait().expect("ended");
+    let snapshot = file(&data, "snapshot-");
+    flip(&snapshot, 1_000_000);
+    refused(&cluster, &data).expect_error(2, &["snapshot-", "damaged before byte", "--rejoin"]);
+
+    let identity = data.join("identity");
+    let mut newer = std::fs::read(&identity).expect("it is there");
+    newer[8] = 9;
+    let body = newer.len() - 4;
+    let sum = crc32c(&newer[..body]).to_le_bytes();
+    newer[body..].copy_from_slice(&sum);
+    std::fs::write(&identity, &newer).expect("written");
+    refused(&cluster, &data).expect_error(2, &["identity has format 9", "reads formats up to"]);
+    assert_eq!(std::fs::read(&identity).expect("it is there"), newer);
+}
+
+/// A replica that was started on another group's files, by the right number and address, does neither group any harm: it is
+/// not taken in, and it answers nobody in the name of the group that it stands in.
+#[test]
+fn files_of_another_group_are_not_taken_for_this_ones() {
+    let (mine, others) = (Directory::new("mine"), Directory::new("others"));
+    let other = disk_cluster(&others);
+    other.ok(&["put", "key", "theirs"]);
+    drop(other);
+    let mut cluster = disk_cluster(&mine);
+    cluster.ok(&["put", "key", "mine"]);
+    cluster.group.kill(3).expect("it is alive");
+    let data = mine.0.join("replica-3");
+    std::fs::remove_dir_all(&data).expect("it is there");
+    std::fs::rename(others.0.join("replica-3"), &data).expect("renamed");
+    cluster.group.restart(3).expect("starts");
+    wait_for("what its status says of it", || {
+        let said = cluster.run(&["status"]).stdout;
+        let said = String::from_utf8_lossy(&said).into_owned();
+        said.contains("belongs to another group").then_some(())
+    });
+    assert_eq!(cluster.ok(&["get", "key"]), b"mine");
+    cluster.ok(&["put", "key", "mine again"]);
+    let third = cluster.group.addresses()[2].to_string();
+    let alone = ["get", "key", "--peers", &third, "--timeout", "1s"];
+    let ran = trine(&alone, "", b"").expect_error(3, &["not reachable", "the group has no leader"]);
+    assert!(ran.stdout.is_empty(), "{ran:?}");
 }
