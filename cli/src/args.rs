@@ -142,7 +142,7 @@ pub(crate) struct GroupArguments {
     /// The replicas' addresses, host:port,...
     #[arg(long, env = "TRINE_PEERS", default_value = DEFAULT_PEERS, value_name = "LIST")]
     pub(crate) peers: String,
-    /// Give up after this long. A write may then still have happened; the error says whether that is so.
+    /// Give up after this long. Of a write the error then says whether it may still have happened.
     #[arg(long, default_value = "5s", value_name = "TIME", value_parser = parse_positive_duration)]
     pub(crate) timeout: Duration,
 }
