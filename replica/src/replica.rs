@@ -603,6 +603,14 @@ impl Replica {
         discovery
     }
 
+    /// For checkers: the voters of the configuration that this replica has applied, and, during a joint change, those of
+    /// the one that it replaces. A decision takes a majority of either.
+    pub fn voter_sides(&self) -> [Vec<Incarnation>; 2] {
+        self.group
+            .as_ref()
+            .map_or_else(Default::default, |group| group.voter_sides())
+    }
+
     /// The term in which this replica leads, if it does.
     pub fn leads_in(&self) -> Option<u64> {
         self.group.as_ref()?.leads_in()

@@ -21,8 +21,7 @@ use trine_canary as canary;
 use trine_replica::client::{ClientConfig, Clients, OrderGiver};
 use trine_replica::disk::{Fsync, OpenOptions, Opened};
 use trine_replica::message::{
-    AdminRequest, ClusterId, Discovery, Incarnation, Member as GroupMember, MemberRole, Order,
-    PlaceId,
+    AdminRequest, ClusterId, Discovery, Incarnation, MemberRole, Order, PlaceId,
 };
 use trine_replica::{Node, Replica, ReplicaConfig};
 use trine_transport::backend::Caps;
@@ -422,6 +421,20 @@ impl Cluster {
             .collect()
     }
 
+    fn views(&self) -> Vec<View> {
+        let replicas = self
+            .world
+            .machines()
+            .filter_map(|(host, machine)| Some((host, machine.program.replica()?.replica())));
+        replicas
+            .map(|(host, replica)| View {
+                host,
+                discovery: replica.discovery(),
+                sides: replica.voter_sides(),
+            })
+            .collect()
+    }
+
     /// The leader of the highest term, with the term.
     pub(crate) fn leader(&self) -> Option<(Host, u64)> {
         let leading = self.world.machines().filter_map(|(host, machine)| {
@@ -433,8 +446,7 @@ impl Cluster {
 
     /// Whether the group keeps a majority of its voters, each with its memory, without `victim`.
     /// In memory mode nobody could save it otherwise. Members may see different configurations;
-    /// the majority must be there in each that anybody sees. (During a joint change a member sees
-    /// the voters of both sides; a majority of all of them is one of either side.)
+    /// the majority must be there in each that anybody sees, during a joint change in either side.
     pub(crate) fn survives_without(&self, victim: Host) -> bool {
         self.keeps_majority(Some(victim))
     }
@@ -456,35 +468,20 @@ impl Cluster {
     }
 
     fn keeps_majority(&self, victim: Option<Host>) -> bool {
-        let discoveries = self.discoveries();
-        let alive: BTreeSet<Incarnation> = discoveries
+        let views = self.views();
+        let alive: BTreeSet<Incarnation> = views
             .iter()
-            .filter(|(host, _)| Some(*host) != victim && !self.is_stopping(*host))
+            .filter(|view| Some(view.host) != victim && !self.is_stopping(view.host))
             // Whoever has not heard yet that the group began cannot vote in it, and if the one who
             // would tell it dies, nobody will (seed 245): that group is to be begun anew.
-            .filter(|(_, discovery)| voters_of(discovery).next().is_some())
-            .map(|(_, discovery)| discovery.incarnation)
+            .filter(|view| view.knows_group())
+            .map(|view| view.discovery.incarnation)
             .collect();
-        let is_majority_alive = |voters: &[Incarnation]| {
-            let left = voters.iter().filter(|voter| alive.contains(voter)).count();
-            voters.is_empty() || left * 2 > voters.len()
-        };
-        let stays = |member: &&GroupMember| {
-            !self
-                .leaving
+        let leaving: Vec<PlaceId> = self.leaving.iter().map(|&host| place_of(host)).collect();
+        views.iter().any(View::knows_group)
+            && views
                 .iter()
-                .any(|&host| place_of(host) == member.place)
-        };
-        let mut views = discoveries.iter().map(|(_, discovery)| discovery);
-        views.clone().any(|view| voters_of(view).next().is_some())
-            && views.all(|view| {
-                let all: Vec<_> = voters_of(view).map(|member| member.incarnation).collect();
-                let rest = voters_of(view).filter(stays);
-                let rest: Vec<_> = rest.map(|member| member.incarnation).collect();
-                is_majority_alive(&all)
-                    && is_majority_alive(&rest)
-                    && (all.is_empty() || !rest.is_empty())
-            })
+                .all(|view| view.keeps_majority(&alive, &leaving))
     }
 
     /// Tells a replica to stop; false if it is down.
@@ -592,6 +589,40 @@ impl Cluster {
     }
 }
 
+/// What a running replica knows of the group.
+struct View {
+    host: Host,
+    discovery: Discovery,
+    /// See [`trine_replica::Replica::voter_sides`].
+    sides: [Vec<Incarnation>; 2],
+}
+
+impl View {
+    fn knows_group(&self) -> bool {
+        self.sides.iter().any(|side| !side.is_empty())
+    }
+
+    /// Whether of each side a majority lives, also once the places that are `leaving` are gone.
+    fn keeps_majority(&self, alive: &BTreeSet<Incarnation>, leaving: &[PlaceId]) -> bool {
+        let stays = |voter: &&Incarnation| {
+            let members = &self.discovery.members.0;
+            !members
+                .iter()
+                .any(|member| member.incarnation == **voter && leaving.contains(&member.place))
+        };
+        let is_majority_alive = |voters: &[&Incarnation]| {
+            let left = voters.iter().filter(|voter| alive.contains(voter)).count();
+            left * 2 > voters.len()
+        };
+        let sides = self.sides.iter().filter(|side| !side.is_empty());
+        sides.into_iter().all(|side| {
+            let all: Vec<_> = side.iter().collect();
+            let rest: Vec<_> = side.iter().filter(stays).collect();
+            is_majority_alive(&all) && is_majority_alive(&rest)
+        })
+    }
+}
+
 /// Each place has an operator of its own, on a machine that no fault hits but those of the network.
 fn hosts_of(config: &SimConfig) -> usize {
     config.topology().machines() + config.replicas
@@ -601,7 +632,36 @@ fn place_of(host: Host) -> PlaceId {
     PlaceId(u32::from(host.0) + 1)
 }
 
-fn voters_of(discovery: &Discovery) -> impl Iterator<Item = &GroupMember> {
-    let members = discovery.members.0.iter();
-    members.filter(|member| member.role == MemberRole::Voter)
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trine_replica::message::{Members, RoleCode};
+
+    fn lives(list: &[u64]) -> Vec<Incarnation> {
+        list.iter().copied().map(Incarnation).collect()
+    }
+
+    /// Seed 124: voters 1, 2, 4 and 5, of which 2 had died and 3 was about to follow it. Three of the five that a member saw
+    /// lived on without 4, and 4 was killed: but of the old side only 1 and 5, and nobody led for ever.
+    #[test]
+    fn a_majority_of_both_sides_together_is_not_one_of_either() {
+        let discovery = Discovery {
+            cluster: ClusterId::NONE,
+            place: PlaceId(1),
+            role: RoleCode::Follower,
+            incarnation: Incarnation(1),
+            term: 1,
+            leader: None,
+            members: Members::default(),
+        };
+        let view = View {
+            host: Host(0),
+            discovery,
+            sides: [lives(&[1, 3, 4, 5]), lives(&[1, 2, 4, 5])],
+        };
+        let without_4 = lives(&[1, 3, 5]).into_iter().collect();
+        assert!(!view.keeps_majority(&without_4, &[]));
+        let with_4 = lives(&[1, 3, 4, 5]).into_iter().collect();
+        assert!(view.keeps_majority(&with_4, &[]));
+    }
 }

@@ -74,6 +74,12 @@ impl Group {
         Some((state.applied_index(), state.store().state_hash()))
     }
 
+    /// See [`crate::Replica::voter_sides`].
+    pub(crate) fn voter_sides(&self) -> [Vec<Incarnation>; 2] {
+        let conf = self.raft.conf_state();
+        [conf.voters, conf.voters_outgoing].map(|side| side.into_iter().map(Incarnation).collect())
+    }
+
     /// See [`crate::Replica::state_digest`].
     pub(crate) fn state_digest(&self) -> Option<(u64, u128)> {
         let state = self.state.as_ref()?;
