@@ -66,9 +66,11 @@ fn claimed_order(steps: &[Step]) -> Result<Vec<usize>, Doubt> {
         }
     }
     placed.sort_unstable();
+    let placed: Vec<usize> = placed.into_iter().map(|(.., index)| index).collect();
+    let soonest_ns = soonest_returns(steps, &placed);
     let mut order = Vec::with_capacity(steps.len());
     let mut state = State::Absent;
-    for (_, _, _, index) in placed {
+    for (index, until_ns) in placed.into_iter().zip(soonest_ns) {
         if let Some(expiry) = floating.overdue(steps, index, state) {
             order.push(expiry);
             state = State::Absent;
@@ -76,7 +78,7 @@ fn claimed_order(steps: &[Step]) -> Result<Vec<usize>, Doubt> {
         state = match steps[index].apply(state) {
             Some(after) => after,
             None => {
-                let found = floating.enable(steps, index, state);
+                let found = floating.enable(steps, index, state, until_ns);
                 let (helpers, after) = found.ok_or(Doubt::Model(index))?;
                 order.extend(helpers);
                 after
@@ -85,6 +87,21 @@ fn claimed_order(steps: &[Step]) -> Result<Vec<usize>, Doubt> {
         order.push(index);
     }
     Ok(order)
+}
+
+/// For each place in the order the first return there or behind it: what is put in front of the place has to have been
+/// called by then.
+fn soonest_returns(steps: &[Step], placed: &[usize]) -> Vec<u64> {
+    let mut soonest: Vec<u64> = placed
+        .iter()
+        .rev()
+        .scan(u64::MAX, |first, &index| {
+            *first = steps[index].return_ns.min(*first);
+            Some(*first)
+        })
+        .collect();
+    soonest.reverse();
+    soonest
 }
 
 /// A read at position p saw what the write at position p left.
@@ -126,12 +143,13 @@ impl Floating {
     }
 
     /// Operations after which step `index` may answer as it did, as few as possible, and the state
-    /// after all of them.
+    /// after all of them. They were called by `until_ns`.
     fn enable(
         &mut self,
         steps: &[Step],
         index: usize,
         state: State,
+        until_ns: u64,
     ) -> Option<(Vec<usize>, State)> {
         let mut seen = HashSet::from([state]);
         let mut ways = VecDeque::from([(state, Vec::new())]);
@@ -139,7 +157,7 @@ impl Floating {
             if helpers.len() >= HELPERS_MAX || seen.len() >= COMBINATIONS_MAX {
                 return None;
             }
-            for helper in self.choices(steps, index, &helpers, state) {
+            for helper in self.choices(steps, until_ns, &helpers, state) {
                 let Some(between) = steps[helper].apply(state) else {
                     continue;
                 };
@@ -157,9 +175,9 @@ impl Floating {
         None
     }
 
-    /// What may come in front of step `index`: the first unused operation of each kind that is not among `taken`, and the
-    /// end of the item that is there. What was called only after the step's return cannot explain it.
-    fn choices(&self, steps: &[Step], index: usize, taken: &[usize], state: State) -> Vec<usize> {
+    /// What may come next: the first unused operation of each kind that is not among `taken`, and the end of the item that
+    /// is there. What was called only after `until_ns` cannot explain an answer that was there by then.
+    fn choices(&self, steps: &[Step], until_ns: u64, taken: &[usize], state: State) -> Vec<usize> {
         let mut kinds = HashSet::new();
         let free = self
             .unused
@@ -169,7 +187,7 @@ impl Floating {
         let first = free.filter(|&helper| kinds.insert(steps[helper].kind));
         let choices = self.expiry_of(state).into_iter().chain(first);
         choices
-            .filter(|&helper| !steps[index].precedes(&steps[helper]))
+            .filter(|&helper| steps[helper].call_ns <= until_ns)
             .collect()
     }
 }

@@ -261,6 +261,25 @@ fn an_expiry_that_comes_too_late_explains_no_answer() {
     proved_by_positions(operations);
 }
 
+/// Seed 497: the read that found nothing was answered so late that the item could have expired by then, but a write behind it
+/// in the order of the positions had been answered before. The witness let the item expire, which contradicted real time.
+#[test]
+fn an_expiry_that_a_later_position_rules_out_explains_no_answer() {
+    let short = Operation {
+        action: Action::PutFor {
+            value: b"b".to_vec(),
+            ttl_ns: 5,
+        },
+        ..put_for_unknown(2_025, "b")
+    };
+    proved_by_positions(vec![
+        at(put_for(2_010, 2_020, "a"), 10),
+        short,
+        at(get_nothing(2_050, 2_400), 14),
+        at(put(2_060, 2_070, "c"), 16),
+    ]);
+}
+
 /// In the order of the positions nobody sees that the key has outlived its time; the clock does.
 #[test]
 fn consistent_positions_do_not_hide_a_key_that_outlives_its_time() {
