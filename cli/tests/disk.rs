@@ -223,21 +223,22 @@ fn file(directory: &Path, begins: &str) -> PathBuf {
         .unwrap_or_else(|| panic!("no {begins}*"))
 }
 
+/// The line that starts place 3 on the files of `data`.
+fn serve_third(cluster: &Cluster, data: &Path) -> Vec<String> {
+    let data = data.to_str().expect("plain letters");
+    let peers = cluster.group.peers();
+    let line = ["serve", "--id", "3", "--peers", &peers, "--log", "disk"];
+    let data = ["--data-dir", data];
+    line.iter().chain(&data).map(ToString::to_string).collect()
+}
+
+fn as_words(line: &[String]) -> Vec<&str> {
+    line.iter().map(String::as_str).collect()
+}
+
 /// Starts place 3 on the files of `data`, which it has to refuse.
 fn refused(cluster: &Cluster, data: &Path) -> Ran {
-    let (peers, data) = (cluster.group.peers(), data.to_str().expect("plain letters"));
-    let serve = [
-        "serve",
-        "--id",
-        "3",
-        "--peers",
-        &peers,
-        "--log",
-        "disk",
-        "--data-dir",
-        data,
-    ];
-    trine(&serve, "", b"").expect_status(2)
+    trine(&as_words(&serve_third(cluster, data)), "", b"").expect_status(2)
 }
 
 /// A damaged log, then a damaged snapshot, which came with the re-joining: both are refused with file and byte, and set
@@ -258,21 +259,9 @@ fn damaged_and_newer_files_are_refused_in_words() {
         &["segment-0000000000000001.log: damaged at byte", "--rejoin"],
     );
 
-    let text = data.to_str().expect("plain letters").to_owned();
-    let peers = cluster.group.peers();
-    let rejoin = [
-        "serve",
-        "--id",
-        "3",
-        "--peers",
-        &peers,
-        "--log",
-        "disk",
-        "--data-dir",
-        &text,
-        "--rejoin",
-    ];
-    let mut child = common::command(&rejoin, "")
+    let mut rejoin = serve_third(&cluster, &data);
+    rejoin.push("--rejoin".to_owned());
+    let mut child = common::command(&as_words(&rejoin), "")
         .stderr(std::process::Stdio::null())
         .stdout(std::process::Stdio::null())
         .spawn()

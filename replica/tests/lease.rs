@@ -169,6 +169,17 @@ fn a_follower_that_slept_keeps_its_promise() {
     }
 }
 
+/// An operator tells the leader to hand the lead over to the member at `next`.
+fn order_to_lead(world: &mut World, leader: u32, next: u32) {
+    let order = AdminRequest {
+        order: Order::Lead,
+        place: PlaceId(next),
+        incarnation: Incarnation::NONE,
+        cluster: ClusterId::NONE,
+    };
+    world.inject(leader, kind::ADMIN, &order.encode_to_vec());
+}
+
 #[test]
 fn handing_the_lead_over_ends_the_lease_at_once() {
     for seed in 0..10 {
@@ -179,14 +190,7 @@ fn handing_the_lead_over_ends_the_lease_at_once() {
         world.run_for(Duration::from_millis(200));
         world.get(reader, "k");
         let old = world.leader().unwrap();
-        let next = 1 + old % 3;
-        let order = AdminRequest {
-            order: Order::Lead,
-            place: PlaceId(next),
-            incarnation: Incarnation::NONE,
-            cluster: ClusterId::NONE,
-        };
-        world.inject(old, kind::ADMIN, &order.encode_to_vec());
+        order_to_lead(&mut world, old, 1 + old % 3);
         // From here on the old leader hears nothing: neither of the new term nor of its own end.
         world.isolate(old);
         assert_eq!(world.status(old).lease.unwrap().left_ns, None);
@@ -210,13 +214,7 @@ fn late_order(seed: u64) -> (Instant, Instant) {
     let old = world.leader().unwrap();
     let next = 1 + old % 3;
     world.pause(next);
-    let order = AdminRequest {
-        order: Order::Lead,
-        place: PlaceId(next),
-        incarnation: Incarnation::NONE,
-        cluster: ClusterId::NONE,
-    };
-    world.inject(old, kind::ADMIN, &order.encode_to_vec());
+    order_to_lead(&mut world, old, next);
     assert!(world.replica(old).is_handing_over(), "seed {seed}");
     world.expect("the transfer is given up", SECOND, |world| {
         !world.replica(old).is_handing_over()

@@ -391,15 +391,12 @@ impl Cluster {
     /// Whether no member sees a voter at the place of `host`.
     pub(crate) fn is_no_voter(&self, host: Host) -> bool {
         let place = place_of(host);
-        let votes = |(at, discovery): &(Host, Discovery)| {
-            *at != host
-                && discovery
-                    .members
-                    .0
-                    .iter()
-                    .any(|member| member.place == place && member.role == MemberRole::Voter)
+        let votes = |view: &View| {
+            let mut members = view.discovery.members.0.iter();
+            view.host != host
+                && members.any(|member| member.place == place && member.role == MemberRole::Voter)
         };
-        !self.discoveries().iter().any(votes)
+        !self.views().iter().any(votes)
     }
 
     fn endpoint(&mut self, pool: Pool, identity: Identity) -> Endpoint<Host> {
@@ -410,17 +407,7 @@ impl Cluster {
             .expect("the simulated settings are sound")
     }
 
-    /// What every running replica says about the group.
-    pub(crate) fn discoveries(&self) -> Vec<(Host, Discovery)> {
-        let replicas = self
-            .world
-            .machines()
-            .filter_map(|(host, machine)| Some((host, machine.program.replica()?)));
-        replicas
-            .map(|(host, node)| (host, node.replica().discovery()))
-            .collect()
-    }
-
+    /// What every running replica knows of the group.
     fn views(&self) -> Vec<View> {
         let replicas = self
             .world

@@ -566,6 +566,25 @@ mod tests {
         bytes
     }
 
+    /// As a file is replaced: the new one is whole, and synced, before it gets the name.
+    fn replace(disk: &mut SimDisk) {
+        disk.create("new", 4).unwrap();
+        disk.write("new", 0, b"once").unwrap();
+        disk.sync("new").unwrap();
+        disk.rename("new", FILE).unwrap();
+    }
+
+    /// The next process sees what was synced, and once the names are synced, too, it outlives the machine.
+    fn assert_kept(disk: &mut SimDisk) {
+        disk.device().settle();
+        disk.device().lose_process();
+        assert_eq!(content(disk), b"once");
+        disk.sync_names().unwrap();
+        disk.device().settle();
+        disk.device().crash(true);
+        assert_eq!(content(disk), b"once");
+    }
+
     #[test]
     fn what_a_killed_process_had_written_is_seen_by_the_next_and_lost_with_the_machine() {
         let (mut kept, mut lost) = (0, 0);
@@ -591,17 +610,8 @@ mod tests {
     fn what_is_synced_under_a_new_name_is_seen_by_the_next_process_and_stays_synced() {
         for seed in 0..50 {
             let mut disk = disk(seed);
-            disk.create("new", 4).unwrap();
-            disk.write("new", 0, b"once").unwrap();
-            disk.sync("new").unwrap();
-            disk.rename("new", FILE).unwrap();
-            disk.device().settle();
-            disk.device().lose_process();
-            assert_eq!(content(&mut disk), b"once");
-            disk.sync_names().unwrap();
-            disk.device().settle();
-            disk.device().crash(true);
-            assert_eq!(content(&mut disk), b"once");
+            replace(&mut disk);
+            assert_kept(&mut disk);
         }
     }
 
@@ -614,17 +624,8 @@ mod tests {
             disk.sync_names().unwrap();
             disk.device().settle();
             disk.remove("new").unwrap();
-            disk.create("new", 4).unwrap();
-            disk.write("new", 0, b"once").unwrap();
-            disk.sync("new").unwrap();
-            disk.rename("new", FILE).unwrap();
-            disk.device().settle();
-            disk.device().lose_process();
-            assert_eq!(content(&mut disk), b"once");
-            disk.sync_names().unwrap();
-            disk.device().settle();
-            disk.device().crash(true);
-            assert_eq!(content(&mut disk), b"once");
+            replace(&mut disk);
+            assert_kept(&mut disk);
         }
     }
 
@@ -638,10 +639,7 @@ mod tests {
             disk.write("new", 0, b"gone").unwrap();
             disk.device().settle();
             disk.remove("new").unwrap();
-            disk.create("new", 4).unwrap();
-            disk.write("new", 0, b"once").unwrap();
-            disk.sync("new").unwrap();
-            disk.rename("new", FILE).unwrap();
+            replace(&mut disk);
             disk.sync_names().unwrap();
             disk.device().settle();
             disk.device().crash(true);

@@ -427,20 +427,17 @@ impl Server {
             self.accept();
         }
         for index in 0..self.slots.len() {
-            let too_slow = |client: &mut Client| {
+            let too_slow = |client: &Client| {
                 let since = client.blocked_since;
                 since.is_some_and(|since| now.saturating_since(since) >= self.options.slow_reader)
             };
-            if let Some(client) = self.slots[index].client.take_if(too_slow) {
-                self.stats.slow_readers += 1;
-                self.dirty.retain(|dirty| *dirty != index);
-                self.close(index, client);
-            }
-            let spent = |client: &mut Client| {
+            let spent = |client: &Client| {
                 let drain = client.drain.as_ref();
                 drain.is_some_and(|drain| now >= drain.until)
             };
-            if let Some(client) = self.slots[index].client.take_if(spent) {
+            let slot = &mut self.slots[index].client;
+            if let Some(client) = slot.take_if(|client| too_slow(client) || spent(client)) {
+                self.stats.slow_readers += u64::from(too_slow(&client));
                 self.dirty.retain(|dirty| *dirty != index);
                 self.close(index, client);
             }

@@ -242,20 +242,24 @@ fn positions_prove_histories_with_expiries() {
     proved_by_positions(operations);
 }
 
+/// A write of unknown outcome, for next to no time.
+fn brief_unknown(call_ns: u64, value: &str) -> Operation {
+    Operation {
+        action: Action::PutFor {
+            value: value.as_bytes().to_vec(),
+            ttl_ns: 5,
+        },
+        ..put_for_unknown(call_ns, value)
+    }
+}
+
 /// Seed 161: the item that stood there in the order of the positions could not have expired yet; an unknown write for a
 /// short time, and its end, explain what was read. The witness took the item's own end, failed, and the search found no end.
 #[test]
 fn an_expiry_that_comes_too_late_explains_no_answer() {
-    let short = Operation {
-        action: Action::PutFor {
-            value: b"b".to_vec(),
-            ttl_ns: 5,
-        },
-        ..put_for_unknown(2_025, "b")
-    };
     let operations = vec![
         at(put_for(2_010, 2_020, "a"), 10),
-        short,
+        brief_unknown(2_025, "b"),
         at(get_nothing(2_050, 2_060), 14),
     ];
     proved_by_positions(operations);
@@ -265,16 +269,9 @@ fn an_expiry_that_comes_too_late_explains_no_answer() {
 /// in the order of the positions had been answered before. The witness let the item expire, which contradicted real time.
 #[test]
 fn an_expiry_that_a_later_position_rules_out_explains_no_answer() {
-    let short = Operation {
-        action: Action::PutFor {
-            value: b"b".to_vec(),
-            ttl_ns: 5,
-        },
-        ..put_for_unknown(2_025, "b")
-    };
     proved_by_positions(vec![
         at(put_for(2_010, 2_020, "a"), 10),
-        short,
+        brief_unknown(2_025, "b"),
         at(get_nothing(2_050, 2_400), 14),
         at(put(2_060, 2_070, "c"), 16),
     ]);
