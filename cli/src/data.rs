@@ -4,8 +4,8 @@ use std::path::Path;
 
 use serde_json::json;
 use trine_replica::disk::{
-    Directory, Fsync, LostMemory, OpenError, OpenOptions, Opened, Step, open as open_disk,
-    open_anew,
+    Directory, DiskCause, Fsync, LostMemory, OpenError, OpenOptions, Opened, Step,
+    open as open_disk, open_anew,
 };
 use trine_replica::message::{Incarnation, PlaceId};
 
@@ -97,7 +97,7 @@ pub(crate) const REJOIN: &str = "start it with --rejoin: it sets the files aside
 pub(crate) fn failure(path: &Path, error: &OpenError) -> Failure {
     let shown = path.display();
     let (message, hint) = match error {
-        OpenError::Disk(error) if error.was_ended() => return Failure::interrupted(),
+        OpenError::Disk(error) if error.cause == DiskCause::Ended => return Failure::interrupted(),
         OpenError::Disk(error) => (error.to_string(), ""),
         OpenError::Lost(_) => (
             format!(

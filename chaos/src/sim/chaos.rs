@@ -6,6 +6,7 @@ use super::disk::CALM;
 use super::network::Cut;
 use crate::fault::{Event, Fault, Schedule, Victim};
 use std::collections::{BTreeMap, BTreeSet};
+use trine_replica::disk::DiskCause;
 use trine_replica::message::Order;
 use trine_transport::time::{Duration, Instant};
 
@@ -187,7 +188,14 @@ impl Chaos {
             Event::DiskCorrupt { victim, span } => self.corrupt(cluster, *victim, *span),
             Event::DiskFull { victim, span } => self.fill_disk(cluster, *victim, *span),
             Event::ProcessKill { victim, span } => self.kill_process(cluster, *victim, *span),
-            Event::DiskError { victim, full } => break_disk(cluster, *victim, *full),
+            Event::DiskError { victim, full } => {
+                let cause = if *full {
+                    DiskCause::Full
+                } else {
+                    DiskCause::Device
+                };
+                break_disk(cluster, *victim, cause);
+            }
             Event::Stop { victim, span } => self.stop(cluster, *victim, *span),
             Event::Pause { victim, span } => {
                 let Some(host) = resolve(cluster, *victim) else {
@@ -386,7 +394,7 @@ impl Chaos {
 }
 
 /// One of the next operations of a replica's disk fails.
-fn break_disk(cluster: &mut Cluster, victim: Victim, full: bool) {
+fn break_disk(cluster: &mut Cluster, victim: Victim, cause: DiskCause) {
     if !cluster.keeps_memory() {
         return;
     }
@@ -394,7 +402,7 @@ fn break_disk(cluster: &mut Cluster, victim: Victim, full: bool) {
     if let Some(host) = resolve(cluster, victim).filter(running)
         && let Some(mut device) = cluster.device(host)
     {
-        device.fail_soon(full);
+        device.fail_soon(cause);
     }
 }
 

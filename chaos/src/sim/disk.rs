@@ -7,7 +7,7 @@ use crate::fault::Fault;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use trine_replica::disk::{
-    Disk, DiskError, OpenError, OpenOptions, Opened, Write, WriteQueue, Writer, open,
+    Disk, DiskCause, DiskError, OpenError, OpenOptions, Opened, Write, WriteQueue, Writer, open,
 };
 use trine_transport::prng::{Prng, Ratio};
 use trine_transport::time::{Duration, Instant};
@@ -63,17 +63,17 @@ impl Device {
     }
 
     /// One of the next operations fails, and all behind it until the replica is started anew.
-    pub(crate) fn fail_soon(&mut self, full: bool) {
+    pub(crate) fn fail_soon(&mut self, cause: DiskCause) {
         let after = self.prng.in_range(1..=FAILS_WITHIN);
-        self.failing.get_or_insert(Failing { after, full });
+        self.failing.get_or_insert(Failing { after, cause });
     }
 
     /// The failure that an operation has met.
     pub(crate) fn failure(&self) -> Option<Fault> {
         let failing = self.failing.filter(|failing| failing.after == 0)?;
-        Some(match failing.full {
-            true => Fault::DiskEnospc,
-            false => Fault::DiskEio,
+        Some(match failing.cause {
+            DiskCause::Full => Fault::DiskEnospc,
+            _ => Fault::DiskEio,
         })
     }
 
@@ -283,15 +283,15 @@ impl Device {
         if failing.after > 0 {
             return Ok(());
         }
-        let reason = match failing.full {
-            true => "no space left on the simulated device",
-            false => "input/output error of the simulated device",
+        let reason = match failing.cause {
+            DiskCause::Full => "no space left on the simulated device",
+            _ => "input/output error of the simulated device",
         };
         Err(DiskError {
             operation,
             file: name.to_owned(),
             reason: reason.to_owned(),
-            full: failing.full,
+            cause: failing.cause,
         })
     }
 
@@ -303,7 +303,7 @@ impl Device {
             operation,
             file: name.to_owned(),
             reason: "no space left on the simulated device".to_owned(),
-            full: true,
+            cause: DiskCause::Full,
         })
     }
 }
@@ -313,7 +313,7 @@ impl Device {
 struct Failing {
     /// Zero once it has.
     after: u64,
-    full: bool,
+    cause: DiskCause,
 }
 
 /// A failure comes within so many operations: a few batches.
@@ -394,7 +394,7 @@ fn missing(name: &str) -> DiskError {
         operation: "find",
         file: name.to_owned(),
         reason: "it is not there".to_owned(),
-        full: false,
+        cause: DiskCause::Device,
     }
 }
 
@@ -663,9 +663,9 @@ mod tests {
 
     #[test]
     fn a_disk_that_breaks_fails_each_operation_until_the_process_has_ended() {
-        for full in [false, true] {
+        for cause in [DiskCause::Device, DiskCause::Full] {
             let mut disk = disk(1);
-            disk.device().fail_soon(full);
+            disk.device().fail_soon(cause);
             let mut written = 0;
             let error = loop {
                 match disk.write(FILE, 0, b"x") {
@@ -673,9 +673,9 @@ mod tests {
                     Err(error) => break error,
                 }
             };
-            assert!(written < FAILS_WITHIN && error.full == full, "{error}");
+            assert!(written < FAILS_WITHIN && error.cause == cause, "{error}");
             assert!(disk.sync(FILE).is_err() && disk.sync_names().is_err());
-            let fault = [Fault::DiskEio, Fault::DiskEnospc][usize::from(full)];
+            let fault = [Fault::DiskEio, Fault::DiskEnospc][usize::from(cause == DiskCause::Full)];
             assert_eq!(disk.device().failure(), Some(fault));
             disk.device().crash(false);
             assert!(disk.device().failure().is_none() && disk.sync(FILE).is_ok());

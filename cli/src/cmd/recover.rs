@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::json;
 use trine_replica::config::SEGMENT_BYTES;
-use trine_replica::disk::{Fsync, OpenError, OpenOptions, RecoverError, recover};
+use trine_replica::disk::{DiskCause, Fsync, OpenError, OpenOptions, RecoverError, recover};
 use trine_replica::message::{ClusterId, Incarnation, Member, MemberRole, PlaceId};
 
 use crate::args::RecoverArguments;
@@ -76,7 +76,7 @@ pub(crate) fn run(arguments: &RecoverArguments, output: Output) -> Result<(), Fa
 
 fn failure(path: &Path, error: &RecoverError) -> Failure {
     match error {
-        RecoverError::Open(OpenError::Disk(error)) if error.was_ended() => {
+        RecoverError::Open(OpenError::Disk(error)) if error.cause == DiskCause::Ended => {
             Failure::interrupted_after(
                 format_args!("no new group was made of {}", path.display()),
                 "give the same trine recover once more: it begins with the old files, which are all there",

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::frame::SECTOR;
 use super::memory::MemoryDisk;
-use super::{Disk, DiskError};
+use super::{Disk, DiskCause, DiskError};
 
 /// A file: what processes see, what is on the plate, and which sectors are still to be written.
 #[derive(Clone, Default, Debug)]
@@ -84,7 +84,7 @@ fn failed(operation: &'static str, name: &str) -> DiskError {
         operation,
         file: name.to_owned(),
         reason: "input/output error".to_owned(),
-        full: false,
+        cause: DiskCause::Device,
     }
 }
 

@@ -5,10 +5,9 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use super::error::ENDED;
 use super::open::LOCK;
 use super::spare::{self, Spare};
-use super::{Disk, DiskError, Step};
+use super::{Disk, DiskCause, DiskError, Step};
 
 /// A locked directory. No other process opens it as long as this lives.
 #[derive(Debug)]
@@ -64,7 +63,7 @@ impl Directory {
                 operation: "lock",
                 file: shown,
                 reason: "another process uses this directory".to_owned(),
-                full: false,
+                cause: DiskCause::Device,
             }),
             Err(TryLockError::Error(error)) => Err(failed("lock")(error)),
         }
@@ -128,7 +127,10 @@ fn failure(operation: &'static str, file: String, error: &io::Error) -> DiskErro
         operation,
         file,
         reason: error.to_string(),
-        full: error.kind() == io::ErrorKind::StorageFull,
+        cause: match error.kind() {
+            io::ErrorKind::StorageFull => DiskCause::Full,
+            _ => DiskCause::Device,
+        },
     }
 }
 
@@ -159,8 +161,8 @@ impl Disk for Directory {
             false => Err(DiskError {
                 operation: "go on with",
                 file: self.path.display().to_string(),
-                reason: ENDED.to_owned(),
-                full: false,
+                reason: "the user has ended it".to_owned(),
+                cause: DiskCause::Ended,
             }),
         }
     }
@@ -281,7 +283,7 @@ mod tests {
         let scratch = Scratch::new("reading");
         let (directory, _) = watched(&scratch.0, 0);
         match open(directory, options()) {
-            Err(OpenError::Disk(error)) => assert!(error.was_ended(), "{error}"),
+            Err(OpenError::Disk(error)) => assert_eq!(error.cause, DiskCause::Ended, "{error}"),
             other => panic!("{other:?}"),
         }
         let (directory, looks) = watched(&scratch.0, usize::MAX);
@@ -306,7 +308,7 @@ mod tests {
                     break;
                 }
                 Err(RecoverError::Open(OpenError::Disk(error))) => {
-                    assert!(error.was_ended(), "{error}");
+                    assert_eq!(error.cause, DiskCause::Ended, "{error}");
                 }
                 Err(error) => panic!("{error}"),
             }

@@ -10,19 +10,19 @@ pub struct DiskError {
     pub file: String,
     /// What the device says.
     pub reason: String,
-    /// Whether there is no room left.
-    pub full: bool,
+    /// What it is about, for programs.
+    pub cause: DiskCause,
 }
 
-/// Why whoever watches a [`super::Directory`] did not let it go on.
-pub(super) const ENDED: &str = "the user has ended it";
-
-impl DiskError {
-    /// Whether nothing is wrong with the device: whoever watched the work has ended it.
-    #[must_use]
-    pub fn was_ended(&self) -> bool {
-        self.reason == ENDED
-    }
+/// What kind of refusal it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DiskCause {
+    /// The device, or what stands between it and the program, does not do it.
+    Device,
+    /// There is no room left.
+    Full,
+    /// Nothing is wrong: whoever watched the work of a [`super::Directory`] did not let it go on.
+    Ended,
 }
 
 /// The files do not hold everything that this replica may have acknowledged.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Disk, DiskError};
+use super::{Disk, DiskCause, DiskError};
 
 /// Files by name.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
@@ -22,7 +22,7 @@ fn missing(name: &str) -> DiskError {
         operation: "find",
         file: name.to_owned(),
         reason: "it is not there, or too short".to_owned(),
-        full: false,
+        cause: DiskCause::Device,
     }
 }
 

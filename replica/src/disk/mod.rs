@@ -27,7 +27,7 @@ mod writer;
 use serde::{Deserialize, Serialize};
 
 pub use directory::Directory;
-pub use error::{DiskError, LostMemory, OpenError};
+pub use error::{DiskCause, DiskError, LostMemory, OpenError};
 #[doc(hidden)]
 pub use open::fuzz_open;
 pub use open::{OpenOptions, Opened, open, open_anew};

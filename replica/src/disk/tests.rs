@@ -479,7 +479,7 @@ fn a_failed_sync_ends_the_replica() {
     };
     assert_eq!(hear(1, record(8..9, 3, 10)), Some(Ok(1)));
     let error = hear(2, record(9..10, 3, 10)).unwrap().unwrap_err();
-    assert_eq!((error.operation, error.full), ("sync", false));
+    assert_eq!((error.operation, error.cause), ("sync", DiskCause::Device));
     replica.on_write_failed(&error);
     assert!(replica.halted().unwrap().contains("cannot sync"));
     // Nothing more is written, and ending does not wait for it.

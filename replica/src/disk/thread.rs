@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 
 use trine_transport::backend::Waker;
 
-use super::{Disk, DiskError, Write, WriteQueue, Writer};
+use super::{Disk, DiskCause, DiskError, Write, WriteQueue, Writer};
 use crate::config::WRITE_BATCH_BYTES_MAX;
 
 /// The event loop's end of the queue. Dropping it lets the thread finish what it has, and waits for it.
@@ -35,7 +35,7 @@ impl WriterThread {
                 operation: "start",
                 file: "the writer thread".to_owned(),
                 reason: error.to_string(),
-                full: false,
+                cause: DiskCause::Device,
             })?;
         Ok(Self {
             writes: Some(writes),
