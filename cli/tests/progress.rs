@@ -1,0 +1,121 @@
+//! Does long work draw a bar for whoever looks at a terminal, and print plain lines for everybody else?
+
+mod common;
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use common::{Cluster, command, finish};
+use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+
+/// What a bar consists of, and what nothing else prints.
+const BLOCK: char = '█';
+const ESCAPE: char = '\u{1b}';
+
+/// A terminal of its own for the standard error of one process, and everything that was written to it.
+struct Terminal {
+    written: Arc<Mutex<Vec<u8>>>,
+    reader: JoinHandle<()>,
+}
+
+impl Terminal {
+    /// Starts `command` with its standard error on a new terminal.
+    fn start(command: &mut Command) -> (Child, Self) {
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
+        let master = openpt(flags).expect("a terminal");
+        grantpt(&master).expect("ours");
+        unlockpt(&master).expect("ours");
+        let size = Winsize {
+            ws_row: 24,
+            ws_col: 100,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        tcsetwinsize(&master, size).expect("a terminal has a size");
+        let far_end: OwnedFd = ioctl_tiocgptpeer(&master, flags).expect("its other end");
+        let child = command
+            .env("TERM", "xterm")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(far_end)
+            .spawn()
+            .expect("the program starts");
+        // The command's copy would keep the terminal open after the process.
+        command.stderr(Stdio::null());
+        (child, Self::read(File::from(master)))
+    }
+
+    fn read(mut master: File) -> Self {
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let shared = Arc::clone(&written);
+        let reader = std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            // An error is how the end of a terminal without processes reads.
+            while let Ok(count @ 1..) = master.read(&mut bytes) {
+                let mut written = shared.lock().expect("no panic");
+                written.extend_from_slice(&bytes[..count]);
+            }
+        });
+        Self { written, reader }
+    }
+
+    /// Everything, once the process has ended.
+    fn whole(self) -> String {
+        self.reader.join().expect("reads");
+        let written = self.written.lock().expect("no panic");
+        String::from_utf8_lossy(&written).into_owned()
+    }
+}
+
+/// Waits for the end of a process whose standard error is elsewhere; what it printed.
+fn stdout_of(mut child: Child) -> String {
+    let mut text = String::new();
+    let mut stdout = child.stdout.take().expect("piped");
+    stdout.read_to_string(&mut text).expect("text");
+    let ended = child.wait().expect("wait");
+    assert!(ended.success(), "{ended}: {text}");
+    text
+}
+
+/// Whether a bar with these words was drawn: not a word of it alone, which an error message might have, too.
+fn drew(text: &str, what: &str) -> bool {
+    let drawn = |part: &str| part.contains(what) && part.contains(BLOCK) && part.contains('%');
+    text.split(['\r', '\n']).any(drawn)
+}
+
+#[test]
+fn a_measurement_draws_a_bar_on_a_terminal_and_prints_lines_elsewhere() {
+    let cluster = Cluster::start(&[]);
+    let peers = cluster.group.peers();
+    let slow = ["--rate", "50", "--clients", "2", "--keys", "100"];
+    let bench = |time| [&["bench", "--warmup", "0s", "--for", time][..], &slow].concat();
+
+    // Longer than the pause between two lines. Meanwhile the other one is looked at.
+    let piped = command(&bench("11s"), &peers)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+
+    let (child, terminal) = Terminal::start(&mut command(&bench("2s"), &peers));
+    let stdout = stdout_of(child);
+    let drawn = terminal.whole();
+    assert!(drew(&drawn, "measuring"), "{drawn:?}");
+    assert!(drawn.contains("operations/s"), "{drawn:?}");
+    let is_result = |text: &str| text.contains("p99") && !text.contains([BLOCK, ESCAPE, '\r']);
+    assert!(is_result(&stdout), "{stdout:?}");
+
+    let ran = finish(piped).expect_status(0);
+    let lines: Vec<&str> = ran.stderr.lines().collect();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].starts_with("measuring "), "{lines:?}");
+    assert!(lines[0].contains(" %, ") && lines[0].ends_with(" operations/s"));
+    assert!(!ran.stderr.contains([BLOCK, ESCAPE, '\r']), "{lines:?}");
+    assert!(is_result(&String::from_utf8_lossy(&ran.stdout)));
+}
