@@ -23,6 +23,7 @@ mod peers;
 mod placement;
 mod progress;
 mod resp;
+mod restoring;
 mod settings;
 mod units;
 mod values;

@@ -9,9 +9,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use common::{Cluster, command, finish};
+use common::{Cluster, command, finish, trine, wait_for};
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
+use serde_json::Value;
+use trine_chaos::live::free_addresses;
 
 /// What a bar consists of, and what nothing else prints.
 const BLOCK: char = '█';
@@ -64,11 +66,25 @@ impl Terminal {
         Self { written, reader }
     }
 
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.written.lock().expect("no panic")).into_owned()
+    }
+
     /// Everything, once the process has ended.
     fn whole(self) -> String {
         self.reader.join().expect("reads");
         let written = self.written.lock().expect("no panic");
         String::from_utf8_lossy(&written).into_owned()
+    }
+}
+
+/// A process that does not outlive its test.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
@@ -118,4 +134,52 @@ fn a_measurement_draws_a_bar_on_a_terminal_and_prints_lines_elsewhere() {
     assert!(lines[0].contains(" %, ") && lines[0].ends_with(" operations/s"));
     assert!(!ran.stderr.contains([BLOCK, ESCAPE, '\r']), "{lines:?}");
     assert!(is_result(&String::from_utf8_lossy(&ran.stdout)));
+}
+
+/// A replica that its group sent the whole state said nothing until it was there, however long that took.
+#[test]
+fn a_replica_shows_how_far_the_state_that_it_is_sent_has_come() {
+    let cluster = Cluster::start(&[]);
+    let value = "v".repeat(40_000);
+    let script: String = (0..100).map(|n| format!("put key-{n} {value}\n")).collect();
+    trine(&[], &cluster.group.peers(), script.as_bytes()).expect_status(0);
+
+    // Every packet to and from the new one takes its time: so does the state, which comes piece by piece.
+    let listen = free_addresses(1).expect("a free port")[0].to_string();
+    let peers = cluster.group.peers();
+    let place = ["serve", "--id", "4", "--listen", &listen, "--peers", &peers];
+    let serve = [&place[..], &["--fault", "delay=15ms"]].concat();
+    let (child, terminal) = Terminal::start(&mut command(&serve, ""));
+    let _fourth = Killed(child);
+    let add = command(&["member", "add", "4", "--learner"], &peers)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let _add = Killed(add.expect("the program starts"));
+
+    let look = |form: &[&str]| trine(&[&["status"], form].concat(), &listen, b"").stdout;
+    let receiving = |document: &Value| {
+        let of_one = |replica: &Value| {
+            let state = &replica["status"]["replica"]["receiving"];
+            Some((state["bytes"].as_u64()?, state["bytes_total"].as_u64()?))
+        };
+        let replicas = document["replicas"].as_array().into_iter().flatten();
+        replicas.filter_map(of_one).next()
+    };
+    let (bytes, total) = wait_for("a part of the state", || {
+        receiving(&serde_json::from_slice(&look(&["--json"])).ok()?).filter(|state| state.0 > 0)
+    });
+    assert!(bytes <= total && total > 4_000_000, "{bytes} of {total}");
+    let row = String::from_utf8(look(&[])).expect("text");
+    assert!(row.contains("joining, receiving snapshot, "), "{row}");
+    wait_for("a bar", || {
+        drew(&terminal.text(), "receiving a snapshot").then_some(())
+    });
+    wait_for("the end of it", || {
+        let table = String::from_utf8(look(&[])).ok()?;
+        (table.contains(" learner") && !table.contains("receiving")).then_some(())
+    });
+    let drawn = terminal.text();
+    assert!(drawn.contains(" MiB of 3.8 MiB"), "{drawn:?}");
 }

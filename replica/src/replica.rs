@@ -20,7 +20,7 @@ use crate::message::{
 };
 use crate::outbox::{Outbox, Purpose};
 use crate::output::Output;
-use crate::status::{LogStatus, Role, SessionStatus, Status, StoreStatus};
+use crate::status::{LogStatus, ReceivingStatus, Role, SessionStatus, Status, StoreStatus};
 use crate::timing::{Stopwatch, WriteStages};
 
 /// One replica. Every call is followed by draining [`Replica::poll_output`].
@@ -640,6 +640,11 @@ impl Replica {
         self.group.as_ref()?.entry_digest(index)
     }
 
+    /// How much of the group's state is here, while its leader sends it.
+    pub fn receiving(&self) -> Option<ReceivingStatus> {
+        self.group.as_ref()?.receiving()
+    }
+
     /// Everything that there is to say about this replica.
     pub fn status(&self, now: Instant) -> Status {
         let mut status = Status {
@@ -649,6 +654,7 @@ impl Replica {
             address: self.own.address,
             role: Role::Unattached,
             not_serving: None,
+            receiving: None,
             term: 0,
             leader: None,
             committed: 0,

@@ -150,6 +150,24 @@ pub struct Counters {
     pub snapshots_failed: u64,
 }
 
+/// A snapshot on its way to the answering replica.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct ReceivingStatus {
+    /// Logical bytes of the keys and values that are here.
+    pub bytes: u64,
+    /// Logical bytes of all of them.
+    pub bytes_total: u64,
+}
+
+impl ReceivingStatus {
+    /// The share that is here.
+    #[must_use]
+    pub fn percent(&self) -> u64 {
+        let share = u128::from(self.bytes) * 100 / u128::from(self.bytes_total.max(1));
+        u64::try_from(share.min(100)).expect("at most 100")
+    }
+}
+
 /// The lease under which a leader answers reads by itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LeaseStatus {
@@ -176,6 +194,9 @@ pub struct Status {
     pub role: Role,
     /// Why it does not serve clients, in a sentence; nothing if it does, or knows who does.
     pub not_serving: Option<String>,
+    /// How far the group's state has come, while its leader sends it.
+    #[serde(default)]
+    pub receiving: Option<ReceivingStatus>,
     /// Its term.
     pub term: u64,
     /// Who leads, as far as it knows.

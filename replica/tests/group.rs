@@ -281,7 +281,13 @@ fn a_snapshot_travels_while_the_group_serves() {
         let from = world.status(leader).applied;
         let mut n = 0_u32;
         let end = world.now + SECOND * 20;
+        let (mut bytes, mut steps) = (0, 0);
         while world.status(behind).counters.snapshots_installed == 0 {
+            if let Some(receiving) = world.status(behind).receiving {
+                assert!(receiving.bytes <= receiving.bytes_total, "{receiving:?}");
+                steps += u32::from(receiving.bytes > bytes);
+                bytes = receiving.bytes;
+            }
             assert!(world.now < end, "seed {seed}: {:#?}", world.status(leader));
             for &client in &clients {
                 if world.clients[client].is_idle() {
@@ -296,6 +302,8 @@ fn a_snapshot_travels_while_the_group_serves() {
             world.status(leader).applied > from + 20,
             "the group served meanwhile"
         );
+        assert!(steps > 1, "seed {seed}: seen at {steps} stages");
+        assert_eq!(world.status(behind).receiving, None);
         world.loss = "0%".parse().unwrap();
         world.expect("equal replicas", SECOND * 10, |world| {
             let (a, b) = (world.status(behind), world.status(leader));

@@ -28,6 +28,7 @@ use crate::logs::Logs;
 use crate::metrics::{self, Snapshot};
 use crate::network::{Network, Opened};
 use crate::output::Output;
+use crate::restoring::Restoring;
 use crate::{peers, placement, resp};
 
 /// What the line begins with that says where the metrics are.
@@ -255,6 +256,7 @@ fn serve<B: Backend>(
     let mut told = Told::new(watch.output);
     while !interrupt::interrupted() {
         let now = event_loop.clock().now();
+        told.restoring.look(event_loop.app().replica().receiving());
         told.tell_changes(event_loop.app().replica(), now);
         tell_faults();
         watch.publish(&mut event_loop, false);
@@ -439,6 +441,8 @@ fn stop<B: Backend>(event_loop: &mut ReplicaLoop<B>) -> Result<(), Failure> {
 /// What was told last about the replica's part in the group.
 struct Told {
     output: Output,
+    /// Whose bar all lines are printed above.
+    restoring: Restoring,
     last: Option<(RoleCode, u64, Option<SocketAddr>)>,
     /// Since when the replica has been in no group, and whether that was told.
     idle: Option<(Instant, bool)>,
@@ -448,6 +452,7 @@ impl Told {
     fn new(output: Output) -> Self {
         Self {
             output,
+            restoring: Restoring::default(),
             last: None,
             idle: None,
         }
@@ -474,9 +479,11 @@ impl Told {
         }
         *told = true;
         if let Some(reason) = replica.status(now).not_serving {
-            self.output.json_line(&json!({ "waiting": reason }));
             tracing::info!(reason, "not serving yet");
-            self.output.line(format_args!("not serving yet: {reason}"));
+            self.restoring.suspend(|| {
+                self.output.json_line(&json!({ "waiting": reason }));
+                self.output.line(format_args!("not serving yet: {reason}"));
+            });
         }
     }
 
@@ -496,14 +503,17 @@ impl Told {
             leader = leads,
             "role"
         );
-        self.output.json_line(&json!({
-            "place": place.0, "role": role_word(*role), "term": term, "leader": leader,
-        }));
-        self.output.line(match (role, leader) {
+        let text = match (role, leader) {
             (RoleCode::Leader, _) => format!("leads in term {term}"),
             (RoleCode::Follower, Some(leader)) => format!("follows {leader} in term {term}"),
             (RoleCode::Follower, None) => format!("waits for a leader in term {term}"),
             _ => format!("{} in term {term}", role_word(*role)),
+        };
+        self.restoring.suspend(|| {
+            self.output.json_line(&json!({
+                "place": place.0, "role": role_word(*role), "term": term, "leader": leader,
+            }));
+            self.output.line(text);
         });
     }
 }

@@ -217,13 +217,22 @@ fn replica_row(node: &NodeStatus) -> [String; 8] {
     [
         replica.place.to_string(),
         replica.address.to_string(),
-        role_word(replica.role).to_owned(),
+        role_and_restoring(replica),
         replica.term.to_string(),
         show_count(replica.committed),
         show_count(replica.applied),
         show_count(replica.store.items),
         show_count(node.transport.retransmissions),
     ]
+}
+
+/// What a replica is, and how far the group's state has come to one that has not enough of it.
+fn role_and_restoring(replica: &Status) -> String {
+    let role = role_word(replica.role);
+    match replica.receiving {
+        None => role.to_owned(),
+        Some(state) => format!("{role}, receiving snapshot, {} %", state.percent()),
+    }
 }
 
 pub(super) fn role_word(role: Role) -> &'static str {

@@ -45,6 +45,13 @@ impl SnapshotReader {
         self.restoring.as_ref().map(|restoring| restoring.summary)
     }
 
+    /// What the items that have come take of [`SnapshotSummary::logical_bytes`].
+    #[must_use]
+    pub fn logical_bytes(&self) -> u64 {
+        let restoring = self.restoring.as_ref();
+        restoring.map_or(0, |restoring| restoring.store.items.logical_bytes())
+    }
+
     /// Whether the last chunk has come.
     #[must_use]
     pub fn is_complete(&self) -> bool {

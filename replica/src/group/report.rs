@@ -7,8 +7,9 @@ use super::Group;
 use crate::config::ReadMode;
 use crate::log::Log;
 use crate::message::{Discovery, Incarnation, Member, MemberRole, Members, RoleCode};
+use crate::snapshot_transfer::Incoming;
 use crate::status::{
-    LeaseStatus, LogStatus, MemberStatus, Role, SessionStatus, Status, StoreStatus,
+    LeaseStatus, LogStatus, MemberStatus, ReceivingStatus, Role, SessionStatus, Status, StoreStatus,
 };
 
 impl Group {
@@ -93,11 +94,21 @@ impl Group {
             .map_or(0, |state| state.sessions().bytes())
     }
 
+    /// See [`crate::Replica::receiving`].
+    pub(crate) fn receiving(&self) -> Option<ReceivingStatus> {
+        // What its sender has given up, or what is of no use any more, stays until the next one begins.
+        let comes = |incoming: &&Incoming| {
+            incoming.from().0 == self.raft.leader() && incoming.index() > self.raft.applied()
+        };
+        self.incoming.as_ref().filter(comes)?.progress()
+    }
+
     /// Fills in everything that there is to say.
     pub(crate) fn report(&self, now: Instant, status: &mut Status) {
         status.cluster = Some(self.cluster.to_string());
         status.role = self.role();
         status.not_serving = self.why_not_serving(now);
+        status.receiving = self.receiving();
         status.term = self.raft.term();
         status.leader = self.leader_address();
         status.committed = self.raft.committed();

@@ -21,6 +21,7 @@ use crate::membership::MemberTable;
 use crate::message::ClusterId;
 use crate::state_machine::codec::{Cursor, StateError, put_bytes, put_u64};
 use crate::state_machine::{Genesis, Parts, StateMachine};
+use crate::status::ReceivingStatus;
 
 /// Bytes in front of a chunk's content.
 const CHUNK_HEADER_SIZE: usize = 8;
@@ -197,6 +198,15 @@ impl ImageReader {
                 what: "the order of the snapshot's parts",
             }),
         }
+    }
+
+    /// How much of the store is here; nothing before it has said how large it is.
+    pub(crate) fn progress(&self) -> Option<ReceivingStatus> {
+        let summary = self.store.summary()?;
+        Some(ReceivingStatus {
+            bytes: self.store.logical_bytes(),
+            bytes_total: summary.logical_bytes,
+        })
     }
 
     /// The state, once the last chunk was pushed.

@@ -7,6 +7,7 @@ use super::ImageReader;
 use crate::config::SNAPSHOT_CHUNKS_MAX;
 use crate::message::{ChunkAck, ChunkOutcome, Incarnation, SnapshotChunk};
 use crate::state_machine::StateMachine;
+use crate::status::ReceivingStatus;
 
 /// A snapshot that is being received.
 pub(crate) struct Incoming {
@@ -43,6 +44,21 @@ impl Incoming {
     /// Raft's message, to be validated before anything is received for it.
     pub(crate) fn message(&self) -> &Message {
         &self.message
+    }
+
+    /// Who sends it.
+    pub(crate) fn from(&self) -> Incarnation {
+        self.from
+    }
+
+    /// The index of the state that comes.
+    pub(crate) fn index(&self) -> u64 {
+        self.index
+    }
+
+    /// How much is here; nothing before it is known how much there is.
+    pub(crate) fn progress(&self) -> Option<ReceivingStatus> {
+        self.reader.progress()
     }
 
     /// Whether `chunk` belongs to this transfer.
