@@ -21,6 +21,8 @@ pub(crate) trait Work {
     fn next(&mut self, slot: usize, submit: &mut dyn FnMut(Mode, &Command<'_>));
     /// The operation of the client in `slot`, due at `due`, is over.
     fn ended(&mut self, slot: usize, due: Instant, finished: Finished);
+    /// Called about twenty times a second.
+    fn look(&mut self) {}
 }
 
 /// Why a loop came to its end.
@@ -43,6 +45,7 @@ pub(crate) fn closed_loop<B: Backend>(
     let mut idle: Vec<usize> = (0..clients.len()).collect();
     let mut ended = Ended::Done;
     let mut give_up_at = None;
+    let mut look_at = lane.now() + LOOK_EVERY;
     loop {
         let running = ended == Ended::Done && go_on(lane.now());
         if running {
@@ -53,12 +56,15 @@ pub(crate) fn closed_loop<B: Backend>(
         if lane.in_flight() == 0 || give_up_at.is_some_and(|at| lane.now() >= at) {
             return Ok(ended);
         }
-        let look_at = lane.now() + LOOK_EVERY;
         lane.run_until(look_at, |finished| {
             let slot = slot_of(finished.tag);
             idle.push(slot);
             work.ended(slot, finished.started, heard_now(finished));
         })?;
+        if lane.now() >= look_at {
+            work.look();
+            look_at = lane.now() + LOOK_EVERY;
+        }
         if interrupt::interrupted() {
             ended = Ended::Interrupted;
             give_up_at.get_or_insert(lane.now() + INTERRUPT_PATIENCE);

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use common::{Cluster, command, finish, trine, wait_for};
+use common::{Cluster, command, finish, signal, trine, wait_for};
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::Value;
@@ -26,8 +26,19 @@ struct Terminal {
 }
 
 impl Terminal {
-    /// Starts `command` with its standard error on a new terminal.
+    /// Starts `command` with its standard error on a new terminal, and its standard output in a pipe.
     fn start(command: &mut Command) -> (Child, Self) {
+        Self::start_with(command, |_| Stdio::piped())
+    }
+
+    /// As [`Terminal::start`], with both on the terminal, as a person has them.
+    fn start_all(command: &mut Command) -> (Child, Self) {
+        Self::start_with(command, |far_end| {
+            far_end.try_clone().expect("copied").into()
+        })
+    }
+
+    fn start_with(command: &mut Command, stdout: fn(&OwnedFd) -> Stdio) -> (Child, Self) {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
         let master = openpt(flags).expect("a terminal");
         grantpt(&master).expect("ours");
@@ -43,12 +54,12 @@ impl Terminal {
         let child = command
             .env("TERM", "xterm")
             .stdin(Stdio::null())
-            .stdout(Stdio::piped())
+            .stdout(stdout(&far_end))
             .stderr(far_end)
             .spawn()
             .expect("the program starts");
-        // The command's copy would keep the terminal open after the process.
-        command.stderr(Stdio::null());
+        // The command's copies would keep the terminal open after the process.
+        command.stdout(Stdio::null()).stderr(Stdio::null());
         (child, Self::read(File::from(master)))
     }
 
@@ -182,4 +193,28 @@ fn a_replica_shows_how_far_the_state_that_it_is_sent_has_come() {
     });
     let drawn = terminal.text();
     assert!(drawn.contains(" MiB of 3.8 MiB"), "{drawn:?}");
+}
+
+/// Writing and reading back a million keys took minutes without a word, and Ctrl-C ended it without one.
+#[test]
+fn a_demonstration_shows_how_far_it_is_and_says_at_ctrl_c_what_was_done() {
+    let line = ["demo", "--keys", "1000000"];
+    let (child, terminal) = Terminal::start_all(&mut command(&line, ""));
+    let mut child = Killed(child);
+    wait_for("a bar", || {
+        drew(&terminal.text(), "writing keys").then_some(())
+    });
+    signal(child.0.id(), "INT");
+    let ended = wait_for("the end", || child.0.try_wait().expect("wait"));
+    let text = terminal.whole();
+    assert_eq!(ended.code(), Some(130), "{text}");
+    let lines: Vec<&str> = text.split(['\r', '\n']).collect();
+    let line_with = |part: &str| {
+        let found = lines.iter().find(|line| line.contains(part));
+        *found.unwrap_or_else(|| panic!("{part:?} is missing in {lines:#?}"))
+    };
+    for part in ["p99.9", "  put ", "acknowledged by then"] {
+        let line = line_with(part);
+        assert!(!line.contains(BLOCK), "torn: {line:?}");
+    }
 }

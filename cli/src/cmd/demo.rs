@@ -1,12 +1,13 @@
 //! `trine demo`: a group of real processes, the death of its leader, and the proof that nothing
 //! that was acknowledged is gone.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use trine_chaos::live::Group;
+use trine_chaos::live::{Group, Report, voters_in_step};
 use trine_kvstore::{Command, Response};
 use trine_replica::client::{Finished, Mode};
 use trine_transport::backend::Backend;
@@ -20,6 +21,8 @@ use crate::latency::{Latencies, Percentiles, latency_table};
 use crate::load::{Ended, Work, closed_loop};
 use crate::network::Network;
 use crate::output::Output;
+use crate::progress::Progress;
+use crate::restoring::Restoring;
 use crate::units::{plural, show_ns};
 use crate::{group, interrupt};
 
@@ -102,7 +105,8 @@ impl<N: Network> Demo<N> {
             plural(keys.into(), "key")
         ));
         let begun = Instant::now();
-        let written = self.put(&mut (0..keys).map(|n| key_of("before", n)), |_| true)?;
+        let progress = Progress::new("writing keys", keys.into());
+        let written = self.put(&mut (0..keys).map(|n| key_of("before", n)), progress)?;
         let put_time = begun.elapsed();
         self.check_everything()?;
         self.output.line(format_args!(
@@ -130,10 +134,11 @@ impl<N: Network> Demo<N> {
             None => killed.elapsed() < RECOVERY_LIMIT,
             Some(first) => first.elapsed() < WORK_AFTER,
         };
-        run_clients(&mut self.lane, go_on, &mut recorder)?;
+        let ended = run_clients(&mut self.lane, go_on, &mut recorder)?;
         let (written, puts) = recorder.into_parts()?;
         self.puts.add(&puts);
         self.written.extend(written);
+        self.unless_interrupted(ended)?;
         let first = seen
             .get()
             .ok_or_else(|| Failure::negative("no write succeeded after the leader's death", ""))?;
@@ -153,31 +158,49 @@ impl<N: Network> Demo<N> {
         })
     }
 
-    /// Writes every key of `keys` as long as `go_on` says so; how many were acknowledged.
+    /// Writes every key of `keys`; how many were acknowledged.
     fn put(
         &mut self,
         keys: &mut dyn Iterator<Item = Vec<u8>>,
-        go_on: impl Fn(Moment) -> bool,
+        progress: Progress,
     ) -> Result<usize, Failure> {
         let mut recorder = Recorder::new(keys);
-        run_clients(&mut self.lane, go_on, &mut recorder)?;
+        recorder.progress = Some(progress);
+        let ended = run_clients(&mut self.lane, |_| true, &mut recorder)?;
         let (written, puts) = recorder.into_parts()?;
         let count = written.len();
         self.puts.add(&puts);
         self.written.extend(written);
+        self.unless_interrupted(ended)?;
         Ok(count)
+    }
+
+    /// Says what was done until a Ctrl-C.
+    fn unless_interrupted(&self, ended: Ended) -> Result<(), Failure> {
+        if ended == Ended::Done {
+            return Ok(());
+        }
+        let measured = [("put", &self.puts), ("get", &self.gets)];
+        let rows = measured.map(|(name, latencies)| (name, latencies.percentiles()));
+        self.output.line(latency_table(rows));
+        let writes = plural(self.written.len() as u64, "write");
+        let done = format_args!("{writes} were acknowledged by then");
+        Err(Failure::interrupted_after(done, ""))
     }
 
     /// Reads every acknowledged key and compares.
     fn check_everything(&mut self) -> Result<(), Failure> {
-        let mut reader = Reader {
-            left: self.written.iter().collect(),
-            ..Reader::new()
-        };
-        run_clients(&mut self.lane, |_| true, &mut reader)?;
+        let mut reader = Reader::new(self.written.iter().collect());
+        let ended = run_clients(&mut self.lane, |_| true, &mut reader)?;
         let Reader {
-            gets, right, wrong, ..
+            gets,
+            right,
+            wrong,
+            progress,
+            ..
         } = reader;
+        // The bar goes before the lines that follow.
+        drop(progress);
         self.gets.add(&gets);
         if let Some(wrong) = wrong {
             return Err(Failure::negative(
@@ -185,6 +208,7 @@ impl<N: Network> Demo<N> {
                 "this is a defect in trine: please report it",
             ));
         }
+        self.unless_interrupted(ended)?;
         if right != self.written.len() {
             let message = format!("only {right} of {} keys could be read", self.written.len());
             return Err(Failure::negative(message, ""));
@@ -203,7 +227,21 @@ impl<N: Network> Demo<N> {
         let begun = Instant::now();
         self.group.restart(place).map_err(group::live_failure)?;
         let count = self.group.addresses().len();
-        group::wait_for_voters(&self.network, &mut self.group, count, RECOVERY_LIMIT)?;
+        let restoring = RefCell::new(Restoring::default());
+        let what = format!("a leader with {count} voters in step");
+        group::wait_for(
+            &self.network,
+            &mut self.group,
+            &what,
+            RECOVERY_LIMIT,
+            |reports| {
+                let mut known = reports.iter().filter_map(Report::status);
+                let receiving = known.find_map(|status| status.receiving);
+                restoring.borrow_mut().look(receiving);
+                voters_in_step(reports) == Some(count)
+            },
+        )?;
+        drop(restoring);
         let took = begun.elapsed();
         self.output
             .line(format_args!("  {count} voters again after {}", show(took)));
@@ -262,14 +300,11 @@ fn run_clients<B: Backend>(
     lane: &mut Lane<B>,
     go_on: impl Fn(Moment) -> bool,
     work: &mut impl Work,
-) -> Result<(), Failure> {
+) -> Result<Ended, Failure> {
     let clients: Vec<_> = (0..CLIENTS).map(|_| lane.open()).collect();
     let ended = closed_loop(lane, &clients, go_on, work)?;
     clients.into_iter().for_each(|client| lane.close(client));
-    match ended {
-        Ended::Done => Ok(()),
-        Ended::Interrupted => Err(Failure::interrupted()),
-    }
+    Ok(ended)
 }
 
 fn key_of(phase: &str, number: u32) -> Vec<u8> {
@@ -296,6 +331,8 @@ struct Recorder<'a> {
     /// Set to the time of the first acknowledgement.
     on_first: Option<&'a std::cell::Cell<Option<Instant>>>,
     failed: Option<Failure>,
+    /// Where it is known how many there are to be.
+    progress: Option<Progress>,
 }
 
 impl<'a> Recorder<'a> {
@@ -307,6 +344,7 @@ impl<'a> Recorder<'a> {
             puts: Latencies::new(),
             on_first: None,
             failed: None,
+            progress: None,
         }
     }
 
@@ -356,6 +394,13 @@ impl Work for Recorder<'_> {
             }
         }
     }
+
+    fn look(&mut self) {
+        let done = self.written.len() as u64;
+        if let Some(progress) = &mut self.progress {
+            progress.set(done, || plural(done, "key"));
+        }
+    }
 }
 
 /// Reads keys and compares.
@@ -365,12 +410,14 @@ struct Reader<'a> {
     gets: Latencies,
     right: usize,
     wrong: Option<String>,
+    progress: Progress,
 }
 
-impl Reader<'_> {
-    fn new() -> Self {
+impl<'a> Reader<'a> {
+    fn new(left: Vec<(&'a Vec<u8>, &'a Vec<u8>)>) -> Self {
         Self {
-            left: Vec::new(),
+            progress: Progress::new("reading keys", left.len() as u64),
+            left,
             under_way: BTreeMap::new(),
             gets: Latencies::new(),
             right: 0,
@@ -404,5 +451,10 @@ impl Work for Reader<'_> {
                 ));
             }
         }
+    }
+
+    fn look(&mut self) {
+        let done = self.right as u64;
+        self.progress.set(done, || plural(done, "key"));
     }
 }
