@@ -1,10 +1,11 @@
 //! Ctrl-C and SIGTERM: one flag that every command can ask, and a hook for those that sleep.
 
-use std::io;
+use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -32,6 +33,7 @@ fn catch() -> io::Result<()> {
                     TERMINATED.store(true, Ordering::SeqCst);
                 }
                 if INTERRUPTED.swap(true, Ordering::SeqCst) {
+                    say_that_it_ends();
                     std::process::exit(i32::from(Failure::interrupted().exit_status()));
                 }
                 drop(SLEEPERS.0.lock().unwrap_or_else(PoisonError::into_inner));
@@ -42,6 +44,24 @@ fn catch() -> io::Result<()> {
             }
         })?;
     Ok(())
+}
+
+/// Where a bar stood, so that what follows does not stand beside half of it.
+fn say_that_it_ends() {
+    let stderr = io::stderr();
+    // Neither the lock nor room is waited for: what holds the one, or fills the other, may be why the user gave up.
+    let mut room = [PollFd::new(&stderr, PollFlags::OUT)];
+    if !matches!(poll(&mut room, Some(&Timespec::default())), Ok(1)) {
+        return;
+    }
+    let clear = if stderr.is_terminal() {
+        "\r\u{1b}[2K"
+    } else {
+        ""
+    };
+    let text = format!("{clear}trine: interrupted again, ended at once\n");
+    // There is nobody left to tell that it failed.
+    let _ = rustix::io::write(&stderr, text.as_bytes());
 }
 
 /// Calls `hook` at the first signal, from another thread: for a loop that sleeps in the kernel.

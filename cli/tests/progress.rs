@@ -4,6 +4,7 @@ mod common;
 
 use std::fs::File;
 use std::io::Read;
+use std::net::UdpSocket;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -16,8 +17,9 @@ use serde_json::Value;
 use trine_chaos::live::free_addresses;
 
 /// What a bar consists of, and what nothing else prints.
-const BLOCK: char = '█';
-const ESCAPE: char = '\u{1b}';
+const BAR: [char; 2] = ['█', '░'];
+/// What only a terminal is sent.
+const CONTROL: [char; 2] = ['\u{1b}', '\r'];
 
 /// A terminal of its own for the standard error of one process, and everything that was written to it.
 struct Terminal {
@@ -111,7 +113,7 @@ fn stdout_of(mut child: Child) -> String {
 
 /// Whether a bar with these words was drawn: not a word of it alone, which an error message might have, too.
 fn drew(text: &str, what: &str) -> bool {
-    let drawn = |part: &str| part.contains(what) && part.contains(BLOCK) && part.contains('%');
+    let drawn = |part: &str| part.contains(what) && part.contains(BAR) && part.contains('%');
     text.split(['\r', '\n']).any(drawn)
 }
 
@@ -135,7 +137,8 @@ fn a_measurement_draws_a_bar_on_a_terminal_and_prints_lines_elsewhere() {
     let drawn = terminal.whole();
     assert!(drew(&drawn, "measuring"), "{drawn:?}");
     assert!(drawn.contains("operations/s"), "{drawn:?}");
-    let is_result = |text: &str| text.contains("p99") && !text.contains([BLOCK, ESCAPE, '\r']);
+    let is_plain = |text: &str| !text.contains(BAR) && !text.contains(CONTROL);
+    let is_result = |text: &str| text.contains("p99") && is_plain(text);
     assert!(is_result(&stdout), "{stdout:?}");
 
     let ran = finish(piped).expect_status(0);
@@ -143,7 +146,7 @@ fn a_measurement_draws_a_bar_on_a_terminal_and_prints_lines_elsewhere() {
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(lines[0].starts_with("measuring "), "{lines:?}");
     assert!(lines[0].contains(" %, ") && lines[0].ends_with(" operations/s"));
-    assert!(!ran.stderr.contains([BLOCK, ESCAPE, '\r']), "{lines:?}");
+    assert!(is_plain(&ran.stderr), "{lines:?}");
     assert!(is_result(&String::from_utf8_lossy(&ran.stdout)));
 }
 
@@ -215,6 +218,28 @@ fn a_demonstration_shows_how_far_it_is_and_says_at_ctrl_c_what_was_done() {
     };
     for part in ["p99.9", "  put ", "acknowledged by then"] {
         let line = line_with(part);
-        assert!(!line.contains(BLOCK), "torn: {line:?}");
+        assert!(!line.contains(BAR), "torn: {line:?}");
     }
+}
+
+/// A second Ctrl-C ended the process without a word, and the next thing on the terminal stood beside half a bar.
+#[test]
+fn a_second_ctrl_c_ends_at_once_and_leaves_no_half_bar() {
+    // Nobody answers, so that the first one waits a while for what is under way.
+    let silent = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let peers = silent.local_addr().expect("bound").to_string();
+    let (child, terminal) = Terminal::start_all(&mut command(&["bench"], &peers));
+    let mut child = Killed(child);
+    wait_for("a bar", || {
+        drew(&terminal.text(), "writing keys").then_some(())
+    });
+    let ended = wait_for("the end", || {
+        // Two that come too close to each other are one.
+        signal(child.0.id(), "INT");
+        child.0.try_wait().expect("wait")
+    });
+    let text = terminal.whole();
+    assert_eq!(ended.code(), Some(130), "{text:?}");
+    let cleared = "\r\u{1b}[2Ktrine: interrupted again, ended at once\r\n";
+    assert!(text.contains(cleared), "{text:?}");
 }
