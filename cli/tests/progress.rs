@@ -163,7 +163,7 @@ fn a_replica_shows_how_far_the_state_that_it_is_sent_has_come() {
     let peers = cluster.group.peers();
     let place = ["serve", "--id", "4", "--listen", &listen, "--peers", &peers];
     let serve = [&place[..], &["--fault", "delay=15ms"]].concat();
-    let (child, terminal) = Terminal::start(&mut command(&serve, ""));
+    let (child, terminal) = Terminal::start_all(&mut command(&serve, ""));
     let _fourth = Killed(child);
     let add = command(&["member", "add", "4", "--learner"], &peers)
         .stdin(Stdio::null())
@@ -196,6 +196,11 @@ fn a_replica_shows_how_far_the_state_that_it_is_sent_has_come() {
     });
     let drawn = terminal.text();
     assert!(drawn.contains(" MiB of 3.8 MiB"), "{drawn:?}");
+    // What it says meanwhile stands above the bar, on lines of its own.
+    let mut said = drawn
+        .split(['\r', '\n'])
+        .filter(|line| line.contains("faults {"));
+    assert!(said.all(|line| !line.contains(BAR)), "torn: {drawn:?}");
 }
 
 /// Writing and reading back a million keys took minutes without a word, and Ctrl-C ended it without one.

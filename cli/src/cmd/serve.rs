@@ -258,7 +258,7 @@ fn serve<B: Backend>(
         let now = event_loop.clock().now();
         told.restoring.look(event_loop.app().replica().receiving());
         told.tell_changes(event_loop.app().replica(), now);
-        tell_faults();
+        told.restoring.suspend(&tell_faults);
         watch.publish(&mut event_loop, false);
         let look_at = now + LOOK_EVERY;
         event_loop
