@@ -136,6 +136,8 @@ impl Chaos {
             }
             End::Rejoin(host) => self.rejoin(cluster, *host),
             End::CutOld(until, span) => self.cut_old(cluster, *until, *span),
+            // It died meanwhile of something else, which has it started again; who runs there now was not told to stop.
+            End::Kill(host, _) if !cluster.is_stopping(*host) => {}
             End::Kill(host, span) if cluster.is_stopped(*host) && may_die(cluster, *host) => {
                 cluster.kill_replica(*host, false);
                 self.end_later(cluster, *span, End::Restart(*host));
@@ -473,5 +475,33 @@ fn resolve(cluster: &Cluster, victim: Victim) -> Option<Host> {
 fn fire_if(cluster: &mut Cluster, fault: Fault, act: impl FnOnce(&mut Cluster) -> bool) {
     if act(cluster) {
         cluster.world.network.stats.fire(fault);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::{SimConfig, Trace};
+
+    /// A replica that was told to stop died of another fault, and the order to kill it was put off for ever, fifty times a
+    /// simulated second; it would have hit a later life at once that was told to stop for reasons of its own.
+    #[test]
+    fn the_order_to_kill_goes_with_the_replica_that_was_stopping() {
+        let mut config = SimConfig::from_seed(1);
+        (config.replicas, config.disk) = (3, None);
+        let mut cluster = Cluster::new(config, Trace::Off, || true);
+        let mut chaos = Chaos::new();
+        let formed = cluster.world.now() + Duration::from_secs(2);
+        chaos.run_until(&mut cluster, formed);
+        let (leader, _) = cluster
+            .leader()
+            .expect("nothing keeps them from electing one");
+        chaos.stop(&mut cluster, Victim::Replica(leader.index()), APART);
+        assert!(matches!(chaos.ends.values().next(), Some(End::Kill(..))));
+        cluster.kill_replica(leader, false);
+        chaos.end_later(&cluster, APART, End::Restart(leader));
+        let started = cluster.world.now() + APART * 2;
+        chaos.run_until(&mut cluster, started);
+        assert!(cluster.world.program(leader).is_some() && chaos.ends.is_empty());
     }
 }
