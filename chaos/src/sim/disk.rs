@@ -115,38 +115,38 @@ impl Device {
         let names_until = self
             .prng
             .in_range(synced_names.map_or(0, |at| at as u64 + 1)..=operations.len() as u64);
-        // Names follow their files: a write is looked up by the name that the file had then.
-        let mut files = std::mem::take(&mut self.durable);
+        // The dying process and the plate may know different files under one name, so files have numbers here: a write goes
+        // to the file that had the name then, whatever becomes of the name.
+        let durable = std::mem::take(&mut self.durable);
+        let mut plate: BTreeMap<String, usize> = durable.keys().cloned().zip(0..).collect();
+        let mut files: Vec<Vec<u8>> = durable.into_values().collect();
+        let mut seen = plate.clone();
         for (at, operation) in operations.iter().enumerate() {
             match operation {
                 Operation::Write(name, offset, bytes) => {
-                    let later = &operations[at..];
-                    let synced = is_synced(later, name);
-                    self.land(&mut files, name, *offset, bytes, synced, torn);
+                    let synced = is_synced(&operations[at..], name);
+                    if let Some(&file) = seen.get(name) {
+                        self.land(&mut files[file], *offset, bytes, synced, torn);
+                    }
+                    continue;
                 }
-                Operation::Sync(_) | Operation::SyncNames => {}
-                named if at < names_until as usize => change_names(&mut files, named),
+                Operation::Create(_, size) => files.push(vec![0; *size as usize]),
                 _ => {}
             }
+            let newest = |_| files.len() - 1;
+            change_names_of(&mut seen, operation, newest);
+            if at < names_until as usize {
+                change_names_of(&mut plate, operation, newest);
+            }
         }
-        self.durable = files;
+        let content = |(name, file)| (name, std::mem::take(&mut files[file]));
+        self.durable = plate.into_iter().map(content).collect();
         self.seen = self.durable.clone();
         self.under_way = 0;
         self.failing = None;
     }
 
-    fn land(
-        &mut self,
-        files: &mut Files,
-        name: &str,
-        offset: u64,
-        bytes: &[u8],
-        synced: bool,
-        torn: bool,
-    ) {
-        let Some(file) = files.get_mut(name) else {
-            return;
-        };
+    fn land(&mut self, file: &mut Vec<u8>, offset: u64, bytes: &[u8], synced: bool, torn: bool) {
         let whole = self.prng.chance(Ratio::percent(50));
         for (number, sector) in bytes.chunks(SECTOR).enumerate() {
             let kept = match torn {
@@ -330,7 +330,11 @@ fn is_synced(later: &[Operation], name: &str) -> bool {
         match operation {
             Operation::Sync(synced) if synced == name => return true,
             Operation::Rename(from, to) if from == name => name = to,
-            Operation::Remove(removed) if removed == name => return false,
+            Operation::Create(gone, _) | Operation::Remove(gone) | Operation::Rename(_, gone)
+                if gone == name =>
+            {
+                return false;
+            }
             _ => {}
         }
     }
@@ -345,9 +349,18 @@ fn put(file: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
 }
 
 fn change_names(files: &mut Files, operation: &Operation) {
+    change_names_of(files, operation, |size| vec![0; size as usize]);
+}
+
+/// `new` makes a file of so many bytes.
+fn change_names_of<F>(
+    files: &mut BTreeMap<String, F>,
+    operation: &Operation,
+    new: impl Fn(u64) -> F,
+) {
     match operation {
         Operation::Create(name, size) => {
-            files.insert(name.clone(), vec![0; *size as usize]);
+            files.insert(name.clone(), new(*size));
         }
         Operation::Rename(from, to) => {
             if let Some(file) = files.remove(from) {
@@ -645,6 +658,30 @@ mod tests {
             disk.device().crash(true);
             assert_eq!(content(&mut disk), b"once");
         }
+    }
+
+    /// A temporary file that was left behind is removed and made anew, and the machine dies before the plate knows any of
+    /// that: what was written to the new one, and synced, used to land on the old one.
+    #[test]
+    fn what_is_written_to_a_new_file_never_lands_on_the_old_one_of_that_name() {
+        let mut found = std::collections::BTreeSet::new();
+        for seed in 0..200 {
+            let mut disk = disk(seed);
+            disk.write(FILE, 0, b"gone").unwrap();
+            disk.sync(FILE).unwrap();
+            disk.device().settle();
+            disk.remove(FILE).unwrap();
+            disk.create(FILE, 2).unwrap();
+            disk.write(FILE, 0, b"on").unwrap();
+            disk.sync(FILE).unwrap();
+            disk.device().lose_process();
+            disk.device().crash(true);
+            let file = disk.device().seen.get(FILE).cloned();
+            found.insert(file.map(|bytes| String::from_utf8(bytes).unwrap()));
+        }
+        let possible = [None, Some("gone"), Some("\0\0"), Some("on")];
+        let possible = possible.map(|text| text.map(str::to_owned));
+        assert_eq!(found, possible.into());
     }
 
     #[test]
