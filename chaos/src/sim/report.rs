@@ -251,10 +251,12 @@ impl fmt::Display for SimReport {
             self.entries_compared
         )?;
         write!(f, "{}", self.verdict)?;
-        if !self.verdict.is_pass() {
-            write!(f, "\nreplay with: {}", self.replay_command())?;
+        match &self.verdict {
+            Verdict::Pass => Ok(()),
+            // Whoever interrupted it knows how it began, and there is nothing to see again.
+            Verdict::Undecided { .. } if self.ended_early => Ok(()),
+            _ => write!(f, "\nreplay with: {}", self.replay_command()),
         }
-        Ok(())
     }
 }
 
