@@ -452,10 +452,11 @@ impl Replica {
     }
 
     fn on_join_answer(&mut self, now: Instant, from: SocketAddr, answer: Option<&[u8]>) {
+        // A learner is both: a member that may have been removed, and one that asks to be taken in.
+        if let (Some(group), Some(answer)) = (&mut self.group, answer) {
+            group.on_membership_answer(answer);
+        }
         let Some(joiner) = &mut self.joiner else {
-            if let (Some(group), Some(answer)) = (&mut self.group, answer) {
-                group.on_membership_answer(answer);
-            }
             return;
         };
         let Some(cluster) = joiner.on_answer(now, from, answer) else {

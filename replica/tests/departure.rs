@@ -35,6 +35,33 @@ fn a_member_that_was_removed_behind_its_back_finds_out() {
     world.put(client, "k", "w");
 }
 
+/// A learner keeps asking to be taken in, because it has no vote yet, and whoever still asked for that was told of its removal
+/// as of a reason to ask again. It kept naming its old leader, because raft's learners never look for another, and answered
+/// stale reads from a state that moved no more.
+#[test]
+fn a_learner_that_was_removed_behind_its_back_finds_out() {
+    let mut world = World::serving(3, ReplicaConfig::default(), 3);
+    let learner = world.add_place();
+    world.order(Order::Add { voter: false }, learner, SECOND / 10);
+    world.start(learner, false);
+    let (status, text) = world.order(Order::Add { voter: false }, learner, SECOND * 5);
+    assert_eq!(status, AdminStatus::Done, "{text}");
+    world.expect("a state", SECOND * 5, |world| {
+        world.status(learner).applied > 0
+    });
+    world.isolate(learner);
+    let (status, text) = world.order(Order::Remove, learner, SECOND * 5);
+    assert_eq!(status, AdminStatus::Done, "{text}");
+    world.run_for(SECOND * 2);
+    assert_eq!(world.replica(learner).halted(), None, "it cannot know yet");
+    world.heal();
+    world.expect("word of its removal", SECOND * 5, |world| {
+        world.replica(learner).is_removed()
+    });
+    let why = world.status(learner).not_serving.unwrap();
+    assert!(why.contains("was removed from cluster"), "{why}");
+}
+
 /// It hears of its removal with the entry itself.
 #[test]
 fn a_member_that_sees_its_removal_takes_part_no_more() {
