@@ -49,8 +49,9 @@ pub const SEGMENT_BYTES_MIN: u64 = 16 << 10;
 pub const SEGMENT_BYTES: u64 = 32 << 20;
 /// Bytes of a replica's own snapshot that one turn hands to the disk, before other work gets its turn.
 pub const OWN_SNAPSHOT_BYTES_PER_TURN: usize = 1 << 20;
-/// Bytes of it that may wait for the disk.
-pub const OWN_SNAPSHOT_BYTES_WAITING_MAX: usize = 8 << 20;
+/// Bytes of snapshots that may wait for the disk: of its own, which is made no faster then, and of one that is received,
+/// whose sender has to wait then.
+pub const SNAPSHOT_BYTES_WAITING_MAX: usize = 8 << 20;
 /// Version of the replicated state machine: what entries mean. A replica that knows less refuses to apply.
 pub const STATE_MACHINE_VERSION: u16 = 1;
 

@@ -8,6 +8,8 @@ mod members;
 mod orders;
 mod peers;
 mod reads;
+#[cfg(test)]
+mod receiving_tests;
 mod report;
 mod snapshots;
 mod time;
@@ -16,7 +18,6 @@ mod versions;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
-use raft::StateRole;
 use raft::eraftpb::{Entry, EntryType, Message, MessageType};
 use trine_canary as canary;
 use trine_transport::time::{Duration, Instant};
@@ -273,15 +274,19 @@ impl Group {
     }
 
     fn do_work(&mut self, now: Instant, work: Work, out: &mut Outbox) {
+        if let Some(snapshot) = work.snapshot {
+            // Goes first: a member that had no state knows nobody whom it could send raft's own answer to.
+            self.install(&snapshot, out);
+            if self.halted.is_some() {
+                return;
+            }
+        }
         for message in work.messages {
             self.dispatch(now, message, out);
         }
         let stopwatch = self.stopwatch;
         self.writes
             .on_appended(|| stopwatch.map_or(now, |stopwatch| stopwatch()));
-        if let Some(snapshot) = work.snapshot {
-            self.install(&snapshot, out);
-        }
         let mut applied = None;
         for entry in work.committed {
             let index = entry.index;
@@ -414,10 +419,7 @@ impl Group {
             self.end_useless_transfers();
             self.hand_over(now);
         }
-        if self.raft.role() == StateRole::Leader || self.raft.leader() == 0 {
-            // A snapshot only arrives from a leader; a new one begins anew.
-            self.end_incoming(out);
-        }
+        self.end_abandoned_incoming(now, out);
         self.ask_whether_member(now, out);
         self.doubt_beginning(now);
         out.settle_debts(self.cluster);

@@ -78,8 +78,6 @@ pub(crate) struct Progress {
     pub(crate) matched: u64,
     /// Whether it is sent a snapshot at the moment.
     pub(crate) in_snapshot: bool,
-    /// Whether appends flow to it without waiting for each answer.
-    pub(crate) replicating: bool,
 }
 
 impl<L: Log> RaftGroup<L> {
@@ -466,7 +464,6 @@ impl<L: Log> RaftGroup<L> {
         self.node.raft.prs().get(id).map(|progress| Progress {
             matched: progress.matched,
             in_snapshot: progress.state == ProgressState::Snapshot,
-            replicating: progress.state == ProgressState::Replicate,
         })
     }
 

@@ -9,9 +9,10 @@
 
 mod harness;
 
-use harness::World;
-use trine_replica::ReplicaConfig;
+use harness::{World, small};
 use trine_replica::config::APPEND_BYTES_UNDER_WAY_MAX;
+use trine_replica::message::{ChunkAck, ChunkOutcome};
+use trine_replica::{ReplicaConfig, Status};
 use trine_transport::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -74,4 +75,42 @@ fn a_silent_follower_is_sent_so_many_bytes_and_no_more() {
     assert!(world.status(leader).counters.appends_withheld > 0);
     world.resume(silent);
     expect_in_step(&mut world, silent);
+}
+
+/// A place comes back with a new identity, has the state installed, and the answer that says so is lost. The sender asked
+/// again, was refused because the state was there already, took that for a failure, and began anew: thirty times a second, each
+/// second with a new image, and the place stayed out of the group until a write moved the log. Raft's own answer had been
+/// dropped, because it left before the new member's state did, and thus before it knew its leader's address.
+#[test]
+fn an_installed_snapshot_whose_answer_is_lost_is_not_sent_again() {
+    for lost in [false, true] {
+        let mut world = World::serving(3, small(), 7);
+        let away = follower(&world);
+        let writer = world.registered_client(world.leader().unwrap());
+        for n in 0..50 {
+            world.put(writer, &n.to_string(), "v");
+        }
+        world.kill(away);
+        world.run_for(SECOND * 2);
+        let installed = |bytes: &[u8]| {
+            ChunkAck::decode(bytes).is_ok_and(|ack| ack.outcome == ChunkOutcome::Installed)
+        };
+        world.lose_answer = lost.then_some(installed);
+        world.start(away, false);
+        let own = world.replica(away).incarnation().to_string();
+        world.expect("a voter again", SECOND * 20, |world| {
+            let leader = world.leader().map(|leader| world.status(leader));
+            let voter = |status: Status| {
+                let mut members = status.members.iter();
+                members.any(|member| member.incarnation == own && member.voter)
+            };
+            leader.is_some_and(voter)
+        });
+        assert!(world.lose_answer.is_none(), "no answer was lost");
+        world.run_for(SECOND * 10);
+        let counters = world.status(away).counters;
+        assert_eq!(counters.snapshots_installed, 1);
+        let counters = world.status(world.leader().unwrap()).counters;
+        assert_eq!(counters.snapshots_failed, 0, "lost: {lost}");
+    }
 }

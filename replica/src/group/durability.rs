@@ -10,12 +10,12 @@ use trine_transport::prng::Prng;
 use trine_transport::time::Instant;
 
 use super::{Group, election_timeout};
-use crate::config::{OWN_SNAPSHOT_BYTES_PER_TURN, OWN_SNAPSHOT_BYTES_WAITING_MAX, ReplicaConfig};
+use crate::config::{OWN_SNAPSHOT_BYTES_PER_TURN, ReplicaConfig, SNAPSHOT_BYTES_WAITING_MAX};
 use crate::disk::{
     DiskError, Identity, Restored, SnapshotHead, Write, begin_piece, end_piece, middle_piece,
 };
 use crate::log::{Log, MemoryLog};
-use crate::message::{ChunkOutcome, ClusterId, Member, ReplyToken};
+use crate::message::{ChunkAck, ChunkOutcome, ClusterId, Member, ReplyToken};
 use crate::outbox::Outbox;
 use crate::raft_group::{RaftGroup, Work};
 use crate::reads::Reads;
@@ -33,10 +33,12 @@ pub(super) struct Durability {
     incoming: Option<(u64, u32)>,
     /// Who waits for an installed snapshot to be durable, and its transfer.
     installed_asker: Option<(ReplyToken, u64)>,
+    /// Who waits, to send the next chunk, until the disk has got on, and what it will be answered.
+    chunk_asker: Option<(ReplyToken, ChunkAck)>,
     /// Bytes of log since the last snapshot was begun, and the bytes that one had.
     log_bytes: u64,
     snapshot_bytes: u64,
-    /// Pieces of the own snapshot that wait for the disk: number of the write, bytes.
+    /// Pieces of snapshots that wait for the disk: number of the write, bytes.
     waiting: VecDeque<(u64, usize)>,
     /// Settings that came with a snapshot are taken over once the disk has everything.
     pub(super) adopt_later: bool,
@@ -78,7 +80,9 @@ impl Durability {
     pub(super) fn write_incoming(&mut self, chunk: &[u8], out: &mut Outbox) {
         if let Some((stream, pieces)) = &mut self.incoming {
             let (stream, bytes) = (*stream, middle_piece(*pieces, chunk));
-            out.write(Write::SnapshotPiece { stream, bytes });
+            let len = bytes.len();
+            let number = out.write(Write::SnapshotPiece { stream, bytes });
+            self.waiting.push_back((number, len));
             *pieces += 1;
         }
     }
@@ -185,6 +189,11 @@ impl Group {
         {
             disk.waiting.pop_front();
         }
+        if bytes_of(&disk.waiting) < SNAPSHOT_BYTES_WAITING_MAX
+            && let Some((token, ack)) = disk.chunk_asker.take()
+        {
+            out.reply(token, &ack);
+        }
         if self.halted.is_some() {
             return;
         }
@@ -220,6 +229,28 @@ impl Group {
         let stream = self.disk.as_mut().and_then(|disk| disk.incoming.take());
         if let Some((stream, _)) = stream {
             out.write(Write::SnapshotGivenUp { stream });
+        }
+    }
+
+    /// Whether as much of snapshots waits for the disk as may.
+    pub(super) fn disk_is_behind(&self) -> bool {
+        let behind = |disk: &Durability| bytes_of(&disk.waiting) >= SNAPSHOT_BYTES_WAITING_MAX;
+        self.disk.as_deref().is_some_and(behind)
+    }
+
+    /// The sender of a snapshot may go on when the disk has got on. It has one chunk under way at a time: if it sends that
+    /// again, the later one is answered.
+    pub(super) fn answer_when_written(
+        &mut self,
+        token: ReplyToken,
+        ack: ChunkAck,
+        out: &mut Outbox,
+    ) {
+        let asker = self.disk.as_mut().map(|disk| &mut disk.chunk_asker);
+        match asker.map(|asker| asker.replace((token, ack))) {
+            Some(None) => {}
+            Some(Some((before, _))) => out.reply_empty(before),
+            None => out.reply(token, &ack),
         }
     }
 
@@ -308,9 +339,9 @@ impl Group {
             return;
         };
         let Some(own) = &mut disk.own else { return };
-        let mut waiting: usize = disk.waiting.iter().map(|&(_, bytes)| bytes).sum();
+        let mut waiting = bytes_of(&disk.waiting);
         let mut written = 0;
-        while waiting < OWN_SNAPSHOT_BYTES_WAITING_MAX && written < OWN_SNAPSHOT_BYTES_PER_TURN {
+        while waiting < SNAPSHOT_BYTES_WAITING_MAX && written < OWN_SNAPSHOT_BYTES_PER_TURN {
             let (chunk, last) = match own.image.piece(own.pieces - 1, state.store_mut()) {
                 Piece::Chunk(chunk, last) => (chunk, last),
                 Piece::Pending => return,
@@ -335,6 +366,10 @@ impl Group {
             }
         }
     }
+}
+
+fn bytes_of(waiting: &VecDeque<(u64, usize)>) -> usize {
+    waiting.iter().map(|&(_, bytes)| bytes).sum()
 }
 
 #[cfg(test)]

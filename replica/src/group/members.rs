@@ -193,7 +193,8 @@ impl Group {
         let close =
             |matched: u64| matched + PROMOTION_LAG_MAX >= self.raft.last_index() && matched > 0;
         let progress = self.raft.progress(learner.0);
-        self.is_alive(learner, now) && progress.is_some_and(|p| p.replicating && close(p.matched))
+        // Raft may be probing it: while nothing is written it stays at that behind a snapshot.
+        self.is_alive(learner, now) && progress.is_some_and(|p| !p.in_snapshot && close(p.matched))
     }
 
     /// Begins a graceful stop.

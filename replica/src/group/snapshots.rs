@@ -174,6 +174,9 @@ impl Group {
         }
         self.hear(now, chunk.header.from, chunk.header.state_version);
         match self.take_chunk(now, chunk, out) {
+            Some(ack) if ack.outcome == ChunkOutcome::Wanted && self.disk_is_behind() => {
+                self.answer_when_written(token, ack, out);
+            }
             Some(ack) => out.reply(token, &ack),
             // The disk does not have it yet.
             None => self.answer_when_installed(token, chunk.transfer, out),
@@ -188,7 +191,7 @@ impl Group {
     ) -> Option<ChunkAck> {
         let refused = ended(ChunkOutcome::Refused, chunk.transfer);
         if chunk.chunk == 0 {
-            return Some(self.begin_incoming(chunk, out).unwrap_or(refused));
+            return Some(self.begin_incoming(now, chunk, out).unwrap_or(refused));
         }
         let Some(incoming) = self
             .incoming
@@ -201,7 +204,7 @@ impl Group {
         if !incoming.is_due(chunk) {
             return Some(incoming.wanted());
         }
-        if incoming.push(chunk).is_none() {
+        if incoming.push(now, chunk).is_none() {
             out.counters.snapshots_failed += 1;
             self.end_incoming(out);
             return Some(refused);
@@ -219,7 +222,12 @@ impl Group {
         (!self.raft.awaits_snapshot()).then_some(refused)
     }
 
-    fn begin_incoming(&mut self, chunk: &SnapshotChunk<'_>, out: &mut Outbox) -> Option<ChunkAck> {
+    fn begin_incoming(
+        &mut self,
+        now: Instant,
+        chunk: &SnapshotChunk<'_>,
+        out: &mut Outbox,
+    ) -> Option<ChunkAck> {
         if let Some(incoming) = self
             .incoming
             .as_ref()
@@ -227,16 +235,17 @@ impl Group {
         {
             return Some(incoming.wanted());
         }
-        let incoming = Incoming::begin(chunk)?;
-        let busy = self.raft.awaits_snapshot();
-        let useful = chunk.index > self.raft.applied() && !self.raft.is_leader() && !busy;
-        if !useful
-            || self
-                .raft
-                .check(chunk.header.from.0, incoming.message())
-                .is_err()
-        {
-            out.counters.messages_refused += u64::from(useful);
+        let incoming = Incoming::begin(now, chunk)?;
+        if self.raft.is_leader() || self.raft.awaits_snapshot() {
+            return None;
+        }
+        if chunk.index <= self.raft.applied() {
+            // It stands here already. Who asks again has missed that answer; a refusal would make raft want it anew.
+            return Some(ended(ChunkOutcome::Installed, chunk.transfer));
+        }
+        let checked = self.raft.check(chunk.header.from.0, incoming.message());
+        if checked.is_err() {
+            out.counters.messages_refused += 1;
             return None;
         }
         let ack = incoming.wanted();
@@ -246,6 +255,15 @@ impl Group {
         }
         self.incoming = Some(incoming);
         Some(ack)
+    }
+
+    /// Lets go of what is received and will not be finished: it holds half a state, and the own snapshots wait for it.
+    pub(super) fn end_abandoned_incoming(&mut self, now: Instant, out: &mut Outbox) {
+        let (leader, applied) = (self.raft.leader(), self.raft.applied());
+        let abandoned = |incoming: &Incoming| incoming.is_abandoned(now, leader, applied);
+        if self.incoming.as_ref().is_some_and(abandoned) {
+            self.end_incoming(out);
+        }
     }
 
     /// Everything is here: lets raft decide, and puts the state in place if raft takes it.

@@ -3,7 +3,10 @@
 use prost::Message as _;
 use raft::eraftpb::Message;
 
+use trine_transport::time::Instant;
+
 use super::ImageReader;
+use super::outgoing::SENDER_PATIENCE;
 use crate::config::SNAPSHOT_CHUNKS_MAX;
 use crate::message::{ChunkAck, ChunkOutcome, Incarnation, SnapshotChunk};
 use crate::state_machine::StateMachine;
@@ -16,12 +19,14 @@ pub(crate) struct Incoming {
     index: u64,
     message: Message,
     next_chunk: u32,
+    /// When something of it came for the last time.
+    heard: Instant,
     reader: ImageReader,
 }
 
 impl Incoming {
     /// Begins with chunk 0 of a transfer; nothing if that is not a raft message.
-    pub(crate) fn begin(chunk: &SnapshotChunk<'_>) -> Option<Self> {
+    pub(crate) fn begin(now: Instant, chunk: &SnapshotChunk<'_>) -> Option<Self> {
         let message = Message::decode(chunk.data).ok()?;
         let metadata = message.snapshot.as_ref()?.metadata.as_ref()?;
         if chunk.chunk != 0
@@ -37,6 +42,7 @@ impl Incoming {
             index: chunk.index,
             message,
             next_chunk: 1,
+            heard: now,
             reader: ImageReader::default(),
         })
     }
@@ -68,6 +74,14 @@ impl Incoming {
             && self.index == chunk.index
     }
 
+    /// Whether nobody will finish it: another leads than who sends it, the log has come this far without it, or its sender
+    /// has been silent for longer than it would have tried.
+    pub(crate) fn is_abandoned(&self, now: Instant, leader: u64, applied: u64) -> bool {
+        self.from.0 != leader
+            || self.index <= applied
+            || now.saturating_since(self.heard) > SENDER_PATIENCE
+    }
+
     /// What is answered to a chunk that was taken.
     pub(crate) fn wanted(&self) -> ChunkAck {
         ChunkAck {
@@ -78,7 +92,8 @@ impl Incoming {
     }
 
     /// Takes the chunk that is due. Nothing comes back if it cannot be used: the transfer is over then.
-    pub(crate) fn push(&mut self, chunk: &SnapshotChunk<'_>) -> Option<()> {
+    pub(crate) fn push(&mut self, now: Instant, chunk: &SnapshotChunk<'_>) -> Option<()> {
+        self.heard = now;
         if self.next_chunk >= SNAPSHOT_CHUNKS_MAX {
             return None;
         }

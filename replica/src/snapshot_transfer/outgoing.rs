@@ -18,6 +18,8 @@ const FAILURES_MAX: u32 = 16;
 const RETRY: Duration = Duration::from_millis(50);
 /// How long the answer to a chunk may take; the last one installs the state.
 const CHUNK_TIMEOUT: Duration = Duration::from_secs(5);
+/// No transfer goes on whose sender has been silent for so long.
+pub(super) const SENDER_PATIENCE: Duration = Duration::from_secs(90);
 
 /// What a transfer has come to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

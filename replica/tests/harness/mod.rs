@@ -137,6 +137,8 @@ pub struct World {
     /// A running hash of everything that was delivered.
     pub trace: u64,
     pub deliveries: u64,
+    /// The next answer of which it says yes gets lost.
+    pub lose_answer: Option<fn(&[u8]) -> bool>,
 }
 
 impl World {
@@ -160,6 +162,7 @@ impl World {
             largest_append: 0,
             trace: 0,
             deliveries: 0,
+            lose_answer: None,
         }
     }
 
@@ -561,6 +564,14 @@ impl World {
                 bytes,
             } => {
                 self.note(u64::from(place) << 32, bytes.as_deref().unwrap_or_default());
+                let lost = |bytes: &Vec<u8>| self.lose_answer.is_some_and(|lose| lose(bytes));
+                let bytes = match bytes {
+                    Some(bytes) if lost(&bytes) => {
+                        self.lose_answer = None;
+                        None
+                    }
+                    bytes => bytes,
+                };
                 let now = self.now;
                 let at = self.places.get_mut(&place).unwrap();
                 if at.life == life && at.outstanding.remove(&tag).is_some() {
