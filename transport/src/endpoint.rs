@@ -214,7 +214,7 @@ impl<R: Route> Endpoint<R> {
             return Some(Instant::ZERO);
         }
         let (timers, departures) = (self.timers.next(), self.departures.next());
-        let look = self.requests.next_look();
+        let look = self.requests.next_due();
         let look = (look != Instant::FAR_FUTURE).then_some(look);
         timers.into_iter().chain(departures).chain(look).min()
     }

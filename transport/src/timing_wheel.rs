@@ -21,6 +21,8 @@ const NONE: u32 = u32::MAX;
 const NO_LIST: u16 = u16::MAX;
 /// Ticks ahead that the wheel can tell apart; later entries come early and are put back.
 const HORIZON: u64 = (1 << (SLOT_BITS as usize * LEVELS)) - 1;
+/// Entries of a slot that are looked at to tell when the first of them is due.
+const LOOKED_AT_MAX: usize = 8;
 
 /// Entries `0..n`, each at most once in the wheel.
 pub(crate) struct TimingWheel {
@@ -133,14 +135,36 @@ impl TimingWheel {
         }
     }
 
-    /// Nothing has to be done before this moment; `None` if there are no entries. A far entry may
-    /// only move down then, so that the caller is woken at most five times too often.
+    /// Nothing has to be done before this moment; `None` if there are no entries. Where many entries share the first slot,
+    /// a far one may only move down then, so that the caller is woken at most five times too often.
     pub(crate) fn next(&self) -> Option<Instant> {
         if self.first[usize::from(DUE)] != NONE {
             return Some(Instant::ZERO);
         }
-        let (_, start) = self.next_slot()?;
-        Some(Instant::from_nanos(start << self.tick_shift))
+        let (list, start) = self.next_slot()?;
+        let tick = self.earliest(list).unwrap_or(start);
+        Some(Instant::from_nanos(
+            tick.saturating_mul(1 << self.tick_shift),
+        ))
+    }
+
+    /// The tick at which the first entry of a slot is due, if the slot holds few.
+    fn earliest(&self, list: u16) -> Option<u64> {
+        let mut entry = self.first[usize::from(list)];
+        let mut earliest = Instant::FAR_FUTURE;
+        for _ in 0..LOOKED_AT_MAX {
+            let Some(node) = self.nodes.get(entry as usize) else {
+                return Some(self.tick_of(earliest));
+            };
+            earliest = earliest.min(node.at);
+            entry = node.next;
+        }
+        None
+    }
+
+    /// The tick that an entry waits for. It is reached when it is over, so that no entry comes early.
+    fn tick_of(&self, at: Instant) -> u64 {
+        (at.as_nanos() >> self.tick_shift).saturating_add(1)
     }
 
     /// The non-empty slot that comes first, and its first tick.
@@ -179,8 +203,7 @@ impl TimingWheel {
     }
 
     fn list_for(&self, at: Instant) -> u16 {
-        // A tick is reached when it is over, so that an entry never comes early.
-        let tick = (at.as_nanos() >> self.tick_shift).saturating_add(1);
+        let tick = self.tick_of(at);
         if tick <= self.present {
             return DUE;
         }
@@ -243,6 +266,21 @@ mod tests {
         assert_eq!(wheel.at(0), at(1_000_000));
         wheel.set_if_sooner(0, at(500_000));
         assert_eq!(wheel.pop_due(at(502_000)), Some(0));
+    }
+
+    /// An idle endpoint woke up to five times for nothing before each keepalive.
+    #[test]
+    fn a_far_entry_wakes_nobody_before_its_time() {
+        let mut wheel = TimingWheel::new(2, 1_000);
+        for (entry, due) in [(0, at(5_000_000_000)), (1, at(300_000_000))] {
+            wheel.set(entry, due);
+        }
+        for (entry, due) in [(1, at(300_000_000)), (0, at(5_000_000_000))] {
+            let next = wheel.next().unwrap();
+            assert!(next >= due && next.saturating_since(due).as_nanos() <= 1_000);
+            assert_eq!(wheel.pop_due(next), Some(entry));
+        }
+        assert_eq!(wheel.next(), None);
     }
 
     #[test]

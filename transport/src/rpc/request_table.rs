@@ -182,6 +182,9 @@ impl ClientRequest {
     }
 }
 
+/// Requests that are looked at to tell when the first of them must be.
+const LOOKED_AT_MAX: usize = 128;
+
 /// All requests.
 pub(crate) struct RequestTable {
     entries: Vec<ClientRequest>,
@@ -278,6 +281,20 @@ impl RequestTable {
     #[inline]
     pub(crate) fn next_look(&self) -> Instant {
         self.next_look
+    }
+
+    /// When a request must be looked at. Of many requests that may be told too early, as [`RequestTable::next_look`] is: a
+    /// request that was answered leaves its time behind, and one that made progress its first.
+    pub(crate) fn next_due(&self) -> Instant {
+        if self.entries.len() > LOOKED_AT_MAX {
+            return self.next_look;
+        }
+        let watched = self.watched.iter().zip(&self.entries);
+        watched
+            .filter(|(at, _)| **at != Instant::FAR_FUTURE)
+            .map(|(at, entry)| entry.look_due().max(*at))
+            .min()
+            .unwrap_or(Instant::FAR_FUTURE)
     }
 
     /// The first request from index `from` on whose time has come; those that were watched too early

@@ -204,6 +204,25 @@ fn an_idle_session_lives_and_costs_a_few_packets() {
     assert!(sent < 60 * 10, "{sent} packets in a minute");
 }
 
+/// The request that was answered had left its retransmission timer behind, and the session's timer moved down the wheel:
+/// whoever slept until then was woken for nothing.
+#[test]
+fn an_idle_session_wakes_hardly_anybody_before_its_keepalive() {
+    let mut net = Net::new(6, 2, &Config::default());
+    let session = net.connected(0, 1);
+    // The timers of the handshake come once.
+    net.run_for(SECOND);
+    net.request(0, session, 1, 64);
+    assert!(net.run_until(SECOND, |net| completed(net, 0, 1)));
+    let node = &mut net.nodes[0];
+    // What was heard meanwhile has put the keepalive off; the timer stands where it was.
+    let wakes = (1..).find(|_| {
+        let due = node.endpoint.next_timeout().expect("a keepalive");
+        !node.turn_unchecked(due).is_empty()
+    });
+    assert!(wakes <= Some(2), "woken {wakes:?} times for one packet");
+}
+
 #[test]
 fn a_restarted_peer_resets_the_session_at_once() {
     let config = Config::default();
