@@ -239,8 +239,15 @@ impl Items {
                 .table
                 .find_location(hash, from)
                 .expect("every live block is in the index");
+            let is_shadow = self.arena.is_shadowed(from);
             let to = self.arena.relocate(from);
             self.table.set_location(slot, to);
+            if is_shadow {
+                self.snapshot
+                    .as_mut()
+                    .expect("only a snapshot keeps shadows")
+                    .moved(bytes, self.arena.block_bytes(to));
+            }
             if bytes >= DEFRAGMENT_LARGE_BYTES {
                 break;
             }

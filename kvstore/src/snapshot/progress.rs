@@ -85,6 +85,11 @@ impl Progress {
         }
     }
 
+    /// A shadow lies in another block now, which may be a granule larger: it is counted out with that block's bytes.
+    pub(crate) fn moved(&mut self, from_bytes: u64, to_bytes: u64) {
+        self.kept_bytes = self.kept_bytes - from_bytes + to_bytes;
+    }
+
     /// Counts a shadow out.
     pub(crate) fn forget(&mut self, bytes: u64) {
         self.kept_bytes -= bytes;
