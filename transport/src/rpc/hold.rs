@@ -60,6 +60,13 @@ impl<R: Route> Endpoint<R> {
         }
     }
 
+    /// Nothing is held for this session any more: there is nothing to look at.
+    pub(crate) fn let_go(&mut self, session: u16) {
+        if let Some(server) = self.sessions[session].server() {
+            server.look_at = Instant::FAR_FUTURE;
+        }
+    }
+
     /// A request of several packets has arrived whole.
     pub(crate) fn finished_what_it_began(&mut self, session: u16) {
         if let Some(server) = self.sessions[session].server() {

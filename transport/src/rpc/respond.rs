@@ -85,5 +85,6 @@ impl<R: Route> Endpoint<R> {
             };
             self.retire(slot.response, resent_in);
         }
+        self.let_go(session);
     }
 }

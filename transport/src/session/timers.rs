@@ -42,6 +42,10 @@ impl<R: Route> Endpoint<R> {
         self.expire_queued(now, id, app);
         if self.sessions.get(id).is_some() {
             self.rearm(index);
+            debug_assert!(
+                self.timers.at(u32::from(index)) > now,
+                "a timer that is due again at once would keep `on_timeout` for ever"
+            );
         }
     }
 

@@ -190,3 +190,31 @@ fn a_response_of_one_packet_stays() {
     s.expect(&["Response 0"]);
     assert_eq!((s.executed(), s.down()), (1, None));
 }
+
+/// `on_timeout` never returned: a server end that held a part of a request and was disconnected kept the
+/// time of its next look, nothing looks at a session that is closing, and so the timer was due again at
+/// once, for ever.
+#[test]
+fn a_session_that_closes_has_nothing_to_look_at() {
+    let mut s = Script::server();
+    s.request(1, 0, 3 * FULL);
+    idle(
+        &mut s,
+        hold_timeout() - Duration::from_millis(500),
+        |_, _| {},
+    );
+    let session = s.session.expect("a session");
+    s.node.endpoint.disconnect(s.now, session);
+    assert_eq!(held(&s), 0);
+    // The peer is dead: nothing answers our DISCONNECTs, and the moment of the look passes.
+    let mut disconnects = 0;
+    for _ in 0..18 {
+        s.wait(Duration::from_millis(50));
+        disconnects += s.take().len();
+    }
+    assert!(disconnects > 2);
+    assert_eq!(s.node.endpoint.stats().sessions_server, 1, "still closing");
+    s.wait(Duration::from_millis(100));
+    s.take();
+    assert_eq!(s.node.endpoint.stats().sessions_server, 0);
+}
