@@ -142,7 +142,13 @@ impl TimingWheel {
             return Some(Instant::ZERO);
         }
         let (list, start) = self.next_slot()?;
-        let tick = self.earliest(list).unwrap_or(start);
+        // Not beyond the slot: an entry from beyond the horizon waits in a slot before its own, and others
+        // that are due earlier than that may wait in the slots behind it.
+        let level = u32::from(list) / SLOTS as u32;
+        let end = start + (1 << (SLOT_BITS * level));
+        let tick = self
+            .earliest(list)
+            .map_or(start, |earliest| earliest.min(end));
         Some(Instant::from_nanos(
             tick.saturating_mul(1 << self.tick_shift),
         ))
@@ -298,6 +304,28 @@ mod tests {
             }
         }
         panic!("the entry was lost");
+    }
+
+    /// The wheel slept past an entry when the first slot held one from beyond the horizon: that one waits in the
+    /// last slot that there is, and only its own time was looked at.
+    #[test]
+    fn an_entry_beyond_the_horizon_hides_no_nearer_one() {
+        let mut wheel = TimingWheel::new(2, 1);
+        wheel.set(0, at(3 * HORIZON));
+        assert_eq!(wheel.pop_due(at(10 << 30)), None);
+        // Within the horizon now, a lap further on.
+        let near = at(HORIZON + (5 << 30));
+        wheel.set(1, near);
+        let mut popped = None;
+        for _ in 0..8 {
+            let next = wheel.next().unwrap();
+            assert!(next.as_nanos() <= near.as_nanos() + 1, "sleeps past it");
+            popped = wheel.pop_due(next);
+            if popped.is_some() {
+                break;
+            }
+        }
+        assert_eq!(popped, Some(1));
     }
 
     /// Against a plain list of deadlines: never early, never lost, late by a tick at most.
