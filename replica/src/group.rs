@@ -26,7 +26,7 @@ use crate::bootstrap::Origin;
 use crate::config::{COMPACTED_SHARE, READY_ROUNDS_MAX, ReplicaConfig};
 use crate::log::{Log, MemoryLog};
 use crate::membership;
-use crate::message::{ClusterId, Incarnation, Member, ReplyToken};
+use crate::message::{ClusterId, GroupId, Incarnation, Member, PeerHeader, ReplyToken};
 use crate::outbox::Outbox;
 use crate::raft_group::{RaftGroup, Work, is_answer};
 use crate::reads::Reads;
@@ -465,6 +465,16 @@ impl Group {
     /// The group that this replica belongs to.
     pub(crate) fn cluster(&self) -> ClusterId {
         self.cluster
+    }
+
+    /// Whether a message is for this life of this replica and names a member as its sender. Without a state nobody is
+    /// known.
+    pub(crate) fn is_from_member(&self, header: &PeerHeader) -> bool {
+        let known = |state: &StateMachine| state.members().get(header.from).is_some();
+        header.cluster == self.cluster
+            && header.group == GroupId(0)
+            && header.to == self.own.incarnation
+            && self.state.as_ref().is_some_and(known)
     }
 
     /// Whether the group's state has arrived here.

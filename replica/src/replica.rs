@@ -15,8 +15,8 @@ use crate::join::Joiner;
 use crate::message::{
     AdminReply, AdminRequest, AdminStatus, AppendFrame, BeginRefusal, BootstrapReply,
     BootstrapRequest, ClientReply, ClientRequest, ClientStatus, ClusterId, DecodeError, Discovery,
-    Incarnation, JoinRefusal, JoinReply, JoinRequest, Member, MemberRole, Members, PlaceId,
-    RaftFrame, ReplyToken, RoleCode, SnapshotChunk, StateReport, kind,
+    Incarnation, JoinRefusal, JoinReply, JoinRequest, Member, MemberRole, Members, PeerHeader,
+    PlaceId, RaftFrame, ReplyToken, RoleCode, SnapshotChunk, StateReport, kind,
 };
 use crate::outbox::{Outbox, Purpose};
 use crate::output::Output;
@@ -249,6 +249,13 @@ impl Replica {
             }
             None => self.drop_foreign(token),
         }
+    }
+
+    /// Whether a message comes from a member of the group, as far as this replica knows them, and is for this replica.
+    pub(crate) fn is_from_member(&self, header: &PeerHeader) -> bool {
+        self.group
+            .as_ref()
+            .is_some_and(|group| group.is_from_member(header))
     }
 
     fn on_chunk(&mut self, now: Instant, token: ReplyToken, chunk: &SnapshotChunk<'_>) {

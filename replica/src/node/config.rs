@@ -16,6 +16,11 @@ pub(super) const LINK_QUEUE_MAX: usize = 256;
 pub(super) const EARLY_APPENDS_MAX: usize = 64;
 /// Bytes of such appends, for each session; a gap that costs more is given up, which raft repairs.
 pub(super) const EARLY_BYTES_MAX: usize = 16 << 20;
+/// The same over all sessions. A follower hears from one leader at a time, and whoever claims to be another takes neither
+/// the room for other requests nor the memory.
+pub(super) const EARLY_APPENDS_ALL_MAX: usize = 4096;
+/// Bytes of appends that wait, over all sessions.
+pub(super) const EARLY_BYTES_ALL_MAX: usize = 64 << 20;
 /// Times in one turn that the replica's outputs are drained, because failing one of them may bring up others.
 pub(super) const DRAINS_MAX: usize = 4;
 /// Slots of a session for consensus.
@@ -30,6 +35,9 @@ pub(super) const RECONNECT_MAX: Duration = Duration::from_millis(200);
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 
 const _: () = assert!(EARLY_APPENDS_MAX >= RAFT_SLOTS as usize);
+const _: () = assert!(EARLY_APPENDS_ALL_MAX <= WAITING_REQUESTS_MAX / 16);
+const _: () = assert!(EARLY_APPENDS_MAX <= EARLY_APPENDS_ALL_MAX);
+const _: () = assert!(EARLY_BYTES_MAX <= EARLY_BYTES_ALL_MAX);
 
 /// The transport's settings that suit a replica or a client: as many requests a session as a client may pipeline, a
 /// packet for each, and more sessions than the receive queue has room for at once. A machine with the kernel's usual

@@ -26,12 +26,12 @@ pub use status::{BufferStatus, LinkStatus, NodeStatus, TransportStatus};
 use self::batch::Batch;
 use self::config::REQUESTS_MAX;
 use self::links::Links;
-use self::reorder::{Reorder, Verdict};
+use self::reorder::{Load, Reorder, Verdict};
 use self::send::Sent;
 use crate::disk::WriteQueue;
 use crate::message::{
-    ClientReply, ClientStatus, ClusterId, Encode, Incarnation, ReplyToken, StatusForm, StatusReply,
-    StatusRequest, kind, stream_place,
+    AppendFrame, ClientReply, ClientStatus, ClusterId, Encode, Incarnation, ReplyToken, StatusForm,
+    StatusReply, StatusRequest, kind, stream_place,
 };
 use crate::output::Class;
 use crate::replica::Replica;
@@ -68,6 +68,8 @@ pub struct Node<R: Route> {
     sent: Slab<Sent>,
     /// Appends that arrive, by the session that brings them.
     streams: BTreeMap<SessionId, Reorder>,
+    /// What waits in all of `streams` together.
+    early: Load,
     /// The cluster that the endpoint names in handshakes.
     cluster: ClusterId,
     /// Tags of messages that could not be sent; the replica hears of them at the end of the turn.
@@ -90,6 +92,7 @@ impl<R: Route> Node<R> {
             spare: Vec::new(),
             sent: Slab::new(REQUESTS_MAX),
             streams: BTreeMap::new(),
+            early: Load::default(),
             unsent: Vec::new(),
             disk: None,
             stats: NodeStats::default(),
@@ -142,7 +145,15 @@ impl<R: Route> Node<R> {
             return self.answer_nothing(cx, token);
         };
         let reorder = self.streams.entry(session).or_default();
-        match reorder.on_append(stream, sequence, token, frame) {
+        let (replica, early) = (&self.replica, self.early);
+        // Who waits takes room that votes and heartbeats need too: nobody but members does, and not all of it.
+        let may_wait = || {
+            early.leaves_room_for(frame)
+                && AppendFrame::decode(frame)
+                    .is_ok_and(|append| replica.is_from_member(&append.header))
+        };
+        let before = reorder.load();
+        match reorder.on_append(stream, sequence, token, frame, may_wait) {
             Verdict::InOrder => {
                 self.replica.on_peer(now, token, kind::APPEND, frame);
                 while let Some(early) = reorder.next_ready() {
@@ -156,7 +167,14 @@ impl<R: Route> Node<R> {
                 self.answer_nothing(cx, token);
             }
         }
+        self.note_load(session, before);
         self.answer_orphans(cx, session);
+    }
+
+    /// Counts what waits in a session, where `before` did.
+    fn note_load(&mut self, session: SessionId, before: Load) {
+        let after = self.streams.get(&session).map(Reorder::load);
+        self.early = self.early.changed(before, after.unwrap_or_default());
     }
 
     /// Ends the requests of a stream that is over.
@@ -338,6 +356,7 @@ impl<R: Route> Node<R> {
 
     fn on_session_down(&mut self, cx: &mut Cx<'_, R>, session: SessionId) {
         if let Some(mut reorder) = self.streams.remove(&session) {
+            self.note_load(session, reorder.load());
             reorder.end();
             while let Some(token) = reorder.next_orphan() {
                 self.answer_nothing(cx, token);

@@ -7,7 +7,9 @@
 
 use crate::message::ReplyToken;
 
-use super::config::{EARLY_APPENDS_MAX, EARLY_BYTES_MAX};
+use super::config::{
+    EARLY_APPENDS_ALL_MAX, EARLY_APPENDS_MAX, EARLY_BYTES_ALL_MAX, EARLY_BYTES_MAX,
+};
 
 /// An append that waits, copied: the received bytes are gone when its turn comes.
 #[derive(Debug)]
@@ -28,6 +30,28 @@ pub(super) enum Verdict {
     Old,
 }
 
+/// How much waits.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Load {
+    appends: usize,
+    bytes: usize,
+}
+
+impl Load {
+    /// Whether one more append may wait, with so much in all sessions.
+    pub(super) fn leaves_room_for(self, frame: &[u8]) -> bool {
+        self.appends < EARLY_APPENDS_ALL_MAX && self.bytes + frame.len() <= EARLY_BYTES_ALL_MAX
+    }
+
+    /// What waits in all sessions, when what waits in one of them goes from `before` to `after`.
+    pub(super) fn changed(self, before: Self, after: Self) -> Self {
+        Self {
+            appends: self.appends + after.appends - before.appends,
+            bytes: self.bytes + after.bytes - before.bytes,
+        }
+    }
+}
+
 /// The appends of one session.
 #[derive(Debug, Default)]
 pub(super) struct Reorder {
@@ -41,13 +65,14 @@ pub(super) struct Reorder {
 }
 
 impl Reorder {
-    /// Takes note of an append; it is copied only if it has to wait.
+    /// Takes note of an append; it is copied only if it has to wait, and `may_wait` is asked only then.
     pub(super) fn on_append(
         &mut self,
         stream: u32,
         sequence: u64,
         token: ReplyToken,
         frame: &[u8],
+        may_wait: impl FnOnce() -> bool,
     ) -> Verdict {
         if is_newer(stream, self.stream) {
             self.begin(stream);
@@ -55,7 +80,7 @@ impl Reorder {
         if stream != self.stream || sequence < self.next {
             return Verdict::Old;
         }
-        if sequence > self.next && self.has_room(frame) {
+        if sequence > self.next && self.has_room(frame) && may_wait() {
             self.early.push(Early {
                 sequence,
                 token,
@@ -63,14 +88,23 @@ impl Reorder {
             });
             return Verdict::Kept;
         }
-        // In order; or so many wait that the missing ones will not come: raft copes with a gap, not with silence.
+        // In order; or so many wait that the missing ones will not come, or it may not wait: raft copes with a gap, not
+        // with silence.
         self.next = sequence.saturating_add(1);
         Verdict::InOrder
     }
 
     fn has_room(&self, frame: &[u8]) -> bool {
-        let waiting: usize = self.early.iter().map(|early| early.frame.len()).sum();
-        self.early.len() < EARLY_APPENDS_MAX && waiting + frame.len() <= EARLY_BYTES_MAX
+        let Load { appends, bytes } = self.load();
+        appends < EARLY_APPENDS_MAX && bytes + frame.len() <= EARLY_BYTES_MAX
+    }
+
+    /// What waits here.
+    pub(super) fn load(&self) -> Load {
+        Load {
+            appends: self.early.len(),
+            bytes: self.early.iter().map(|early| early.frame.len()).sum(),
+        }
     }
 
     /// The next append whose turn has come. Call it until there is none, after each append that was in order.
@@ -116,9 +150,8 @@ mod tests {
         let mut out = Vec::new();
         for &sequence in sequences {
             let token = ReplyToken(u64::from(stream) * 1000 + sequence);
-            if reorder.on_append(stream, sequence, token, &sequence.to_le_bytes())
-                == Verdict::InOrder
-            {
+            let frame = sequence.to_le_bytes();
+            if reorder.on_append(stream, sequence, token, &frame, || true) == Verdict::InOrder {
                 out.push(sequence);
                 while let Some(early) = reorder.next_ready() {
                     assert_eq!(early.frame, early.sequence.to_le_bytes());
@@ -141,7 +174,10 @@ mod tests {
     fn what_was_handed_out_is_old() {
         let mut reorder = Reorder::default();
         feed(&mut reorder, 0, &[0, 1]);
-        assert_eq!(reorder.on_append(0, 1, ReplyToken(7), b""), Verdict::Old);
+        assert_eq!(
+            reorder.on_append(0, 1, ReplyToken(7), b"", || true),
+            Verdict::Old
+        );
     }
 
     #[test]
@@ -153,7 +189,7 @@ mod tests {
         assert_eq!(orphans.len(), 2);
         assert!(orphans.contains(&ReplyToken(2)) && orphans.contains(&ReplyToken(3)));
         assert_eq!(
-            reorder.on_append(0, 1, ReplyToken(1), b""),
+            reorder.on_append(0, 1, ReplyToken(1), b"", || true),
             Verdict::Old,
             "of the stream that is over"
         );
@@ -168,7 +204,7 @@ mod tests {
         assert_eq!(feed(&mut reorder, u32::MAX, &[0]), [0]);
         assert_eq!(feed(&mut reorder, 0, &[0]), [0]);
         assert_eq!(
-            reorder.on_append(u32::MAX, 1, ReplyToken(1), b""),
+            reorder.on_append(u32::MAX, 1, ReplyToken(1), b"", || true),
             Verdict::Old
         );
     }
@@ -201,10 +237,19 @@ mod tests {
         let mut reorder = Reorder::default();
         let large = vec![0; EARLY_BYTES_MAX / 4];
         let verdicts: Vec<_> = (1..=5)
-            .map(|sequence| reorder.on_append(0, sequence, ReplyToken(sequence), &large))
+            .map(|sequence| reorder.on_append(0, sequence, ReplyToken(sequence), &large, || true))
             .collect();
         assert_eq!(verdicts[..4], [Verdict::Kept; 4]);
         assert_eq!(verdicts[4], Verdict::InOrder);
         assert_eq!(std::iter::from_fn(|| reorder.next_ready()).count(), 4);
+    }
+
+    #[test]
+    fn what_may_not_wait_is_handed_out_as_it_comes() {
+        let mut reorder = Reorder::default();
+        let verdicts = [3, 1, 4]
+            .map(|sequence| reorder.on_append(0, sequence, ReplyToken(sequence), b"", || false));
+        assert_eq!(verdicts, [Verdict::InOrder, Verdict::Old, Verdict::InOrder]);
+        assert_eq!(reorder.load(), Load::default());
     }
 }

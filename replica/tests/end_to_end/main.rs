@@ -7,4 +7,5 @@ mod faults;
 mod flood;
 mod hostile;
 mod life;
+mod strangers;
 mod world;
