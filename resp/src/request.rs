@@ -98,7 +98,7 @@ impl Parser {
         match bytes.first() {
             None => Ok(Progress::Incomplete),
             Some(b'*') => self.advance_array(bytes, limits, known),
-            Some(_) => self.line_of_words(bytes),
+            Some(_) => self.line_of_words(bytes, limits, known),
         }
     }
 
@@ -114,7 +114,7 @@ impl Parser {
                 let Some((count, behind)) = line(bytes, 0, "too big mbulk count string")? else {
                     return Ok(Progress::Incomplete);
                 };
-                let left = part_count(&count[1..], known)?;
+                let left = part_count(integer(&count[1..]), known)?;
                 (self.parts_left, self.done) = (Some(left), behind);
                 left
             }
@@ -143,7 +143,7 @@ impl Parser {
                 else {
                     return Ok(false);
                 };
-                let length = part_length(text, limits, known)?;
+                let length = part_length(announced(text)?, limits, known)?;
                 (self.part_bytes, self.done) = (Some(length), behind);
                 length
             }
@@ -160,8 +160,15 @@ impl Parser {
         Ok(true)
     }
 
-    fn line_of_words(&mut self, bytes: &[u8]) -> Result<Progress, ProtocolError> {
-        let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else {
+    /// What holds for the parts of an array holds for words, too.
+    fn line_of_words(
+        &mut self,
+        bytes: &[u8],
+        limits: &Limits,
+        known: bool,
+    ) -> Result<Progress, ProtocolError> {
+        let looked_at = &bytes[..bytes.len().min(LINE_BYTES_MAX + 1)];
+        let Some(end) = looked_at.iter().position(|byte| *byte == b'\n') else {
             return match bytes.len() > LINE_BYTES_MAX {
                 true => ProtocolError::of("too big inline request"),
                 false => Ok(Progress::Incomplete),
@@ -172,6 +179,10 @@ impl Parser {
         self.is_line = true;
         if !inline::split(text, &mut self.words, &mut self.ranges) {
             return ProtocolError::of("unbalanced quotes in request");
+        }
+        part_count(Some(self.ranges.len() as i64), known)?;
+        for range in &self.ranges {
+            part_length(Some(range.len() as i64), limits, known)?;
         }
         Ok(Progress::Complete { length: end + 1 })
     }
@@ -199,8 +210,8 @@ fn line<'a>(
     }
 }
 
-fn part_count(text: &[u8], known: bool) -> Result<u32, ProtocolError> {
-    match integer(text) {
+fn part_count(count: Option<i64>, known: bool) -> Result<u32, ProtocolError> {
+    match count {
         Some(count) if count > STRANGER_PARTS_MAX && !known => {
             ProtocolError::of("unauthenticated multibulk length")
         }
@@ -210,12 +221,17 @@ fn part_count(text: &[u8], known: bool) -> Result<u32, ProtocolError> {
     }
 }
 
-fn part_length(text: &[u8], limits: &Limits, known: bool) -> Result<usize, ProtocolError> {
+/// The length in the line in front of a part.
+fn announced(text: &[u8]) -> Result<Option<i64>, ProtocolError> {
     let Some(digits) = text.strip_prefix(b"$") else {
         let found = text.first().copied().unwrap_or(b'\r');
         return ProtocolError::of(format!("expected '$', got '{}'", char::from(found)));
     };
-    match integer(digits) {
+    Ok(integer(digits))
+}
+
+fn part_length(length: Option<i64>, limits: &Limits, known: bool) -> Result<usize, ProtocolError> {
+    match length {
         Some(length) if length > STRANGER_PART_BYTES_MAX && !known => {
             ProtocolError::of("unauthenticated bulk length")
         }

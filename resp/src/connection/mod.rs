@@ -146,7 +146,7 @@ enum Next<'a> {
     Run(Plan<'a>),
     /// A request that is handled here, of so many bytes.
     Local(Vec<&'a [u8]>, usize),
-    /// A line of words, of so many bytes: it becomes an array first.
+    /// A line of words, of so many bytes.
     Line(usize),
     Broken(ProtocolError),
 }
@@ -275,7 +275,7 @@ impl Connection {
             return false;
         }
         // The requests are borrowed while the rest of the connection changes.
-        let mut input = std::mem::take(&mut self.input);
+        let input = std::mem::take(&mut self.input);
         let going_on = match self.next(&input, environment) {
             Next::Nothing => self.on_nothing(input.len(), environment.limits),
             Next::Run(plan) => {
@@ -283,15 +283,12 @@ impl Connection {
                 true
             }
             Next::Local(parts, length) => {
-                self.commands += 1;
-                self.local(&parts, environment, submit);
-                self.scan += length;
+                self.on_local(&parts, length, environment, submit);
                 self.parser.reset();
-                self.start = self.scan;
                 true
             }
             Next::Line(length) => {
-                self.make_array(&mut input, length);
+                self.on_line(length, environment, submit);
                 true
             }
             Next::Broken(error) => {
@@ -407,6 +404,36 @@ impl Connection {
         }
     }
 
+    /// A request that is handled here, of `length` bytes.
+    fn on_local(
+        &mut self,
+        parts: &[&[u8]],
+        length: usize,
+        environment: &Environment<'_>,
+        submit: &mut dyn Submit,
+    ) {
+        self.commands += 1;
+        self.local(parts, environment, submit);
+        self.scan += length;
+        self.start = self.scan;
+    }
+
+    /// A request of `length` bytes that came as a line of words. Its parts lie with the parser, so it goes alone. The input
+    /// is not rewritten for it: that would move all that was sent ahead once for each line.
+    fn on_line(&mut self, length: usize, environment: &Environment<'_>, submit: &mut dyn Submit) {
+        let mut parser = std::mem::take(&mut self.parser);
+        let parts: Vec<&[u8]> = parser.parts(&[]).collect();
+        let mut plan = Plan::default();
+        if self.plan(&mut plan, &parts, environment) {
+            self.scan += length;
+            self.run(plan, submit);
+        } else {
+            self.on_local(&parts, length, environment, submit);
+        }
+        parser.reset();
+        self.parser = parser;
+    }
+
     /// Nothing whole is there: more has to come, or the connection is at its end.
     fn on_nothing(&mut self, input_bytes: usize, limits: &Limits) -> bool {
         if self.at_end {
@@ -421,17 +448,6 @@ impl Connection {
     fn end_broken(&mut self, text: &str) {
         self.writer().error(&format!("ERR {text}"));
         (self.ending, self.broken) = (true, true);
-    }
-
-    /// Writes a line of words as the array that it stands for.
-    fn make_array(&mut self, input: &mut Vec<u8>, length: usize) {
-        let mut array = Vec::new();
-        let mut writer = Writer::new(&mut array, false);
-        let parts: Vec<&[u8]> = self.parser.parts(&[]).collect();
-        writer.array(parts.len());
-        parts.iter().for_each(|part| writer.bulk(part));
-        input.splice(self.scan..self.scan + length, array);
-        self.parser.reset();
     }
 
     fn writer(&mut self) -> Writer<'_> {

@@ -545,3 +545,92 @@ fn answers_nobody_waits_for_are_ignored() {
     bench.connection.on_answer(Ok(Response::Done));
     assert!(bench.connection.output().is_empty());
 }
+
+/// A review found that lines of words cost time with the square of their number: each was written over with the array that
+/// it stands for, in front of all that was sent ahead, and so moved the whole rest of the input. 8 MiB of `PING` lines, which
+/// nobody has to have given a password for, kept the thread of all connections busy for minutes. Nothing of the input is
+/// written over or moved for a line now: what was sent is still there, byte for byte, while a line of it is waited for.
+#[test]
+fn lines_sent_ahead_stay_as_they_were_sent() {
+    let mut bench = Bench::new();
+    let lines: String = (0..1_000)
+        .map(|n| format!("SET key{n} value\r\n"))
+        .collect();
+    bench.connection.on_bytes(lines.as_bytes());
+    for answered in 0..1_000 {
+        let calls = bench.advance();
+        assert_eq!(calls.len(), 1, "line {answered}");
+        assert_eq!(bench.connection.input, lines.as_bytes());
+        bench.answer(&calls[0]);
+        assert_eq!(bench.take_output(), "+OK\r\n");
+    }
+
+    let lines = "PING\r\n".repeat(1_000);
+    let mut bench = Bench::with(
+        Limits {
+            output_bytes: 700,
+            ..Limits::default()
+        },
+        None,
+    );
+    bench.connection.on_bytes(lines.as_bytes());
+    bench.advance();
+    assert!(bench.connection.is_clogged(&bench.limits));
+    assert_eq!(bench.connection.input, lines.as_bytes());
+}
+
+/// See above. A mebibyte of lines in one piece: each is answered, in its place.
+#[test]
+fn a_mebibyte_of_lines_is_answered_in_order() {
+    let count = (1 << 20) / b"PING 000000\r\n".len();
+    let mut bench = Bench::with(
+        Limits {
+            output_bytes: 4 << 20,
+            ..Limits::default()
+        },
+        None,
+    );
+    let lines: String = (0..count).map(|n| format!("PING {n:06}\r\n")).collect();
+    let replies: String = (0..count).map(|n| format!("$6\r\n{n:06}\r\n")).collect();
+    assert!(bench.send(lines.as_bytes()) == replies);
+}
+
+#[test]
+fn lines_and_arrays_take_turns() {
+    let mut bench = Bench::new();
+    let replies = bench.send(
+        b"SET a 1\r\n*2\r\n$4\r\nINCR\r\n$1\r\na\r\n\r\nincr a\r\nnothing\r\nMULTI\r\n*2\r\n$4\r\nINCR\r\n$1\r\na\r\n\
+          get a\r\nEXEC\r\nget\r\nget \"a\"\r\n",
+    );
+    assert_eq!(
+        replies,
+        "+OK\r\n:2\r\n:3\r\n-ERR unknown command 'nothing', with args beginning with: \r\n+OK\r\n+QUEUED\r\n+QUEUED\r\n\
+         *2\r\n:4\r\n$1\r\n4\r\n-ERR wrong number of arguments for 'get' command\r\n$1\r\n4\r\n"
+    );
+}
+
+/// Lines once became arrays and were held to their limits then; they are held to them as lines.
+#[test]
+fn words_are_held_to_the_limits_of_parts() {
+    let long = "a".repeat(16 * 1024 + 1);
+    for (line, error) in [
+        (
+            "PING a b c d e f g h i j",
+            "unauthenticated multibulk length",
+        ),
+        (long.as_str(), "unauthenticated bulk length"),
+    ] {
+        let mut bench = Bench::with(Limits::default(), Some(b"secret"));
+        bench.says(line, &format!("-ERR Protocol error: {error}\r\n"));
+        assert!(bench.connection.is_broken());
+    }
+    let mut bench = Bench::with(
+        Limits {
+            part_bytes: 3,
+            ..Limits::default()
+        },
+        None,
+    );
+    bench.says("ECHO", "-ERR Protocol error: invalid bulk length\r\n");
+    assert!(bench.connection.is_broken());
+}
