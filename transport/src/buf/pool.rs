@@ -1,6 +1,7 @@
 //! The frame pool: size classes of equal blocks, one lock-free free list a class.
 //!
-//! Allocating and freeing is one compare-and-swap each, from any thread. Blocks never leave their
+//! Allocating and freeing is one compare-and-swap each, from any thread. A pool that may not grow any more
+//! gives out free blocks of larger classes than asked for. Blocks never leave their
 //! class and regions live as long as the pool, so a stale free-list read always hits mapped memory.
 //!
 //! ```text
@@ -185,13 +186,14 @@ impl Pool {
     }
 
     /// A buffer of `len` bytes with unspecified (but initialized) contents, or `None` when the
-    /// pool's memory is used up or `len` exceeds [`MESSAGE_BYTES_MAX`].
+    /// pool's memory is used up or `len` exceeds [`MESSAGE_BYTES_MAX`]. Its capacity is that of the smallest
+    /// class that fits, or of a larger one when the pool may not grow any more.
     #[must_use]
     pub fn alloc(&self, len: usize) -> Option<MsgBuf> {
         let class = class_of(len)?;
         let shared = self.shared();
-        let block = match shared.pop(class) {
-            Some(block) => block,
+        let (block, class) = match shared.pop(class) {
+            Some(block) => (block, class),
             None => shared.grow(class)?,
         };
         Some(MsgBuf::from_block(block, len, CLASSES[class]))
@@ -336,23 +338,30 @@ impl Shared {
         entry.block((id & ((1 << INDEX_BITS) - 1)) as usize)
     }
 
-    /// Takes another region for `class` and returns one of its blocks. The rest becomes free.
+    /// Takes another region for `class` and returns one of its blocks; the rest becomes free. Without room
+    /// for a region a free block of a larger class does: blocks never leave their class, and what once was
+    /// wanted in large pieces must not be lost to the small ones. Returns the block's own class, to whose
+    /// list it goes back.
     #[cold]
-    fn grow(&self, class: usize) -> Option<NonNull<Block>> {
+    fn grow(&self, class: usize) -> Option<(NonNull<Block>, usize)> {
         let mut growth = self.growth.lock().unwrap_or_else(PoisonError::into_inner);
         // Another thread may have grown the class while this one waited.
         if let Some(block) = self.pop(class) {
-            return Some(block);
+            return Some((block, class));
         }
         let Some(region_index) = self.add_region(class, &mut growth) else {
-            self.exhausted.fetch_add(1, Ordering::Relaxed);
-            return None;
+            let larger = (class + 1..CLASSES.len())
+                .find_map(|larger| self.pop(larger).map(|block| (block, larger)));
+            if larger.is_none() {
+                self.exhausted.fetch_add(1, Ordering::Relaxed);
+            }
+            return larger;
         };
         let first_id = (region_index as u32) << INDEX_BITS;
         let first = self.block(first_id);
         // SAFETY: `add_region` wrote the block and did not put it into the free list.
         unsafe { first.as_ref() }.refs.store(1, Ordering::Relaxed);
-        Some(first)
+        Some((first, class))
     }
 
     fn add_region(&self, class: usize, growth: &mut Growth) -> Option<usize> {

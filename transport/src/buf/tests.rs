@@ -160,6 +160,47 @@ fn the_limit_holds_and_freed_memory_counts_again() {
     assert!(pool.alloc(MESSAGE_BYTES_MAX).is_none());
 }
 
+/// A pool that had once been asked for large buffers up to its limit had none for anything smaller ever
+/// after, though nothing was in use: blocks never leave their class. A client spent the memory of a server
+/// for good, with the first packets of a few hundred large requests.
+#[test]
+fn what_was_taken_in_large_pieces_serves_small_ones_too() {
+    let pool = Pool::new(PoolConfig {
+        bytes_max: 40 << 20,
+    });
+    for bytes in [8 << 20, 4 << 20, 2 << 20, 256 << 10, 64 << 10] {
+        let held: Vec<_> = std::iter::from_fn(|| pool.alloc(bytes)).collect();
+        assert!(!held.is_empty());
+    }
+    let mut held = Vec::new();
+    for len in [0, 100, 1472, 5_000, 100_000, 600_000] {
+        let mut buffer = pool.alloc(len).expect("nothing is in use");
+        assert_eq!(buffer.len(), len);
+        buffer.fill(len as u8);
+        held.push(buffer);
+    }
+    // As large as they say, to the last byte.
+    for (mark, buffer) in held.iter_mut().enumerate() {
+        buffer.resize(buffer.capacity());
+        buffer.fill(mark as u8);
+    }
+    for (mark, buffer) in held.iter().enumerate() {
+        assert!(buffer.iter().all(|&byte| byte == mark as u8));
+    }
+    let classes: Vec<_> = pool.classes().collect();
+    assert_eq!(
+        classes.iter().map(|c| c.blocks_in_use).sum::<usize>(),
+        held.len()
+    );
+    // They go back to where they came from.
+    drop(held);
+    assert!(pool.classes().all(|class| class.blocks_in_use == 0));
+    assert!(pool.alloc(8 << 20).is_some());
+    let all: Vec<_> = std::iter::from_fn(|| pool.alloc(1)).collect();
+    assert_eq!(all.len(), pool.stats().blocks, "every block serves");
+    assert!(pool.alloc(1).is_none());
+}
+
 #[test]
 fn reserved_memory_needs_no_further_region() {
     let (pool, live) = counted_pool();

@@ -2,6 +2,7 @@
 //! grows, no answer is wrong.
 
 use super::net::{Net, pattern};
+use super::script::Script;
 use crate::Config;
 use crate::prng::Prng;
 use crate::time::Duration;
@@ -164,4 +165,35 @@ fn a_peer_that_knows_the_nonce_only_harms_itself() {
 fn up_to_bits(prng: &mut Prng, most: u64) -> u64 {
     let bits = prng.below(most + 1);
     prng.below(1 << bits)
+}
+
+/// One client spent a server's memory for good: the first packets of 992 requests, each phase's of another
+/// size and given up for the next phase's, took the pool's gigabyte in blocks of 512 KiB and more. Nearly
+/// nothing was in use then, and of a few hundred KB nobody got more than the one or two that were left.
+#[test]
+fn large_requests_given_up_leave_memory_for_others() {
+    const SESSIONS: u64 = 32;
+    let mut s = Script::server();
+    let sessions: Vec<_> = (1..=SESSIONS).map(|nonce| s.another(nonce)).collect();
+    let phases = [
+        (8 << 20, 32),
+        (4 << 20, 64),
+        (2 << 20, 128),
+        (1 << 20, 256),
+        (512 << 10, 256),
+        (1, 256),
+    ];
+    for (phase, (bytes, count)) in phases.into_iter().enumerate() {
+        for number in 0..count {
+            (s.index, s.seed) = sessions[number / 8];
+            s.request_in_slot((number % 8) as u8, phase as u64 + 1, 0, bytes);
+        }
+        s.take();
+    }
+    assert_eq!((s.down(), s.node.endpoint.assembly_bytes), (None, 0));
+    let pool = s.node.endpoint.pool();
+    for bytes in [3_000, 100_000, 300_000] {
+        let held: Vec<_> = (0..16).map_while(|_| pool.alloc(bytes)).collect();
+        assert_eq!(held.len(), 16, "of {bytes} bytes: {:?}", pool.stats());
+    }
 }

@@ -84,16 +84,27 @@ impl Script {
 
     fn connected(self) -> Self {
         let mut script = self;
-        script.connect(0);
-        let cookie = script.take_one(PacketType::Cookie, |packet| Cookie::read(packet.payload));
-        script.connect(cookie.cookie);
-        let accept = script.take_one(PacketType::Accept, |packet| Accept::read(packet.payload));
-        script.index = accept.server_session;
+        script.open();
         let Some(Event::Accepted { session, .. }) = script.node.app.events.first() else {
             panic!("no session")
         };
         script.session = Some(*session);
         script
+    }
+
+    fn open(&mut self) {
+        self.connect(0);
+        let cookie = self.take_one(PacketType::Cookie, |packet| Cookie::read(packet.payload));
+        self.connect(cookie.cookie);
+        let accept = self.take_one(PacketType::Accept, |packet| Accept::read(packet.payload));
+        self.index = accept.server_session;
+    }
+
+    /// One more session of the test with the server; its index and seed.
+    pub(crate) fn another(&mut self, nonce: u64) -> (u16, Seed) {
+        (self.nonce, self.seed) = (nonce, Seed::of_nonce(nonce));
+        self.open();
+        (self.index, self.seed)
     }
 
     /// The endpoint is the client of a session with the test.
