@@ -33,6 +33,19 @@ pub(crate) enum Item {
 }
 
 impl Record {
+    /// Up to where it says that the log is committed.
+    #[cfg(test)]
+    pub(crate) fn committed(&self) -> u64 {
+        let mut committed = 0;
+        let note = |item| {
+            if let Item::HardState(state) = item {
+                committed = state.commit;
+            }
+        };
+        decode(&self.bytes, note).expect("it was just made");
+        committed
+    }
+
     pub(crate) fn hard_state(&mut self, state: &HardState) {
         self.bytes.push(HARD_STATE);
         put_u32(&mut self.bytes, 24);

@@ -4,9 +4,13 @@
 //! [`RaftGroup::on_written`] says so, and gives entries out to be applied only when they are on this disk too. The one
 //! thing that its appends wait for is its term: a single voter leads without having asked anybody, so nobody but its disk
 //! keeps it from leading in the same term once more.
+//!
+//! How far the log is committed is written only along with other things: raft finds it out again. For that it needs the
+//! voters of before a change, though, whom nobody needs any more once the change is applied. So a change of the
+//! configuration is applied when this disk knows that it is committed, and what is committed behind it waits for it.
 
 use raft::StateRole;
-use raft::eraftpb::{HardState, Message, Snapshot};
+use raft::eraftpb::{Entry, EntryType, HardState, Message, Snapshot};
 use trine_canary as canary;
 
 use super::{RaftGroup, Work, is_answer};
@@ -24,6 +28,8 @@ pub(super) struct Unwritten {
     /// What leaves once it is written.
     messages: Vec<Message>,
     snapshot: Option<Snapshot>,
+    /// What is applied once it is written.
+    committed: Vec<Entry>,
 }
 
 impl<L: Log> RaftGroup<L> {
@@ -64,8 +70,13 @@ impl<L: Log> RaftGroup<L> {
             self.node.mut_store().set_hard_state(state);
         }
         held.append(&mut ready.take_persisted_messages());
-        work.committed = ready.take_committed_entries();
-        let (number, must_sync) = (ready.number(), ready.must_sync());
+        let mut committed = ready.take_committed_entries();
+        let changes = committed.iter().any(changes_configuration);
+        let waits = |round: &Unwritten| !round.committed.is_empty();
+        if !changes && !self.unwritten.iter().any(waits) {
+            work.committed = std::mem::take(&mut committed);
+        }
+        let (number, must_sync) = (ready.number(), ready.must_sync() || changes);
         self.node.advance_append_async(ready);
         let write = if must_sync {
             record.hard_state(&self.hard_state());
@@ -73,6 +84,7 @@ impl<L: Log> RaftGroup<L> {
             if canary::planted("ack before fsync") && snapshot.is_none() {
                 self.node.on_persist_ready(number);
                 work.messages.append(&mut held);
+                work.committed.append(&mut committed);
                 return Some(work);
             }
             write
@@ -89,6 +101,7 @@ impl<L: Log> RaftGroup<L> {
             term,
             messages: held,
             snapshot,
+            committed,
         });
         Some(work)
     }
@@ -115,7 +128,12 @@ impl<L: Log> RaftGroup<L> {
             self.written_term = front.term;
             let work = work.get_or_insert_with(Work::default);
             work.messages.append(&mut front.messages);
-            work.snapshot = front.snapshot.or(work.snapshot.take());
+            if front.snapshot.is_some() {
+                // It stands for all that was to be applied before it.
+                work.committed.clear();
+                work.snapshot = front.snapshot;
+            }
+            work.committed.append(&mut front.committed);
         }
         work
     }
@@ -141,6 +159,10 @@ impl<L: Log> RaftGroup<L> {
         let alone = conf.voters.len() <= 1 && conf.voters_outgoing.is_empty();
         alone || self.awaits_snapshot()
     }
+}
+
+fn changes_configuration(entry: &Entry) -> bool {
+    entry.get_entry_type() != EntryType::EntryNormal
 }
 
 #[cfg(test)]
@@ -246,18 +268,63 @@ mod tests {
         assert!(!work.messages.is_empty());
     }
 
+    /// Simulator, seed 742: place 1 of three had been replaced, the change was over, and so the disk of place 3 could be spared.
+    /// Both others lost power, and came back in the middle of the change: its last entry was on their disks, but not that it
+    /// was committed, which the voters of before had to find out again, and two of those three were gone for good.
+    #[test]
+    fn a_change_is_applied_when_the_disk_knows_that_it_is_committed() {
+        let mut group = follower();
+        let now = Instant::ZERO;
+        let mut append = message(MessageType::MsgAppend, 2);
+        (append.index, append.log_term) = (1, 1);
+        let kinds = [
+            EntryType::EntryNormal,
+            EntryType::EntryConfChangeV2,
+            EntryType::EntryNormal,
+        ];
+        append.entries = (2..)
+            .zip(kinds)
+            .map(|(index, kind)| entry(index, kind))
+            .collect();
+        group.step(now, 2, append).unwrap();
+        while group.poll_work_durably(|_, _| 7).is_some() {}
+        group.on_written(7);
+        let mut heartbeat = message(MessageType::MsgHeartbeat, 2);
+        let mut committed_on_disk = Vec::new();
+        let mut applied = Vec::new();
+        for commit in [2, 3, 4] {
+            heartbeat.commit = commit;
+            group.step(now, 2, heartbeat.clone()).unwrap();
+            while let Some(work) = group.poll_work_durably(|record, _| {
+                committed_on_disk.push(record.committed());
+                8
+            }) {
+                applied.extend(work.committed.iter().map(|entry| entry.index));
+            }
+        }
+        assert_eq!((applied, committed_on_disk), (vec![2], vec![3]));
+        let work = group.on_written(8).unwrap();
+        let indexes: Vec<_> = work.committed.iter().map(|entry| entry.index).collect();
+        assert_eq!(indexes, [3, 4], "what is behind it keeps its order");
+    }
+
+    fn entry(index: u64, kind: EntryType) -> Entry {
+        let mut entry = Entry {
+            index,
+            term: 2,
+            ..Entry::default()
+        };
+        entry.set_entry_type(kind);
+        entry
+    }
+
     #[test]
     fn what_a_round_promises_leaves_behind_its_write_and_in_order() {
         let mut group = follower();
         let now = Instant::ZERO;
         let mut append = message(MessageType::MsgAppend, 2);
         (append.index, append.log_term) = (1, 1);
-        let entry = raft::eraftpb::Entry {
-            index: 2,
-            term: 2,
-            ..Default::default()
-        };
-        append.entries.push(entry);
+        append.entries.push(entry(2, EntryType::EntryNormal));
         group.step(now, 2, append).unwrap();
         let mut records = Vec::new();
         let work = group.poll_work_durably(|record, _| {
