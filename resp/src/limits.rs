@@ -11,10 +11,18 @@ pub(crate) const STRANGER_PART_BYTES_MAX: i64 = 16 * 1024;
 /// Bytes of the arguments that the error text for an unknown command repeats.
 pub(crate) const REPEATED_BYTES_MAX: usize = 128;
 
+/// Bytes of a client's name, and of the name and the version of its library: each connection keeps them, and they are repeated
+/// in replies as often as somebody asks.
+pub(crate) const NAME_BYTES_MAX: usize = 1024;
+/// What a part of a queued command counts beside its bytes: the vector that keeps it, its allocation, and what EXEC makes of
+/// it. Parts may be empty, and a request may have 65,536 of them.
+pub(crate) const QUEUED_PART_CHARGE_BYTES: usize = 48;
+
 /// Limits of one connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Bytes received and not yet answered; a request that needs more ends the connection.
+    /// Bytes received and not yet answered; a request that needs more ends the connection. As many may be queued for one
+    /// EXEC, and as many be replied in it by what needs no store.
     pub query_bytes: usize,
     /// Bytes received ahead while earlier commands wait for their answers.
     pub ahead_bytes: usize,

@@ -1,6 +1,7 @@
 //! CLIENT, COMMAND and CONFIG: what a connection, the commands and the settings are.
 
 use super::{Connection, Environment};
+use crate::limits::NAME_BYTES_MAX;
 use crate::plan::{SYNTAX, wrong_arity};
 use crate::reply::Writer;
 use crate::table::{self, SPECS, Spec, Verb};
@@ -59,6 +60,11 @@ impl Connection {
             let field = String::from_utf8_lossy(field).into_owned();
             let text =
                 format!("ERR {field} cannot contain spaces, newlines or special characters.");
+            return self.writer().error(&text);
+        }
+        if value.len() > NAME_BYTES_MAX {
+            let field = String::from_utf8_lossy(field).into_owned();
+            let text = format!("ERR {field} cannot be longer than {NAME_BYTES_MAX} bytes.");
             return self.writer().error(&text);
         }
         self.library[place] = value.to_vec();

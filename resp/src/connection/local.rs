@@ -1,6 +1,7 @@
 //! Commands that need no store: about the connection, the transaction and the replica.
 
 use super::{Connection, Environment, Submit};
+use crate::limits::NAME_BYTES_MAX;
 use crate::plan::{NOT_AN_INTEGER, SYNTAX};
 use crate::table::{Spec, Verb};
 use trine_kvstore::integer;
@@ -194,6 +195,11 @@ impl Connection {
         if !name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
             self.writer()
                 .error("ERR Client names cannot contain spaces, newlines or special characters.");
+            return false;
+        }
+        if name.len() > NAME_BYTES_MAX {
+            let text = format!("ERR Client names cannot be longer than {NAME_BYTES_MAX} bytes.");
+            self.writer().error(&text);
             return false;
         }
         self.name = name.to_vec();

@@ -634,3 +634,71 @@ fn words_are_held_to_the_limits_of_parts() {
     bench.says("ECHO", "-ERR Protocol error: invalid bulk length\r\n");
     assert!(bench.connection.is_broken());
 }
+
+/// A review found that one connection could take all memory of a replica by way of MULTI: a name of 1 MiB, asked for 4,096
+/// times (a queue of 80 KB), and EXEC built 4 GiB of replies before it wrote one. The replies are bounded now as the queue is,
+/// and what is over that does nothing to the store; names are short.
+#[test]
+fn replies_do_not_pile_up_in_a_transaction() {
+    let limits = Limits {
+        query_bytes: 100_000,
+        ..Limits::default()
+    };
+    let name = "n".repeat(1024);
+    for (asked, is_done) in [(90, true), (100, false)] {
+        let mut bench = Bench::with(limits, None);
+        bench.says(&format!("CLIENT SETNAME {name}"), "+OK\r\n");
+        bench.says("MULTI", "+OK\r\n");
+        bench.says("SET a 1", "+QUEUED\r\n");
+        for _ in 0..asked {
+            bench.says("CLIENT GETNAME", "+QUEUED\r\n");
+        }
+        let replies = match is_done {
+            true => format!(
+                "*91\r\n+OK\r\n{}",
+                format!("$1024\r\n{name}\r\n").repeat(90)
+            ),
+            false => {
+                "-EXECABORT Transaction discarded because its replies are too large.\r\n".into()
+            }
+        };
+        bench.says("EXEC", &replies);
+        bench.says("EXISTS a", if is_done { ":1\r\n" } else { ":0\r\n" });
+    }
+}
+
+/// The other half of that finding: only the parts' bytes counted against the limit of a transaction, so 4,096 commands of
+/// 65,535 empty keys each did not count at all, and took 6 GiB.
+#[test]
+fn empty_parts_of_a_transaction_count() {
+    let mut bench = Bench::new();
+    bench.says("MULTI", "+OK\r\n");
+    let mget = format!("*60000\r\n$4\r\nMGET\r\n{}", "$0\r\n\r\n".repeat(59_999));
+    let room = bench.limits.query_bytes / (60_000 * crate::limits::QUEUED_PART_CHARGE_BYTES);
+    for _ in 0..room {
+        assert_eq!(bench.send(mget.as_bytes()), "+QUEUED\r\n");
+    }
+    assert_eq!(
+        bench.send(mget.as_bytes()),
+        "-ERR the transaction is too large\r\n"
+    );
+    bench.says("EXEC", EXECABORT);
+}
+
+/// Names stay with the connection and are repeated as often as somebody asks; they once had up to 1 MiB.
+#[test]
+fn names_are_short() {
+    let (long, longest) = ("n".repeat(1025), "n".repeat(1024));
+    let mut bench = Bench::new();
+    for (command, what) in [
+        ("CLIENT SETNAME", "Client names"),
+        ("HELLO 2 SETNAME", "Client names"),
+        ("CLIENT SETINFO lib-name", "lib-name"),
+        ("CLIENT SETINFO LIB-VER", "LIB-VER"),
+    ] {
+        let refused = format!("-ERR {what} cannot be longer than 1024 bytes.\r\n");
+        bench.says(&format!("{command} {long}"), &refused);
+        let reply = bench.send(format!("{command} {longest}\r\n").as_bytes());
+        assert!(!reply.starts_with('-'), "{command}: {reply}");
+    }
+}

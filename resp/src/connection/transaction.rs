@@ -5,6 +5,7 @@ use trine_kvstore::{Command, Condition, ExecuteMode, List};
 use super::{
     Call, Connection, Environment, Submit, Waiting, describe, is_for_store, response_bytes,
 };
+use crate::limits::QUEUED_PART_CHARGE_BYTES;
 use crate::plan::{Plan, wrong_arity};
 use crate::table::{self, Spec, Verb};
 
@@ -12,6 +13,7 @@ use crate::table::{self, Spec, Verb};
 #[derive(Default, Debug)]
 pub(super) struct Transaction {
     queued: Vec<Vec<Vec<u8>>>,
+    /// What is queued counts this.
     bytes: usize,
     /// A command was refused: EXEC will be, too.
     broken: bool,
@@ -44,7 +46,8 @@ impl Connection {
         let Some(transaction) = &mut self.transaction else {
             return;
         };
-        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        let charge = |part: &&[u8]| part.len() + QUEUED_PART_CHARGE_BYTES;
+        let bytes: usize = parts.iter().map(charge).sum();
         if transaction.queued.len() >= limits.transaction_commands
             || transaction.bytes + bytes > limits.query_bytes
         {
@@ -73,8 +76,15 @@ impl Connection {
             .map(|parts| parts.iter().map(Vec::as_slice).collect())
             .collect();
         let mut plan = Plan::default();
+        let mut reply_bytes = 0;
         for parts in &parts {
-            self.plan_queued(&mut plan, parts, environment, submit);
+            reply_bytes += self.plan_queued(&mut plan, parts, environment, submit);
+            // Small commands can ask for long replies, and all of them wait for the store's. Nothing is written by then; what
+            // the connection was told about itself stays.
+            if reply_bytes > environment.limits.query_bytes {
+                let text = "EXECABORT Transaction discarded because its replies are too large.";
+                return self.writer().error(text);
+            }
         }
         let operations = plan.operations();
         if operations.commands.is_empty() && watched.is_empty() {
@@ -105,25 +115,29 @@ impl Connection {
         }
     }
 
+    /// The bytes of its reply, if that is known already.
     fn plan_queued<'a>(
         &mut self,
         plan: &mut Plan<'a>,
         parts: &[&'a [u8]],
         environment: &Environment<'_>,
         submit: &mut dyn Submit,
-    ) {
+    ) -> usize {
         let spec = table::find(parts[0]).expect("only known commands are queued");
-        if is_for_store(spec) {
-            if let Err(text) = plan.add(spec, parts, environment.unix_ms) {
-                plan.add_reply(self.error_bytes(&text));
+        let reply = if is_for_store(spec) {
+            match plan.add(spec, parts, environment.unix_ms) {
+                Ok(()) => return 0,
+                Err(text) => self.error_bytes(&text),
             }
-            return;
-        }
-        // What needs no store writes its reply, which waits among the others.
-        let before = std::mem::take(&mut self.output);
-        self.answer_here(spec, parts, environment, submit);
-        let reply = std::mem::replace(&mut self.output, before);
+        } else {
+            // What needs no store writes its reply, which waits among the others.
+            let before = std::mem::take(&mut self.output);
+            self.answer_here(spec, parts, environment, submit);
+            std::mem::replace(&mut self.output, before)
+        };
+        let bytes = reply.len();
         plan.add_reply(reply);
+        bytes
     }
 
     pub(super) fn watch(
