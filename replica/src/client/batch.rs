@@ -141,7 +141,13 @@ impl<R: Route> Clients<R> {
                 self.on_no_batch_reply(cx.now(), &keys, RpcError::OutcomeUnknown);
             }
             Ok(()) => self.on_batch_reply(cx.now(), peer, &keys, &completion.response),
-            Err(error) => self.on_no_batch_reply(cx.now(), &keys, error),
+            Err(error) => {
+                // All of a batch are of one lane.
+                if let Some(&first) = keys.first() {
+                    self.avoid_if_slow(cx.now(), first, peer, error);
+                }
+                self.on_no_batch_reply(cx.now(), &keys, error);
+            }
         }
         self.recycle(keys);
     }

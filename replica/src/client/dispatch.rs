@@ -16,11 +16,6 @@ use crate::slab::Key;
 impl<R: Route> Clients<R> {
     /// Sends everything that is ready and can go somewhere.
     pub(super) fn dispatch(&mut self, cx: &mut Cx<'_, R>) {
-        if !self.ready[Lane::Stale as usize].is_empty()
-            && let Some((index, session)) = self.anyone()
-        {
-            self.send_lane(cx, Lane::Stale, index, session);
-        }
         self.dispatch_spread(cx);
         if !self.has_ready_for_leader() || cx.now() < self.leader.resume_at {
             return;
@@ -34,19 +29,6 @@ impl<R: Route> Clients<R> {
     /// Whether anything waits for a leader.
     pub(super) fn has_ready_for_leader(&self) -> bool {
         !self.ready[Lane::Write as usize].is_empty() || !self.ready[Lane::Read as usize].is_empty()
-    }
-
-    /// Stale reads prefer the replica that is taken for the leader, and take any other.
-    fn anyone(&self) -> Option<(usize, SessionId)> {
-        let favourite = self
-            .leader
-            .target
-            .filter(|&index| self.peers.get(index).session().is_some());
-        let index = favourite.or_else(|| self.peers.next_up(self.leader.last_guess))?;
-        self.peers
-            .get(index)
-            .session()
-            .map(|session| (index, session))
     }
 
     pub(super) fn send_lane(

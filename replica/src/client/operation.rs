@@ -49,7 +49,7 @@ pub(super) enum Lane {
     Write,
     /// Linearizable reads.
     Read,
-    /// Reads that any replica can do.
+    /// Reads that any replica can do; the leader is asked first.
     Stale,
     /// Linearizable reads that a follower is to do.
     Follower,

@@ -79,14 +79,25 @@ impl<R: Route> Clients<R> {
             // An empty response says nothing: the replica had no room to say more.
             Ok(()) if response.is_empty() => {
                 self.on_no_reply(key, RpcError::OutcomeUnknown, 0);
-                self.hold_back(now);
+                match self.is_spread(key) {
+                    true => self.avoid(now, peer),
+                    false => self.hold_back(now),
+                }
                 self.try_again(now, key);
             }
             Ok(()) => self.on_reply(now, key, peer, Incoming::Alone(response)),
             Err(error) => {
+                self.avoid_if_slow(now, key, peer, error);
                 self.on_no_reply(key, error, response.capacity());
                 self.try_again(now, key);
             }
+        }
+    }
+
+    /// A read that another replica can do as well, and that took this one too long, turns to the others.
+    pub(super) fn avoid_if_slow(&mut self, now: Instant, key: Key, peer: usize, error: RpcError) {
+        if error == RpcError::Cancelled && self.is_spread(key) {
+            self.avoid(now, peer);
         }
     }
 

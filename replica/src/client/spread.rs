@@ -1,4 +1,4 @@
-//! Linearizable reads that need not be done by the leader: which replica is given them.
+//! Reads that need not be done by the leader: which replica is given them.
 
 use trine_transport::app::Cx;
 use trine_transport::backend::Route;
@@ -9,10 +9,13 @@ use super::core::Clients;
 use super::operation::Lane;
 use crate::slab::Key;
 
+/// Lanes of reads that more than one replica can do.
+const SPREAD: [Lane; 3] = [Lane::Stale, Lane::Follower, Lane::Anywhere];
+
 impl<R: Route> Clients<R> {
     /// Sends what is ready for followers, or for anybody.
     pub(super) fn dispatch_spread(&mut self, cx: &mut Cx<'_, R>) {
-        for lane in [Lane::Follower, Lane::Anywhere] {
+        for lane in SPREAD {
             if self.ready[lane as usize].is_empty() {
                 continue;
             }
@@ -51,14 +54,25 @@ impl<R: Route> Clients<R> {
         }
     }
 
-    /// The next replica for a read of `lane`: each in turn, those last that have refused one lately.
+    /// The next replica for a read of `lane`: each in turn, those last that have refused one lately. Stale reads stay with
+    /// one as long as it answers, because what they see would go back and forth: with the leader, or else the one that
+    /// would be asked first.
     fn next_spread(&mut self, lane: Lane, now: Instant) -> Option<(usize, SessionId)> {
         let count = self.peers.len();
-        let spares = self.leader.target.filter(|_| lane == Lane::Follower);
-        let in_turn = (1..=count).map(|step| (self.last_spread + step) % count);
+        let stays = lane == Lane::Stale;
+        let last = match stays {
+            true => self.leader.last_guess,
+            false => self.last_spread,
+        };
+        let in_turn = (1..=count).map(|step| (last + step) % count);
         let fitness = |&index: &usize| {
-            let peer = self.peers.get(index);
-            (peer.avoid_until > now, Some(index) == spares)
+            let leads = Some(index) == self.leader.target;
+            let is_second_choice = match lane {
+                Lane::Follower => leads,
+                Lane::Stale => !leads,
+                Lane::Write | Lane::Read | Lane::Anywhere => false,
+            };
+            (self.peers.get(index).avoid_until > now, is_second_choice)
         };
         let usable = |&index: &usize| {
             let peer = self.peers.get(index);
@@ -72,14 +86,16 @@ impl<R: Route> Clients<R> {
             return None;
         }
         let session = peer.session()?;
-        self.last_spread = index;
+        if !stays {
+            self.last_spread = index;
+        }
         Some((index, session))
     }
 
     /// When reads that wait for a replica are to be looked at again.
     pub(super) fn spread_resumes_at(&self) -> Option<Instant> {
-        let waits = |lane: Lane| !self.ready[lane as usize].is_empty();
-        if !waits(Lane::Follower) && !waits(Lane::Anywhere) {
+        let waits = |lane: &Lane| !self.ready[*lane as usize].is_empty();
+        if !SPREAD.iter().any(waits) {
             return None;
         }
         let up = self
@@ -89,16 +105,21 @@ impl<R: Route> Clients<R> {
         // Without any to send to, a connection has to come first.
         let paused = up.map(|(_, peer)| peer.avoid_until).min()?;
         let awaited = self.leader_awaited_until();
-        Some(awaited.map_or(paused, |until| until.max(paused)))
+        // Only reads for followers wait for word of who leads.
+        let others_wait = waits(&Lane::Stale) || waits(&Lane::Anywhere);
+        Some(match awaited {
+            Some(until) if !others_wait => until.max(paused),
+            _ => paused,
+        })
     }
 
-    /// Whether an operation may be done by any replica that has a leader.
+    /// Whether an operation may be done by any replica.
     pub(super) fn is_spread(&self, key: Key) -> bool {
         let pending = self.operations.get(key);
-        pending.is_some_and(|pending| matches!(pending.lane, Lane::Follower | Lane::Anywhere))
+        pending.is_some_and(|pending| SPREAD.contains(&pending.lane))
     }
 
-    /// A replica has refused such a read: the others come first for a while.
+    /// A replica has refused such a read, or has not answered it in time: the others come first for a while.
     pub(super) fn avoid(&mut self, now: Instant, peer: usize) {
         let until = now + self.config.pause_max;
         self.peers.get_mut(peer).avoid_until = until;

@@ -277,6 +277,85 @@ fn a_stale_read_needs_no_leader() {
     );
 }
 
+fn read_stale(world: &mut World, tag: u64) {
+    let client = world.open();
+    world
+        .submit(client, Mode::ReadStale, &Command::Get { key: b"key" }, tag)
+        .expect("room");
+}
+
+/// Found by review: a client that only reads stale never learns of a leader, so that the replica it asked was always the
+/// same one. If that had no state it was asked again at the speed of the network, thousands of times, until the
+/// deadline, while the others had the answer.
+#[test]
+fn a_stale_read_that_is_refused_turns_to_another_replica() {
+    for status in [
+        ClientStatus::NotAttached,
+        ClientStatus::Busy,
+        ClientStatus::NotLeader,
+        ClientStatus::NoQuorum,
+    ] {
+        // Each of them in turn is the one that refuses, for one of them is asked first.
+        for refusing in 0..3 {
+            let mut world = World::new(vec![leader(), leader(), leader()]);
+            world.replica(refusing).script = always(move || Act::Status(status));
+            read_stale(&mut world, 1);
+            let waited = world.run_until_finished(1);
+            assert!(world.finished[0].result.is_ok(), "{:?}", world.finished[0]);
+            assert!(waited < Duration::from_millis(10), "took {waited:?}");
+            assert!(world.replica(refusing).seen.len() <= 1, "{status:?}");
+        }
+    }
+}
+
+#[test]
+fn a_stale_read_that_everybody_refuses_is_repeated_with_pauses() {
+    let refusing = || always(|| Act::Status(ClientStatus::NotAttached));
+    let mut world = World::new(vec![refusing(), refusing(), refusing()]);
+    read_stale(&mut world, 1);
+    world.run_for(Duration::from_millis(500));
+    let asked: usize = (0..3).map(|index| world.replica(index).seen.len()).sum();
+    assert!(
+        (10..100).contains(&asked),
+        "{asked} requests in half a second: neither a storm nor silence"
+    );
+    let due = world.client.app().next_timeout().expect("a deadline");
+    assert!(due > world.client.now(), "it would spin");
+    world.replica(2).script = leader();
+    let waited = world.run_until_finished(1);
+    assert!(world.finished[0].result.is_ok());
+    assert!(waited < Duration::from_millis(100), "took {waited:?}");
+}
+
+/// The same with one that says nothing: each attempt went there, until the deadline.
+#[test]
+fn a_stale_read_that_is_not_answered_turns_to_another_replica() {
+    let mut world = World::with(vec![leader(), leader()], |config| {
+        config.attempt_timeout = Duration::from_millis(100)
+    });
+    let client = world.open();
+    world.put(client, 1);
+    world.run_until_finished(1);
+    let led_by = world.client.app().leader().expect("it has answered");
+    let silent = (0..2).find(|&index| address(index) == led_by).unwrap();
+    world.replica(usize::from(silent)).script = always(|| Act::Silent);
+    for (tag, reads) in [(10, 1), (20, 3)] {
+        // One alone, and several in a batch.
+        for read in 0..reads {
+            read_stale(&mut world, tag + read);
+        }
+        let before = world.finished.len();
+        let waited = world.run_until_finished(before + reads as usize);
+        assert!(waited < Duration::from_millis(150), "took {waited:?}");
+    }
+    assert!(
+        world
+            .finished
+            .iter()
+            .all(|finished| finished.result.is_ok())
+    );
+}
+
 #[test]
 fn a_value_larger_than_the_buffer_comes_with_the_second_attempt() {
     let value = vec![7; 300_000];
