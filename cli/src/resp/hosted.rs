@@ -33,25 +33,37 @@ pub(super) struct Hosted<R: Route> {
 #[derive(Default)]
 struct Sessions {
     open: Vec<ClientId>,
-    /// Where room was found last.
-    at: usize,
+    turns: Turns,
 }
 
 impl Sessions {
     /// One with room.
     fn pick<R: Route>(&mut self, clients: &mut Clients<R>) -> Option<ClientId> {
-        for step in 0..self.open.len() {
-            let at = (self.at + step) % self.open.len();
-            let client = self.open[at];
-            if clients.in_flight_of(client) < IN_FLIGHT_MAX {
-                self.at = at;
-                return Some(client);
-            }
+        let has_room = |at: usize| clients.in_flight_of(self.open[at]) < IN_FLIGHT_MAX;
+        if let Some(at) = self.turns.take(self.open.len(), has_room) {
+            return Some(self.open[at]);
         }
         let client = clients.open()?;
-        self.at = self.open.len();
         self.open.push(client);
         Some(client)
+    }
+}
+
+/// Sessions are used in turn: the replicas keep the last replies of a session until its next command says that they have
+/// come, so one that is not used keeps up to 64 of them.
+#[derive(Default)]
+struct Turns {
+    /// Whose turn it is.
+    next: usize,
+}
+
+impl Turns {
+    /// The first of `count` from the one whose turn it is that has room.
+    fn take(&mut self, count: usize, has_room: impl Fn(usize) -> bool) -> Option<usize> {
+        let mut in_turn = (0..count).map(|step| (self.next + step) % count);
+        let at = in_turn.find(|&at| has_room(at))?;
+        self.next = at + 1;
+        Some(at)
     }
 }
 
@@ -184,5 +196,29 @@ impl<R: Route> App<R> for Hosted<R> {
             self.clients.next_timeout(),
         ];
         due.into_iter().flatten().min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A review found that replies stayed in the replicas' memory for as long as Redis clients were served: after more
+    /// than 64 commands at once there were two sessions, all later commands went to the second one, and the first was
+    /// never used again, which is what makes replicas forget its last 64 replies, of up to 4 MiB each.
+    #[test]
+    fn no_session_rests_while_others_are_used() {
+        let mut turns = Turns::default();
+        assert_eq!(turns.take(0, |_| true), None);
+        let second_alone = |at| at == 1;
+        assert_eq!(
+            turns.take(2, second_alone),
+            Some(1),
+            "the first one is full"
+        );
+        let taken: Vec<_> = (0..6).map(|_| turns.take(3, |_| true)).collect();
+        assert_eq!(taken, [2, 0, 1, 2, 0, 1].map(Some));
+        assert_eq!(turns.take(3, |_| false), None);
+        assert_eq!(turns.take(3, |_| true), Some(2), "it was nobody's turn");
     }
 }
