@@ -69,7 +69,7 @@ pub struct Config {
     pub queued_requests_per_session: usize,
     /// The largest message that is sent or accepted, at most [`MESSAGE_BYTES_MAX`].
     pub message_bytes: usize,
-    /// Memory for requests that are still being received, over all sessions.
+    /// Memory for requests that are still being received, over all sessions; at least one of `message_bytes`.
     pub assembly_bytes: usize,
     /// Packets that wait to be sent in answer to received ones; more are dropped and counted.
     pub answers: usize,
@@ -185,6 +185,13 @@ pub enum ConfigError {
     Queues,
     /// Above [`MESSAGE_BYTES_MAX`], or more packets than the packet number counts.
     MessageBytes,
+    /// `assembly_bytes` is below `message_bytes`: the largest request could never be received.
+    AssemblyBytes {
+        /// [`Config::assembly_bytes`].
+        assembly_bytes: usize,
+        /// [`Config::message_bytes`].
+        message_bytes: usize,
+    },
     /// A timeout is zero or above [`TIMER_MAX`], keepalive is not shorter than the failure timeout, or
     /// the hold timeout not longer than the longest retransmission timeout.
     Timers,
@@ -199,6 +206,16 @@ impl std::fmt::Display for ConfigError {
             Self::Sessions => "sessions must be 1 to 65535",
             Self::Queues => "at least one request and one answer must fit",
             Self::MessageBytes => "messages have at most 8 MiB",
+            Self::AssemblyBytes {
+                assembly_bytes,
+                message_bytes,
+            } => {
+                return write!(
+                    f,
+                    "assembly_bytes ({assembly_bytes}), the memory for requests that are being received, must hold one of \
+                     message_bytes ({message_bytes}): raise the one or lower the other"
+                );
+            }
             Self::Timers => {
                 "timeouts must be above zero and at most a day, keepalive shorter than the failure timeout, the hold timeout longer than rto_max"
             }
@@ -246,6 +263,13 @@ impl Config {
                 ConfigError::MessageBytes,
             ),
             (
+                self.message_bytes <= self.assembly_bytes,
+                ConfigError::AssemblyBytes {
+                    assembly_bytes: self.assembly_bytes,
+                    message_bytes: self.message_bytes,
+                },
+            ),
+            (
                 timers.iter().all(|t| *t > zero && *t <= TIMER_MAX),
                 ConfigError::Timers,
             ),
@@ -269,7 +293,7 @@ mod tests {
     #[test]
     fn each_contradiction_has_its_error() {
         type Change = fn(&mut Config);
-        let cases: [(Change, ConfigError); 13] = [
+        let cases: [(Change, ConfigError); 14] = [
             (|c| c.credits = 0, ConfigError::Credits),
             (|c| c.credits = CREDITS_MAX + 1, ConfigError::Credits),
             (|c| c.slots = 0, ConfigError::Slots),
@@ -281,6 +305,14 @@ mod tests {
             (
                 |c| c.message_bytes = MESSAGE_BYTES_MAX + 1,
                 ConfigError::MessageBytes,
+            ),
+            // The memory never sufficed for such a request: its client sent it again for ever.
+            (
+                |c| (c.message_bytes, c.assembly_bytes) = (5_000, 4_999),
+                ConfigError::AssemblyBytes {
+                    assembly_bytes: 4_999,
+                    message_bytes: 5_000,
+                },
             ),
             (|c| c.failure_timeout = Duration::MAX, ConfigError::Timers),
             (|c| c.hold_timeout = c.rto_max, ConfigError::Timers),
@@ -297,5 +329,11 @@ mod tests {
             change(&mut config);
             assert_eq!(config.validate(), Err(error));
         }
+        let just_enough = Config {
+            message_bytes: 5_000,
+            assembly_bytes: 5_000,
+            ..Config::default()
+        };
+        assert_eq!(just_enough.validate(), Ok(()));
     }
 }

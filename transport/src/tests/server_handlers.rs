@@ -185,15 +185,19 @@ mod request {
     #[test]
     fn without_memory_for_the_whole_it_is_dropped_and_can_come_again() {
         let config = Config {
+            message_bytes: 3 * FULL,
             assembly_bytes: 3 * FULL,
             ..Config::default()
         };
         let mut s = Script::server_with(&config);
-        s.request(1, 0, 3 * FULL + 1);
+        s.request_in_slot(1, 1, 0, 2 * FULL);
+        s.expect(&["CreditReturn 0 slot 1"]);
+        s.request(1, 0, 2 * FULL);
         s.expect(&[]);
         assert_eq!((s.drops().no_memory, s.down()), (1, None));
-        s.request(2, 0, 2 * FULL);
-        s.expect(&["CreditReturn 0 sequence 2"]);
+        s.request_in_slot(1, 1, 1, 2 * FULL);
+        s.request(1, 0, 2 * FULL);
+        s.expect(&["Response 0 slot 1", "CreditReturn 0"]);
     }
 
     #[test]
