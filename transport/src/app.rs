@@ -201,6 +201,11 @@ impl<'a, R: Route> Cx<'a, R> {
         self.endpoint.disconnect(self.now, session);
     }
 
+    /// See [`Endpoint::give_no_response`].
+    pub fn give_no_response(&mut self, handle: ResponseHandle) -> bool {
+        self.endpoint.give_no_response(self.now, handle)
+    }
+
     /// See [`Endpoint::cancel`].
     pub fn cancel(&mut self, request: RequestId) -> bool {
         self.endpoint.cancel(self.now, request)

@@ -38,7 +38,7 @@ pub struct WorkerStats {
     pub submitted: u64,
     /// Responses that were sent.
     pub answered: u64,
-    /// Responses that nobody waited for any more.
+    /// Responses, or their absence, that nobody waited for any more.
     pub stale: u64,
     /// Requests that the application itself got because no memory was left for their copy.
     pub without_memory: u64,
@@ -142,8 +142,10 @@ impl<A> WithWorkers<A> {
     fn send_results<R: Route>(&mut self, cx: &mut Cx<'_, R>) {
         while let Some((handle, response)) = self.workers.result() {
             let Some(response) = response else {
-                self.stats.unanswered += 1;
-                cx.disconnect(handle.session());
+                match cx.give_no_response(handle) {
+                    true => self.stats.unanswered += 1,
+                    false => self.stats.stale += 1,
+                }
                 continue;
             };
             match cx.enqueue_response(handle, response) {
@@ -363,6 +365,15 @@ mod tests {
 
     /// A client with a session at a server whose long handler waits for the test.
     fn pair() -> Pair {
+        pair_with(|kind, data, pool| {
+            let mut response = pool.alloc(2).expect("memory");
+            response.copy_from_slice(&[kind, data.len() as u8]);
+            Some(response)
+        })
+    }
+
+    /// The same, and what the long handler says when it may end.
+    fn pair_with(answer: fn(u8, &[u8], &Pool) -> Option<MsgBuf>) -> Pair {
         let (ours, theirs) = RingBackend::pair(RingConfig::default());
         let (address, waker, pool) = (theirs.route(), theirs.waker(), theirs.pool().clone());
         let (allow, allowed) = mpsc::channel();
@@ -373,9 +384,7 @@ mod tests {
                 .expect("one thread")
                 .recv()
                 .expect("the test allows it");
-            let mut response = pool.alloc(2).expect("memory");
-            response.copy_from_slice(&[kind, data.len() as u8]);
-            Some(response)
+            answer(kind, data, pool)
         };
         let app = WithWorkers::start(Echo::default(), &[LONG], 1, &pool, waker, handler)
             .expect("threads");
@@ -478,23 +487,9 @@ mod tests {
     /// session's end.
     #[test]
     fn a_handler_that_gives_no_response_ends_the_session() {
-        let (ours, theirs) = RingBackend::pair(RingConfig::default());
-        let (address, waker, pool) = (theirs.route(), theirs.waker(), theirs.pool().clone());
-        let nothing = |_: u8, _: &[u8], _: &Pool| None;
-        let app = WithWorkers::start(Echo::default(), &[LONG], 1, &pool, waker, nothing)
-            .expect("threads");
-        let (server, client) = (event_loop(theirs, app), event_loop(ours, Echo::default()));
-        let allow = mpsc::channel().0;
-        let mut pair = Pair {
-            client,
-            server,
-            allow,
-        };
-        pair.client
-            .with(|_, cx| cx.connect(address, ConnectParams::default()))
-            .expect("room");
-        pair.run(|pair| pair.client.app().session.is_some());
+        let mut pair = pair_with(|_, _, _| None);
         pair.request(LONG, 7);
+        pair.allow.send(()).expect("the handler waits");
         pair.run(|pair| !pair.client.app().done.is_empty());
         let (tag, result, _) = &pair.client.app().done[0];
         assert_eq!((*tag, *result), (7, Err(RpcError::OutcomeUnknown)));
@@ -534,6 +529,29 @@ mod tests {
             .map(|(tag, result, _)| (*tag, *result))
             .collect();
         assert_eq!(outcomes, [(0, Err(RpcError::Cancelled)), (1, Ok(()))]);
+    }
+
+    /// A handler that gave no answer to a request that its client had given up long ago ended the whole
+    /// session, and with it requests that had nothing to do with it.
+    #[test]
+    fn no_answer_to_a_request_that_was_given_up_ends_no_session() {
+        let mut pair = pair_with(|_, _, _| None);
+        let long = pair.request(LONG, 0);
+        pair.run(|pair| pair.server.app().stats().submitted == 1);
+        assert!(pair.client.with(|_, cx| cx.cancel(long)));
+        // The next request takes the slot.
+        pair.request(SHORT, 1);
+        pair.run(|pair| pair.client.app().done.len() == 2);
+        pair.allow.send(()).expect("the handler waits");
+        pair.run(|pair| {
+            let stats = pair.server.app().stats();
+            stats.stale + stats.unanswered == 1
+        });
+        assert_eq!(pair.server.app().stats().unanswered, 0);
+        assert_eq!(pair.server.endpoint().stats().responses_stale, 1);
+        pair.request(SHORT, 2);
+        pair.run(|pair| pair.client.app().done.len() == 3);
+        assert_eq!(pair.client.app().done[2].1, Ok(()));
     }
 
     #[test]

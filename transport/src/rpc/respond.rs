@@ -71,6 +71,26 @@ impl<R: Route> Endpoint<R> {
         Ok(())
     }
 
+    /// There will be no answer to a request whose handler said `Later`: its client learns that by its
+    /// session's end. False, and nothing happens, if nobody waits for the answer any more.
+    pub fn give_no_response(&mut self, now: Instant, handle: ResponseHandle) -> bool {
+        let open = self
+            .sessions
+            .get_mut(handle.session)
+            .filter(|session| session.state == State::Open);
+        let is_awaited = open
+            .and_then(|session| session.server()?.slots.get(usize::from(handle.slot)))
+            .is_some_and(|slot| {
+                slot.sequence == handle.sequence && slot.state == ServerSlotState::Executing
+            });
+        if is_awaited {
+            self.disconnect(now, handle.session);
+        } else {
+            self.stats.responses_stale += 1;
+        }
+        is_awaited
+    }
+
     /// Gives up what a server end holds: its session is over.
     pub(crate) fn drop_server_slots(&mut self, session: u16) {
         let Role::Server(server) = &mut self.sessions[session].role else {

@@ -66,7 +66,9 @@ impl<R: Route> Hosted<R> {
                 // The core counts a response that nobody waits for.
                 drop(cx.enqueue_response(handle, response));
             }
-            Command::Respond(handle, None) => cx.disconnect(handle.session()),
+            Command::Respond(handle, None) => {
+                cx.give_no_response(handle);
+            }
             Command::Poll(task) => self.tasks.poll(task),
             Command::Stats(ticket) => {
                 let stats = Box::new(cx.stats());
