@@ -1,6 +1,7 @@
 //! The client end of a session: slots, credits, the queue beyond the slots.
 
 use super::request_table::{ClientRequest, NO_REQUEST, Place};
+use crate::config::SEQUENCES_MAX;
 use crate::congestion::{Congestion, Pacer};
 use crate::session::{RtoLimits, Rtt, Terms};
 use crate::time::Instant;
@@ -113,6 +114,12 @@ impl ClientEnd {
             .as_ref()
             .map_or(0, |buffers| buffers.request.len());
         request.request_packets = terms.packets(request_bytes);
+    }
+
+    /// Whether a slot is near the end of its request numbers.
+    pub(crate) fn has_used_up_numbers(&self) -> bool {
+        let mut slots = self.slots.iter();
+        slots.any(|slot| slot.sequence > SEQUENCES_MAX)
     }
 
     /// Whether the session is to be listed among those that can send. True only once.

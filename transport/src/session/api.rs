@@ -86,6 +86,8 @@ pub enum DownReason {
     TimedOut,
     /// The peer broke the protocol.
     Violation,
+    /// A slot has had [`SEQUENCES_MAX`](crate::config::SEQUENCES_MAX) requests.
+    NumbersUsedUp,
 }
 
 impl fmt::Display for DownReason {
@@ -101,6 +103,7 @@ impl fmt::Display for DownReason {
                  in between is; see what the peer itself reports, start it anew and connect again"
             }
             Self::Violation => "the peer broke the protocol; run the same release on both sides",
+            Self::NumbersUsedUp => "the session has used up its request numbers; connect again",
         })
     }
 }

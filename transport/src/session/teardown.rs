@@ -12,6 +12,11 @@ impl<R: Route> Endpoint<R> {
     /// Ends a session of either mode. Pending requests complete with an error, then `Down` follows.
     /// The peer is told; nothing waits for its answer.
     pub fn disconnect(&mut self, now: Instant, session: SessionId) {
+        self.close(now, session, DownReason::Disconnected);
+    }
+
+    /// As `disconnect`, for this reason.
+    pub(crate) fn close(&mut self, now: Instant, session: SessionId, reason: DownReason) {
         let Some(entry) = self.sessions.get_mut(session) else {
             return;
         };
@@ -32,10 +37,7 @@ impl<R: Route> Endpoint<R> {
         entry.probe = None;
         self.fail_requests(session.index);
         self.drop_server_slots(session.index);
-        self.events.push_back(Event::Down {
-            session,
-            reason: DownReason::Disconnected,
-        });
+        self.events.push_back(Event::Down { session, reason });
         self.send_disconnect(now, session.index);
     }
 

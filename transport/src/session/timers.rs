@@ -50,11 +50,24 @@ impl<R: Route> Endpoint<R> {
     }
 
     fn check_session(&mut self, now: Instant, id: SessionId, app: &mut impl App<R>) {
-        let is_down = self.check_silence(now, id.index);
+        let is_down = self.check_silence(now, id.index) || self.check_numbers(now, id);
         if !is_down {
             self.check_slots(now, id, app);
             self.check_holds(now, id.index);
         }
+    }
+
+    /// Request numbers are finite: the caller gets new ones with a new session. Looked at here and not with
+    /// each request, because they last. True if the session is down.
+    fn check_numbers(&mut self, now: Instant, id: SessionId) -> bool {
+        let is_over = match &self.sessions[id.index].role {
+            Role::Client(client) => client.has_used_up_numbers(),
+            Role::Server(_) => false,
+        };
+        if is_over {
+            self.close(now, id, DownReason::NumbersUsedUp);
+        }
+        is_over
     }
 
     /// Sets the wheel's entry to the true time.
