@@ -156,7 +156,8 @@ impl<R: Route> Endpoint<R> {
         if self.requests.next_look() <= now {
             self.check_requests(now, app);
         }
-        // Last, so that requests of a session that has just ended complete before its `Down` event.
+        // Last, so that requests of a session that has just ended complete in this call, before an event loop
+        // tells its `Down`. Those whose buffers wait for a flush complete after that.
         self.deliver_finished(now, app);
     }
 

@@ -134,7 +134,7 @@ pub enum Event<R: Route> {
         /// The client.
         peer: PeerInfo<R>,
     },
-    /// A session, of either mode, is over. Its pending requests complete with an error.
+    /// A session, of either mode, is over. Its pending requests complete with an error, before this or after.
     Down {
         /// The session.
         session: SessionId,

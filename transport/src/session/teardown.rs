@@ -9,8 +9,9 @@ use crate::time::Instant;
 use crate::wire::{Header, Packet, PacketType, Probe, RequestNumber, Seed};
 
 impl<R: Route> Endpoint<R> {
-    /// Ends a session of either mode. Pending requests complete with an error, then `Down` follows.
-    /// The peer is told; nothing waits for its answer.
+    /// Ends a session of either mode. Pending requests complete with an error: in the next `on_timeout`, or in
+    /// a later one where the backend must flush first. `Down` is among the events at once, and so may come
+    /// before them. The peer is told; nothing waits for its answer.
     pub fn disconnect(&mut self, now: Instant, session: SessionId) {
         self.close(now, session, DownReason::Disconnected);
     }
