@@ -1,6 +1,9 @@
 //! The slice that everything stands on: sessions, small and large messages, loss, death.
 
+use super::holds::idle;
 use super::net::{Manner, Net, pattern};
+use super::script::Script;
+use crate::config::SEQUENCES_MAX;
 use crate::prng::Ratio;
 use crate::time::Duration;
 use crate::{Config, ConnectError, DownReason, Event, Identity, RpcError};
@@ -476,4 +479,24 @@ fn a_process_that_was_paused_asks_again_first() {
         s.take();
     }
     assert_eq!(s.down(), Some(DownReason::TimedOut));
+}
+
+/// A session that lived long enough, 51 days at a million requests a second in one slot, stopped its process:
+/// the slot had no request number left, which was asserted.
+#[test]
+fn a_session_that_runs_out_of_request_numbers_ends_before() {
+    let mut s = Script::client();
+    let index = s.session.expect("a session").index;
+    let client = s.node.endpoint.sessions[index].client();
+    client.expect("a client").slots[0].sequence = SEQUENCES_MAX - 1;
+    let results = |s: &Script| -> Vec<_> { s.node.app.completions.iter().map(|c| c.1).collect() };
+    s.enqueue(1, 10, 10);
+    s.take();
+    s.response(SEQUENCES_MAX, 0, 10);
+    idle(&mut s, SECOND, |_, _| {});
+    assert_eq!((results(&s), s.down()), (vec![Ok(())], None));
+    s.enqueue(2, 10, 10);
+    idle(&mut s, SECOND, |_, _| {});
+    assert_eq!(s.down(), Some(DownReason::NumbersUsedUp));
+    assert_eq!(results(&s), [Ok(()), Err(RpcError::OutcomeUnknown)]);
 }

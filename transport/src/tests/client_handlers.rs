@@ -1,8 +1,6 @@
 //! Each packet that a client end receives: in order, duplicate, past, future, in the wrong state.
 
-use super::holds::idle;
 use super::script::{FULL, Script};
-use crate::config::SEQUENCES_MAX;
 use crate::time::{Duration, Instant};
 use crate::wire::{
     Flags, Header, PacketType, Refuse, RefuseReason, RequestNumber, Seed, split_first,
@@ -880,25 +878,4 @@ mod queue {
         assert!(s.node.endpoint.cancel(s.now, last));
         assert_eq!(s.node.endpoint.stats().requests_pending, 0);
     }
-}
-
-/// A session that lived long enough, 51 days at a million requests a second in one slot, stopped its process:
-/// the slot had no request number left, which was asserted.
-#[test]
-fn a_session_that_runs_out_of_request_numbers_ends_before() {
-    let mut s = Script::client();
-    let index = s.session.expect("a session").index;
-    let client = s.node.endpoint.sessions[index].client();
-    client.expect("a client").slots[0].sequence = SEQUENCES_MAX - 1;
-    let second = Duration::from_millis(1_000);
-    s.enqueue(1, 10, 10);
-    s.take();
-    s.response(SEQUENCES_MAX, 0, 10);
-    idle(&mut s, second, |_, _| {});
-    assert_eq!((outcome(&s), s.down()), (Some(Ok(())), None));
-    s.enqueue(2, 10, 10);
-    idle(&mut s, second, |_, _| {});
-    assert_eq!(s.down(), Some(DownReason::NumbersUsedUp));
-    let results: Vec<_> = s.node.app.completions.iter().map(|c| c.1).collect();
-    assert_eq!(results, [Ok(()), Err(RpcError::OutcomeUnknown)]);
 }
