@@ -30,7 +30,13 @@ impl<R: Route> Clients<R> {
         for (key, pending) in self.operations.iter() {
             match self.judge(pending, now) {
                 Ok(at) => next = next.min(at),
-                Err(what) => overdue.push((key, what)),
+                Err(what) => {
+                    if let Overdue::Attempt = what {
+                        // The operation goes on, and waits perhaps for longer than it may before it is sent again.
+                        next = next.min(pending.deadline);
+                    }
+                    overdue.push((key, what));
+                }
             }
         }
         self.check_at = next;

@@ -279,3 +279,35 @@ fn a_group_that_dies_during_registrations_leaves_nothing_in_flight() {
             .all(|client| !world.client.app().is_open(*client))
     );
 }
+
+/// Found by review: when the last thing to look after was an attempt that took too long, the deadline of its operation was
+/// forgotten with it. The operation waited for as long as nothing was sent: here for the pause that a busy leader gets.
+#[test]
+fn a_deadline_outlives_an_attempt_that_took_too_long() {
+    let mut world = World::with(vec![leader()], |config| {
+        config.operation_timeout = Duration::from_millis(300);
+        config.attempt_timeout = Duration::from_millis(100);
+        config.pause_min = Duration::from_secs(8);
+        config.pause_max = Duration::from_secs(8);
+    });
+    let client = world.open();
+    world.put(client, 1);
+    world.run_until_finished(1);
+    world.replica(0).script = always(|| Act::Silent);
+    world.put(client, 2);
+    world.run_for(Duration::from_millis(20));
+    // The leader is left alone from here on, and before the write's attempt ends this read is over.
+    world.replica(0).script = always(|| Act::Status(ClientStatus::Busy));
+    let soon = world.client.now() + Duration::from_millis(30);
+    world
+        .submit_until(client, Mode::Read, &Command::Get { key: b"key" }, 3, soon)
+        .expect("room");
+    world.run_until_finished(2);
+    world.run_until_finished(3);
+    let write = &world.finished[2];
+    assert_eq!(write.tag, 2);
+    let took = write.ended.saturating_since(write.started);
+    assert!(took < Duration::from_millis(310), "ended after {took:?}");
+    let error = *write.result.as_ref().expect_err("no answer");
+    assert!(matches!(error, Error::OutcomeUnknown { .. }), "{error:?}");
+}
