@@ -23,7 +23,7 @@ use super::blocking::{CallError, OpenError, client_identity};
 use super::config::{ClientConfig, IN_FLIGHT_MAX, OPERATIONS_MAX};
 use super::core::{ClientId, Clients, Finished};
 use super::operation::Mode;
-use super::outcome::Answer;
+use super::outcome::{Answer, Error};
 use super::submit::{EncodedCommand, SubmitError};
 use crate::route::RouteOf;
 use crate::slab::{Key, Slab};
@@ -54,6 +54,13 @@ struct Call {
     cell: Arc<Cell>,
 }
 
+/// A call whose time runs, and that is not begun yet.
+struct Held {
+    call: Call,
+    since: Instant,
+    deadline: Instant,
+}
+
 /// What callers' threads and the loop's thread share.
 struct Shared {
     /// Bounded by `pending`.
@@ -79,8 +86,9 @@ struct Hosted<R: Route> {
     dropped: Vec<u64>,
     /// Calls under way, by the tag of their operation.
     calls: Slab<Arc<Cell>>,
-    /// Calls of clients that have as many operations in flight as they may.
-    held: VecDeque<Call>,
+    /// Calls of clients that have as many operations in flight as they may, in the order in which they came: the first is
+    /// the first to be overdue.
+    held: VecDeque<Held>,
     /// Empty between turns; changes memory with the inbox's queue.
     taken: VecDeque<Call>,
 }
@@ -108,12 +116,19 @@ impl<R: Route> Hosted<R> {
         // In this order: whoever is found to be gone has put all of its calls into the inbox.
         self.dropped.append(&mut lock(&self.shared.dropped));
         self.shared.inbox.take(&mut self.taken);
-        self.held.append(&mut self.taken);
+        // The time of a call runs from here on, however long the line is that it stands in.
+        let deadline = now + self.clients.config.operation_timeout;
+        let held = |call| Held {
+            call,
+            since: now,
+            deadline,
+        };
+        self.held.extend(self.taken.drain(..).map(held));
         for _ in 0..self.held.len() {
-            let Some(call) = self.held.pop_front() else {
+            let Some(held) = self.held.pop_front() else {
                 break;
             };
-            self.begin(now, call);
+            self.begin(now, held);
         }
         self.release_dropped();
     }
@@ -129,7 +144,7 @@ impl<R: Route> Hosted<R> {
             ..
         } = self;
         dropped.retain(|&name| {
-            let waits = held.iter().any(|call| call.client == name);
+            let waits = held.iter().any(|held| held.call.client == name);
             if !waits && let Some(client) = names.remove(&name) {
                 clients.close(client);
             }
@@ -137,25 +152,38 @@ impl<R: Route> Hosted<R> {
         });
     }
 
-    fn begin(&mut self, now: Instant, call: Call) {
-        let client = match self.client_of(call.client) {
+    fn begin(&mut self, now: Instant, held: Held) {
+        if held.deadline <= now {
+            return self.end_overdue(now, &held);
+        }
+        let client = match self.client_of(held.call.client) {
             Ok(client) => client,
-            Err(error) => return self.end(&call.cell, Err(error.into())),
+            Err(error) => return self.end(&held.call.cell, Err(error.into())),
         };
         if self.clients.in_flight_of(client) >= IN_FLIGHT_MAX {
-            return self.held.push_back(call);
+            return self.held.push_back(held);
         }
-        let Call { command, cell, .. } = call;
+        let deadline = Some(held.deadline);
+        let Call { command, cell, .. } = held.call;
         let Ok(key) = self.calls.insert(Arc::clone(&cell)) else {
             return self.end(&cell, Err(SubmitError::TooMany.into()));
         };
-        if let Err(error) = self
-            .clients
-            .submit_encoded(now, client, command, None, key.to_u64())
+        if let Err(error) =
+            self.clients
+                .submit_encoded(now, client, command, deadline, key.to_u64())
         {
             self.calls.remove(key);
             self.end(&cell, Err(error.into()));
         }
+    }
+
+    /// The time of a call is over before its turn came: nothing of it was ever sent.
+    fn end_overdue(&self, now: Instant, held: &Held) {
+        let error = Error::NotReachable {
+            obstacle: self.clients.peers.obstacle(),
+            waited: now.saturating_since(held.since),
+        };
+        self.end(&held.call.cell, Err(error.into()));
     }
 
     /// The logical client of a handle; a new one after a command that closed the last.
@@ -195,7 +223,11 @@ impl<R: Route> Hosted<R> {
             .inbox
             .close()
             .into_iter()
-            .chain(std::mem::take(&mut self.held))
+            .chain(
+                std::mem::take(&mut self.held)
+                    .into_iter()
+                    .map(|held| held.call),
+            )
             .map(|call| call.cell);
         for cell in under_way.into_iter().chain(waiting) {
             self.end(&cell, Err(error.clone()));
@@ -228,7 +260,11 @@ impl<R: Route> App<R> for Hosted<R> {
         if !self.shared.inbox.prepare_to_sleep() {
             return Some(Instant::ZERO);
         }
-        self.clients.next_timeout()
+        let overdue = self.held.front().map(|held| held.deadline);
+        [self.clients.next_timeout(), overdue]
+            .into_iter()
+            .flatten()
+            .min()
     }
 }
 
@@ -277,7 +313,8 @@ impl AsyncClients {
         })
     }
 
-    /// A handle with a logical client of its own: up to 64 of its calls are in flight at a time, more wait.
+    /// A handle with a logical client of its own: up to 64 of its calls are in flight at a time, more wait. The time of a call
+    /// runs from its beginning, also while it waits.
     #[must_use]
     pub fn client(&self) -> AsyncClient {
         let name = self.next_name.fetch_add(1, Ordering::Relaxed);
@@ -400,19 +437,88 @@ impl Future for AsyncCall {
 mod tests {
     use trine_transport::backend::{RingBackend, RingConfig, RingRoute};
 
+    use trine_transport::time::Duration;
+
     use super::super::config::LOGICAL_CLIENTS_MAX;
+    use super::super::outcome::Obstacle;
     use super::*;
+
+    /// Clients that know one replica, which no packet reaches, and a handle.
+    fn hosted() -> (Hosted<RingRoute>, AsyncClient) {
+        let backend = RingBackend::mesh(1, RingConfig::default()).remove(0);
+        let config = ClientConfig::new(vec![std::net::SocketAddr::from(([127, 0, 0, 1], 1))]);
+        let pool = backend.pool().clone();
+        let route_of: RouteOf<RingRoute> = Box::new(|_| None);
+        let clients = Clients::new(config, route_of, pool.clone(), 1).unwrap();
+        let hosted = Hosted::new(clients, backend.waker());
+        let shared = Arc::clone(&hosted.shared);
+        let handle = Arc::new(Handle { shared, name: 0 });
+        (hosted, AsyncClient { handle, pool })
+    }
+
+    fn outcome(call: &mut AsyncCall) -> Poll<Result<Answer, CallError>> {
+        Pin::new(call).poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    /// Found by review: the time of a call began when it left the line. Of 640 writes to a group without a quorum, with 5 s for
+    /// each, the last ended after 50 s.
+    #[test]
+    fn the_time_of_a_call_runs_while_it_waits_for_its_turn() {
+        let (mut hosted, client) = hosted();
+        let begun = Instant::ZERO + Duration::from_secs(100);
+        let deadline = begun + hosted.clients.config.operation_timeout;
+        let mut calls: Vec<_> = (0..IN_FLIGHT_MAX + 10)
+            .map(|_| client.put(b"key", b"value"))
+            .collect();
+        hosted.take_calls(begun);
+        assert_eq!(hosted.held.len(), 10);
+        // Nothing else is due.
+        hosted.clients.operations = Slab::new(OPERATIONS_MAX);
+        assert_eq!(hosted.next_timeout(), Some(deadline));
+
+        let just_before = begun + Duration::from_millis(4_999);
+        hosted.take_calls(just_before);
+        assert!(calls.iter_mut().all(|call| outcome(call).is_pending()));
+        hosted.take_calls(deadline);
+        for call in &mut calls[IN_FLIGHT_MAX..] {
+            let Poll::Ready(Err(error)) = outcome(call) else {
+                panic!("its time is over");
+            };
+            assert!(error.is_definitely_not_applied(), "{error:?}");
+            let CallError::Failed(Error::NotReachable { waited, .. }) = error else {
+                panic!("{error:?}");
+            };
+            assert_eq!(waited, Duration::from_secs(5));
+        }
+        let pending = hosted.shared.pending.load(Ordering::SeqCst);
+        assert_eq!(pending, IN_FLIGHT_MAX, "the others make room");
+    }
+
+    /// The same for one whose turn does come: it has what is left of its time.
+    #[test]
+    fn a_call_that_had_to_wait_keeps_its_deadline() {
+        let (mut hosted, client) = hosted();
+        let begun = Instant::ZERO + Duration::from_secs(100);
+        let deadline = begun + hosted.clients.config.operation_timeout;
+        let calls: Vec<_> = (0..=IN_FLIGHT_MAX).map(|_| client.get(b"key")).collect();
+        hosted.take_calls(begun);
+        let later = begun + Duration::from_secs(3);
+        let (key, _) = hosted.clients.operations.iter().next().unwrap();
+        hosted.clients.refuse(later, key, Obstacle::TooLarge);
+        hosted.give_answers();
+        hosted.take_calls(later);
+        assert!(hosted.held.is_empty());
+        assert_eq!(hosted.calls.len(), IN_FLIGHT_MAX);
+        let mut deadlines = hosted.clients.operations.iter();
+        assert!(deadlines.all(|(_, pending)| pending.deadline == deadline));
+        drop(calls);
+    }
 
     /// The logical client of every handle that there ever was used to stay: the 65,537th handle of a process could do
     /// nothing, however few were in use.
     #[test]
     fn handles_that_are_gone_make_room_for_new_ones() {
-        let backend = RingBackend::mesh(1, RingConfig::default()).remove(0);
-        let config = ClientConfig::new(vec![std::net::SocketAddr::from(([127, 0, 0, 1], 1))]);
-        let pool = backend.pool().clone();
-        let route_of: RouteOf<RingRoute> = Box::new(|_| None);
-        let clients = Clients::new(config, route_of, pool, 1).unwrap();
-        let mut hosted = Hosted::new(clients, backend.waker());
+        let (mut hosted, _) = hosted();
         for name in 0..=LOGICAL_CLIENTS_MAX as u64 {
             let shared = Arc::clone(&hosted.shared);
             let handle = Arc::new(Handle { shared, name });
