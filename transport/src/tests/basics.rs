@@ -467,7 +467,7 @@ fn cancelling_frees_the_slot_for_others() {
 /// silence, and sessions whose PONG was not the first in the queue ended at once.
 #[test]
 fn a_process_that_was_paused_asks_again_first() {
-    let mut s = super::script::Script::client();
+    let mut s = Script::client();
     s.wait(Duration::from_millis(260));
     s.expect(&["Ping"]);
     s.wait(Duration::from_secs(5));
