@@ -89,6 +89,8 @@ struct Hosted<R: Route> {
     /// Calls of clients that have as many operations in flight as they may, in the order in which they came: the first is
     /// the first to be overdue.
     held: VecDeque<Held>,
+    /// Whether calls have ended since the line was looked through.
+    made_room: bool,
     /// Empty between turns; changes memory with the inbox's queue.
     taken: VecDeque<Call>,
 }
@@ -107,6 +109,7 @@ impl<R: Route> Hosted<R> {
             dropped: Vec::new(),
             calls: Slab::new(OPERATIONS_MAX),
             held: VecDeque::new(),
+            made_room: false,
             taken: VecDeque::new(),
         }
     }
@@ -130,6 +133,7 @@ impl<R: Route> Hosted<R> {
             };
             self.begin(now, held);
         }
+        self.made_room = false;
         self.release_dropped();
     }
 
@@ -200,6 +204,7 @@ impl<R: Route> Hosted<R> {
 
     fn give_answers(&mut self) {
         while let Some(Finished { tag, result, .. }) = self.clients.poll_finished() {
+            self.made_room = true;
             if let Some(cell) = self.calls.remove(Key::from_u64(tag)) {
                 self.end(&cell, result.map_err(CallError::Failed));
             }
@@ -257,7 +262,8 @@ impl<R: Route> App<R> for Hosted<R> {
     }
 
     fn next_timeout(&self) -> Option<Instant> {
-        if !self.shared.inbox.prepare_to_sleep() {
+        let line_moves = self.made_room && !self.held.is_empty();
+        if line_moves || !self.shared.inbox.prepare_to_sleep() {
             return Some(Instant::ZERO);
         }
         let overdue = self.held.front().map(|held| held.deadline);
@@ -512,6 +518,46 @@ mod tests {
         let mut deadlines = hosted.clients.operations.iter();
         assert!(deadlines.all(|(_, pending)| pending.deadline == deadline));
         drop(calls);
+    }
+
+    /// A time that the test sets.
+    #[derive(Clone)]
+    struct Set(std::rc::Rc<std::cell::Cell<u64>>);
+
+    impl Clock for Set {
+        fn now(&self) -> Instant {
+            Instant::from_nanos(self.0.get())
+        }
+    }
+
+    /// Operations whose time was over made room at the end of a turn, and nothing asked for the next one: a call that
+    /// waited behind them slept until some packet came, or until its own time was over.
+    #[test]
+    fn operations_that_are_overdue_let_the_next_calls_begin() {
+        let (hosted, client) = hosted();
+        assert_eq!(
+            hosted.clients.config.operation_timeout,
+            Duration::from_secs(5)
+        );
+        let backend = RingBackend::mesh(1, RingConfig::default()).remove(0);
+        let time = Set(std::rc::Rc::new(std::cell::Cell::new(1_000_000_000)));
+        let transport = crate::node::endpoint_config();
+        let (clock, nobody) = (time.clone(), trine_transport::Identity::default());
+        let mut event_loop =
+            EventLoop::new(backend, clock, hosted, transport, nobody, 1).expect("sound");
+        let mut advance = |by: Duration| {
+            time.0.set(time.0.get() + by.as_nanos());
+            event_loop.turn().expect("rings do not fail");
+            let hosted = event_loop.app();
+            (hosted.calls.len(), hosted.held.len(), hosted.next_timeout())
+        };
+        let _first: Vec<_> = (0..IN_FLIGHT_MAX).map(|_| client.get(b"key")).collect();
+        advance(Duration::from_nanos(1));
+        let _last = client.get(b"key");
+        let (under_way, held, _) = advance(Duration::from_secs(4));
+        assert_eq!((under_way, held), (IN_FLIGHT_MAX, 1));
+        let (under_way, held, due) = advance(Duration::from_secs(1));
+        assert_eq!((under_way, held, due), (0, 1, Some(Instant::ZERO)));
     }
 
     /// The logical client of every handle that there ever was used to stay: the 65,537th handle of a process could do
