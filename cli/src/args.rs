@@ -22,10 +22,13 @@ use crate::capture::CaptureArguments;
 use crate::cmd::bench::{Distribution, Url, Workload};
 use crate::cmd::debug::DebugCommand;
 use crate::config::{BASE_PORT, CACHE_ADDRESS, CACHE_THREADS_MAX, CLIENTS_MAX, DEFAULT_PEERS};
+use crate::failure::Failure;
 use crate::network::NetworkArguments;
 use crate::resp::RespArguments;
 use crate::settings::{ConfigCommand, FileArguments, PlacementArguments, WatchArguments};
-use crate::units::{parse_bytes, parse_duration, parse_positive_duration, parse_seconds};
+use crate::units::{
+    parse_bytes, parse_duration, parse_positive_duration, parse_seconds, parse_store_bytes,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -298,7 +301,7 @@ pub(crate) struct UpArguments {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct LimitArguments {
     /// Most bytes of keys and values the group stores (used by the replica that bootstraps).
-    #[arg(long, default_value = "1GiB", value_name = "SIZE", value_parser = parse_bytes)]
+    #[arg(long, default_value = "1GiB", value_name = "SIZE", value_parser = parse_store_bytes)]
     pub(crate) memory: u64,
     /// How long a replica polls for packets before it sleeps.
     #[arg(long, default_value = "50us", value_name = "TIME", value_parser = parse_duration)]
@@ -768,6 +771,20 @@ impl TimingArguments {
 }
 
 impl LogArguments {
+    /// Whether the options fit together: who gives a directory wants to find the data there.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        match &self.data_dir {
+            Some(path) if self.log == LogMode::Memory => Err(Failure::usage(
+                format!(
+                    "--data-dir {} means nothing while the log is in memory",
+                    path.display()
+                ),
+                "add --log disk to keep the data there, or leave --data-dir out",
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// The directory, in disk mode.
     pub(crate) fn directory(&self) -> Option<&PathBuf> {
         self.data_dir.as_ref().filter(|_| self.log == LogMode::Disk)

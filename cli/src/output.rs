@@ -102,15 +102,19 @@ impl Output {
 }
 
 /// Writes to standard output; a reader that went away (`trine ... | head`) ends the process
-/// quietly, as it would end any other tool.
+/// quietly, as it would end any other tool. What cannot be written for another reason is no success: a value on its way
+/// into a file would be taken for saved.
 pub(crate) fn print_all(bytes: &[u8]) {
     let mut stdout = io::stdout().lock();
-    if stdout
-        .write_all(bytes)
-        .and_then(|()| stdout.flush())
-        .is_err()
-    {
-        std::process::exit(0);
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
+        Err(error) => {
+            let cure = "what was written so far is not all of it; make room, or write elsewhere";
+            let failure = Failure::usage(format!("cannot write the output: {error}"), cure);
+            eprintln!("{failure}");
+            std::process::exit(failure.exit_status().into());
+        }
     }
 }
 

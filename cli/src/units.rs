@@ -28,6 +28,17 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("{text:?} is too large"))
 }
 
+/// The least that a group's store is worth having.
+const STORE_BYTES_MIN: u64 = 1 << 20;
+
+/// Reads the size of a store.
+pub(crate) fn parse_store_bytes(text: &str) -> Result<u64, String> {
+    match parse_bytes(text)? {
+        bytes if bytes < STORE_BYTES_MIN => Err("it must be at least 1MiB".to_owned()),
+        bytes => Ok(bytes),
+    }
+}
+
 /// Reads "20s", "500ms", "1m 30s".
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text)

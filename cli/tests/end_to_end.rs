@@ -187,6 +187,12 @@ fn wrong_command_lines_exit_with_2_and_name_the_mistake() {
         (&["up", "--replicas", "2"], "possible values: 3, 5, 7"),
         (&["up", "--base-port", "65535"], "65535"),
         (&["up", "--memory", "much"], "64KiB, 512MiB or 4GiB"),
+        (&["up", "--memory", "0"], "at least 1MiB"),
+        (&["up", "--data-dir", "kept"], "add --log disk"),
+        (
+            &["cache", "serve", "--memory", "100TiB"],
+            "more than this machine has",
+        ),
         (&["serve", "--id", "1"], "--peers"),
         (
             &["serve", "--id", "0", "--peers", "127.0.0.1:7471"],
@@ -400,6 +406,28 @@ fn a_wrong_place_and_a_missing_group_are_explained() {
         status["voters_in_step"], 3,
         "one address is enough to find the others"
     );
+}
+
+/// `trine get key > file` on a full disk wrote a part of the value and ended with 0, as after `| head`.
+#[test]
+fn an_output_that_cannot_be_written_is_no_success() {
+    let cluster = Cluster::start(&[]);
+    cluster.ok(&["put", "key", "value"]);
+    for words in [&["get", "key"][..], &["get", "key", "--json"], &["status"]] {
+        let full = std::fs::OpenOptions::new()
+            .write(true)
+            .open("/dev/full")
+            .expect("every Linux has it");
+        let ended = std::process::Command::new(env!("CARGO_BIN_EXE_trine"))
+            .args(words)
+            .args(["--peers", &cluster.group.peers()])
+            .stdout(full)
+            .output()
+            .expect("trine runs");
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(2), "{words:?}: {said}");
+        assert!(said.contains("No space left"), "{words:?}: {said}");
+    }
 }
 
 #[test]

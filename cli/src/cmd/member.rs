@@ -127,7 +127,7 @@ fn order_failure(error: OrderError) -> Failure {
         OrderError::Refused { why, begun: false } => {
             Failure::negative(format!("{why}; nothing was changed"), "")
         }
-        OrderError::Refused { why, begun: true } => Failure::negative(
+        OrderError::Refused { why, begun: true } => Failure::outcome_unknown(
             format!("{why}; but it had been begun, and may still be done"),
             LOOK,
         ),
@@ -263,7 +263,7 @@ mod tests {
                     why: why(),
                     begun: true,
                 },
-                1,
+                3,
                 "may still be done",
             ),
             (

@@ -70,6 +70,7 @@ fn refuse_contradictions<N: Network>(
     network: &N,
     arguments: &ChaosArguments,
 ) -> Result<(), Failure> {
+    arguments.log.check()?;
     if arguments.faults.contains(&FaultKind::DiskFull) && arguments.log.directory().is_none() {
         return Err(Failure::usage(
             "disk-full needs replicas that keep their logs on disk",

@@ -43,6 +43,7 @@ pub(crate) fn run<N: Network>(
         })?
     };
     let resp = resp_address(arguments, count)?;
+    arguments.log.check()?;
     let started = Instant::now();
     output.line(format_args!("starting {count} replicas ..."));
     let mut serve_args = arguments.limits.as_serve_args();
