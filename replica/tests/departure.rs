@@ -9,17 +9,8 @@ use trine_transport::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// While it was cut off it was removed, so nobody sends it anything any more.
-#[test]
-fn a_member_that_was_removed_behind_its_back_finds_out() {
-    let mut world = World::serving(3, ReplicaConfig::default(), 1);
-    let client = world.registered_client(1);
-    world.put(client, "k", "v");
-    let removed = world
-        .running()
-        .into_iter()
-        .find(|&p| Some(p) != world.leader())
-        .unwrap();
+/// Removes a place while it is cut off.
+fn finds_out(world: &mut World, removed: u32) {
     world.isolate(removed);
     world.run_for(SECOND);
     let (status, text) = world.order(Order::Remove, removed, SECOND * 5);
@@ -32,6 +23,20 @@ fn a_member_that_was_removed_behind_its_back_finds_out() {
     });
     let why = world.status(removed).not_serving.unwrap();
     assert!(why.contains("was removed from cluster"), "{why}");
+}
+
+/// While it was cut off it was removed, so nobody sends it anything any more.
+#[test]
+fn a_member_that_was_removed_behind_its_back_finds_out() {
+    let mut world = World::serving(3, ReplicaConfig::default(), 1);
+    let client = world.registered_client(1);
+    world.put(client, "k", "v");
+    let removed = world
+        .running()
+        .into_iter()
+        .find(|&p| Some(p) != world.leader())
+        .unwrap();
+    finds_out(&mut world, removed);
     world.put(client, "k", "w");
 }
 
@@ -49,17 +54,7 @@ fn a_learner_that_was_removed_behind_its_back_finds_out() {
     world.expect("a state", SECOND * 5, |world| {
         world.status(learner).applied > 0
     });
-    world.isolate(learner);
-    let (status, text) = world.order(Order::Remove, learner, SECOND * 5);
-    assert_eq!(status, AdminStatus::Done, "{text}");
-    world.run_for(SECOND * 2);
-    assert_eq!(world.replica(learner).halted(), None, "it cannot know yet");
-    world.heal();
-    world.expect("word of its removal", SECOND * 5, |world| {
-        world.replica(learner).is_removed()
-    });
-    let why = world.status(learner).not_serving.unwrap();
-    assert!(why.contains("was removed from cluster"), "{why}");
+    finds_out(&mut world, learner);
 }
 
 /// It hears of its removal with the entry itself.

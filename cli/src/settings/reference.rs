@@ -25,7 +25,7 @@ be written as TOML lists: `peers = [\"a:7471\", \"b:7471\", \"c:7471\"]`. Sizes 
 have a unit (`50us`, `10ms`, `2m`).
 
 `trine config default` prints a file in which every line is a comment that states the default, `trine config check` finds
-every mistake in a file, and `trine config show` says what holds and where each value comes from; in the place of passwords
+unknown keys and wrong values in a file, and `trine config show` says what holds and where each value comes from; in the place of passwords
 stands `***`, unless `--show-secrets` is given:
 
 ```console

@@ -246,10 +246,8 @@ impl Group {
         ack: ChunkAck,
         out: &mut Outbox,
     ) {
-        let asker = self.disk.as_mut().map(|disk| &mut disk.chunk_asker);
-        match asker.map(|asker| asker.replace((token, ack))) {
-            Some(None) => {}
-            Some(Some((before, _))) => out.reply_empty(before),
+        match &mut self.disk {
+            Some(disk) => answer_later(&mut disk.chunk_asker, token, ack, out),
             None => out.reply(token, &ack),
         }
     }
@@ -261,10 +259,8 @@ impl Group {
         transfer: u64,
         out: &mut Outbox,
     ) {
-        let asker = self.disk.as_mut().map(|disk| &mut disk.installed_asker);
-        match asker.map(|asker| asker.replace((token, transfer))) {
-            Some(None) => {}
-            Some(Some((before, _))) => out.reply_empty(before),
+        match &mut self.disk {
+            Some(disk) => answer_later(&mut disk.installed_asker, token, transfer, out),
             None => out.reply_empty(token),
         }
     }
@@ -365,6 +361,18 @@ impl Group {
                 return;
             }
         }
+    }
+}
+
+/// Keeps who will be answered. Who was kept before has asked again since, and is answered nothing.
+fn answer_later<T>(
+    asker: &mut Option<(ReplyToken, T)>,
+    token: ReplyToken,
+    about: T,
+    out: &mut Outbox,
+) {
+    if let Some((before, _)) = asker.replace((token, about)) {
+        out.reply_empty(before);
     }
 }
 

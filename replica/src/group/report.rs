@@ -7,7 +7,6 @@ use super::Group;
 use crate::config::ReadMode;
 use crate::log::Log;
 use crate::message::{Discovery, Incarnation, Member, MemberRole, Members, RoleCode};
-use crate::snapshot_transfer::Incoming;
 use crate::status::{
     LeaseStatus, LogStatus, MemberStatus, ReceivingStatus, Role, SessionStatus, Status, StoreStatus,
 };
@@ -96,11 +95,7 @@ impl Group {
 
     /// See [`crate::Replica::receiving`].
     pub(crate) fn receiving(&self) -> Option<ReceivingStatus> {
-        // What its sender has given up, or what is of no use any more, stays until the next one begins.
-        let comes = |incoming: &&Incoming| {
-            incoming.from().0 == self.raft.leader() && incoming.index() > self.raft.applied()
-        };
-        self.incoming.as_ref().filter(comes)?.progress()
+        self.incoming.as_ref()?.progress()
     }
 
     /// Fills in everything that there is to say.

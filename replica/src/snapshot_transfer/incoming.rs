@@ -52,16 +52,6 @@ impl Incoming {
         &self.message
     }
 
-    /// Who sends it.
-    pub(crate) fn from(&self) -> Incarnation {
-        self.from
-    }
-
-    /// The index of the state that comes.
-    pub(crate) fn index(&self) -> u64 {
-        self.index
-    }
-
     /// How much is here; nothing before it is known how much there is.
     pub(crate) fn progress(&self) -> Option<ReceivingStatus> {
         self.reader.progress()
