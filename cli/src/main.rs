@@ -10,6 +10,7 @@ mod failure;
 mod group;
 mod html;
 mod interrupt;
+mod kin;
 mod lab;
 mod lane;
 mod latency;

@@ -3,10 +3,12 @@
 
 mod common;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Cluster, Ran, trine, wait_for};
+use common::{Cluster, Ran, program, trine, wait_for};
+use trine_chaos::live::Process;
 
 struct Directory(PathBuf);
 
@@ -299,6 +301,22 @@ fn files_of_another_group_are_not_taken_for_this_ones() {
     std::fs::remove_dir_all(&data).expect("it is there");
     std::fs::rename(others.0.join("replica-3"), &data).expect("renamed");
     cluster.group.restart(3).expect("starts");
+    // It waited in silence, also with --rejoin.
+    let belongs = format!("the directory {} to cluster", data.display());
+    let parts = [
+        " belong to cluster ",
+        &belongs,
+        "start it with an empty directory",
+    ];
+    wait_for("its own words", || {
+        let tail = cluster
+            .group
+            .process(3)
+            .expect("it is up")
+            .tail()
+            .join("\n");
+        parts.iter().all(|part| tail.contains(part)).then_some(())
+    });
     wait_for("what its status says of it", || {
         let said = cluster.run(&["status"]).stdout;
         let said = String::from_utf8_lossy(&said).into_owned();
@@ -310,4 +328,19 @@ fn files_of_another_group_are_not_taken_for_this_ones() {
     let alone = ["get", "key", "--peers", &third, "--timeout", "1s"];
     let ran = trine(&alone, "", b"").expect_error(3, &["not reachable", "the group has no leader"]);
     assert!(ran.stdout.is_empty(), "{ran:?}");
+
+    cluster.group.kill(3).expect("it is alive");
+    let mut line = serve_third(&cluster, &data);
+    line.push("--rejoin".to_owned());
+    let args: Vec<OsString> = line.iter().map(OsString::from).collect();
+    let third = Process::start(&program(), &args, 3, None).expect("starts");
+    wait_for("a word about --rejoin", || {
+        let tail = third.tail().join("\n");
+        let said = |part: &&str| tail.contains(*part);
+        parts
+            .iter()
+            .chain(&["--rejoin sets aside only"])
+            .all(said)
+            .then_some(())
+    });
 }

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::json;
@@ -23,6 +24,7 @@ use crate::cmd::chaos::Fired;
 use crate::data;
 use crate::failure::Failure;
 use crate::interrupt;
+use crate::kin::{self, Kin};
 use crate::lab::{self, Injector};
 use crate::logs::Logs;
 use crate::metrics::{self, Snapshot};
@@ -62,6 +64,7 @@ pub(crate) fn run<N: Network>(
     let injector = injector(arguments, own, &peers)?;
     let mut life = Life {
         own,
+        ask_kin: kin::asker(network, own, &addresses),
         peers,
         bootstrap: arguments.bootstrap,
         anew: None,
@@ -91,6 +94,8 @@ pub(crate) fn run<N: Network>(
 struct Life {
     own: SocketAddr,
     peers: Vec<(PlaceId, SocketAddr)>,
+    /// How the peers are asked which group they belong to, if they can be.
+    ask_kin: Option<kin::Ask>,
     bootstrap: bool,
     /// Why this life begins anew, if one before it could not go on.
     anew: Option<String>,
@@ -254,10 +259,16 @@ fn serve<B: Backend>(
     };
     life.sleeper.is(event_loop.waker());
     let mut told = Told::new(watch.output);
+    let mut kin = Kin::default();
     while !interrupt::interrupted() {
         let now = event_loop.clock().now();
-        told.restoring.look(event_loop.app().replica().receiving());
-        told.tell_changes(event_loop.app().replica(), now);
+        let replica = event_loop.app().replica();
+        told.restoring.look(replica.receiving());
+        told.tell_changes(replica, now);
+        if let Some(found) = kin.look(replica, now, life.ask_kin.as_ref()) {
+            let directory = arguments.log.directory().map(PathBuf::as_path);
+            told.tell_idle(&found.explain(directory, arguments.rejoin));
+        }
         told.restoring.suspend(&tell_faults);
         watch.publish(&mut event_loop, false);
         let look_at = now + LOOK_EVERY;
@@ -479,12 +490,16 @@ impl Told {
         }
         *told = true;
         if let Some(reason) = replica.status(now).not_serving {
-            tracing::info!(reason, "not serving yet");
-            self.restoring.suspend(|| {
-                self.output.json_line(&json!({ "waiting": reason }));
-                self.output.line(format_args!("not serving yet: {reason}"));
-            });
+            self.tell_idle(&reason);
         }
+    }
+
+    fn tell_idle(&self, reason: &str) {
+        tracing::info!(reason, "not serving yet");
+        self.restoring.suspend(|| {
+            self.output.json_line(&json!({ "waiting": reason }));
+            self.output.line(format_args!("not serving yet: {reason}"));
+        });
     }
 
     fn tell(&self, discovery: &Discovery) {
