@@ -16,6 +16,9 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::units::{show_bytes, show_count};
 
+/// What the line begins with that says that there is a group already.
+pub(crate) const BOOTSTRAP_LINE: &str = "--bootstrap has no effect";
+
 /// Opens the directory of a replica in disk mode; nothing in memory mode. Says what it found. With `anew` whatever stands
 /// there is set aside, for that reason.
 pub(crate) fn open(
@@ -143,7 +146,9 @@ fn tell(opened: &Opened<Directory>, path: &Path, bootstrap: bool, output: Output
             "goes on in cluster {cluster} with the log up to entry {last} from {shown}"
         ));
         if bootstrap {
-            output.line("--bootstrap has no effect: the directory belongs to a group");
+            output.line(format_args!(
+                "{BOOTSTRAP_LINE}: the directory belongs to a group"
+            ));
         }
     }
 }

@@ -4,7 +4,7 @@
 mod common;
 
 use std::io::{BufRead, BufReader};
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::process::{Child, Stdio};
 
 use common::{Cluster, children_of, command, finish, is_alive, signal, trine, wait_for};
@@ -505,8 +505,13 @@ struct Up {
 impl Up {
     fn start() -> Self {
         let addresses = free_addresses(3).expect("free ports");
+        Self::start_at(&addresses, &[])
+    }
+
+    fn start_at(addresses: &[SocketAddr], more: &[&str]) -> Self {
         let base = addresses[0].port().to_string();
-        let mut child = command(&["up", "--base-port", &base], "")
+        let args = [&["up", "--base-port", &base], more].concat();
+        let mut child = command(&args, "")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
@@ -578,6 +583,39 @@ fn up_starts_a_dead_replica_again_and_ends_on_ctrl_c() {
     wait_for("the end of all replicas", || {
         (!children.iter().any(|pid| is_alive(*pid))).then_some(())
     });
+}
+
+/// With another base port or another number of replicas it waited for 20 s, and made directories for the replicas that the
+/// group does not have.
+#[test]
+fn up_refuses_the_directory_of_a_group_with_other_addresses() {
+    let directory = std::env::temp_dir().join(format!("trine-up-kept-{}", std::process::id()));
+    let data = directory.to_str().expect("plain letters");
+    let disk = ["--log", "disk", "--data-dir", data];
+    let addresses = free_addresses(3).expect("free ports");
+    let up = Up::start_at(&addresses, &disk);
+    trine(&["put", "key", "value"], &up.peers, b"").expect_status(0);
+    up.stop();
+
+    let base = addresses[0].port().to_string();
+    let other = free_addresses(3).expect("free ports")[0].port().to_string();
+    let cure = format!("trine up --replicas 3 --base-port {base} --log disk --data-dir {data}");
+    for (replicas, base) in [("3", &other), ("5", &base)] {
+        let up = ["up", "--replicas", replicas, "--base-port", base];
+        let ran = trine(&[&up[..], &disk].concat(), "", b"");
+        ran.expect_error(2, &["holds a group of 3 replicas at", &cure]);
+    }
+    assert!(!directory.join("replica-4").exists());
+
+    let up = Up::start_at(&addresses, &disk);
+    assert_eq!(
+        trine(&["get", "key"], &up.peers, b"")
+            .expect_status(0)
+            .stdout,
+        b"value"
+    );
+    up.stop();
+    std::fs::remove_dir_all(&directory).expect("it is there");
 }
 
 #[test]

@@ -5,9 +5,11 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use super::identity::{self, Identity};
 use super::open::LOCK;
 use super::spare::{self, Spare};
 use super::{Disk, DiskCause, DiskError, Step};
+use crate::message::Member;
 
 /// A locked directory. No other process opens it as long as this lives.
 #[derive(Debug)]
@@ -67,6 +69,16 @@ impl Directory {
             }),
             Err(TryLockError::Error(error)) => Err(failed("lock")(error)),
         }
+    }
+
+    /// Who began the group of the replica in the directory at `path`, in the order of their places. Nothing if it was not
+    /// there, belongs to no group, or cannot be read; whoever opens the directory says which. Needs no lock.
+    #[must_use]
+    pub fn first_members(path: &Path) -> Option<Vec<Member>> {
+        let bytes = std::fs::read(path.join(identity::FILE)).ok()?;
+        let mut members = Identity::decode(&bytes).ok()?.origin?.members.0;
+        members.sort_unstable_by_key(|member| member.place);
+        Some(members)
     }
 
     /// From now on `watch` hears how far long work has come, out of how much, and ends it by saying no.
@@ -229,7 +241,7 @@ mod tests {
     use super::super::tests::{options, recoverable};
     use super::super::{OpenError, RecoverError, Recovered, open, recover};
     use super::*;
-    use crate::message::{ClusterId, Member, MemberRole, PlaceId};
+    use crate::message::{ClusterId, MemberRole, PlaceId};
 
     struct Scratch(PathBuf);
 

@@ -1,6 +1,7 @@
 //! `trine up`: a local group in the foreground, until Ctrl-C. A replica that dies is started again
 //! and re-joins.
 
+mod kept;
 mod supervisor;
 
 use std::net::SocketAddr;
@@ -16,6 +17,7 @@ use crate::args::{UpArguments, replica_count};
 use crate::cmd::chaos::FAULTS_LINE;
 use crate::cmd::serve::METRICS_LINE;
 use crate::config::{BASE_PORT, START_LIMIT};
+use crate::data::BOOTSTRAP_LINE;
 use crate::failure::Failure;
 use crate::network::Network;
 use crate::output::Output;
@@ -44,6 +46,10 @@ pub(crate) fn run<N: Network>(
     };
     let resp = resp_address(arguments, count)?;
     arguments.log.check()?;
+    let kept = arguments.log.directory();
+    if let Some(directory) = kept {
+        kept::require_same_group(directory, &addresses)?;
+    }
     let started = Instant::now();
     output.line(format_args!("starting {count} replicas ..."));
     let mut serve_args = arguments.limits.as_serve_args();
@@ -54,7 +60,6 @@ pub(crate) fn run<N: Network>(
     serve_args.extend(arguments.resp.as_serve_args());
     serve_args.push("--lab".into());
     let sink = sink(output, count);
-    let kept = arguments.log.directory();
     let limit = start_limit(kept.map(PathBuf::as_path));
     let launcher = Vec::new();
     let started_group = group::start_by(
@@ -115,6 +120,8 @@ fn sink(output: Output, count: usize) -> LineSink {
         match output.json {
             // For `trine chaos`; `trine net show` says the same here.
             _ if first || line.starts_with(FAULTS_LINE) => {}
+            // Nobody has given that option: `up` starts the first replica with it whether or not there is a group.
+            _ if line.starts_with(BOOTSTRAP_LINE) => {}
             // They end one after the other, and each warns of those that have gone before it.
             _ if interrupt::interrupted() && line.contains("WARN") => {}
             true => eprintln!("[{place}] {line}"),
