@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::json;
 use trine_replica::disk::{
-    Directory, DiskCause, Fsync, LostMemory, OpenError, OpenOptions, Opened, Step,
+    Directory, DiskCause, DiskError, Fsync, LostMemory, OpenError, OpenOptions, Opened, Step,
     open as open_disk, open_anew,
 };
 use trine_replica::message::{Incarnation, PlaceId};
@@ -51,8 +51,7 @@ pub(crate) fn open(
 
 /// Takes the directory for this process. Long work on it shows how far it is, and Ctrl-C ends it.
 pub(crate) fn lock(path: &Path) -> Result<Directory, Failure> {
-    let directory =
-        Directory::lock(path).map_err(|error| Failure::usage(error.to_string(), USED))?;
+    let directory = Directory::lock(path).map_err(|error| not_taken(path, &error))?;
     let shown = path.display().to_string();
     let mut present: Option<(Step, Progress)> = None;
     Ok(directory.watched(move |step, done, total| {
@@ -69,6 +68,33 @@ pub(crate) fn lock(path: &Path) -> Result<Directory, Failure> {
         });
         !interrupt::interrupted()
     }))
+}
+
+/// Why a directory cannot be made, written or locked, and what to do: only the last is about other processes.
+fn not_taken(path: &Path, error: &DiskError) -> Failure {
+    let nearest = path.ancestors().find(|part| part.exists());
+    if let Some(file) = nearest.filter(|part| !part.is_dir()) {
+        return Failure::usage(
+            format!(
+                "--data-dir {}: {} is no directory",
+                path.display(),
+                file.display()
+            ),
+            "give a directory, or a path at which one can be made, with --data-dir",
+        );
+    }
+    if error.operation == "lock" {
+        return Failure::usage(error.to_string(), USED);
+    }
+    // A path of one name stands in the present directory.
+    let nearest = nearest.unwrap_or(Path::new(".")).display();
+    Failure::usage(
+        error.to_string(),
+        format!(
+            "this user has to be able to write in {nearest} (ls -ld {nearest}), on a file system with room that is not \
+             read-only (findmnt -T {nearest}); or give another directory with --data-dir"
+        ),
+    )
 }
 
 fn words(step: Step, directory: &str) -> String {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::{Cluster, Ran, program, trine, wait_for};
-use trine_chaos::live::Process;
+use trine_chaos::live::{Process, free_addresses};
 
 struct Directory(PathBuf);
 
@@ -284,6 +284,54 @@ fn damaged_and_newer_files_are_refused_in_words() {
     std::fs::write(&identity, &newer).expect("written");
     refused(&cluster, &data).expect_error(2, &["identity has format 9", "reads formats up to"]);
     assert_eq!(std::fs::read(&identity).expect("it is there"), newer);
+}
+
+/// A replica at a free port, which its directory has to end.
+fn serve_on(data: &str) -> Ran {
+    let address = free_addresses(1).expect("a port")[0].to_string();
+    let serve = ["serve", "--id", "1", "--peers", &address, "--log", "disk"];
+    trine(&[&serve[..], &["--data-dir", data]].concat(), "", b"")
+}
+
+/// Whatever stood in the way of the directory, "stop the other process" was the cure.
+#[test]
+fn a_data_directory_that_cannot_be_made_is_told_from_one_in_use() {
+    let scratch = Directory::new("unmade");
+    std::fs::create_dir_all(&scratch.0).expect("made");
+    let file = scratch.0.join("file");
+    std::fs::write(&file, b"text").expect("written");
+    let below = file.join("replica-1");
+    // Not even root makes one there.
+    let nowhere = PathBuf::from("/proc/trine/replica-1");
+    let no_file = format!("{} is no directory", file.display());
+    let cures: [(&Path, &[&str]); 3] = [
+        (&file, &[&no_file, "give a directory"]),
+        (&below, &[&no_file, "give a directory"]),
+        (
+            &nowhere,
+            &[
+                "cannot create the directory /proc/trine/replica-1",
+                "write in /proc (",
+            ],
+        ),
+    ];
+    for (path, parts) in cures {
+        let data = path.to_str().expect("plain letters");
+        let ran = serve_on(data).expect_error(2, parts);
+        assert!(!ran.stderr.contains("other process"), "{}", ran.stderr);
+    }
+    assert_eq!(std::fs::read(&file).expect("it is there"), b"text");
+
+    let _cluster = disk_cluster(&scratch);
+    let data = scratch.0.join("replica-3");
+    let ran = serve_on(data.to_str().expect("plain letters"));
+    ran.expect_error(
+        2,
+        &[
+            "another process uses this directory",
+            "stop the other process",
+        ],
+    );
 }
 
 /// A replica that was started on another group's files, by the right number and address, does neither group any harm: it is
