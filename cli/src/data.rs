@@ -160,7 +160,7 @@ fn tell(opened: &Opened<Directory>, path: &Path, bootstrap: bool, output: Output
     if let Some(lost) = &opened.lost {
         output.json_line(&json!({ "lost": lost.to_string(), "directory": path }));
         output.line(format_args!(
-            "memory lost: {shown}/{lost}; the files were set aside as {shown}/lost-*, and this replica joins its group as a new one"
+            "does not go on with its files: {shown}/{lost}; they were set aside as {shown}/lost-*, and this replica joins its group as a new one"
         ));
     }
     if let Some(restored) = &opened.restored {

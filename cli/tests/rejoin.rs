@@ -72,6 +72,9 @@ fn in_disk_mode_a_removed_replica_sets_its_files_aside_and_waits_for_its_place()
     wait_for("a new life", || {
         said(&fourth, "joins its group as a new one").then_some(())
     });
+    // A disk that has kept everything was said to have lost its memory.
+    let why = "does not go on with its files: ";
+    assert!(said(&fourth, why), "{:?}", fourth.tail());
     cluster.ok(&["member", "add", "4"]);
     let set_aside = std::fs::read_dir(&data).expect("the directory");
     let names: Vec<_> = set_aside

@@ -130,7 +130,7 @@ fn can_lose(reports: &[Report]) -> Option<usize> {
 /// The group in one sentence.
 pub(super) fn summary(reports: &[Report]) -> String {
     if majority_gone(reports) {
-        return "most replicas lost their memory: what the group stored is gone, start a new group"
+        return "most replicas came back empty: what the group stored is gone, start a new group"
             .to_owned();
     }
     let Some(leader) = leader_of(reports) else {
