@@ -53,6 +53,12 @@ impl MemberTable {
             .find(|member| member.incarnation == incarnation)
     }
 
+    /// The members at this place: one, or those that one is to replace beside it.
+    pub(crate) fn at(&self, place: PlaceId) -> impl Iterator<Item = &Member> {
+        let members = self.members.iter();
+        members.filter(move |member| member.place == place)
+    }
+
     /// The voter that fills this place, other than `except`.
     #[must_use]
     pub(crate) fn voter_at(&self, place: PlaceId, except: Incarnation) -> Option<&Member> {

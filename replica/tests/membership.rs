@@ -3,9 +3,12 @@
 mod harness;
 
 use harness::client::Wish;
-use harness::{World, small};
+use harness::{World, address, small};
 use trine_replica::ReplicaConfig;
-use trine_replica::message::{AdminStatus, Incarnation, MEMBERS_MAX, MemberRole, Order, PlaceId};
+use trine_replica::message::{
+    AdminStatus, ClusterId, Encode as _, Incarnation, JoinRequest, MEMBERS_MAX, MemberRole, Order,
+    PlaceId, kind,
+};
 use trine_replica::status::Role;
 use trine_transport::buf::{Pool, PoolConfig};
 use trine_transport::time::{Duration, Instant};
@@ -108,6 +111,64 @@ fn a_learner_that_died_just_now_is_not_promoted() {
     assert_eq!(status, AdminStatus::InProgress);
     assert!(text.contains("not caught up"), "{text}");
     assert_eq!(voters(&world), [1, 2, 3]);
+}
+
+/// Seed 20043 of the simulator, when it began to ask at its end whether every place votes. A learner died before it had
+/// become a voter, behind a change of the leader; the new leader had never been told to take the place in, found its dead
+/// learner when it was, and waited for that one to catch up, while it refused the next life of the same place: for ever.
+#[test]
+fn the_next_life_of_a_learner_that_died_is_taken_in() {
+    for seed in 1..=4 {
+        let mut world = World::serving(3, small(), seed);
+        let place = world.add_place();
+        world.start(place, false);
+        let (status, text) = world.order(Order::Add { voter: false }, place, SECOND * 5);
+        assert_eq!(status, AdminStatus::Done, "{text}");
+        world.run_for(SECOND);
+        let successor = world.leader().unwrap() % 3 + 1;
+        let (status, text) = world.order(Order::Lead, successor, SECOND * 5);
+        assert_eq!(status, AdminStatus::Done, "{text}");
+        world.kill(place);
+        world.start(place, false);
+        // Nobody needs to order it again: it is a learner, as it was before.
+        world.expect("the learner to be back", SECOND * 5, |world| {
+            world.status(place).role == Role::Learner && world.status(place).not_serving.is_none()
+        });
+        world.kill(place);
+        world.start(place, false);
+        let (status, text) = world.order(Order::Add { voter: true }, place, SECOND * 10);
+        assert_eq!(status, AdminStatus::Done, "seed {seed}: {text}");
+        assert!(voters(&world).contains(&place), "seed {seed}");
+    }
+}
+
+/// A learner's place goes to its next life, not to another process that claims it while the learner is alive.
+#[test]
+fn the_place_of_a_learner_that_is_alive_is_not_given_away() {
+    let mut world = World::serving(3, small(), 2);
+    let place = world.add_place();
+    world.start(place, false);
+    let (status, text) = world.order(Order::Add { voter: false }, place, SECOND * 5);
+    assert_eq!(status, AdminStatus::Done, "{text}");
+    // The order is remembered by the leader that it was given to.
+    let successor = world.leader().unwrap() % 3 + 1;
+    let (status, text) = world.order(Order::Lead, successor, SECOND * 5);
+    assert_eq!(status, AdminStatus::Done, "{text}");
+    world.run_for(SECOND);
+    let claim = JoinRequest {
+        state_version: 0,
+        member: false,
+        place: PlaceId(place),
+        incarnation: Incarnation(99),
+        address: address(9),
+        cluster: ClusterId::NONE,
+    };
+    let before = world.holder(place);
+    for other in world.running() {
+        world.inject(other, kind::JOIN, &claim.encode_to_vec());
+    }
+    world.run_for(SECOND);
+    assert_eq!(world.holder(place), before);
 }
 
 /// A learner goes on asking for its place until it votes. The order to add it was remembered for a minute, and only who
@@ -305,13 +366,13 @@ fn the_largest_group_replaces_its_members_one_after_the_other() {
 #[test]
 fn a_group_without_room_for_a_newcomer_is_not_begun() {
     let peers: Vec<_> = (1..=MEMBERS_MAX as u32)
-        .map(|place| (PlaceId(place), harness::address(place)))
+        .map(|place| (PlaceId(place), address(place)))
         .collect();
     let begun = trine_replica::Replica::new(
         small(),
         Incarnation(1),
         PlaceId(1),
-        harness::address(1),
+        address(1),
         peers,
         Pool::new(PoolConfig::default()),
         1,
@@ -334,15 +395,15 @@ fn a_new_leader_does_not_take_silence_for_death_at_once() {
     world.run_for(Duration::from_millis(500));
     let newcomer = world.add_place();
     let peers = [leader, next]
-        .map(|place| (PlaceId(place), harness::address(place)))
+        .map(|place| (PlaceId(place), address(place)))
         .into_iter()
-        .chain([(PlaceId(silent), harness::address(newcomer))])
+        .chain([(PlaceId(silent), address(newcomer))])
         .collect();
     let replica = trine_replica::Replica::new(
         ReplicaConfig::default(),
         Incarnation(77),
         PlaceId(silent),
-        harness::address(newcomer),
+        address(newcomer),
         peers,
         world.pool.clone(),
         1,

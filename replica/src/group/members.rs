@@ -109,7 +109,26 @@ impl Group {
             Some(old) if self.may_be_replaced(now, old) => Ok(()),
             Some(_) => Err(JoinRefusal::PlaceTaken),
             None if self.is_invited(now, new.place) => Ok(()),
-            None => Err(JoinRefusal::UnknownPlace),
+            None => self.check_learners(now, state, new.place),
+        }
+    }
+
+    /// Whether the learners of a place without a voter make room: one that died is followed by its next life, as a voter is,
+    /// whether or not whoever ordered it is still there to ask again.
+    fn check_learners(
+        &self,
+        now: Instant,
+        state: &StateMachine,
+        place: PlaceId,
+    ) -> Result<(), JoinRefusal> {
+        let mut learners = state.members().at(place).peekable();
+        if learners.peek().is_none() {
+            return Err(JoinRefusal::UnknownPlace);
+        }
+        if learners.all(|learner| self.may_be_replaced(now, learner)) {
+            Ok(())
+        } else {
+            Err(JoinRefusal::PlaceTaken)
         }
     }
 

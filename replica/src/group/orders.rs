@@ -92,11 +92,8 @@ impl Group {
     /// The member at a place; while one replaces another, the voter.
     fn member_at(&self, place: PlaceId) -> Option<Member> {
         let members = self.state.as_ref()?.members();
-        let at_place = |member: &&Member| member.place == place;
         let voter = members.voter_at(place, Incarnation::NONE);
-        voter
-            .or_else(|| members.all().iter().find(at_place))
-            .copied()
+        voter.or_else(|| members.at(place).next()).copied()
     }
 
     fn order_add(&mut self, now: Instant, place: PlaceId, voter: bool) -> Verdict {
