@@ -378,6 +378,7 @@ impl Chaos {
     /// The process of a replica that takes part no more would have ended, and been started again.
     fn bury_halted(&mut self, cluster: &mut Cluster) {
         if !cluster.keeps_memory() {
+            cluster.refill_places();
             return;
         }
         for host in cluster.halted() {
@@ -482,6 +483,7 @@ fn fire_if(cluster: &mut Cluster, fault: Fault, act: impl FnOnce(&mut Cluster) -
 mod tests {
     use super::*;
     use crate::sim::{SimConfig, Trace};
+    use trine_replica::message::PlaceId;
 
     /// A replica that was told to stop died of another fault, and the order to kill it was put off for ever, fifty times a
     /// simulated second; it would have hit a later life at once that was told to stop for reasons of its own.
@@ -503,5 +505,32 @@ mod tests {
         let started = cluster.world.now() + APART * 2;
         chaos.run_until(&mut cluster, started);
         assert!(cluster.world.program(leader).is_some() && chaos.ends.is_empty());
+    }
+
+    #[test]
+    fn a_place_counts_as_filled_when_the_process_that_runs_there_votes() {
+        let mut config = SimConfig::from_seed(1);
+        (config.replicas, config.disk) = (3, None);
+        let mut cluster = Cluster::new(config, Trace::Off, || true);
+        let mut chaos = Chaos::new();
+        let mut run_for = |cluster: &mut Cluster, seconds| {
+            let until = cluster.world.now() + Duration::from_secs(seconds);
+            chaos.run_until(cluster, until);
+        };
+        run_for(&mut cluster, 2);
+        assert_eq!(cluster.places_without_vote(), []);
+        let (leader, _) = cluster
+            .leader()
+            .expect("nothing keeps them from electing one");
+        let victim = cluster.replica_hosts().find(|host| *host != leader);
+        let victim = victim.expect("three replicas");
+        let place = [PlaceId(u32::from(victim.0) + 1)];
+        cluster.kill_replica(victim, false);
+        assert_eq!(cluster.places_without_vote(), place);
+        // Its place has a voter, the life that died.
+        cluster.start_replica(victim, false);
+        assert_eq!(cluster.places_without_vote(), place);
+        run_for(&mut cluster, 3);
+        assert_eq!(cluster.places_without_vote(), []);
     }
 }

@@ -271,6 +271,41 @@ impl Cluster {
         halted.map(|(host, _)| host).collect()
     }
 
+    /// Starts a new process at each place that is to be filled, and whose old one was removed only behind that order.
+    pub(crate) fn refill_places(&mut self) {
+        let was_removed = |host: &Host| {
+            let node = self.world.program(*host).and_then(Member::replica);
+            node.is_some_and(|node| node.replica().is_removed())
+        };
+        let removed: Vec<Host> = self.rejoining.iter().copied().filter(was_removed).collect();
+        for host in removed {
+            self.world.kill(host);
+            self.start_replica(host, false);
+        }
+    }
+
+    /// Places that have no voter, or one that is not the process which runs there: once nothing goes wrong any more, each
+    /// process that has lost its memory is to be taken in, whatever has happened to the lives and leaders before it.
+    pub(crate) fn places_without_vote(&self) -> Vec<PlaceId> {
+        let members = self
+            .leader()
+            .and_then(|(leader, _)| self.world.program(leader)?.replica())
+            .map(|leader| leader.replica().discovery().members.0);
+        let members = members.unwrap_or_default();
+        let votes = |host: &Host| {
+            let node = self.world.program(*host).and_then(Member::replica);
+            let life = node.map(|node| node.replica().discovery().incarnation);
+            let at_place = members
+                .iter()
+                .filter(|member| member.place == place_of(*host));
+            let at_place: Vec<_> = at_place.collect();
+            let [only] = at_place[..] else { return false };
+            only.role == MemberRole::Voter && Some(only.incarnation) == life
+        };
+        let hosts = self.replica_hosts().filter(|host| !votes(host));
+        hosts.map(place_of).collect()
+    }
+
     /// Nothing is wrong with any disk from here on.
     pub(crate) fn heal_disks(&mut self) {
         for disk in &self.disks {

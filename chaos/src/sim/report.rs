@@ -10,6 +10,7 @@ use crate::fault::{DRIFT_PER_MILLION_MAX, Fault, KINDS_MIN, Schedule};
 use crate::history::{History, Tally};
 use std::collections::BTreeMap;
 use std::fmt;
+use trine_replica::message::PlaceId;
 use trine_transport::time::{Duration, Instant};
 
 /// What came of a simulation.
@@ -83,6 +84,7 @@ impl SimReport {
             .and(nobody_spins(turns, packets, machines, simulated));
         let whole_run = || {
             states_were_compared(states_compared.min(entries_compared))
+                .and(everybody_votes(&cluster.places_without_vote()))
                 .and(liveness::check(&history, &bound(schedule, silent_from)))
                 .and(coverage::check(
                     &history,
@@ -154,6 +156,19 @@ fn states_were_compared(compared: u64) -> Verdict {
         return Verdict::Pass;
     }
     Verdict::violation("nothing proved: no two replicas were ever seen at the same index")
+}
+
+/// A group that has recovered from all faults is whole again: an answer that got lost, and that nobody asks for again, shows
+/// only here.
+fn everybody_votes(without: &[PlaceId]) -> Verdict {
+    if without.is_empty() {
+        return Verdict::Pass;
+    }
+    let places: Vec<String> = without.iter().map(PlaceId::to_string).collect();
+    Verdict::violation(format!(
+        "not whole again behind all faults: at the end no running replica votes for place {}",
+        places.join(", ")
+    ))
 }
 
 /// Turns that an event loop may make without a packet, a second: its timers, and calls.
