@@ -97,7 +97,7 @@ pub const CANARIES: &[Canary] = &[
         "group time jumps",
         &["gone before its time", "outlived its time"],
     ),
-    group("lease ignores a pause", ORDER).from(36),
+    group("lease ignores a pause", ORDER).from(80),
     group("lease survives a transfer", ORDER).open(),
     transport("credits off by one", &["credits", "add with overflow"]),
     transport(
