@@ -639,6 +639,17 @@ fn a_lost_majority_is_said_and_invents_nothing() {
     up.stop();
 }
 
+/// They came back, each waited for the others to take it in, and nobody said that there was nothing left.
+#[test]
+fn the_death_of_all_replicas_is_said() {
+    let up = Up::start();
+    let children = children_of(up.child.id());
+    children.iter().for_each(|pid| signal(*pid, "STOP"));
+    children.iter().for_each(|pid| signal(*pid, "KILL"));
+    up.wait_for_line("in their memory alone: what the group stored is gone");
+    up.stop();
+}
+
 #[test]
 fn no_replica_survives_the_death_of_its_parent() {
     let up = Up::start();

@@ -3,7 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use trine_chaos::live::{Exit, Group, majority_gone, voters_in_step};
+use trine_chaos::live::{Exit, Group, Report, majority_gone, voters_in_step};
+use trine_replica::status::Role;
 
 use crate::config::{RESTART_PAUSE, RESTART_PAUSE_MAX, RESTART_PAUSE_RESET, SUPERVISE_EVERY};
 use crate::failure::Failure;
@@ -30,7 +31,7 @@ pub(super) fn supervise<N: Network>(
         for exit in group.take_exits().map_err(group::live_failure)? {
             let pause = places[exit.place - 1].on_exit(Instant::now());
             tell_exit(&exit, pause, on_disk, output);
-            healing = Some(Healing::new());
+            healing = Some(Healing::new(on_disk));
         }
         for (place, state) in (1..).zip(&mut places) {
             if state.is_due(Instant::now()) {
@@ -90,13 +91,15 @@ impl Place {
 /// A group that lost somebody, until it is whole again.
 struct Healing {
     next_look: Instant,
+    on_disk: bool,
     told_gone: bool,
 }
 
 impl Healing {
-    fn new() -> Self {
+    fn new(on_disk: bool) -> Self {
         Self {
             next_look: Instant::now() + ASK_EVERY,
+            on_disk,
             told_gone: false,
         }
     }
@@ -113,13 +116,11 @@ impl Healing {
         }
         self.next_look = Instant::now() + ASK_EVERY;
         let reports = group::look(network, group.addresses())?;
-        if majority_gone(&reports) && !self.told_gone {
+        if !self.told_gone
+            && let Some(what) = what_is_gone(&reports, self.on_disk)
+        {
             self.told_gone = true;
-            tell(
-                "most replicas died before the others could help them: what the group stored is gone. \
-                 End it with Ctrl-C and start a new one.",
-                output,
-            );
+            tell(what, output);
         }
         let whole = voters_in_step(&reports) == Some(group.addresses().len());
         if whole {
@@ -127,6 +128,34 @@ impl Healing {
         }
         Ok(whole)
     }
+}
+
+/// What has happened to a group that will never serve again. It had begun, so replicas of which none belongs to a group have
+/// all lost it: none of them has anything to wait for.
+fn what_is_gone(reports: &[Report], on_disk: bool) -> Option<&'static str> {
+    let knows_nothing = |report: &Report| {
+        let status = report.status();
+        status.is_some_and(|status| status.role == Role::Unattached)
+    };
+    if majority_gone(reports) {
+        return Some(
+            "most replicas died before the others could help them: what the group stored is gone. \
+             End it with Ctrl-C and start a new one.",
+        );
+    }
+    if !reports.iter().all(knows_nothing) {
+        return None;
+    }
+    Some(match on_disk {
+        true => {
+            "no replica has its files any more: what the group stored is gone. \
+             End it with Ctrl-C, and the same command begins a new, empty one."
+        }
+        false => {
+            "all replicas died, and the data was in their memory alone: what the group stored is gone. \
+             End it with Ctrl-C, and the same command begins a new, empty one (with --log disk it would outlive them)."
+        }
+    })
 }
 
 fn tell_exit(exit: &Exit, pause: Duration, on_disk: bool, output: Output) {
