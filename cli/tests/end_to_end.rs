@@ -395,6 +395,9 @@ fn a_wrong_place_and_a_missing_group_are_explained() {
             line.starts_with("not serving yet: ") && line.contains(part),
             "{line}"
         );
+        let own = list.rsplit(',').next().expect("an address");
+        let alone = format!("replica 3 ({own}) is in no group yet");
+        trine(&["status"], own, b"").expect_error(3, &[&alone]);
         signal(child.id(), "TERM");
         child.stdout = Some(stdout.into_inner());
         finish(child).expect_status(0);

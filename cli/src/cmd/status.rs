@@ -43,15 +43,39 @@ pub(crate) fn run<N: Network>(
         output.line("");
         complaints.iter().for_each(|line| output.line(line));
     }
-    match leader_of(&reports) {
-        Some(_) => Ok(()),
-        None => Err(Failure::not_reachable("no leader", NO_LEADER)),
+    match (leader_of(&reports), newcomers(&reports)) {
+        (Some(_), _) => Ok(()),
+        (None, None) => Err(Failure::not_reachable("no leader", NO_LEADER)),
+        (None, Some(who)) => Err(Failure::not_reachable(who, NEWCOMERS)),
     }
 }
 
 /// What to do about a group without a leader.
 const NO_LEADER: &str = "if it does not last for an election alone, start the replicas that do not answer; \
                          docs/operations.md says what follows the loss of a majority";
+
+/// What to do about replicas that cannot know whether there is a leader.
+const NEWCOMERS: &str = "what each of them waits for stands above; to see the group name a replica that serves, with --peers";
+
+/// Who answers, if nobody of them has a group's state: about a leader they say nothing.
+fn newcomers(reports: &[Report]) -> Option<String> {
+    let lacks = |status: &Status| {
+        let who = format!("replica {} ({})", status.place, status.address);
+        match (status.role, &status.cluster) {
+            (Role::Unattached, _) => Some(format!("{who} is in no group yet")),
+            (Role::Joining, Some(cluster)) => Some(format!(
+                "{who} is joining cluster {cluster} and lacks the group's state yet"
+            )),
+            _ => None,
+        }
+    };
+    let all: Option<Vec<String>> = reports
+        .iter()
+        .filter_map(Report::status)
+        .map(lacks)
+        .collect();
+    all.filter(|all| !all.is_empty()).map(|all| all.join("; "))
+}
 
 /// A replica that does not answer within this is shown as silent.
 pub(super) const LOOK_MAX: std::time::Duration = std::time::Duration::from_secs(1);
@@ -134,7 +158,11 @@ pub(super) fn summary(reports: &[Report]) -> String {
             .to_owned();
     }
     let Some(leader) = leader_of(reports) else {
-        return "no leader: nothing can be written, and only stale reads are answered".to_owned();
+        return match newcomers(reports) {
+            None => "no leader: nothing can be written, and only stale reads are answered",
+            Some(_) => "nobody who answers has a group's state yet: nothing can be read or written",
+        }
+        .to_owned();
     };
     let place = leader.place;
     let serving = format!(
@@ -351,5 +379,47 @@ fn is_foreign(replica: &Status, leaders: Option<&str>) -> bool {
     match (replica.cluster.as_deref(), leaders) {
         (Some(own), Some(leaders)) => own != leaders,
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::from_value;
+    use trine_replica::client::Obstacle;
+    use trine_replica::node::TransportStatus;
+    use trine_replica::status::{Counters, LogStatus, SessionStatus, StoreStatus};
+
+    use super::*;
+
+    fn report(place: u16, role: &str) -> Report {
+        let address: SocketAddr = ([127, 0, 0, 1], 7470 + place).into();
+        let replica = json!({
+            "place": place, "incarnation": "1", "cluster": "abc", "address": address, "role": role,
+            "not_serving": null, "term": 0, "leader": null, "committed": 0, "applied": 0, "group_time_ns": 0,
+            "members": [], "change_in_progress": false, "log": LogStatus::default(),
+            "sessions": SessionStatus::default(), "store": StoreStatus::default(), "counters": Counters::default(),
+        });
+        let node =
+            json!({ "replica": replica, "links": [], "transport": TransportStatus::default() });
+        let answer = Ok(Box::new(from_value(node).expect("a status")));
+        Report { address, answer }
+    }
+
+    /// `trine status` of a replica that was being taken in said "no leader" while the group had one.
+    #[test]
+    fn a_joining_replica_alone_does_not_stand_for_a_group_without_a_leader() {
+        let mut reports = vec![report(4, "joining")];
+        let joining =
+            "replica 4 (127.0.0.1:7474) is joining cluster abc and lacks the group's state yet";
+        assert_eq!(newcomers(&reports).as_deref(), Some(joining));
+        assert!(summary(&reports).starts_with("nobody who answers has"));
+        let address = ([127, 0, 0, 1], 7471).into();
+        let answer = Err(Obstacle::NoAnswer);
+        reports.push(Report { address, answer });
+        assert_eq!(newcomers(&reports).as_deref(), Some(joining));
+        reports.push(report(2, "follower"));
+        assert_eq!(newcomers(&reports), None);
+        assert!(summary(&reports).starts_with("no leader"));
+        assert_eq!(newcomers(&reports[1..2]), None);
     }
 }
