@@ -28,7 +28,7 @@ pub(crate) enum Kind {
 }
 
 /// A failed command: what happened, and what can be done about it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Failure {
     kind: Kind,
     message: String,
@@ -100,6 +100,14 @@ impl Failure {
     pub(crate) fn at_line(self, number: u64) -> Self {
         Self {
             message: format!("line {number}: {}", self.message),
+            ..self
+        }
+    }
+
+    /// The same, of a part of something larger, which `what` says.
+    pub(crate) fn while_doing(self, what: &str) -> Self {
+        Self {
+            message: format!("{what}: {}", self.message),
             ..self
         }
     }

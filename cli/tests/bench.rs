@@ -279,3 +279,21 @@ fn an_etcd_server_gets_the_same_operations() {
     drop(server);
     let _ = std::fs::remove_dir_all(data);
 }
+
+/// `trine put` said that the store was full, and `trine bench` of the same group that it was not reachable.
+#[test]
+fn a_store_that_says_no_is_reached() {
+    let cluster = Cluster::start(&["--memory", "1MiB"]);
+    let peers = cluster.group.peers();
+    let full = "the store is full (limit 1048576 bytes)";
+    trine(&["put", "most-of-it", "-"], &peers, &[b'x'; 1_000_000]).expect_status(0);
+    trine(&["put", "more", "-"], &peers, &[b'x'; 64 << 10]).expect_error(1, &[full, "--memory"]);
+    let large = with(&["--value-size", "64KiB"]);
+    cluster
+        .run(&large)
+        .expect_error(1, &["the keys could not be written", full, "--memory"]);
+    let writes_alone = [&large[..], &["--read-ratio", "0"]].concat();
+    cluster
+        .run(&writes_alone)
+        .expect_error(1, &["no operation succeeded", full, "--memory"]);
+}

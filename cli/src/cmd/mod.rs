@@ -46,7 +46,11 @@ fn response_of(answer: &Answer) -> Result<Response<'_>, Failure> {
 
 /// The store said no, on every replica alike; nothing was changed.
 fn store_failure(error: StoreError) -> Failure {
-    let message = format!("{error}; nothing was changed");
+    refusal(error, format!("{error}; nothing was changed"))
+}
+
+/// The store said no, in words of the caller's.
+fn refusal(error: StoreError, message: String) -> Failure {
     match error {
         StoreError::KeyTooLong { .. } | StoreError::ValueTooLong { .. } => {
             Failure::usage(message, "")

@@ -369,10 +369,7 @@ impl<'a> Plan<'a> {
             &mut filling,
         )?;
         match filling.failure {
-            Some(why) => Err(Failure::not_reachable(
-                format!("the keys could not be written: {why}"),
-                "`trine status` shows a group; `trine up` starts one",
-            )),
+            Some(failure) => Err(failure.while_doing("the keys could not be written")),
             None if interrupted => {
                 let done = show_count(filling.done);
                 let keys = plural(keys, "key");
@@ -408,7 +405,7 @@ struct Filling {
     done: u64,
     value: Vec<u8>,
     /// Why going on makes no sense.
-    failure: Option<String>,
+    failure: Option<Failure>,
     progress: Progress,
 }
 

@@ -7,6 +7,7 @@ use trine_transport::time::Instant;
 use super::stores::Outcome;
 use super::workload::Kind;
 use crate::config::LATENCY_MAX;
+use crate::failure::Failure;
 use crate::latency::Latencies;
 
 /// Points of a plot over time, at most.
@@ -39,7 +40,7 @@ pub(super) struct Recorder {
     latencies: [Latencies; 4],
     pub(super) misses: u64,
     pub(super) errors: u64,
-    pub(super) first_error: Option<String>,
+    pub(super) first_failure: Option<Failure>,
 }
 
 impl Recorder {
@@ -58,7 +59,7 @@ impl Recorder {
             latencies: std::array::from_fn(|_| Latencies::new()),
             misses: 0,
             errors: 0,
-            first_error: None,
+            first_failure: None,
         }
     }
 
@@ -73,7 +74,7 @@ impl Recorder {
             Outcome::Failed(why) => {
                 self.errors += 1;
                 self.now_errors += 1;
-                self.first_error.get_or_insert_with(|| why.clone());
+                self.first_failure.get_or_insert_with(|| why.clone());
                 return;
             }
             Outcome::Missing => self.misses += 1,
@@ -140,7 +141,7 @@ mod tests {
             Kind::Update,
             at(120),
             at(149),
-            &Outcome::Failed("no".into()),
+            &Outcome::Failed(Failure::negative("no", "")),
         );
         recorder.record(Kind::Update, at(170), at(171), &Outcome::Missing);
         let p = recorder.of(Kind::Read).percentiles();

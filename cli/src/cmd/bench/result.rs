@@ -50,6 +50,9 @@ pub(super) struct RunResult {
     pub(super) operations_per_second: f64,
     pub(super) errors: u64,
     pub(super) first_error: Option<String>,
+    /// The same as a failure of the command, for a run in which nothing worked.
+    #[serde(skip)]
+    pub(super) first_failure: Option<Failure>,
     pub(super) misses: u64,
     pub(super) never_sent: u64,
     pub(super) read: Percentiles,
@@ -93,7 +96,11 @@ impl RunResult {
             operations,
             operations_per_second: operations as f64 / seconds,
             errors: recorder.errors,
-            first_error: recorder.first_error.clone(),
+            first_error: recorder
+                .first_failure
+                .as_ref()
+                .map(|failure| failure.message().to_owned()),
+            first_failure: recorder.first_failure.clone(),
             misses: recorder.misses,
             never_sent: ended.never_sent,
             read: recorder.of(Kind::Read).percentiles(),
@@ -207,11 +214,11 @@ impl RunResult {
 
     /// A run in which nothing worked is no result.
     pub(super) fn judge(&self) -> Result<(), Failure> {
-        match &self.first_error {
-            Some(error) if self.operations == 0 => Err(Failure::not_reachable(
-                format!("{}: no operation succeeded: {error}", self.target),
-                "",
-            )),
+        match &self.first_failure {
+            Some(failure) if self.operations == 0 => {
+                let what = format!("{}: no operation succeeded", self.target);
+                Err(failure.clone().while_doing(&what))
+            }
             _ => Ok(()),
         }
     }

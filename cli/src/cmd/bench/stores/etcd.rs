@@ -124,7 +124,7 @@ impl Target for Etcd {
 
 fn outcome(read: bool, result: Result<Vec<u8>, String>) -> Outcome {
     match result {
-        Err(why) => Outcome::Failed(why),
+        Err(why) => Outcome::Failed(Failure::not_reachable(why, "")),
         // RangeResponse: field 2 is a key with its value.
         Ok(message) if read && !has_field(&message, 2) => Outcome::Missing,
         Ok(_) => Outcome::Done,

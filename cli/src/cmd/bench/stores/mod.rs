@@ -33,7 +33,7 @@ pub(super) enum Outcome {
     Done,
     /// A read of a key that is not there.
     Missing,
-    Failed(String),
+    Failed(Failure),
 }
 
 /// An operation that is over: its tag, and what became of it.

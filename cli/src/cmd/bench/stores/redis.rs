@@ -96,7 +96,7 @@ fn parse(input: &[u8]) -> Option<(Result<Outcome, String>, usize)> {
     let after = line_end + 2;
     match input[0] {
         b'+' | b':' => Some((Ok(Outcome::Done), after)),
-        b'-' => Some((Ok(Outcome::Failed(line.into_owned())), after)),
+        b'-' => Some((Ok(Outcome::Failed(failure(line.into_owned()))), after)),
         b'_' => Some((Ok(Outcome::Missing), after)),
         b'$' if line == "-1" => Some((Ok(Outcome::Missing), after)),
         b'$' => match line.parse::<usize>() {
@@ -108,6 +108,22 @@ fn parse(input: &[u8]) -> Option<(Result<Outcome, String>, usize)> {
             Err("an answer of a kind that GET and SET do not have".into()),
             after,
         )),
+    }
+}
+
+/// The server's error: it has said no, unless it says itself that it had nobody to ask or does not know.
+fn failure(line: String) -> Failure {
+    const WITHOUT_ANSWER: [&str; 5] = [
+        "CLUSTERDOWN",
+        "LOADING",
+        "MASTERDOWN",
+        "TRYAGAIN",
+        "UNKNOWNOUTCOME",
+    ];
+    let code = line.split(' ').next().unwrap_or_default();
+    match WITHOUT_ANSWER.contains(&code) {
+        true => Failure::not_reachable(line, ""),
+        false => Failure::negative(line, ""),
     }
 }
 
@@ -123,7 +139,14 @@ mod tests {
             ("$0\r\n\r\n", Outcome::Done),
             ("$-1\r\n", Outcome::Missing),
             ("_\r\n", Outcome::Missing),
-            ("-ERR no\r\n", Outcome::Failed("ERR no".into())),
+            (
+                "-ERR no\r\n",
+                Outcome::Failed(Failure::negative("ERR no", "")),
+            ),
+            (
+                "-CLUSTERDOWN gone\r\n",
+                Outcome::Failed(Failure::not_reachable("CLUSTERDOWN gone", "")),
+            ),
         ] {
             for end in 0..text.len() {
                 assert_eq!(parse(&text.as_bytes()[..end]), None, "{text:?} until {end}");

@@ -1,13 +1,16 @@
 //! A trine group, through the client library.
 
 use trine_kvstore::{Command, Response};
-use trine_replica::client::{ClientId, Mode};
+use trine_replica::client::{ClientId, Error, Mode};
 use trine_transport::backend::Backend;
 use trine_transport::time::Instant;
 
 use super::{Finished, Outcome, Request, Target};
+use crate::client::advice;
+use crate::cmd::refusal;
 use crate::failure::Failure;
 use crate::lane::Lane;
+use crate::units::show_ns;
 
 /// Clients of the library on one endpoint.
 pub(in crate::cmd::bench) struct Trine<B: Backend> {
@@ -44,11 +47,58 @@ impl<B: Backend> Target for Trine<B> {
             let outcome = match over.result.as_ref().map(|answer| answer.response()) {
                 Ok(Ok(Response::Written { .. } | Response::Value { .. })) => Outcome::Done,
                 Ok(Ok(Response::NotFound)) => Outcome::Missing,
-                Ok(Ok(Response::Error(error))) => Outcome::Failed(error.to_string()),
-                Ok(other) => Outcome::Failed(format!("an answer that does not fit: {other:?}")),
-                Err(error) => Outcome::Failed(error.to_string()),
+                Ok(Ok(Response::Error(error))) => {
+                    Outcome::Failed(refusal(error, error.to_string()))
+                }
+                Ok(other) => Outcome::Failed(Failure::usage(
+                    format!("an answer that does not fit: {other:?}"),
+                    "run the same release on both sides",
+                )),
+                Err(error) => Outcome::Failed(without_answer(error)),
             };
             finished.push((over.tag, outcome));
         })
+    }
+}
+
+/// An operation that nobody has answered, in the words of the other commands; which operation it was does not matter.
+fn without_answer(error: &Error) -> Failure {
+    match error {
+        Error::NotReachable { obstacle, waited } => Failure::not_reachable(
+            format!("{obstacle} (tried for {})", show_ns(waited.as_nanos())),
+            advice(*obstacle),
+        ),
+        Error::OutcomeUnknown { obstacle, waited } => Failure::outcome_unknown(
+            format!("{obstacle} (waited {})", show_ns(waited.as_nanos())),
+            advice(*obstacle),
+        ),
+        Error::Refused { obstacle } => Failure::negative(obstacle.to_string(), advice(*obstacle)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trine_replica::client::Obstacle;
+    use trine_transport::time::Duration;
+
+    /// It said "tried for 5.000123456s".
+    #[test]
+    fn times_are_rounded_as_other_commands_round_them() {
+        let (obstacle, waited) = (Obstacle::NoAnswer, Duration::from_nanos(5_000_123_456));
+        for (error, said) in [
+            (
+                Error::NotReachable { obstacle, waited },
+                "(tried for 5.00 s)",
+            ),
+            (
+                Error::OutcomeUnknown { obstacle, waited },
+                "(waited 5.00 s)",
+            ),
+        ] {
+            let failure = without_answer(&error);
+            assert_eq!(failure.exit_status(), 3);
+            assert!(failure.message().ends_with(said), "{failure}");
+        }
     }
 }
