@@ -22,6 +22,11 @@ const READ_BYTES: usize = 64 << 10;
 /// Connections that are looked at in one round.
 const EVENTS_MAX: usize = 256;
 
+/// The other side sends no more; an edge that is told once.
+const ENDED: epoll::EventFlags = epoll::EventFlags::RDHUP
+    .union(epoll::EventFlags::HUP)
+    .union(epoll::EventFlags::ERR);
+
 /// One connection's bytes on their way.
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -62,7 +67,10 @@ impl Sockets {
         for index in 0..count {
             let server = servers[index % servers.len()];
             let stream = connect(server).map_err(|error| failure(server, error))?;
-            let interest = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
+            let interest = epoll::EventFlags::IN
+                | epoll::EventFlags::RDHUP
+                | epoll::EventFlags::OUT
+                | epoll::EventFlags::ET;
             epoll::add(
                 &epoll,
                 &stream,
@@ -118,7 +126,7 @@ impl Sockets {
                 if connection.blocked && flags.contains(epoll::EventFlags::OUT) {
                     connection.flush()?;
                 }
-                if connection.fill(&mut self.buffer)? {
+                if connection.fill(&mut self.buffer, flags.intersects(ENDED))? {
                     readable.push(index);
                 }
             }
@@ -173,8 +181,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes in all that has arrived; false if that was nothing.
-    fn fill(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
+    /// Takes in all that has arrived; false if that was nothing. Reading on after less than a whole buffer is needed only
+    /// behind the last bytes: what comes after any others has an event of its own, and the end had its event with them.
+    fn fill(&mut self, buffer: &mut [u8], ended: bool) -> io::Result<bool> {
         let before = self.input.len();
         loop {
             match self.stream.read(buffer) {
@@ -184,7 +193,7 @@ impl Connection {
                 }
                 Ok(count) => {
                     self.input.extend_from_slice(&buffer[..count]);
-                    if count < buffer.len() {
+                    if count < buffer.len() && !ended {
                         break;
                     }
                 }
@@ -210,4 +219,28 @@ fn connect(server: &str) -> io::Result<TcpStream> {
         }
     }
     Err(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    /// A server that answered and hung up before its client looked left `trine bench` waiting for good: the end of the
+    /// connection was in the same event as the answer, and only the answer was read.
+    #[test]
+    fn an_end_that_comes_with_the_last_answer_is_seen() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("bound").to_string();
+        let mut sockets = Sockets::connect(&address, 1).expect("connects");
+        let (mut stream, _) = listener.accept().expect("a connection");
+        stream.write_all(b"+OK\r\n").expect("sent");
+        drop(stream);
+        // Over loopback both are there when the calls return.
+        let soon = || MonotonicClock.now() + Duration::from_millis(100);
+        let mut readable = Vec::new();
+        let mut looks = (0..2).map(|_| sockets.exchange(soon(), &mut readable));
+        let error = looks.find_map(Result::err).expect("the end is told");
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    }
 }
