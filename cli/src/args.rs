@@ -329,7 +329,7 @@ pub(crate) struct LogArguments {
     pub(crate) log: LogMode,
     /// With --log disk: the directory; it belongs to one replica of one group (trine up and trine chaos: a directory
     /// for each replica in it).
-    #[arg(long, value_name = "DIR", required_if_eq("log", "disk"))]
+    #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
     /// With --log disk: when a write counts as durable.
     #[arg(long, default_value = "batch", value_enum)]
@@ -771,7 +771,8 @@ impl TimingArguments {
 }
 
 impl LogArguments {
-    /// Whether the options fit together: who gives a directory wants to find the data there.
+    /// Whether the options fit together: who wants a log on disk says where, and who gives a directory wants to find the
+    /// data there.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         match &self.data_dir {
             Some(path) if self.log == LogMode::Memory => Err(Failure::usage(
@@ -780,6 +781,10 @@ impl LogArguments {
                     path.display()
                 ),
                 "add --log disk to keep the data there, or leave --data-dir out",
+            )),
+            None if self.log == LogMode::Disk => Err(Failure::usage(
+                "the log is to be on disk, and no directory is given for it",
+                "name one with --data-dir DIR, or leave --log disk out",
             )),
             _ => Ok(()),
         }

@@ -27,7 +27,6 @@ pub(crate) fn open(
     anew: Option<&str>,
     output: Output,
 ) -> Result<Option<Opened<Directory>>, Failure> {
-    arguments.log.check()?;
     let Some(path) = arguments.log.directory() else {
         return Ok(None);
     };

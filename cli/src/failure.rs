@@ -125,6 +125,14 @@ impl Failure {
         matches!(self.kind, Kind::NotReachable | Kind::OutcomeUnknown)
     }
 
+    /// What happened and what can be done, where there is one line for both.
+    pub(crate) fn in_one_line(&self) -> String {
+        match self.cure.is_empty() {
+            true => self.message.clone(),
+            false => format!("{}; {}", self.message, self.cure),
+        }
+    }
+
     /// What happened, without the cure.
     pub(crate) fn message(&self) -> &str {
         &self.message

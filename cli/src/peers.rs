@@ -10,21 +10,7 @@ const CURE: &str = "write --peers host:port,host:port,... (or set TRINE_PEERS)";
 /// The addresses of `list`, in its order. Names are resolved now, preferring IPv4, because that is
 /// what `trine up` listens on.
 pub(crate) fn resolve(list: &str) -> Result<Vec<SocketAddr>, Failure> {
-    let items: Vec<&str> = list
-        .split(',')
-        .map(str::trim)
-        .filter(|item| !item.is_empty())
-        .collect();
-    if items.is_empty() {
-        return Err(Failure::usage("the list of peers is empty", CURE));
-    }
-    if items.len() > PEERS_MAX {
-        let message = format!("the list of peers names {} replicas", items.len());
-        return Err(Failure::usage(
-            message,
-            format!("a group has at most {PEERS_MAX}"),
-        ));
-    }
+    let items = items(list)?;
     let found = items
         .iter()
         .copied()
@@ -43,9 +29,49 @@ pub(crate) fn resolve(list: &str) -> Result<Vec<SocketAddr>, Failure> {
     Ok(addresses)
 }
 
+/// Whether `list` can be a list of peers, as far as that is to be seen without looking up a name.
+pub(crate) fn check(list: &str) -> Result<(), Failure> {
+    let items = items(list)?;
+    for item in &items {
+        well_formed(item, CURE)?;
+    }
+    let all_numbers = items.iter().all(|item| item.parse::<SocketAddr>().is_ok());
+    match all_numbers {
+        true => resolve(list).map(drop),
+        false => Ok(()),
+    }
+}
+
+/// What stands between the commas.
+pub(crate) fn items(list: &str) -> Result<Vec<&str>, Failure> {
+    let items: Vec<&str> = list
+        .split(',')
+        .map(str::trim)
+        .filter(|item| !item.is_empty())
+        .collect();
+    if items.is_empty() {
+        return Err(Failure::usage("the list of peers is empty", CURE));
+    }
+    if items.len() > PEERS_MAX {
+        let message = format!("the list of peers names {} replicas", items.len());
+        return Err(Failure::usage(
+            message,
+            format!("a group has at most {PEERS_MAX}"),
+        ));
+    }
+    Ok(items)
+}
+
+const SERVER_CURE: &str = "write host:port, for example 127.0.0.1:7481";
+
 /// The address of one server.
 pub(crate) fn resolve_server(item: &str) -> Result<SocketAddr, Failure> {
-    resolve_one(item.trim(), "write host:port, for example 127.0.0.1:7481")
+    resolve_one(item.trim(), SERVER_CURE)
+}
+
+/// Whether `item` can be the address of a server, as far as that is to be seen without looking up a name.
+pub(crate) fn check_server(item: &str) -> Result<(), Failure> {
+    well_formed(item.trim(), SERVER_CURE)
 }
 
 fn resolve_one(item: &str, cure: &str) -> Result<SocketAddr, Failure> {
@@ -91,32 +117,46 @@ fn lookup_peer(item: &str) -> Result<Vec<SocketAddr>, Failure> {
     Ok(found)
 }
 
-/// Every address that `item` stands for; at least one.
-fn lookup(item: &str, cure: &str) -> Result<Vec<SocketAddr>, Failure> {
-    let wrong =
-        |why: String| Failure::usage(format!("{item:?} is not a usable address: {why}"), cure);
-    if !item.contains(':') {
-        return Err(wrong("it has no port".into()));
+fn unusable(item: &str, why: &str, cure: &str) -> Failure {
+    Failure::usage(format!("{item:?} is not a usable address: {why}"), cure)
+}
+
+/// Whether `item` is a host and a port.
+fn well_formed(item: &str, cure: &str) -> Result<(), Failure> {
+    let wrong = |why: &str| unusable(item, why, cure);
+    let Some((host, port)) = item.rsplit_once(':') else {
+        return Err(wrong("it has no port"));
+    };
+    if host.is_empty() {
+        return Err(wrong("it has no host"));
     }
-    let host = item.rsplit_once(':').map_or("", |(host, _)| host);
     if host.contains(':') && !host.starts_with('[') {
         return Err(wrong(
-            "an IPv6 address stands in brackets, as in [::1]:7471".into(),
+            "an IPv6 address stands in brackets, as in [::1]:7471",
         ));
     }
     if host.contains('%') {
         return Err(wrong(
-            "addresses with a zone are not supported; use one without, such as a global or unique local one".into(),
+            "addresses with a zone are not supported; use one without, such as a global or unique local one",
         ));
     }
+    match port.parse::<u16>() {
+        Err(_) => Err(wrong("the port is no number from 1 to 65535")),
+        Ok(0) => Err(wrong("port 0 names nobody")),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// Every address that `item` stands for; at least one.
+fn lookup(item: &str, cure: &str) -> Result<Vec<SocketAddr>, Failure> {
+    well_formed(item, cure)?;
     let found: Vec<SocketAddr> = item
         .to_socket_addrs()
-        .map_err(|error| wrong(error.to_string()))?
+        .map_err(|error| unusable(item, &error.to_string(), cure))?
         .collect();
-    match found.first() {
-        None => Err(wrong("the name has no address".into())),
-        Some(address) if address.port() == 0 => Err(wrong("port 0 names nobody".into())),
-        Some(_) => Ok(found),
+    match found.is_empty() {
+        true => Err(unusable(item, "the name has no address", cure)),
+        false => Ok(found),
     }
 }
 

@@ -143,6 +143,85 @@ fn mistakes_in_a_file_are_named_with_line_and_cure() {
     trine(&["serve", "--config", fine.path()], "", b"").expect_error(2, &["--peers"]);
 }
 
+/// `trine config check` found nothing wrong with files that `trine serve` refused, and named a mistake of the syntax alone.
+#[test]
+fn what_the_commands_would_refuse_is_found_beforehand() {
+    let check = |name: &str, text: &str, parts: &[&str]| {
+        let file = TempFile::new(name, text);
+        let ran = trine(&["config", "check", file.path()], "", b"");
+        ran.expect_error(1, parts);
+        file
+    };
+    check(
+        "no-port",
+        "id = 1\npeers = [\"127.0.0.1\", \"127.0.0.1:2\"]\n",
+        &[":2: peers: ", "it has no port"],
+    );
+    check(
+        "listen",
+        "listen = \"[::1]\"\n",
+        &[":1: listen: ", "is not a usable address"],
+    );
+    check(
+        "id",
+        "id = 3\npeers = \"a:1,b:2\"\n",
+        &[":1: id: ", "no place"],
+    );
+    let bare = check(
+        "no-directory",
+        "id = 1\nlog = \"disk\"\n",
+        &[":2: log: ", "no directory", "--data-dir"],
+    );
+    let serve = ["serve", "--config", bare.path(), "--peers", "127.0.0.1:1"];
+    trine(&serve, "", b"").expect_error(2, &["no directory is given", "--data-dir"]);
+    check(
+        "remote",
+        "id = 1\npeers = \"192.0.2.1:1,192.0.2.2:1\"\n",
+        &[":2: peers: ", "--allow-remote"],
+    );
+    check(
+        "lease",
+        "reads = \"lease\"\nlease-drift = \"9s\"\n",
+        &[":2: lease-drift: ", "has no length"],
+    );
+    check(
+        "both",
+        "id = 1\nlisten = \"127.0.0.1:1\"\nbootstrap = true\n",
+        &["cannot be used with"],
+    );
+    check(
+        "of-up",
+        "replicas = 5\nresp = \"65534\"\n",
+        &[":2: resp: ", "no port for place"],
+    );
+    check(
+        "all-at-once",
+        "id = = 1\nmemroy = 3\npeers = \"127.0.0.1\"\n",
+        &[":1: ", ":2: there is no setting memroy", ":3: peers: "],
+    );
+    // Who a replica is, and with whom, need not be in the file; and the environment says nothing about it.
+    let fine = TempFile::new("by-itself", "log = \"disk\"\ndata-dir = \"/x\"\n");
+    let line = ["config", "check", fine.path()];
+    with_env(&line, &[("TRINE_LOG", "memory"), ("TRINE_ID", "0")]).expect_status(0);
+}
+
+/// A password was taken without a word where nothing asks for one: whoever gave it took something for protected.
+#[test]
+fn a_password_that_protects_nothing_is_refused() {
+    let serve = ["serve", "--id", "1", "--peers", "127.0.0.1:1"];
+    let cure = "add --resp PORT";
+    let option = [&serve[..], &["--resp-password", "x"]].concat();
+    trine(&option, "", b"").expect_error(2, &["--resp-password: ", cure]);
+    let variable = [("TRINE_RESP_PASSWORD", "x")];
+    with_env(&["up"], &variable).expect_error(2, &["TRINE_RESP_PASSWORD: ", cure]);
+    let file = TempFile::new("password", "\nresp-password-file = \"/x\"\n");
+    let at = format!("{}:2: resp-password-file: ", file.path());
+    trine(&["up", "--config", file.path()], "", b"").expect_error(2, &[&at, cure]);
+    trine(&["config", "check", file.path()], "", b"").expect_error(1, &[&at, cure]);
+    // What the environment says for a group is none of its clients' business.
+    with_env(&["config", "default"], &variable).expect_status(0);
+}
+
 #[test]
 fn other_machines_are_let_in_only_when_asked_for() {
     let serve = ["serve", "--id", "1", "--peers", "192.0.2.1:7471"];

@@ -1,27 +1,23 @@
 //! `trine config`: check a settings file, show what holds, print a file to begin with and the reference.
 
+use std::path::Path;
+
 use serde_json::json;
 
+use super::{serve, up};
+use crate::args::Command;
 use crate::failure::Failure;
+use crate::network::TransportKind;
 use crate::output::Output;
 use crate::settings::{
-    ConfigCommand, Configured, Key, Secrets, SettingsFile, Stop, default_file, document, keys,
-    reference, resolve_for_show,
+    ConfigCommand, Configured, Key, Mistake, Secrets, SettingsFile, Stop, arguments_of_file,
+    default_file, document, keys, reason_of, reference, resolve_for_show,
 };
 
 pub(crate) fn run(command: &ConfigCommand, output: Output) -> Result<(), Failure> {
     let keys = keys();
     match command {
-        ConfigCommand::Check { file } => {
-            let found = SettingsFile::read(file, &keys).map_err(Failure::into_negative)?;
-            let count = found.entries.len();
-            output.document(&json!({ "file": file, "settings": count, "ok": true }));
-            output.line(format_args!(
-                "{}: {count} settings, no mistakes",
-                file.display()
-            ));
-            Ok(())
-        }
+        ConfigCommand::Check { file } => check(file, &keys, output).map_err(Failure::into_negative),
         ConfigCommand::Show {
             of,
             show_secrets,
@@ -41,6 +37,66 @@ pub(crate) fn run(command: &ConfigCommand, output: Output) -> Result<(), Failure
             output.raw(reference(&keys).as_bytes());
             Ok(())
         }
+    }
+}
+
+fn check(path: &Path, keys: &[Key], output: Output) -> Result<(), Failure> {
+    let (file, mut mistakes) = SettingsFile::look(path, keys)?;
+    let together = together(&file, keys, mistakes.is_empty());
+    mistakes.extend(together);
+    let count = file.without(mistakes)?.entries.len();
+    output.document(&json!({ "file": path, "settings": count, "ok": true }));
+    output.line(format_args!(
+        "{}: {count} settings, no mistakes",
+        path.display()
+    ));
+    Ok(())
+}
+
+/// What the commands themselves would say of the settings together, before they look at anything else.
+fn together(file: &SettingsFile, keys: &[Key], each_is_right: bool) -> Vec<Mistake> {
+    let mut mistakes = Vec::new();
+    for command in meant(file, keys) {
+        let arguments = match arguments_of_file(command, file, keys) {
+            Ok(arguments) => arguments,
+            Err(error) => {
+                mistakes.push(file.mistake(command.name(), reason_of(&error)));
+                continue;
+            }
+        };
+        let found = match &arguments.command {
+            Some(Command::Serve(serve)) => {
+                let is_ip = arguments.network.transport == TransportKind::Udp;
+                serve::check(serve, is_ip)
+            }
+            Some(Command::Up(up)) => up::check(up),
+            _ => unreachable!("no other command has settings"),
+        };
+        for (key, failure) in found {
+            // What a mistake has taken away may be all that is missing.
+            let is_said = file.entries.iter().any(|entry| entry.name == key);
+            if is_said || each_is_right {
+                mistakes.push(file.mistake(key, failure.in_one_line()));
+            }
+        }
+    }
+    mistakes.dedup();
+    mistakes
+}
+
+/// The commands that the file is for: those of which it has a setting that others do not have, else `serve`.
+fn meant(file: &SettingsFile, keys: &[Key]) -> Vec<Configured> {
+    let is_of_one = |command: Configured| {
+        let mut own = keys.iter().filter(|key| key.commands == [command]);
+        own.any(|key| file.entries.iter().any(|entry| entry.name == key.name))
+    };
+    let found: Vec<Configured> = Configured::ALL
+        .into_iter()
+        .filter(|command| is_of_one(*command))
+        .collect();
+    match found.is_empty() {
+        true => vec![Configured::Serve],
+        false => found,
     }
 }
 

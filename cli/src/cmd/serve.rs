@@ -1,5 +1,7 @@
 //! `trine serve`: one replica, until it is asked to end.
 
+mod check;
+
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,7 +11,7 @@ use serde_json::json;
 use trine_kvstore::Limits;
 use trine_replica::Replica;
 use trine_replica::RouteOf;
-use trine_replica::config::{ReadMode, ReplicaConfig};
+use trine_replica::config::ReplicaConfig;
 use trine_replica::disk::WriterThread;
 use trine_replica::message::{Discovery, Incarnation, PlaceId, RoleCode};
 use trine_replica::node::{Node, endpoint_config};
@@ -17,7 +19,9 @@ use trine_transport::backend::{Backend, Faults, Faulty, MonotonicClock, Waker};
 use trine_transport::time::{Clock, Duration, Instant};
 use trine_transport::{Config, EventLoop};
 
-use crate::args::{Reads, ServeArguments};
+pub(crate) use self::check::{check, check_common};
+use self::check::{own_of, replica_config};
+use crate::args::ServeArguments;
 use crate::capture::{self, CaptureFile};
 use crate::client::{backend_failure, random_seed};
 use crate::cmd::chaos::Fired;
@@ -49,6 +53,9 @@ pub(crate) fn run<N: Network>(
     arguments: &ServeArguments,
     output: Output,
 ) -> Result<(), Failure> {
+    if let Some((_, failure)) = check(arguments, network.is_ip()).into_iter().next() {
+        return Err(failure);
+    }
     let mut watch = Watch::start(arguments, output)?;
     interrupt::start()?;
     let (own, peers) = places(arguments)?;
@@ -213,7 +220,7 @@ fn live_with_faults<B: Backend>(
 fn places(arguments: &ServeArguments) -> Result<(SocketAddr, Vec<(PlaceId, SocketAddr)>), Failure> {
     let addresses = peers::resolve(&arguments.peers)?;
     let Some(listen) = &arguments.listen else {
-        let own = own_address(arguments.id, &addresses)?;
+        let own = own_of(arguments.id, &addresses)?;
         let places = (1..).map(PlaceId);
         return Ok((own, places.zip(addresses).collect()));
     };
@@ -224,20 +231,6 @@ fn places(arguments: &ServeArguments) -> Result<(SocketAddr, Vec<(PlaceId, Socke
     let mut peers: Vec<_> = other_places.zip(others).collect();
     peers.push((PlaceId(arguments.id), own));
     Ok((own, peers))
-}
-
-/// The place's address in the list.
-fn own_address(place: u32, addresses: &[SocketAddr]) -> Result<SocketAddr, Failure> {
-    let index = usize::try_from(place).unwrap_or(usize::MAX) - 1;
-    addresses.get(index).copied().ok_or_else(|| {
-        let count = addresses.len();
-        Failure::usage(
-            format!("--id {place} names no place in a list of {count} peers"),
-            format!(
-                "--id counts from 1 to {count}; the list has to name this replica too, or --listen says where it is"
-            ),
-        )
-    })
 }
 
 fn serve<B: Backend>(
@@ -390,16 +383,8 @@ fn assemble<B: Backend>(
     };
     let replica_config = ReplicaConfig {
         bootstrap: life.bootstrap,
-        // The defaults' ratios between tick, heartbeat and election stay as they are.
-        tick: (arguments.timing.election_timeout / ReplicaConfig::default().election_ticks as u32)
-            .into(),
         store_limits,
-        reads: match arguments.reading.reads {
-            Reads::Index => ReadMode::Index,
-            Reads::Lease => ReadMode::Lease,
-        },
-        lease_drift: arguments.reading.lease_drift.into(),
-        ..ReplicaConfig::default()
+        ..replica_config(&arguments.reading, &arguments.timing)
     };
     let fresh = Incarnation(random_seed()?.max(1));
     let seed = random_seed()?;

@@ -1,13 +1,18 @@
 //! Options of the Redis protocol, and what they come to.
 
 use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
 
+use crate::client::random_seed;
 use crate::failure::Failure;
 use crate::units::{parse_bytes, parse_positive_duration};
 
@@ -102,7 +107,33 @@ impl RespAddress {
     }
 }
 
+/// Whoever gives a password means to protect something; `given` says where it stands.
+pub(crate) fn needless_password(given: &str) -> Failure {
+    Failure::usage(
+        format!(
+            "{given}: there is nothing that asks for a password while the Redis protocol is not served"
+        ),
+        "add --resp PORT to serve it, or leave the password out; trine's own clients need none",
+    )
+}
+
 impl RespArguments {
+    /// The setting that gives a password for a protocol that is not served.
+    pub(crate) fn needless_password(&self) -> Option<&'static str> {
+        match self {
+            Self { resp: Some(_), .. } => None,
+            Self {
+                resp_password: Some(_),
+                ..
+            } => Some("resp-password"),
+            Self {
+                resp_password_file: Some(_),
+                ..
+            } => Some("resp-password-file"),
+            _ => None,
+        }
+    }
+
     /// The password, from wherever it is given.
     pub(crate) fn password(&self) -> Result<Option<Vec<u8>>, Failure> {
         let Some(path) = &self.resp_password_file else {
@@ -133,18 +164,15 @@ impl RespArguments {
     }
 
     /// The same, as options of `trine serve` for every replica of a group.
-    pub(crate) fn as_serve_args(&self) -> Vec<OsString> {
+    pub(crate) fn as_serve_args(&self, password: Option<&HiddenPassword>) -> Vec<OsString> {
         let Some(resp) = self.resp.map(RespAddress::counting_on) else {
             return Vec::new();
         };
         let plus = if resp.counts_on { "+" } else { "" };
         let mut args: Vec<OsString> =
             vec!["--resp".into(), format!("{}{plus}", resp.address).into()];
-        // A variable of the environment reaches the replicas by itself, and no list of processes shows it.
-        let inherited = std::env::var("TRINE_RESP_PASSWORD").ok();
-        if self.resp_password.is_some() && self.resp_password != inherited {
-            let password = self.resp_password.clone().unwrap_or_default();
-            args.extend(["--resp-password".into(), password.into()]);
+        if let Some(password) = password {
+            args.extend(["--resp-password-file".into(), password.path()]);
         }
         if let Some(file) = &self.resp_password_file {
             args.extend(["--resp-password-file".into(), file.into()]);
@@ -162,6 +190,47 @@ impl RespArguments {
             args.extend([option.into(), value.into()]);
         }
         args
+    }
+}
+
+/// A password on its way to replicas that this process starts: their environment is made anew, and lists of processes
+/// show their options. They read it, whenever they start, from a file without a name that this process keeps open.
+pub(crate) struct HiddenPassword(File);
+
+impl HiddenPassword {
+    /// Of these options, if they have one.
+    pub(crate) fn of(arguments: &RespArguments) -> Result<Option<Self>, Failure> {
+        let Some(password) = &arguments.resp_password else {
+            return Ok(None);
+        };
+        if password.is_empty() || password.contains(['\n', '\r']) {
+            let message = "the password of the Redis protocol is empty, or has more than one line";
+            return Err(Failure::usage(message, "give one line of text"));
+        }
+        let name = format!("trine-{}-{:x}", std::process::id(), random_seed()?);
+        let kept = Self::keep(&name, password).map_err(|error| {
+            let message = format!("the password cannot be kept for the replicas: {error}");
+            Failure::usage(message, "make room in the directory for temporary files")
+        })?;
+        Ok(Some(kept))
+    }
+
+    fn keep(name: &str, password: &str) -> std::io::Result<Self> {
+        let path = std::env::temp_dir().join(name);
+        let mut options = OpenOptions::new();
+        let mut file = options
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)?;
+        std::fs::remove_file(&path)?;
+        file.write_all(password.as_bytes())?;
+        Ok(Self(file))
+    }
+
+    fn path(&self) -> OsString {
+        let (process, descriptor) = (std::process::id(), self.0.as_raw_fd());
+        format!("/proc/{process}/fd/{descriptor}").into()
     }
 }
 

@@ -18,7 +18,7 @@ use trine_replica::node::endpoint_config;
 use trine_transport::backend::{MonotonicClock, Waker};
 use trine_transport::{Config, EventLoop, Identity};
 
-pub(crate) use args::RespArguments;
+pub(crate) use args::{HiddenPassword, RespArguments, needless_password};
 pub(crate) use info::{SharedStats, Stats};
 
 use crate::args::ServeArguments;

@@ -32,6 +32,12 @@ pub(crate) struct Entry {
 impl SettingsFile {
     /// Reads and checks a file; all of its mistakes are named at once.
     pub(crate) fn read(path: &Path, keys: &[Key]) -> Result<Self, Failure> {
+        let (file, mistakes) = Self::look(path, keys)?;
+        file.without(mistakes)
+    }
+
+    /// The file as it is, and the mistakes that are to be seen line by line.
+    pub(crate) fn look(path: &Path, keys: &[Key]) -> Result<(Self, Vec<Mistake>), Failure> {
         let shown = path.display();
         let cannot = |why: String| {
             Failure::usage(
@@ -48,19 +54,33 @@ impl SettingsFile {
             )));
         }
         let text = std::fs::read_to_string(path).map_err(|error| cannot(error.to_string()))?;
-        match parse(&text, keys) {
-            Ok(entries) => Ok(Self {
-                path: path.to_owned(),
-                entries,
-            }),
-            Err(mistakes) => Err(failure_of(path, &mistakes)),
+        let (entries, mistakes) = parse(&text, keys);
+        let path = path.to_owned();
+        Ok((Self { path, entries }, mistakes))
+    }
+
+    /// The file, if these are none.
+    pub(crate) fn without(self, mut mistakes: Vec<Mistake>) -> Result<Self, Failure> {
+        mistakes.sort_by_key(|mistake| mistake.line);
+        match mistakes.is_empty() {
+            true => Ok(self),
+            false => Err(failure_of(&self.path, &mistakes)),
+        }
+    }
+
+    /// Something wrong with a setting, or with what is missing beside others.
+    pub(crate) fn mistake(&self, key: &str, what: String) -> Mistake {
+        let entry = self.entries.iter().find(|entry| entry.name == key);
+        Mistake {
+            line: entry.map_or(1, |entry| entry.line),
+            what: format!("{key}: {what}"),
         }
     }
 }
 
 /// Something wrong on a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Mistake {
+pub(crate) struct Mistake {
     line: usize,
     what: String,
 }
@@ -78,17 +98,23 @@ fn failure_of(path: &Path, mistakes: &[Mistake]) -> Failure {
     )
 }
 
-fn parse(text: &str, keys: &[Key]) -> Result<Vec<Entry>, Vec<Mistake>> {
-    let table = DeTable::parse(text).map_err(|error| {
-        vec![Mistake {
-            line: line_of(text, error.span().unwrap_or_default()),
-            what: error.message().to_owned(),
-        }]
-    })?;
+/// What is no TOML hides nothing of what is: the rest is read and checked all the same.
+fn parse(text: &str, keys: &[Key]) -> (Vec<Entry>, Vec<Mistake>) {
+    let (table, errors) = DeTable::parse_recoverable(text);
+    let of_syntax = |error: toml::de::Error| Mistake {
+        line: line_of(text, error.span().unwrap_or_default()),
+        what: error.message().to_owned(),
+    };
+    let mut mistakes: Vec<Mistake> = errors.into_iter().map(of_syntax).collect();
+    // One line, one mistake: what is left of a line that is no TOML would be complained of again.
+    let broken: Vec<usize> = mistakes.iter().map(|mistake| mistake.line).collect();
+    mistakes.dedup_by_key(|mistake| mistake.line);
     let mut entries = Vec::new();
-    let mut mistakes = Vec::new();
     for (name, value) in table.get_ref() {
         let line = line_of(text, name.span());
+        if broken.contains(&line) {
+            continue;
+        }
         match entry(name.get_ref(), value.get_ref(), keys) {
             Ok(value) => entries.push(Entry {
                 name: name.get_ref().to_string(),
@@ -100,10 +126,7 @@ fn parse(text: &str, keys: &[Key]) -> Result<Vec<Entry>, Vec<Mistake>> {
     }
     mistakes.sort_by_key(|mistake| mistake.line);
     entries.sort_by_key(|entry| entry.line);
-    match mistakes.is_empty() {
-        true => Ok(entries),
-        false => Err(mistakes),
-    }
+    (entries, mistakes)
 }
 
 /// The value of one key as an option would take it.
@@ -172,7 +195,7 @@ mod tests {
     use crate::settings::keys;
 
     fn mistakes(text: &str) -> Vec<(usize, String)> {
-        let found = parse(text, &keys()).expect_err("mistakes");
+        let (_, found) = parse(text, &keys());
         found
             .into_iter()
             .map(|found| (found.line, found.what))
@@ -182,7 +205,8 @@ mod tests {
     #[test]
     fn a_file_says_what_options_would() {
         let text = "# a comment\nid = 2\npeers = [\"a:1\", \"b:2\"]\n\nmemory = \"2GiB\"\nbootstrap = true\n";
-        let entries = parse(text, &keys()).expect("no mistakes");
+        let (entries, mistakes) = parse(text, &keys());
+        assert_eq!(mistakes, []);
         let found: Vec<(&str, &str, usize)> = entries
             .iter()
             .map(|entry| (&*entry.name, &*entry.value, entry.line))
@@ -224,5 +248,9 @@ mod tests {
         let (line, what) = mistakes("id = 1\nid = 2\n").remove(0);
         assert_eq!(line, 2);
         assert!(what.contains("duplicate"), "{what}");
+        // It was the only mistake that was named.
+        let found = mistakes("memroy = 1\nid = = 3\nspin = 5\n");
+        let lines: Vec<usize> = found.iter().map(|(line, _)| *line).collect();
+        assert_eq!(lines, [1, 2, 3], "{found:?}");
     }
 }

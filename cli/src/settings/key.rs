@@ -1,5 +1,6 @@
 //! Which settings are there? As many as `trine serve` and `trine up` have options.
 
+use clap::builder::Resettable;
 use clap::{Arg, ArgAction, Command};
 
 use super::Configured;
@@ -190,6 +191,16 @@ pub(super) fn definition(relaxed: bool) -> Command {
                 }
             })
         });
+    }
+    definition
+}
+
+/// The same, blind to the environment: for a look at what a file says by itself.
+pub(super) fn definition_without_environment() -> Command {
+    let blind = |arg: Arg| arg.env(Resettable::Reset);
+    let mut definition = command_line().mut_args(blind);
+    for command in Configured::ALL {
+        definition = definition.mut_subcommand(command.name(), |command| command.mut_args(blind));
     }
     definition
 }

@@ -14,9 +14,9 @@ mod resolve;
 pub(crate) use self::args::{
     ConfigCommand, Configured, FileArguments, PlacementArguments, WatchArguments,
 };
-pub(crate) use self::file::SettingsFile;
+pub(crate) use self::file::{Mistake, SettingsFile};
 pub(crate) use self::key::{Key, keys, reason_of};
 pub(crate) use self::reference::{default_file, reference};
 pub(crate) use self::resolve::{
-    Secrets, Stop, document, log_level_of_file, parse, resolve_for_show,
+    Secrets, Stop, arguments_of_file, document, log_level_of_file, parse, resolve_for_show,
 };

@@ -10,9 +10,11 @@ use serde_json::{Value, json};
 
 use super::Configured;
 use super::file::SettingsFile;
-use super::key::{Key, definition, keys};
-use crate::args::{Arguments, needless_option};
+use super::key::{Key, definition, definition_without_environment, keys};
+use crate::args::{Arguments, Command, needless_option};
+use crate::config::PEERS_MAX;
 use crate::failure::Failure;
+use crate::resp::needless_password;
 
 /// Why there is nothing to run.
 #[derive(Debug)]
@@ -38,7 +40,37 @@ pub(crate) fn parse(line: Vec<OsString>) -> Result<Arguments, Stop> {
         let error = definition(false).error(ErrorKind::UnknownArgument, message);
         return Err(Stop::Usage(error));
     }
-    Ok(Arguments::from_arg_matches(&resolved.matches)?)
+    let arguments = Arguments::from_arg_matches(&resolved.matches)?;
+    match resolved.needless_password(&arguments, &keys) {
+        Some(failure) => Err(Stop::Settings(failure)),
+        None => Ok(arguments),
+    }
+}
+
+/// What `command` would run with if the file were all that is said. Who the replica is has to be said somewhere, but not
+/// in the file.
+pub(crate) fn arguments_of_file(
+    command: Configured,
+    file: &SettingsFile,
+    keys: &[Key],
+) -> Result<Arguments, clap::Error> {
+    let said = |name: &str| file.entries.iter().any(|entry| entry.name == name);
+    let mut line = vec!["trine".to_owned(), command.name().to_owned()];
+    if command == Configured::Serve && !said("id") {
+        line.push("--id=1".to_owned());
+    }
+    if command == Configured::Serve && !said("peers") {
+        // One for every place that there can be.
+        let list: Vec<String> = (1..=PEERS_MAX).map(|n| format!("127.0.0.1:{n}")).collect();
+        line.push(format!("--peers={}", list.join(",")));
+    }
+    for entry in &file.entries {
+        let key = keys.iter().find(|key| key.name == entry.name);
+        let key = key.filter(|key| key.commands.contains(&command));
+        line.extend(key.and_then(|key| key.as_option(&entry.value)));
+    }
+    let matches = definition_without_environment().try_get_matches_from(line)?;
+    Arguments::from_arg_matches(&matches)
 }
 
 /// The settings that `trine COMMAND OPTIONS` would run with; what it lacks is no mistake.
@@ -104,6 +136,23 @@ impl Resolved {
             file,
             from_file,
         })
+    }
+
+    /// A password for a protocol that is not served, named as it was given.
+    fn needless_password(&self, arguments: &Arguments, keys: &[Key]) -> Option<Failure> {
+        let resp = match &arguments.command {
+            Some(Command::Serve(arguments)) => &arguments.resp,
+            Some(Command::Up(arguments)) => &arguments.resp,
+            _ => return None,
+        };
+        let name = resp.needless_password()?;
+        let key = keys.iter().find(|key| key.name == name)?;
+        let (_, origin) = self.value(key)?;
+        let given = match origin.starts_with("--") || origin == key.variable {
+            true => origin,
+            false => format!("{origin}: {name}"),
+        };
+        Some(needless_password(&given))
     }
 
     /// The value of a setting and where it comes from; nothing where it has none.

@@ -1,11 +1,13 @@
 //! Clients that break the protocol, send without reading, leave half-way or come in crowds: do the others notice?
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::process::Stdio;
 
 use super::RedisGroup;
-use super::common::wait_for;
+use super::common::{self, wait_for};
 use super::wire::Wire;
+use trine_chaos::live::free_addresses;
 
 /// A counter of INFO.
 fn counter(wire: &mut Wire, name: &str) -> u64 {
@@ -182,4 +184,32 @@ fn the_password_is_asked_for() {
         stranger.reply(),
         "-ERR Protocol error: unauthenticated bulk length"
     );
+}
+
+/// `trine up` took the password from the environment and left it to the replicas to find it there, where they are started
+/// without the variables of their parent: whoever connected was let in.
+#[test]
+fn a_password_from_the_environment_is_asked_for_by_every_replica_of_up() {
+    let base = common::tcp_ports(3);
+    let udp = free_addresses(3).expect("free ports")[0].port().to_string();
+    let resp = base.to_string();
+    let mut command = common::command(&["up", "--base-port", &udp, "--resp", &resp], "");
+    command.env("TRINE_RESP_PASSWORD", "swordfish");
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut up = command.spawn().expect("started");
+    for port in base..base + 3 {
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        wait_for("the port", || TcpStream::connect(address).ok());
+        let mut wire = Wire::connect(address);
+        assert_eq!(wire.ask("GET k"), "-NOAUTH Authentication required.");
+        assert_eq!(wire.ask("AUTH swordfish"), "+OK");
+    }
+    let replicas = common::children_of(up.id());
+    assert_eq!(replicas.len(), 3);
+    for replica in replicas {
+        let line = std::fs::read(format!("/proc/{replica}/cmdline")).expect("alive");
+        assert!(!String::from_utf8_lossy(&line).contains("swordfish"));
+    }
+    common::signal(up.id(), "INT");
+    up.wait().expect("ends");
 }

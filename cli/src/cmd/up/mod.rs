@@ -15,12 +15,13 @@ use trine_chaos::live::{LineSink, Stream, addresses_from, leader_of};
 
 use crate::args::{UpArguments, replica_count};
 use crate::cmd::chaos::FAULTS_LINE;
-use crate::cmd::serve::METRICS_LINE;
+use crate::cmd::serve::{METRICS_LINE, check_common};
 use crate::config::{BASE_PORT, START_LIMIT};
 use crate::data::BOOTSTRAP_LINE;
 use crate::failure::Failure;
 use crate::network::Network;
 use crate::output::Output;
+use crate::resp::HiddenPassword;
 use crate::units::show_ns;
 use crate::{group, interrupt};
 
@@ -34,6 +35,9 @@ pub(crate) fn run<N: Network>(
     arguments: &UpArguments,
     output: Output,
 ) -> Result<(), Failure> {
+    if let Some((_, failure)) = check(arguments).into_iter().next() {
+        return Err(failure);
+    }
     interrupt::start()?;
     let count = replica_count(&arguments.replicas);
     let addresses = if network.chooses_addresses() {
@@ -45,7 +49,6 @@ pub(crate) fn run<N: Network>(
         })?
     };
     let resp = resp_address(arguments, count)?;
-    arguments.log.check()?;
     let kept = arguments.log.directory();
     if let Some(directory) = kept {
         kept::require_same_group(directory, &addresses)?;
@@ -57,7 +60,9 @@ pub(crate) fn run<N: Network>(
     serve_args.extend(arguments.timing.as_serve_args());
     serve_args.extend(arguments.watch.as_serve_args()?);
     serve_args.extend(arguments.log.as_serve_args());
-    serve_args.extend(arguments.resp.as_serve_args());
+    // Kept for as long as replicas may be started.
+    let password = HiddenPassword::of(&arguments.resp)?;
+    serve_args.extend(arguments.resp.as_serve_args(password.as_ref()));
     serve_args.push("--lab".into());
     let sink = sink(output, count);
     let limit = start_limit(kept.map(PathBuf::as_path));
@@ -76,6 +81,21 @@ pub(crate) fn run<N: Network>(
     };
     welcome(network, &addresses, started.elapsed(), kept, resp, output)?;
     supervisor::supervise(network, group, kept.is_some(), output)
+}
+
+/// What is wrong with the settings whatever the machine is like: every mistake, with the setting to which it belongs.
+pub(crate) fn check(arguments: &UpArguments) -> Vec<(&'static str, Failure)> {
+    let count = replica_count(&arguments.replicas);
+    let resp = resp_address(arguments, count);
+    let mut found = Vec::new();
+    found.extend(resp.err().map(|failure| ("resp", failure)));
+    found.extend(check_common(
+        &arguments.log,
+        &arguments.resp,
+        &arguments.reading,
+        &arguments.timing,
+    ));
+    found
 }
 
 /// Where the first replica serves Redis clients, if it does and the port is known, once it is clear that all of them have
