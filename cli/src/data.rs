@@ -69,8 +69,22 @@ pub(crate) fn lock(path: &Path) -> Result<Directory, Failure> {
     }))
 }
 
-/// Why a directory cannot be made, written or locked, and what to do: only the last is about other processes.
+/// Makes the directory that those of several replicas come into.
+pub(crate) fn make(path: &Path) -> Result<(), Failure> {
+    let what = |error| format!("cannot create the directory {}: {error}", path.display());
+    std::fs::create_dir_all(path).map_err(|error| not_made(path, what(error)))
+}
+
+/// Only a lock is about other processes.
 fn not_taken(path: &Path, error: &DiskError) -> Failure {
+    match error.operation {
+        "lock" => Failure::usage(error.to_string(), USED),
+        _ => not_made(path, error.to_string()),
+    }
+}
+
+/// Why a directory cannot be made or written, and what to do.
+fn not_made(path: &Path, what: String) -> Failure {
     let nearest = path.ancestors().find(|part| part.exists());
     if let Some(file) = nearest.filter(|part| !part.is_dir()) {
         return Failure::usage(
@@ -82,13 +96,10 @@ fn not_taken(path: &Path, error: &DiskError) -> Failure {
             "give a directory, or a path at which one can be made, with --data-dir",
         );
     }
-    if error.operation == "lock" {
-        return Failure::usage(error.to_string(), USED);
-    }
     // A path of one name stands in the present directory.
     let nearest = nearest.unwrap_or(Path::new(".")).display();
     Failure::usage(
-        error.to_string(),
+        what,
         format!(
             "this user has to be able to write in {nearest} (ls -ld {nearest}), on a file system with room that is not \
              read-only (findmnt -T {nearest}); or give another directory with --data-dir"

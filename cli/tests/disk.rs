@@ -319,6 +319,9 @@ fn a_data_directory_that_cannot_be_made_is_told_from_one_in_use() {
         let data = path.to_str().expect("plain letters");
         let ran = serve_on(data).expect_error(2, parts);
         assert!(!ran.stderr.contains("other process"), "{}", ran.stderr);
+        let up = trine(&["up", "--log", "disk", "--data-dir", data], "", b"");
+        let up = up.expect_error(2, parts);
+        assert!(up.stdout.is_empty(), "before any replica: {up:?}");
     }
     assert_eq!(std::fs::read(&file).expect("it is there"), b"text");
 

@@ -17,13 +17,12 @@ use crate::args::{UpArguments, replica_count};
 use crate::cmd::chaos::FAULTS_LINE;
 use crate::cmd::serve::{METRICS_LINE, check_common};
 use crate::config::{BASE_PORT, START_LIMIT};
-use crate::data::BOOTSTRAP_LINE;
 use crate::failure::Failure;
 use crate::network::Network;
 use crate::output::Output;
 use crate::resp::HiddenPassword;
 use crate::units::show_ns;
-use crate::{group, interrupt};
+use crate::{data, group, interrupt};
 
 /// Directories are read at least this fast, all replicas together.
 const READ_BYTES_PER_SECOND: u64 = 8 << 20;
@@ -52,6 +51,7 @@ pub(crate) fn run<N: Network>(
     let kept = arguments.log.directory();
     if let Some(directory) = kept {
         kept::require_same_group(directory, &addresses)?;
+        data::make(directory)?;
     }
     let started = Instant::now();
     output.line(format_args!("starting {count} replicas ..."));
@@ -141,7 +141,7 @@ fn sink(output: Output, count: usize) -> LineSink {
             // For `trine chaos`; `trine net show` says the same here.
             _ if first || line.starts_with(FAULTS_LINE) => {}
             // Nobody has given that option: `up` starts the first replica with it whether or not there is a group.
-            _ if line.starts_with(BOOTSTRAP_LINE) => {}
+            _ if line.starts_with(data::BOOTSTRAP_LINE) => {}
             // They end one after the other, and each warns of those that have gone before it.
             _ if interrupt::interrupted() && line.contains("WARN") => {}
             true => eprintln!("[{place}] {line}"),
