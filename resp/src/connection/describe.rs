@@ -39,8 +39,20 @@ impl Connection {
                 let lines = self.describe(environment.unix_ms) + &environment.host.others();
                 self.writer().text(&lines);
             }
+            (b"help", []) => self.help("CLIENT", &CLIENT_HELP),
             _ => self.writer().error(SYNTAX),
         }
+    }
+
+    /// What a command with subcommands understands, as Redis says it: of this server's subcommands alone.
+    fn help(&mut self, command: &str, lines: &[&str]) {
+        let first = format!("{command} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
+        let mut writer = self.writer();
+        writer.array(lines.len() + 3);
+        writer.simple(&first);
+        lines.iter().for_each(|line| writer.simple(line));
+        writer.simple("HELP");
+        writer.simple("    Print this help.");
     }
 
     /// What libraries say about themselves when they connect.
@@ -130,11 +142,15 @@ impl Connection {
                 writer.map(known.len());
                 known.iter().for_each(|spec| write_docs(spec, &mut writer));
             }
+            Some(b"help") => self.help("COMMAND", &COMMAND_HELP),
             Some(_) => writer.error(SYNTAX),
         }
     }
 
     pub(super) fn config(&mut self, words: &[&[u8]], environment: &Environment<'_>) {
+        if words[0].eq_ignore_ascii_case(b"help") {
+            return self.help("CONFIG", &CONFIG_HELP);
+        }
         let asked = |name: &str| {
             let is_name =
                 |pattern: &&[u8]| *pattern == b"*" || pattern.eq_ignore_ascii_case(name.as_bytes());
@@ -155,8 +171,8 @@ impl Connection {
 pub(super) fn wrong_subcommand(spec: &Spec, parts: &[&[u8]]) -> Option<String> {
     let known: &[(&str, i64)] = match spec.verb {
         Verb::Client => &CLIENT_SUBCOMMANDS,
-        Verb::Config => &[("get", -3)],
-        Verb::Command => &[("count", 2), ("list", -2), ("info", -2), ("docs", -2)],
+        Verb::Config => &[("get", -3), ("help", 2)],
+        Verb::Command => &COMMAND_SUBCOMMANDS,
         _ => return None,
     };
     let asked = parts.get(1)?;
@@ -176,13 +192,55 @@ pub(super) fn wrong_subcommand(spec: &Spec, parts: &[&[u8]]) -> Option<String> {
     (!fits).then(|| wrong_arity(&format!("{}|{name}", spec.name)))
 }
 
-const CLIENT_SUBCOMMANDS: [(&str, i64); 6] = [
+const COMMAND_SUBCOMMANDS: [(&str, i64); 5] = [
+    ("count", 2),
+    ("list", -2),
+    ("info", -2),
+    ("docs", -2),
+    ("help", 2),
+];
+
+const CLIENT_SUBCOMMANDS: [(&str, i64); 7] = [
     ("id", 2),
     ("getname", 2),
     ("setname", 3),
     ("setinfo", 4),
     ("info", 2),
     ("list", -2),
+    ("help", 2),
+];
+
+const CLIENT_HELP: [&str; 12] = [
+    "GETNAME",
+    "    Return the name of the current connection.",
+    "ID",
+    "    Return the ID of the current connection.",
+    "INFO",
+    "    Return information about the current client connection.",
+    "LIST",
+    "    Return information about client connections.",
+    "SETINFO <option> <value>",
+    "    Set client meta attr: LIB-NAME or LIB-VER.",
+    "SETNAME <name>",
+    "    Assign the name <name> to the current connection.",
+];
+
+const COMMAND_HELP: [&str; 10] = [
+    "(no subcommand)",
+    "    Return details about all commands.",
+    "COUNT",
+    "    Return the total number of commands in this server.",
+    "DOCS [<command-name> ...]",
+    "    Return documentation details about multiple commands, or about all.",
+    "INFO [<command-name> ...]",
+    "    Return details about multiple commands, or about all.",
+    "LIST",
+    "    Return a list of all commands in this server.",
+];
+
+const CONFIG_HELP: [&str; 2] = [
+    "GET <name> [<name> ...]",
+    "    Return the parameters of these names, or with * all of them, and their values.",
 ];
 
 fn write_spec(spec: &Spec, writer: &mut Writer<'_>) {

@@ -702,3 +702,37 @@ fn names_are_short() {
         assert!(!reply.starts_with('-'), "{command}: {reply}");
     }
 }
+
+/// The error of an unknown subcommand says "Try CONFIG HELP", which was answered with the same error.
+#[test]
+fn help_names_the_subcommands_that_there_are() {
+    let mut bench = Bench::new();
+    for (command, count, known) in [
+        ("CLIENT", 15, &["SETNAME <name>", "LIST", "ID"][..]),
+        ("COMMAND", 13, &["COUNT", "LIST"]),
+        ("CONFIG", 5, &["GET <name> [<name> ...]"]),
+    ] {
+        let reply = bench.send(format!("{command} HELP\r\n").as_bytes());
+        let lines: Vec<&str> = reply.lines().collect();
+        assert_eq!(lines[0], format!("*{count}"), "{reply}");
+        assert_eq!(lines.len(), count + 1, "{reply}");
+        assert_eq!(
+            lines[1],
+            format!("+{command} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:")
+        );
+        for name in known.iter().chain(&["HELP"]) {
+            let line = format!("+{name}");
+            assert!(
+                lines.contains(&line.as_str()),
+                "{name} is missing in {reply}"
+            );
+        }
+        bench.says(
+            &format!("{command} HELP me"),
+            &format!(
+                "-ERR wrong number of arguments for '{}|help' command\r\n",
+                command.to_lowercase()
+            ),
+        );
+    }
+}
