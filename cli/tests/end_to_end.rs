@@ -193,6 +193,22 @@ fn wrong_command_lines_exit_with_2_and_name_the_mistake() {
             &["cache", "serve", "--memory", "100TiB"],
             "more than this machine has",
         ),
+        (
+            &["up", "--memory", "10TiB"],
+            "for each of 3 replicas is more than this machine has",
+        ),
+        (
+            &[
+                "serve",
+                "--id",
+                "1",
+                "--peers",
+                "127.0.0.1:1",
+                "--memory",
+                "10TiB",
+            ],
+            "more than this machine has",
+        ),
         (&["serve", "--id", "1"], "--peers"),
         (
             &["serve", "--id", "0", "--peers", "127.0.0.1:7471"],
@@ -636,6 +652,13 @@ fn a_lost_majority_is_said_and_invents_nothing() {
         .stdout;
     let text = String::from_utf8(text).expect("text");
     assert!(text.contains("what the group stored is gone"), "{text}");
+    // The list of members is printed with the same status: it ended with 0, as if somebody led.
+    let list = trine(&["member", "list"], &peers, b"").expect_error(3, &["no leader"]);
+    let list = String::from_utf8(list.stdout).expect("text");
+    assert!(
+        list.contains("no leader answers; as replica") && list.contains("voter"),
+        "{list}"
+    );
     // Nobody answers for the old group from an empty store.
     let ran = trine(&["get", "key", "--timeout", "500ms"], &peers, b"");
     ran.expect_error(3, &["not reachable", "nothing was read"]);

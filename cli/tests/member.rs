@@ -23,10 +23,8 @@ fn one_address() -> SocketAddr {
 
 /// The members by place: role and address.
 fn members(cluster: &Cluster) -> Vec<(u64, String, String)> {
-    let document = cluster
-        .run(&["member", "list", "--json"])
-        .expect_status(0)
-        .json();
+    // What is known is printed also while nobody leads.
+    let document = cluster.run(&["member", "list", "--json"]).json();
     let text = |value: &Value| value.as_str().expect("a text").to_owned();
     let of_one = |member: &Value| {
         let place = member["place"].as_u64().expect("a place");

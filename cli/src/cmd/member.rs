@@ -8,7 +8,7 @@ use trine_replica::node::endpoint_config;
 use trine_replica::status::{MemberStatus, Status};
 use trine_transport::backend::{Backend, MonotonicClock};
 
-use super::status::{LOOK_MAX, ask_everybody, informant, nobody};
+use super::status::{LOOK_MAX, ask_everybody, informant, no_leader, nobody};
 use crate::args::{MemberCommand, MemberListArguments, OrderArguments, PlaceArguments};
 use crate::capture;
 use crate::client::{advice, random_seed};
@@ -153,7 +153,8 @@ fn list<N: Network>(
         return Err(no_members(&reports));
     };
     output.document(&document(source));
-    if source.leader != Some(source.address) {
+    let leads = source.leader == Some(source.address);
+    if !leads {
         output.line(format_args!(
             "no leader answers; as replica {} knows it:",
             source.place
@@ -163,7 +164,10 @@ fn list<N: Network>(
     if source.change_in_progress {
         output.line("a change of the membership is under way");
     }
-    Ok(())
+    match leads {
+        true => Ok(()),
+        false => Err(no_leader(&reports)),
+    }
 }
 
 fn no_members(reports: &[Report]) -> Failure {

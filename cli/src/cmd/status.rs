@@ -43,10 +43,17 @@ pub(crate) fn run<N: Network>(
         output.line("");
         complaints.iter().for_each(|line| output.line(line));
     }
-    match (leader_of(&reports), newcomers(&reports)) {
-        (Some(_), _) => Ok(()),
-        (None, None) => Err(Failure::not_reachable("no leader", NO_LEADER)),
-        (None, Some(who)) => Err(Failure::not_reachable(who, NEWCOMERS)),
+    match leader_of(&reports) {
+        Some(_) => Ok(()),
+        None => Err(no_leader(&reports)),
+    }
+}
+
+/// What was printed is what is known of a group that nobody leads: no answer.
+pub(super) fn no_leader(reports: &[Report]) -> Failure {
+    match newcomers(reports) {
+        None => Failure::not_reachable("no leader", NO_LEADER),
+        Some(who) => Failure::not_reachable(who, NEWCOMERS),
     }
 }
 
