@@ -8,6 +8,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::failure::Failure;
 use crate::settings::PlacementArguments;
+use crate::units::show_bytes;
 
 /// Puts the calling thread where the settings say. Threads that were started before stay where they are.
 pub(crate) fn apply(arguments: &PlacementArguments) -> Result<(), Failure> {
@@ -67,6 +68,37 @@ fn ranges(numbers: &[usize]) -> String {
     texts.join(",")
 }
 
+/// What `count` processes of this command store sooner or later has to fit: what the machine does not have is refused,
+/// not run into.
+pub(crate) fn require_memory(each: u64, count: u64) -> Result<(), Failure> {
+    let known = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = known.lines().find_map(|line| {
+        let rest = line.strip_prefix("MemTotal:")?.trim();
+        rest.strip_suffix(" kB")?.parse::<u64>().ok()
+    });
+    match total.map(|kib| kib << 10) {
+        Some(total) => fits(each, count, total),
+        None => Ok(()),
+    }
+}
+
+fn fits(each: u64, count: u64, total: u64) -> Result<(), Failure> {
+    if each.saturating_mul(count) <= total {
+        return Ok(());
+    }
+    let wanted = match count {
+        1 => show_bytes(each),
+        count => format!("{} for each of {count} replicas", show_bytes(each)),
+    };
+    Err(Failure::usage(
+        format!(
+            "--memory {wanted} is more than this machine has, {}",
+            show_bytes(total)
+        ),
+        "give it less than the machine has room for",
+    ))
+}
+
 /// Refuses an address that other machines reach, unless they may.
 pub(crate) fn require_loopback(
     what: &str,
@@ -96,6 +128,17 @@ fn is_loopback(ip: IpAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_replicas_of_one_machine_store_counts_together() {
+        assert!(fits(4 << 30, 1, 8 << 30).is_ok() && fits(4 << 30, 2, 8 << 30).is_ok());
+        let failure = fits(4 << 30, 3, 8 << 30).expect_err("too much");
+        assert!(
+            failure.message().contains("4.0 GiB for each of 3 replicas"),
+            "{failure}"
+        );
+        assert!(fits(u64::MAX, 7, 8 << 30).is_err());
+    }
 
     #[test]
     fn loopback_is_free_and_the_rest_has_to_be_asked_for() {

@@ -35,7 +35,7 @@ pub(super) fn run<N: Network>(
     output: Output,
 ) -> Result<(), Failure> {
     interrupt::start()?;
-    require_memory(arguments.memory)?;
+    placement::require_memory(arguments.memory, 1)?;
     let memory = shard_memory(arguments.memory, arguments.threads)?;
     let listen = peers::resolve_server(&arguments.listen)?;
     if network.is_ip() {
@@ -57,26 +57,6 @@ pub(super) fn run<N: Network>(
     }
     tell(&addresses, arguments, output);
     run_all(loops).map_err(backend_failure)
-}
-
-/// A cache takes all of its memory sooner or later: one that the machine does not have is refused, not run into.
-fn require_memory(wanted: u64) -> Result<(), Failure> {
-    let known = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let total = known.lines().find_map(|line| {
-        let rest = line.strip_prefix("MemTotal:")?.trim();
-        rest.strip_suffix(" kB")?.parse::<u64>().ok()
-    });
-    match total.map(|kib| kib << 10) {
-        Some(total) if wanted > total => Err(Failure::usage(
-            format!(
-                "--memory {} is more than this machine has, {}",
-                show_bytes(wanted),
-                show_bytes(total)
-            ),
-            "give it less than the machine has room for",
-        )),
-        _ => Ok(()),
-    }
 }
 
 /// What each of `threads` shards gets of `budget`: never more in sum.
