@@ -74,6 +74,7 @@ impl Number for bool {
 /// Every metric of the replica.
 pub(super) fn families(snapshot: &Snapshot) -> Vec<Family> {
     let mut all = raft(snapshot);
+    all.extend(receiving(snapshot));
     all.extend(members(&snapshot.status.replica.members));
     all.extend(store_and_sessions(snapshot));
     all.extend(counters(snapshot));
@@ -119,6 +120,23 @@ fn log_fsync(fsync: Option<Fsync>) -> Family {
         kind: Kind::Gauge,
         samples: samples.into(),
     }
+}
+
+/// How far the group's state has come, on its way to a replica that has none, or too old a one.
+fn receiving(snapshot: &Snapshot) -> [Family; 2] {
+    let state = snapshot.status.replica.receiving.unwrap_or_default();
+    [
+        gauge(
+            "snapshot_receiving_bytes",
+            "Bytes of keys and values that are here of the snapshot that is being received; 0 while there is none.",
+            state.bytes,
+        ),
+        gauge(
+            "snapshot_receiving_total_bytes",
+            "Bytes of keys and values of the whole snapshot that is being received; 0 while there is none.",
+            state.bytes_total,
+        ),
+    ]
 }
 
 // Long because it is a table, a metric an entry.

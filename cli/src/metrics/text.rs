@@ -92,7 +92,7 @@ pub(super) mod tests {
         let status = json!({
             "replica": {
                 "place": 1, "incarnation": "a", "cluster": "c", "address": "127.0.0.1:1", "role": "leader",
-                "not_serving": null, "term": 7, "leader": "127.0.0.1:1", "committed": 100, "applied": 99,
+                "not_serving": null, "receiving": { "bytes": 300, "bytes_total": 400 }, "term": 7, "leader": "127.0.0.1:1", "committed": 100, "applied": 99,
                 "group_time_ns": 1, "members": [member(1, true), member(2, false)], "change_in_progress": false,
                 "log": to_value::<trine_replica::status::LogStatus>(),
                 "sessions": to_value::<trine_replica::status::SessionStatus>(),
@@ -176,6 +176,8 @@ pub(super) mod tests {
         assert!(types.len() > 80, "{} metrics", types.len());
         for line in [
             "trine_raft_role{role=\"leader\"} 1.0",
+            "trine_snapshot_receiving_bytes 300.0",
+            "trine_snapshot_receiving_total_bytes 400.0",
             "trine_member_lag_entries{place=\"2\",address=\"127.0.0.1:2\"} 10.0",
             "trine_link_rtt_seconds{peer=\"127.0.0.1:2\",class=\"raft\"} 0.00002",
             "trine_link_retransmissions_total{peer=\"127.0.0.1:2\",class=\"raft\"} 3.0",

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use trine_chaos::live::{Report, leader_of};
 use trine_replica::node::{LinkStatus, NodeStatus};
+use trine_replica::status::Status;
 
 use crate::cmd::status::{place_at, role_word, summary};
 use crate::config::TOP_HISTORY;
@@ -220,7 +221,7 @@ fn replica_row(report: &Report, look: &Look, last: Option<&Look>) -> ReplicaRow 
     let cells = [
         format!(" {}", replica.place),
         replica.address.to_string(),
-        role_word(replica.role).to_owned(),
+        role_or_receiving(replica),
         replica.term.to_string(),
         show_count(replica.applied),
         dash(lag(node, look), show_count),
@@ -231,6 +232,14 @@ fn replica_row(report: &Report, look: &Look, last: Option<&Look>) -> ReplicaRow 
     ReplicaRow {
         place: Some(replica.place),
         cells,
+    }
+}
+
+/// What a replica is, or, while the group's state is on its way to it, how far that has come.
+fn role_or_receiving(replica: &Status) -> String {
+    match replica.receiving {
+        None => role_word(replica.role).to_owned(),
+        Some(state) => format!("gets {} %", state.percent()),
     }
 }
 

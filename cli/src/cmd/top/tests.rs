@@ -9,6 +9,7 @@ use serde_json::json;
 use trine_chaos::live::Report;
 use trine_replica::client::Obstacle;
 use trine_replica::node::NodeStatus;
+use trine_replica::status::ReceivingStatus;
 
 use super::model::{Action, Dialog, Key, Model};
 use super::view;
@@ -226,4 +227,20 @@ fn a_paused_screen_stays_as_it_is() {
     model.on_key(Key::Char('p'));
     model.on_look(look(Instant::now(), 0));
     assert_ne!(drawn(&model, 80, 24), before);
+}
+
+/// It showed "joining", however far the state of the group had come.
+#[test]
+fn a_replica_that_is_sent_the_state_says_how_far_it_is() {
+    let mut model = Model::new();
+    let mut first = look(Instant::now(), 0);
+    let newcomer = first.reports[1].answer.as_mut().expect("it answers");
+    newcomer.replica.receiving = Some(ReceivingStatus {
+        bytes: 3 << 20,
+        bytes_total: 4 << 20,
+    });
+    model.on_look(first);
+    let screen = drawn(&model, 80, 24);
+    let line = screen.lines().find(|line| line.contains("127.0.0.1:7472"));
+    assert!(line.expect("its row").contains(" gets 75 % "), "{screen}");
 }
