@@ -18,6 +18,7 @@ use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::failure::Failure;
+use crate::progress::above_bars;
 use crate::settings;
 
 /// Lines that wait to be written; more are dropped and counted.
@@ -57,7 +58,7 @@ impl Logs {
     /// Starts the log. Once a process.
     pub(crate) fn start(level: &str, format: LogFormat) -> Result<Arc<Self>, Failure> {
         let targets = parse_level(level).map_err(|why| Failure::usage(why, ""))?;
-        let (writer, guard) = never_waiting(std::io::stderr());
+        let (writer, guard) = never_waiting(AboveBars);
         let dropped = writer.error_counter();
         let (filter, handle) = reload::Layer::new(targets);
         let lines = tracing_subscriber::fmt::layer().with_writer(writer);
@@ -130,6 +131,20 @@ impl Logs {
             .spawn(watch)
             .map(drop)
             .map_err(cannot)
+    }
+}
+
+/// Standard error, with its bar, if there is one, below what is written.
+struct AboveBars;
+
+impl std::io::Write for AboveBars {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        // All of it at once: a bar between two parts would tear the line.
+        above_bars(|| std::io::stderr().write_all(bytes)).map(|()| bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        std::io::stderr().flush()
     }
 }
 

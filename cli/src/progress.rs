@@ -2,6 +2,7 @@
 //! so that standard output holds the result alone.
 
 use std::io::IsTerminal;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -10,6 +11,18 @@ use indicatif::{ProgressBar, ProgressStyle};
 const LINE_EVERY: Duration = Duration::from_secs(10);
 /// A bar that would be gone before it was read is not drawn.
 const BAR_AFTER: Duration = Duration::from_millis(300);
+
+/// The bars that are on the terminal now, for prints of other threads.
+static BARS: Mutex<Vec<ProgressBar>> = Mutex::new(Vec::new());
+
+/// Prints something to the terminal from any thread, above whatever bar is there, which would be torn otherwise.
+pub(crate) fn above_bars<T>(print: impl FnOnce() -> T) -> T {
+    let bars = BARS.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    match bars.last() {
+        Some(bar) => bar.suspend(print),
+        None => print(),
+    }
+}
 
 /// Something on its way from 0 to a total.
 pub(crate) struct Progress {
@@ -52,7 +65,10 @@ impl Progress {
                 eprintln!("{}", self.line(done, &detail()));
                 return;
             }
-            self.bar = Some(bar(&self.what, self.total));
+            let bar = bar(&self.what, self.total);
+            let mut bars = BARS.lock().unwrap_or_else(PoisonError::into_inner);
+            bars.push(bar.clone());
+            self.bar = Some(bar);
         }
         if let Some(bar) = &self.bar {
             // The prefix is what draws, at times: both say the same then.
@@ -98,6 +114,8 @@ impl Drop for Progress {
     fn drop(&mut self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
+            let mut bars = BARS.lock().unwrap_or_else(PoisonError::into_inner);
+            bars.retain(|other| !other.is_finished());
         }
     }
 }
