@@ -6,25 +6,42 @@ use crate::progress::Progress;
 use crate::units::show_bytes;
 
 /// Shown from the first look that finds a state on its way until the first that finds none.
-#[derive(Default)]
-pub(crate) struct Restoring(Option<(ReceivingStatus, Progress)>);
+pub(crate) struct Restoring {
+    what: String,
+    present: Option<(ReceivingStatus, Progress)>,
+}
+
+/// Of this process itself.
+impl Default for Restoring {
+    fn default() -> Self {
+        Self::of("receiving a snapshot")
+    }
+}
 
 impl Restoring {
+    /// In these words.
+    pub(crate) fn of(what: impl Into<String>) -> Self {
+        Self {
+            what: what.into(),
+            present: None,
+        }
+    }
+
     /// The state stands at `receiving` now.
     pub(crate) fn look(&mut self, receiving: Option<ReceivingStatus>) {
         let Some(now) = receiving else {
-            self.0 = None;
+            self.present = None;
             return;
         };
         let goes_on = |(before, _): &(ReceivingStatus, Progress)| {
             before.bytes <= now.bytes && before.bytes_total == now.bytes_total
         };
-        if !self.0.as_ref().is_some_and(goes_on) {
+        if !self.present.as_ref().is_some_and(goes_on) {
             // Another one: the bar of the one before goes first.
-            self.0 = None;
+            self.present = None;
         }
-        let begin = || (now, Progress::new("receiving a snapshot", now.bytes_total));
-        let (before, progress) = self.0.get_or_insert_with(begin);
+        let begin = || (now, Progress::new(&*self.what, now.bytes_total));
+        let (before, progress) = self.present.get_or_insert_with(begin);
         *before = now;
         progress.set(now.bytes, || {
             format!(
@@ -37,7 +54,7 @@ impl Restoring {
 
     /// Prints something above the bar, if there is one.
     pub(crate) fn suspend(&self, print: impl FnOnce()) {
-        match &self.0 {
+        match &self.present {
             Some((_, progress)) => progress.suspend(print),
             None => print(),
         }

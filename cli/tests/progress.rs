@@ -162,15 +162,15 @@ fn a_replica_shows_how_far_the_state_that_it_is_sent_has_come() {
     let listen = free_addresses(1).expect("a free port")[0].to_string();
     let peers = cluster.group.peers();
     let place = ["serve", "--id", "4", "--listen", &listen, "--peers", &peers];
-    let serve = [&place[..], &["--fault", "delay=15ms"]].concat();
+    let serve = [
+        &place[..],
+        &["--fault", "delay=15ms", "--log-level", "debug"],
+    ]
+    .concat();
     let (child, terminal) = Terminal::start_all(&mut command(&serve, ""));
     let _fourth = Killed(child);
-    let add = command(&["member", "add", "4", "--learner"], &peers)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    let _add = Killed(add.expect("the program starts"));
+    let (add, operator) = Terminal::start_all(&mut command(&["member", "add", "4"], &peers));
+    let mut add = Killed(add);
 
     let look = |form: &[&str]| trine(&[&["status"], form].concat(), &listen, b"").stdout;
     let receiving = |document: &Value| {
@@ -190,10 +190,25 @@ fn a_replica_shows_how_far_the_state_that_it_is_sent_has_come() {
     wait_for("a bar", || {
         drew(&terminal.text(), "receiving a snapshot").then_some(())
     });
+    // The operator who gave the order waited for it in silence.
+    wait_for("a bar of the order", || {
+        drew(&operator.text(), "place 4 receives the group's state").then_some(())
+    });
     wait_for("the end of it", || {
         let table = String::from_utf8(look(&[])).ok()?;
-        (table.contains(" learner") && !table.contains("receiving")).then_some(())
+        let mut rows = table.lines();
+        let row = rows.find(|row| row.contains(&listen))?;
+        row.contains(" follower").then_some(())
     });
+    let ended = wait_for("the end of the order", || add.0.try_wait().expect("wait"));
+    let said = operator.whole();
+    assert!(ended.success() && said.contains("of 3.8 MiB"), "{said:?}");
+    let mut lines = said.split(['\r', '\n']).filter(|line| !line.is_empty());
+    let result = lines.next_back().expect("a line");
+    assert!(
+        !result.contains(BAR) && result.contains("place 4"),
+        "{said:?}"
+    );
     let drawn = terminal.text();
     assert!(drawn.contains(" MiB of 3.8 MiB"), "{drawn:?}");
     // What it says meanwhile stands above the bar, on lines of its own.
@@ -201,6 +216,15 @@ fn a_replica_shows_how_far_the_state_that_it_is_sent_has_come() {
         .split(['\r', '\n'])
         .filter(|line| line.contains("faults {"));
     assert!(said.all(|line| !line.contains(BAR)), "torn: {drawn:?}");
+    // And so does the log, which another thread writes: its lines stood behind the bar.
+    let is_of_log = |line: &&str| {
+        [" INFO", "DEBUG", " WARN"]
+            .iter()
+            .any(|level| line.contains(level))
+    };
+    let mut logged = drawn.split(['\r', '\n']).filter(is_of_log).peekable();
+    assert!(logged.peek().is_some(), "{drawn:?}");
+    assert!(logged.all(|line| !line.contains(BAR)), "torn: {drawn:?}");
 }
 
 /// Writing and reading back a million keys took minutes without a word, and Ctrl-C ended it without one.

@@ -1,5 +1,8 @@
 //! `trine member ...`: who belongs to the group, and changes of that.
 
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use trine_chaos::live::Report;
 use trine_replica::client::{ClientConfig, Obstacle, OrderDone, OrderError, give_order};
@@ -16,6 +19,7 @@ use crate::failure::Failure;
 use crate::network::{Network, Opened};
 use crate::output::{Output, Table};
 use crate::peers;
+use crate::restoring::Restoring;
 use crate::units::{show_count, show_ns};
 
 pub(crate) fn run<N: Network>(
@@ -46,12 +50,60 @@ pub(super) fn give<N: Network>(
     place: u32,
     output: Output,
 ) -> Result<(), Failure> {
-    let OrderDone { text, leader } = self::order(network, arguments, order, place)?;
+    let takes_in = matches!(order, Order::Add { .. } | Order::Replace);
+    let given = match takes_in && network.is_ip() {
+        true => while_shown(network, arguments, place, || {
+            self::order(network, arguments, order, place)
+        }),
+        false => self::order(network, arguments, order, place),
+    };
+    let OrderDone { text, leader } = given?;
     output.document(&json!({
         "order": order_word(order), "place": place, "done": text, "leader": leader,
     }));
     output.line(text);
     Ok(())
+}
+
+/// Before the group is asked how far it is: most orders are over by then.
+const SHOW_AFTER: Duration = Duration::from_millis(300);
+/// Between two questions.
+const SHOW_EVERY: Duration = Duration::from_millis(250);
+
+/// Does `work`, and shows meanwhile how much of the group's state the replica at a place has, if it is sent that. On a
+/// network of which a process has a socket as often as it wants.
+fn while_shown<N: Network, T>(
+    network: &N,
+    arguments: &OrderArguments,
+    place: u32,
+    work: impl FnOnce() -> T,
+) -> T {
+    let (working, over) = mpsc::channel::<()>();
+    let network = network.clone();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let what = format!("place {place} receives the group's state");
+            let mut restoring = Restoring::of(what);
+            let mut pause = SHOW_AFTER;
+            while over.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                pause = SHOW_EVERY;
+                // What cannot be asked now is asked again soon; the order itself says what is wrong.
+                let looked = peers::resolve(&arguments.peers)
+                    .and_then(|addresses| ask_everybody(&network, &addresses, SHOW_EVERY.into()));
+                if let Ok(reports) = looked {
+                    let mut known = reports.iter().filter_map(Report::status);
+                    let of_newcomer = |status: &Status| match status.place == place {
+                        true => status.receiving,
+                        false => None,
+                    };
+                    restoring.look(known.find_map(of_newcomer));
+                }
+            }
+        });
+        let done = work();
+        drop(working);
+        done
+    })
 }
 
 /// Gives an order and waits for its end.
