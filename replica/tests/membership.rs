@@ -6,8 +6,8 @@ use harness::client::Wish;
 use harness::{World, address, small};
 use trine_replica::ReplicaConfig;
 use trine_replica::message::{
-    AdminStatus, ClusterId, Encode as _, Incarnation, JoinRequest, MEMBERS_MAX, MemberRole, Order,
-    PlaceId, kind,
+    AdminReply, AdminRequest, AdminStatus, ClusterId, Encode as _, Incarnation, JoinRequest,
+    MEMBERS_MAX, MemberRole, Order, PlaceId, kind,
 };
 use trine_replica::status::Role;
 use trine_transport::buf::{Pool, PoolConfig};
@@ -140,6 +140,51 @@ fn the_next_life_of_a_learner_that_died_is_taken_in() {
         assert_eq!(status, AdminStatus::Done, "seed {seed}: {text}");
         assert!(voters(&world).contains(&place), "seed {seed}");
     }
+}
+
+/// Seed 413 of the simulator: an operator's order to remove a place was in the log, and not committed yet, when another one
+/// ordered to fill the place. It is filled, said the leader, and the removal came behind that: the operator had been told that
+/// all was done, and the place was empty for ever.
+#[test]
+fn a_place_that_is_on_its_way_out_does_not_count_as_filled() {
+    let mut world = World::serving(3, small(), 5);
+    world.run_for(SECOND);
+    let leader = world.leader().unwrap();
+    let place = leader % 3 + 1;
+    let asked = |world: &mut World, order| {
+        let request = AdminRequest {
+            order,
+            place: PlaceId(place),
+            incarnation: Incarnation::NONE,
+            cluster: ClusterId::NONE,
+        };
+        world.heard_from_replicas.clear();
+        world.inject(leader, kind::ADMIN, &request.encode_to_vec());
+        world.run_for(Duration::from_millis(1));
+        let reply = world.heard_from_replicas.pop().unwrap_or_default();
+        let reply = AdminReply::decode(&reply).expect("an answer to an order");
+        (reply.status, reply.text.to_owned())
+    };
+    let (status, text) = asked(&mut world, Order::Remove);
+    assert_eq!(status, AdminStatus::InProgress);
+    assert!(text.contains("sign of life"), "{text}");
+    world.run_for(Duration::from_millis(100));
+    world.isolate(leader);
+    let (status, text) = asked(&mut world, Order::Remove);
+    assert_eq!(status, AdminStatus::InProgress);
+    assert!(text.contains("removing"), "{text}");
+    let add = Order::Add { voter: true };
+    let (status, text) = asked(&mut world, add);
+    assert_eq!(status, AdminStatus::InProgress, "{text}");
+    world.heal();
+    world.expect("the removal", SECOND, |world| {
+        world.leader().is_some() && voters(world).len() == 2
+    });
+    world.kill(place);
+    world.start(place, false);
+    let (status, text) = world.order(add, place, SECOND * 5);
+    assert_eq!(status, AdminStatus::Done, "{text}");
+    assert_eq!(voters(&world), [1, 2, 3]);
 }
 
 /// A learner's place goes to its next life, not to another process that claims it while the learner is alive.

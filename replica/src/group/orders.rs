@@ -80,12 +80,19 @@ impl Group {
             );
         }
         let place = request.place;
-        match request.order {
+        let verdict = match request.order {
             Order::Add { voter } => self.order_add(now, place, voter),
             Order::Promote => self.order_promote(now, place),
             Order::Remove => self.order_remove(now, place, request.incarnation),
             Order::Replace => self.order_replace(now, place, request.incarnation),
-            Order::Lead => self.order_lead(now, place),
+            Order::Lead => return self.order_lead(now, place),
+        };
+        match verdict {
+            // What is so now may be undone by an earlier order, which is in the log and not applied yet.
+            (AdminStatus::Done, _) if self.raft.has_pending_conf() => {
+                under_way("waiting for a change of the members that is under way")
+            }
+            verdict => verdict,
         }
     }
 
