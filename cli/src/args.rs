@@ -24,6 +24,7 @@ use crate::cmd::debug::DebugCommand;
 use crate::config::{BASE_PORT, CACHE_ADDRESS, CACHE_THREADS_MAX, CLIENTS_MAX, DEFAULT_PEERS};
 use crate::failure::Failure;
 use crate::network::NetworkArguments;
+use crate::placement;
 use crate::resp::RespArguments;
 use crate::settings::{ConfigCommand, FileArguments, PlacementArguments, WatchArguments};
 use crate::units::{
@@ -297,11 +298,14 @@ pub(crate) struct UpArguments {
     pub(crate) resp: RespArguments,
 }
 
+/// What a group stores at most unless told otherwise.
+const STORE_BYTES: &str = "1GiB";
+
 /// The limits that a new group gets; they are part of its replicated state.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct LimitArguments {
     /// Most bytes of keys and values the group stores (used by the replica that bootstraps).
-    #[arg(long, default_value = "1GiB", value_name = "SIZE", value_parser = parse_store_bytes)]
+    #[arg(long, default_value = STORE_BYTES, value_name = "SIZE", value_parser = parse_store_bytes)]
     pub(crate) memory: u64,
     /// How long a replica polls for packets before it sleeps.
     #[arg(long, default_value = "50us", value_name = "TIME", value_parser = parse_duration)]
@@ -770,6 +774,17 @@ impl TimingArguments {
     }
 }
 
+impl LimitArguments {
+    /// Whether the machine has what so many replicas on it may store. What nobody asked for keeps nobody from starting: a
+    /// small machine serves a small group by the default, too, which takes memory as it is filled.
+    pub(crate) fn require_memory(&self, replicas: u64) -> Result<(), Failure> {
+        match parse_store_bytes(STORE_BYTES) {
+            Ok(default) if self.memory <= default => Ok(()),
+            _ => placement::require_memory(self.memory, replicas),
+        }
+    }
+}
+
 impl LogArguments {
     /// Whether the options fit together: who wants a log on disk says where, and who gives a directory wants to find the
     /// data there.
@@ -821,6 +836,19 @@ pub(crate) fn replica_count(checked: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A machine of 2 GiB was refused three replicas of the default, 1 GiB, that nobody had asked for.
+    #[test]
+    fn the_default_starts_on_every_machine() {
+        let limits = |memory| LimitArguments {
+            memory,
+            spin: Duration::ZERO,
+        };
+        let default = parse_store_bytes(STORE_BYTES).expect("a size");
+        assert!(limits(default).require_memory(u64::MAX).is_ok());
+        let failure = limits(default + 1).require_memory(u64::MAX);
+        assert_eq!(failure.expect_err("refused").exit_status(), 2);
+    }
 
     #[test]
     fn the_definition_is_consistent() {

@@ -56,7 +56,7 @@ pub(crate) fn run<N: Network>(
     if let Some((_, failure)) = check(arguments, network.is_ip()).into_iter().next() {
         return Err(failure);
     }
-    placement::require_memory(arguments.limits.memory, 1)?;
+    arguments.limits.require_memory(1)?;
     let mut watch = Watch::start(arguments, output)?;
     interrupt::start()?;
     let (own, peers) = places(arguments)?;

@@ -22,7 +22,7 @@ use crate::network::Network;
 use crate::output::Output;
 use crate::resp::HiddenPassword;
 use crate::units::show_ns;
-use crate::{data, group, interrupt, placement};
+use crate::{data, group, interrupt};
 
 /// Directories are read at least this fast, all replicas together.
 const READ_BYTES_PER_SECOND: u64 = 8 << 20;
@@ -39,7 +39,7 @@ pub(crate) fn run<N: Network>(
     }
     interrupt::start()?;
     let count = replica_count(&arguments.replicas);
-    placement::require_memory(arguments.limits.memory, count as u64)?;
+    arguments.limits.require_memory(count as u64)?;
     let addresses = if network.chooses_addresses() {
         network.group_addresses(count)?
     } else {
