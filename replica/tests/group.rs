@@ -370,7 +370,7 @@ fn a_place_that_is_filled_is_not_given_away() {
     let mut world = World::serving(3, ReplicaConfig::default(), 6);
     world.run_for(SECOND);
     let taken = trine_replica::message::JoinRequest {
-        state_version: 0,
+        state_version: trine_kvstore::config::STATE_VERSION,
         member: false,
         place: trine_replica::message::PlaceId(2),
         incarnation: trine_replica::message::Incarnation(99),

@@ -294,7 +294,8 @@ impl Cluster {
         let members = members.unwrap_or_default();
         let votes = |host: &Host| {
             let node = self.world.program(*host).and_then(Member::replica);
-            let life = node.map(|node| node.replica().discovery().incarnation);
+            let running = node.map(Node::replica).filter(|r| r.halted().is_none());
+            let life = running.map(|replica| replica.discovery().incarnation);
             let at_place = members
                 .iter()
                 .filter(|member| member.place == place_of(*host));

@@ -80,17 +80,18 @@ fn while_shown<N: Network, T>(
 ) -> T {
     let (working, over) = mpsc::channel::<()>();
     let network = network.clone();
+    // Names are looked up once: the order does not wait for that when it is done.
+    let addresses = peers::resolve(&arguments.peers);
     std::thread::scope(|scope| {
         scope.spawn(move || {
+            let Ok(addresses) = addresses else { return };
             let what = format!("place {place} receives the group's state");
             let mut restoring = Restoring::of(what);
             let mut pause = SHOW_AFTER;
             while over.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
                 pause = SHOW_EVERY;
                 // What cannot be asked now is asked again soon; the order itself says what is wrong.
-                let looked = peers::resolve(&arguments.peers)
-                    .and_then(|addresses| ask_everybody(&network, &addresses, SHOW_EVERY.into()));
-                if let Ok(reports) = looked {
+                if let Ok(reports) = ask_everybody(&network, &addresses, SHOW_EVERY.into()) {
                     let mut known = reports.iter().filter_map(Report::status);
                     let of_newcomer = |status: &Status| match status.place == place {
                         true => status.receiving,

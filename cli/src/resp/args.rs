@@ -1,18 +1,17 @@
 //! Options of the Redis protocol, and what they come to.
 
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
+use rustix::fs::{MemfdFlags, memfd_create};
 
-use crate::client::random_seed;
 use crate::failure::Failure;
 use crate::units::{parse_bytes, parse_positive_duration};
 
@@ -207,23 +206,19 @@ impl HiddenPassword {
             let message = "the password of the Redis protocol is empty, or has more than one line";
             return Err(Failure::usage(message, "give one line of text"));
         }
-        let name = format!("trine-{}-{:x}", std::process::id(), random_seed()?);
-        let kept = Self::keep(&name, password).map_err(|error| {
+        let kept = Self::keep(password).map_err(|error| {
             let message = format!("the password cannot be kept for the replicas: {error}");
-            Failure::usage(message, "make room in the directory for temporary files")
+            Failure::usage(
+                message,
+                "put it into a file and name that with --resp-password-file",
+            )
         })?;
         Ok(Some(kept))
     }
 
-    fn keep(name: &str, password: &str) -> std::io::Result<Self> {
-        let path = std::env::temp_dir().join(name);
-        let mut options = OpenOptions::new();
-        let mut file = options
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&path)?;
-        std::fs::remove_file(&path)?;
+    /// In memory: a container need not have a directory for temporary files, and on a disk it would stay.
+    fn keep(password: &str) -> std::io::Result<Self> {
+        let mut file = File::from(memfd_create("trine-resp-password", MemfdFlags::CLOEXEC)?);
         file.write_all(password.as_bytes())?;
         Ok(Self(file))
     }

@@ -108,13 +108,13 @@ impl Group {
         match state.members().voter_at(new.place, new.incarnation) {
             Some(old) if self.may_be_replaced(now, old) => Ok(()),
             Some(_) => Err(JoinRefusal::PlaceTaken),
-            None if self.is_invited(now, new.place) => Ok(()),
             None => self.check_learners(now, state, new.place),
         }
     }
 
-    /// Whether the learners of a place without a voter make room: one that died is followed by its next life, as a voter is,
-    /// whether or not whoever ordered it is still there to ask again.
+    /// Whether there is room at a place without a voter. A learner that died is followed by its next life, as a voter is,
+    /// whether or not whoever ordered it is still there to ask again; one that is alive stays, whoever was invited: of two
+    /// processes with one number each would drive the other out.
     fn check_learners(
         &self,
         now: Instant,
@@ -123,12 +123,14 @@ impl Group {
     ) -> Result<(), JoinRefusal> {
         let mut learners = state.members().at(place).peekable();
         if learners.peek().is_none() {
-            return Err(JoinRefusal::UnknownPlace);
+            return match self.is_invited(now, place) {
+                true => Ok(()),
+                false => Err(JoinRefusal::UnknownPlace),
+            };
         }
-        if learners.all(|learner| self.may_be_replaced(now, learner)) {
-            Ok(())
-        } else {
-            Err(JoinRefusal::PlaceTaken)
+        match learners.all(|learner| self.may_be_replaced(now, learner)) {
+            true => Ok(()),
+            false => Err(JoinRefusal::PlaceTaken),
         }
     }
 

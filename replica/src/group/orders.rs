@@ -210,6 +210,8 @@ impl Group {
             return refused(format!("place {place} is not a member: add it instead"));
         };
         if !meant.is_none() && meant != member.incarnation {
+            // Remembered, it would be done to the new holder, too: by the old one, when its process was started again.
+            self.forget(place, Order::Replace);
             return done(format!("place {place} is held by {}", member.incarnation));
         }
         if let Err(why) = self.check_quorum_without(self.lately(now), member.incarnation) {
@@ -301,6 +303,11 @@ impl Group {
         self.remembered
             .iter()
             .any(|other| other.place == place && other.order == order && other.until > now)
+    }
+
+    fn forget(&mut self, place: PlaceId, order: Order) {
+        let is_it = |other: &Remembered| other.place == place && other.order == order;
+        self.remembered.retain(|other| !is_it(other));
     }
 
     /// What was ordered for a place is being done, and must not be done to its next holder, too.

@@ -1,5 +1,7 @@
 //! The directory of a group that `trine up` goes on with: which group was made in it?
 
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -50,10 +52,12 @@ fn other_group(directory: &Path, begun: &[SocketAddr], addresses: &[SocketAddr])
     )
 }
 
-/// The directories of replicas in that of a group, in the order of their names.
+/// The directories of replicas in that of a group, in the order of their places: of more than this command starts, too, but
+/// nothing else that somebody keeps there.
 fn replicas_in(directory: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-    paths.sort();
-    paths
+    let place = |name: &OsStr| name.to_str()?.strip_prefix("replica-")?.parse::<u32>().ok();
+    let places = entries.filter_map(|entry| Some((place(&entry.file_name())?, entry.path())));
+    let places: BTreeMap<u32, PathBuf> = places.collect();
+    places.into_values().collect()
 }
