@@ -371,9 +371,11 @@ impl Cluster {
             .start(host, endpoint, Member::Callers(Box::new(callers)), clock);
     }
 
-    /// Lets an operator give an order that concerns the place of `host`, in place of the last one about it.
+    /// Lets an operator give an order that concerns the place of `host`, in place of the last one about it: that one must not
+    /// arrive behind it, and undo what it was answered.
     pub(crate) fn give_order(&mut self, host: Host, order: Order) {
         let operator = self.operator_of(host);
+        self.world.lose_from(operator);
         if matches!(order, Order::Add { .. }) {
             self.rejoining.insert(host);
         }

@@ -126,6 +126,15 @@ impl<P: Program> World<P> {
             .map(|machine| machine.program)
     }
 
+    /// What a host has sent and what has not arrived yet is lost.
+    pub(crate) fn lose_from(&mut self, host: Host) {
+        for parcel in &mut self.parcels {
+            if parcel.from == host {
+                parcel.bytes.clear();
+            }
+        }
+    }
+
     pub(crate) fn program(&self, host: Host) -> Option<&P> {
         self.machines[host.index()]
             .as_ref()
@@ -222,6 +231,10 @@ impl<P: Program> World<P> {
         self.vacant.push(parcel);
         let Parcel { from, to, bytes } = &mut self.parcels[parcel as usize];
         let (from, to, bytes) = (*from, *to, std::mem::take(bytes));
+        if bytes.is_empty() {
+            self.stats.datagrams_lost += 1;
+            return;
+        }
         self.trace.packet(self.now, "recv", from, to, &bytes);
         let received = self.machines[to.index()]
             .as_mut()
