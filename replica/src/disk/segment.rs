@@ -6,6 +6,8 @@ use super::frame::{SECTOR, Sector, read, sectors_of};
 /// Newest format of the files.
 pub(crate) const FORMAT: u16 = 1;
 const MAGIC: &[u8; 8] = b"trinelog";
+/// What the header's checksum covers, and where it stands: so in every format, or damage could not be told from a newer one.
+const SUMMED: usize = 32;
 const PREFIX: &str = "segment-";
 const SUFFIX: &str = ".log";
 
@@ -28,6 +30,7 @@ pub(crate) fn header(number: u64, sectors: u64) -> Vec<u8> {
     out.extend_from_slice(&[0; 6]);
     out.extend_from_slice(&number.to_le_bytes());
     out.extend_from_slice(&sectors.to_le_bytes());
+    debug_assert_eq!(out.len(), SUMMED);
     let crc = crc32c::crc32c(&out);
     out.extend_from_slice(&crc.to_le_bytes());
     out.resize(SECTOR, 0);
@@ -40,7 +43,9 @@ fn check_header(bytes: &[u8], number: u64, file: &str) -> Result<(), OpenError> 
         return lost("it is shorter than its header");
     };
     let format = u16::from_le_bytes([found[8], found[9]]);
-    if found[..8] == *MAGIC && format > FORMAT {
+    let crc = found[SUMMED..].first_chunk().copied();
+    let intact = crc == Some(crc32c::crc32c(&found[..SUMMED]).to_le_bytes());
+    if found[..8] == *MAGIC && intact && format > FORMAT {
         return Err(OpenError::Newer {
             file: file.to_owned(),
             found: format,

@@ -103,6 +103,8 @@ fn what_was_written_is_there_after_a_restart() {
     assert!(reopen(&MemoryDisk::default()).unwrap().restored.is_none());
 }
 
+/// Seed 4437 of the simulator: a bit of the format in a segment's header was flipped, and the replica took it for the file of a
+/// newer release. It never came back, not with `--rejoin` either, and its owner was told to look for that release.
 #[test]
 fn a_flipped_bit_anywhere_in_a_file_is_lost_memory() {
     let disk = small();
@@ -112,7 +114,7 @@ fn a_flipped_bit_anywhere_in_a_file_is_lost_memory() {
             damaged.files.get_mut(name).unwrap()[at] ^= 1 << (at % 8);
             let error = reopen(&damaged).map(|_| ()).unwrap_err();
             assert!(
-                matches!(error, OpenError::Lost(_) | OpenError::Newer { .. }),
+                matches!(error, OpenError::Lost(_)),
                 "byte {at} of {name}: {error}"
             );
             assert!(error.to_string().contains(name.as_str()), "{error}");
@@ -240,6 +242,16 @@ fn what_does_not_fit_is_refused_in_words() {
         matches!(error, OpenError::Newer { found: 9, .. }),
         "{error}"
     );
+    let mut newer_segment = small();
+    let segment = newer_segment.files.get_mut(&segment_name(1)).unwrap();
+    segment[8] = 9;
+    let crc = crc32c::crc32c(&segment[..32]).to_le_bytes();
+    segment[32..36].copy_from_slice(&crc);
+    let error = reopen(&newer_segment).map(|_| ()).unwrap_err();
+    assert!(
+        matches!(error, OpenError::Newer { found: 9, .. }),
+        "{error}"
+    );
     let mut foreign = MemoryDisk::default();
     foreign.files.insert("notes.txt".to_owned(), vec![1]);
     assert!(matches!(reopen(&foreign), Err(OpenError::Foreign { .. })));
@@ -339,10 +351,7 @@ fn a_snapshot_takes_the_place_of_the_log_that_it_holds() {
         let mut damaged = disk.clone();
         damaged.files.get_mut(name).unwrap()[at] ^= 1 << (at % 8);
         let error = reopen(&damaged).map(|_| ()).unwrap_err();
-        assert!(
-            matches!(error, OpenError::Lost(_) | OpenError::Newer { .. }),
-            "byte {at}: {error}"
-        );
+        assert!(matches!(error, OpenError::Lost(_)), "byte {at}: {error}");
         let mut cut = disk.clone();
         cut.files.get_mut(name).unwrap().truncate(at);
         assert!(matches!(reopen(&cut), Err(OpenError::Lost(_))), "at {at}");
