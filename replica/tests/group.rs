@@ -369,17 +369,7 @@ fn a_replica_without_memory_comes_back_as_a_new_identity() {
 fn a_place_that_is_filled_is_not_given_away() {
     let mut world = World::serving(3, ReplicaConfig::default(), 6);
     world.run_for(SECOND);
-    let taken = trine_replica::message::JoinRequest {
-        state_version: trine_kvstore::config::STATE_VERSION,
-        member: false,
-        place: trine_replica::message::PlaceId(2),
-        incarnation: trine_replica::message::Incarnation(99),
-        address: address(9),
-        cluster: ClusterId::NONE,
-    };
-    for place in world.running() {
-        world.inject(place, kind::JOIN, &taken.encode_to_vec());
-    }
+    world.claim(2);
     world.run_for(SECOND);
     for place in world.running() {
         assert_eq!(world.status(place).members.len(), 3);

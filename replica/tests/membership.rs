@@ -5,10 +5,7 @@ mod harness;
 use harness::client::Wish;
 use harness::{World, address, small};
 use trine_replica::ReplicaConfig;
-use trine_replica::message::{
-    AdminReply, AdminRequest, AdminStatus, ClusterId, Encode as _, Incarnation, JoinRequest,
-    MEMBERS_MAX, MemberRole, Order, PlaceId, kind,
-};
+use trine_replica::message::{AdminStatus, Incarnation, MEMBERS_MAX, MemberRole, Order, PlaceId};
 use trine_replica::status::Role;
 use trine_transport::buf::{Pool, PoolConfig};
 use trine_transport::time::{Duration, Instant};
@@ -23,6 +20,15 @@ fn voters(world: &World) -> Vec<u32> {
         .filter(|member| member.voter)
         .map(|member| member.place)
         .collect()
+}
+
+/// A new place, filled by a learner.
+fn add_learner(world: &mut World) -> u32 {
+    let place = world.add_place();
+    world.start(place, false);
+    let (status, text) = world.order(Order::Add { voter: false }, place, SECOND * 5);
+    assert_eq!(status, AdminStatus::Done, "{text}");
+    place
 }
 
 #[test]
@@ -76,10 +82,7 @@ fn a_group_grows_from_three_to_five_and_shrinks_again() {
 #[test]
 fn a_learner_follows_without_a_vote_until_it_is_promoted() {
     let mut world = World::serving(3, ReplicaConfig::default(), 2);
-    let place = world.add_place();
-    world.start(place, false);
-    let (status, text) = world.order(Order::Add { voter: false }, place, SECOND * 5);
-    assert_eq!(status, AdminStatus::Done, "{text}");
+    let place = add_learner(&mut world);
     world.run_for(SECOND * 2);
     assert_eq!(world.status(place).role, Role::Learner);
     assert_eq!(voters(&world), [1, 2, 3]);
@@ -101,10 +104,7 @@ fn a_learner_follows_without_a_vote_until_it_is_promoted() {
 #[test]
 fn a_learner_that_died_just_now_is_not_promoted() {
     let mut world = World::serving(3, ReplicaConfig::default(), 2);
-    let place = world.add_place();
-    world.start(place, false);
-    let (status, text) = world.order(Order::Add { voter: false }, place, SECOND * 5);
-    assert_eq!(status, AdminStatus::Done, "{text}");
+    let place = add_learner(&mut world);
     world.run_for(SECOND);
     world.kill(place);
     let (status, text) = world.order(Order::Promote, place, SECOND * 2);
@@ -120,10 +120,7 @@ fn a_learner_that_died_just_now_is_not_promoted() {
 fn the_next_life_of_a_learner_that_died_is_taken_in() {
     for seed in 1..=4 {
         let mut world = World::serving(3, small(), seed);
-        let place = world.add_place();
-        world.start(place, false);
-        let (status, text) = world.order(Order::Add { voter: false }, place, SECOND * 5);
-        assert_eq!(status, AdminStatus::Done, "{text}");
+        let place = add_learner(&mut world);
         world.run_for(SECOND);
         let successor = world.leader().unwrap() % 3 + 1;
         let (status, text) = world.order(Order::Lead, successor, SECOND * 5);
@@ -152,18 +149,8 @@ fn a_place_that_is_on_its_way_out_does_not_count_as_filled() {
     let leader = world.leader().unwrap();
     let place = leader % 3 + 1;
     let asked = |world: &mut World, order| {
-        let request = AdminRequest {
-            order,
-            place: PlaceId(place),
-            incarnation: Incarnation::NONE,
-            cluster: ClusterId::NONE,
-        };
-        world.heard_from_replicas.clear();
-        world.inject(leader, kind::ADMIN, &request.encode_to_vec());
-        world.run_for(Duration::from_millis(1));
-        let reply = world.heard_from_replicas.pop().unwrap_or_default();
-        let reply = AdminReply::decode(&reply).expect("an answer to an order");
-        (reply.status, reply.text.to_owned())
+        let answer = world.order_once(leader, order, place, Incarnation::NONE);
+        answer.expect("an answer to an order")
     };
     let (status, text) = asked(&mut world, Order::Remove);
     assert_eq!(status, AdminStatus::InProgress);
@@ -193,23 +180,10 @@ fn a_place_that_is_on_its_way_out_does_not_count_as_filled() {
 #[test]
 fn the_place_of_a_learner_that_is_alive_is_not_given_away() {
     let mut world = World::serving(3, small(), 2);
-    let place = world.add_place();
-    world.start(place, false);
-    let (status, text) = world.order(Order::Add { voter: false }, place, SECOND * 5);
-    assert_eq!(status, AdminStatus::Done, "{text}");
+    let place = add_learner(&mut world);
     world.run_for(SECOND);
-    let claim = JoinRequest {
-        state_version: trine_kvstore::config::STATE_VERSION,
-        member: false,
-        place: PlaceId(place),
-        incarnation: Incarnation(99),
-        address: address(9),
-        cluster: ClusterId::NONE,
-    };
     let before = world.holder(place);
-    for other in world.running() {
-        world.inject(other, kind::JOIN, &claim.encode_to_vec());
-    }
+    world.claim(place);
     world.run_for(SECOND);
     assert_eq!(world.holder(place), before);
 }
@@ -219,24 +193,12 @@ fn the_place_of_a_learner_that_is_alive_is_not_given_away() {
 #[test]
 fn an_order_to_replace_a_learner_is_done_once() {
     let mut world = World::serving(3, small(), 2);
-    let place = world.add_place();
-    world.start(place, false);
-    let (status, text) = world.order(Order::Add { voter: false }, place, SECOND * 5);
-    assert_eq!(status, AdminStatus::Done, "{text}");
+    let place = add_learner(&mut world);
     let old = world.holder(place);
     let replace = |world: &mut World| {
         let leader = world.leader().expect("nobody dies");
-        let request = AdminRequest {
-            order: Order::Replace,
-            place: PlaceId(place),
-            incarnation: old,
-            cluster: ClusterId::NONE,
-        };
-        world.heard_from_replicas.clear();
-        world.inject(leader, kind::ADMIN, &request.encode_to_vec());
-        world.run_for(Duration::from_millis(20));
-        let reply = world.heard_from_replicas.pop().unwrap_or_default();
-        AdminReply::decode(&reply).expect("an answer").status
+        let answer = world.order_once(leader, Order::Replace, place, old);
+        answer.expect("an answer").0
     };
     assert_eq!(replace(&mut world), AdminStatus::InProgress);
     world.kill(place);
@@ -246,17 +208,7 @@ fn an_order_to_replace_a_learner_is_done_once() {
     });
     assert_eq!(replace(&mut world), AdminStatus::Done);
     let new = world.holder(place);
-    let claim = JoinRequest {
-        state_version: trine_kvstore::config::STATE_VERSION,
-        member: false,
-        place: PlaceId(place),
-        incarnation: Incarnation(99),
-        address: address(9),
-        cluster: ClusterId::NONE,
-    };
-    for other in world.running() {
-        world.inject(other, kind::JOIN, &claim.encode_to_vec());
-    }
+    world.claim(place);
     world.run_for(SECOND);
     assert_eq!(world.holder(place), new);
 }

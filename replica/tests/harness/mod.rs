@@ -14,9 +14,10 @@ pub mod client;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::net::SocketAddr;
 
+use trine_kvstore::config::STATE_VERSION;
 use trine_replica::message::{
-    AdminReply, AdminRequest, AdminStatus, ClusterId, Encode, Incarnation, Order, PlaceId,
-    ReplyToken, kind,
+    AdminReply, AdminRequest, AdminStatus, ClusterId, Encode, Incarnation, JoinRequest, Order,
+    PlaceId, ReplyToken, kind,
 };
 use trine_replica::status::Role;
 use trine_replica::{Output, Replica, ReplicaConfig, Status};
@@ -647,32 +648,54 @@ impl World {
             Order::Remove | Order::Replace => self.holder(place),
             _ => Incarnation::NONE,
         };
+        loop {
+            let answer = self
+                .leader()
+                .and_then(|leader| self.order_once(leader, order, place, meant));
+            match answer {
+                Some(answer @ (AdminStatus::Done | AdminStatus::Refused, _)) => return answer,
+                Some(answer) if self.now >= end => return answer,
+                _ => assert!(self.now < end, "nobody leads"),
+            }
+            self.run_for(Duration::from_millis(20));
+        }
+    }
+
+    /// Gives an order to one replica once, and returns what that has answered a millisecond later.
+    pub fn order_once(
+        &mut self,
+        to: u32,
+        order: Order,
+        place: u32,
+        meant: Incarnation,
+    ) -> Option<(AdminStatus, String)> {
         let request = AdminRequest {
             order,
             place: PlaceId(place),
             incarnation: meant,
             cluster: ClusterId::NONE,
         };
-        loop {
-            let leader = self.leader();
-            if let Some(leader) = leader {
-                self.heard_from_replicas.clear();
-                self.inject(leader, kind::ADMIN, &request.encode_to_vec());
-                self.run_for(Duration::from_millis(1));
-            }
-            let reply = self.heard_from_replicas.pop().unwrap_or_default();
-            match AdminReply::decode(&reply) {
-                Ok(AdminReply {
-                    status: status @ (AdminStatus::Done | AdminStatus::Refused),
-                    text,
-                    ..
-                }) => {
-                    return (status, text.to_owned());
-                }
-                Ok(reply) if self.now >= end => return (reply.status, reply.text.to_owned()),
-                _ => assert!(self.now < end, "nobody leads"),
-            }
-            self.run_for(Duration::from_millis(20));
+        self.heard_from_replicas.clear();
+        self.inject(to, kind::ADMIN, &request.encode_to_vec());
+        self.run_for(Duration::from_millis(1));
+        let reply = self.heard_from_replicas.pop()?;
+        let reply = AdminReply::decode(&reply).ok()?;
+        Some((reply.status, reply.text.to_owned()))
+    }
+
+    /// A process that nobody has started asks every replica for a place.
+    pub fn claim(&mut self, place: u32) {
+        let claim = JoinRequest {
+            // Another version could be refused for that alone.
+            state_version: STATE_VERSION,
+            member: false,
+            place: PlaceId(place),
+            incarnation: Incarnation(99),
+            address: address(9),
+            cluster: ClusterId::NONE,
+        };
+        for replica in self.running() {
+            self.inject(replica, kind::JOIN, &claim.encode_to_vec());
         }
     }
 
