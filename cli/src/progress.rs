@@ -2,7 +2,7 @@
 //! so that standard output holds the result alone.
 
 use std::io::IsTerminal;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -12,16 +12,20 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 /// A bar that would be gone before it was read is not drawn.
 const BAR_AFTER: Duration = Duration::from_millis(300);
 
-/// The bars that are on the terminal now, for prints of other threads.
+/// The bars that are on the terminal now: whoever prints there, on any thread, has to go around them.
 static BARS: Mutex<Vec<ProgressBar>> = Mutex::new(Vec::new());
 
-/// Prints something to the terminal from any thread, above whatever bar is there, which would be torn otherwise.
+/// Prints something above the bar that is on the terminal, if there is one, which would be torn otherwise.
 pub(crate) fn above_bars<T>(print: impl FnOnce() -> T) -> T {
-    let bars = BARS.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    match bars.last() {
+    let bar = bars().last().cloned();
+    match bar {
         Some(bar) => bar.suspend(print),
         None => print(),
     }
+}
+
+fn bars() -> MutexGuard<'static, Vec<ProgressBar>> {
+    BARS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Something on its way from 0 to a total.
@@ -66,8 +70,7 @@ impl Progress {
                 return;
             }
             let bar = bar(&self.what, self.total);
-            let mut bars = BARS.lock().unwrap_or_else(PoisonError::into_inner);
-            bars.push(bar.clone());
+            bars().push(bar.clone());
             self.bar = Some(bar);
         }
         if let Some(bar) = &self.bar {
@@ -84,14 +87,6 @@ impl Progress {
         let parts = share.into_iter().chain(Some(detail.to_owned()));
         let parts: Vec<String> = parts.filter(|part| !part.is_empty()).collect();
         format!("{}: {}", self.what, parts.join(", "))
-    }
-
-    /// Prints something above the bar, which would be torn otherwise.
-    pub(crate) fn suspend<T>(&self, print: impl FnOnce() -> T) -> T {
-        match &self.bar {
-            Some(bar) => bar.suspend(print),
-            None => print(),
-        }
     }
 }
 
@@ -114,8 +109,7 @@ impl Drop for Progress {
     fn drop(&mut self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
-            let mut bars = BARS.lock().unwrap_or_else(PoisonError::into_inner);
-            bars.retain(|other| !other.is_finished());
+            bars().retain(|other| !other.is_finished());
         }
     }
 }

@@ -51,12 +51,4 @@ impl Restoring {
             )
         });
     }
-
-    /// Prints something above the bar, if there is one.
-    pub(crate) fn suspend(&self, print: impl FnOnce()) {
-        match &self.present {
-            Some((_, progress)) => progress.suspend(print),
-            None => print(),
-        }
-    }
 }

@@ -34,6 +34,7 @@ use crate::logs::Logs;
 use crate::metrics::{self, Snapshot};
 use crate::network::{Network, Opened};
 use crate::output::Output;
+use crate::progress::above_bars;
 use crate::restoring::Restoring;
 use crate::{peers, placement, resp};
 
@@ -263,7 +264,7 @@ fn serve<B: Backend>(
             let directory = arguments.log.directory().map(PathBuf::as_path);
             told.tell_idle(&found.explain(directory, arguments.rejoin));
         }
-        told.restoring.suspend(&tell_faults);
+        above_bars(&tell_faults);
         watch.publish(&mut event_loop, false);
         let look_at = now + LOOK_EVERY;
         event_loop
@@ -482,7 +483,7 @@ impl Told {
 
     fn tell_idle(&self, reason: &str) {
         tracing::info!(reason, "not serving yet");
-        self.restoring.suspend(|| {
+        above_bars(|| {
             self.output.json_line(&json!({ "waiting": reason }));
             self.output.line(format_args!("not serving yet: {reason}"));
         });
@@ -510,7 +511,7 @@ impl Told {
             (RoleCode::Follower, None) => format!("waits for a leader in term {term}"),
             _ => format!("{} in term {term}", role_word(*role)),
         };
-        self.restoring.suspend(|| {
+        above_bars(|| {
             self.output.json_line(&json!({
                 "place": place.0, "role": role_word(*role), "term": term, "leader": leader,
             }));

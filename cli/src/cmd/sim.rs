@@ -12,7 +12,7 @@ use crate::args::SimArguments;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::output::Output;
-use crate::progress::Progress;
+use crate::progress::{Progress, above_bars};
 
 /// Runs that shrinking tries at most.
 const SHRINK_RUNS_MAX: u64 = 200;
@@ -205,10 +205,10 @@ fn many(arguments: &SimArguments, output: Output) -> Result<(), Failure> {
             format!("{} of {} seeds, {bad} failed", ended, arguments.seeds)
         });
         if !report.verdict.is_pass() {
-            progress.suspend(|| output.line(format_args!("{report}\n")));
+            above_bars(|| output.line(format_args!("{report}\n")));
         } else if !replays {
             let seed = report.seed;
-            progress.suspend(|| {
+            above_bars(|| {
                 output.line(format_args!(
                     "seed {seed} does not replay: two runs differ\n"
                 ));

@@ -16,7 +16,7 @@ use crate::config::RECOVERY_LIMIT;
 use crate::failure::Failure;
 use crate::network::Network;
 use crate::output::Output;
-use crate::progress::Progress;
+use crate::progress::{Progress, above_bars};
 use crate::units::{plural, show_ns};
 use crate::{group, interrupt};
 
@@ -89,7 +89,7 @@ impl<N: Network> Nemesis<'_, N> {
             let done = self.strike(clock, planned)?;
             let whole = show_ns(done.whole.saturating_since(done.begun).as_nanos());
             let tell = format!("  {}: all voters in step after {whole}", done.what);
-            clock.progress.suspend(|| self.output.line(tell));
+            above_bars(|| self.output.line(tell));
             self.done.push(done);
         }
         let end = clock.end;

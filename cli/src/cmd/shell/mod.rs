@@ -24,7 +24,7 @@ use crate::failure::Failure;
 use crate::interrupt;
 use crate::network::Network;
 use crate::output::{Output, print_all};
-use crate::progress::Progress;
+use crate::progress::{Progress, above_bars};
 use crate::units::{plural, show_ns};
 
 pub(crate) use self::input::has_no_input;
@@ -156,7 +156,7 @@ fn obey<N: Network>(shell: &mut Shell<'_, N>) -> Result<(), Failure> {
             shell.progress = None;
             return Err(failure);
         }
-        shell.above_progress(|| shell.output.complain(&failure));
+        above_bars(|| shell.output.complain(&failure));
         first.get_or_insert(failure);
         if !goes_on {
             break;
@@ -225,19 +225,11 @@ impl<N: Network> Shell<'_, N> {
         let response = response_of(&answer)?;
         let told = tell(request, &response, self.form);
         if let Ok(Some(text)) = &told {
-            self.above_progress(|| print_all(&[text, &b"\n"[..]].concat()));
+            above_bars(|| print_all(&[text, &b"\n"[..]].concat()));
         }
         if self.timing {
-            self.above_progress(|| eprintln!("({})", show_ns(took.as_nanos() as u64)));
+            above_bars(|| eprintln!("({})", show_ns(took.as_nanos() as u64)));
         }
         told.map(drop)
-    }
-
-    /// Prints without tearing the bar of a script.
-    fn above_progress(&self, print: impl FnOnce()) {
-        match &self.progress {
-            Some(progress) => progress.suspend(print),
-            None => print(),
-        }
     }
 }
