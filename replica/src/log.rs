@@ -1,5 +1,6 @@
 //! What raft needs from a log, beyond reading it: the one interface that the memory log and a log on disk share.
 
+mod bytes;
 mod memory;
 
 pub(crate) use memory::MemoryLog;

@@ -7,9 +7,34 @@ use raft::eraftpb::{ConfState, Entry, HardState, Snapshot};
 use raft::{Error, GetEntriesContext, RaftState, Storage, StorageError};
 
 use super::Log;
+use super::bytes::ByteQueue;
+use crate::config::LOG_PIECE_BYTES;
 
-/// What an entry costs besides its data.
+/// What an entry counts besides its bytes: its record in the ring, which has room to grow, and the one that raft has of
+/// it while it is new.
 const ENTRY_OVERHEAD: usize = 96;
+
+/// An entry as it is kept; its bytes stand in the log's queue.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    term: u64,
+    /// Position of its data, behind which its context stands.
+    at: u64,
+    data: u32,
+    context: u32,
+    entry_type: i32,
+}
+
+impl Kept {
+    const fn length(&self) -> usize {
+        self.data as usize + self.context as usize
+    }
+
+    /// What it counts in [`Log::bytes`].
+    const fn bytes(&self) -> usize {
+        self.length() + ENTRY_OVERHEAD
+    }
+}
 
 /// Entries in DRAM. Nothing survives the process, which is why a restarted replica has to be a new identity.
 #[derive(Debug, Default)]
@@ -17,9 +42,11 @@ pub(crate) struct MemoryLog {
     /// Index of the last entry that is not held any more; the snapshot that this log stands on ends there.
     base_index: u64,
     base_term: u64,
-    /// Invariant: `entries[i].index == base_index + 1 + i`.
-    entries: VecDeque<Entry>,
-    /// Sum of [`entry_bytes`] over `entries`.
+    /// `entries[i]` is the one at index `base_index + 1 + i`.
+    entries: VecDeque<Kept>,
+    /// Data and context of all of them, one behind the other.
+    held: ByteQueue<LOG_PIECE_BYTES>,
+    /// Sum of [`Kept::bytes`] over `entries`.
     bytes: usize,
     hard_state: HardState,
     conf_state: ConfState,
@@ -81,17 +108,46 @@ impl MemoryLog {
 
     fn truncate_from(&mut self, index: u64) {
         while self.last() >= index {
-            // `last` is above the base as long as the deque is not empty, and `append` asserts index > base.
+            // `last` is above the base as long as the ring is not empty, and `append` asserts index > base.
             let Some(entry) = self.entries.pop_back() else {
                 break;
             };
-            self.bytes -= entry_bytes(&entry);
+            self.bytes -= entry.bytes();
+            self.held.truncate(entry.at);
+        }
+    }
+
+    fn push(&mut self, entry: &Entry) {
+        let kept = Kept {
+            term: entry.term,
+            at: self.held.back(),
+            data: length_of(&entry.data),
+            context: length_of(&entry.context),
+            entry_type: entry.entry_type,
+        };
+        self.held.push(&entry.data);
+        self.held.push(&entry.context);
+        self.bytes += kept.bytes();
+        self.entries.push_back(kept);
+    }
+
+    /// The entry at `index` as raft wants it.
+    fn entry(&self, index: u64, kept: &Kept) -> Entry {
+        let data = self.held.read(kept.at, kept.data as usize);
+        let behind = kept.at + u64::from(kept.data);
+        Entry {
+            entry_type: kept.entry_type,
+            term: kept.term,
+            index,
+            data,
+            context: self.held.read(behind, kept.context as usize),
+            ..Entry::default()
         }
     }
 }
 
-fn entry_bytes(entry: &Entry) -> usize {
-    entry.data.len() + entry.context.len() + ENTRY_OVERHEAD
+fn length_of(bytes: &[u8]) -> u32 {
+    u32::try_from(bytes.len()).expect("an entry is no longer than a message")
 }
 
 impl Storage for MemoryLog {
@@ -122,12 +178,12 @@ impl Storage for MemoryLog {
         let count = (high - low) as usize;
         let mut used = 0_u64;
         let mut taken = Vec::new();
-        for entry in self.entries.range(first..first + count) {
-            used = used.saturating_add(entry_bytes(entry) as u64);
+        for (index, kept) in (low..).zip(self.entries.range(first..first + count)) {
+            used = used.saturating_add(kept.bytes() as u64);
             if used > budget && !taken.is_empty() {
                 break;
             }
-            taken.push(entry.clone());
+            taken.push(self.entry(index, kept));
         }
         Ok(taken)
     }
@@ -142,7 +198,7 @@ impl Storage for MemoryLog {
         let offset = (index - self.base_index - 1) as usize;
         self.entries
             .get(offset)
-            .map(|entry| entry.term)
+            .map(|kept| kept.term)
             .ok_or(Error::Store(StorageError::Unavailable))
     }
 
@@ -183,8 +239,7 @@ impl Log for MemoryLog {
         self.truncate_from(first.index);
         for entry in entries {
             assert_eq!(entry.index, self.last() + 1, "entries are contiguous");
-            self.bytes += entry_bytes(&entry);
-            self.entries.push_back(entry);
+            self.push(&entry);
         }
     }
 
@@ -205,6 +260,7 @@ impl Log for MemoryLog {
         self.base_index = metadata.index;
         self.base_term = metadata.term;
         self.entries.clear();
+        self.held.forget_below(self.held.back());
         self.bytes = 0;
         self.conf_state = metadata.get_conf_state().clone();
         self.hard_state.commit = self.hard_state.commit.max(metadata.index);
@@ -220,8 +276,9 @@ impl Log for MemoryLog {
             let Some(entry) = self.entries.pop_front() else {
                 break;
             };
-            self.bytes -= entry_bytes(&entry);
-            self.base_index = entry.index;
+            self.bytes -= entry.bytes();
+            self.held.forget_below(entry.at + entry.length() as u64);
+            self.base_index += 1;
             self.base_term = entry.term;
         }
     }
@@ -245,12 +302,12 @@ impl Log for MemoryLog {
     fn compaction_point(&self, entries: usize, bytes: usize) -> u64 {
         let mut left = (self.entries.len(), self.bytes);
         let mut point = self.base_index;
-        for entry in &self.entries {
+        for kept in &self.entries {
             if left.0 <= entries && left.1 <= bytes {
                 break;
             }
-            left = (left.0 - 1, left.1 - entry_bytes(entry));
-            point = entry.index;
+            left = (left.0 - 1, left.1 - kept.bytes());
+            point += 1;
         }
         point
     }
@@ -258,6 +315,8 @@ impl Log for MemoryLog {
 
 #[cfg(test)]
 mod tests {
+    use raft::eraftpb::EntryType;
+
     use super::*;
 
     fn entry(index: u64, term: u64) -> Entry {
@@ -283,6 +342,38 @@ mod tests {
 
     fn context() -> GetEntriesContext {
         GetEntriesContext::empty(false)
+    }
+
+    #[test]
+    fn an_entry_comes_back_as_it_went_in() {
+        let mut log = MemoryLog::with_base(1, 1, vec![1]);
+        let change = Entry {
+            entry_type: EntryType::EntryConfChangeV2 as i32,
+            index: 3,
+            term: 2,
+            data: vec![3; 5],
+            context: vec![4; 7],
+            ..Entry::default()
+        };
+        let long = Entry {
+            data: (0..3 * LOG_PIECE_BYTES).map(|i| i as u8).collect(),
+            ..entry(4, 2)
+        };
+        let empty = Entry {
+            data: Vec::new(),
+            ..entry(5, 3)
+        };
+        let all = vec![entry(2, 1), change, long, empty, entry(6, 3)];
+        log.append(all.clone());
+        assert_eq!(log.entries(2, 7, None, context()).unwrap(), all);
+        log.set_commit(5);
+        log.compact(3);
+        assert_eq!(log.entries(4, 7, None, context()).unwrap(), all[2..]);
+        log.append(vec![entry(5, 4)]);
+        let behind = log.entries(4, 6, None, context()).unwrap();
+        assert_eq!(behind, [all[2].clone(), entry(5, 4)]);
+        log.compact(5);
+        assert_eq!((log.entry_count(), log.bytes()), (0, 0));
     }
 
     #[test]
