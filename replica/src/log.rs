@@ -12,7 +12,7 @@ use raft::eraftpb::{ConfState, Entry, HardState, Snapshot};
 /// Invariant: `first_index - 1 <= applied <= commit <= last_index`, and the term of `first_index - 1` can be asked.
 pub(crate) trait Log: raft::Storage {
     /// Appends `entries`, which are contiguous; whatever the log holds from the first of them on is replaced.
-    fn append(&mut self, entries: Vec<Entry>);
+    fn append(&mut self, entries: &[Entry]);
 
     /// Remembers term, vote and commit index.
     fn set_hard_state(&mut self, state: HardState);

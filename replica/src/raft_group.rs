@@ -309,8 +309,7 @@ impl<L: Log> RaftGroup<L> {
             self.node.mut_store().restore(&snapshot);
             work.snapshot = Some(snapshot);
         }
-        let entries = ready.take_entries();
-        self.node.mut_store().append(entries);
+        self.node.mut_store().append(ready.entries());
         if let Some(state) = ready.hs() {
             let state = state.clone();
             self.node.mut_store().set_hard_state(state);

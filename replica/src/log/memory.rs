@@ -89,7 +89,7 @@ impl MemoryLog {
         base: (u64, u64),
         conf_state: ConfState,
         hard_state: HardState,
-        entries: Vec<Entry>,
+        entries: &[Entry],
     ) -> Self {
         let mut log = Self {
             base_index: base.0,
@@ -229,7 +229,7 @@ impl Storage for MemoryLog {
 }
 
 impl Log for MemoryLog {
-    fn append(&mut self, entries: Vec<Entry>) {
+    fn append(&mut self, entries: &[Entry]) {
         let Some(first) = entries.first() else { return };
         assert!(
             first.index > self.base_index,
@@ -239,7 +239,7 @@ impl Log for MemoryLog {
         self.truncate_from(first.index);
         for entry in entries {
             assert_eq!(entry.index, self.last() + 1, "entries are contiguous");
-            self.push(&entry);
+            self.push(entry);
         }
     }
 
@@ -330,13 +330,8 @@ mod tests {
 
     fn log_of(terms: &[u64]) -> MemoryLog {
         let mut log = MemoryLog::with_base(1, 1, vec![1]);
-        log.append(
-            terms
-                .iter()
-                .enumerate()
-                .map(|(i, &term)| entry(i as u64 + 2, term))
-                .collect(),
-        );
+        let entries: Vec<Entry> = (2..).zip(terms).map(|(i, &term)| entry(i, term)).collect();
+        log.append(&entries);
         log
     }
 
@@ -364,12 +359,12 @@ mod tests {
             ..entry(5, 3)
         };
         let all = vec![entry(2, 1), change, long, empty, entry(6, 3)];
-        log.append(all.clone());
+        log.append(&all);
         assert_eq!(log.entries(2, 7, None, context()).unwrap(), all);
         log.set_commit(5);
         log.compact(3);
         assert_eq!(log.entries(4, 7, None, context()).unwrap(), all[2..]);
-        log.append(vec![entry(5, 4)]);
+        log.append(&[entry(5, 4)]);
         let behind = log.entries(4, 6, None, context()).unwrap();
         assert_eq!(behind, [all[2].clone(), entry(5, 4)]);
         log.compact(5);
@@ -379,7 +374,7 @@ mod tests {
     #[test]
     fn a_conflicting_tail_is_replaced() {
         let mut log = log_of(&[1, 1, 2, 2]);
-        log.append(vec![entry(4, 3)]);
+        log.append(&[entry(4, 3)]);
         assert_eq!(log.last_index().unwrap(), 4);
         assert_eq!(log.term(4).unwrap(), 3);
         assert_eq!(log.term(3).unwrap(), 1);

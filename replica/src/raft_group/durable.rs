@@ -62,9 +62,8 @@ impl<L: Log> RaftGroup<L> {
             self.node.mut_store().restore(snapshot);
             record.restore(snapshot.get_metadata().index);
         }
-        let entries = ready.take_entries();
-        record.entries(&entries);
-        self.node.mut_store().append(entries);
+        record.entries(ready.entries());
+        self.node.mut_store().append(ready.entries());
         if let Some(state) = ready.hs() {
             let state = state.clone();
             self.node.mut_store().set_hard_state(state);
@@ -242,7 +241,7 @@ mod tests {
             vote: 0,
             commit: 1,
         };
-        let log = MemoryLog::restored((1, 1), conf, hard_state, Vec::new());
+        let log = MemoryLog::restored((1, 1), conf, hard_state, &[]);
         let (config, mut now) = (ReplicaConfig::default(), Instant::ZERO);
         let mut group = RaftGroup::new(&config, 1, log, 1, 1, now, now);
         let mut early = Vec::new();
