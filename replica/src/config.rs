@@ -41,7 +41,7 @@ pub const READY_ROUNDS_MAX: usize = 64;
 pub const COMPACTED_SHARE: usize = 16;
 /// The log in memory holds the bytes of its entries in pieces of this size.
 pub const LOG_PIECE_BYTES: usize = 1 << 20;
-/// Pieces that a log keeps for the entries to come: about what one compaction sets free.
+/// Pieces that a log keeps for the entries to come: what one compaction of a log with the default bound sets free.
 pub const LOG_SPARE_PIECES_MAX: usize = 4;
 /// Bytes of log records that one frame on disk takes before the next one begins; a single record may be longer.
 pub const FRAME_BYTES_MAX: usize = 8 << 20;

@@ -148,7 +148,7 @@ impl Group {
             Some(state) => state.genesis().adapt(&config),
             None => config,
         };
-        let log = MemoryLog::restored(base, conf, hard_state, &entries);
+        let log = MemoryLog::restored(base, conf, hard_state, entries);
         let log_bytes = log.bytes() as u64;
         // The life before may have promised its silence to a leader a moment ago.
         let votes_from = now + election_timeout(&config);

@@ -10,8 +10,8 @@ use super::Log;
 use super::bytes::ByteQueue;
 use crate::config::LOG_PIECE_BYTES;
 
-/// What an entry counts besides its bytes: its record in the ring, which has room to grow, and the one that raft has of
-/// it while it is new.
+/// What an entry counts besides its bytes: its record in the ring, up to twice when the ring has just grown, and some of
+/// what raft and the disk need for it while it is new.
 const ENTRY_OVERHEAD: usize = 96;
 
 /// An entry as it is kept; its bytes stand in the log's queue.
@@ -89,7 +89,7 @@ impl MemoryLog {
         base: (u64, u64),
         conf_state: ConfState,
         hard_state: HardState,
-        entries: &[Entry],
+        entries: Vec<Entry>,
     ) -> Self {
         let mut log = Self {
             base_index: base.0,
@@ -98,7 +98,10 @@ impl MemoryLog {
             conf_state,
             ..Self::default()
         };
-        log.append(entries);
+        // What lies on disk may be as large as the store: each entry is let go as soon as it is copied.
+        for entry in entries {
+            log.append(std::slice::from_ref(&entry));
+        }
         log
     }
 

@@ -241,7 +241,7 @@ mod tests {
             vote: 0,
             commit: 1,
         };
-        let log = MemoryLog::restored((1, 1), conf, hard_state, &[]);
+        let log = MemoryLog::restored((1, 1), conf, hard_state, Vec::new());
         let (config, mut now) = (ReplicaConfig::default(), Instant::ZERO);
         let mut group = RaftGroup::new(&config, 1, log, 1, 1, now, now);
         let mut early = Vec::new();
