@@ -504,6 +504,30 @@ fn large_transactions_are_refused() {
     );
 }
 
+/// The fuzzer found replies in two protocols within one list: `HELLO` was done while `EXEC` put its list together, so that
+/// what had been written before it was RESP3 and the store's answers, which came later, were RESP2, those to commands in
+/// front of it too. A client can read no such list, in whichever order its halves stand. Redis refuses other commands that
+/// would harm a transaction, with these words; that `HELLO` is one of them here says its description, too.
+#[test]
+fn the_protocol_does_not_change_inside_a_transaction() {
+    let mut bench = Bench::new();
+    bench.send(b"HELLO 3\r\n");
+    let refused = "-ERR Command not allowed inside a transaction\r\n";
+    assert_eq!(
+        bench.send(b"MULTI\r\nINFO\r\nGET a\r\nHELLO 2\r\nGET a\r\nEXEC\r\nGET a\r\n"),
+        format!("+OK\r\n+QUEUED\r\n+QUEUED\r\n{refused}+QUEUED\r\n{EXECABORT}_\r\n")
+    );
+    assert!(
+        bench
+            .send(b"COMMAND INFO hello\r\n")
+            .contains("no_multi\r\n")
+    );
+    assert_eq!(
+        bench.send(b"MULTI\r\nGET a\r\nEXEC\r\n"),
+        "+OK\r\n+QUEUED\r\n*1\r\n_\r\n"
+    );
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
