@@ -80,11 +80,6 @@ impl Spec {
     pub(crate) fn is_for_strangers(&self) -> bool {
         self.flags.contains(&"no_auth")
     }
-
-    /// Whether it may stand between MULTI and EXEC.
-    pub(crate) fn is_for_transactions(&self) -> bool {
-        !self.flags.contains(&"no_multi")
-    }
 }
 
 /// The command of that name, in whatever case it is written.
@@ -143,7 +138,7 @@ pub(crate) const SPECS: &[Spec] = &[
     spec("getdel", Verb::Getdel, 2, &["write", "fast"], [1, 1, 1], ["string", "6.2.0", "Reads the value of a key and deletes it."]),
     spec("getex", Verb::Getex, -2, &["write", "fast"], [1, 1, 1], ["string", "6.2.0", "Reads the value of a key and changes its expiry."]),
     spec("getset", Verb::Getset, 3, &["write", "denyoom", "fast"], [1, 1, 1], ["string", "1.0.0", "Writes a value and reads the one before."]),
-    spec("hello", Verb::Hello, -1, &["fast", "noscript", "no_auth", "no_multi"], [0, 0, 0], ["connection", "6.0.0", "Chooses the protocol and gives the password."]),
+    spec("hello", Verb::Hello, -1, &["fast", "noscript", "no_auth"], [0, 0, 0], ["connection", "6.0.0", "Chooses the protocol and gives the password."]),
     spec("incr", Verb::Incr, 2, &["write", "denyoom", "fast"], [1, 1, 1], ["string", "1.0.0", "Adds one to a number."]),
     spec("incrby", Verb::Incrby, 3, &["write", "denyoom", "fast"], [1, 1, 1], ["string", "1.0.0", "Adds to a number."]),
     spec("info", Verb::Info, -1, &["loading"], [0, 0, 0], ["server", "1.0.0", "Describes this replica."]),

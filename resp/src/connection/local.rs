@@ -29,9 +29,6 @@ impl Connection {
             return self.refuse(NOAUTH);
         }
         if self.transaction.is_some() && !Self::ends_or_is_outside_of_transaction(spec) {
-            if !spec.is_for_transactions() {
-                return self.refuse("ERR Command not allowed inside a transaction");
-            }
             return self.queue(parts, environment);
         }
         self.answer_here(spec, parts, environment, submit);

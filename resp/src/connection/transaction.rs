@@ -9,6 +9,8 @@ use crate::limits::QUEUED_PART_CHARGE_BYTES;
 use crate::plan::{Plan, wrong_arity};
 use crate::table::{self, Spec, Verb};
 
+const PROTOCOL_STAYS: &str = "ERR HELLO cannot change the protocol inside a transaction";
+
 /// Commands between MULTI and EXEC.
 #[derive(Default, Debug)]
 pub(super) struct Transaction {
@@ -131,8 +133,13 @@ impl Connection {
             }
         } else {
             // What needs no store writes its reply, which waits among the others.
-            let before = std::mem::take(&mut self.output);
+            let (before, resp3) = (std::mem::take(&mut self.output), self.resp3);
             self.answer_here(spec, parts, environment, submit);
+            if self.resp3 != resp3 {
+                // The list would begin in one protocol and end in the other: no client could read it.
+                self.resp3 = resp3;
+                self.output = self.error_bytes(PROTOCOL_STAYS);
+            }
             std::mem::replace(&mut self.output, before)
         };
         let bytes = reply.len();
