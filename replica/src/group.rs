@@ -38,7 +38,7 @@ use crate::writes::Writes;
 use agreement::Agreement;
 use departure::Doubt;
 use durability::Durability;
-use orders::Remembered;
+use orders::{Remembered, Unconfirmed};
 use reads::Lease;
 use time::GroupClock;
 use versions::Heard;
@@ -75,6 +75,8 @@ pub(crate) struct Group {
     installing: Option<StateMachine>,
     /// Orders that wait for a process to ask for its place.
     remembered: Vec<Remembered>,
+    /// Orders that are done, if this replica still leads.
+    unconfirmed: Vec<Unconfirmed>,
     agreement: Agreement,
     compactions: u64,
     /// See [`crate::timing`].
@@ -180,6 +182,7 @@ impl Group {
             incoming: None,
             installing: None,
             remembered: Vec::new(),
+            unconfirmed: Vec::new(),
             agreement: Agreement::default(),
             compactions: 0,
             stopwatch: None,
@@ -303,6 +306,7 @@ impl Group {
         for state in work.read_states {
             if let Some(context) = self.raft.own_context(&state.request_ctx) {
                 self.on_round_confirmed(context, state.index);
+                self.answer_confirmed_orders(context, out);
             }
         }
         self.follow_role(now, out);

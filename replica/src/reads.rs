@@ -125,6 +125,11 @@ impl Reads {
         (outstanding < READ_ROUNDS_MAX).then_some(self.next_context)
     }
 
+    /// The context that the next round to begin will have.
+    pub(crate) fn upcoming(&self) -> u64 {
+        self.next_context
+    }
+
     /// The round has begun: it carries everything that had arrived by now.
     pub(crate) fn on_begun(&mut self, now: Instant, context: u64) {
         self.next_context = context + 1;

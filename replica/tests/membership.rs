@@ -5,7 +5,9 @@ mod harness;
 use harness::client::Wish;
 use harness::{World, address, small};
 use trine_replica::ReplicaConfig;
-use trine_replica::message::{AdminStatus, Incarnation, MEMBERS_MAX, MemberRole, Order, PlaceId};
+use trine_replica::message::{
+    AdminReply, AdminStatus, Incarnation, MEMBERS_MAX, MemberRole, Order, PlaceId,
+};
 use trine_replica::status::Role;
 use trine_transport::buf::{Pool, PoolConfig};
 use trine_transport::time::{Duration, Instant};
@@ -29,6 +31,35 @@ fn add_learner(world: &mut World) -> u32 {
     let (status, text) = world.order(Order::Add { voter: false }, place, SECOND * 5);
     assert_eq!(status, AdminStatus::Done, "{text}");
     place
+}
+
+/// The simulator found a group that was not whole again (seed 8700): the operator's order to fill a place had been answered
+/// "done" by a leader that had slept. Another one led already, and had removed the member whom the order was taken for
+/// filled by. That an order is done is answered as a read is now: once a quorum has confirmed the lead behind the question.
+#[test]
+fn a_leader_that_slept_does_not_say_that_an_order_is_done() {
+    let mut world = World::serving(3, small(), 1);
+    let place = add_learner(&mut world);
+    let slept = world.leader().unwrap();
+    world.isolate(slept);
+    world.pause(slept);
+    world.expect("another leader", SECOND * 5, |world| {
+        world.leader().is_some_and(|leader| leader != slept)
+    });
+    let (status, text) = world.order(Order::Remove, place, SECOND * 5);
+    assert_eq!(status, AdminStatus::Done, "{text}");
+
+    world.resume(slept);
+    let add = Order::Add { voter: false };
+    let early = world.order_once(slept, add, place, Incarnation::NONE);
+    assert_eq!(early, None, "nobody confirms that it leads");
+    world.expect("the end of its lead", SECOND * 5, |world| {
+        world.status(slept).role != Role::Leader
+    });
+    world.run_for(Duration::from_millis(1));
+    let reply = world.heard_from_replicas.pop().unwrap();
+    let reply = AdminReply::decode(&reply).unwrap();
+    assert_eq!(reply.status, AdminStatus::NotLeader, "{}", reply.text);
 }
 
 #[test]

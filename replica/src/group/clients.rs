@@ -245,6 +245,7 @@ impl Group {
         for read in self.reads.take_all() {
             self.refuse(read.token, ClientStatus::NotLeader, out);
         }
+        self.abandon_orders(out);
     }
 }
 

@@ -23,6 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const SIGN_OF_LIFE_PATIENCE: Duration = Duration::from_secs(2);
 /// Most orders that it remembers.
 const REMEMBERED_MAX: usize = 16;
+/// Most answers that wait until it is certain that this replica still leads.
+const UNCONFIRMED_MAX: usize = 64;
 
 /// An order that waits: for a process to ask for its place, or for signs of life of those that a removal would leave.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +36,16 @@ pub(super) struct Remembered {
     until: Instant,
 }
 
+/// The answer to an order that is done, as far as this replica knows. Another one may lead already, and have undone it: like a
+/// read, it is given once a quorum has confirmed the lead behind the question.
+#[derive(Debug)]
+pub(super) struct Unconfirmed {
+    token: ReplyToken,
+    /// Context of the first ReadIndex round that begins behind the question.
+    round: u64,
+    text: String,
+}
+
 type Verdict = (AdminStatus, String);
 
 fn done(text: impl Into<String>) -> Verdict {
@@ -42,6 +54,11 @@ fn done(text: impl Into<String>) -> Verdict {
 
 fn under_way(text: impl Into<String>) -> Verdict {
     (AdminStatus::InProgress, text.into())
+}
+
+fn not_leading() -> Verdict {
+    let text = "this replica does not lead";
+    (AdminStatus::NotLeader, text.to_owned())
 }
 
 fn refused(text: impl Into<String>) -> Verdict {
@@ -57,7 +74,19 @@ impl Group {
         request: &AdminRequest,
         out: &mut Outbox,
     ) {
-        let (status, text) = self.follow_order(now, request);
+        match self.follow_order(now, request) {
+            (AdminStatus::Done, text) if self.unconfirmed.len() < UNCONFIRMED_MAX => {
+                let round = self.reads.upcoming();
+                self.unconfirmed.push(Unconfirmed { token, round, text });
+            }
+            (AdminStatus::Done, _) => {
+                self.answer_order(token, under_way("too many orders at a time"), out);
+            }
+            verdict => self.answer_order(token, verdict, out),
+        }
+    }
+
+    fn answer_order(&self, token: ReplyToken, (status, text): Verdict, out: &mut Outbox) {
         let leader = self.leader_address();
         out.reply(
             token,
@@ -69,15 +98,33 @@ impl Group {
         );
     }
 
+    /// Whether a round has to confirm that orders are done.
+    pub(super) fn has_unconfirmed_orders(&self) -> bool {
+        !self.unconfirmed.is_empty()
+    }
+
+    /// A quorum has confirmed the round `context`, and with it the lead when that began.
+    pub(super) fn answer_confirmed_orders(&mut self, context: u64, out: &mut Outbox) {
+        let is_confirmed = |order: &mut Unconfirmed| order.round <= context;
+        let confirmed: Vec<Unconfirmed> = self.unconfirmed.extract_if(.., is_confirmed).collect();
+        for order in confirmed {
+            self.answer_order(order.token, done(order.text), out);
+        }
+    }
+
+    /// The lead is lost: another replica knows what is done.
+    pub(super) fn abandon_orders(&mut self, out: &mut Outbox) {
+        for order in std::mem::take(&mut self.unconfirmed) {
+            self.answer_order(order.token, not_leading(), out);
+        }
+    }
+
     fn follow_order(&mut self, now: Instant, request: &AdminRequest) -> Verdict {
         if !request.cluster.is_none() && request.cluster != self.cluster {
             return refused(format!("this replica belongs to cluster {}", self.cluster));
         }
         if !self.raft.leads_with_commit() || self.halted.is_some() {
-            return (
-                AdminStatus::NotLeader,
-                "this replica does not lead".to_owned(),
-            );
+            return not_leading();
         }
         let place = request.place;
         let verdict = match request.order {

@@ -93,7 +93,7 @@ impl Group {
         }
     }
 
-    /// Begins a ReadIndex round if reads wait for one, or if the lease that they use runs out.
+    /// Begins a ReadIndex round if reads or orders wait for one, or if the lease that reads use runs out.
     pub(super) fn begin_read_round(&mut self, now: Instant, out: &mut Outbox) {
         let needed = match self.lease_left(now) {
             Some(left) => {
@@ -103,6 +103,7 @@ impl Group {
             }
             None => self.reads.needs_round(),
         };
+        let needed = needed || (self.has_unconfirmed_orders() && !self.reads.is_asking());
         let Some(context) = self.reads.next_round().filter(|_| needed) else {
             return;
         };
