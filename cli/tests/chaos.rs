@@ -2,8 +2,10 @@
 
 mod common;
 
-use common::trine;
+use common::{children_of, command, finish, signal, trine};
 use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
 
 fn run(line: &str) -> Value {
     let args: Vec<&str> = line.split(' ').collect();
@@ -94,8 +96,65 @@ fn schedules_that_cannot_be_are_refused_before_anything_is_started() {
             &["no time for a fault"],
         ),
         ("chaos --faults disk-full", &["--log disk"]),
+        (
+            "chaos --kill-leader-every 30s --for 20s",
+            &["has no turn", "--for longer than 30"],
+        ),
+        (
+            "chaos --loss 1% --html /nowhere/report.html",
+            &["cannot write the report", "/nowhere/report.html"],
+        ),
+        (
+            "chaos --check /nowhere/history",
+            &["cannot judge /nowhere/history"],
+        ),
+        ("chaos --check x --loss 1%", &["--check", "--loss"]),
     ] {
         let args: Vec<&str> = line.split(' ').collect();
         trine(&args, "", b"").expect_error(2, parts);
     }
+}
+
+/// The worst that a live run can find, a replica that ends by itself, used to end the run without a verdict, and its history
+/// and its report were not written.
+#[test]
+fn a_replica_that_ends_by_itself_fails_the_run_which_keeps_what_was_seen() {
+    let directory = std::env::temp_dir().join(format!("trine-chaos-broken-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("a directory");
+    let file = |name: &str| directory.join(name).to_str().expect("text").to_owned();
+    let (history, html) = (file("history"), file("report.html"));
+    let line = format!("chaos --loss 1% --for 60s --clients 4 --history {history} --html {html}");
+    let args: Vec<&str> = line.split(' ').collect();
+    let mut command = command(&args, "");
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program");
+    let mut told = BufReader::new(child.stdout.take().expect("piped"));
+    let mut told_line = String::new();
+    while !told_line.contains("clients work") {
+        told_line.clear();
+        assert!(told.read_line(&mut told_line).expect("text") > 0, "ended");
+    }
+    // There is nothing more to read yet.
+    child.stdout = Some(told.into_inner());
+    let replicas = children_of(child.id());
+    assert_eq!(replicas.len(), 3);
+    signal(replicas[2], "KILL");
+    let ran = finish(child).expect_error(1, &["broken off", "replica", "ended"]);
+    let told = String::from_utf8_lossy(&ran.stdout);
+    assert!(
+        told.contains("broken off   replica") && told.contains("FAIL"),
+        "{told}"
+    );
+    let page = std::fs::read_to_string(&html).expect("a report");
+    assert!(page.contains("FAIL") && page.contains("Why the run was broken off"));
+    // What was kept is judged again by itself, and is right: the group did nothing wrong.
+    let again = run(&format!("chaos --check {history} --json"));
+    assert_eq!(again["passed"], true, "{again}");
+
+    let text = std::fs::read_to_string(&history).expect("a history");
+    let other = text.replacen("\"trine_history\":1", "\"trine_history\":9", 1);
+    std::fs::write(&history, other).expect("written");
+    let args = ["chaos", "--check", &history];
+    trine(&args, "", b"").expect_error(2, &["history of version 9", "reads version 1"]);
+    std::fs::remove_dir_all(&directory).expect("the files");
 }

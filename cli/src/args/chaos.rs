@@ -63,4 +63,10 @@ pub(crate) struct ChaosArguments {
     /// Write a report here: operations, faults and leaders over time, and on a violation the operations that show it.
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
+    /// Instead of a run: judge what an earlier one kept with --history.
+    #[arg(long, value_name = "FILE", conflicts_with_all = [
+        "loss", "duplicate", "reorder", "corrupt", "kill_leader_every", "kill_all_every", "faults", "fault_every", "netns",
+        "clients", "duration", "seed", "replicas", "keys", "history", "html",
+    ])]
+    pub(crate) check: Option<PathBuf>,
 }

@@ -46,6 +46,10 @@ pub(super) fn page(report: &Report<'_>) -> String {
         page.heading("What is wrong");
         page.push(&violated(report.history, violation));
     }
+    if let Some(why) = &report.broken_off {
+        page.heading("Why the run was broken off");
+        page.push(&format!("<pre>{}</pre>\n", escape(why.message())));
+    }
     summary(report, &mut page);
     let (history, timeline) = (report.history, report.timeline);
     let span = Span::of(history, timeline);

@@ -1,6 +1,7 @@
 //! `trine chaos`: a group of real processes under faults, clients that record all they see, and
 //! the checkers that judge it.
 
+mod check;
 mod clients;
 mod faults;
 mod html;
@@ -15,6 +16,7 @@ mod timeline;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fs::OpenOptions;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,15 +50,28 @@ pub(crate) fn run<N: Network>(
     arguments: &ChaosArguments,
     output: Output,
 ) -> Result<(), Failure> {
+    if let Some(path) = &arguments.check {
+        return check::run(path, output);
+    }
     refuse_contradictions(network, arguments)?;
     // Before there is a second thread: it may replace this program.
     let sandbox = sandbox::enter(arguments)?;
     let schedule = schedule::draw(arguments, &possible(arguments, &sandbox))?;
+    let faults = requested_faults(arguments);
+    if !arguments.faults.is_empty() && schedule.is_empty() && faults.is_none() {
+        return Err(Failure::usage(
+            format!(
+                "no fault that was asked for can be here: {}",
+                sandbox.skipped.join("; ")
+            ),
+            "ask for other faults as well, or remove the obstacle: a run without a fault proves nothing about faults",
+        ));
+    }
     interrupt::start()?;
     let lab = Lab {
         network,
         arguments,
-        faults: requested_faults(arguments),
+        faults,
         sandbox,
         schedule,
         output,
@@ -83,7 +98,22 @@ fn refuse_contradictions<N: Network>(
             "leave --transport or --netns out",
         ));
     }
-    schedule::draw(arguments, &arguments.faults).map(drop)
+    schedule::draw(arguments, &arguments.faults)?;
+    // What cannot be written is better known before the run than after it.
+    for (what, path) in [("history", &arguments.history), ("report", &arguments.html)] {
+        if let Some(path) = path {
+            let opened = OpenOptions::new().append(true).create(true).open(path);
+            opened.map_err(|error| not_written(what, path, &error))?;
+        }
+    }
+    Ok(())
+}
+
+fn not_written(what: &str, path: &Path, error: &std::io::Error) -> Failure {
+    Failure::usage(
+        format!("cannot write the {what} to {}: {error}", path.display()),
+        "",
+    )
 }
 
 /// The kinds of fault that can be here.
@@ -100,6 +130,8 @@ struct Worked {
     seen: Seen,
     failovers: Vec<Failover>,
     timeline: Timeline,
+    /// Why the work ended before its time: the worst findings do that.
+    broken_off: Option<Failure>,
 }
 
 /// One run.
@@ -119,14 +151,11 @@ impl<N: Network> Lab<'_, N> {
         for skipped in &self.sandbox.skipped {
             self.output.line(skipped);
         }
-        if !self.schedule.is_empty() {
-            let seed = self.arguments.seed;
-            self.output.line(report::seed_line(seed));
-            for planned in &self.schedule {
-                let seconds = planned.at.as_nanos() as f64 / 1e9;
-                self.output
-                    .line(format_args!("{seconds:>9.3} s  {planned}"));
-            }
+        self.output.line(report::seed_line(self.arguments.seed));
+        for planned in &self.schedule {
+            let seconds = planned.at.as_nanos() as f64 / 1e9;
+            self.output
+                .line(format_args!("{seconds:>9.3} s  {planned}"));
         }
     }
 
@@ -144,13 +173,13 @@ impl<N: Network> Lab<'_, N> {
         output.line(format_args!("checking {} operations", history.len()));
         let addresses = group.addresses().len();
         // Counts of the replicas arrive a few times a second; the last ones come with their orderly end.
-        group.stop().map_err(group::live_failure)?;
+        let stopped = group.stop().map_err(group::live_failure);
         worked.timeline.leads = leads.all();
         let timeline = &worked.timeline;
         let mut fired = replica_faults.total();
         fired.add(&worked.seen.fired);
         let mut counts = fired.requested(&self.faults);
-        counts.extend(timeline.fired(&possible(arguments, &self.sandbox)));
+        counts.extend(timeline.fired(arguments, &possible(arguments, &self.sandbox)));
         let failovers = worked.failovers;
         let report = Report {
             arguments,
@@ -159,12 +188,13 @@ impl<N: Network> Lab<'_, N> {
             counts,
             failovers,
             timeline,
+            broken_off: worked.broken_off.or(stopped.err()),
             schedule: &self.schedule,
             skipped: &self.sandbox.skipped,
             addresses,
         };
-        self.keep(&report)?;
         report.print(output);
+        self.keep(&report)?;
         // A run that was cut short has not read everything again; what it saw is judged all the same.
         interrupt::check()?;
         report.result()
@@ -192,10 +222,10 @@ impl<N: Network> Lab<'_, N> {
         let Nemesis {
             failovers, done, ..
         } = nemesis;
+        // A replica that ended by itself, or a group that does not come back, ends the work. What clients saw until then
+        // is judged and kept all the same: it is what tells why.
+        let broken_off = worked.err().filter(|_| !interrupt::interrupted());
         let seen = crew.finish()?;
-        if !interrupt::interrupted() {
-            worked?;
-        }
         let timeline = Timeline {
             begun: clock.begun,
             faults: done,
@@ -206,18 +236,14 @@ impl<N: Network> Lab<'_, N> {
             seen,
             failovers,
             timeline,
+            broken_off,
         })
     }
 
     /// Writes the files that were asked for.
     fn keep(&self, report: &Report<'_>) -> Result<(), Failure> {
         let write = |what: &str, path: &Path, text: String| {
-            std::fs::write(path, text).map_err(|error| {
-                Failure::usage(
-                    format!("cannot write the {what} to {}: {error}", path.display()),
-                    "",
-                )
-            })
+            std::fs::write(path, text).map_err(|error| not_written(what, path, &error))
         };
         if let Some(path) = &self.arguments.history {
             write("history", path, report.history.to_text())?;

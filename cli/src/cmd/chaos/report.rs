@@ -24,6 +24,8 @@ pub(super) struct Report<'a> {
     pub(super) failovers: Vec<Failover>,
     pub(super) verdicts: Verdicts,
     pub(super) timeline: &'a Timeline,
+    /// Why the run ended before its time.
+    pub(super) broken_off: Option<Failure>,
     pub(super) schedule: &'a [Planned],
     /// What was asked for and could not be, and why.
     pub(super) skipped: &'a [String],
@@ -34,8 +36,8 @@ pub(super) struct Report<'a> {
 /// What a seed is worth in a live run.
 pub(super) fn seed_line(seed: u64) -> String {
     format!(
-        "seed {seed} fixes this schedule, not the interleaving: real processes take their own time, so another run with it \
-         sees another history"
+        "seed {seed} fixes the schedule of faults and what clients ask, not the interleaving: real processes take their own \
+         time, so another run with it sees another history"
     )
 }
 
@@ -46,7 +48,10 @@ impl Report<'_> {
             exactly_once,
             coverage,
         } = &self.verdicts;
-        linearizability.verdict.is_pass() && exactly_once.is_pass() && coverage.is_pass()
+        self.broken_off.is_none()
+            && linearizability.verdict.is_pass()
+            && exactly_once.is_pass()
+            && coverage.is_pass()
     }
 
     pub(super) fn seed_line(&self) -> String {
@@ -59,8 +64,12 @@ impl Report<'_> {
             return Ok(());
         }
         let seed = self.arguments.seed;
+        let what = match &self.broken_off {
+            Some(why) => format!("the run was broken off: {}", why.message()),
+            None => "the run did not pass".to_owned(),
+        };
         Err(Failure::negative(
-            "the run did not pass",
+            what,
             format!(
                 "its seed is {seed}; --history FILE keeps the whole history, --html FILE draws what is wrong"
             ),
@@ -135,6 +144,9 @@ impl Report<'_> {
             ));
         }
         output.line(format_args!("exactly once {exactly_once}"));
+        if let Some(why) = &self.broken_off {
+            output.line(format_args!("broken off   {}", why.message()));
+        }
         match coverage.is_pass() || !interrupt::interrupted() {
             true => output.line(format_args!("coverage     {coverage}")),
             // What a whole run has to have shown cannot be held against one that was cut short.
@@ -192,6 +204,7 @@ impl Report<'_> {
             "schedule": self.schedule.iter().map(planned).collect::<Vec<_>>(),
             "timeline": self.timeline.document(self.history),
             "skipped": self.skipped,
+            "broken_off": self.broken_off.as_ref().map(Failure::message),
             "operations": self.history.tally(),
             "faults": self.counts,
             "failovers": self.failovers.iter().map(failover).collect::<Vec<_>>(),
@@ -209,6 +222,6 @@ fn latency_of(operation: &Operation) -> Option<u64> {
     Some(operation.return_ns? - operation.call_ns)
 }
 
-fn verdict(verdict: &Verdict) -> Value {
+pub(super) fn verdict(verdict: &Verdict) -> Value {
     json!({ "passed": verdict.is_pass(), "text": verdict.to_string() })
 }

@@ -108,13 +108,24 @@ pub(super) fn draw(arguments: &ChaosArguments, kinds: &[Kind]) -> Result<Vec<Pla
         planned = draw_named(arguments, kinds, count);
     }
     let periods = [
-        (arguments.kill_leader_every, Victim::Leader),
-        (arguments.kill_all_every, Victim::All),
+        (
+            arguments.kill_leader_every,
+            Victim::Leader,
+            "--kill-leader-every",
+        ),
+        (arguments.kill_all_every, Victim::All, "--kill-all-every"),
     ];
-    for (every, victim) in periods {
+    for (every, victim, option) in periods {
         let Some(every) = every.map(Duration::from) else {
             continue;
         };
+        if every >= end {
+            let (every, end) = (show_ns(every.as_nanos()), show_ns(end.as_nanos()));
+            return Err(Failure::usage(
+                format!("{option} {every} has no turn within --for {end}"),
+                format!("--for longer than {every}, or a shorter period"),
+            ));
+        }
         let mut at = every;
         while at < end && (planned.len() as u64) < FAULTS_MAX {
             planned.push(Planned {
@@ -286,6 +297,7 @@ mod tests {
         for (line, part) in [
             ("--faults pause,kill --fault-every 4s --for 5s", "--for 11s"),
             ("--faults pause --fault-every 10ms", "no time for a fault"),
+            ("--kill-leader-every 30s --for 20s", "has no turn"),
         ] {
             let refused = drawn(line).expect_err(line);
             assert!(refused.to_string().contains(part), "{refused}");

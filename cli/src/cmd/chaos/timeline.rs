@@ -9,6 +9,7 @@ use trine_transport::time::{Duration, Instant};
 
 use super::now;
 use super::schedule::{Kind, Planned};
+use crate::args::ChaosArguments;
 use crate::output::Output;
 use crate::units::show_ns;
 
@@ -90,17 +91,28 @@ impl Timeline {
         Some(Instant::from_nanos(first).saturating_since(from))
     }
 
-    /// How often each kind that was asked for by name did anything.
-    pub(super) fn fired(&self, kinds: &[Kind]) -> Vec<(String, u64)> {
-        let count = |kind: Kind| {
-            let of_kind = |done: &&Done| done.planned.named && done.planned.kind == kind;
-            let fired = self.faults.iter().filter(of_kind);
-            fired.filter(|done| done.fired).count() as u64
+    /// How often each kind that was asked for did anything: by name, and what is done again and again beside that.
+    pub(super) fn fired(&self, arguments: &ChaosArguments, kinds: &[Kind]) -> Vec<(String, u64)> {
+        let count = |is_one: &dyn Fn(&Planned) -> bool| {
+            let fired = self.faults.iter().filter(|done| done.fired);
+            fired.filter(|done| is_one(&done.planned)).count() as u64
         };
-        kinds
+        let mut fired: Vec<(String, u64)> = kinds
             .iter()
-            .map(|&kind| (kind.name(), count(kind)))
-            .collect()
+            .map(|&kind| {
+                let named = |planned: &Planned| planned.named && planned.kind == kind;
+                (kind.name(), count(&named))
+            })
+            .collect();
+        for (every, name) in [
+            (arguments.kill_leader_every, "kill-leader"),
+            (arguments.kill_all_every, "kill-all"),
+        ] {
+            if every.is_some() {
+                fired.push((name.to_owned(), count(&|planned| !planned.named)));
+            }
+        }
+        fired
     }
 
     pub(super) fn print(&self, history: &History, output: Output) {

@@ -89,6 +89,7 @@ fn page_of(history: &History) -> String {
         counts: BTreeMap::from([("pause".to_owned(), 1)]),
         failovers: Vec::new(),
         verdicts,
+        broken_off: None,
         timeline: &timeline(),
         schedule: &[],
         skipped: &[],
