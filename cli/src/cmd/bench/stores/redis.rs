@@ -8,6 +8,9 @@ use super::sockets::Sockets;
 use super::{Finished, IN_FLIGHT_MAX, Outcome, Request, Target};
 use crate::failure::Failure;
 
+/// Redis sends no longer value unless it is told to, and none so long is written here.
+const VALUE_BYTES_MAX: usize = 512 << 20;
+
 /// Clients with a connection each; answers come in the order of the questions.
 pub(in crate::cmd::bench) struct Redis {
     server: String,
@@ -100,6 +103,12 @@ fn parse(input: &[u8]) -> Option<(Result<Outcome, String>, usize)> {
         b'_' => Some((Ok(Outcome::Missing), after)),
         b'$' if line == "-1" => Some((Ok(Outcome::Missing), after)),
         b'$' => match line.parse::<usize>() {
+            Ok(length) if length > VALUE_BYTES_MAX => {
+                let why = format!(
+                    "a value of {length} bytes, more than the {VALUE_BYTES_MAX} that there can be"
+                );
+                Some((Err(why), after))
+            }
             Ok(length) => (input.len() >= after + length + 2)
                 .then_some((Ok(Outcome::Done), after + length + 2)),
             Err(_) => Some((Err(format!("{line:?} is no length")), after)),
@@ -164,6 +173,21 @@ mod tests {
                 "{wrong:?}"
             );
         }
+    }
+
+    /// A length next to the largest number overflowed the sum of which the answer's end is: the program stopped, or, built
+    /// without checks, took bytes of the value for the next answer.
+    #[test]
+    fn a_length_that_no_value_has_is_refused() {
+        for length in [usize::MAX, usize::MAX - 30, VALUE_BYTES_MAX + 1] {
+            let text = format!("${length}\r\nabc");
+            let Some((Err(why), _)) = parse(text.as_bytes()) else {
+                panic!("{text:?} was taken");
+            };
+            assert!(why.contains(&length.to_string()), "{why}");
+        }
+        let longest = format!("${VALUE_BYTES_MAX}\r\nabc");
+        assert_eq!(parse(longest.as_bytes()), None);
     }
 
     #[test]
