@@ -5,6 +5,7 @@ mod families;
 mod health;
 mod http;
 mod listen;
+mod request;
 mod snapshot;
 mod stages;
 mod text;
@@ -13,8 +14,9 @@ use std::net::TcpListener;
 use std::sync::Arc;
 
 use self::health::{live, ready};
-use self::http::{Request, Response, Status};
+use self::http::Response;
 pub(crate) use self::listen::Listen;
+use self::request::{Request, Status};
 pub(crate) use self::snapshot::{Published, Snapshot};
 
 use crate::failure::Failure;
