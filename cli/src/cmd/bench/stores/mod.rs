@@ -3,7 +3,9 @@
 
 mod etcd;
 mod http2;
+mod protobuf;
 mod redis;
+mod redis_answer;
 mod sockets;
 mod trine;
 
