@@ -11,6 +11,7 @@
 //! ```
 
 use std::collections::HashMap;
+use std::fmt::Debug;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -282,6 +283,18 @@ fn parse<R: Announce>(datagram: &[u8]) -> Option<(u8, u64, Option<R>)> {
     let nonce = u64::from_le_bytes(datagram[8..16].try_into().ok()?);
     let route = R::decode(&datagram[ROUTE_AT..ROUTE_AT + usize::from(length)]);
     Some((kind, nonce, route))
+}
+
+/// For the fuzzer: what is read of a datagram is written so that the same is read again.
+#[doc(hidden)]
+pub fn fuzz_datagram<R: Announce + PartialEq + Debug>(datagram: &[u8]) {
+    let Some((kind, nonce, route)) = parse::<R>(datagram) else {
+        return;
+    };
+    // As in a query, nothing stands for bytes that are no route.
+    let bytes = route.map(|route| route.encode()).unwrap_or_default();
+    let written = build::<R>(kind, nonce, &bytes);
+    assert_eq!(parse::<R>(&written), Some((kind, nonce, route)));
 }
 
 fn end(stop: &AtomicBool, thread: Option<JoinHandle<()>>) {
