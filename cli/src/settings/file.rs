@@ -192,6 +192,7 @@ fn line_of(text: &str, span: Range<usize>) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::replay::replay;
     use crate::settings::keys;
 
     fn mistakes(text: &str) -> Vec<(usize, String)> {
@@ -252,5 +253,48 @@ mod tests {
         let found = mistakes("memroy = 1\nid = = 3\nspin = 5\n");
         let lines: Vec<usize> = found.iter().map(|(line, _)| *line).collect();
         assert_eq!(lines, [1, 2, 3], "{found:?}");
+    }
+
+    /// A text in TOML; everything that is not plain is escaped.
+    fn quoted(text: &str) -> String {
+        let plain = |c: char| c.is_ascii_alphanumeric() || " ,.:-[]/".contains(c);
+        let shown = text.chars().map(|c| match plain(c) {
+            true => c.to_string(),
+            false => format!("\\U{:08x}", u32::from(c)),
+        });
+        format!("\"{}\"", shown.collect::<String>())
+    }
+
+    /// Whatever a file says, its entries are settings that may have these values, and a file that says nothing else says the
+    /// same. Everything is told with a line of the file.
+    #[test]
+    fn files_of_the_corpus_are_entries_and_mistakes() {
+        let keys = keys();
+        replay("settings", |bytes| {
+            let Ok(text) = std::str::from_utf8(bytes) else {
+                return;
+            };
+            let (entries, mistakes) = parse(text, &keys);
+            let mut written = String::new();
+            for Entry { name, value, line } in &entries {
+                let key = keys.iter().find(|key| key.name == *name);
+                assert_eq!(key.expect("a known key").check(value), Ok(()));
+                // One line each, as the file has them in the same order.
+                let _ = writeln!(written, "{name} = {}", quoted(value));
+                assert!((1..=text.split('\n').count()).contains(line));
+            }
+            for Mistake { line, what } in &mistakes {
+                assert!((1..=text.split('\n').count()).contains(line) && !what.is_empty());
+            }
+            let (again, mistakes) = parse(&written, &keys);
+            assert_eq!(mistakes, []);
+            let said = |entries: &[Entry]| {
+                let pairs = entries
+                    .iter()
+                    .map(|entry| (entry.name.clone(), entry.value.clone()));
+                pairs.collect::<Vec<_>>()
+            };
+            assert_eq!(said(&again), said(&entries));
+        });
     }
 }

@@ -344,6 +344,7 @@ fn set_options(entry: &Entry, mut words: &[&[u8]]) -> Result<SetOptions, ParseEr
 mod tests {
     use super::super::commands::COMMANDS;
     use super::*;
+    use crate::replay::replay;
     use trine_transport::prng::Prng;
 
     fn command(line: &str) -> StoreRequest {
@@ -446,5 +447,25 @@ mod tests {
             read += usize::from(parse(&line).is_ok());
         }
         assert!(read > 100, "{read} lines were read");
+    }
+
+    /// The same from the fuzzer's corpus of lines. What a line asks for is asked for, too, by the words that were read of it,
+    /// and a command of the store is one that a replica reads.
+    #[test]
+    fn lines_of_the_corpus_and_their_words_ask_for_the_same() {
+        replay("words", |bytes| {
+            for line in bytes.split(|&byte| byte == b'\n') {
+                let asked = parse(line);
+                if let Ok(Request::Store(request)) = &asked {
+                    let command = Command::decode(&request.command).expect("a command");
+                    assert_eq!(command.is_read_only(), request.read_only);
+                    assert_eq!(command.key().unwrap_or_default(), request.key);
+                }
+                if let Ok(words) = split(line) {
+                    let shown: Vec<String> = words.iter().map(|word| show(word)).collect();
+                    assert_eq!(parse(shown.join(" ").as_bytes()), asked, "{shown:?}");
+                }
+            }
+        });
     }
 }
