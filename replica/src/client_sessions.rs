@@ -197,7 +197,7 @@ impl ClientSessions {
         if !session.replies.covers(sequence) {
             return Verdict::Refuse(ClientStatus::WindowExceeded);
         }
-        if !self.has_reply_room(now_ns) {
+        if !self.has_reply_room(now_ns) && !self.makes_room(slot, sequence) {
             return Verdict::Refuse(ClientStatus::SessionsFull);
         }
         Verdict::Apply
@@ -288,6 +288,16 @@ impl ClientSessions {
             }
         }
         true
+    }
+
+    /// Whether there would be room but for what the command's own session holds behind it: answers to later commands, which
+    /// all go as soon as their client has this one's answer. Refused, it would wait for them and they for it. This is always
+    /// so of the session that was let in last, so somebody can go on; and what all sessions hold together is never more than
+    /// the bound and that session's window.
+    fn makes_room(&self, slot: u32, sequence: u64) -> bool {
+        let replies = &self.session(slot).replies;
+        sequence == replies.lowest_awaited()
+            && self.bytes - replies.charge() < self.limits.reply_bytes_max
     }
 
     /// The closed session that was used longest ago, or the open one if it has been idle for its whole time to live;

@@ -70,7 +70,7 @@ const _: () = assert!(
 pub struct SessionLimits {
     /// Most sessions, those that are closed but still remembered included.
     pub count_max: u32,
-    /// Most bytes of cached replies over all sessions.
+    /// Most bytes of sessions and cached replies; beyond it by one session's window at most, of 64 replies.
     pub reply_bytes_max: u64,
     /// A session that was not used for this long (nanoseconds of group time) may be evicted.
     pub ttl_ns: u64,

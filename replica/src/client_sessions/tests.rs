@@ -187,6 +187,70 @@ fn thousands_of_sessions_keep_their_order_and_their_bytes() {
     );
 }
 
+/// Seed 18877: a command found no room and was refused. Before it came again there was room, and a later command of the same
+/// client got a large answer, which filled it. From then on the first was refused because of the answer that its client could
+/// not give up without it, and with it every write of every client, until it was given up five seconds later.
+#[test]
+fn what_waits_only_for_its_own_client_s_later_answers_is_let_in() {
+    let mut sessions = ClientSessions::new(SessionLimits {
+        count_max: 4,
+        reply_bytes_max: 1_000,
+        ttl_ns: TTL,
+    });
+    let full = Verdict::Refuse(ClientStatus::SessionsFull);
+    let (one, other) = (open(&mut sessions, 1, 0), open(&mut sessions, 2, 0));
+    assert_eq!(sessions.judge(one, 2, 1, 0), Verdict::Apply);
+    sessions.record(one, 2, at(10), &[0; 2_000]);
+    // Later ones of the same client and the others' wait; so does the other's first, which would free nothing.
+    assert_eq!(sessions.judge(one, 3, 1, 0), full);
+    assert_eq!(sessions.judge(other, 1, 1, 0), full);
+    assert_eq!(apply(&mut sessions, one, 1, 1, 0), Verdict::Apply);
+    // Answered, they go with the client's next command, which finds room, as does everybody else.
+    assert_eq!(sessions.judge(other, 1, 1, 0), full);
+    assert_eq!(apply(&mut sessions, one, 3, 3, 0), Verdict::Apply);
+    assert_eq!(apply(&mut sessions, other, 1, 1, 0), Verdict::Apply);
+}
+
+/// Clients whose commands arrive in any order and have answers of any size, among them some that are larger than all room:
+/// whoever asks again and again in the end has all answers, and no more is held than the room and one session's window.
+#[test]
+fn no_shortage_of_room_lasts_among_clients_that_take_their_answers() {
+    const ANSWER_MAX: u64 = 3_000;
+    const COMMANDS: u64 = 40;
+    let room = 2_000;
+    proptest!(|(order in proptest::collection::vec((0_usize..3, 0_u64..8), 0..300), sizes in proptest::collection::vec(0..ANSWER_MAX, 16))| {
+        let mut sessions = ClientSessions::new(SessionLimits { count_max: 4, reply_bytes_max: room, ttl_ns: TTL });
+        let clients = [1, 2, 3].map(|index| open(&mut sessions, index, 0));
+        let mut done = [[false; COMMANDS as usize + 1]; 3];
+        let lowest = |done: &[bool]| (1..=COMMANDS).find(|&at| !done[at as usize]);
+        let ask = |sessions: &mut ClientSessions, done: &mut [[bool; COMMANDS as usize + 1]; 3], client: usize, ahead: u64| {
+            let first = lowest(&done[client])?;
+            let sequence = (first..=COMMANDS).filter(|&at| !done[client][at as usize]).nth(ahead as usize)?;
+            if sessions.judge(clients[client], sequence, first, 0) != Verdict::Apply {
+                return None;
+            }
+            let size = sizes[(sequence as usize * 3 + client) % sizes.len()] as usize;
+            sessions.record(clients[client], sequence, at(sequence), &vec![0; size]);
+            done[client][sequence as usize] = true;
+            Some(())
+        };
+        for (client, ahead) in order {
+            ask(&mut sessions, &mut done, client, ahead);
+            prop_assert!(sessions.bytes() < room + 64 * (REPLY_CHARGE + ANSWER_MAX));
+        }
+        for _ in 0..3 * COMMANDS {
+            for client in 0..3 {
+                // Somebody who has all answers says so with a command that comes later.
+                if lowest(&done[client]).is_none() {
+                    sessions.judge(clients[client], COMMANDS + 1, COMMANDS + 1, 0);
+                }
+                ask(&mut sessions, &mut done, client, 0);
+            }
+        }
+        prop_assert!(done.iter().all(|done| lowest(done).is_none()), "{:?}", done);
+    });
+}
+
 /// With a time to live of zero the session that is being used counted as idle at once. When its own reply was the one too
 /// many, it was evicted between the judgement and the record, and every replica of the group panicked at that entry.
 #[test]

@@ -189,7 +189,7 @@ pub enum ClientStatus {
     NotAttached = 7,
     /// Not proposed: the command exceeds the limit on a command's size.
     TooLarge = 8,
-    /// The log has refused the registration: every session entry is in use.
+    /// The log has refused it: every session entry is in use, or there is no room for its reply.
     SessionsFull = 9,
     /// Not proposed: the request or its command could not be read.
     Malformed = 10,
