@@ -2,6 +2,7 @@
 //! still fails in the same way.
 
 use crate::checker::Verdict;
+use crate::fault::Fault;
 use crate::sim::{self, SimConfig, SimReport, Trace};
 use std::collections::BTreeSet;
 use trine_transport::time::Duration;
@@ -21,25 +22,26 @@ pub struct Shrunk {
 }
 
 /// Shrinks the failing run of `config` within `runs_max` runs, and as long as `go_on` says so; `None` if it does not
-/// fail, or was interrupted before it had.
+/// fail, or was interrupted before it had. A run that proved nothing is handed back as it is: every smaller one proves
+/// less, so that one fault or client less would always be taken for the same failure.
 pub fn shrink(config: &SimConfig, runs_max: u64, go_on: fn() -> bool) -> Option<Shrunk> {
     let mut config = config.clone();
     let mut tried = 1;
     let run = |config: &SimConfig| sim::run_while(config.clone(), Trace::Off, go_on).ok();
     let mut report = run(&config).filter(|report| !report.ended_early)?;
     let failure = kind_of(&report.verdict)?;
-    let fired = report.faults.iter().filter(|(_, fired)| **fired > 0);
-    config.faults = Some(fired.map(|(&fault, _)| fault).collect());
-    // What is asked of a whole run is not asked of its remains.
-    config.ask_for_less(1);
+    let mut next = match failure {
+        Failure::NothingProved => Vec::new(),
+        _ => beginnings(&config, &report),
+    };
     loop {
-        let smaller = candidates(&config).into_iter().find_map(|candidate| {
+        let smaller = next.into_iter().find_map(|candidate| {
             if tried >= runs_max || !go_on() {
                 return None;
             }
             tried += 1;
             let report = run(&candidate).filter(|report| !report.ended_early)?;
-            (kind_of(&report.verdict) == Some(failure)).then_some((candidate, report))
+            (kind_of(&report.verdict).as_ref() == Some(&failure)).then_some((candidate, report))
         });
         match smaller {
             Some(found) => (config, report) = found,
@@ -51,7 +53,29 @@ pub fn shrink(config: &SimConfig, runs_max: u64, go_on: fn() -> bool) -> Option<
                 });
             }
         }
+        next = candidates(&config);
     }
+}
+
+/// The run with its faults by name, of which some can then be taken away: those that fired, or else all. What names a
+/// fault asks that it fires, and what is asked of a whole run is not asked of its remains.
+fn beginnings(config: &SimConfig, report: &SimReport) -> Vec<SimConfig> {
+    let of = |faults: BTreeSet<Fault>| {
+        let mut named = SimConfig {
+            faults: Some(faults),
+            ..config.clone()
+        };
+        named.ask_for_less(1);
+        named
+    };
+    let fired = report.faults.iter().filter(|(_, fired)| **fired > 0);
+    let fired: BTreeSet<Fault> = fired.map(|(&fault, _)| fault).collect();
+    let all: BTreeSet<Fault> = report.faults.keys().copied().collect();
+    // A panic leaves no count of what fired behind.
+    if fired.is_empty() || fired == all {
+        return vec![of(all)];
+    }
+    vec![of(fired), of(all)]
 }
 
 /// In which way a run failed: the property that was broken, not where.
@@ -63,30 +87,29 @@ fn kind_of(verdict: &Verdict) -> Option<Failure> {
     }
 }
 
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Failure {
-    NotLinearizable,
-    NotExactlyOnce,
-    NoAgreement,
-    NotLive,
+    /// What the run was asked to do, it did not do.
     NothingProved,
     Undecided,
-    Other,
+    /// What the program said as it ended, without the words that hold a number: they are of that one run.
+    Panic(String),
+    /// The property, as the checkers name it in front of the first colon.
+    Broken(String),
 }
 
 impl Failure {
     fn of(explanation: &str) -> Self {
-        let kinds = [
-            ("not linearizable", Failure::NotLinearizable),
-            ("not exactly once", Failure::NotExactlyOnce),
-            ("no agreement", Failure::NoAgreement),
-            ("not live", Failure::NotLive),
-            ("nothing proved", Failure::NothingProved),
-        ];
-        let found = kinds
-            .into_iter()
-            .find(|(begin, _)| explanation.starts_with(begin));
-        found.map_or(Failure::Other, |(_, failure)| failure)
+        match explanation.split_once(':') {
+            Some(("nothing proved", _)) => Failure::NothingProved,
+            Some(("panic", message)) => {
+                let words = message.lines().next().unwrap_or_default().split(' ');
+                let words = words.filter(|word| !word.contains(|c: char| c.is_ascii_digit()));
+                Failure::Panic(words.collect::<Vec<_>>().join(" "))
+            }
+            Some((property, _)) => Failure::Broken(property.to_owned()),
+            None => Failure::Broken(explanation.to_owned()),
+        }
     }
 }
 
@@ -125,4 +148,57 @@ fn candidates(config: &SimConfig) -> Vec<SimConfig> {
         });
     }
     smaller
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three of these were one kind, and a shrink went from one to another.
+    #[test]
+    fn failures_of_different_kinds_are_told_apart() {
+        let kinds = [
+            "not linearizable: a read is stale",
+            "a key was gone before its time: a read is stale",
+            "not whole again behind all faults: at the end no running replica votes for place 2",
+            "an event loop spins: 7 turns for 1 packets in 2 s, at most 5 are plausible",
+            "panic: the commit index went back from 7 to 5",
+            "panic: term 3 has two leaders",
+            "nothing proved: no fault fired",
+        ];
+        for (number, one) in kinds.iter().enumerate() {
+            for other in &kinds[number + 1..] {
+                assert_ne!(Failure::of(one), Failure::of(other));
+            }
+        }
+    }
+
+    #[test]
+    fn a_failure_is_the_same_whatever_its_numbers_are() {
+        for (one, other) in [
+            ("not live: put 1.7", "not live: get of key 3"),
+            (
+                "panic: term 3 has two leaders",
+                "panic: term 4 has two leaders",
+            ),
+        ] {
+            assert_eq!(Failure::of(one), Failure::of(other));
+        }
+    }
+
+    /// Of a run that asks for more than it can do every remainder fails likewise: it was shrunk to nothing.
+    #[test]
+    fn a_run_that_proved_nothing_is_not_shrunk() {
+        let mut config = SimConfig::from_seed(3);
+        config.faulty = FAULTY_MIN;
+        config.faults = Some([Fault::Loss].into());
+        config.ask_for_less(u64::MAX);
+        let shrunk = shrink(&config, 10, || true).expect("nothing completes so many operations");
+        assert_eq!(
+            kind_of(&shrunk.report.verdict),
+            Some(Failure::NothingProved)
+        );
+        assert_eq!(shrunk.tried, 1);
+        assert_eq!(shrunk.config.faults, config.faults);
+    }
 }

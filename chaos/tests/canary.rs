@@ -5,6 +5,10 @@
 #[cfg(feature = "canary")]
 use trine_chaos::checker::Verdict;
 use trine_chaos::fault::Event;
+#[cfg(feature = "canary")]
+use trine_chaos::fault::{Fault, FaultSet};
+#[cfg(feature = "canary")]
+use trine_chaos::shrink::shrink;
 use trine_chaos::sim::{SimConfig, SimReport, Trace, run};
 use trine_replica::ReplicaConfig;
 use trine_transport::time::Duration;
@@ -14,6 +18,10 @@ const SEEDS: u64 = 4;
 /// A few seconds in which the leader is cut off again and again, with some clients beside it, while
 /// the others write the same few keys at its successor.
 fn simulate(seed: u64) -> SimReport {
+    run(config(seed), Trace::Off).expect("a sound configuration")
+}
+
+fn config(seed: u64) -> SimConfig {
     let mut config = SimConfig::from_seed(seed);
     config.replicas = 3;
     config.replica = ReplicaConfig::default();
@@ -34,7 +42,7 @@ fn simulate(seed: u64) -> SimReport {
         (Duration::from_millis(500 + 2_000 * number), event)
     };
     config.script = Some((0..4).map(isolate).collect());
-    run(config, Trace::Off).expect("a sound configuration")
+    config
 }
 
 #[test]
@@ -58,4 +66,56 @@ fn the_planted_stale_read_is_found() {
 #[cfg(feature = "canary")]
 fn is_not_linearizable(verdict: &Verdict) -> bool {
     matches!(verdict, Verdict::Violation(violation) if violation.explanation.starts_with("not linearizable"))
+}
+
+/// The same leaders cut off, by a drawn schedule, with faults and clients beside it that have no part in the failure.
+#[cfg(feature = "canary")]
+fn drawn(seed: u64) -> SimConfig {
+    let mut config = config(seed);
+    config.script = None;
+    config.faulty = Duration::from_secs(6);
+    config.quiet = trine_chaos::sim::QUIET_MIN;
+    config.faults = Some([Fault::Partition, Fault::Duplication, Fault::Delay].into());
+    config
+}
+
+/// No test had ever shrunk a run that fails.
+#[test]
+#[cfg(feature = "canary")]
+fn a_failing_run_is_shrunk_to_one_that_fails_alike() {
+    trine_canary::plant(Some("read without ReadIndex"));
+    let fails = |config: &SimConfig| {
+        let report = run(config.clone(), Trace::Off).expect("a sound configuration");
+        is_not_linearizable(&report.verdict)
+    };
+    let failing = (1..=4 * SEEDS).map(drawn).find(fails);
+    let failing = failing.expect("no stale read was found among all seeds");
+    let shrunk = shrink(&failing, 16, || true).expect("it fails");
+    let (config, report) = (&shrunk.config, &shrunk.report);
+    assert!(is_not_linearizable(&report.verdict), "{report}");
+    let faults = |config: &SimConfig| config.faults.clone().expect("named");
+    let clients = |config: &SimConfig| config.client_machines * config.clients_per_machine;
+    assert!(faults(config).is_subset(&faults(&failing)));
+    let fewer_faults = faults(config).len() < faults(&failing).len();
+    assert!(
+        fewer_faults || clients(config) < clients(&failing),
+        "{report}"
+    );
+    // What is printed leads to what is left, and to nothing else.
+    let command = report.replay_command();
+    let words: Vec<&str> = command.split(' ').collect();
+    let after = |option: &str| {
+        let place = words.iter().position(|word| *word == option);
+        place.map(|place| words[place + 1])
+    };
+    let named: FaultSet = after("--faults").expect("named").parse().expect("faults");
+    assert_eq!(named.0, faults(config), "{command}");
+    let usual = SimConfig::from_seed(config.seed);
+    let count = |option: &str, usual: usize| after(option).map_or(usual, |n| n.parse().expect("n"));
+    let machines = count("--client-machines", usual.client_machines);
+    assert_eq!(machines, config.client_machines, "{command}");
+    let each = count("--clients", usual.clients_per_machine);
+    assert_eq!(each, config.clients_per_machine, "{command}");
+    assert!(fails(config), "it fails again");
+    println!("{} runs: {command}", shrunk.tried);
 }

@@ -34,6 +34,7 @@ use self::chaos::Chaos;
 use self::cluster::Cluster;
 use crate::fault::{Fault, Schedule, draw_disk_kinds, draw_kinds};
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -66,8 +67,12 @@ pub fn run_while(
     config.validate()?;
     let of_panic = config.clone();
     // A replica that finds itself broken stops the process: that is a finding about this seed, not the end of all runs.
-    let judged = catch_unwind(AssertUnwindSafe(|| simulate(config, trace, go_on)));
-    Ok(judged.unwrap_or_else(|payload| SimReport::of_panic(&of_panic, &message_of(&*payload))))
+    let mut kinds = BTreeSet::new();
+    let judged = catch_unwind(AssertUnwindSafe(|| {
+        simulate(config, trace, go_on, &mut kinds)
+    }));
+    Ok(judged
+        .unwrap_or_else(|payload| SimReport::of_panic(&of_panic, &kinds, &message_of(&*payload))))
 }
 
 pub(crate) fn message_of(payload: &(dyn Any + Send)) -> String {
@@ -76,7 +81,13 @@ pub(crate) fn message_of(payload: &(dyn Any + Send)) -> String {
     text.unwrap_or("a payload that is no text").to_owned()
 }
 
-fn simulate(config: SimConfig, trace: Trace, go_on: fn() -> bool) -> SimReport {
+/// `asked` is told which faults are about to happen, for whoever has to do without a report.
+fn simulate(
+    config: SimConfig,
+    trace: Trace,
+    go_on: fn() -> bool,
+    asked: &mut BTreeSet<Fault>,
+) -> SimReport {
     let mut cluster = Cluster::new(config, trace, go_on);
     let mut chaos = Chaos::new();
     let started = cluster.world.now();
@@ -101,6 +112,7 @@ fn simulate(config: SimConfig, trace: Trace, go_on: fn() -> bool) -> SimReport {
         Some(script) => Schedule::scripted(script, faulty_from, quiet_from),
         None => Schedule::of(kinds, &mut prng, topology, faulty_from, quiet_from),
     };
+    asked.clone_from(&schedule.enabled);
     chaos.run_until(&mut cluster, faulty_from);
     chaos.play(&mut cluster, &schedule);
     cluster.end_haste();

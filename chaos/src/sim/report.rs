@@ -8,7 +8,7 @@ use crate::checker::group_time::{GroupTime, Steady};
 use crate::checker::{Verdict, coverage, exactly_once, linearizability, liveness};
 use crate::fault::{DRIFT_PER_MILLION_MAX, Fault, KINDS_MIN, Schedule};
 use crate::history::{History, Tally};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use trine_replica::message::PlaceId;
 use trine_transport::time::{Duration, Instant};
@@ -115,7 +115,8 @@ impl SimReport {
     }
 
     /// A run in which the system under test, or the simulator, panicked.
-    pub(crate) fn of_panic(config: &SimConfig, message: &str) -> Self {
+    /// What fired until then died with it, so the faults that were to happen stand there without a count.
+    pub(crate) fn of_panic(config: &SimConfig, asked: &BTreeSet<Fault>, message: &str) -> Self {
         let history = History::new();
         Self {
             seed: config.seed,
@@ -124,7 +125,7 @@ impl SimReport {
             hash: history.hash(),
             tally: history.tally(),
             linearizability: linearizability::check(&history),
-            faults: BTreeMap::new(),
+            faults: asked.iter().map(|&fault| (fault, 0)).collect(),
             ended_early: false,
             failovers: 0,
             simulated: Duration::ZERO,
