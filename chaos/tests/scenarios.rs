@@ -244,3 +244,34 @@ fn every_fault_fires_when_it_is_asked_for_alone() {
         assert!(report.faults[&fault] > 0, "{fault}: {report}");
     }
 }
+
+/// A trace said what was sent and what arrived, but neither why the rest did not nor what the clients saw.
+#[test]
+fn a_trace_says_why_a_packet_is_lost_and_what_clients_call_and_are_told() {
+    use std::{cell::RefCell, rc::Rc};
+    let mut config = SimConfig::from_seed(3);
+    config.faulty = Duration::from_secs(3);
+    config.faults = Some([Fault::Loss, Fault::Duplication, Fault::Delay].into());
+    config.ask_for_less(1);
+    let lines = Rc::new(RefCell::new(Vec::new()));
+    let sink = Rc::clone(&lines);
+    let trace = Trace::To(Box::new(move |line| {
+        sink.borrow_mut().push(line.to_owned())
+    }));
+    let traced = run(config.clone(), trace).expect("a sound configuration");
+    for words in [
+        &["lost m", ": loss"][..],
+        &["fate m", ": dup, arrives at"],
+        &["fate m", ": delay, arrives at"],
+        &[" calls client ", " get "],
+        &[" is answered client ", " get ", " -> ", "position"],
+    ] {
+        let lines = lines.borrow();
+        let says = |line: &&String| words.iter().all(|word| line.contains(word));
+        assert!(lines.iter().any(|line| says(&line)), "{words:?}");
+    }
+    // Whoever looks on changes nothing.
+    let unseen = run(config, Trace::Off).expect("a sound configuration");
+    assert_eq!(traced.hash, unseen.hash);
+    assert_eq!(traced.packets, unseen.packets);
+}

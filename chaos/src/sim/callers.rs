@@ -70,6 +70,9 @@ pub(crate) struct Callers {
     prng: Prng,
     /// No further calls.
     silent: bool,
+    /// Somebody reads a trace: calls and answers are noted for it.
+    pub(crate) traced: bool,
+    notes: Vec<String>,
 }
 
 struct Caller {
@@ -104,6 +107,8 @@ impl Callers {
             pace,
             prng,
             silent: false,
+            traced: false,
+            notes: Vec::new(),
         }
     }
 
@@ -120,6 +125,17 @@ impl Callers {
             next_call: first_call,
             errands: Vec::new(),
         });
+    }
+
+    /// What was called and answered since the last time.
+    pub(crate) fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
+    }
+
+    fn note(&mut self, line: impl FnOnce() -> String) {
+        if self.traced {
+            self.notes.push(line());
+        }
     }
 
     /// Gives the first client these keys to read, once each.
@@ -219,6 +235,11 @@ impl Callers {
             deadline: Some(now + patience),
             tag: operation.0 as u64,
         };
+        if self.traced {
+            let called = text_of(&history, operation);
+            let called = called.strip_suffix(" -> unknown").unwrap_or(&called);
+            self.notes.push(format!("calls {called}"));
+        }
         match self.clients.submit(now, caller.id, submission) {
             Ok(()) => {
                 caller.open += 1;
@@ -235,8 +256,12 @@ impl Callers {
                 );
                 Duration::ZERO
             }
-            Err(_) => {
+            Err(error) => {
                 history.fail(operation, simulated.as_nanos());
+                if self.traced {
+                    let refused = text_of(&history, operation);
+                    self.notes.push(format!("no room for {refused}: {error}"));
+                }
                 REFUSED_PAUSE
             }
         }
@@ -305,6 +330,8 @@ impl Callers {
             deadline,
             tag: UNJUDGED_TAG,
         };
+        let number = self.callers[index].number;
+        self.note(|| format!("calls client {number} {command:?}, not judged"));
         // A full window refuses it; there will be others.
         let _ = self.clients.submit(now, self.callers[index].id, submission);
     }
@@ -349,8 +376,20 @@ impl Callers {
                 &mut caller.workload,
                 &finished,
             );
+            if self.traced {
+                let over = text_of(&history, open.operation);
+                self.notes.push(match &finished.result {
+                    Ok(_) => format!("is answered {over}"),
+                    Err(error) => format!("gives up {over}: {error}"),
+                });
+            }
         }
     }
+}
+
+/// An operation, as verdicts show it.
+fn text_of(history: &History, operation: OperationIndex) -> String {
+    history.operations()[operation.0].to_string()
 }
 
 fn record(

@@ -192,6 +192,13 @@ impl Program for Member {
         }
     }
 
+    fn take_notes(&mut self) -> Vec<String> {
+        match self {
+            Member::Callers(callers) => callers.take_notes(),
+            Member::Replica(_) | Member::Operator(_) => Vec::new(),
+        }
+    }
+
     fn next_call(&self) -> Option<Instant> {
         match self {
             Member::Replica(observed) => observed.queue.as_ref().and_then(SimQueue::due),

@@ -166,6 +166,11 @@ pub(crate) trait Program: App<Host> {
     /// Runs behind each turn.
     fn after_turn(&mut self, _now: Instant, _simulated: Instant) {}
 
+    /// What the last turn has to tell a trace; asked for only where there is one.
+    fn take_notes(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// When the program wants its next turn for reasons of its own, in simulated time.
     fn next_call(&self) -> Option<Instant> {
         None

@@ -1,6 +1,7 @@
 //! The network between machines: what becomes of each wire packet.
 
 use super::Host;
+use super::trace::Trace;
 use crate::fault::{Fault, Weather};
 use crate::hash::FastMap;
 use std::collections::{BTreeMap, BTreeSet};
@@ -122,26 +123,30 @@ impl Network {
         to: Host,
         bytes: Vec<u8>,
         arrivals: &mut Vec<Arrival>,
+        trace: &mut Trace,
     ) {
         self.stats.packets_sent += 1;
         self.stats.bytes_sent += bytes.len() as u64;
         if let Some(fault) = self.swallows(from, to, bytes.len()) {
+            trace.note(now, || format!("lost {from} -> {to}: {fault}"));
             return self.stats.fire(fault);
         }
         if self.prng.chance(self.weather.duplication) {
             self.stats.fire(Fault::Duplication);
             let late = self.latency() + self.prng.below(REORDER_MAX_NS);
-            let copy = self.arrival(now, from, to, bytes.clone(), Some(late));
+            let why = Some((Fault::Duplication, late));
+            let copy = self.arrival(now, (from, to), bytes.clone(), why, trace);
             arrivals.push(copy);
         }
         if self.prng.chance(self.weather.replay) {
             self.stats.fire(Fault::Replay);
             let late = self.prng.in_range(REPLAY_NS.0..=REPLAY_NS.1);
-            let copy = self.arrival(now, from, to, bytes.clone(), Some(late));
+            let why = Some((Fault::Replay, late));
+            let copy = self.arrival(now, (from, to), bytes.clone(), why, trace);
             arrivals.push(copy);
         }
         let late = self.lateness();
-        let arrival = self.arrival(now, from, to, bytes, late);
+        let arrival = self.arrival(now, (from, to), bytes, late, trace);
         arrivals.push(arrival);
     }
 
@@ -155,19 +160,19 @@ impl Network {
         self.prng.chance(self.weather.loss).then_some(Fault::Loss)
     }
 
-    /// Extra time for a packet that leaves the order of its link.
-    fn lateness(&mut self) -> Option<u64> {
+    /// Extra time for a packet that leaves the order of its link, and why it does.
+    fn lateness(&mut self) -> Option<(Fault, u64)> {
         let reordered = self.prng.chance(self.weather.reordering);
         let delayed = self.prng.chance(self.weather.delay);
         if delayed {
             self.stats.fire(Fault::Delay);
-            return Some(
-                self.latency() + self.prng.below(self.weather.delay_max.as_nanos().max(1)),
-            );
+            let late = self.latency() + self.prng.below(self.weather.delay_max.as_nanos().max(1));
+            return Some((Fault::Delay, late));
         }
         if reordered {
             self.stats.fire(Fault::Reordering);
-            return Some(self.latency() + self.prng.below(REORDER_MAX_NS));
+            let late = self.latency() + self.prng.below(REORDER_MAX_NS);
+            return Some((Fault::Reordering, late));
         }
         None
     }
@@ -179,17 +184,17 @@ impl Network {
     fn arrival(
         &mut self,
         now: Instant,
-        from: Host,
-        to: Host,
+        (from, to): (Host, Host),
         mut bytes: Vec<u8>,
-        late: Option<u64>,
+        late: Option<(Fault, u64)>,
+        trace: &mut Trace,
     ) -> Arrival {
         let corrupted = self.prng.chance(self.weather.corruption);
         if corrupted && !bytes.is_empty() {
             self.stats.fire(Fault::Corruption);
             self.corrupt(&mut bytes);
         }
-        let mut at = now + Duration::from_nanos(late.unwrap_or(0));
+        let mut at = now + Duration::from_nanos(late.map_or(0, |(_, late)| late));
         if late.is_none() {
             at += Duration::from_nanos(self.latency());
             let last = self.last_arrival.entry((from, to)).or_insert(at);
@@ -197,9 +202,24 @@ impl Network {
             *last = at;
         }
         let clogged_until = self.clogs.get(&(from, to)).copied();
-        if let Some(until) = clogged_until.filter(|&until| until > at) {
+        let clogged = clogged_until.filter(|&until| until > at);
+        if let Some(until) = clogged {
             self.stats.fire(Fault::Clog);
             at = until;
+        }
+        if late.is_some() || corrupted || clogged.is_some() {
+            trace.note(now, || {
+                let late = late.map(|(why, _)| why);
+                let corrupted = corrupted.then_some(Fault::Corruption);
+                let clogged = clogged.map(|_| Fault::Clog);
+                let why = [late, corrupted, clogged].into_iter().flatten();
+                let why: Vec<String> = why.map(|fault| fault.to_string()).collect();
+                let ms = at.as_nanos() as f64 / 1e6;
+                format!(
+                    "fate {from} -> {to}: {}, arrives at {ms:.6} ms",
+                    why.join(", ")
+                )
+            });
         }
         Arrival {
             at,
@@ -234,7 +254,14 @@ mod tests {
         let mut arrivals = Vec::new();
         for number in 0..count {
             let now = Instant::from_nanos(number as u64 * 100);
-            network.send(now, A, B, vec![number as u8; 100], &mut arrivals);
+            network.send(
+                now,
+                A,
+                B,
+                vec![number as u8; 100],
+                &mut arrivals,
+                &mut Trace::Off,
+            );
         }
         arrivals
     }
@@ -291,7 +318,7 @@ mod tests {
         network.cut(1, Cut::OneWay(B, A));
         assert_eq!(send_many(&mut network, 10).len(), 10);
         let mut arrivals = Vec::new();
-        network.send(Instant::ZERO, B, A, vec![1], &mut arrivals);
+        network.send(Instant::ZERO, B, A, vec![1], &mut arrivals, &mut Trace::Off);
         assert!(arrivals.is_empty());
     }
 

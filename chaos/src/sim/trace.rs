@@ -14,6 +14,11 @@ pub enum Trace {
 }
 
 impl Trace {
+    /// Whether anybody reads it: what is written down for it alone is not made where nobody does.
+    pub(crate) fn is_on(&self) -> bool {
+        matches!(self, Trace::To(_))
+    }
+
     pub(crate) fn note(&mut self, now: Instant, line: impl FnOnce() -> String) {
         if let Trace::To(sink) = self {
             sink(&format!(

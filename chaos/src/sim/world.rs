@@ -232,6 +232,9 @@ impl<P: Program> World<P> {
         let Parcel { from, to, bytes } = &mut self.parcels[parcel as usize];
         let (from, to, bytes) = (*from, *to, std::mem::take(bytes));
         if bytes.is_empty() {
+            self.trace.note(self.now, || {
+                format!("lost {from} -> {to}: nothing of it is left")
+            });
             self.stats.datagrams_lost += 1;
             return;
         }
@@ -243,6 +246,15 @@ impl<P: Program> World<P> {
             self.network.stats.packets_delivered += 1;
             self.plan_turn(to);
         } else {
+            let is_up = self.machines[to.index()].is_some();
+            self.trace.note(self.now, || {
+                let why = if is_up {
+                    "its receive queue is full"
+                } else {
+                    "it is down"
+                };
+                format!("lost {from} -> {to}: {why}")
+            });
             self.stats.datagrams_lost += 1;
         }
     }
@@ -261,6 +273,11 @@ impl<P: Program> World<P> {
         let taken = machine.turn(now, &mut sent, &mut self.spare);
         let cost = TURN_COST_NS + DATAGRAM_COST_NS * (taken + sent.len()) as u64;
         machine.busy_until = now + Duration::from_nanos(cost);
+        if self.trace.is_on() {
+            for line in machine.program.take_notes() {
+                self.trace.note(now, || format!("{host} {line}"));
+            }
+        }
         self.send(host, &mut sent);
         self.sent = sent;
         self.plan_turn(host);
@@ -276,7 +293,8 @@ impl<P: Program> World<P> {
             );
             self.trace.packet(self.now, "send", from, to, &bytes);
             let mut arrivals = std::mem::take(&mut self.arrivals);
-            self.network.send(self.now, from, to, bytes, &mut arrivals);
+            self.network
+                .send(self.now, from, to, bytes, &mut arrivals, &mut self.trace);
             for arrival in arrivals.drain(..) {
                 open = self.join(from, to, open, arrival);
             }
