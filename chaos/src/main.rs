@@ -50,7 +50,7 @@ fn rpc_command(words: &[&str]) -> Option<bool> {
 }
 
 fn rpc_seed(seed: u64, trace: Trace) -> bool {
-    let report = rpc::run(&rpc::RpcConfig::new(seed), trace);
+    let report = rpc::run_caught(&rpc::RpcConfig::new(seed), trace);
     println!(
         "seed {seed}: {} packets, ends {:?}, faults {:?}, hash {:016x}\n{}",
         report.packets, report.ended, report.faults, report.hash, report.verdict
@@ -62,8 +62,8 @@ fn rpc_seeds(from: u64, count: u64, jobs: u64) -> bool {
     let mut failed = 0;
     let run = |seed| {
         let config = rpc::RpcConfig::new(seed);
-        let report = rpc::run(&config, Trace::Off);
-        let replays = rpc::run(&config, Trace::Off).hash == report.hash;
+        let report = rpc::run_caught(&config, Trace::Off);
+        let replays = rpc::run_caught(&config, Trace::Off).hash == report.hash;
         (seed, report, replays)
     };
     for_each_seed(
@@ -74,9 +74,11 @@ fn rpc_seeds(from: u64, count: u64, jobs: u64) -> bool {
         run,
         |(seed, report, replays)| {
             if !report.verdict.is_pass() {
-                println!("seed {seed}: {}\n", report.verdict);
+                println!("seed {seed}: {}", report.verdict);
+                println!("replay it with: {}\n", rpc::replay_command(seed));
             } else if !replays {
-                println!("seed {seed} does not replay: two runs have different hashes\n");
+                println!("seed {seed} does not replay: two runs have different hashes");
+                println!("replay it with: {}\n", rpc::replay_command(seed));
             }
             failed += u64::from(!report.verdict.is_pass() || !replays);
         },

@@ -135,3 +135,11 @@ fn appends_that_wait_do_not_starve_the_one_they_wait_for() {
     let report = run(SimConfig::from_seed(40_070), Trace::Off).expect("a sound configuration");
     assert!(report.verdict.is_pass(), "{report}");
 }
+
+/// A panic in a run of the transport ended all runs, and named no seed.
+#[test]
+fn a_panic_of_the_transport_is_a_finding_about_its_seed() {
+    let sink = Trace::To(Box::new(|_| panic!("planted")));
+    let report = rpc::run_caught(&rpc::RpcConfig::new(1), sink);
+    assert_eq!(report.verdict, Verdict::violation("panic: planted"));
+}

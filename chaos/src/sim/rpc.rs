@@ -6,11 +6,12 @@ use super::machine::Machine;
 use super::network::{Cut, REPLAY_NS};
 use super::trace::Trace;
 use super::world::World;
-use super::{Host, Program};
+use super::{Host, Program, message_of};
 use crate::checker::Verdict;
 use crate::fault::{Event as FaultEvent, Fault, Schedule, Topology};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use trine_transport::app::{App, Completion, Cx, Reply, Request, ResponseHandle, RpcError};
 use trine_transport::backend::Caps;
@@ -70,6 +71,22 @@ pub struct RpcReport {
     pub hash: u64,
 }
 
+/// The command that replays a seed and prints what happens.
+pub fn replay_command(seed: u64) -> String {
+    format!("cargo run --profile sim -p trine-chaos -- rpc seed {seed} trace")
+}
+
+/// [`run`], where a panic is a finding about this seed and not the end of all runs.
+pub fn run_caught(config: &RpcConfig, trace: Trace) -> RpcReport {
+    catch_unwind(AssertUnwindSafe(|| run(config, trace))).unwrap_or_else(|payload| RpcReport {
+        verdict: Verdict::violation(format!("panic: {}", message_of(&*payload))),
+        ended: BTreeMap::new(),
+        faults: BTreeMap::new(),
+        packets: 0,
+        hash: 0,
+    })
+}
+
 /// Runs the transport under faults.
 pub fn run(config: &RpcConfig, trace: Trace) -> RpcReport {
     let mut prng = Prng::new(config.seed);
@@ -87,8 +104,8 @@ pub fn run(config: &RpcConfig, trace: Trace) -> RpcReport {
     world.network.calm();
     let end = schedule.quiet_from + config.quiet;
     // Then no new requests: everything under way must come to its end. The network's memory is
-    // part of its faults: packets of a dead machine that are replayed pass for a sign of life, so
-    // its sessions end only after the last of them.
+    // part of its faults: packets are replayed for some seconds more. They are no sign of life of
+    // the dead, and whatever else they begin must be over as well.
     world.run_until(end);
     stop_asking(&mut world);
     world.run_until(end + Duration::from_nanos(REPLAY_NS.1) + Duration::from_secs(3));
