@@ -23,9 +23,6 @@ mod output;
 mod peers;
 mod placement;
 mod progress;
-#[cfg(test)]
-#[path = "../fuzz/replay.rs"]
-mod replay;
 mod resp;
 mod restoring;
 mod settings;

@@ -4,12 +4,16 @@
 #[path = "../fuzz/bodies.rs"]
 #[allow(dead_code)] // of the included files only the parsers are called
 mod bodies;
-#[path = "../fuzz/replay.rs"]
-mod replay;
 
 // What the command's own files call them.
 use bodies::{config, failure};
-use replay::replay;
+
+/// Of each file; the fuzzer makes the rest.
+const MUTATIONS: u32 = 1_000;
+
+fn replay(target: &str, run: fn(&[u8])) {
+    trine_corpus::replay(env!("CARGO_MANIFEST_DIR"), target, MUTATIONS, run);
+}
 
 #[test]
 fn answers() {

@@ -7,12 +7,21 @@ use std::path::{Path, PathBuf};
 /// Which workspace crates each crate may name.
 const EDGES: &[(&str, &[&str])] = &[
     ("canary", &[]),
-    ("transport", &["trine-dpdk-sys", "trine-canary"]),
-    ("kvstore", &["trine-canary"]),
-    ("resp", &["trine-kvstore"]),
+    ("corpus", &[]),
+    (
+        "transport",
+        &["trine-dpdk-sys", "trine-canary", "trine-corpus"],
+    ),
+    ("kvstore", &["trine-canary", "trine-corpus"]),
+    ("resp", &["trine-kvstore", "trine-corpus"]),
     (
         "replica",
-        &["trine-transport", "trine-kvstore", "trine-canary"],
+        &[
+            "trine-transport",
+            "trine-kvstore",
+            "trine-canary",
+            "trine-corpus",
+        ],
     ),
     (
         "chaos",
@@ -21,6 +30,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "trine-transport",
             "trine-kvstore",
             "trine-canary",
+            "trine-corpus",
         ],
     ),
     (
@@ -31,12 +41,14 @@ const EDGES: &[(&str, &[&str])] = &[
             "trine-resp",
             "trine-transport",
             "trine-kvstore",
+            "trine-corpus",
         ],
     ),
 ];
 /// What a package is called in its manifest and in `use` lines.
 const PACKAGES: &[&str] = &[
     "trine-canary",
+    "trine-corpus",
     "trine-transport",
     "trine-kvstore",
     "trine-replica",

@@ -7,7 +7,6 @@
 mod bodies;
 
 use std::fs;
-use std::path::{Path, PathBuf};
 use trine_kvstore::{
     AbortCause, Command, Condition, ExecuteMode, ExpireCondition, Limits, List, Pair, Position,
     Response, SetCondition, SetExpiry, SetOptions, SnapshotStep, Store, StoreError, Versioned,
@@ -19,58 +18,8 @@ const MUTATIONS: u32 = 300;
 /// Of a file of operations, each of which builds several stores.
 const LIST_MUTATIONS: u32 = 40;
 
-fn directory(target: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("fuzz/corpus")
-        .join(target)
-}
-
-/// The files of a corpus in the order of their names.
-fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
-    let entries = fs::read_dir(directory(target)).expect("the corpus is checked in");
-    let mut files: Vec<_> = entries
-        .map(|entry| {
-            let path = entry.expect("a directory entry").path();
-            let name = path
-                .file_name()
-                .expect("a file has a name")
-                .to_string_lossy()
-                .into_owned();
-            (name, fs::read(&path).expect("the file is readable"))
-        })
-        .collect();
-    files.sort();
-    assert!(!files.is_empty(), "the corpus of {target} is not empty");
-    files
-}
-
-/// Runs the files as they are, then with bytes changed, cut or doubled (splitmix64, fixed seed).
 fn replay(target: &str, mutations: u32, run: fn(&[u8])) {
-    for (name, bytes) in corpus(target) {
-        run(&bytes);
-        let mut state = name
-            .bytes()
-            .fold(1, |sum: u64, byte| sum.wrapping_mul(31) + u64::from(byte));
-        let mut draw = |bound: usize| {
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            ((mixed ^ (mixed >> 31)) % bound.max(1) as u64) as usize
-        };
-        for _ in 0..mutations {
-            let mut mutated = bytes.clone();
-            for _ in 0..=draw(4) {
-                let at = draw(mutated.len());
-                match draw(4) {
-                    0 => mutated.truncate(at),
-                    1 => mutated.insert(at.min(mutated.len()), draw(256) as u8),
-                    _ if mutated.is_empty() => {}
-                    2 => mutated[at] ^= 1 << draw(8),
-                    _ => mutated[at] = [0, 1, 2, 127, 128, 255][draw(6)],
-                }
-            }
-            run(&mutated);
-        }
-    }
+    trine_corpus::replay(env!("CARGO_MANIFEST_DIR"), target, mutations, run);
 }
 
 #[test]
@@ -100,8 +49,9 @@ fn operation_lists() {
 /// The checked-in seeds are what today's encoders write: the encodings have not changed.
 fn seed(target: &str, seeds: &[Vec<u8>]) {
     let write = std::env::var_os("TRINE_WRITE_CORPUS").is_some();
+    let directory = trine_corpus::directory(env!("CARGO_MANIFEST_DIR"), target);
     for (number, bytes) in seeds.iter().enumerate() {
-        let path = directory(target).join(format!("seed-{number:02}"));
+        let path = directory.join(format!("seed-{number:02}"));
         if write {
             fs::write(&path, bytes).expect("the corpus is writable");
         }

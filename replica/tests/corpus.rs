@@ -4,42 +4,10 @@
 mod bodies;
 mod harness;
 
-use std::path::Path;
-
 use trine_replica::disk::fuzz_open;
-use trine_transport::prng::Prng;
 
-/// Runs the files as they are, then each with bytes changed, cut or put in; the fuzzers make the rest.
 fn replay(target: &str, mutations: u32, run: fn(&[u8])) {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("fuzz/corpus")
-        .join(target);
-    let mut files: Vec<_> = std::fs::read_dir(corpus)
-        .expect("the corpus is checked in")
-        .map(|entry| entry.expect("a directory entry").path())
-        .collect();
-    files.sort();
-    assert!(files.len() >= 5, "{files:?}");
-    for file in files {
-        let bytes = std::fs::read(&file).expect("the file is readable");
-        run(&bytes);
-        let mut prng = Prng::new(bytes.len() as u64);
-        for _ in 0..mutations {
-            let mut mutated = bytes.clone();
-            for _ in 0..=prng.below(4) {
-                if mutated.is_empty() {
-                    break;
-                }
-                let at = prng.below(mutated.len() as u64) as usize;
-                match prng.below(3) {
-                    0 => mutated.truncate(at + 1),
-                    1 => mutated.insert(at, prng.next_u64() as u8),
-                    _ => mutated[at] ^= 1 << prng.below(8),
-                }
-            }
-            run(&mutated);
-        }
-    }
+    trine_corpus::replay(env!("CARGO_MANIFEST_DIR"), target, mutations, run);
 }
 
 #[test]
@@ -59,7 +27,7 @@ fn peers() {
 }
 
 fn file(name: &str) -> Vec<u8> {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/peers");
+    let corpus = trine_corpus::directory(env!("CARGO_MANIFEST_DIR"), "peers");
     std::fs::read(corpus.join(name)).expect("the file is checked in")
 }
 

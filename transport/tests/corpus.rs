@@ -1,11 +1,8 @@
 //! Replays the corpora of the fuzz targets, mutations of them, and a few thousand inputs made from a seed, with the
 //! compiler that everybody has.
 
-use std::path::Path;
-
 // The name by which `verbs/route.rs`, which the frames include, knows it.
 use trine_transport::backend;
-use trine_transport::prng::Prng;
 
 #[path = "../fuzz/bodies/frames.rs"]
 mod frames;
@@ -20,51 +17,14 @@ mod rules;
 #[path = "../fuzz/bodies/values.rs"]
 mod values;
 
-const MADE: usize = if cfg!(debug_assertions) { 300 } else { 3_000 };
+/// Inputs that are made up, for the targets that read any bytes as a program.
+const MADE_UP: u32 = if cfg!(debug_assertions) { 300 } else { 3_000 };
 /// Of each file, for targets of which a run takes microseconds.
-const MUTATIONS: usize = 2_000;
+const MUTATIONS: u32 = 2_000;
 
-/// Each file as it is and changed `mutations` times, then bytes that are made up.
-fn replay(target: &str, mutations: usize, run: fn(&[u8])) {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("fuzz/corpus")
-        .join(target);
-    let mut files: Vec<_> = std::fs::read_dir(directory)
-        .expect("the corpus is there")
-        .map(|entry| entry.expect("a readable directory").path())
-        .collect();
-    files.sort();
-    assert!(files.len() >= 5, "the corpus of {target}: {files:?}");
-    let mut prng = Prng::new(1);
-    for file in files {
-        let data = std::fs::read(file).expect("a readable file");
-        run(&data);
-        for _ in 0..mutations {
-            run(&mutated(&data, &mut prng));
-        }
-    }
-    for _ in 0..MADE {
-        let mut data = vec![0; prng.below(600) as usize];
-        prng.fill(&mut data);
-        run(&data);
-    }
-}
-
-/// Up to four bytes changed, put in, or the rest cut off.
-fn mutated(data: &[u8], prng: &mut Prng) -> Vec<u8> {
-    let mut data = data.to_vec();
-    for _ in 0..=prng.below(4) {
-        if data.is_empty() {
-            break;
-        }
-        let at = prng.below(data.len() as u64) as usize;
-        match prng.below(4) {
-            0 => data.truncate(at + 1),
-            1 => data.insert(at, prng.next_u64() as u8),
-            _ => data[at] ^= 1 << prng.below(8),
-        }
-    }
-    data
+fn replay(target: &str, mutations: u32, run: fn(&[u8])) {
+    trine_corpus::replay(env!("CARGO_MANIFEST_DIR"), target, mutations, run);
+    trine_corpus::run_made_up(MADE_UP, run);
 }
 
 #[test]

@@ -192,7 +192,6 @@ fn line_of(text: &str, span: Range<usize>) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::replay;
     use crate::settings::keys;
 
     fn mistakes(text: &str) -> Vec<(usize, String)> {
@@ -270,7 +269,7 @@ mod tests {
     #[test]
     fn files_of_the_corpus_are_entries_and_mistakes() {
         let keys = keys();
-        replay("settings", |bytes| {
+        trine_corpus::replay(env!("CARGO_MANIFEST_DIR"), "settings", 1_000, |bytes| {
             let Ok(text) = std::str::from_utf8(bytes) else {
                 return;
             };

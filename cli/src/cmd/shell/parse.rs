@@ -344,7 +344,6 @@ fn set_options(entry: &Entry, mut words: &[&[u8]]) -> Result<SetOptions, ParseEr
 mod tests {
     use super::super::commands::COMMANDS;
     use super::*;
-    use crate::replay::replay;
     use trine_transport::prng::Prng;
 
     fn command(line: &str) -> StoreRequest {
@@ -453,7 +452,7 @@ mod tests {
     /// and a command of the store is one that a replica reads.
     #[test]
     fn lines_of_the_corpus_and_their_words_ask_for_the_same() {
-        replay("words", |bytes| {
+        trine_corpus::replay(env!("CARGO_MANIFEST_DIR"), "words", 1_000, |bytes| {
             for line in bytes.split(|&byte| byte == b'\n') {
                 let asked = parse(line);
                 if let Ok(Request::Store(request)) = &asked {
