@@ -73,14 +73,15 @@ fn rpc_seeds(from: u64, count: u64, jobs: u64) -> bool {
         || true,
         run,
         |(seed, report, replays)| {
-            if !report.verdict.is_pass() {
-                println!("seed {seed}: {}", report.verdict);
-                println!("replay it with: {}\n", rpc::replay_command(seed));
-            } else if !replays {
-                println!("seed {seed} does not replay: two runs have different hashes");
-                println!("replay it with: {}\n", rpc::replay_command(seed));
+            if report.verdict.is_pass() && replays {
+                return;
             }
-            failed += u64::from(!report.verdict.is_pass() || !replays);
+            failed += 1;
+            match report.verdict.is_pass() {
+                false => println!("seed {seed}: {}", report.verdict),
+                true => println!("seed {seed} does not replay: two runs have different hashes"),
+            }
+            println!("replay it with: {}\n", rpc::replay_command(seed));
         },
     );
     println!("{count} seeds from {from}, each run twice: {failed} failed");

@@ -301,15 +301,14 @@ fn from_text(text: &str) -> Result<Vec<u8>, String> {
     let Some(digits) = text.strip_prefix("0x") else {
         return Ok(text.as_bytes().to_vec());
     };
-    if !digits.is_ascii() || digits.len() % 2 != 0 {
-        return Err(format!("`{text}` is not pairs of hexadecimal digits"));
+    let not_pairs = || format!("`{text}` is not pairs of hexadecimal digits");
+    // A sign would be taken for part of a number.
+    if !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) || digits.len() % 2 != 0 {
+        return Err(not_pairs());
     }
     (0..digits.len())
         .step_by(2)
-        .map(|at| {
-            u8::from_str_radix(&digits[at..at + 2], 16)
-                .map_err(|_| format!("`{text}` is not hexadecimal"))
-        })
+        .map(|at| u8::from_str_radix(&digits[at..at + 2], 16).map_err(|_| not_pairs()))
         .collect()
 }
 
@@ -438,6 +437,7 @@ mod tests {
             r#"{"client":1,"call":1,"op":"get","key":"k","result":"not_found"}"#,
             r#"{"client":1,"call":5,"return":2,"op":"get","key":"k","result":"not_found"}"#,
             r#"{"client":1,"call":1,"return":2,"op":"get","key":"0xq","result":"not_found"}"#,
+            r#"{"client":1,"call":1,"return":2,"op":"get","key":"0x+f","result":"not_found"}"#,
             r#"{"client":1,"call":1,"return":2,"op":"get","key":"k","result":"value"}"#,
             r#"{"client":1,"call":1,"return":2,"op":"fly","key":"k","result":"value"}"#,
         ];

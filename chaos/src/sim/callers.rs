@@ -70,9 +70,22 @@ pub(crate) struct Callers {
     prng: Prng,
     /// No further calls.
     silent: bool,
-    /// Somebody reads a trace: calls and answers are noted for it.
-    pub(crate) traced: bool,
-    notes: Vec<String>,
+    notes: Notes,
+}
+
+/// Calls and answers, for a trace if somebody reads one.
+#[derive(Default)]
+struct Notes {
+    wanted: bool,
+    lines: Vec<String>,
+}
+
+impl Notes {
+    fn add(&mut self, line: impl FnOnce() -> String) {
+        if self.wanted {
+            self.lines.push(line());
+        }
+    }
 }
 
 struct Caller {
@@ -107,8 +120,7 @@ impl Callers {
             pace,
             prng,
             silent: false,
-            traced: false,
-            notes: Vec::new(),
+            notes: Notes::default(),
         }
     }
 
@@ -129,13 +141,12 @@ impl Callers {
 
     /// What was called and answered since the last time.
     pub(crate) fn take_notes(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.notes)
+        std::mem::take(&mut self.notes.lines)
     }
 
-    fn note(&mut self, line: impl FnOnce() -> String) {
-        if self.traced {
-            self.notes.push(line());
-        }
+    /// Whether somebody reads a trace.
+    pub(crate) fn trace(&mut self, wanted: bool) {
+        self.notes.wanted = wanted;
     }
 
     /// Gives the first client these keys to read, once each.
@@ -235,11 +246,11 @@ impl Callers {
             deadline: Some(now + patience),
             tag: operation.0 as u64,
         };
-        if self.traced {
+        self.notes.add(|| {
             let called = text_of(&history, operation);
             let called = called.strip_suffix(" -> unknown").unwrap_or(&called);
-            self.notes.push(format!("calls {called}"));
-        }
+            format!("calls {called}")
+        });
         match self.clients.submit(now, caller.id, submission) {
             Ok(()) => {
                 caller.open += 1;
@@ -258,10 +269,10 @@ impl Callers {
             }
             Err(error) => {
                 history.fail(operation, simulated.as_nanos());
-                if self.traced {
+                self.notes.add(|| {
                     let refused = text_of(&history, operation);
-                    self.notes.push(format!("no room for {refused}: {error}"));
-                }
+                    format!("no room for {refused}: {error}")
+                });
                 REFUSED_PAUSE
             }
         }
@@ -331,7 +342,8 @@ impl Callers {
             tag: UNJUDGED_TAG,
         };
         let number = self.callers[index].number;
-        self.note(|| format!("calls client {number} {command:?}, not judged"));
+        self.notes
+            .add(|| format!("calls client {number} {command:?}, not judged"));
         // A full window refuses it; there will be others.
         let _ = self.clients.submit(now, self.callers[index].id, submission);
     }
@@ -376,13 +388,13 @@ impl Callers {
                 &mut caller.workload,
                 &finished,
             );
-            if self.traced {
+            self.notes.add(|| {
                 let over = text_of(&history, open.operation);
-                self.notes.push(match &finished.result {
+                match &finished.result {
                     Ok(_) => format!("is answered {over}"),
                     Err(error) => format!("gives up {over}: {error}"),
-                });
-            }
+                }
+            });
         }
     }
 }

@@ -353,7 +353,7 @@ impl Cluster {
             self.config.pace.clone(),
             self.prng.fork(),
         );
-        callers.traced = self.world.trace.is_on();
+        callers.trace(self.world.trace.is_on());
         for _ in 0..self.config.clients_per_machine {
             self.clients_made += 1;
             let workload = Workload::new(

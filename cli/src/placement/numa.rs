@@ -7,6 +7,8 @@ use crate::failure::Failure;
 
 /// Nodes that the mask has room for; Linux itself has at most 1,024.
 const NODES_MAX: u32 = 1024;
+/// Processors are numbered below this; Linux on any machine has at most 8,192.
+const PROCESSORS_MAX: u32 = 1 << 16;
 const WORD_BITS: u32 = u64::BITS;
 /// See set_mempolicy(2): take memory from the node while it has some, from others after that.
 const MPOL_PREFERRED: libc::c_long = 1;
@@ -37,7 +39,11 @@ fn parse_list(list: &str) -> Option<Vec<u32>> {
     let mut found = Vec::new();
     for part in list.split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        found.extend(first.parse::<u32>().ok()?..=last.parse().ok()?);
+        let (first, last) = (first.parse::<u32>().ok()?, last.parse().ok()?);
+        if first > last || last >= PROCESSORS_MAX {
+            return None;
+        }
+        found.extend(first..=last);
     }
     Some(found)
 }
@@ -80,7 +86,9 @@ mod tests {
     fn lists_of_processors_are_read() {
         assert_eq!(parse_list("0-2,5"), Some(vec![0, 1, 2, 5]));
         assert_eq!(parse_list(""), Some(vec![]));
-        assert_eq!(parse_list("x"), None);
+        for wrong in ["x", "1-", "-1", "2-1", "0-4294967295", "0,99999"] {
+            assert_eq!(parse_list(wrong), None, "{wrong}");
+        }
     }
 
     #[test]

@@ -19,7 +19,9 @@ pub(crate) fn name(number: u64) -> String {
 /// The number in a segment's name.
 pub(crate) fn number(name: &str) -> Option<u64> {
     let digits = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
-    (digits.len() == 16).then(|| u64::from_str_radix(digits, 16).ok())?
+    // Nothing but what `name` writes: no sign, no capitals.
+    let number = u64::from_str_radix(digits, 16).ok()?;
+    (self::name(number) == name).then_some(number)
 }
 
 /// The first sector of a segment of that many sectors, itself included.

@@ -34,7 +34,9 @@ pub(crate) fn name(index: u64) -> String {
 /// The index in a snapshot's name.
 pub(crate) fn index(name: &str) -> Option<u64> {
     let digits = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
-    (digits.len() == 16).then(|| u64::from_str_radix(digits, 16).ok())?
+    // Nothing but what `name` writes: no sign, no capitals.
+    let index = u64::from_str_radix(digits, 16).ok()?;
+    (self::name(index) == name).then_some(index)
 }
 
 /// Of which state a snapshot is.

@@ -546,3 +546,27 @@ impl<D: Disk> Disk for SharedDisk<D> {
         self.0.borrow_mut().sync_names()
     }
 }
+
+/// A file that somebody else put beside ours must not be taken for one of them, and be asked for under another name.
+#[test]
+fn only_names_as_they_are_written_are_those_of_files() {
+    for number in [0, 1, 0xabc, u64::MAX] {
+        assert_eq!(segment::number(&segment::name(number)), Some(number));
+        let snapshot = snapshot_file::name(number);
+        assert_eq!(snapshot_file::index(&snapshot), Some(number));
+    }
+    for digits in [
+        "+00000000000000f",
+        "000000000000000F",
+        "f",
+        "00000000000000000f",
+        "",
+    ] {
+        let with_digits = |name: String| name.replace("0000000000000000", digits);
+        assert_eq!(segment::number(&with_digits(segment::name(0))), None);
+        assert_eq!(
+            snapshot_file::index(&with_digits(snapshot_file::name(0))),
+            None
+        );
+    }
+}

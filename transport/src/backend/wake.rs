@@ -27,7 +27,7 @@ pub(super) fn wait_readable(
     let watched = watched.map_or(-1, |watched| watched.as_raw_fd());
     let mut descriptors = [socket.as_raw_fd(), wake.as_raw_fd(), watched].map(readable);
     let timeout = timeout.map(|timeout| libc::timespec {
-        tv_sec: timeout.as_secs() as libc::time_t,
+        tv_sec: timeout.as_secs() as _,
         tv_nsec: (timeout.as_nanos() % 1_000_000_000) as libc::c_long,
     });
     let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);

@@ -2,6 +2,8 @@
 
 /// Redis sends no longer value unless it is told to, and none so long is written here.
 const VALUE_BYTES_MAX: usize = 512 << 20;
+/// The same of a line: none that Redis sends is near it.
+const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +18,11 @@ pub(super) enum Answer {
 
 /// The first answer in `input` and its length, once it is whole; or that it is none.
 pub(super) fn parse(input: &[u8]) -> Option<(Result<Answer, String>, usize)> {
-    let line_end = input.windows(2).position(|two| two == b"\r\n")?;
+    let first = &input[..input.len().min(LINE_BYTES_MAX)];
+    let Some(line_end) = first.windows(2).position(|two| two == b"\r\n") else {
+        let why = format!("a line of more than {LINE_BYTES_MAX} bytes");
+        return (first.len() == LINE_BYTES_MAX).then_some((Err(why), input.len()));
+    };
     let line = String::from_utf8_lossy(&input[1..line_end.max(1)]);
     let after = line_end + 2;
     match input[0] {
@@ -31,8 +37,16 @@ pub(super) fn parse(input: &[u8]) -> Option<(Result<Answer, String>, usize)> {
                 );
                 Some((Err(why), after))
             }
-            Ok(length) => (input.len() >= after + length + 2)
-                .then_some((Ok(Answer::Done), after + length + 2)),
+            Ok(length) => {
+                let end = after + length + 2;
+                let answer = match input.get(after + length..end)? {
+                    b"\r\n" => Ok(Answer::Done),
+                    _ => Err(format!(
+                        "a value of {length} bytes that goes on behind its end"
+                    )),
+                };
+                Some((answer, end))
+            }
             Err(_) => Some((Err(format!("{line:?} is no length")), after)),
         },
         _ => Some((
@@ -66,12 +80,14 @@ mod tests {
                 "{text:?}"
             );
         }
-        for wrong in ["*1\r\n", "$x\r\n", "\r\n"] {
+        let endless = "+".repeat(LINE_BYTES_MAX);
+        for wrong in ["*1\r\n", "$x\r\n", "\r\n", "$2\r\nabc\r\n", &endless] {
             assert!(
                 matches!(parse(wrong.as_bytes()), Some((Err(_), _))),
                 "{wrong:?}"
             );
         }
+        assert_eq!(parse(&endless.as_bytes()[1..]), None);
     }
 
     /// A length next to the largest number overflowed the sum of which the answer's end is: the program stopped, or, built
