@@ -663,6 +663,16 @@ fn words_are_held_to_the_limits_of_parts() {
     assert!(bench.connection.is_broken());
 }
 
+/// Errors of commands that need no store counted twice: when their reply was kept for EXEC's, and when that was written.
+#[test]
+fn an_error_in_a_transaction_counts_once() {
+    let mut bench = Bench::new();
+    bench.send(b"SET a x\r\nMULTI\r\nAUTH nothing\r\nINCR a\r\nPING\r\n");
+    let replies = bench.send(b"EXEC\r\n");
+    assert_eq!(replies.matches("\r\n-").count(), 2, "{replies}");
+    assert_eq!(bench.connection.errors(), 2);
+}
+
 /// A review found that one connection could take all memory of a replica by way of MULTI: a name of 1 MiB, asked for 4,096
 /// times (a queue of 80 KB), and EXEC built 4 GiB of replies before it wrote one. The replies are bounded now as the queue is,
 /// and what is over that does nothing to the store; names are short.

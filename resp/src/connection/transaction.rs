@@ -134,7 +134,10 @@ impl Connection {
         } else {
             // What needs no store writes its reply, which waits among the others.
             let (before, resp3) = (std::mem::take(&mut self.output), self.resp3);
+            let errors = self.errors;
             self.answer_here(spec, parts, environment, submit);
+            // It counts when it is said.
+            self.errors = errors;
             if self.resp3 != resp3 {
                 // The list would begin in one protocol and end in the other: no client could read it.
                 self.resp3 = resp3;
