@@ -2,7 +2,7 @@
 
 use super::Host;
 use super::callers::Callers;
-use super::config::{DiskConfig, SimConfig, varied_endpoint};
+use super::config::{DiskConfig, Load, SimConfig, varied_endpoint};
 use super::disk::{CALM, Device, SimDisk, SimQueue};
 use super::member::Agreement;
 use super::member::Member;
@@ -23,6 +23,7 @@ use trine_replica::disk::{Fsync, OpenOptions, Opened};
 use trine_replica::message::{
     AdminRequest, ClusterId, Discovery, Incarnation, MemberRole, Order, PlaceId,
 };
+use trine_replica::node::endpoint_config;
 use trine_replica::{Node, Replica, ReplicaConfig};
 use trine_transport::backend::Caps;
 use trine_transport::buf::{Pool, PoolConfig};
@@ -440,7 +441,10 @@ impl Cluster {
 
     fn endpoint(&mut self, pool: Pool, identity: Identity) -> Endpoint<Host> {
         let caps = self.caps();
-        let config = varied_endpoint(&mut self.prng);
+        let config = match self.config.load {
+            Load::Drawn => varied_endpoint(&mut self.prng),
+            Load::Measured | Load::MeasuredCalm => endpoint_config(),
+        };
         let seed = self.prng.next_u64();
         Endpoint::new(config, &caps, pool, identity, seed)
             .expect("the simulated settings are sound")

@@ -1,4 +1,5 @@
-//! What is simulated to say how fast the simulator is: two loads that are the same on every machine.
+//! What is simulated to say how fast the simulator is: two loads that are the same on every machine, of a group as its users
+//! have it: in memory, of one version, with the replicas' and clients' own settings of sessions.
 
 use super::callers::Pace;
 use super::{Load, QUIET_MIN, SimConfig};
@@ -28,7 +29,7 @@ impl SimConfig {
         config.pace.pause = Duration::from_nanos(2_000);
         // Half of a client's window: what is not judged needs room, too, and a refusal is no operation.
         config.pace.open_max = 32;
-        // As many calls whatever the seed draws: sessions may be so wide that a second holds a million of them.
+        // As many calls whatever the seed draws: sessions are so wide that a second holds a million of them.
         config.pace.rush = CALM_OPERATIONS;
         config.faults = Some(BTreeSet::<Fault>::new());
         (config.faulty, config.quiet) = (Duration::from_millis(100), QUIET_MIN);
@@ -51,7 +52,6 @@ impl SimConfig {
         };
         config.forming = Duration::from_millis(1_500);
         config.replica = ReplicaConfig::default();
-        // What is measured is the usual group: in memory, of one version.
         config.disk = None;
         config.first_state_version = config.replica.state_version;
         config
