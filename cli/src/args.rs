@@ -170,8 +170,8 @@ pub(crate) enum MemberCommand {
     Promote(PlaceArguments),
     /// Remove the member at a place; refused if too few that are alive would be left.
     Remove(PlaceArguments),
-    /// Let a newly started replica take a place although its present holder may be alive.
-    Replace(PlaceArguments),
+    /// Let a newly started replica take a place although its present holder may be alive, or is gone and was elsewhere.
+    Replace(MemberReplaceArguments),
 }
 
 #[derive(Debug, Subcommand)]
@@ -205,7 +205,25 @@ pub(crate) struct MemberAddArguments {
     #[arg(long)]
     pub(crate) learner: bool,
     #[command(flatten)]
+    pub(crate) newcomer: NewcomerArguments,
+    #[command(flatten)]
     pub(crate) target: PlaceArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MemberReplaceArguments {
+    #[command(flatten)]
+    pub(crate) newcomer: NewcomerArguments,
+    #[command(flatten)]
+    pub(crate) target: PlaceArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NewcomerArguments {
+    /// Where the new replica is, host:port. The group takes in nobody from elsewhere. Not needed for the address that the
+    /// place's last holder had, or that the leader's --peers has for the place.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) address: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -214,14 +232,27 @@ pub(crate) struct RecoverArguments {
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: PathBuf,
     /// The replica's place, as it was started with.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) id: u32,
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..),
+        required_unless_present = "quarantined"
+    )]
+    pub(crate) id: Option<u32>,
     /// The replica's address, host:port, as the others will reach it.
-    #[arg(long, value_name = "HOST:PORT")]
-    pub(crate) address: String,
+    #[arg(
+        long,
+        value_name = "HOST:PORT",
+        required_unless_present = "quarantined"
+    )]
+    pub(crate) address: Option<String>,
     /// Needed: what only the lost replicas had acknowledged is gone, and what was never acknowledged may come to be.
     #[arg(long)]
     pub(crate) i_accept_data_loss: bool,
+    /// Make no new group: only lift the quarantine of this directory. Its replica was found to hold another state than the
+    /// majority of its group, and goes on with that state when it is started again.
+    #[arg(long, conflicts_with_all = ["id", "address", "i_accept_data_loss"])]
+    pub(crate) quarantined: bool,
 }
 
 #[derive(Debug, Args)]

@@ -92,11 +92,7 @@ pub(crate) fn around_opened<N: Network>(
     capture: CaptureFile,
 ) -> Opened<Captured<N::Backend>> {
     let local = network.local_address(&opened.backend);
-    Opened {
-        backend: around(opened.backend, local, capture),
-        route_of: opened.route_of,
-        keep: opened.keep,
-    }
+    opened.around(|backend| around(backend, local, capture))
 }
 
 /// The Unix time at which the monotonic clock was zero.

@@ -98,6 +98,7 @@ fn open_over<B: Backend + 'static>(
         backend,
         route_of,
         keep,
+        ..
     } = opened;
     let (clock, seed) = (MonotonicClock, random_seed()?);
     let mut client = BlockingClient::new(backend, clock, config, endpoint_config(), route_of, seed)

@@ -133,6 +133,11 @@ pub(crate) const USED: &str =
 pub(crate) const REJOIN: &str = "start it with --rejoin: it sets the files aside and joins its group as a new replica; \
                                  if a majority of the group is lost, see trine recover";
 
+/// What to do about a quarantine.
+const QUARANTINED: &str = "start it with --rejoin: it sets the files aside and joins its group as a new replica; only if too \
+                           few sound replicas are left for that, `trine recover --quarantined --data-dir DIR` lifts the \
+                           quarantine and keeps this replica's state as it is";
+
 /// Why a directory cannot be opened, and what to do.
 pub(crate) fn failure(path: &Path, error: &OpenError) -> Failure {
     let shown = path.display();
@@ -144,6 +149,10 @@ pub(crate) fn failure(path: &Path, error: &OpenError) -> Failure {
                 "this replica has lost what it may have promised: {shown}/{error}; it must not go on under its old identity"
             ),
             REJOIN,
+        ),
+        OpenError::Quarantined { .. } => (
+            format!("this replica is in quarantine: {shown}/{error}"),
+            QUARANTINED,
         ),
         OpenError::Newer { .. } => (
             format!("{shown}/{error}"),

@@ -203,6 +203,14 @@ impl ClientSessions {
         Verdict::Apply
     }
 
+    /// The number that the client of a session drew when it registered. It never changes while the session exists, and no
+    /// other session ever has the same client id.
+    #[must_use]
+    pub(crate) fn number_of(&self, client: u64) -> Option<u64> {
+        let slot = *self.by_client.get(&client)?;
+        Some(self.session(slot).nonce)
+    }
+
     /// The answer of a command that was judged a duplicate.
     #[must_use]
     pub(crate) fn cached(&self, client: u64, sequence: u64) -> Option<&CachedReply> {

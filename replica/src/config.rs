@@ -37,6 +37,12 @@ pub const BEGIN_PATIENCE: Duration = Duration::from_secs(5);
 pub const MEMBERSHIP_QUESTION_EVERY: Duration = Duration::from_millis(500);
 /// Rounds of raft's ready loop in one turn, before other work gets its turn.
 pub const READY_ROUNDS_MAX: usize = 64;
+/// Terms that messages may raise a replica's term by at once.
+pub const TERM_ALLOWANCE_MAX: u64 = 1 << 32;
+/// Terms that are added to that allowance in a second, up to its maximum.
+pub const TERMS_PER_SECOND: u64 = 1 << 20;
+/// Addresses of replicas that a replica remembers from answers, beside its members and `--peers`; the oldest gives way.
+pub const LEARNED_ADDRESSES_MAX: usize = 16;
 /// A log that has reached a bound is compacted by this share of the bound.
 pub const COMPACTED_SHARE: usize = 16;
 /// The log in memory holds the bytes of its entries in pieces of this size.

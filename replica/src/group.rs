@@ -426,6 +426,7 @@ impl Group {
         self.end_abandoned_incoming(now, out);
         self.ask_whether_member(now, out);
         self.doubt_beginning(now);
+        self.follow_suspicions(now, out);
         out.settle_debts(self.cluster);
     }
 
@@ -479,6 +480,12 @@ impl Group {
             && header.group == GroupId(0)
             && header.to == self.own.incarnation
             && self.state.as_ref().is_some_and(known)
+    }
+
+    /// Where the members are, as far as this replica knows them.
+    pub(crate) fn member_addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        let members = self.state.iter().flat_map(|state| state.members().all());
+        members.map(|member| member.address)
     }
 
     /// Whether the group's state has arrived here.

@@ -172,6 +172,18 @@ impl Joiner {
                     "place {place} of cluster {cluster} is filled by a replica that is alive: check --id"
                 )
             }
+            JoinRefusal::OtherSource => format!(
+                "{from} sees this replica at another address than {}: no address translation may lie between replicas",
+                self.own.address
+            ),
+            JoinRefusal::UnknownAddress => {
+                let address = self.own.address;
+                format!(
+                    "cluster {cluster} does not expect place {place} at {address}: \
+                     trine member add {place} --address {address} for a new place, \
+                     trine member replace {place} --address {address} for one that has moved"
+                )
+            }
             JoinRefusal::Removed => format!("this replica was removed from cluster {cluster}"),
             JoinRefusal::TooOld => format!(
                 "cluster {cluster} uses a newer state machine than version {}, the newest that this replica \
@@ -187,7 +199,9 @@ impl Joiner {
                 // Two replicas that take each other for the leader must not make this a busy loop.
                 self.next_attempt = now + Duration::from_nanos(self.retry.as_nanos() / 8);
             }
-            JoinRefusal::ChangeInProgress | JoinRefusal::PlaceTaken => self.leader = Some(from),
+            JoinRefusal::ChangeInProgress
+            | JoinRefusal::PlaceTaken
+            | JoinRefusal::UnknownAddress => self.leader = Some(from),
             _ => {}
         }
     }

@@ -1,5 +1,6 @@
 //! Replication: raft-rs on the transport.
 
+mod addresses;
 mod bootstrap;
 pub mod client;
 mod client_sessions;
@@ -30,5 +31,5 @@ pub use node::Node;
 pub use output::{Class, Output};
 pub use raft_log::log_raft_to;
 pub use replica::Replica;
-pub use route::RouteOf;
+pub use route::{IsAt, RouteOf};
 pub use status::Status;

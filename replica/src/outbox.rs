@@ -37,8 +37,13 @@ pub(crate) enum Purpose {
     },
     /// A probe or begin of a bootstrap, to this place.
     Bootstrap(PlaceId),
-    /// The hash of this replica's state; its answer says nothing.
-    Report,
+    /// The hash of this replica's state behind an entry; the answer is the receiver's.
+    Report {
+        /// The member.
+        to: Incarnation,
+        /// The entry.
+        index: u64,
+    },
     /// A plea to be taken in.
     Join(SocketAddr),
 }

@@ -1,6 +1,7 @@
 //! The one place that owns raft's `RawNode`: what may go in, when it ticks, and what comes out of its ready loop.
 
 mod durable;
+mod terms;
 mod validate;
 
 use std::collections::VecDeque;
@@ -13,6 +14,7 @@ use raft::{
 use trine_canary as canary;
 use trine_transport::time::Instant;
 
+use terms::TermAllowance;
 pub(crate) use validate::{Refusal, validate};
 
 use crate::config::ReplicaConfig;
@@ -42,6 +44,8 @@ pub(crate) struct RaftGroup<L: Log> {
     unwritten: VecDeque<durable::Unwritten>,
     /// The newest term that the disk is known to have. Means nothing in memory mode.
     written_term: u64,
+    /// How far messages may still raise the term.
+    terms: TermAllowance,
 }
 
 /// What one round of the ready loop asks for, in the order in which it has to be done.
@@ -107,6 +111,7 @@ impl<L: Log> RaftGroup<L> {
             prompt_commit_ticks: 0,
             unwritten: VecDeque::new(),
             written_term,
+            terms: TermAllowance::new(now),
         }
     }
 
@@ -121,6 +126,10 @@ impl<L: Log> RaftGroup<L> {
         message: Message,
     ) -> Result<bool, Refusal> {
         validate(&self.node.raft, sender, &message)?;
+        let term = self.term();
+        if !self.terms.allows(now, message.term.saturating_sub(term)) && self.has_history() {
+            return Err(Refusal::TermTooFarAhead);
+        }
         let vote = matches!(
             message.get_msg_type(),
             MessageType::MsgRequestVote | MessageType::MsgRequestPreVote
@@ -142,13 +151,21 @@ impl<L: Log> RaftGroup<L> {
             self.commit_promptly();
         }
         let before = self.node.raft.msgs.len();
-        self.node.step(message).map_err(|_| Refusal::NotEntitled)?;
+        let stepped = self.node.step(message);
+        // Not what the message names: a question whether a vote would be given raises nothing.
+        self.terms.draw(self.term().saturating_sub(term));
+        stepped.map_err(|_| Refusal::NotEntitled)?;
         if from_leader && self.leader() == sender {
             self.ticks_since_leader = 0;
         }
         Ok(self.node.raft.msgs[before..]
             .iter()
             .any(|m| m.to == sender && is_answer(m)))
+    }
+
+    /// Whether this replica has a log. One that has none yet takes the term of the group that takes it in, whatever it is.
+    fn has_history(&self) -> bool {
+        self.last_index() > 0
     }
 
     /// Whether a leader was followed here too lately for a vote to be given to another one. Where a leader is known, raft
@@ -411,6 +428,11 @@ impl<L: Log> RaftGroup<L> {
     /// Whether it leads and has committed an entry of its own term, so that its commit index is the group's.
     pub(crate) fn leads_with_commit(&self) -> bool {
         self.is_leader() && self.node.raft.commit_to_current_term()
+    }
+
+    /// Whether an entry of the present term is applied: then everything that earlier leaders have acknowledged is, too.
+    pub(crate) fn has_applied_in_term(&self) -> bool {
+        self.term_at(self.applied()) == Some(self.term())
     }
 
     /// Who leads, as far as this replica knows; zero for nobody.

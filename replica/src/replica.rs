@@ -7,6 +7,7 @@ use trine_transport::buf::Pool;
 use trine_transport::prng::Prng;
 use trine_transport::time::Instant;
 
+use crate::addresses::Addresses;
 use crate::bootstrap::{self, Bootstrap, Origin, Progress};
 use crate::config::{BEGIN_PATIENCE, ConfigError, PLACES_MAX, ReplicaConfig};
 use crate::disk::{DiskError, Fsync, Restored, Write};
@@ -43,8 +44,8 @@ pub struct Replica {
     /// Some until this replica has a vote.
     joiner: Option<Joiner>,
     group: Option<Box<Group>>,
-    /// All other places that were named at the start.
-    others: Vec<(PlaceId, SocketAddr)>,
+    /// The addresses of replicas that are known beside those of the members.
+    addresses: Addresses,
     prng: Prng,
     /// When a bootstrapper that has yielded tries again, should it belong to no group then.
     bootstrap_again_at: Option<Instant>,
@@ -116,7 +117,7 @@ impl Replica {
             bootstrap,
             joiner,
             group: None,
-            others,
+            addresses: Addresses::new(others),
             prng,
             bootstrap_again_at: None,
             out,
@@ -205,9 +206,37 @@ impl Replica {
         }
     }
 
+    /// Whether messages of a session count here: `comes_from` says of an address whether its other end is there. It has to
+    /// be a member's, one of `--peers`, or one that was named by an answer over a session that this replica has opened.
+    #[must_use]
+    pub fn trusts(&self, comes_from: impl Fn(SocketAddr) -> bool) -> bool {
+        let of_members = self
+            .group
+            .as_ref()
+            .is_some_and(|group| group.member_addresses().any(&comes_from));
+        of_members || self.addresses.iter().any(comes_from)
+    }
+
+    /// A message between replicas came from an address that no replica is known at, and was dropped.
+    pub fn note_stranger(&mut self) {
+        self.out.counters.messages_of_strangers += 1;
+    }
+
     /// A request of kind APPEND, RAFT, SNAPSHOT, BOOTSTRAP, JOIN or AGREE from a peer, or ADMIN. It is answered through
-    /// [`Output::Reply`], exactly once.
-    pub fn on_peer(&mut self, now: Instant, token: ReplyToken, kind: u8, request: &[u8]) {
+    /// [`Output::Reply`], exactly once. `comes_from` says of an address whether the request was sent from there.
+    pub fn on_peer(
+        &mut self,
+        now: Instant,
+        token: ReplyToken,
+        kind: u8,
+        request: &[u8],
+        comes_from: impl Fn(SocketAddr) -> bool,
+    ) {
+        // Anybody may ask to be taken in, or give an order: those look at the address themselves.
+        if !matches!(kind, kind::JOIN | kind::ADMIN) && !self.trusts(&comes_from) {
+            self.note_stranger();
+            return self.out.reply_empty(token);
+        }
         let result = match kind {
             kind::APPEND => AppendFrame::decode(request).map(|frame| {
                 self.on_raft(
@@ -225,9 +254,8 @@ impl Replica {
             }
             kind::BOOTSTRAP => BootstrapRequest::decode(request)
                 .map(|request| self.on_bootstrap(now, token, request)),
-            kind::JOIN => {
-                JoinRequest::decode(request).map(|request| self.on_join(now, token, &request))
-            }
+            kind::JOIN => JoinRequest::decode(request)
+                .map(|request| self.on_join(now, token, &request, comes_from(request.address))),
             kind::AGREE => {
                 StateReport::decode(request).map(|report| self.on_state_report(now, token, &report))
             }
@@ -352,21 +380,33 @@ impl Replica {
         self.group = Some(Box::new(group));
     }
 
-    fn on_join(&mut self, now: Instant, token: ReplyToken, request: &JoinRequest) {
+    /// `from_there`: it came from the address that it names.
+    fn on_join(
+        &mut self,
+        now: Instant,
+        token: ReplyToken,
+        request: &JoinRequest,
+        from_there: bool,
+    ) {
+        let refused = |reason, cluster| JoinReply::Refused {
+            reason,
+            cluster,
+            leader_address: None,
+        };
         let reply = match &mut self.group {
-            Some(group) => group.on_join(now, request, &mut self.out),
-            None => JoinReply::Refused {
-                reason: JoinRefusal::NotAttached,
-                cluster: ClusterId::NONE,
-                leader_address: None,
-            },
+            _ if !from_there => {
+                self.out.counters.messages_of_strangers += 1;
+                refused(JoinRefusal::OtherSource, self.cluster())
+            }
+            Some(group) => group.on_join(now, request, &self.addresses, &mut self.out),
+            None => refused(JoinRefusal::NotAttached, ClusterId::NONE),
         };
         self.out.reply(token, &reply);
     }
 
     fn on_order(&mut self, now: Instant, token: ReplyToken, request: &AdminRequest) {
         match &mut self.group {
-            Some(group) => group.on_order(now, token, request, &mut self.out),
+            Some(group) => group.on_order(now, token, request, &self.addresses, &mut self.out),
             None => {
                 let text = "this replica belongs to no group yet";
                 let reply = AdminReply {
@@ -394,7 +434,11 @@ impl Replica {
                     self.follow_bootstrap(now, progress);
                 }
             }
-            Some(Purpose::Report) => {}
+            Some(Purpose::Report { to, index }) => {
+                if let (Some(group), Some(answer)) = (&mut self.group, answer) {
+                    group.on_report_answer(now, to, index, answer, &mut self.out);
+                }
+            }
             Some(Purpose::Join(from)) => self.on_join_answer(now, from, answer),
             None => self.out.counters.messages_foreign += 1,
         }
@@ -459,6 +503,14 @@ impl Replica {
     }
 
     fn on_join_answer(&mut self, now: Instant, from: SocketAddr, answer: Option<&[u8]>) {
+        if let Some(Ok(JoinReply::Refused {
+            leader_address: Some(leader),
+            ..
+        })) = answer.map(JoinReply::decode)
+        {
+            // The leader that is to be asked may lead from an address that nobody has named here yet.
+            self.addresses.learn(leader);
+        }
         // A learner is both: a member that may have been removed, and one that asks to be taken in.
         if let (Some(group), Some(answer)) = (&mut self.group, answer) {
             group.on_membership_answer(answer);
@@ -563,7 +615,7 @@ impl Replica {
             self.bootstrap_again_at = None;
             if self.group.is_none() {
                 let prng = Prng::new(self.prng.next_u64());
-                let others = self.others.clone();
+                let others = self.addresses.peers().to_vec();
                 self.bootstrap = Some(Bootstrap::new(self.own, others, self.config, prng, now));
             }
         }

@@ -132,6 +132,9 @@ pub struct Counters {
     pub messages_refused: u64,
     /// Messages for another cluster or another life, dropped.
     pub messages_foreign: u64,
+    /// Messages between replicas that came from an address at which no replica is known, dropped.
+    #[serde(default)]
+    pub messages_of_strangers: u64,
     /// Messages that could not be sent: no buffer, no address, or too many outstanding.
     pub messages_unsent: u64,
     /// Appends that were not sent because as many were under way to that member as may be.

@@ -815,6 +815,7 @@ fn request_of(world: &World, client: usize, sequence: u64, command: &Command<'_>
         client: world.clients[client].id,
         sequence,
         lowest_awaited: 1,
+        session_number: world.clients[client].nonce,
         command: &bytes,
     }
     .encode_to_vec()

@@ -176,6 +176,7 @@ fn order_to_lead(world: &mut World, leader: u32, next: u32) {
         place: PlaceId(next),
         incarnation: Incarnation::NONE,
         cluster: ClusterId::NONE,
+        address: None,
     };
     world.inject(leader, kind::ADMIN, &order.encode_to_vec());
 }

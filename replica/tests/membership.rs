@@ -483,12 +483,16 @@ fn a_new_leader_does_not_take_silence_for_death_at_once() {
         world.now,
     );
     world.places.get_mut(&newcomer).unwrap().replica = Some(replica.unwrap());
+    // It comes from another address than the silent one, so an operator has to name it.
+    world.newcomer = Some(address(newcomer));
+    world.order_once(leader, Order::Replace, silent, voter);
     world.expect("a learner", SECOND, |world| {
         world.status(leader).members.len() == 4
     });
     world.isolate(newcomer);
     world.resume(silent);
-    world.run_for(SECOND);
+    // The order is forgotten by then.
+    world.run_for(SECOND * 61);
     world.heal();
     world.run_for(SECOND);
     assert_eq!(

@@ -127,7 +127,7 @@ impl Node {
         let token = ReplyToken(self.next_token);
         match kind {
             kind::CLIENT => self.replica.on_client(self.now, token, bytes),
-            kind => self.replica.on_peer(self.now, token, kind, bytes),
+            kind => self.replica.on_peer(self.now, token, kind, bytes, |_| true),
         }
         token
     }
@@ -278,6 +278,7 @@ impl Node {
             client: self.next_token + 1,
             sequence: 0,
             lowest_awaited: 0,
+            session_number: 0,
             command: &[],
         };
         let token = self.request(kind::CLIENT, &request.encode_to_vec());

@@ -21,6 +21,7 @@ fn request(world: &World, client: usize, sequence: u64, timed: bool) -> Vec<u8> 
         client: world.clients[client].id,
         sequence,
         lowest_awaited: sequence,
+        session_number: world.clients[client].nonce,
         command: &command,
         ..ClientRequest::bare(Operation::Apply)
     }

@@ -15,7 +15,7 @@ use trine_replica::client::{
 };
 use trine_replica::message::{ClusterId, Incarnation, PlaceId};
 use trine_replica::node::endpoint_config;
-use trine_replica::route::RouteOf;
+use trine_replica::route::{IsAt, RouteOf, is_same_address};
 use trine_replica::status::Role;
 use trine_replica::{Node, Replica, ReplicaConfig};
 use trine_transport::backend::{Backend, MonotonicClock, UdpBackend, UdpConfig};
@@ -81,7 +81,8 @@ fn run_replica(place: usize, backend: UdpBackend, addresses: &[SocketAddr], stop
         now,
     )
     .expect("a sound configuration");
-    let node = Node::new(replica, route_of(), seed);
+    let is_at: IsAt<SocketAddr> = Box::new(|route, address| is_same_address(*route, address));
+    let node = Node::new(replica, route_of(), is_at, seed);
     let identity = node.identity();
     let mut event_loop = EventLoop::new(
         backend,

@@ -43,6 +43,7 @@ fn try_new_command(world: &mut World, client: usize, sequence: u64) -> Result<()
         client: world.clients[client].id,
         sequence,
         lowest_awaited: sequence,
+        session_number: world.clients[client].nonce,
         command: &command,
         ..ClientRequest::bare(Operation::Apply)
     };
@@ -150,6 +151,7 @@ fn a_client_cannot_switch_the_group() {
         client: world.clients[client].id,
         sequence: 1,
         lowest_awaited: 1,
+        session_number: world.clients[client].nonce,
         command: &command,
         ..ClientRequest::bare(Operation::Apply)
     };

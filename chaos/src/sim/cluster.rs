@@ -24,7 +24,7 @@ use trine_replica::message::{
     AdminRequest, ClusterId, Discovery, Incarnation, MemberRole, Order, PlaceId,
 };
 use trine_replica::node::endpoint_config;
-use trine_replica::{Node, Replica, ReplicaConfig};
+use trine_replica::{IsAt, Node, Replica, ReplicaConfig};
 use trine_transport::backend::Caps;
 use trine_transport::buf::{Pool, PoolConfig};
 use trine_transport::endpoint::Endpoint;
@@ -194,7 +194,8 @@ impl Cluster {
             let disk = self.disks[host.index()].clone();
             queue = Some(SimQueue::new(opened.writer, disk));
         }
-        let mut node = Node::new(replica, self.route_of(), self.prng.next_u64());
+        let is_at: IsAt<Host> = Box::new(|host, address| host.address() == address);
+        let mut node = Node::new(replica, self.route_of(), is_at, self.prng.next_u64());
         if let Some(queue) = &queue {
             node = node.with_disk(Box::new(queue.clone()));
         }
@@ -390,6 +391,7 @@ impl Cluster {
             place: place_of(host),
             incarnation: Incarnation::NONE,
             cluster: ClusterId::NONE,
+            address: None,
         };
         let config = ClientConfig::new(self.addresses());
         let seed = self.prng.next_u64();

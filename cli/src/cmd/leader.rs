@@ -1,10 +1,9 @@
 //! `trine leader transfer`: hands the lead over.
 
 use trine_chaos::live::{Report, leader_of};
-use trine_replica::message::Order;
 use trine_replica::status::{Role, Status};
 
-use super::member::give;
+use super::member::{Wanted, give};
 use super::status::{LOOK_MAX, ask_everybody};
 use crate::args::{LeaderCommand, OrderArguments, TransferArguments};
 use crate::client::advice;
@@ -23,7 +22,7 @@ pub(crate) fn run<N: Network>(
         Some(place) => *place,
         None => choose(network, order)?,
     };
-    give(network, order, Order::Lead, place, output)
+    give(network, order, Wanted::lead(place), output)
 }
 
 /// The place of the follower with the longest log among those that answer.

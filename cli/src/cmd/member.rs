@@ -1,5 +1,6 @@
 //! `trine member ...`: who belongs to the group, and changes of that.
 
+use std::net::SocketAddr;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
@@ -12,7 +13,9 @@ use trine_replica::status::{MemberStatus, Status};
 use trine_transport::backend::{Backend, MonotonicClock};
 
 use super::status::{LOOK_MAX, ask_everybody, informant, no_leader, nobody};
-use crate::args::{MemberCommand, MemberListArguments, OrderArguments, PlaceArguments};
+use crate::args::{
+    MemberCommand, MemberListArguments, NewcomerArguments, OrderArguments, PlaceArguments,
+};
 use crate::capture;
 use crate::client::{advice, random_seed};
 use crate::failure::Failure;
@@ -27,18 +30,51 @@ pub(crate) fn run<N: Network>(
     command: &MemberCommand,
     output: Output,
 ) -> Result<(), Failure> {
-    let order = |order: Order, target: &PlaceArguments| {
-        give(network, &target.order, order, target.place, output)
+    let order = |order: Order, target: &PlaceArguments, newcomer: Option<&NewcomerArguments>| {
+        let address = newcomer.and_then(|newcomer| newcomer.address.as_deref());
+        let address = address.map(peers::resolve_server).transpose()?;
+        let what = Wanted {
+            order,
+            place: target.place,
+            address,
+        };
+        give(network, &target.order, what, output)
     };
     match command {
         MemberCommand::List(arguments) => list(network, arguments, output),
         MemberCommand::Add(arguments) => {
             let voter = !arguments.learner;
-            order(Order::Add { voter }, &arguments.target)
+            order(
+                Order::Add { voter },
+                &arguments.target,
+                Some(&arguments.newcomer),
+            )
         }
-        MemberCommand::Promote(target) => order(Order::Promote, target),
-        MemberCommand::Remove(target) => order(Order::Remove, target),
-        MemberCommand::Replace(target) => order(Order::Replace, target),
+        MemberCommand::Promote(target) => order(Order::Promote, target, None),
+        MemberCommand::Remove(target) => order(Order::Remove, target, None),
+        MemberCommand::Replace(arguments) => {
+            order(Order::Replace, &arguments.target, Some(&arguments.newcomer))
+        }
+    }
+}
+
+/// What an operator wants done.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    pub(super) order: Order,
+    pub(super) place: u32,
+    /// Where the place's new holder will be.
+    pub(super) address: Option<SocketAddr>,
+}
+
+impl Wanted {
+    /// That a place leads.
+    pub(super) const fn lead(place: u32) -> Self {
+        Self {
+            order: Order::Lead,
+            place,
+            address: None,
+        }
     }
 }
 
@@ -46,16 +82,16 @@ pub(crate) fn run<N: Network>(
 pub(super) fn give<N: Network>(
     network: &N,
     arguments: &OrderArguments,
-    order: Order,
-    place: u32,
+    wanted: Wanted,
     output: Output,
 ) -> Result<(), Failure> {
+    let Wanted { order, place, .. } = wanted;
     let takes_in = matches!(order, Order::Add { .. } | Order::Replace);
     let given = match takes_in && network.is_ip() {
         true => while_shown(network, arguments, place, || {
-            self::order(network, arguments, order, place)
+            self::order(network, arguments, wanted)
         }),
-        false => self::order(network, arguments, order, place),
+        false => self::order(network, arguments, wanted),
     };
     let OrderDone { text, leader } = given?;
     output.document(&json!({
@@ -111,8 +147,7 @@ fn while_shown<N: Network, T>(
 pub(super) fn order<N: Network>(
     network: &N,
     arguments: &OrderArguments,
-    order: Order,
-    place: u32,
+    wanted: Wanted,
 ) -> Result<OrderDone, Failure> {
     let addresses = peers::resolve(&arguments.peers)?;
     let capture = arguments.capture.open()?;
@@ -120,10 +155,10 @@ pub(super) fn order<N: Network>(
     let mut config = ClientConfig::new(addresses);
     config.operation_timeout = arguments.timeout.into();
     match capture {
-        None => order_over(opened, config, order, place),
+        None => order_over(opened, config, wanted),
         Some(capture) => {
             let opened = capture::around_opened(network, opened, capture);
-            order_over(opened, config, order, place)
+            order_over(opened, config, wanted)
         }
     }
 }
@@ -131,19 +166,20 @@ pub(super) fn order<N: Network>(
 fn order_over<B: Backend>(
     opened: Opened<B>,
     config: ClientConfig,
-    order: Order,
-    place: u32,
+    wanted: Wanted,
 ) -> Result<OrderDone, Failure> {
     let Opened {
         backend,
         route_of,
         keep,
+        ..
     } = opened;
     let request = AdminRequest {
-        order,
-        place: PlaceId(place),
+        order: wanted.order,
+        place: PlaceId(wanted.place),
         incarnation: Incarnation::NONE,
         cluster: ClusterId::NONE,
+        address: wanted.address,
     };
     let (clock, seed) = (MonotonicClock, random_seed()?);
     let transport = endpoint_config();

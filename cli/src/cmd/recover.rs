@@ -4,7 +4,9 @@ use std::path::Path;
 
 use serde_json::json;
 use trine_replica::config::SEGMENT_BYTES;
-use trine_replica::disk::{DiskCause, Fsync, OpenError, OpenOptions, RecoverError, recover};
+use trine_replica::disk::{
+    DiskCause, Fsync, OpenError, OpenOptions, RecoverError, lift_quarantine, recover,
+};
 use trine_replica::message::{ClusterId, Incarnation, Member, MemberRole, PlaceId};
 
 use crate::args::RecoverArguments;
@@ -16,6 +18,12 @@ use crate::{interrupt, peers};
 
 pub(crate) fn run(arguments: &RecoverArguments, output: Output) -> Result<(), Failure> {
     let path = &arguments.data_dir;
+    if arguments.quarantined {
+        return lift(path, output);
+    }
+    let (Some(id), Some(address)) = (arguments.id, &arguments.address) else {
+        unreachable!("the command line requires both without --quarantined");
+    };
     if !arguments.i_accept_data_loss {
         return Err(Failure::usage(
             "this makes a new group out of one replica's directory: what only the lost replicas had acknowledged is \
@@ -23,20 +31,15 @@ pub(crate) fn run(arguments: &RecoverArguments, output: Output) -> Result<(), Fa
             "if a majority of the group can still be started, start it instead; otherwise give --i-accept-data-loss",
         ));
     }
-    if !path.is_dir() {
-        return Err(Failure::usage(
-            format!("{} is no directory", path.display()),
-            "give the data directory of a replica of the lost group with --data-dir",
-        ));
-    }
-    let address = peers::resolve(&arguments.address)?
+    require_directory(path)?;
+    let address = peers::resolve(address)?
         .first()
         .copied()
         .ok_or_else(|| Failure::usage("--address names no address", "give one host:port"))?;
     interrupt::start()?;
     let directory = data::lock(path)?;
     let incarnation = Incarnation(random_seed()?.max(1));
-    let place = PlaceId(arguments.id);
+    let place = PlaceId(id);
     let options = OpenOptions {
         place,
         fsync: Fsync::Batch,
@@ -72,6 +75,36 @@ pub(crate) fn run(arguments: &RecoverArguments, output: Output) -> Result<(), Fa
     ));
     output.line("start it with --log disk, then take in others: trine member add; clients have to begin anew");
     Ok(())
+}
+
+/// Lifts a quarantine, and does nothing else.
+fn lift(path: &Path, output: Output) -> Result<(), Failure> {
+    require_directory(path)?;
+    let mut directory = data::lock(path)?;
+    let lifted = lift_quarantine(&mut directory).map_err(|error| data::failure(path, &error))?;
+    let shown = path.display();
+    let Some(why) = lifted else {
+        return Err(Failure::negative(
+            format!("{shown} is not in quarantine; nothing was changed"),
+            "start its replica; what it prints says what is wrong, if anything is",
+        ));
+    };
+    output.document(&json!({ "directory": path, "quarantined": why }));
+    output.line(format_args!(
+        "{shown} is in quarantine no more; it was because {why}"
+    ));
+    output.line("start its replica again; if the others still differ from it, it stops and is put in quarantine once more");
+    Ok(())
+}
+
+fn require_directory(path: &Path) -> Result<(), Failure> {
+    match path.is_dir() {
+        true => Ok(()),
+        false => Err(Failure::usage(
+            format!("{} is no directory", path.display()),
+            "give the data directory of a replica of the lost group with --data-dir",
+        )),
+    }
 }
 
 fn failure(path: &Path, error: &RecoverError) -> Failure {

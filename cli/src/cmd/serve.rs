@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::json;
 use trine_kvstore::Limits;
 use trine_replica::Replica;
-use trine_replica::RouteOf;
 use trine_replica::config::ReplicaConfig;
 use trine_replica::disk::WriterThread;
 use trine_replica::message::{Discovery, Incarnation, PlaceId, RoleCode};
@@ -167,18 +166,8 @@ fn live<N: Network>(
     let Some(capture) = capture else {
         return live_with_faults(opened, life, arguments, watch);
     };
-    let Opened {
-        backend,
-        route_of,
-        keep,
-    } = opened;
     // Innermost: the capture shows what the faults have left.
-    let backend = capture::around(backend, life.own, capture);
-    let opened = Opened {
-        backend,
-        route_of,
-        keep,
-    };
+    let opened = opened.around(|backend| capture::around(backend, life.own, capture));
     live_with_faults(opened, life, arguments, watch)
 }
 
@@ -196,24 +185,14 @@ fn live_with_faults<B: Backend>(
     let seed = arguments
         .fault_seed
         .wrapping_add(u64::from(arguments.id) << 48);
-    let Opened {
-        backend,
-        route_of,
-        keep,
-    } = opened;
-    let backend = Faulty::new(backend, MonotonicClock, seed);
-    let route_of = injector.attach(backend.handle(), route_of);
+    let mut opened = opened.around(|backend| Faulty::new(backend, MonotonicClock, seed));
+    opened.route_of = injector.attach(opened.backend.handle(), opened.route_of);
     let told = Cell::new(Fired::default());
     let tell = move || {
         let fired = injector.fired();
         if told.replace(fired) != fired {
             output.line(fired.to_line());
         }
-    };
-    let opened = Opened {
-        backend,
-        route_of,
-        keep,
     };
     serve(opened, life, arguments, watch, tell)
 }
@@ -236,18 +215,14 @@ fn places(arguments: &ServeArguments) -> Result<(SocketAddr, Vec<(PlaceId, Socke
 }
 
 fn serve<B: Backend>(
-    opened: Opened<B>,
+    mut opened: Opened<B>,
     life: &Life,
     arguments: &ServeArguments,
     watch: &Watch,
     tell_faults: impl Fn(),
 ) -> Result<End, Failure> {
-    let Opened {
-        backend,
-        route_of,
-        keep,
-    } = opened;
-    let mut event_loop = match assemble(backend, route_of, life, arguments, watch.output) {
+    let keep = opened.keep.take();
+    let mut event_loop = match assemble(opened, life, arguments, watch.output) {
         // While it read its directory, in which nothing was changed.
         Err(failure) if failure.is_interrupted() => return Ok(End::Asked),
         other => other?,
@@ -373,12 +348,17 @@ impl Watch {
 
 /// Joins backend, replica and endpoint.
 fn assemble<B: Backend>(
-    backend: B,
-    route_of: RouteOf<B::Route>,
+    opened: Opened<B>,
     life: &Life,
     arguments: &ServeArguments,
     output: Output,
 ) -> Result<ReplicaLoop<B>, Failure> {
+    let Opened {
+        backend,
+        route_of,
+        is_at,
+        ..
+    } = opened;
     let store_limits = Limits {
         memory_bytes: arguments.limits.memory,
         ..Limits::default()
@@ -408,13 +388,13 @@ fn assemble<B: Backend>(
     .map_err(|error| Failure::usage(error.to_string(), ""))?;
     replica.lend_stopwatch(|| MonotonicClock.now());
     let node = match data {
-        None => Node::new(replica, route_of, seed),
+        None => Node::new(replica, route_of, is_at, seed),
         Some(data) => {
             let fsync = arguments.log.fsync.into();
             let replica = replica.on_disk(data.restored, now).synced(fsync);
             let queue = WriterThread::start(data.writer, backend.waker())
                 .map_err(|error| Failure::usage(error.to_string(), ""))?;
-            Node::new(replica, route_of, seed).with_disk(Box::new(queue))
+            Node::new(replica, route_of, is_at, seed).with_disk(Box::new(queue))
         }
     };
     let identity = node.identity();

@@ -379,6 +379,11 @@ fn counters(snapshot: &Snapshot) -> Vec<Family> {
             count.messages_foreign,
         ),
         counter(
+            "messages_of_strangers",
+            "Messages between replicas from an address at which no replica is known, dropped.",
+            count.messages_of_strangers,
+        ),
+        counter(
             "messages_unsent",
             "Messages that could not be sent.",
             count.messages_unsent,

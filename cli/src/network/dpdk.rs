@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use trine_replica::route::is_same_address;
 use trine_transport::backend::dpdk::{
     DpdkBackend, DpdkConfig, DpdkError, DpdkPorts, Eal, arguments,
 };
@@ -91,6 +92,8 @@ impl Network for Dpdk {
         let opened = |backend| Opened {
             backend,
             route_of: Box::new(Some) as Box<_>,
+            is_at: Box::new(|route: &SocketAddr, address| is_same_address(*route, address))
+                as Box<_>,
             keep: None,
         };
         Ok(backends.into_iter().map(opened).collect())
@@ -111,6 +114,7 @@ impl Network for Dpdk {
         Ok(Opened {
             backend,
             route_of: Box::new(Some),
+            is_at: Box::new(|route, address| is_same_address(*route, address)),
             keep: None,
         })
     }

@@ -12,7 +12,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use clap::{Args, ValueEnum};
 use trine_chaos::live::{Report, SurveyError, free_addresses, survey_over};
-use trine_replica::RouteOf;
+use trine_replica::{IsAt, RouteOf};
 use trine_transport::backend::dpdk::DpdkConfig;
 use trine_transport::backend::{Backend, CaptureAddress};
 use trine_transport::time::Duration;
@@ -142,8 +142,25 @@ pub(crate) trait Network: Clone + Send + 'static {
 pub(crate) struct Opened<B: Backend> {
     pub(crate) backend: B,
     pub(crate) route_of: RouteOf<B::Route>,
+    /// Whether a packet came from the process at an address.
+    pub(crate) is_at: IsAt<B::Route>,
     /// What has to live as long as the backend is in use.
     pub(crate) keep: Option<Box<dyn Any + Send>>,
+}
+
+impl<B: Backend> Opened<B> {
+    /// The same with another backend around this one.
+    pub(crate) fn around<C: Backend<Route = B::Route>>(
+        self,
+        wrap: impl FnOnce(B) -> C,
+    ) -> Opened<C> {
+        Opened {
+            backend: wrap(self.backend),
+            route_of: self.route_of,
+            is_at: self.is_at,
+            keep: self.keep,
+        }
+    }
 }
 
 /// Something to do on whichever network was chosen.

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 
 use trine_chaos::live::local_address_towards;
+use trine_replica::route::is_same_address;
 use trine_transport::backend::{UdpBackend, UdpConfig};
 
 use super::{Network, Opened};
@@ -47,6 +48,7 @@ fn open(address: SocketAddr) -> Result<Opened<UdpBackend>, Failure> {
     Ok(Opened {
         backend,
         route_of: Box::new(Some),
+        is_at: Box::new(|route, address| is_same_address(*route, address)),
         keep: None,
     })
 }

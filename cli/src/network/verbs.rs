@@ -37,6 +37,7 @@ impl Verbs {
         let backend = VerbsBackend::open(&self.config)
             .map_err(|error| Failure::usage(error.to_string(), ""))?;
         let resolver = Arc::clone(&self.resolver);
+        let announced = Arc::clone(&self.resolver);
         let own = u32::from(self.config.queue_pairs);
         // Always the same for one peer and one process, so that a route is news only if the peer is; different for
         // others, so that callers spread over a peer's queue pairs.
@@ -46,6 +47,11 @@ impl Verbs {
             route_of: Box::new(move |address| {
                 let choice = caller.wrapping_add(u32::from(address.port()));
                 Some(resolver.lookup(address)?.route(choice, own))
+            }),
+            // Not known at the first look, perhaps; the resolver asks then, and whoever sent it repeats it.
+            is_at: Box::new(move |route, address| {
+                let announced = announced.lookup(address);
+                announced.is_some_and(|announced| announced.has(route))
             }),
             keep: None,
         })

@@ -68,6 +68,7 @@ pub(crate) fn start<N: Network>(
         backend,
         route_of,
         keep,
+        ..
     } = network.call(replicas)?;
     let mut config = ClientConfig::new(replicas.to_vec());
     config.operation_timeout = arguments.resp.resp_timeout.into();

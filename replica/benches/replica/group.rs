@@ -174,7 +174,12 @@ fn node_loop(backend: RingBackend, place: u16) -> NodeLoop {
         seed,
         now,
     );
-    let node = Node::new(replica.expect("a sound configuration"), route_of(), seed);
+    let node = Node::new(
+        replica.expect("a sound configuration"),
+        route_of(),
+        Box::new(|route, known| address(route.0) == known),
+        seed,
+    );
     let identity = node.identity();
     EventLoop::new(
         backend,

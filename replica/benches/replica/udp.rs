@@ -100,6 +100,7 @@ fn serve(place: usize, backend: UdpBackend, addresses: &[SocketAddr], stopping: 
     let node = Node::new(
         replica.expect("a sound configuration"),
         Box::new(Some) as RouteOf<SocketAddr>,
+        Box::new(|route, address| *route == address),
         seed,
     );
     let identity = node.identity();

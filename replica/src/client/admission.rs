@@ -4,7 +4,7 @@ use trine_transport::backend::Route;
 use trine_transport::time::Instant;
 
 use super::core::Clients;
-use super::logical::Registration;
+use super::logical::{GroupSession, Registration};
 use super::operation::{Stage, Ticket};
 use crate::message::{CLIENT_REQUEST_HEADER_SIZE, ClientRequest, Encode, Operation};
 use crate::slab::Key;
@@ -18,11 +18,11 @@ impl<R: Route> Clients<R> {
         match logical.registration {
             Registration::None if !logical.waiting.is_empty() => self.register(now, owner),
             Registration::None | Registration::Pending(_) => {}
-            Registration::Done(client) => self.admit_registered(owner, client),
+            Registration::Done(session) => self.admit_registered(owner, session),
         }
     }
 
-    fn admit_registered(&mut self, owner: Key, client: u64) {
+    fn admit_registered(&mut self, owner: Key, session: GroupSession) {
         loop {
             let Some(logical) = self.logical.get_mut(owner) else {
                 return;
@@ -43,7 +43,7 @@ impl<R: Route> Clients<R> {
             };
             logical.waiting.pop_front();
             pending.ticket = Some(Ticket {
-                client,
+                session,
                 sequence,
                 epoch: logical.epoch,
             });
@@ -53,7 +53,8 @@ impl<R: Route> Clients<R> {
 
     /// Begins to open a session with the group for `owner`.
     fn register(&mut self, now: Instant, owner: Key) {
-        let nonce = self.rng.next_u64();
+        // Zero is refused: it would name sessions of which nobody knows the number.
+        let nonce = self.rng.next_u64().max(1);
         let Some(mut request) = self.pool.alloc(CLIENT_REQUEST_HEADER_SIZE) else {
             return;
         };

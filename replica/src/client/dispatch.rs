@@ -128,6 +128,10 @@ impl<R: Route> Clients<R> {
         if pending.timed {
             ClientRequest::ask_for_timing(request);
         }
+        let mut envelope = ClientRequest {
+            cluster,
+            ..ClientRequest::bare(pending.operation)
+        };
         if let Some(ticket) = pending.ticket {
             let logical = self
                 .logical
@@ -135,15 +139,14 @@ impl<R: Route> Clients<R> {
                 .filter(|logical| logical.epoch == ticket.epoch);
             // Of an older session nothing but this very command is asked for any more.
             let lowest = logical.map_or(ticket.sequence, |logical| logical.window.lowest_awaited());
-            ClientRequest::fill_in(request, cluster, ticket.client, ticket.sequence, lowest);
-        } else {
-            let nonce = if pending.operation == Operation::Register {
-                pending.tag
-            } else {
-                0
-            };
-            ClientRequest::fill_in(request, cluster, nonce, 0, 0);
+            envelope.client = ticket.session.client;
+            envelope.session_number = ticket.session.number;
+            envelope.sequence = ticket.sequence;
+            envelope.lowest_awaited = lowest;
+        } else if pending.operation == Operation::Register {
+            envelope.client = pending.tag;
         }
+        envelope.fill_in(request);
     }
 
     /// An operation is under way.

@@ -12,8 +12,17 @@ pub(super) enum Registration {
     None,
     /// A registration is under way: this operation.
     Pending(Key),
-    /// The client id that the log gave.
-    Done(u64),
+    /// The session that the log gave.
+    Done(GroupSession),
+}
+
+/// A client's session with the group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct GroupSession {
+    /// The client id: the position of the registration.
+    pub(super) client: u64,
+    /// What the client drew when it registered; every write repeats it.
+    pub(super) number: u64,
 }
 
 #[derive(Debug)]

@@ -4,6 +4,7 @@ use trine_transport::app::RequestId;
 use trine_transport::buf::MsgBuf;
 use trine_transport::time::{Duration, Instant};
 
+use super::logical::GroupSession;
 use super::outcome::{Error, Obstacle};
 use crate::message::Operation;
 use crate::slab::Key;
@@ -89,7 +90,7 @@ pub(super) enum Stage {
 /// The session and sequence under which a write is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Ticket {
-    pub(super) client: u64,
+    pub(super) session: GroupSession,
     pub(super) sequence: u64,
     /// Which of the logical client's sessions it belongs to.
     pub(super) epoch: u32,

@@ -8,7 +8,7 @@ use trine_transport::time::Instant;
 
 use super::config::RESPONSE_BYTES_MAX;
 use super::core::Clients;
-use super::logical::Registration;
+use super::logical::{GroupSession, Registration};
 use super::operation::{Pending, Stage};
 use super::outcome::{Answer, Obstacle, WriteTiming};
 use crate::message::{ClientReply, ClientStatus, ClusterId, LeaderTiming, Operation};
@@ -208,14 +208,18 @@ impl<R: Route> Clients<R> {
     }
 
     fn on_ok(&mut self, now: Instant, key: Key, peer: usize, heard: &Heard, reply: Incoming<'_>) {
-        let Some(operation) = self.operations.get(key).map(|pending| pending.operation) else {
+        let Some(&Pending { operation, tag, .. }) = self.operations.get(key) else {
             return;
         };
         if operation != Operation::ReadStale {
             self.note_leader_answered(peer);
         }
         if operation == Operation::Register {
-            return self.finish_registration(now, key, Registration::Done(heard.position));
+            let session = GroupSession {
+                client: heard.position,
+                number: tag,
+            };
+            return self.finish_registration(now, key, Registration::Done(session));
         }
         if heard.is_sound {
             let timing = heard

@@ -55,6 +55,14 @@ pub enum OpenError {
     /// What this replica may have promised cannot be read any more.
     #[error("{0}")]
     Lost(#[from] LostMemory),
+    /// The replica's state was found to differ from the majority's: its files would bring the same state back.
+    #[error("{file}: {why}")]
+    Quarantined {
+        /// The file that says so.
+        file: String,
+        /// What was found.
+        why: String,
+    },
     /// Written by a later release.
     #[error("{file} has format {found}, this release reads formats up to {known}")]
     Newer {

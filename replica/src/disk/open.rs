@@ -69,6 +69,10 @@ pub fn open<D: Disk>(mut disk: D, options: OpenOptions) -> Result<Opened<D>, Ope
             set_aside(&mut disk, options.incarnation)?;
             begin(disk, options, Some(lost))
         }
+        Err(OpenError::Quarantined { file, why }) if options.rejoin => {
+            set_aside(&mut disk, options.incarnation)?;
+            begin(disk, options, Some(LostMemory { file, what: why }))
+        }
         Err(error) => Err(error),
     }
 }
@@ -86,6 +90,21 @@ pub fn open_anew<D: Disk>(
     present(&mut disk)?;
     set_aside(&mut disk, options.incarnation)?;
     begin(disk, options, Some(why))
+}
+
+/// Lifts the quarantine of a directory: the replica goes on as who it was, with its state as it is. Returns why the
+/// directory was in quarantine; nothing if it was not.
+///
+/// # Errors
+/// The device fails, or a recovery of the directory was interrupted.
+pub fn lift_quarantine(disk: &mut impl Disk) -> Result<Option<String>, OpenError> {
+    if !present(disk)?.iter().any(|name| name == CONDEMNED) {
+        return Ok(None);
+    }
+    let why = String::from_utf8_lossy(&read_whole(disk, CONDEMNED)?).into_owned();
+    disk.remove(CONDEMNED)?;
+    disk.sync_names()?;
+    Ok(Some(why))
 }
 
 /// The files that count, unless a recovery of the directory was interrupted.
@@ -120,7 +139,8 @@ pub(super) fn inspect(
     let names = present(disk)?;
     if names.iter().any(|name| name == CONDEMNED) {
         let why = String::from_utf8_lossy(&read_whole(disk, CONDEMNED)?).into_owned();
-        return Err(LostMemory::new(CONDEMNED, why).into());
+        let file = CONDEMNED.to_owned();
+        return Err(OpenError::Quarantined { file, why });
     }
     let of = |number: fn(&str) -> Option<u64>| -> BTreeMap<u64, String> {
         let numbered = names.iter().filter_map(|name| Some((number(name)?, name)));

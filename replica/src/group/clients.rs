@@ -70,9 +70,34 @@ impl Group {
             Operation::ReadLinearizable | Operation::ReadHere => {
                 self.reads.push(now, token, request.command);
             }
-            Operation::Register | Operation::Apply | Operation::ApplyAndClose => {
-                self.write(now, token, request, required, out)
-            }
+            Operation::Register => self.write(now, token, request, required, out),
+            Operation::Apply | Operation::ApplyAndClose => match self.check_owner(request) {
+                Ok(request) => self.write(now, token, &request, required, out),
+                Err(status) => self.refuse(token, status, out),
+            },
+        }
+    }
+
+    /// A session belongs to whoever knows the number that it was registered with: client ids can be guessed, for they are
+    /// positions in the log. Nothing of what another client sends reaches the session, not even its sequence.
+    ///
+    /// The request that goes into the log names client 0, which no session ever has, where this replica knows of no such
+    /// session: then the log answers "session expired". Answered at once, that would be wrong of a leader that was deposed
+    /// without knowing it, for the session may exist at the next one.
+    fn check_owner<'a>(
+        &self,
+        request: &ClientRequest<'a>,
+    ) -> Result<ClientRequest<'a>, ClientStatus> {
+        let state = self.state.as_ref().ok_or(ClientStatus::NotAttached)?;
+        match state.sessions().number_of(request.client) {
+            Some(number) if number == request.session_number && number != 0 => Ok(*request),
+            Some(_) => Err(ClientStatus::SessionExpired),
+            None if self.raft.has_applied_in_term() => Ok(ClientRequest {
+                client: 0,
+                ..*request
+            }),
+            // Earlier leaders may have registered sessions that this one has not applied yet.
+            None => Err(ClientStatus::Busy),
         }
     }
 
@@ -255,7 +280,7 @@ fn check_command<'a>(request: &ClientRequest<'a>) -> Result<Option<Command<'a>>,
         return Err(ClientStatus::TooLarge);
     }
     if request.operation == Operation::Register {
-        return if request.command.is_empty() {
+        return if request.command.is_empty() && request.client != 0 {
             Ok(None)
         } else {
             Err(ClientStatus::Malformed)
@@ -271,10 +296,10 @@ fn check_command<'a>(request: &ClientRequest<'a>) -> Result<Option<Command<'a>>,
             Err(ClientStatus::Malformed)
         };
     }
-    if request.sequence == 0 || request.lowest_awaited > request.sequence {
+    if request.sequence == 0 {
         return Err(ClientStatus::Malformed);
     }
-    if request.sequence - request.lowest_awaited >= SESSION_WINDOW {
+    if request.sequence.saturating_sub(request.lowest_awaited) >= SESSION_WINDOW {
         return Err(ClientStatus::WindowExceeded);
     }
     Ok(Some(command))

@@ -7,6 +7,7 @@ use trine_kvstore::config::STATE_VERSION_FIRST;
 use trine_transport::time::Instant;
 
 use super::{Group, election_timeout};
+use crate::addresses::{self, Addresses};
 use crate::membership::{add_learner, leave_joint, promote, replace};
 use crate::message::{
     Incarnation, JoinRefusal, JoinReply, JoinRequest, MEMBERS_MAX, Member, MemberRole, Order,
@@ -24,9 +25,10 @@ impl Group {
         &mut self,
         now: Instant,
         request: &JoinRequest,
+        known: &Addresses,
         out: &mut Outbox,
     ) -> JoinReply {
-        match self.consider(now, request, out) {
+        match self.consider(now, request, known, out) {
             Ok(()) => JoinReply::Accepted {
                 cluster: self.cluster,
                 leader: self.own.incarnation,
@@ -46,6 +48,7 @@ impl Group {
         &mut self,
         now: Instant,
         request: &JoinRequest,
+        known: &Addresses,
         out: &mut Outbox,
     ) -> Result<(), JoinRefusal> {
         let Some(state) = &self.state else {
@@ -86,6 +89,9 @@ impl Group {
             return Err(JoinRefusal::PlaceTaken);
         }
         self.check_place(now, state, &new)?;
+        if !self.expects(now, &new, known) {
+            return Err(JoinRefusal::UnknownAddress);
+        }
         let stays = |other: &&Member| other.place != new.place || other.role == MemberRole::Voter;
         if state.members().all().iter().filter(stays).count() >= MEMBERS_MAX {
             // Somebody else is taking the room that replacements need: it comes back when that is done.
@@ -110,6 +116,19 @@ impl Group {
             Some(_) => Err(JoinRefusal::PlaceTaken),
             None => self.check_learners(now, state, new.place),
         }
+    }
+
+    /// Whether `new` comes from where its place's holder is: the address of a member at that place, the one that this
+    /// replica's `--peers` has for it, or one that an operator has named for it. Else whoever can send packets could take the
+    /// place of a member that died.
+    fn expects(&self, now: Instant, new: &Member, known: &Addresses) -> bool {
+        let mut holders = self
+            .state
+            .iter()
+            .flat_map(|state| state.members().at(new.place));
+        holders.any(|holder| addresses::same(holder.address, new.address))
+            || known.lists(new.place, new.address)
+            || self.is_expected_at(now, new.place, new.address)
     }
 
     /// Whether there is room at a place without a voter. A learner that died is followed by its next life, as a voter is,

@@ -5,9 +5,12 @@
 //! asked, a holder that may be replaced) it remembers for a while and for itself only: after a change of leader the
 //! operator's next question tells the new one.
 
+use std::net::SocketAddr;
+
 use trine_transport::time::{Duration, Instant};
 
 use super::Group;
+use crate::addresses::{self, Addresses};
 use crate::config::PLACES_MAX;
 use crate::membership::{promote, remove};
 use crate::message::{
@@ -31,6 +34,8 @@ const UNCONFIRMED_MAX: usize = 64;
 pub(super) struct Remembered {
     place: PlaceId,
     order: Order,
+    /// Where the operator has said that the place's new holder will be.
+    address: Option<SocketAddr>,
     /// When it was asked for first.
     since: Instant,
     until: Instant,
@@ -65,6 +70,11 @@ fn refused(text: impl Into<String>) -> Verdict {
     (AdminStatus::Refused, text.into())
 }
 
+/// Where a process is expected, for a sentence.
+fn at(address: Option<SocketAddr>) -> String {
+    address.map_or_else(String::new, |address| format!(" at {address}"))
+}
+
 impl Group {
     /// An operator's order has arrived.
     pub(crate) fn on_order(
@@ -72,9 +82,10 @@ impl Group {
         now: Instant,
         token: ReplyToken,
         request: &AdminRequest,
+        known: &Addresses,
         out: &mut Outbox,
     ) {
-        match self.follow_order(now, request) {
+        match self.follow_order(now, request, known) {
             (AdminStatus::Done, text) if self.unconfirmed.len() < UNCONFIRMED_MAX => {
                 let round = self.reads.upcoming();
                 self.unconfirmed.push(Unconfirmed { token, round, text });
@@ -119,7 +130,7 @@ impl Group {
         }
     }
 
-    fn follow_order(&mut self, now: Instant, request: &AdminRequest) -> Verdict {
+    fn follow_order(&mut self, now: Instant, request: &AdminRequest, known: &Addresses) -> Verdict {
         if !request.cluster.is_none() && request.cluster != self.cluster {
             return refused(format!("this replica belongs to cluster {}", self.cluster));
         }
@@ -128,10 +139,10 @@ impl Group {
         }
         let place = request.place;
         let verdict = match request.order {
-            Order::Add { voter } => self.order_add(now, place, voter),
+            Order::Add { voter } => self.order_add(now, request, voter, known),
             Order::Promote => self.order_promote(now, place),
             Order::Remove => self.order_remove(now, place, request.incarnation),
-            Order::Replace => self.order_replace(now, place, request.incarnation),
+            Order::Replace => self.order_replace(now, request),
             Order::Lead => return self.order_lead(now, place),
         };
         match verdict {
@@ -150,7 +161,14 @@ impl Group {
         voter.or_else(|| members.at(place).next()).copied()
     }
 
-    fn order_add(&mut self, now: Instant, place: PlaceId, voter: bool) -> Verdict {
+    fn order_add(
+        &mut self,
+        now: Instant,
+        request: &AdminRequest,
+        voter: bool,
+        known: &Addresses,
+    ) -> Verdict {
+        let (place, address) = (request.place, request.address);
         match self.member_at(place) {
             Some(member) if !voter || member.role == MemberRole::Voter => {
                 done(format!("place {place} is a member at {}", member.address))
@@ -163,10 +181,14 @@ impl Group {
             {
                 refused(format!("a group has at most {PLACES_MAX} places"))
             }
+            None if address.is_none() && !known.lists_place(place) => refused(format!(
+                "nobody has said where the replica of place {place} will be: add --address HOST:PORT"
+            )),
             None => {
-                self.remember(now, place, Order::Add { voter });
+                self.remember(now, place, Order::Add { voter }, address);
                 under_way(format!(
-                    "waiting for a replica that was started with --id {place} to ask"
+                    "waiting for a replica that was started with --id {place}{} to ask",
+                    at(address)
                 ))
             }
         }
@@ -252,7 +274,8 @@ impl Group {
         Ok(())
     }
 
-    fn order_replace(&mut self, now: Instant, place: PlaceId, meant: Incarnation) -> Verdict {
+    fn order_replace(&mut self, now: Instant, request: &AdminRequest) -> Verdict {
+        let (place, meant) = (request.place, request.incarnation);
         let Some(member) = self.member_at(place) else {
             return refused(format!("place {place} is not a member: add it instead"));
         };
@@ -267,9 +290,10 @@ impl Group {
         if member.incarnation == self.own.incarnation {
             return self.give_the_lead_away(now, "it leads, and hands the lead over first");
         }
-        self.remember(now, place, Order::Replace);
+        self.remember(now, place, Order::Replace, request.address);
         under_way(format!(
-            "waiting for a new replica with --id {place} to ask"
+            "waiting for a new replica with --id {place}{} to ask",
+            at(request.address)
         ))
     }
 
@@ -314,8 +338,18 @@ impl Group {
         }
     }
 
-    fn remember(&mut self, now: Instant, place: PlaceId, order: Order) {
+    fn remember(
+        &mut self,
+        now: Instant,
+        place: PlaceId,
+        order: Order,
+        address: Option<SocketAddr>,
+    ) {
         self.remember_until(now, place, order, now + PATIENCE);
+        let is_it = |other: &&mut Remembered| other.place == place && other.order == order;
+        if let Some(remembered) = self.remembered.iter_mut().find(is_it) {
+            remembered.address = address;
+        }
     }
 
     /// Returns when the order was asked for first.
@@ -338,6 +372,7 @@ impl Group {
             self.remembered.push(Remembered {
                 place,
                 order,
+                address: None,
                 since,
                 until,
             });
@@ -350,6 +385,15 @@ impl Group {
         self.remembered
             .iter()
             .any(|other| other.place == place && other.order == order && other.until > now)
+    }
+
+    /// Whether the operator has said lately that the place's new holder will be at this address.
+    pub(super) fn is_expected_at(&self, now: Instant, place: PlaceId, address: SocketAddr) -> bool {
+        let mut named = self.remembered.iter().filter_map(|other| {
+            let counts = other.place == place && other.until > now;
+            other.address.filter(|_| counts)
+        });
+        named.any(|named| addresses::same(named, address))
     }
 
     fn forget(&mut self, place: PlaceId, order: Order) {

@@ -134,6 +134,7 @@ fn fill(state: &mut StateMachine, bytes: usize) {
             client,
             sequence,
             lowest_awaited: sequence,
+            session_number: 0,
             command,
         });
         let index = state.applied_index() + 1;

@@ -61,6 +61,9 @@ pub struct AdminRequest {
     pub incarnation: Incarnation,
     /// The cluster that is meant; [`ClusterId::NONE`] for whichever one the replica belongs to.
     pub cluster: ClusterId,
+    /// Where the new holder of the place will be, with [`Order::Add`] and [`Order::Replace`]: a process at another address
+    /// is not taken in. None for the address that is known for the place already.
+    pub address: Option<SocketAddr>,
 }
 
 impl AdminRequest {
@@ -75,19 +78,25 @@ impl AdminRequest {
         let place = PlaceId(reader.u32()?);
         let cluster = ClusterId(reader.u64()?);
         let incarnation = Incarnation(reader.u64()?);
+        // Earlier releases end here.
+        let address = match reader.is_at_end() {
+            true => None,
+            false => address::decode(&mut reader)?,
+        };
         reader.finish()?;
         Ok(Self {
             order,
             place,
             incarnation,
             cluster,
+            address,
         })
     }
 }
 
 impl Encode for AdminRequest {
     fn encoded_len(&self) -> usize {
-        24
+        24 + self.address.map_or(0, |_| ADDRESS_SIZE)
     }
 
     fn encode(&self, out: &mut Writer<'_>) {
@@ -99,6 +108,9 @@ impl Encode for AdminRequest {
         out.u32(self.place.0);
         out.u64(self.cluster.0);
         out.u64(self.incarnation.0);
+        if self.address.is_some() {
+            address::encode(self.address, out);
+        }
     }
 }
 
@@ -178,12 +190,23 @@ mod tests {
             place: PlaceId(4),
             incarnation: Incarnation(9),
             cluster: ClusterId(0x0102),
+            address: None,
         };
         let bytes = request.encode_to_vec();
         let mut expected = vec![1, 1, 1, 0, 4, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0];
         expected.extend([9, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(bytes, expected);
         assert_eq!(AdminRequest::decode(&bytes), Ok(request));
+
+        let named = AdminRequest {
+            address: Some("1.2.3.4:5".parse().unwrap()),
+            ..request
+        };
+        let bytes = named.encode_to_vec();
+        expected.extend([4, 0, 5, 0, 0, 0, 0, 0, 1, 2, 3, 4]);
+        expected.extend([0; 12]);
+        assert_eq!(bytes, expected);
+        assert_eq!(AdminRequest::decode(&bytes), Ok(named));
 
         let reply = AdminReply {
             status: AdminStatus::InProgress,

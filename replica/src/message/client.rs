@@ -16,7 +16,7 @@ pub const CLIENT_REPLY_HEADER_SIZE: usize = 24;
 /// Bit of byte 2: in a request that the timing of the write is wanted, in a reply that it stands at the end.
 const TIMED: u8 = 1;
 
-/// What the client wants done with the command.
+/// What the client wants done with the command. The values are those of the log's entries.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Operation {
@@ -37,14 +37,23 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// In a request, 2 and 3 were writes that did not prove whose session they use: nobody answers those any more.
+    const fn to_wire(self) -> u8 {
+        match self {
+            Self::Apply => 7,
+            Self::ApplyAndClose => 8,
+            other => other as u8,
+        }
+    }
+
     fn from_wire(byte: u8) -> Result<Self, DecodeError> {
         Ok(match byte {
             1 => Self::Register,
-            2 => Self::Apply,
-            3 => Self::ApplyAndClose,
             4 => Self::ReadLinearizable,
             5 => Self::ReadStale,
             6 => Self::ReadHere,
+            7 => Self::Apply,
+            8 => Self::ApplyAndClose,
             _ => return Err(DecodeError::Field { field: "operation" }),
         })
     }
@@ -71,8 +80,12 @@ pub struct ClientRequest<'a> {
     pub client: u64,
     /// Number of the command in its session, from 1. A retry carries the same number (zero for reads).
     pub sequence: u64,
-    /// No reply below this sequence will be asked for again: their cached replies may go (zero for reads).
+    /// No reply below this sequence will be asked for again: their cached replies may go (zero for reads). At most 255
+    /// below `sequence`.
     pub lowest_awaited: u64,
+    /// The random number that the client drew when it registered, which nobody else knows: it proves that the session is
+    /// its own. Never zero for a write; zero for a registration, whose number is `client`, and for reads.
+    pub session_number: u64,
     /// The encoded store command; empty for [`Operation::Register`].
     pub command: &'a [u8],
 }
@@ -89,28 +102,32 @@ impl<'a> ClientRequest<'a> {
             client: 0,
             sequence: 0,
             lowest_awaited: 0,
+            session_number: 0,
             command: &[],
         }
     }
 
-    /// Fills in who asks, in an encoded request: what a client knows only when it sends.
+    /// Writes this envelope's cluster, client, sequence, lowest awaited sequence and session number into an encoded
+    /// request: what a client knows only when it sends. Everything else stays as it was encoded.
     ///
     /// # Panics
     /// When `request` is shorter than [`CLIENT_REQUEST_HEADER_SIZE`]: it was not made by [`ClientRequest`].
-    pub fn fill_in(
-        request: &mut [u8],
-        cluster: ClusterId,
-        client: u64,
-        sequence: u64,
-        lowest_awaited: u64,
-    ) {
+    pub fn fill_in(&self, request: &mut [u8]) {
         let front = request
             .first_chunk_mut::<CLIENT_REQUEST_HEADER_SIZE>()
             .expect("a request has its header");
-        codec::set(front, 8, cluster.0.to_le_bytes());
-        codec::set(front, 16, client.to_le_bytes());
-        codec::set(front, 24, sequence.to_le_bytes());
-        codec::set(front, 32, lowest_awaited.to_le_bytes());
+        front[3] = self.awaited_below();
+        codec::set(front, 8, self.cluster.0.to_le_bytes());
+        codec::set(front, 16, self.client.to_le_bytes());
+        codec::set(front, 24, self.sequence.to_le_bytes());
+        codec::set(front, 32, self.session_number.to_le_bytes());
+    }
+
+    /// How far the lowest awaited sequence lies below this one, as it travels.
+    fn awaited_below(&self) -> u8 {
+        let below = self.sequence.saturating_sub(self.lowest_awaited);
+        debug_assert!(below <= u64::from(u8::MAX), "a window is far smaller");
+        u8::try_from(below).unwrap_or(u8::MAX)
     }
 
     /// Asks, in an encoded request, for the timing of a write.
@@ -128,14 +145,16 @@ impl<'a> ClientRequest<'a> {
     /// When it is cut short, of another version, or its operation has no meaning.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let (front, command) = codec::front::<CLIENT_REQUEST_HEADER_SIZE>(bytes)?;
+        let sequence = u64_at(front, 24);
         Ok(Self {
             operation: Operation::from_wire(front[1])?,
             timed: front[2] & TIMED != 0,
             group: GroupId(u32_at(front, 4)),
             cluster: ClusterId(u64_at(front, 8)),
             client: u64_at(front, 16),
-            sequence: u64_at(front, 24),
-            lowest_awaited: u64_at(front, 32),
+            sequence,
+            lowest_awaited: sequence.saturating_sub(u64::from(front[3])),
+            session_number: u64_at(front, 32),
             command,
         })
     }
@@ -152,13 +171,10 @@ impl Encode for ClientRequest<'_> {
         codec::set(
             &mut front,
             0,
-            [MESSAGE_VERSION, self.operation as u8, flags],
+            [MESSAGE_VERSION, self.operation.to_wire(), flags],
         );
         codec::set(&mut front, 4, self.group.0.to_le_bytes());
-        codec::set(&mut front, 8, self.cluster.0.to_le_bytes());
-        codec::set(&mut front, 16, self.client.to_le_bytes());
-        codec::set(&mut front, 24, self.sequence.to_le_bytes());
-        codec::set(&mut front, 32, self.lowest_awaited.to_le_bytes());
+        self.fill_in(&mut front);
         out.bytes(&front);
         out.bytes(self.command);
     }

@@ -206,6 +206,11 @@ impl<'a> Reader<'a> {
         self.rest
     }
 
+    /// Whether nothing is left.
+    pub(super) const fn is_at_end(&self) -> bool {
+        self.rest.is_empty()
+    }
+
     /// The message has to end here.
     pub(super) fn finish(self) -> Result<(), DecodeError> {
         if self.rest.is_empty() {

@@ -91,6 +91,10 @@ pub enum JoinRefusal {
     Removed = 7,
     /// The group has switched to a state-machine version that the sender does not understand.
     TooOld = 8,
+    /// The request came from another address than the one that it names.
+    OtherSource = 9,
+    /// The address is neither that of the place's present holder nor one that was named for it.
+    UnknownAddress = 10,
 }
 
 /// The answer to a [`JoinRequest`].
@@ -155,6 +159,8 @@ fn refusal_from_wire(byte: u8) -> Result<JoinRefusal, DecodeError> {
         6 => JoinRefusal::PlaceTaken,
         7 => JoinRefusal::Removed,
         8 => JoinRefusal::TooOld,
+        9 => JoinRefusal::OtherSource,
+        10 => JoinRefusal::UnknownAddress,
         _ => {
             return Err(DecodeError::Field {
                 field: "join refusal",

@@ -17,7 +17,7 @@ use trine_transport::buf::MsgBuf;
 use trine_transport::prng::Prng;
 use trine_transport::time::Instant;
 use trine_transport::{
-    App, Completion, Cx, Event, Identity, Reply, Request, ResponseHandle, SessionId,
+    App, Completion, Cx, Event, Identity, PeerInfo, Reply, Request, ResponseHandle, SessionId,
 };
 
 pub use config::{WAITING_REQUESTS_MAX, endpoint_config};
@@ -26,7 +26,7 @@ pub use status::{BufferStatus, LinkStatus, NodeStatus, TransportStatus};
 use self::batch::Batch;
 use self::config::REQUESTS_MAX;
 use self::links::Links;
-use self::reorder::{Load, Reorder, Verdict};
+use self::reorder::{Early, Load, Reorder, Verdict};
 use self::send::Sent;
 use crate::disk::WriteQueue;
 use crate::message::{
@@ -35,7 +35,7 @@ use crate::message::{
 };
 use crate::output::Class;
 use crate::replica::Replica;
-use crate::route::RouteOf;
+use crate::route::{IsAt, RouteOf};
 use crate::slab::{Key, Slab};
 
 /// Requests that made no sense and were answered with nothing.
@@ -56,6 +56,8 @@ pub struct NodeStats {
 /// One replica on one endpoint.
 pub struct Node<R: Route> {
     replica: Replica,
+    /// Tells at which address the other end of a session is.
+    is_at: IsAt<R>,
     links: Links<R>,
     rng: Prng,
     /// Requests that the replica answers later.
@@ -80,11 +82,12 @@ pub struct Node<R: Route> {
 }
 
 impl<R: Route> Node<R> {
-    /// Puts `replica` on an endpoint whose routes `route_of` knows.
-    pub fn new(replica: Replica, route_of: RouteOf<R>, seed: u64) -> Self {
+    /// Puts `replica` on an endpoint whose routes `route_of` and `is_at` know.
+    pub fn new(replica: Replica, route_of: RouteOf<R>, is_at: IsAt<R>, seed: u64) -> Self {
         Self {
             cluster: replica.cluster(),
             replica,
+            is_at,
             links: Links::new(route_of),
             rng: Prng::new(seed),
             tokens: Slab::new(WAITING_REQUESTS_MAX),
@@ -144,6 +147,15 @@ impl<R: Route> Node<R> {
             self.stats.unreadable += 1;
             return self.answer_nothing(cx, token);
         };
+        let Some(PeerInfo { route, .. }) = cx.peer(session) else {
+            return self.answer_nothing(cx, token);
+        };
+        let is_at = &self.is_at;
+        let comes_from = |address| is_at(&route, address);
+        if !self.replica.trusts(comes_from) {
+            self.replica.note_stranger();
+            return self.answer_nothing(cx, token);
+        }
         let reorder = self.streams.entry(session).or_default();
         let (replica, early) = (&self.replica, self.early);
         // Who waits takes room that votes and heartbeats need too: nobody but members does, and not all of it.
@@ -155,10 +167,12 @@ impl<R: Route> Node<R> {
         let before = reorder.load();
         match reorder.on_append(stream, sequence, token, frame, may_wait) {
             Verdict::InOrder => {
-                self.replica.on_peer(now, token, kind::APPEND, frame);
+                self.replica
+                    .on_peer(now, token, kind::APPEND, frame, comes_from);
                 while let Some(early) = reorder.next_ready() {
+                    let Early { token, frame, .. } = early;
                     self.replica
-                        .on_peer(now, early.token, kind::APPEND, &early.frame);
+                        .on_peer(now, token, kind::APPEND, &frame, comes_from);
                 }
             }
             Verdict::Kept => self.stats.appends_early += 1,
@@ -169,6 +183,23 @@ impl<R: Route> Node<R> {
         }
         self.note_load(session, before);
         self.answer_orphans(cx, session);
+    }
+
+    fn on_peer(
+        &mut self,
+        cx: &mut Cx<'_, R>,
+        session: SessionId,
+        token: ReplyToken,
+        kind: u8,
+        request: &[u8],
+    ) {
+        let Some(PeerInfo { route, .. }) = cx.peer(session) else {
+            return self.answer_nothing(cx, token);
+        };
+        let is_at = &self.is_at;
+        let comes_from = |address| is_at(&route, address);
+        self.replica
+            .on_peer(cx.now(), token, kind, request, comes_from);
     }
 
     /// Counts what waits in a session, where `before` did.
@@ -277,7 +308,7 @@ impl<R: Route> App<R> for Node<R> {
         match request.kind {
             kind::CLIENT => self.replica.on_client(cx.now(), token, request.data),
             kind::APPEND => self.on_append(cx, request.session, token, request.data),
-            other => self.replica.on_peer(cx.now(), token, other, request.data),
+            other => self.on_peer(cx, request.session, token, other, request.data),
         }
         Reply::Later
     }

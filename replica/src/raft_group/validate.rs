@@ -11,8 +11,11 @@ use super::READ_CONTEXT_BYTES;
 /// Index questions that a leader keeps in mind, its own included.
 const FORWARDED_READS_MAX: usize = 1024;
 
-/// No term or index of a group that lives gets near this; sums with it cannot overflow.
-pub(crate) const INDEX_MAX: u64 = 1 << 56;
+/// The greatest index that the log's positions can name ([`trine_kvstore::Position`]).
+pub(crate) const INDEX_MAX: u64 = (1 << 48) - 1;
+/// Terms near this are absurd, and sums with it cannot overflow. What keeps a group far from it is the allowance
+/// ([`super::terms`]).
+pub(crate) const TERM_MAX: u64 = 1 << 62;
 
 /// Why a message was not stepped.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
@@ -26,6 +29,9 @@ pub(crate) enum Refusal {
     /// Its term is missing or absurd.
     #[error("a term without a meaning")]
     Term,
+    /// Its term is so far ahead that it would use up more terms than the group may use in this time.
+    #[error("a term too far ahead")]
+    TermTooFarAhead,
     /// An index is absurd or beyond the log.
     #[error("an index without a meaning")]
     Index,
@@ -61,7 +67,7 @@ pub(crate) fn validate<L: Storage>(
     let known = MessageType::from_i32(message.msg_type).ok_or(Refusal::MessageType)?;
     // A forwarded question belongs to no term: raft takes it for a local one.
     let termless = known == MessageType::MsgReadIndex;
-    if (message.term == 0) != termless || message.term > INDEX_MAX {
+    if (message.term == 0) != termless || message.term > TERM_MAX {
         return Err(Refusal::Term);
     }
     check_foreign_fields(known, message)?;
@@ -105,6 +111,9 @@ fn check_append(message: &Message) -> Result<(), Refusal> {
     }
     if message.log_term > message.term || (message.index == 0) != (message.log_term == 0) {
         return Err(Refusal::Term);
+    }
+    if message.entries.len() as u64 > INDEX_MAX - message.index {
+        return Err(Refusal::Index);
     }
     let mut previous = (message.index, message.log_term);
     for entry in &message.entries {
@@ -173,8 +182,7 @@ fn check_heartbeat<L: Storage>(raft: &Raft<L>, message: &Message) -> Result<(), 
 fn check_append_response<L: Storage>(raft: &Raft<L>, message: &Message) -> Result<(), Refusal> {
     check_member(raft, message.from)?;
     check_commit(message)?;
-    if message.index > INDEX_MAX || message.reject_hint > INDEX_MAX || message.log_term > INDEX_MAX
-    {
+    if message.index > INDEX_MAX || message.reject_hint > INDEX_MAX || message.log_term > TERM_MAX {
         return Err(Refusal::Index);
     }
     // Only a leader of this very term acts on the indexes; its log is then at least as long as what it has sent.
@@ -196,7 +204,7 @@ fn check_commit(message: &Message) -> Result<(), Refusal> {
 
 /// Candidates need not be members: a replica that lags behind may not know of a member that was added since.
 fn check_vote(message: &Message) -> Result<(), Refusal> {
-    if message.index > INDEX_MAX || message.log_term > INDEX_MAX {
+    if message.index > INDEX_MAX || message.log_term > TERM_MAX {
         return Err(Refusal::Index);
     }
     check_commit(message)

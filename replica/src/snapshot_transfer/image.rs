@@ -293,6 +293,7 @@ mod tests {
             client,
             sequence,
             lowest_awaited: sequence,
+            session_number: 0,
             command,
         });
         let index = machine.applied_index() + 1;

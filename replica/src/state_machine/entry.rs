@@ -251,6 +251,7 @@ mod tests {
             client: 3,
             sequence,
             lowest_awaited: 1,
+            session_number: 0,
             command,
         }
     }

@@ -29,6 +29,7 @@ fn request<'a>(
         client,
         sequence,
         lowest_awaited: sequence,
+        session_number: 0,
         command,
     }
 }

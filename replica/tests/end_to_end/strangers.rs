@@ -1,5 +1,7 @@
 //! Appends that come ahead of one that never comes, from sessions of nobody that the group knows.
 
+use std::sync::atomic::Ordering;
+
 use trine_replica::message::{
     AppendFrame, ClusterId, Encode, GroupId, Incarnation, PeerHeader, kind,
 };
@@ -124,6 +126,7 @@ fn the_appends_of_a_stranger_do_not_wait() {
         |header: &mut PeerHeader| header.to = Incarnation(4711),
     ] {
         let (mut world, spare) = World::with_spare(41);
+        world.spare_is_trusted.store(true, Ordering::Relaxed);
         world.run_until_led();
         world.run_for(Duration::from_millis(50));
         let mut header = honest(&mut world, 0);
@@ -134,13 +137,27 @@ fn the_appends_of_a_stranger_do_not_wait() {
     }
 }
 
-/// The same from somebody who names a member as the sender, which everybody can: what waits was bounded by session, and
-/// a stranger has as many sessions as it likes.
+/// The same from somebody who names a member as the sender, which everybody can: its address is not a member's.
+#[test]
+fn the_appends_of_a_stranger_in_a_members_name_do_not_wait() {
+    let (mut world, spare) = World::with_spare(41);
+    world.run_until_led();
+    world.run_for(Duration::from_millis(50));
+    let header = honest(&mut world, 0);
+    let [sent, answered] = flood(&mut world, spare, header, 3);
+    assert_eq!(answered, sent, "all are answered at once");
+    assert_eq!(appends_early(&world), 0);
+    let refused = world.status(TARGET).replica.counters.messages_of_strangers;
+    assert_eq!(refused, sent as u64);
+}
+
+/// From a member's address: what waits was bounded by session, and whoever is there has as many sessions as it likes.
 #[test]
 fn the_appends_that_wait_are_bounded_over_all_sessions() {
     const SESSIONS: usize = 72;
     const ALL_MAX: usize = 4096;
     let (mut world, spare) = World::with_spare(42);
+    world.spare_is_trusted.store(true, Ordering::Relaxed);
     world.run_until_led();
     world.run_for(Duration::from_millis(50));
     let header = honest(&mut world, 0);
@@ -158,6 +175,7 @@ fn the_appends_that_wait_are_bounded_over_all_sessions() {
 #[test]
 fn sessions_that_end_make_room_for_appends_that_wait() {
     let (mut world, spare) = World::with_spare(43);
+    world.spare_is_trusted.store(true, Ordering::Relaxed);
     world.run_until_led();
     world.run_for(Duration::from_millis(50));
     assert_ne!(world.leader(), Some(TARGET), "it is sent appends");

@@ -1,9 +1,13 @@
 //! Three replicas, a client endpoint, faulty rings between them, and a clock that the test moves.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use trine_kvstore::{Command, Position, Response};
 use trine_replica::client::{ClientConfig, ClientId, Clients, Finished, Mode, Submission};
 use trine_replica::message::{Incarnation, PlaceId};
 use trine_replica::node::{NodeStatus, endpoint_config};
+use trine_replica::route::IsAt;
 use trine_replica::status::Role;
 use trine_replica::{Node, Replica, ReplicaConfig};
 use trine_transport::backend::{Direction, FaultHandle, Faults, Faulty, RingBackend, RingRoute};
@@ -11,7 +15,7 @@ use trine_transport::event_loop::EventLoop;
 use trine_transport::time::{Duration, Instant};
 use trine_transport::{App, Completion, Cx, Event, Reply, Request, SessionId};
 
-use crate::support::{ManualClock, address, mesh, route_of};
+use crate::support::{ManualClock, address, is_at, mesh, route_of};
 
 /// Replicas of the group.
 pub(crate) const REPLICAS: u16 = 3;
@@ -64,6 +68,8 @@ pub(crate) struct World {
     /// The wire of each place: what is done to it outlives the processes.
     wires: Vec<FaultHandle<RingRoute>>,
     lives: Vec<u64>,
+    /// Whether the endpoint to spare counts as the first replica's address.
+    pub(crate) spare_is_trusted: Arc<AtomicBool>,
     pub(crate) client: ClientLoop,
     pub(crate) finished: Vec<Finished>,
 }
@@ -96,6 +102,7 @@ impl World {
             paused: vec![false; usize::from(REPLICAS)],
             wires: Vec::new(),
             lives: vec![0; usize::from(REPLICAS)],
+            spare_is_trusted: Arc::default(),
             finished: Vec::new(),
         };
         for (place, backend) in world_mesh.drain(..usize::from(REPLICAS)).enumerate() {
@@ -132,7 +139,13 @@ impl World {
             now,
         )
         .expect("a sound configuration");
-        let node = Node::new(replica, route_of(), self.seed);
+        let (spare_is_trusted, by_route) = (Arc::clone(&self.spare_is_trusted), is_at());
+        let is_at: IsAt<RingRoute> = Box::new(move |route, known| {
+            let trusted = spare_is_trusted.load(Ordering::Relaxed);
+            by_route(route, known)
+                || (trusted && *route == RingRoute(REPLICAS) && known == address(0))
+        });
+        let node = Node::new(replica, route_of(), is_at, self.seed);
         let identity = node.identity();
         let tapped = Tapped {
             node,

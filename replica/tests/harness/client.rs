@@ -51,7 +51,8 @@ struct Asked {
 pub struct Client {
     pub cluster: ClusterId,
     pub id: u64,
-    nonce: u64,
+    /// The number that its session is registered with.
+    pub nonce: u64,
     next_sequence: u64,
     target: u32,
     asked: Option<Asked>,
@@ -108,6 +109,7 @@ impl Client {
             client,
             sequence,
             lowest_awaited: sequence,
+            session_number: if asked.wish.is_write() { self.nonce } else { 0 },
             command: &command,
         }
         .encode_to_vec()

@@ -27,6 +27,11 @@ use trine_transport::time::{Duration, Instant};
 
 use client::Client;
 
+/// The place whose address all clients have.
+const CLIENTS: u32 = 250;
+/// The place whose address a process has that [`World::claim`] speaks for.
+pub const CLAIMANT: u32 = 9;
+
 /// Address of a place.
 pub fn address(place: u32) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, place as u8], 7471))
@@ -138,6 +143,8 @@ pub struct World {
     /// A running hash of everything that was delivered.
     pub trace: u64,
     pub deliveries: u64,
+    /// Where operators say that the new holder of a place will be, if not at the place's own address.
+    pub newcomer: Option<SocketAddr>,
     /// The next answer of which it says yes gets lost.
     pub lose_answer: Option<fn(&[u8]) -> bool>,
 }
@@ -163,6 +170,7 @@ impl World {
             largest_append: 0,
             trace: 0,
             deliveries: 0,
+            newcomer: None,
             lose_answer: None,
         }
     }
@@ -558,7 +566,7 @@ impl World {
                 bytes,
             } => {
                 self.note(u64::from(to), &bytes);
-                self.deliver(to, expect, asker, kind, &bytes);
+                self.deliver(to, expect, asker, address(CLIENTS), kind, &bytes);
             }
             Happening::Answer {
                 asker: Asker::Replica { place, life, tag },
@@ -599,6 +607,7 @@ impl World {
         to: u32,
         expect: Option<Incarnation>,
         asker: Asker,
+        from: SocketAddr,
         kind: u8,
         bytes: &[u8],
     ) {
@@ -614,9 +623,13 @@ impl World {
         place.next_token += 1;
         let token = ReplyToken(place.next_token);
         place.askers.insert(token.0, asker);
+        let comes_from = |known: SocketAddr| match asker {
+            Asker::Replica { place, .. } => known == address(place),
+            Asker::Client { .. } => known == from,
+        };
         match kind {
             kind::CLIENT => replica.on_client(now, token, bytes),
-            kind => replica.on_peer(now, token, kind, bytes),
+            kind => replica.on_peer(now, token, kind, bytes, comes_from),
         }
     }
 
@@ -631,13 +644,20 @@ impl World {
         }
     }
 
-    /// Hands a replica bytes that nobody in this world has sent.
+    /// Hands a replica bytes that nobody in this world has sent, as if they came from another replica's address.
     pub fn inject(&mut self, to: u32, kind: u8, bytes: &[u8]) {
+        let other = self.places.keys().find(|&&place| place != to);
+        let from = address(*other.unwrap_or(&to));
+        self.inject_from(from, to, kind, bytes);
+    }
+
+    /// The same from this address.
+    pub fn inject_from(&mut self, from: SocketAddr, to: u32, kind: u8, bytes: &[u8]) {
         let asker = Asker::Client {
             client: usize::MAX,
             attempt: 0,
         };
-        self.deliver(to, None, asker, kind, bytes);
+        self.deliver(to, None, asker, from, kind, bytes);
         self.turn(to);
     }
 
@@ -674,6 +694,8 @@ impl World {
             place: PlaceId(place),
             incarnation: meant,
             cluster: ClusterId::NONE,
+            address: matches!(order, Order::Add { .. } | Order::Replace)
+                .then(|| self.newcomer.unwrap_or(address(place))),
         };
         self.heard_from_replicas.clear();
         self.inject(to, kind::ADMIN, &request.encode_to_vec());
@@ -683,7 +705,7 @@ impl World {
         Some((reply.status, reply.text.to_owned()))
     }
 
-    /// A process that nobody has started asks every replica for a place.
+    /// A process that nobody has started asks every replica for a place, from [`CLAIMANT`].
     pub fn claim(&mut self, place: u32) {
         let claim = JoinRequest {
             // Another version could be refused for that alone.
@@ -691,11 +713,16 @@ impl World {
             member: false,
             place: PlaceId(place),
             incarnation: Incarnation(99),
-            address: address(9),
+            address: address(CLAIMANT),
             cluster: ClusterId::NONE,
         };
         for replica in self.running() {
-            self.inject(replica, kind::JOIN, &claim.encode_to_vec());
+            self.inject_from(
+                address(CLAIMANT),
+                replica,
+                kind::JOIN,
+                &claim.encode_to_vec(),
+            );
         }
     }
 

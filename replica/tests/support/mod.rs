@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use trine_replica::route::RouteOf;
+use trine_replica::route::{IsAt, RouteOf};
 use trine_transport::backend::{RingBackend, RingConfig, RingRoute};
 use trine_transport::time::{Clock, Duration, Instant};
 
@@ -40,6 +40,11 @@ pub(crate) fn address(route: u16) -> SocketAddr {
 /// Ring routes by port.
 pub(crate) fn route_of() -> RouteOf<RingRoute> {
     Box::new(|address| address.port().checked_sub(PORT_BASE).map(RingRoute))
+}
+
+/// The other way round.
+pub(crate) fn is_at() -> IsAt<RingRoute> {
+    Box::new(|route, known| address(route.0) == known)
 }
 
 /// A small mesh: the tests make many.

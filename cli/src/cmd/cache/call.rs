@@ -109,6 +109,7 @@ impl<B: Backend> Line<B> {
             backend,
             route_of,
             keep,
+            ..
         } = network.call(&[address])?;
         let seed = random_seed()?;
         let identity = Identity {

@@ -19,7 +19,7 @@ use crate::args::ChaosArguments;
 use crate::failure::Failure;
 use crate::lane::Lane;
 use crate::load::{Work, closed_loop};
-use crate::network::{Network, Opened};
+use crate::network::Network;
 
 /// Endpoints (and threads) that the clients are spread over at most.
 const LANES_MAX: u32 = 8;
@@ -157,20 +157,12 @@ fn open_lane<N: Network>(
     let seed = seed
         .wrapping_mul(0x9e37_79b9_7f4a_7c15)
         .wrapping_add(number);
-    let Opened {
-        backend,
-        route_of,
-        keep,
-    } = network.call(addresses)?;
-    let backend = Faulty::new(backend, MonotonicClock, seed);
-    let handle = backend.handle();
+    let opened = network
+        .call(addresses)?
+        .around(|backend| Faulty::new(backend, MonotonicClock, seed));
+    let handle = opened.backend.handle();
     // The replicas damage what they send themselves.
     handle.set(Direction::Outbound, faults);
-    let opened = Opened {
-        backend,
-        route_of,
-        keep,
-    };
     Ok((Lane::over(opened, addresses, OPERATION_LIMIT)?, handle))
 }
 

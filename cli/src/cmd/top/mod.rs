@@ -13,11 +13,10 @@ use std::time::{Duration, Instant};
 
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use trine_replica::message::Order;
 
 use self::hands::Hands;
 use self::model::{Action, Key, Model};
-use super::member::order;
+use super::member::{Wanted, order};
 use super::net::Lab;
 use super::status::{LOOK_MAX, ask_everybody};
 use crate::args::{OrderArguments, TopArguments};
@@ -194,7 +193,7 @@ fn transfer<N: Network>(
     };
     let (network, news) = (network.clone(), news.clone());
     spawn("transfer", move || {
-        let text = match order(&network, &target, Order::Lead, place) {
+        let text = match order(&network, &target, Wanted::lead(place)) {
             Ok(done) => done.text,
             Err(failure) => failure.message().to_owned(),
         };

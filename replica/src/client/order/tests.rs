@@ -118,6 +118,7 @@ fn give(
         place: PlaceId(place),
         incarnation: Incarnation::NONE,
         cluster: ClusterId::NONE,
+        address: None,
     };
     let giver = OrderGiver::new(config, route_of, request, deadline, 9);
     let identity = |incarnation| Identity {

@@ -45,14 +45,15 @@ fn client_request() {
         client: 0x0405,
         sequence: 6,
         lowest_awaited: 5,
+        session_number: 0x0708,
         command: b"cmd",
     };
     let bytes = [
-        1, 2, 0, 0, 3, 0, 0, 0, // version, operation, reserved, group
+        1, 7, 0, 1, 3, 0, 0, 0, // version, operation, flags, sequences awaited below, group
         2, 1, 0, 0, 0, 0, 0, 0, // cluster
         5, 4, 0, 0, 0, 0, 0, 0, // client
         6, 0, 0, 0, 0, 0, 0, 0, // sequence
-        5, 0, 0, 0, 0, 0, 0, 0, // lowest awaited
+        8, 7, 0, 0, 0, 0, 0, 0, // session number
         b'c', b'm', b'd',
     ];
     assert_eq!(request.encode_to_vec(), bytes);
@@ -64,7 +65,7 @@ fn client_request() {
         ..ClientRequest::bare(Operation::Apply)
     }
     .encode_to_vec();
-    ClientRequest::fill_in(&mut filled, ClusterId(0x0102), 0x0405, 6, 5);
+    request.fill_in(&mut filled);
     assert_eq!(filled, bytes);
 }
 

@@ -69,12 +69,13 @@ proptest! {
     #[test]
     fn client_requests_survive(
         operation in any_operation(),
-        (group, cluster, client, sequence, lowest_awaited) in any::<(u32, u64, u64, u64, u64)>(),
+        (group, cluster, client, sequence, below, session_number) in any::<(u32, u64, u64, u64, u8, u64)>(),
         command in vec(any::<u8>(), 0..200),
     ) {
         let request = ClientRequest {
             timed: false,
-            operation, group: GroupId(group), cluster: ClusterId(cluster), client, sequence, lowest_awaited, command: &command,
+            operation, group: GroupId(group), cluster: ClusterId(cluster), client, sequence,
+            lowest_awaited: sequence.saturating_sub(u64::from(below)), session_number, command: &command,
         };
         let bytes = request.encode_to_vec();
         prop_assert_eq!(ClientRequest::decode(&bytes), Ok(request));

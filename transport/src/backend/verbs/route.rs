@@ -93,6 +93,13 @@ impl VerbsAddress {
         &self.queue_pairs[..usize::from(self.count)]
     }
 
+    /// Whether what came from `route` was sent by this endpoint.
+    #[must_use]
+    pub fn has(&self, route: &VerbsRoute) -> bool {
+        (self.gid, self.lid) == (route.gid, route.lid)
+            && self.queue_pairs().contains(&route.queue_pair)
+    }
+
     /// The way there from an endpoint with `own` queue pairs: see [`VerbsBackend::route_to`](super::VerbsBackend::route_to).
     ///
     /// # Panics

@@ -1,0 +1,101 @@
+//! From which addresses do messages between replicas count?
+//!
+//! Anybody can write a peer message, so it counts only if its session leads to an address that this replica has reason to
+//! trust: a member's, one of `--peers`, or one that was named by an answer over a session that this replica opened itself.
+//! Addresses are compared and never incarnations: a member that was restarted in memory mode has an incarnation that a
+//! replica which was cut off meanwhile does not know, and its vote may be the one that the group needs.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+
+use crate::config::LEARNED_ADDRESSES_MAX;
+use crate::message::PlaceId;
+
+/// The addresses that this replica trusts beside those of the members.
+#[derive(Debug)]
+pub(crate) struct Addresses {
+    /// `--peers`, without this replica itself.
+    peers: Vec<(PlaceId, SocketAddr)>,
+    /// Named by answers, the latest at the end, at most [`LEARNED_ADDRESSES_MAX`].
+    learned: VecDeque<SocketAddr>,
+}
+
+impl Addresses {
+    pub(crate) fn new(peers: Vec<(PlaceId, SocketAddr)>) -> Self {
+        Self {
+            peers,
+            learned: VecDeque::new(),
+        }
+    }
+
+    /// The other places that were named at the start.
+    pub(crate) fn peers(&self) -> &[(PlaceId, SocketAddr)] {
+        &self.peers
+    }
+
+    /// Whether `--peers` names this address for this place.
+    pub(crate) fn lists(&self, place: PlaceId, address: SocketAddr) -> bool {
+        let is_it = |&(other, at): &(PlaceId, SocketAddr)| other == place && same(at, address);
+        self.peers.iter().any(is_it)
+    }
+
+    /// Whether `--peers` names an address for this place.
+    pub(crate) fn lists_place(&self, place: PlaceId) -> bool {
+        self.peers.iter().any(|&(other, _)| other == place)
+    }
+
+    /// An answer over a session that this replica has opened names this address.
+    pub(crate) fn learn(&mut self, address: SocketAddr) {
+        if self.learned.contains(&address) {
+            return;
+        }
+        if self.learned.len() == LEARNED_ADDRESSES_MAX {
+            self.learned.pop_front();
+        }
+        self.learned.push_back(address);
+    }
+
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = SocketAddr> {
+        let peers = self.peers.iter().map(|&(_, address)| address);
+        peers.chain(self.learned.iter().copied())
+    }
+}
+
+/// Whether two addresses are one. The scope of a link-local address is a number of the host that writes it, and its flow
+/// label says nothing about who it is.
+#[must_use]
+pub fn same(a: SocketAddr, b: SocketAddr) -> bool {
+    let plain =
+        |address: SocketAddr| -> (IpAddr, u16) { (address.ip().to_canonical(), address.port()) };
+    plain(a) == plain(b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn an_address_is_one_however_it_is_written() {
+        assert!(same(address("[::ffff:10.0.0.1]:7"), address("10.0.0.1:7")));
+        assert!(same(address("[fe80::1%2]:7"), address("[fe80::1%5]:7")));
+        assert!(!same(address("10.0.0.1:7"), address("10.0.0.1:8")));
+        assert!(!same(address("10.0.0.1:7"), address("10.0.0.2:7")));
+    }
+
+    #[test]
+    fn learned_addresses_are_bounded_and_the_oldest_gives_way() {
+        let mut addresses = Addresses::new(vec![(PlaceId(1), address("10.0.0.1:7"))]);
+        for port in 1..=LEARNED_ADDRESSES_MAX as u16 + 1 {
+            addresses.learn(SocketAddr::from(([10, 0, 0, 2], port)));
+            addresses.learn(SocketAddr::from(([10, 0, 0, 2], port)));
+        }
+        let all: Vec<SocketAddr> = addresses.iter().collect();
+        assert_eq!(all.len(), 1 + LEARNED_ADDRESSES_MAX);
+        assert_eq!(all[1], address("10.0.0.2:2"));
+    }
+}
