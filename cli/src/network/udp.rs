@@ -7,6 +7,7 @@ use trine_chaos::live::local_address_towards;
 use trine_transport::backend::{UdpBackend, UdpConfig};
 
 use super::{Network, Opened};
+use crate::announce::note;
 use crate::client::backend_failure;
 use crate::failure::Failure;
 
@@ -20,7 +21,7 @@ impl Network for Udp {
         let opened = open(own)?;
         // Clients have little under way and need no warning.
         if let Some(shortfall) = opened.backend.rx_queue_shortfall() {
-            eprintln!("warning: {shortfall}");
+            note(format_args!("warning: {shortfall}"));
         }
         Ok(opened)
     }
