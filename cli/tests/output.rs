@@ -13,11 +13,12 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 
 use common::{Cluster, children_of, command, is_alive, program, signal, trine, wait_for};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
-use trine_chaos::live::{Group, GroupConfig, Process, free_addresses};
+use trine_chaos::live::{Group, GroupConfig, Process, Stream, free_addresses};
 
 /// A file that is removed in the end.
 struct Scratch(PathBuf);
@@ -346,4 +347,76 @@ fn a_command_without_standard_error_ends_with_the_status_that_says_why() {
     let mut get = command(&["get", "key"], &peers);
     let ended = get.stdout(closed_pipe()).output().expect("it runs");
     assert!(ended.status.success() && ended.stderr.is_empty());
+}
+
+/// What replicas said, and on which stream.
+#[derive(Clone, Default)]
+struct Said(Arc<Mutex<Vec<(usize, Stream, String)>>>);
+
+impl Said {
+    /// A group that is heard, told to log as `options` say.
+    fn by_group(&self, options: &[&str]) -> Cluster {
+        let said = Arc::clone(&self.0);
+        let config = GroupConfig {
+            program: program(),
+            addresses: free_addresses(3).expect("free ports"),
+            serve_args: options.iter().map(OsString::from).collect(),
+            sink: Some(Arc::new(move |place, stream, line: &str| {
+                let mut said = said.lock().expect("no panic");
+                said.push((place, stream, line.to_owned()));
+            })),
+        };
+        let group = Group::start(config).expect("processes");
+        let mut cluster = Cluster { group };
+        cluster.wait_for_voters(3);
+        cluster
+    }
+
+    /// Waits for a line of this replica's log for which `is` holds.
+    fn wait_for_log(&self, place: usize, what: &str, is: impl Fn(&str) -> bool) {
+        wait_for(what, || {
+            let said = self.0.lock().expect("no panic");
+            let mut log = said
+                .iter()
+                .filter(|line| (line.0, line.1) == (place, Stream::Err));
+            log.any(|line| is(&line.2)).then_some(())
+        });
+    }
+}
+
+fn is_time(text: &str) -> bool {
+    humantime::parse_rfc3339(text).is_ok()
+}
+
+/// Standard output alone told them, without a time: the log was silent about them at its own level.
+#[test]
+fn changes_of_role_are_in_the_log_with_their_time() {
+    let said = Said::default();
+    let mut cluster = said.by_group(&[]);
+    let of_role = |role: &'static str| {
+        move |line: &str| {
+            let (time, rest) = line.split_once(' ').unwrap_or_default();
+            let role = format!("role=\"{role}\" term=");
+            is_time(time) && rest.contains("INFO role: changed place=") && rest.contains(&role)
+        }
+    };
+    let leader = cluster.leader();
+    let next = leader % 3 + 1;
+    said.wait_for_log(leader, "its lead", of_role("leader"));
+    cluster.ok(&["leader", "transfer", "--to", &next.to_string()]);
+    said.wait_for_log(next, "the next lead", of_role("leader"));
+    said.wait_for_log(leader, "the end of its lead", of_role("follower"));
+}
+
+#[test]
+fn changes_of_role_are_in_the_log_for_programs_too() {
+    let said = Said::default();
+    let mut cluster = said.by_group(&["--log-format", "json"]);
+    said.wait_for_log(cluster.leader(), "the lead", |line| {
+        let event: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        let time = event["timestamp"].as_str().unwrap_or_default();
+        let fields = &event["fields"];
+        let leads = fields["role"] == "leader" && fields["term"].is_u64();
+        is_time(time) && event["target"] == "role" && leads
+    });
 }

@@ -42,6 +42,8 @@ use crate::{peers, placement, resp};
 
 /// What the line begins with that says where the metrics are.
 pub(crate) const METRICS_LINE: &str = "metrics at ";
+/// As which part the log tells changes of role.
+pub(crate) const ROLE: &str = "role";
 /// How often a change of role is looked for, to tell it.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// The pause before a replica that cannot go on is replaced by a new one.
@@ -90,6 +92,7 @@ pub(crate) fn run<N: Network>(
         match live(network, &life, capture.take(), arguments, &watch)? {
             End::Asked => return Ok(()),
             End::Anew { why, bootstrap } => {
+                tracing::info!(target: ROLE, why, "goes on as a new replica");
                 announcer.json_line(&json!({ "anew": why }));
                 announcer.line(format_args!("{why}; goes on as a new replica"));
                 life.bootstrap = bootstrap;
@@ -487,7 +490,7 @@ impl Told {
     }
 
     fn tell_idle(&self, reason: &str) {
-        tracing::info!(reason, "not serving yet");
+        tracing::info!(target: ROLE, reason, "not serving yet");
         self.announcer.json_line(&json!({ "waiting": reason }));
         self.announcer
             .line(format_args!("not serving yet: {reason}"));
@@ -503,11 +506,12 @@ impl Told {
         } = discovery;
         let leads = leader.map(tracing::field::display);
         tracing::info!(
+            target: ROLE,
             place = place.0,
             role = role_word(*role),
             term,
             leader = leads,
-            "role"
+            "changed"
         );
         let text = match (role, leader) {
             (RoleCode::Leader, _) => format!("leads in term {term}"),

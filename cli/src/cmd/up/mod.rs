@@ -16,7 +16,7 @@ use trine_chaos::live::{LineSink, Stream, addresses_from, leader_of};
 use crate::announce::Announcer;
 use crate::args::{UpArguments, replica_count};
 use crate::cmd::chaos::FAULTS_LINE;
-use crate::cmd::serve::{METRICS_LINE, check_common};
+use crate::cmd::serve::{METRICS_LINE, ROLE, check_common};
 use crate::config::{BASE_PORT, START_LIMIT};
 use crate::failure::Failure;
 use crate::network::Network;
@@ -139,9 +139,10 @@ fn bytes_below(directory: &Path, depth: u32) -> u64 {
 
 /// Announces what the replicas say, each line with its place in front. It waits for nobody: a replica whose lines are not
 /// taken would have to wait, too. The first words of each replica are left out, because the welcome says the same of all
-/// of them.
+/// of them, and so are changes of role in the log, because each is announced as well.
 fn sink(announcer: Announcer, count: usize) -> LineSink {
     let spoke: Vec<AtomicBool> = (0..count).map(|_| AtomicBool::new(false)).collect();
+    let role = format!(" INFO {ROLE}: ");
     Arc::new(move |place, stream, line: &str| {
         let first = stream == Stream::Out
             && !line.starts_with(METRICS_LINE)
@@ -152,6 +153,7 @@ fn sink(announcer: Announcer, count: usize) -> LineSink {
             || line.starts_with(FAULTS_LINE)
             // Nobody has given that option: `up` starts the first replica with it whether or not there is a group.
             || line.starts_with(data::BOOTSTRAP_LINE)
+            || stream == Stream::Err && line.contains(&role)
             // They end one after the other, and each warns of those that have gone before it.
             || interrupt::interrupted() && line.contains("WARN");
         if !left_out {
