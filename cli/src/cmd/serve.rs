@@ -98,7 +98,11 @@ pub(crate) fn run<N: Network>(
                 life.bootstrap = bootstrap;
                 life.anew = Some(why);
                 interrupt::pause(ANEW_PAUSE);
-                capture = arguments.capture.go_on()?;
+                // What watches the network is not why it runs.
+                capture = arguments.capture.go_on().unwrap_or_else(|failure| {
+                    tracing::warn!(why = failure.message(), "captures no more");
+                    None
+                });
             }
         }
     }
