@@ -25,6 +25,13 @@ pub(crate) const RESTART_PAUSE_RESET: Duration = Duration::from_secs(30);
 /// How often a supervisor looks after its replicas.
 pub(crate) const SUPERVISE_EVERY: Duration = Duration::from_millis(200);
 
+/// Announcements of a server that wait to be written; more are dropped and counted.
+pub(crate) const ANNOUNCEMENTS_MAX: usize = 1024;
+/// The same of lines of its log.
+pub(crate) const LOG_LINES_MAX: usize = 8192;
+/// How long a server that ends waits for who reads its last lines, and whoever drew a bar for the terminal.
+pub(crate) const LAST_LINES_LIMIT: Duration = Duration::from_secs(1);
+
 /// Most clients that `trine bench` and `trine chaos` run at once.
 pub(crate) const CLIENTS_MAX: u32 = 4096;
 /// A chaos run that completed fewer operations proves nothing.

@@ -9,10 +9,11 @@ use trine_replica::disk::{
 };
 use trine_replica::message::{Incarnation, PlaceId};
 
+use crate::announce::Announcer;
 use crate::args::{FsyncMode, LogArguments, ServeArguments};
+use crate::aside::Aside;
 use crate::failure::Failure;
 use crate::interrupt;
-use crate::output::Output;
 use crate::progress::Progress;
 use crate::units::{show_bytes, show_count};
 
@@ -25,7 +26,7 @@ pub(crate) fn open(
     arguments: &ServeArguments,
     fresh: Incarnation,
     anew: Option<&str>,
-    output: Output,
+    announcer: Announcer,
 ) -> Result<Option<Opened<Directory>>, Failure> {
     let Some(path) = arguments.log.directory() else {
         return Ok(None);
@@ -44,7 +45,7 @@ pub(crate) fn open(
     };
     let mut opened = opened.map_err(|error| failure(path, &error))?;
     opened.writer.disk_mut().unwatch();
-    tell(&opened, path, arguments.bootstrap, output);
+    tell(&opened, path, arguments.bootstrap, announcer);
     Ok(Some(opened))
 }
 
@@ -53,7 +54,7 @@ pub(crate) fn lock(path: &Path) -> Result<Directory, Failure> {
     let directory = Directory::lock(path).map_err(|error| not_taken(path, &error))?;
     let shown = path.display().to_string();
     let mut present: Option<(Step, Progress)> = None;
-    Ok(directory.watched(move |step, done, total| {
+    let shower = Aside::start(move |(step, done, total)| {
         if present.as_ref().is_none_or(|(before, _)| *before != step) {
             // The bar of the step before goes first.
             present = None;
@@ -65,6 +66,9 @@ pub(crate) fn lock(path: &Path) -> Result<Directory, Failure> {
             Step::Applying => format!("{} of {} entries", show_count(done), show_count(total)),
             Step::Writing => show_bytes(done),
         });
+    });
+    Ok(directory.watched(move |step, done, total| {
+        shower.post((step, done, total));
         !interrupt::interrupted()
     }))
 }
@@ -174,24 +178,24 @@ pub(crate) fn failure(path: &Path, error: &OpenError) -> Failure {
     Failure::usage(message, hint)
 }
 
-fn tell(opened: &Opened<Directory>, path: &Path, bootstrap: bool, output: Output) {
+fn tell(opened: &Opened<Directory>, path: &Path, bootstrap: bool, announcer: Announcer) {
     let shown = path.display();
     if let Some(lost) = &opened.lost {
-        output.json_line(&json!({ "lost": lost.to_string(), "directory": path }));
-        output.line(format_args!(
+        announcer.json_line(&json!({ "lost": lost.to_string(), "directory": path }));
+        announcer.line(format_args!(
             "does not go on with its files: {shown}/{lost}; they were set aside as {shown}/lost-*, and this replica joins its group as a new one"
         ));
     }
     if let Some(restored) = &opened.restored {
         let (cluster, last) = (restored.cluster(), restored.last_index());
-        output.json_line(&json!({
+        announcer.json_line(&json!({
             "restored": path, "cluster": cluster.to_string(), "last_index": last,
         }));
-        output.line(format_args!(
+        announcer.line(format_args!(
             "goes on in cluster {cluster} with the log up to entry {last} from {shown}"
         ));
         if bootstrap {
-            output.line(format_args!(
+            announcer.line(format_args!(
                 "{BOOTSTRAP_LINE}: the directory belongs to a group"
             ));
         }

@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
 use crate::failure::Failure;
@@ -18,17 +18,34 @@ static HOOK: OnceLock<Box<dyn Fn() + Send + Sync>> = OnceLock::new();
 
 /// [`catch`], as commands call it.
 pub(crate) fn start() -> Result<(), Failure> {
-    catch().map_err(|error| Failure::usage(format!("cannot watch for Ctrl-C: {error}"), ""))
+    watch(&[SIGINT, SIGTERM])
+}
+
+/// The same for a server. Neither a terminal that goes away nor a limit to the size of the file that it logs to ends it.
+pub(crate) fn start_server() -> Result<(), Failure> {
+    watch(&[SIGINT, SIGTERM, SIGHUP, SIGXFSZ])
+}
+
+fn watch(signals: &[i32]) -> Result<(), Failure> {
+    catch(signals).map_err(|error| Failure::usage(format!("cannot watch for Ctrl-C: {error}"), ""))
 }
 
 /// From now on the first Ctrl-C or SIGTERM sets the flag, and the second one ends the process at
-/// once, whatever it is doing; its children end with it.
-fn catch() -> io::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+/// once, whatever it is doing; its children end with it. Others that are caught do nothing.
+fn catch(signals: &[i32]) -> io::Result<()> {
+    let mut signals = Signals::new(signals)?;
     std::thread::Builder::new()
         .name("signals".into())
         .spawn(move || {
             for signal in signals.forever() {
+                match signal {
+                    SIGHUP => {
+                        tracing::warn!("SIGHUP, as from a terminal that was closed; goes on");
+                        continue;
+                    }
+                    SIGXFSZ => continue,
+                    _ => {}
+                }
                 if signal == SIGTERM {
                     TERMINATED.store(true, Ordering::SeqCst);
                 }

@@ -1,5 +1,5 @@
-//! The log: structured, to standard error, written by a thread of its own so that a slow reader delays nothing. Raft
-//! speaks through it too.
+//! The log of a server: structured, to standard error, written by a thread of its own so that a slow reader delays nothing.
+//! Raft speaks through it too.
 
 use std::fmt::{self, Write};
 use std::io::IsTerminal;
@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use clap::ValueEnum;
 use signal_hook::consts::SIGUSR1;
 use signal_hook::iterator::Signals;
-use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
@@ -18,11 +17,8 @@ use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::failure::Failure;
-use crate::progress::above_bars;
-use crate::settings;
-
-/// Lines that wait to be written; more are dropped and counted.
-const LINES_MAX: usize = 8192;
+use crate::lines::Lines;
+use crate::{announce, settings};
 
 /// How the lines look.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -49,34 +45,31 @@ pub(crate) struct Logs {
     filter: reload::Handle<Targets, Registry>,
     /// What the filter says, as it was typed.
     level: Mutex<String>,
-    dropped: ErrorCounter,
-    /// Writes out what is left when it is dropped.
-    _writer: WorkerGuard,
+    lines: Lines,
 }
 
 impl Logs {
     /// Starts the log. Once a process.
     pub(crate) fn start(level: &str, format: LogFormat) -> Result<Arc<Self>, Failure> {
         let targets = parse_level(level).map_err(|why| Failure::usage(why, ""))?;
-        let (writer, guard) = never_waiting(AboveBars);
-        let dropped = writer.error_counter();
+        let lines = announce::log_lines().expect("a server logs");
         let (filter, handle) = reload::Layer::new(targets);
-        let lines = tracing_subscriber::fmt::layer().with_writer(writer);
-        let lines = match format {
-            LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).boxed(),
-            LogFormat::Json => lines.json().boxed(),
+        let writer = lines.clone();
+        let layer = tracing_subscriber::fmt::layer().with_writer(move || writer.clone());
+        let layer = match format {
+            LogFormat::Text => layer.with_ansi(std::io::stderr().is_terminal()).boxed(),
+            LogFormat::Json => layer.json().boxed(),
         };
         tracing_subscriber::registry()
             .with(filter)
-            .with(lines)
+            .with(layer)
             .try_init()
             .map_err(|error| Failure::usage(format!("cannot start the log: {error}"), ""))?;
         trine_replica::log_raft_to(slog::Logger::root(ToTracing, slog::o!()));
         Ok(Arc::new(Self {
             filter: handle,
             level: Mutex::new(level.to_owned()),
-            dropped,
-            _writer: guard,
+            lines,
         }))
     }
 
@@ -99,9 +92,9 @@ impl Logs {
         Ok(())
     }
 
-    /// Lines that were dropped because writing was too slow.
+    /// Lines that were dropped because writing was too slow, or impossible.
     pub(crate) fn dropped_lines(&self) -> u64 {
-        self.dropped.dropped_lines() as u64
+        self.lines.lost()
     }
 
     /// At SIGUSR1 the level is read again from the settings file; without one, or without the setting in it, it is what
@@ -132,29 +125,6 @@ impl Logs {
             .map(drop)
             .map_err(cannot)
     }
-}
-
-/// Standard error, with its bar, if there is one, below what is written.
-struct AboveBars;
-
-impl std::io::Write for AboveBars {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        // All of it at once: a bar between two parts would tear the line.
-        above_bars(|| std::io::stderr().write_all(bytes)).map(|()| bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        std::io::stderr().flush()
-    }
-}
-
-/// A writer that hands lines to a thread and drops them when that falls behind.
-fn never_waiting(sink: impl std::io::Write + Send + 'static) -> (NonBlocking, WorkerGuard) {
-    NonBlockingBuilder::default()
-        .buffered_lines_limit(LINES_MAX)
-        .lossy(true)
-        .thread_name("log")
-        .finish(sink)
 }
 
 /// Reads "info" or "warn,raft=debug,trine=trace".
@@ -248,36 +218,5 @@ mod tests {
             let why = parse_level(wrong).expect_err(wrong);
             assert!(why.contains("raft=debug"), "{why}");
         }
-    }
-
-    /// A terminal that nobody reads from: the first line waits until it is let go.
-    struct Stuck(std::sync::mpsc::Receiver<()>);
-
-    impl std::io::Write for Stuck {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            // Ends when the other end goes away.
-            let _ = self.0.recv();
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-
-    #[test]
-    fn lines_that_nobody_takes_are_dropped_and_counted_and_delay_nothing() {
-        use std::io::Write as _;
-        let (let_go, stuck) = std::sync::mpsc::channel();
-        let (mut writer, guard) = never_waiting(Stuck(stuck));
-        let dropped = writer.error_counter();
-        // Would hang here if a line waited for its turn.
-        for _ in 0..LINES_MAX + 100 {
-            writer.write_all(b"line\n").expect("taken or dropped");
-        }
-        // One line is with the thread, or still among those that wait.
-        assert!((99..=100).contains(&dropped.dropped_lines()));
-        drop(let_go);
-        drop(guard);
     }
 }

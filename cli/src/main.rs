@@ -1,6 +1,11 @@
 //! The `trine` command: runs replicas, talks to them, measures them, and breaks them on purpose.
 
+// They panic where the stream cannot be written: results go through `output`, everything else through `announce`.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
+mod announce;
 mod args;
+mod aside;
 mod capture;
 mod client;
 mod cmd;
@@ -14,6 +19,7 @@ mod kin;
 mod lab;
 mod lane;
 mod latency;
+mod lines;
 mod load;
 mod logs;
 mod metrics;
@@ -46,7 +52,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     if let Err(error) = trine_chaos::live::die_with_parent() {
-        eprintln!("trine: {error}");
+        announce::note(format_args!("trine: {error}"));
         return ExitCode::from(2);
     }
     let line: Vec<OsString> = std::env::args_os().collect();
@@ -65,13 +71,15 @@ fn main() -> ExitCode {
     let Some(command) = &arguments.command else {
         unreachable!("a line without a command was read as the shell's");
     };
-    match run(command, &arguments.network, output) {
+    let status = match run(command, &arguments.network, output) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             output.failure(&failure);
             ExitCode::from(failure.exit_status())
         }
-    }
+    };
+    announce::finish();
+    status
 }
 
 /// Runs a command, on the chosen network if it sends packets.

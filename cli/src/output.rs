@@ -1,4 +1,5 @@
-//! How do commands print: plain text for people, one JSON document for programs.
+//! How do commands print: plain text for people, one JSON document for programs. What servers say is in
+//! [`crate::announce`].
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -9,6 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use crate::announce::{self, note};
 use crate::failure::Failure;
 
 /// Set once the command has answered: standard output holds one document.
@@ -31,10 +33,7 @@ impl Output {
     /// The command's answer for programs; nothing in text form. Called once by each command.
     pub(crate) fn document(self, document: &impl Serialize) {
         if self.json {
-            let text =
-                serde_json::to_string_pretty(document).expect("our documents have string keys");
-            print_all(format!("{text}\n").as_bytes());
-            DOCUMENT_PRINTED.store(true, Ordering::Relaxed);
+            print_all(to_document(document).as_bytes());
         }
     }
 
@@ -83,12 +82,13 @@ impl Output {
     }
 
     /// A failure: to standard error for people; for programs the document that says so, unless the
-    /// command has printed its own.
+    /// command has printed its own. The exit status of a server says which failure it was, whoever reads this.
     pub(crate) fn failure(self, failure: &Failure) {
-        if self.json && !DOCUMENT_PRINTED.load(Ordering::Relaxed) {
-            self.document(&json!({ "error": failure }));
-        } else {
-            eprintln!("{failure}");
+        let document = json!({ "error": failure });
+        match self.json && !DOCUMENT_PRINTED.load(Ordering::Relaxed) {
+            true if announce::is_server() => announce::announce(to_document(&document)),
+            true => self.document(&document),
+            false => note(failure),
         }
     }
 
@@ -96,9 +96,16 @@ impl Output {
     pub(crate) fn complain(self, failure: &Failure) {
         match self.json {
             true => self.json_line(&json!({ "error": failure })),
-            false => eprintln!("{failure}"),
+            false => note(failure),
         }
     }
+}
+
+/// The text of the document that a process prints: it is printed for what is left to say.
+pub(crate) fn to_document(document: &impl Serialize) -> String {
+    let text = serde_json::to_string_pretty(document).expect("our documents have string keys");
+    DOCUMENT_PRINTED.store(true, Ordering::Relaxed);
+    text + "\n"
 }
 
 /// Writes to standard output; a reader that went away (`trine ... | head`) ends the process
@@ -112,7 +119,7 @@ pub(crate) fn print_all(bytes: &[u8]) {
         Err(error) => {
             let cure = "what was written so far is not all of it; make room, or write elsewhere";
             let failure = Failure::usage(format!("cannot write the output: {error}"), cure);
-            eprintln!("{failure}");
+            note(&failure);
             std::process::exit(failure.exit_status().into());
         }
     }

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::announce::{note, stops_writers};
+
 /// Between two lines where there is no terminal; what is over sooner says nothing.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 /// A bar that would be gone before it was read is not drawn.
@@ -47,7 +49,8 @@ impl Progress {
 
     /// As [`Progress::new`], where the total may be unknown.
     pub(crate) fn towards(what: impl Into<String>, total: Option<u64>) -> Self {
-        let terminal = std::io::stderr().is_terminal();
+        let stderr = std::io::stderr();
+        let terminal = stderr.is_terminal() && !stops_writers(&stderr);
         let first = if terminal { BAR_AFTER } else { LINE_EVERY };
         Self {
             what: what.into(),
@@ -66,7 +69,7 @@ impl Progress {
             }
             if !self.terminal {
                 self.next = Instant::now() + LINE_EVERY;
-                eprintln!("{}", self.line(done, &detail()));
+                note(self.line(done, &detail()));
                 return;
             }
             let bar = bar(&self.what, self.total);

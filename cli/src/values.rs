@@ -8,6 +8,7 @@ use std::path::Path;
 
 use trine_kvstore::config::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
+use crate::announce::note;
 use crate::failure::Failure;
 use crate::units::show_bytes;
 
@@ -39,7 +40,7 @@ pub(crate) fn read_value(argument: Option<&OsStr>) -> Result<Vec<u8>, Failure> {
 fn from_stdin() -> Result<Vec<u8>, Failure> {
     let stdin = io::stdin();
     if stdin.is_terminal() {
-        eprintln!("reading the value from the terminal; end it with Ctrl-D");
+        note("reading the value from the terminal; end it with Ctrl-D");
     }
     let value = read_bounded(stdin.lock()).map_err(|error| {
         Failure::usage(

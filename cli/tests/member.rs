@@ -86,7 +86,19 @@ fn a_fourth_replica_is_added_promoted_and_removed() {
     let _fourth = serve(4, &peers);
     // Nobody lets itself in.
     assert_eq!(role_at(&cluster, 4), None);
-    let said = text(cluster.ok(&["member", "add", "4", "--learner"]));
+    let address = peers[3].to_string();
+    // Nor does an operator who has not said where it is.
+    cluster
+        .run(&["member", "add", "4", "--learner"])
+        .expect_error(
+            1,
+            &[
+                "where the replica of place 4 will be",
+                "--address",
+                "nothing was changed",
+            ],
+        );
+    let said = text(cluster.ok(&["member", "add", "4", "--learner", "--address", &address]));
     assert!(said.contains(&peers[3].to_string()), "{said}");
     assert_eq!(role_at(&cluster, 4).as_deref(), Some("learner"));
     cluster
@@ -124,7 +136,14 @@ fn a_new_process_replaces_a_living_one_when_that_is_ordered() {
     let mut peers = cluster.group.addresses().to_vec();
     peers[place - 1] = one_address();
     let _new = serve(place, &peers);
-    cluster.ok(&["member", "replace", &place.to_string()]);
+    let address = peers[place - 1].to_string();
+    cluster.ok(&[
+        "member",
+        "replace",
+        &place.to_string(),
+        "--address",
+        &address,
+    ]);
     let all = members(&cluster);
     assert_eq!(all.len(), 3);
     assert_eq!(all[place - 1].2, peers[place - 1].to_string());
@@ -183,13 +202,22 @@ fn a_wrong_place_is_named() {
     for args in [
         &["member", "remove", "0"][..],
         &["member", "add"],
+        &["member", "add", "4", "--address", "nowhere"],
         &["leader", "transfer", "--to", "x"],
     ] {
         cluster.run(args).expect_status(2);
     }
     // A place that nobody fills is waited for, and that is said.
     cluster
-        .run(&["member", "add", "4", "--timeout", "500ms"])
+        .run(&[
+            "member",
+            "add",
+            "4",
+            "--address",
+            "127.0.0.1:9",
+            "--timeout",
+            "500ms",
+        ])
         .expect_error(3, &["outcome unknown", "--id 4", "member list"]);
     assert_eq!(members(&cluster).len(), 3);
 }

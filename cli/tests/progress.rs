@@ -169,7 +169,10 @@ fn a_replica_shows_how_far_the_state_that_it_is_sent_has_come() {
     .concat();
     let (child, terminal) = Terminal::start_all(&mut command(&serve, ""));
     let _fourth = Killed(child);
-    let (add, operator) = Terminal::start_all(&mut command(&["member", "add", "4"], &peers));
+    let (add, operator) = Terminal::start_all(&mut command(
+        &["member", "add", "4", "--address", &listen],
+        &peers,
+    ));
     let mut add = Killed(add);
 
     let look = |form: &[&str]| trine(&[&["status"], form].concat(), &listen, b"").stdout;

@@ -28,7 +28,7 @@ fn a_removed_replica_says_so_and_ends() {
     let cluster = Cluster::start(&[]);
     let address = free_addresses(1).expect("a port")[0];
     let mut ninth = serve(9, address, &cluster.group.peers(), &[]);
-    cluster.ok(&["member", "add", "9"]);
+    cluster.ok(&["member", "add", "9", "--address", &address.to_string()]);
     cluster.ok(&["member", "remove", "9"]);
     let ended = ninth.wait_at_most(Duration::from_secs(30)).expect("wait");
     let tail = ninth.tail();
@@ -44,12 +44,12 @@ fn a_removed_replica_that_was_told_to_rejoin_waits_for_its_place() {
     let cluster = Cluster::start(&[]);
     let address = free_addresses(1).expect("a port")[0];
     let fourth = serve(4, address, &cluster.group.peers(), &["--rejoin"]);
-    cluster.ok(&["member", "add", "4"]);
+    cluster.ok(&["member", "add", "4", "--address", &address.to_string()]);
     cluster.ok(&["member", "remove", "4"]);
     wait_for("a new life", || {
         said(&fourth, "goes on as a new replica").then_some(())
     });
-    cluster.ok(&["member", "add", "4"]);
+    cluster.ok(&["member", "add", "4", "--address", &address.to_string()]);
     let list = String::from_utf8(cluster.ok(&["member", "list"])).expect("text");
     assert!(list.contains(&address.to_string()), "{list}");
     cluster.ok(&["put", "key", "value"]);
@@ -66,7 +66,7 @@ fn in_disk_mode_a_removed_replica_sets_its_files_aside_and_waits_for_its_place()
     let address = free_addresses(1).expect("a port")[0];
     let more = ["--rejoin", "--log", "disk", "--data-dir", data_dir];
     let fourth = serve(4, address, &cluster.group.peers(), &more);
-    cluster.ok(&["member", "add", "4"]);
+    cluster.ok(&["member", "add", "4", "--address", &address.to_string()]);
     cluster.ok(&["put", "key", "value"]);
     cluster.ok(&["member", "remove", "4"]);
     wait_for("a new life", || {
@@ -75,7 +75,7 @@ fn in_disk_mode_a_removed_replica_sets_its_files_aside_and_waits_for_its_place()
     // A disk that has kept everything was said to have lost its memory.
     let why = "does not go on with its files: ";
     assert!(said(&fourth, why), "{:?}", fourth.tail());
-    cluster.ok(&["member", "add", "4"]);
+    cluster.ok(&["member", "add", "4", "--address", &address.to_string()]);
     let set_aside = std::fs::read_dir(&data).expect("the directory");
     let names: Vec<_> = set_aside
         .map(|entry| entry.expect("a name").file_name())

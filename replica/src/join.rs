@@ -163,8 +163,10 @@ impl Joiner {
                 format!("{from} belongs to cluster {cluster}, which is not this replica's")
             }
             JoinRefusal::UnknownPlace => {
+                let address = self.own.address;
                 format!(
-                    "cluster {cluster} has no place {place}: check --id and --peers, or take it in: trine member add {place}"
+                    "cluster {cluster} has no place {place}: check --id and --peers, or take it in: \
+                     trine member add {place} --address {address}"
                 )
             }
             JoinRefusal::PlaceTaken => {

@@ -14,13 +14,16 @@ use trine_replica::config::ReplicaConfig;
 use trine_replica::disk::WriterThread;
 use trine_replica::message::{Discovery, Incarnation, PlaceId, RoleCode};
 use trine_replica::node::{Node, endpoint_config};
+use trine_replica::status::ReceivingStatus;
 use trine_transport::backend::{Backend, Faults, Faulty, MonotonicClock, Waker};
 use trine_transport::time::{Clock, Duration, Instant};
 use trine_transport::{Config, EventLoop};
 
 pub(crate) use self::check::{check, check_common};
 use self::check::{own_of, replica_config};
+use crate::announce::Announcer;
 use crate::args::ServeArguments;
+use crate::aside::Aside;
 use crate::capture::{self, CaptureFile};
 use crate::client::{backend_failure, random_seed};
 use crate::cmd::chaos::Fired;
@@ -33,12 +36,13 @@ use crate::logs::Logs;
 use crate::metrics::{self, Snapshot};
 use crate::network::{Network, Opened};
 use crate::output::Output;
-use crate::progress::above_bars;
 use crate::restoring::Restoring;
 use crate::{peers, placement, resp};
 
 /// What the line begins with that says where the metrics are.
 pub(crate) const METRICS_LINE: &str = "metrics at ";
+/// As which part the log tells changes of role.
+pub(crate) const ROLE: &str = "role";
 /// How often a change of role is looked for, to tell it.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// The pause before a replica that cannot go on is replaced by a new one.
@@ -57,8 +61,9 @@ pub(crate) fn run<N: Network>(
         return Err(failure);
     }
     arguments.limits.require_memory(1)?;
-    let mut watch = Watch::start(arguments, output)?;
-    interrupt::start()?;
+    let announcer = Announcer::start(output)?;
+    let mut watch = Watch::start(arguments, announcer)?;
+    interrupt::start_server()?;
     let (own, peers) = places(arguments)?;
     if network.is_ip() {
         let allowed = arguments.placement.allow_remote;
@@ -66,7 +71,7 @@ pub(crate) fn run<N: Network>(
     }
     // Before the replica's thread is put onto its processor: this one has to run elsewhere.
     let addresses: Vec<SocketAddr> = peers.iter().map(|&(_, address)| address).collect();
-    let resp = resp::start(network, arguments, &addresses, output)?;
+    let resp = resp::start(network, arguments, &addresses, announcer)?;
     watch.resp = resp.as_ref().map(resp::Resp::stats);
     placement::apply(&arguments.placement)?;
     let injector = injector(arguments, own, &peers)?;
@@ -86,13 +91,17 @@ pub(crate) fn run<N: Network>(
         match live(network, &life, capture.take(), arguments, &watch)? {
             End::Asked => return Ok(()),
             End::Anew { why, bootstrap } => {
-                let text = format!("{why}; goes on as a new replica");
-                watch.output.json_line(&json!({ "anew": why }));
-                watch.output.line(text);
+                tracing::info!(target: ROLE, why, "goes on as a new replica");
+                announcer.json_line(&json!({ "anew": why }));
+                announcer.line(format_args!("{why}; goes on as a new replica"));
                 life.bootstrap = bootstrap;
                 life.anew = Some(why);
                 interrupt::pause(ANEW_PAUSE);
-                capture = arguments.capture.go_on()?;
+                // What watches the network is not why it runs.
+                capture = arguments.capture.go_on().unwrap_or_else(|failure| {
+                    tracing::warn!(why = failure.message(), "captures no more");
+                    None
+                });
             }
         }
     }
@@ -180,7 +189,7 @@ fn live_with_faults<B: Backend>(
     let Some(injector) = life.injector.clone() else {
         return serve(opened, life, arguments, watch, || {});
     };
-    let output = watch.output;
+    let announcer = watch.announcer;
     // No two replicas of a group draw the same faults.
     let seed = arguments
         .fault_seed
@@ -191,7 +200,7 @@ fn live_with_faults<B: Backend>(
     let tell = move || {
         let fired = injector.fired();
         if told.replace(fired) != fired {
-            output.line(fired.to_line());
+            announcer.line(fired.to_line());
         }
     };
     serve(opened, life, arguments, watch, tell)
@@ -222,24 +231,24 @@ fn serve<B: Backend>(
     tell_faults: impl Fn(),
 ) -> Result<End, Failure> {
     let keep = opened.keep.take();
-    let mut event_loop = match assemble(opened, life, arguments, watch.output) {
+    let mut event_loop = match assemble(opened, life, arguments, watch.announcer) {
         // While it read its directory, in which nothing was changed.
         Err(failure) if failure.is_interrupted() => return Ok(End::Asked),
         other => other?,
     };
     life.sleeper.is(event_loop.waker());
-    let mut told = Told::new(watch.output);
+    let mut told = Told::new(watch.announcer);
     let mut kin = Kin::default();
     while !interrupt::interrupted() {
         let now = event_loop.clock().now();
         let replica = event_loop.app().replica();
-        told.restoring.look(replica.receiving());
+        told.tell_receiving(replica.receiving());
         told.tell_changes(replica, now);
         if let Some(found) = kin.look(replica, now, life.ask_kin.as_ref()) {
             let directory = arguments.log.directory().map(PathBuf::as_path);
             told.tell_idle(&found.explain(directory, arguments.rejoin));
         }
-        above_bars(&tell_faults);
+        tell_faults();
         watch.publish(&mut event_loop, false);
         let look_at = now + LOOK_EVERY;
         event_loop
@@ -293,37 +302,30 @@ fn end_of(
 
 /// The ways in which this replica is watched: its lines, its log, its metrics.
 struct Watch {
-    output: Output,
+    announcer: Announcer,
     endpoint: Option<metrics::Endpoint>,
     /// The counters of the server for Redis clients, if there is one.
     resp: Option<resp::SharedStats>,
-    /// Kept so that the last lines are written out.
-    _logs: Arc<Logs>,
 }
 
 impl Watch {
-    fn start(arguments: &ServeArguments, output: Output) -> Result<Self, Failure> {
+    fn start(arguments: &ServeArguments, announcer: Announcer) -> Result<Self, Failure> {
         let settings = &arguments.watch;
         let logs = Logs::start(&settings.log_level, settings.log_format)?;
         logs.reload_at_signal(arguments.file.config.clone())?;
         let allow_remote = arguments.placement.allow_remote;
         let endpoint = match &settings.metrics {
             None => None,
-            Some(listen) => Some(metrics::start(
-                listen,
-                allow_remote,
-                Some(Arc::clone(&logs)),
-            )?),
+            Some(listen) => Some(metrics::start(listen, allow_remote, Some(logs))?),
         };
         if let Some(endpoint) = &endpoint {
-            output.json_line(&json!({ "metrics": endpoint.url }));
-            output.line(format_args!("{METRICS_LINE}{}/metrics", endpoint.url));
+            announcer.json_line(&json!({ "metrics": endpoint.url }));
+            announcer.line(format_args!("{METRICS_LINE}{}/metrics", endpoint.url));
         }
         Ok(Self {
-            output,
+            announcer,
             endpoint,
             resp: None,
-            _logs: logs,
         })
     }
 
@@ -351,7 +353,7 @@ fn assemble<B: Backend>(
     opened: Opened<B>,
     life: &Life,
     arguments: &ServeArguments,
-    output: Output,
+    announcer: Announcer,
 ) -> Result<ReplicaLoop<B>, Failure> {
     let Opened {
         backend,
@@ -370,7 +372,7 @@ fn assemble<B: Backend>(
     };
     let fresh = Incarnation(random_seed()?.max(1));
     let seed = random_seed()?;
-    let data = data::open(arguments, fresh, life.anew.as_deref(), output)?;
+    let data = data::open(arguments, fresh, life.anew.as_deref(), announcer)?;
     let incarnation = data.as_ref().map_or(fresh, |data| data.incarnation);
     let pool = backend.pool().clone();
     let place = PlaceId(arguments.id);
@@ -418,21 +420,31 @@ fn stop<B: Backend>(event_loop: &mut ReplicaLoop<B>) -> Result<(), Failure> {
 
 /// What was told last about the replica's part in the group.
 struct Told {
-    output: Output,
-    /// Whose bar all lines are printed above.
-    restoring: Restoring,
+    announcer: Announcer,
+    /// How far a state on its way to this replica is, as it was posted last.
+    receiving: Option<ReceivingStatus>,
+    restoring: Aside<Option<ReceivingStatus>>,
     last: Option<(RoleCode, u64, Option<SocketAddr>)>,
     /// Since when the replica has been in no group, and whether that was told.
     idle: Option<(Instant, bool)>,
 }
 
 impl Told {
-    fn new(output: Output) -> Self {
+    fn new(announcer: Announcer) -> Self {
+        let mut restoring = Restoring::default();
         Self {
-            output,
-            restoring: Restoring::default(),
+            announcer,
+            receiving: None,
+            restoring: Aside::start(move |receiving| restoring.look(receiving)),
             last: None,
             idle: None,
+        }
+    }
+
+    fn tell_receiving(&mut self, receiving: Option<ReceivingStatus>) {
+        if self.receiving != receiving {
+            self.receiving = receiving;
+            self.restoring.post(receiving);
         }
     }
 
@@ -462,11 +474,10 @@ impl Told {
     }
 
     fn tell_idle(&self, reason: &str) {
-        tracing::info!(reason, "not serving yet");
-        above_bars(|| {
-            self.output.json_line(&json!({ "waiting": reason }));
-            self.output.line(format_args!("not serving yet: {reason}"));
-        });
+        tracing::info!(target: ROLE, reason, "not serving yet");
+        self.announcer.json_line(&json!({ "waiting": reason }));
+        self.announcer
+            .line(format_args!("not serving yet: {reason}"));
     }
 
     fn tell(&self, discovery: &Discovery) {
@@ -479,11 +490,12 @@ impl Told {
         } = discovery;
         let leads = leader.map(tracing::field::display);
         tracing::info!(
+            target: ROLE,
             place = place.0,
             role = role_word(*role),
             term,
             leader = leads,
-            "role"
+            "changed"
         );
         let text = match (role, leader) {
             (RoleCode::Leader, _) => format!("leads in term {term}"),
@@ -491,12 +503,10 @@ impl Told {
             (RoleCode::Follower, None) => format!("waits for a leader in term {term}"),
             _ => format!("{} in term {term}", role_word(*role)),
         };
-        above_bars(|| {
-            self.output.json_line(&json!({
-                "place": place.0, "role": role_word(*role), "term": term, "leader": leader,
-            }));
-            self.output.line(text);
-        });
+        self.announcer.json_line(&json!({
+            "place": place.0, "role": role_word(*role), "term": term, "leader": leader,
+        }));
+        self.announcer.line(text);
     }
 }
 

@@ -96,7 +96,7 @@ pub(super) fn process(dropped_lines: Option<u64>) -> Vec<Family> {
     };
     let mut all = vec![info];
     if let Some(dropped) = dropped_lines {
-        let help = "Lines of the log that were dropped because writing them was too slow.";
+        let help = "Lines of the log that were dropped because nobody took them, or that could not be written.";
         all.push(counter("log_lines_dropped", help, dropped));
     }
     all

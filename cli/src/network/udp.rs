@@ -8,6 +8,7 @@ use trine_replica::route::is_same_address;
 use trine_transport::backend::{UdpBackend, UdpConfig};
 
 use super::{Network, Opened};
+use crate::announce::note;
 use crate::client::backend_failure;
 use crate::failure::Failure;
 
@@ -21,7 +22,7 @@ impl Network for Udp {
         let opened = open(own)?;
         // Clients have little under way and need no warning.
         if let Some(shortfall) = opened.backend.rx_queue_shortfall() {
-            eprintln!("warning: {shortfall}");
+            note(format_args!("warning: {shortfall}"));
         }
         Ok(opened)
     }

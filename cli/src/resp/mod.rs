@@ -21,11 +21,11 @@ use trine_transport::{Config, EventLoop, Identity};
 pub(crate) use args::{HiddenPassword, RespArguments, needless_password};
 pub(crate) use info::{SharedStats, Stats};
 
+use crate::announce::Announcer;
 use crate::args::ServeArguments;
 use crate::client::random_seed;
 use crate::failure::Failure;
 use crate::network::{Network, Opened};
-use crate::output::Output;
 use crate::placement;
 use hosted::Hosted;
 use server::{Options, Server};
@@ -53,7 +53,7 @@ pub(crate) fn start<N: Network>(
     network: &N,
     arguments: &ServeArguments,
     replicas: &[SocketAddr],
-    output: Output,
+    announcer: Announcer,
 ) -> Result<Option<Resp>, Failure> {
     let Some(resp) = arguments.resp.resp else {
         return Ok(None);
@@ -97,7 +97,7 @@ pub(crate) fn start<N: Network>(
     let drive = move || {
         let done = |hosted: &mut Hosted<_>| hosted.is_stopping();
         if let Err(error) = event_loop.run_until(None, done) {
-            eprintln!("trine: the Redis protocol is served no more: {error}");
+            tracing::error!(%error, "the Redis protocol is served no more");
         }
         drop(keep);
     };
@@ -105,7 +105,7 @@ pub(crate) fn start<N: Network>(
         .name("trine-resp".to_owned())
         .spawn(drive)
         .map_err(|error| Failure::usage(format!("cannot start a thread: {error}"), ""))?;
-    output.line(format_args!("serves Redis clients at {address}"));
+    announcer.line(format_args!("serves Redis clients at {address}"));
     Ok(Some(Resp {
         stopping,
         waker,

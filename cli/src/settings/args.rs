@@ -41,8 +41,9 @@ pub(crate) struct WatchArguments {
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) metrics: Option<Listen>,
     /// What is logged to standard error: off, error, warn, info, debug or trace, and the same by part, as in
-    /// warn,raft=debug. `trine log-level` changes it while the replica runs; SIGUSR1 makes it read the file again.
-    #[arg(long, default_value = "warn", value_name = "LEVEL", value_parser = checked_level)]
+    /// warn,raft=debug; the part `role` tells changes of role. `trine log-level` changes it while the replica runs; SIGUSR1
+    /// makes it read the file again.
+    #[arg(long, default_value = "warn,role=info", value_name = "LEVEL", value_parser = checked_level)]
     pub(crate) log_level: String,
     /// How lines of the log look.
     #[arg(long, default_value = "text", value_enum)]

@@ -30,6 +30,7 @@ use self::stores::{Etcd, IN_FLIGHT_MAX, Outcome, Redis, Target, Trine};
 pub(crate) use self::workload::Workload;
 use self::workload::{Generator, Kind, Mix};
 pub(crate) use self::zipf::Distribution;
+use crate::announce::note;
 use crate::args::BenchArguments;
 use crate::capture::{self, CaptureFile};
 use crate::failure::Failure;
@@ -135,7 +136,7 @@ fn finish(
             let cure = "measure both with the same settings on the same machine, or compare all the same with --force";
             return Err(Failure::negative(message, cure));
         }
-        eprintln!("warning: {message}");
+        note(format_args!("warning: {message}"));
     }
     runs.iter().try_for_each(RunResult::judge)
 }

@@ -14,6 +14,7 @@ use trine_transport::{Config, EventLoop, Identity};
 
 use super::shard::Shard;
 use super::wire::Hello;
+use crate::announce::Announcer;
 use crate::args::CacheServeArguments;
 use crate::client::{backend_failure, random_seed};
 use crate::failure::Failure;
@@ -34,7 +35,8 @@ pub(super) fn run<N: Network>(
     arguments: &CacheServeArguments,
     output: Output,
 ) -> Result<(), Failure> {
-    interrupt::start()?;
+    let announcer = Announcer::start(output)?;
+    interrupt::start_server()?;
     placement::require_memory(arguments.memory, 1)?;
     let memory = shard_memory(arguments.memory, arguments.threads)?;
     let listen = peers::resolve_server(&arguments.listen)?;
@@ -55,7 +57,7 @@ pub(super) fn run<N: Network>(
         loops.push(assemble(backend, place, memory, arguments)?);
         kept.push(keep);
     }
-    tell(&addresses, arguments, output);
+    tell(&addresses, arguments, announcer);
     run_all(loops).map_err(backend_failure)
 }
 
@@ -138,8 +140,8 @@ fn assemble<B: Backend>(
         .map_err(|error| Failure::usage(format!("cannot set up the endpoint: {error}"), ""))
 }
 
-fn tell(addresses: &[SocketAddr], arguments: &CacheServeArguments, output: Output) {
-    output.json_line(&json!({
+fn tell(addresses: &[SocketAddr], arguments: &CacheServeArguments, announcer: Announcer) {
+    announcer.json_line(&json!({
         "listening": addresses,
         "threads": arguments.threads,
         "memory_bytes": arguments.memory,
@@ -148,12 +150,12 @@ fn tell(addresses: &[SocketAddr], arguments: &CacheServeArguments, output: Outpu
         [first, .., last] => format!("{first} to port {}", last.port()),
         _ => addresses[0].to_string(),
     };
-    output.line(format_args!(
+    announcer.line(format_args!(
         "a cache of {} on {ports}, {}, not replicated",
         show_bytes(arguments.memory),
         plural(arguments.threads.into(), "thread"),
     ));
-    output.line("Ctrl-C ends it, and with it what it holds.");
+    announcer.line("Ctrl-C ends it, and with it what it holds.");
 }
 
 /// Runs each loop in a thread until Ctrl-C, or until one of them fails.

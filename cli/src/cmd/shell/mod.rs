@@ -18,6 +18,7 @@ use self::answer::{Form, tell};
 use self::input::{Input, read_line, size_of_input};
 use self::parse::{Request, StoreRequest, parse};
 use self::worker::Worker;
+use crate::announce::note;
 use crate::args::{ClientArguments, ShellArguments, StatusArguments};
 use crate::cmd::response_of;
 use crate::failure::Failure;
@@ -187,7 +188,7 @@ impl<N: Network> Shell<'_, N> {
             Request::Timing(wanted) => {
                 self.timing = wanted.unwrap_or(!self.timing);
                 let word = if self.timing { "on" } else { "off" };
-                eprintln!("timing is {word}");
+                note(format_args!("timing is {word}"));
             }
             Request::Status => {
                 let group = self.client.group.clone();
@@ -228,7 +229,7 @@ impl<N: Network> Shell<'_, N> {
             above_bars(|| print_all(&[text, &b"\n"[..]].concat()));
         }
         if self.timing {
-            above_bars(|| eprintln!("({})", show_ns(took.as_nanos() as u64)));
+            above_bars(|| note(format_args!("({})", show_ns(took.as_nanos() as u64))));
         }
         told.map(drop)
     }

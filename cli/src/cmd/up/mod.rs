@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use trine_chaos::live::{LineSink, Stream, addresses_from, leader_of};
 
+use crate::announce::Announcer;
 use crate::args::{UpArguments, replica_count};
 use crate::cmd::chaos::FAULTS_LINE;
-use crate::cmd::serve::{METRICS_LINE, check_common};
+use crate::cmd::serve::{METRICS_LINE, ROLE, check_common};
 use crate::config::{BASE_PORT, START_LIMIT};
 use crate::failure::Failure;
 use crate::network::Network;
@@ -37,7 +38,8 @@ pub(crate) fn run<N: Network>(
     if let Some((_, failure)) = check(arguments).into_iter().next() {
         return Err(failure);
     }
-    interrupt::start()?;
+    let announcer = Announcer::start(output)?;
+    interrupt::start_server()?;
     let count = replica_count(&arguments.replicas);
     arguments.limits.require_memory(count as u64)?;
     let addresses = if network.chooses_addresses() {
@@ -55,7 +57,7 @@ pub(crate) fn run<N: Network>(
         data::make(directory)?;
     }
     let started = Instant::now();
-    output.line(format_args!("starting {count} replicas ..."));
+    announcer.line(format_args!("starting {count} replicas ..."));
     let mut serve_args = arguments.limits.as_serve_args();
     serve_args.extend(arguments.reading.as_serve_args());
     serve_args.extend(arguments.timing.as_serve_args());
@@ -65,7 +67,7 @@ pub(crate) fn run<N: Network>(
     let password = HiddenPassword::of(&arguments.resp)?;
     serve_args.extend(arguments.resp.as_serve_args(password.as_ref()));
     serve_args.push("--lab".into());
-    let sink = sink(output, count);
+    let sink = sink(announcer, count);
     let limit = start_limit(kept.map(PathBuf::as_path));
     let launcher = Vec::new();
     let started_group = group::start_by(
@@ -80,8 +82,15 @@ pub(crate) fn run<N: Network>(
         Err(_) if interrupt::interrupted() => return Ok(()),
         other => other?,
     };
-    welcome(network, &addresses, started.elapsed(), kept, resp, output)?;
-    supervisor::supervise(network, group, kept.is_some(), output)
+    welcome(
+        network,
+        &addresses,
+        started.elapsed(),
+        kept,
+        resp,
+        announcer,
+    )?;
+    supervisor::supervise(network, group, kept.is_some(), announcer)
 }
 
 /// What is wrong with the settings whatever the machine is like: every mistake, with the setting to which it belongs.
@@ -128,25 +137,27 @@ fn bytes_below(directory: &Path, depth: u32) -> u64 {
     entries.map(size).sum()
 }
 
-/// Prints what the replicas say, each line with its place in front. In JSON form it goes to
-/// standard error: standard output holds one document. The first words of each replica are left
-/// out, because the welcome says the same of all of them.
-fn sink(output: Output, count: usize) -> LineSink {
+/// Announces what the replicas say, each line with its place in front. It waits for nobody: a replica whose lines are not
+/// taken would have to wait, too. The first words of each replica are left out, because the welcome says the same of all
+/// of them, and so are changes of role in the log, because each is announced as well.
+fn sink(announcer: Announcer, count: usize) -> LineSink {
     let spoke: Vec<AtomicBool> = (0..count).map(|_| AtomicBool::new(false)).collect();
+    let role = format!(" INFO {ROLE}: ");
     Arc::new(move |place, stream, line: &str| {
         let first = stream == Stream::Out
             && !line.starts_with(METRICS_LINE)
             && !line.starts_with(FAULTS_LINE)
             && !spoke[place - 1].swap(true, Ordering::Relaxed);
-        match output.json {
-            // For `trine chaos`; `trine net show` says the same here.
-            _ if first || line.starts_with(FAULTS_LINE) => {}
+        // Faults are for `trine chaos`; `trine net show` says the same here.
+        let left_out = first
+            || line.starts_with(FAULTS_LINE)
             // Nobody has given that option: `up` starts the first replica with it whether or not there is a group.
-            _ if line.starts_with(data::BOOTSTRAP_LINE) => {}
+            || line.starts_with(data::BOOTSTRAP_LINE)
+            || stream == Stream::Err && line.contains(&role)
             // They end one after the other, and each warns of those that have gone before it.
-            _ if interrupt::interrupted() && line.contains("WARN") => {}
-            true => eprintln!("[{place}] {line}"),
-            false => output.line(format_args!("[{place}] {line}")),
+            || interrupt::interrupted() && line.contains("WARN");
+        if !left_out {
+            announcer.event(format_args!("[{place}] {line}"));
         }
     })
 }
@@ -157,31 +168,31 @@ fn welcome<N: Network>(
     took: Duration,
     kept: Option<&PathBuf>,
     resp: Option<SocketAddr>,
-    output: Output,
+    announcer: Announcer,
 ) -> Result<(), Failure> {
     let reports = group::look(network, addresses)?;
     let leader = leader_of(&reports).map(|leader| leader.place);
     let list: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
     let took = show_ns(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
-    output.document(&json!({ "peers": list, "leader": leader }));
+    announcer.document(&json!({ "peers": list, "leader": leader }));
     let leader = leader.map_or(String::new(), |place| format!("; replica {place} leads"));
-    output.line(format_args!(
+    announcer.line(format_args!(
         "ready after {took}: {}{leader}",
         list.join(" ")
     ));
-    output.line("");
-    output.line("In another terminal:");
+    announcer.line("");
+    announcer.line("In another terminal:");
     if addresses[0].port() != BASE_PORT || addresses.len() != 3 {
-        output.line(format_args!("  export TRINE_PEERS={}", list.join(",")));
+        announcer.line(format_args!("  export TRINE_PEERS={}", list.join(",")));
     }
-    output.line("  trine put greeting hello");
-    output.line("  trine get greeting");
-    output.line("  trine status");
+    announcer.line("  trine put greeting hello");
+    announcer.line("  trine get greeting");
+    announcer.line("  trine status");
     if let Some(resp) = resp {
-        output.line(format_args!("  redis-cli -p {}", resp.port()));
+        announcer.line(format_args!("  redis-cli -p {}", resp.port()));
     }
-    output.line("");
-    output.line(match kept {
+    announcer.line("");
+    announcer.line(match kept {
         None => "Ctrl-C ends the group, and with it the data: it is in memory only.".to_owned(),
         Some(directory) => format!(
             "Ctrl-C ends the group. The data stays in {}: the same command goes on with it.",

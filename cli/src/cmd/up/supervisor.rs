@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use trine_chaos::live::{Exit, Group, Report, majority_gone, voters_in_step};
 use trine_replica::status::Role;
 
+use crate::announce::Announcer;
 use crate::config::{RESTART_PAUSE, RESTART_PAUSE_MAX, RESTART_PAUSE_RESET, SUPERVISE_EVERY};
 use crate::failure::Failure;
 use crate::network::Network;
-use crate::output::Output;
 use crate::units::show_ns;
 use crate::{group, interrupt};
 
@@ -21,7 +21,7 @@ pub(super) fn supervise<N: Network>(
     network: &N,
     mut group: Group,
     on_disk: bool,
-    output: Output,
+    announcer: Announcer,
 ) -> Result<(), Failure> {
     let now = Instant::now();
     let mut places = vec![Place::new(now); group.addresses().len()];
@@ -30,7 +30,7 @@ pub(super) fn supervise<N: Network>(
         interrupt::pause(SUPERVISE_EVERY);
         for exit in group.take_exits().map_err(group::live_failure)? {
             let pause = places[exit.place - 1].on_exit(Instant::now());
-            tell_exit(&exit, pause, on_disk, output);
+            tell_exit(&exit, pause, on_disk, announcer);
             healing = Some(Healing::new(on_disk));
         }
         for (place, state) in (1..).zip(&mut places) {
@@ -39,12 +39,12 @@ pub(super) fn supervise<N: Network>(
             }
         }
         if let Some(state) = &mut healing
-            && state.look(network, &group, output)?
+            && state.look(network, &group, announcer)?
         {
             healing = None;
         }
     }
-    output.line("stopping ...");
+    announcer.line("stopping ...");
     group.stop().map_err(group::live_failure)
 }
 
@@ -109,7 +109,7 @@ impl Healing {
         &mut self,
         network: &N,
         group: &Group,
-        output: Output,
+        announcer: Announcer,
     ) -> Result<bool, Failure> {
         if Instant::now() < self.next_look {
             return Ok(false);
@@ -120,11 +120,11 @@ impl Healing {
             && let Some(what) = what_is_gone(&reports, self.on_disk)
         {
             self.told_gone = true;
-            tell(what, output);
+            announcer.event(what);
         }
         let whole = voters_in_step(&reports) == Some(group.addresses().len());
         if whole {
-            tell("all replicas vote again", output);
+            announcer.event("all replicas vote again");
         }
         Ok(whole)
     }
@@ -158,25 +158,16 @@ fn what_is_gone(reports: &[Report], on_disk: bool) -> Option<&'static str> {
     })
 }
 
-fn tell_exit(exit: &Exit, pause: Duration, on_disk: bool, output: Output) {
+fn tell_exit(exit: &Exit, pause: Duration, on_disk: bool, announcer: Announcer) {
     let pause = show_ns(u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX));
     let (place, status) = (exit.place, exit.status);
     let as_what = match on_disk {
         true => "to go on with its log",
         false => "empty, to re-join the group",
     };
-    tell(
-        &format!("replica {place} ended ({status}); starting it again in {pause}, {as_what}"),
-        output,
-    );
-}
-
-/// In JSON form standard output holds one document, so events go to standard error.
-fn tell(line: &str, output: Output) {
-    match output.json {
-        true => eprintln!("{line}"),
-        false => output.line(line),
-    }
+    announcer.event(format_args!(
+        "replica {place} ended ({status}); starting it again in {pause}, {as_what}"
+    ));
 }
 
 #[cfg(test)]
