@@ -286,6 +286,49 @@ fn damaged_and_newer_files_are_refused_in_words() {
     assert_eq!(std::fs::read(&identity).expect("it is there"), newer);
 }
 
+/// Forged state reports could put all directories of a group into quarantine, and there was no way back: `trine recover
+/// --i-accept-data-loss` refused such a directory and recommended itself.
+#[test]
+fn a_quarantine_is_refused_in_words_and_can_be_lifted() {
+    let directory = Directory::new("quarantine");
+    let mut cluster = disk_cluster(&directory);
+    cluster.ok(&["put", "key", "value"]);
+    cluster.group.kill(3).expect("it is alive");
+    let data = directory.0.join("replica-3");
+    let why = "its state behind entry 1024 differs from the majority's";
+    std::fs::write(data.join("condemned"), why).expect("written");
+    let way_out = ["in quarantine", why, "--rejoin", "recover --quarantined"];
+    refused(&cluster, &data).expect_error(2, &way_out);
+
+    let data = data.to_str().expect("plain letters").to_owned();
+    let recover = ["recover", "--data-dir", &data];
+    let group = [
+        "--id",
+        "3",
+        "--address",
+        "127.0.0.1:9",
+        "--i-accept-data-loss",
+    ];
+    trine(&[&recover[..], &group].concat(), "", b"").expect_error(2, &way_out);
+    let lift = [&recover[..], &["--quarantined"]].concat();
+    trine(&[&lift[..], &group[..2]].concat(), "", b"").expect_status(2);
+    let lifted = trine(&lift, "", b"").expect_status(0);
+    let said = String::from_utf8_lossy(&lifted.stdout).into_owned();
+    assert!(
+        said.contains("in quarantine no more") && said.contains(why),
+        "{said}"
+    );
+    trine(&lift, "", b"").expect_error(1, &["not in quarantine", "nothing was changed"]);
+
+    let third = as_words(&serve_third(&cluster, Path::new(&data)))
+        .into_iter()
+        .map(OsString::from)
+        .collect::<Vec<_>>();
+    let _third = Process::start(&program(), &third, 3, None).expect("starts");
+    cluster.wait_for_voters(3);
+    assert_eq!(cluster.ok(&["get", "key"]), b"value");
+}
+
 /// A replica at a free port, which its directory has to end.
 fn serve_on(data: &str) -> Ran {
     let address = free_addresses(1).expect("a port")[0].to_string();
