@@ -11,7 +11,8 @@ use super::replay::{Replay, Replayed, Restored, base_of};
 use super::segment::{self, Scan};
 use super::snapshot_file;
 use super::writer::{
-    CONDEMNED, Position, SYNCED, SYNCED_PLACE, UNSYNCED, Writer, create_segment, replace_identity,
+    CONDEMNED, MARKED, Position, SYNCED, SYNCED_PLACE, UNSYNCED, Writer, create_segment,
+    replace_identity,
 };
 use super::{Disk, DiskError, Fsync, Step, Write};
 use crate::config::SEGMENT_BYTES_MIN;
@@ -157,7 +158,7 @@ pub(super) fn inspect(
         return Err(LostMemory::new(file, "it is of another cluster than the identity").into());
     }
     let mut log = read_log(disk, &segments, &mut reading)?;
-    check_synced(disk, &names, &log)?;
+    log.position.marked = check_synced(disk, &names, &log)?;
     log.position.snapshot = snapshots.keys().last().copied();
     let file = segments.values().last().cloned().unwrap_or_default();
     let base = base_of(&identity, snapshot.as_ref());
@@ -192,7 +193,7 @@ fn check_new(
     snapshots: &BTreeMap<u64, String>,
 ) -> Result<(), OpenError> {
     let missing = || LostMemory::new(identity::FILE, "it is missing");
-    if !snapshots.is_empty() {
+    if !snapshots.is_empty() || names.iter().any(|name| name == MARKED) {
         return Err(missing().into());
     }
     if !segments.is_empty() {
@@ -255,6 +256,7 @@ fn read_log(
             sectors: 0,
             sequence: 1,
             snapshot: None,
+            marked: false,
         },
         last_frame: 1,
         torn_until: 0,
@@ -298,8 +300,12 @@ fn read_whole(disk: &mut impl Disk, file: &str) -> Result<Vec<u8>, OpenError> {
     Ok(bytes)
 }
 
-/// The log must not end before the newest frame that was known to be synced.
-fn check_synced(disk: &mut impl Disk, names: &[String], log: &Log) -> Result<(), OpenError> {
+/// The log must not end before the newest frame that was known to be synced. Zeros say nothing about that. They are right
+/// until the first frame is promised, and in the directory of an earlier release, which never synced the mark; in both
+/// cases [`MARKED`] is not there. Beside it they are damage, and the same may have befallen the end of the log. Says whether
+/// it is there.
+fn check_synced(disk: &mut impl Disk, names: &[String], log: &Log) -> Result<bool, OpenError> {
+    let marked = names.iter().any(|name| name == MARKED);
     if !names.iter().any(|name| name == SYNCED) {
         return Err(LostMemory::new(SYNCED, "it is missing").into());
     }
@@ -309,7 +315,14 @@ fn check_synced(disk: &mut impl Disk, names: &[String], log: &Log) -> Result<(),
     }
     for slot in 0..2 {
         match read(&bytes, SYNCED_PLACE, slot) {
-            Sector::Zero => {}
+            Sector::Zero if !marked => {}
+            Sector::Zero => {
+                let offset = slot * SECTOR;
+                let what = format!(
+                    "zeros at byte {offset}, where it said how far the log was synced; frames at the log's end may be gone, too"
+                );
+                return Err(LostMemory::new(SYNCED, what).into());
+            }
             Sector::Valid { sequence, .. } if sequence < log.position.sequence => {}
             Sector::Valid { .. } => {
                 let last = segment::name(log.position.segments.back().map_or(1, |last| last.0));
@@ -319,7 +332,7 @@ fn check_synced(disk: &mut impl Disk, names: &[String], log: &Log) -> Result<(),
             Sector::Damaged => return Err(LostMemory::new(SYNCED, "it is damaged").into()),
         }
     }
-    Ok(())
+    Ok(marked)
 }
 
 /// Goes on where the directory ends. What an unfinished write has left there is cleared away.
@@ -343,6 +356,8 @@ fn resume<D: Disk>(
         options.segment_sectors(),
         found.position,
     );
+    // What is gone on with here must not be missing at the next start.
+    writer.settle_mark()?;
     // Without it the next start would take what is written from here on for a part of the log that the snapshot has replaced.
     writer.perform(found.rebase.map(Write::Log))?;
     Ok(Opened {
@@ -409,6 +424,7 @@ pub(super) fn begin<D: Disk>(
         sectors,
         sequence: 1,
         snapshot: None,
+        marked: false,
     };
     Ok(Opened {
         writer: Writer::new(disk, options.fsync, sectors, position),
