@@ -47,7 +47,8 @@ pub enum Fault {
     DiskSlow,
     /// A replica dies, and of what it had not synced some sectors are written and some are not.
     DiskTorn,
-    /// A replica dies, and a bit on its disk flips: it has lost its memory.
+    /// A replica dies, and a bit on its disk flips, or its log's end and the mark of it turn into zeros: it has lost its
+    /// memory.
     DiskCorrupt,
     /// A disk has no room; the replica on it ends, and comes back.
     DiskFull,

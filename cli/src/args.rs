@@ -2,10 +2,14 @@
 
 mod chaos;
 mod line;
+mod member;
 mod net;
 
 pub(crate) use self::chaos::ChaosArguments;
 pub(crate) use self::line::{command_line, needless_option};
+pub(crate) use self::member::{
+    MemberCommand, MemberListArguments, NewcomerArguments, PlaceArguments,
+};
 pub(crate) use self::net::{NetCommand, NetSetArguments};
 
 use std::ffi::OsString;
@@ -161,20 +165,6 @@ pub(crate) struct ClientArguments {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum MemberCommand {
-    /// Show every member: place, address, role, how far it is behind.
-    List(MemberListArguments),
-    /// Take in a replica that is, or will be, started with `trine serve` at a new place.
-    Add(MemberAddArguments),
-    /// Give the learner at a place a vote.
-    Promote(PlaceArguments),
-    /// Remove the member at a place; refused if too few that are alive would be left.
-    Remove(PlaceArguments),
-    /// Let a newly started replica take a place although its present holder may be alive, or is gone and was elsewhere.
-    Replace(MemberReplaceArguments),
-}
-
-#[derive(Debug, Subcommand)]
 pub(crate) enum LeaderCommand {
     /// Hand the lead over to another voter.
     Transfer(TransferArguments),
@@ -191,39 +181,6 @@ pub(crate) struct OrderArguments {
     pub(crate) timeout: Duration,
     #[command(flatten)]
     pub(crate) capture: CaptureArguments,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct MemberListArguments {
-    #[command(flatten)]
-    pub(crate) group: GroupArguments,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct MemberAddArguments {
-    /// Let it follow as a learner, without a vote, until it is promoted.
-    #[arg(long)]
-    pub(crate) learner: bool,
-    #[command(flatten)]
-    pub(crate) newcomer: NewcomerArguments,
-    #[command(flatten)]
-    pub(crate) target: PlaceArguments,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct MemberReplaceArguments {
-    #[command(flatten)]
-    pub(crate) newcomer: NewcomerArguments,
-    #[command(flatten)]
-    pub(crate) target: PlaceArguments,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct NewcomerArguments {
-    /// Where the new replica is, host:port. The group takes in nobody from elsewhere. Not needed for the address that the
-    /// place's last holder had, or that the leader's --peers has for the place.
-    #[arg(long, value_name = "HOST:PORT")]
-    pub(crate) address: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -253,15 +210,6 @@ pub(crate) struct RecoverArguments {
     /// majority of its group, and goes on with that state when it is started again.
     #[arg(long, conflicts_with_all = ["id", "address", "i_accept_data_loss"])]
     pub(crate) quarantined: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct PlaceArguments {
-    /// The place: what the replica was, or will be, started with as --id.
-    #[arg(value_name = "PLACE", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) place: u32,
-    #[command(flatten)]
-    pub(crate) order: OrderArguments,
 }
 
 #[derive(Debug, Args)]

@@ -155,7 +155,7 @@ fn a_replica_whose_last_words_nobody_reads_ends_with_the_status_that_says_why() 
         args.extend(serve.map(OsString::from));
         args.extend([form, "--peers", &peers].map(OsString::from));
         let mut removed = Process::start("bash".as_ref(), &args, 8, None).expect("starts");
-        cluster.ok(&["member", "add", place]);
+        cluster.ok(&["member", "add", place, "--address", &listen]);
         cluster.ok(&["member", "remove", place]);
         let ended = removed.wait_at_most(common::LIMIT).expect("wait");
         assert_eq!(ended.and_then(|status| status.code()), Some(1), "{form}");

@@ -1,13 +1,15 @@
 //! One machine's disk: what was written and not synced is there until the machine dies, and then perhaps.
 //!
 //! The real writer runs on it, so what is simulated is the device: how long a sync takes, in which order unsynced
-//! writes reach the plate, sectors of them that do not, bits that flip later, and a disk without room.
+//! writes reach the plate, sectors of them that do not, bits that flip and sectors that turn into zeros later, and a disk
+//! without room.
 
 use crate::fault::Fault;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use trine_replica::disk::{
-    Disk, DiskCause, DiskError, OpenError, OpenOptions, Opened, Write, WriteQueue, Writer, open,
+    Disk, DiskCause, DiskError, Fsync, OpenError, OpenOptions, Opened, Write, WriteQueue, Writer,
+    open,
 };
 use trine_transport::prng::{Prng, Ratio};
 use trine_transport::time::{Duration, Instant};
@@ -43,6 +45,10 @@ pub(crate) struct Device {
     pub(crate) full: bool,
     /// A failure that is to come, or has come, of the process that runs now.
     failing: Option<Failing>,
+    /// It was damaged since a start last found memory lost, so that a start may find that. On any other it must not.
+    damaged: bool,
+    /// Damaged such that the next start has to find it.
+    blanked: bool,
     /// How long a sync takes, at least and at most.
     pub(crate) latency: (Duration, Duration),
     prng: Prng,
@@ -57,6 +63,8 @@ impl Device {
             under_way: 0,
             full: false,
             failing: None,
+            damaged: false,
+            blanked: false,
             latency: CALM,
             prng,
         }
@@ -235,8 +243,38 @@ impl Device {
         }
     }
 
-    /// Flips one bit that was written, anywhere in the log or in a snapshot. Returns whether there was one.
+    /// Flips one bit that was written, anywhere in the log or in a snapshot; or turns the log's end and the mark that says
+    /// where it was into zeros. Returns whether there was one.
     pub(crate) fn corrupt(&mut self) -> bool {
+        let harmed = self.prng.chance(BLANKED) && self.blank() || self.flip();
+        self.damaged |= harmed;
+        harmed
+    }
+
+    /// The device forgets what it said was synced: all of the mark, and of the last segment all from some sector on. Returns
+    /// whether the mark was durable.
+    fn blank(&mut self) -> bool {
+        if !self.durable.contains_key("marked") {
+            return false;
+        }
+        let is_log = |name: &&String| name.starts_with("segment-") && name.ends_with(".log");
+        let last = self.durable.keys().rfind(is_log).cloned();
+        let written = |bytes: &Vec<u8>| bytes.iter().rposition(|&byte| byte != 0).unwrap_or(0);
+        if let Some(log) = last.and_then(|name| self.durable.get_mut(&name)) {
+            let from =
+                self.prng
+                    .in_range(1..=written(log) as u64 / SECTOR as u64 + 1) as usize;
+            log[from * SECTOR..].fill(0);
+        }
+        if let Some(mark) = self.durable.get_mut("synced") {
+            mark.fill(0);
+        }
+        self.seen = self.durable.clone();
+        self.blanked = true;
+        true
+    }
+
+    fn flip(&mut self) -> bool {
         let written: Vec<(String, Vec<usize>)> = self
             .durable
             .iter()
@@ -262,6 +300,21 @@ impl Device {
         file[at] ^= 1 << self.prng.below(8);
         self.seen = self.durable.clone();
         true
+    }
+
+    /// Damage that must be found was found, and none where there is none, whenever the machine or the process died.
+    fn judge<D>(&mut self, opened: &Opened<D>, blanked: bool, fsync: Fsync) {
+        let lost = opened.lost.as_ref();
+        assert!(
+            !blanked || lost.is_some(),
+            "the log's end and its mark are zeros, and the replica starts from them"
+        );
+        let Some(lost) = lost else { return };
+        let damaged = std::mem::take(&mut self.damaged);
+        assert!(
+            damaged || fsync == Fsync::None || lost.file == "condemned",
+            "nothing is wrong with the disk, and a start found memory lost: {lost}"
+        );
     }
 
     fn draw_latency(&mut self) -> Duration {
@@ -318,6 +371,8 @@ struct Failing {
 
 /// A failure comes within so many operations: a few batches.
 const FAILS_WITHIN: u64 = 12;
+/// How often damage is zeros at the log's end and in its mark.
+const BLANKED: Ratio = Ratio::percent(25);
 /// Operations that may stay unsynced before the device does the oldest by itself.
 const PENDING_MAX: usize = 8;
 /// How long a sync takes on a disk that nothing is wrong with.
@@ -396,6 +451,10 @@ impl SimDisk {
         if opened.is_err() {
             // The process that met the failure has ended.
             device.failing = None;
+        }
+        let blanked = std::mem::take(&mut device.blanked);
+        if let Ok(opened) = &opened {
+            device.judge(opened, blanked, options.fsync);
         }
         drop(device);
         opened

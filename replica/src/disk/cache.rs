@@ -51,6 +51,26 @@ impl CachedDisk {
         }
     }
 
+    /// The same, where the file system had made each change of a name durable by itself, and the device those sectors of
+    /// `file` whose bits are in `landed`: nobody has asked for either, and nobody can forbid it.
+    pub(super) fn after_power_loss_late(&self, file: &str, landed: u32) -> MemoryDisk {
+        let content = |name: &str, inode: &Inode| {
+            let mut plate = inode.plate.clone();
+            for sector in inode.dirty.iter().filter(|_| name == file) {
+                let range = sector * SECTOR..(sector + 1) * SECTOR;
+                if landed >> sector & 1 == 1 && range.end <= plate.len() {
+                    plate[range.clone()].copy_from_slice(&inode.seen[range]);
+                }
+            }
+            plate
+        };
+        let files = self.seen.iter();
+        let files = files.map(|(name, &at)| (name.clone(), content(name, &self.inodes[at])));
+        MemoryDisk {
+            files: files.collect(),
+        }
+    }
+
     fn inode(&mut self, name: &str) -> Result<&mut Inode, DiskError> {
         match self.seen.get(name) {
             Some(&at) => Ok(&mut self.inodes[at]),

@@ -140,4 +140,6 @@ pub trait Disk {
 }
 
 #[cfg(test)]
+mod mark_tests;
+#[cfg(test)]
 mod tests;

@@ -11,7 +11,8 @@ use super::replay::{Replay, Replayed, Restored, base_of};
 use super::segment::{self, Scan};
 use super::snapshot_file;
 use super::writer::{
-    CONDEMNED, Position, SYNCED, SYNCED_PLACE, UNSYNCED, Writer, create_segment, replace_identity,
+    CONDEMNED, MARKED, Position, SYNCED, SYNCED_PLACE, UNSYNCED, Writer, create_segment,
+    replace_identity,
 };
 use super::{Disk, DiskError, Fsync, Step, Write};
 use crate::config::SEGMENT_BYTES_MIN;
@@ -98,13 +99,22 @@ pub fn open_anew<D: Disk>(
 /// # Errors
 /// The device fails, or a recovery of the directory was interrupted.
 pub fn lift_quarantine(disk: &mut impl Disk) -> Result<Option<String>, OpenError> {
-    if !present(disk)?.iter().any(|name| name == CONDEMNED) {
+    let names = present(disk)?;
+    let why = quarantine(disk, &names)?;
+    if why.is_some() {
+        disk.remove(CONDEMNED)?;
+        disk.sync_names()?;
+    }
+    Ok(why)
+}
+
+/// Why a directory is in quarantine, if it is.
+fn quarantine(disk: &mut impl Disk, names: &[String]) -> Result<Option<String>, OpenError> {
+    if !names.iter().any(|name| name == CONDEMNED) {
         return Ok(None);
     }
-    let why = String::from_utf8_lossy(&read_whole(disk, CONDEMNED)?).into_owned();
-    disk.remove(CONDEMNED)?;
-    disk.sync_names()?;
-    Ok(Some(why))
+    let why = read_whole(disk, CONDEMNED)?;
+    Ok(Some(String::from_utf8_lossy(&why).into_owned()))
 }
 
 /// The files that count, unless a recovery of the directory was interrupted.
@@ -137,8 +147,7 @@ pub(super) fn inspect(
     options: OpenOptions,
 ) -> Result<Option<Found>, OpenError> {
     let names = present(disk)?;
-    if names.iter().any(|name| name == CONDEMNED) {
-        let why = String::from_utf8_lossy(&read_whole(disk, CONDEMNED)?).into_owned();
+    if let Some(why) = quarantine(disk, &names)? {
         let file = CONDEMNED.to_owned();
         return Err(OpenError::Quarantined { file, why });
     }
@@ -177,7 +186,7 @@ pub(super) fn inspect(
         return Err(LostMemory::new(file, "it is of another cluster than the identity").into());
     }
     let mut log = read_log(disk, &segments, &mut reading)?;
-    check_synced(disk, &names, &log)?;
+    log.position.marked = check_synced(disk, &names, &log)?;
     log.position.snapshot = snapshots.keys().last().copied();
     let file = segments.values().last().cloned().unwrap_or_default();
     let base = base_of(&identity, snapshot.as_ref());
@@ -212,7 +221,7 @@ fn check_new(
     snapshots: &BTreeMap<u64, String>,
 ) -> Result<(), OpenError> {
     let missing = || LostMemory::new(identity::FILE, "it is missing");
-    if !snapshots.is_empty() {
+    if !snapshots.is_empty() || names.iter().any(|name| name == MARKED) {
         return Err(missing().into());
     }
     if !segments.is_empty() {
@@ -275,6 +284,7 @@ fn read_log(
             sectors: 0,
             sequence: 1,
             snapshot: None,
+            marked: false,
         },
         last_frame: 1,
         torn_until: 0,
@@ -318,8 +328,12 @@ fn read_whole(disk: &mut impl Disk, file: &str) -> Result<Vec<u8>, OpenError> {
     Ok(bytes)
 }
 
-/// The log must not end before the newest frame that was known to be synced.
-fn check_synced(disk: &mut impl Disk, names: &[String], log: &Log) -> Result<(), OpenError> {
+/// The log must not end before the newest frame that was known to be synced. Zeros say nothing about that. They are right
+/// until the first frame is promised, and in the directory of an earlier release, which never synced the mark; in both
+/// cases [`MARKED`] is not there. Beside it they are damage, and the same may have befallen the end of the log. Says whether
+/// it is there.
+fn check_synced(disk: &mut impl Disk, names: &[String], log: &Log) -> Result<bool, OpenError> {
+    let marked = names.iter().any(|name| name == MARKED);
     if !names.iter().any(|name| name == SYNCED) {
         return Err(LostMemory::new(SYNCED, "it is missing").into());
     }
@@ -329,7 +343,14 @@ fn check_synced(disk: &mut impl Disk, names: &[String], log: &Log) -> Result<(),
     }
     for slot in 0..2 {
         match read(&bytes, SYNCED_PLACE, slot) {
-            Sector::Zero => {}
+            Sector::Zero if !marked => {}
+            Sector::Zero => {
+                let offset = slot * SECTOR;
+                let what = format!(
+                    "zeros at byte {offset}, where it said how far the log was synced; frames at the log's end may be gone, too"
+                );
+                return Err(LostMemory::new(SYNCED, what).into());
+            }
             Sector::Valid { sequence, .. } if sequence < log.position.sequence => {}
             Sector::Valid { .. } => {
                 let last = segment::name(log.position.segments.back().map_or(1, |last| last.0));
@@ -339,7 +360,7 @@ fn check_synced(disk: &mut impl Disk, names: &[String], log: &Log) -> Result<(),
             Sector::Damaged => return Err(LostMemory::new(SYNCED, "it is damaged").into()),
         }
     }
-    Ok(())
+    Ok(marked)
 }
 
 /// Goes on where the directory ends. What an unfinished write has left there is cleared away.
@@ -363,6 +384,8 @@ fn resume<D: Disk>(
         options.segment_sectors(),
         found.position,
     );
+    // What is gone on with here must not be missing at the next start.
+    writer.settle_mark()?;
     // Without it the next start would take what is written from here on for a part of the log that the snapshot has replaced.
     writer.perform(found.rebase.map(Write::Log))?;
     Ok(Opened {
@@ -429,6 +452,7 @@ pub(super) fn begin<D: Disk>(
         sectors,
         sequence: 1,
         snapshot: None,
+        marked: false,
     };
     Ok(Opened {
         writer: Writer::new(disk, options.fsync, sectors, position),

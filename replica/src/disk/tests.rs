@@ -26,7 +26,7 @@ pub(super) fn options() -> OpenOptions {
     }
 }
 
-fn identity() -> Identity {
+pub(super) fn identity() -> Identity {
     let member = Member {
         place: PlaceId(1),
         role: MemberRole::Voter,
@@ -46,7 +46,7 @@ fn identity() -> Identity {
     }
 }
 
-fn record(indexes: std::ops::Range<u64>, term: u64, bytes: usize) -> Write {
+pub(super) fn record(indexes: std::ops::Range<u64>, term: u64, bytes: usize) -> Write {
     let mut record = Record::default();
     let entries: Vec<Entry> = indexes
         .map(|index| Entry {
@@ -80,11 +80,11 @@ pub(super) fn small() -> MemoryDisk {
     writer.disk_mut().clone()
 }
 
-fn reopen(disk: &MemoryDisk) -> Result<Opened<MemoryDisk>, OpenError> {
+pub(super) fn reopen(disk: &MemoryDisk) -> Result<Opened<MemoryDisk>, OpenError> {
     open(disk.clone(), options())
 }
 
-fn indexes(opened: &Opened<MemoryDisk>) -> Vec<u64> {
+pub(super) fn indexes(opened: &Opened<MemoryDisk>) -> Vec<u64> {
     let restored = opened.restored.as_ref().unwrap();
     restored.entries.iter().map(|entry| entry.index).collect()
 }
@@ -134,6 +134,10 @@ fn a_file_that_is_cut_anywhere_is_lost_memory() {
                 matches!(error, OpenError::Lost(_)),
                 "{name} at {len}: {error}"
             );
+        }
+        // Without this one it is the directory of an earlier release.
+        if name == writer::MARKED {
+            continue;
         }
         let mut without = disk.clone();
         without.files.remove(name);

@@ -6,8 +6,12 @@ use super::frame::{SECTOR, encode, sectors_of};
 use super::{Disk, DiskError, Fsync, Write, identity, segment, snapshot_file};
 use crate::config::FRAME_BYTES_MAX;
 
-/// The newest frame that is known to be synced: two sectors, written in turn, never synced themselves.
+/// The newest frame that is known to be synced: two sectors, written in turn. They are synced at each start and when
+/// a segment begins, not with each frame.
 pub(crate) const SYNCED: &str = "synced";
+/// Stands there, empty, since both sectors of [`SYNCED`] were written and synced: zeros in it are damage from then on.
+/// It is a name and not a content, so whatever turns content into zeros leaves it.
+pub(crate) const MARKED: &str = "marked";
 /// Stands there while nothing is synced: what it is found beside after a start counts as lost.
 pub(crate) const UNSYNCED: &str = "unsynced";
 /// Stands there, with the reason, when the state must not be gone on with.
@@ -29,6 +33,8 @@ pub(crate) struct Position {
     pub(crate) sequence: u64,
     /// The newest snapshot.
     pub(crate) snapshot: Option<u64>,
+    /// Whether [`MARKED`] is there.
+    pub(crate) marked: bool,
 }
 
 /// Writes to one replica's files.
@@ -117,6 +123,7 @@ impl<D: Disk> Writer<D> {
         if let Some(index) = self.position.snapshot {
             self.disk.sync(&snapshot_file::name(index))?;
         }
+        self.settle_mark()?;
         self.disk.sync(identity::FILE)?;
         self.disk.sync_names()?;
         self.disk.remove(UNSYNCED)?;
@@ -141,9 +148,9 @@ impl<D: Disk> Writer<D> {
         self.disk
             .write(&name, sector * SECTOR as u64, &self.sectors)?;
         self.sync(&name)?;
-        self.mark_synced(sequence)?;
         self.position.sector += count;
         self.position.sequence += 1;
+        self.mark_synced(sequence)?;
         if let Some((_, index_max)) = self.position.segments.back_mut() {
             *index_max = (*index_max).max(self.content_index_max);
         }
@@ -173,10 +180,14 @@ impl<D: Disk> Writer<D> {
         }
     }
 
-    /// Not synced itself: it only has to be right when it is there.
+    /// Not synced itself: it only has to be right when it is there. But the first frame is promised to nobody before
+    /// the mark is durable, for zeros in it would prove nothing else.
     fn mark_synced(&mut self, sequence: u64) -> Result<(), DiskError> {
         if self.fsync == Fsync::None {
             return Ok(());
+        }
+        if !self.position.marked {
+            return self.settle_mark();
         }
         let slot = sequence % 2;
         self.sectors.clear();
@@ -184,8 +195,29 @@ impl<D: Disk> Writer<D> {
         self.disk.write(SYNCED, slot * SECTOR as u64, &self.sectors)
     }
 
-    /// A new segment gets its name only once it is whole.
+    /// Marks all frames so far, which are durable, in both sectors, and syncs them. Only then [`MARKED`] may be there.
+    pub(crate) fn settle_mark(&mut self) -> Result<(), DiskError> {
+        let last = self.position.sequence - 1;
+        if last == 0 {
+            return Ok(());
+        }
+        self.sectors.clear();
+        for slot in 0..2 {
+            encode(&mut self.sectors, SYNCED_PLACE, slot, last, &[]);
+        }
+        self.disk.write(SYNCED, 0, &self.sectors)?;
+        self.disk.sync(SYNCED)?;
+        if !self.position.marked {
+            self.disk.create(MARKED, 0)?;
+            self.disk.sync_names()?;
+            self.position.marked = true;
+        }
+        Ok(())
+    }
+
+    /// A new segment gets its name only once it is whole. All of the one before is in the mark by then.
     fn begin_segment(&mut self, sectors_least: u64) -> Result<(), DiskError> {
+        self.sync(SYNCED)?;
         let sectors = self.segment_sectors.max(sectors_least);
         let number = self.last_segment() + 1;
         create_segment(&mut self.disk, number, sectors, self.fsync != Fsync::None)?;
