@@ -1,11 +1,4 @@
-//! `cargo +nightly fuzz run answers` in `cli`: what the servers of `trine bench` and `trine cache` answer; see `bodies.rs`.
+//! What the servers of `trine bench` and `trine cache` answer.
 #![no_main]
 
-#[path = "../bodies.rs"]
-#[allow(dead_code)] // each target runs one of the bodies
-mod bodies;
-
-// What the command's own files call them.
-use bodies::{config, failure};
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| bodies::answers(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| trine_fuzz_bodies::cli::answers(bytes));

@@ -1,11 +1,4 @@
-//! `cargo +nightly fuzz run arguments` in `cli`: sizes, times and lists of peers; see `bodies.rs`.
+//! Sizes, times and lists of peers.
 #![no_main]
 
-#[path = "../bodies.rs"]
-#[allow(dead_code)] // each target runs one of the bodies
-mod bodies;
-
-// What the command's own files call them.
-use bodies::{config, failure};
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| bodies::arguments(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| trine_fuzz_bodies::cli::arguments(bytes));

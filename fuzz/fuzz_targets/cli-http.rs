@@ -1,11 +1,4 @@
-//! `cargo +nightly fuzz run http` in `cli`: what a scraper sends; see `bodies.rs`.
+//! What a scraper sends to `/metrics`.
 #![no_main]
 
-#[path = "../bodies.rs"]
-#[allow(dead_code)] // each target runs one of the bodies
-mod bodies;
-
-// What the command's own files call them.
-use bodies::{config, failure};
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| bodies::http(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| trine_fuzz_bodies::cli::http(bytes));

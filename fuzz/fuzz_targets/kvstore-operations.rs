@@ -1,8 +1,4 @@
-//! `cargo +nightly fuzz run operations` in `kvstore`.
+//! Operations on two stores of which one is rebuilt now and then.
 #![no_main]
 
-#[path = "../bodies.rs"]
-#[allow(dead_code)] // each target runs one of the bodies
-mod bodies;
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| bodies::operations(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| trine_fuzz_bodies::kvstore::operations(bytes));

@@ -1,8 +1,4 @@
-//! `cargo +nightly fuzz run snapshot` in `kvstore`.
+//! The chunks of a snapshot.
 #![no_main]
 
-#[path = "../bodies.rs"]
-#[allow(dead_code)] // each target runs one of the bodies
-mod bodies;
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| bodies::snapshot(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| trine_fuzz_bodies::kvstore::snapshot(bytes));

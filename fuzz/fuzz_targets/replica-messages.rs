@@ -1,10 +1,4 @@
-//! `cargo +nightly fuzz run messages` in `replica`; see `bodies.rs`.
+//! Bytes for each decoder of messages between replicas, and with clients.
 #![no_main]
 
-#[path = "../bodies.rs"]
-#[allow(dead_code)] // each target runs one of the bodies
-mod bodies;
-#[path = "../../tests/harness/mod.rs"]
-mod harness;
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| bodies::messages(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| trine_fuzz_bodies::replica::messages(bytes));

@@ -1,10 +1,4 @@
-//! `cargo +nightly fuzz run peers` in `replica`; see `bodies.rs`.
+//! Messages, entries and parts of a snapshot to a group at work.
 #![no_main]
 
-#[path = "../bodies.rs"]
-#[allow(dead_code)] // each target runs one of the bodies
-mod bodies;
-#[path = "../../tests/harness/mod.rs"]
-mod harness;
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| drop(bodies::peers(bytes)));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| drop(trine_fuzz_bodies::replica::peers(bytes)));

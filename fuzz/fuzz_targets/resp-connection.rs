@@ -1,8 +1,4 @@
-//! Bytes as what a client sends to a connection with a store behind it.
+//! What a Redis client sends to a connection with a store behind it.
 #![no_main]
 
-#[path = "../bodies.rs"]
-#[allow(dead_code)] // each target runs one of the bodies
-mod bodies;
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| bodies::connection(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| trine_fuzz_bodies::resp::connection(bytes));

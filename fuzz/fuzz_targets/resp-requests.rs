@@ -1,8 +1,4 @@
-//! Bytes as requests: whole, and in two pieces.
+//! What a Redis client sends, whole and in pieces.
 #![no_main]
 
-#[path = "../bodies.rs"]
-#[allow(dead_code)] // each target runs one of the bodies
-mod bodies;
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| bodies::requests(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| trine_fuzz_bodies::resp::requests(bytes));

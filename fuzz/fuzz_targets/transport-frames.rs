@@ -1,10 +1,4 @@
-//! Frames, announcements and addresses; see `bodies/frames.rs`.
+//! Ethernet frames, ARP, announcements, addresses and route headers of the verbs backend.
 #![no_main]
 
-#[path = "../bodies/frames.rs"]
-mod frames;
-
-// The name by which `verbs/route.rs` knows it.
-use trine_transport::backend;
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| frames::run(data));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| trine_fuzz_bodies::transport::frames::run(bytes));

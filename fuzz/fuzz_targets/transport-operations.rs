@@ -1,9 +1,4 @@
-//! Bytes as a program and as the network's faults; see `bodies/operations.rs`.
+//! A program of two endpoints' owners and the network's faults.
 #![no_main]
 
-#[path = "../bodies/operations.rs"]
-mod operations;
-#[path = "../bodies/pair.rs"]
-mod pair;
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| operations::run(data));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| trine_fuzz_bodies::transport::operations::run(bytes));

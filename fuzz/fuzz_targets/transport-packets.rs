@@ -1,9 +1,4 @@
-//! Bytes as datagrams; see `bodies/packets.rs`.
+//! Datagrams for two endpoints.
 #![no_main]
 
-#[path = "../bodies/packets.rs"]
-mod packets;
-#[path = "../bodies/pair.rs"]
-mod pair;
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| packets::run(data));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| trine_fuzz_bodies::transport::packets::run(bytes));

@@ -1,7 +1,4 @@
-//! Text; see `bodies/rules.rs`.
+//! Text: faults of links, probabilities, Ethernet addresses, ports of DPDK.
 #![no_main]
 
-#[path = "../bodies/rules.rs"]
-mod rules;
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| rules::run(data));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| trine_fuzz_bodies::transport::rules::run(bytes));

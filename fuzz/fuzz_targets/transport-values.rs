@@ -1,7 +1,4 @@
-//! Values of typed messages; see `bodies/values.rs`.
+//! What typed messages carry.
 #![no_main]
 
-#[path = "../bodies/values.rs"]
-mod values;
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| values::run(data));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| trine_fuzz_bodies::transport::values::run(bytes));

@@ -1,6 +1,6 @@
 //! Reads under a lease: quick while it lasts, and never stale, whatever happens to the leader and its clock.
 
-mod harness;
+use trine_replica_harness as harness;
 
 use harness::client::Wish;
 use harness::{World, small};

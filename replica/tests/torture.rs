@@ -1,7 +1,7 @@
 //! Random faults on random schedules, and three questions at the end: is every acknowledged write there, was none
 //! applied twice, and did every read see what it had to?
 
-mod harness;
+use trine_replica_harness as harness;
 
 use std::collections::BTreeMap;
 

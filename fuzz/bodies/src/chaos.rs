@@ -1,10 +1,10 @@
-//! What the fuzz targets do with their bytes. `tests/corpus.rs` does the same with the corpora.
+//! The checkers' input and their command line: histories as text, names of faults.
 
 use trine_chaos::fault::FaultSet;
 use trine_chaos::history::History;
 
 /// A history that is read is written so that the same is read again, in the same words: its hash names it.
-pub(crate) fn histories(bytes: &[u8]) {
+pub fn histories(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
     };
@@ -21,7 +21,7 @@ pub(crate) fn histories(bytes: &[u8]) {
 }
 
 /// Faults as the command line names them.
-pub(crate) fn faults(bytes: &[u8]) {
+pub fn faults(bytes: &[u8]) {
     // A longer name is compared with all there are for nothing.
     let Ok(text) = std::str::from_utf8(&bytes[..bytes.len().min(100)]) else {
         return;

@@ -1,27 +1,35 @@
-//! What the fuzz targets do with their bytes. `tests/corpus.rs` does the same with the corpora.
+//! The command: what comes from scrapers and from other servers, and what people write.
 //!
-//! The command has no library, so that its parsers are included here, each with as few other files as it names. Two of
-//! them name too many (the shell's commands, the settings file): their own unit tests replay their corpora.
+//! The command has no library yet, so that its parsers are included here, each with as few other files as it names. The
+//! `#[path]` lines go, and with them the aliases in `lib.rs`, as soon as it is split into libraries. Two parsers name too
+//! many other files (the shell's commands, the settings file): their own unit tests replay their corpora.
 
-#[path = "../src/config.rs"]
+#![allow(
+    dead_code,
+    unused_imports,
+    unreachable_pub,
+    reason = "of the included files only the parsers are called"
+)]
+
+#[path = "../../../cli/src/config.rs"]
 pub(crate) mod config;
-#[path = "../src/failure.rs"]
+#[path = "../../../cli/src/failure.rs"]
 pub(crate) mod failure;
-#[path = "../src/cmd/bench/stores/http2.rs"]
+#[path = "../../../cli/src/cmd/bench/stores/http2.rs"]
 mod http2;
-#[path = "../src/peers.rs"]
+#[path = "../../../cli/src/peers.rs"]
 mod peers;
-#[path = "../src/cmd/bench/stores/protobuf.rs"]
+#[path = "../../../cli/src/cmd/bench/stores/protobuf.rs"]
 mod protobuf;
-#[path = "../src/cmd/bench/stores/redis_answer.rs"]
+#[path = "../../../cli/src/cmd/bench/stores/redis_answer.rs"]
 mod redis_answer;
-#[path = "../src/metrics/request.rs"]
+#[path = "../../../cli/src/metrics/request.rs"]
 mod request;
-#[path = "../src/units.rs"]
+#[path = "../../../cli/src/units.rs"]
 mod units;
-#[path = "../src/cmd/cache/wire.rs"]
+#[path = "../../../cli/src/cmd/cache/wire.rs"]
 mod wire;
-#[path = "../src/cmd/shell/words.rs"]
+#[path = "../../../cli/src/cmd/shell/words.rs"]
 mod words;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -39,7 +47,7 @@ fn piece(bytes: &[u8]) -> usize {
 
 /// A request is the same whether it comes at once or in pieces, it lies within its limits, and the same is read of what we
 /// would write for it.
-pub(crate) fn http(bytes: &[u8]) {
+pub fn http(bytes: &[u8]) {
     // A head that is too long is refused only while its end is out of sight.
     let bytes = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
     let whole = request::parse(bytes, PEER);
@@ -75,7 +83,7 @@ fn written(request: &Request) -> Vec<u8> {
 }
 
 /// What a server answers; the first byte says which.
-pub(crate) fn answers(bytes: &[u8]) {
+pub fn answers(bytes: &[u8]) {
     let Some((kind, bytes)) = bytes.split_first() else {
         return;
     };
@@ -155,7 +163,7 @@ fn hello(bytes: &[u8]) {
 }
 
 /// Words that are shown are read again, be it a command's name or bytes that nobody can type.
-pub(crate) fn words(bytes: &[u8]) {
+pub fn words(bytes: &[u8]) {
     for line in bytes.split(|&byte| byte == b'\n') {
         match words::split(line) {
             Ok(read) => {
@@ -169,7 +177,7 @@ pub(crate) fn words(bytes: &[u8]) {
 }
 
 /// What stands behind options and in settings: sizes, times, and who the peers are.
-pub(crate) fn arguments(bytes: &[u8]) {
+pub fn arguments(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
     };

@@ -1,4 +1,4 @@
-//! What the fuzz targets do with their bytes. `tests/corpus.rs` does the same with the corpora.
+//! The store: encoded commands, responses and snapshots, and lists of operations.
 
 use trine_kvstore::{
     Command, ExpireCondition, Limits, Position, Response, SetCondition, SetExpiry, SetOptions,
@@ -15,7 +15,7 @@ const LIMITS: Limits = Limits {
 const INPUT_BYTES_MAX: usize = 64 * 1024;
 
 /// A command that decodes has that one encoding, and every store survives it.
-pub(crate) fn command(bytes: &[u8]) {
+pub fn command(bytes: &[u8]) {
     let Ok(command) = Command::decode(bytes) else {
         return;
     };
@@ -33,7 +33,7 @@ pub(crate) fn command(bytes: &[u8]) {
 }
 
 /// A response that decodes has that one encoding.
-pub(crate) fn response(bytes: &[u8]) {
+pub fn response(bytes: &[u8]) {
     let Ok(response) = Response::decode(bytes) else {
         return;
     };
@@ -44,7 +44,7 @@ pub(crate) fn response(bytes: &[u8]) {
 
 /// Chunks with a length of two bytes in front of each. Their checksums and lengths are mended, so
 /// that damage gets past the first check; what is restored nevertheless must be a state.
-pub(crate) fn snapshot(bytes: &[u8]) {
+pub fn snapshot(bytes: &[u8]) {
     let mut reader = SnapshotReader::new();
     let mut rest = bytes;
     while let Some((length, behind)) = rest.split_first_chunk::<2>() {
@@ -78,7 +78,7 @@ fn mend(chunk: &mut [u8]) {
 
 /// Four bytes an operation: two stores get the same ones, one of them is rebuilt now and then and
 /// the other writes snapshots in between.
-pub(crate) fn operations(bytes: &[u8]) {
+pub fn operations(bytes: &[u8]) {
     let bytes = &bytes[..bytes.len().min(INPUT_BYTES_MAX)];
     let (mut steady, mut moving) = (Store::new(LIMITS, [1, 2]), Store::new(LIMITS, [1, 2]));
     let mut time_ns = 0;

@@ -1,4 +1,4 @@
-//! What the fuzz targets do with their bytes. `tests/corpus.rs` does the same with the corpora.
+//! The replicas: messages between them and with clients, and the files of a data directory.
 
 use std::fmt::Debug;
 
@@ -10,12 +10,16 @@ use trine_replica::message::{
     GroupId, JoinReply, JoinRequest, PeerHeader, RaftFrame, SnapshotChunk, StateReport,
     StatusReply, StatusRequest, kind, stream_place,
 };
+use trine_replica_harness::{World, small};
 use trine_transport::time::Duration;
 
-use super::harness::{World, small};
+/// A data directory whose files are cut out of the bytes.
+pub fn directory(bytes: &[u8]) {
+    trine_replica::disk::fuzz_open(bytes);
+}
 
 /// Every decoder over the same bytes. What one of them reads it writes so that the same is read again.
-pub(crate) fn messages(bytes: &[u8]) {
+pub fn messages(bytes: &[u8]) {
     macro_rules! survive {
         ($($message:ident),*) => {$(
             if let Ok(read) = $message::decode(bytes) {
@@ -65,7 +69,7 @@ const SNAPSHOT_PART: u8 = 0x80;
 /// Three replicas at work get the input piece by piece: as a message of whatever kind, as an entry, as a part of a snapshot,
 /// the latter two in the leader's name and with everything around them right, so that they are read. A replica may stop,
 /// and say why; none may panic. Returns them.
-pub(crate) fn peers(bytes: &[u8]) -> World {
+pub fn peers(bytes: &[u8]) -> World {
     let mut rest = &bytes[..bytes.len().min(INPUT_BYTES_MAX)];
     let mut world = World::serving(3, small(), 1);
     let mut transfer = Transfer::default();

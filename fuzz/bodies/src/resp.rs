@@ -1,4 +1,4 @@
-//! What the fuzz targets do with their bytes. `tests/corpus.rs` does the same with the corpora.
+//! The Redis protocol: what a client sends.
 
 use redis_protocol::{resp2, resp3};
 use trine_kvstore::{Command, Limits as StoreLimits, Position, Store};
@@ -17,7 +17,7 @@ const LIMITS: Limits = Limits {
 const INPUT_BYTES_MAX: usize = 16 * 1024;
 
 /// Requests come out alike whether their bytes come at once or in pieces, and strings as the crate reads them.
-pub(crate) fn requests(bytes: &[u8]) {
+pub fn requests(bytes: &[u8]) {
     let mut bytes = &bytes[..bytes.len().min(INPUT_BYTES_MAX)];
     for _ in 0..64 {
         let (mut whole, mut pieces) = (Parser::default(), Parser::default());
@@ -99,7 +99,7 @@ impl Submit for Calls {
 
 /// The first byte says into what pieces the rest is cut and how calls end; then the bytes are what a client sends.
 /// Memory stays within the limits, and what comes back are whole replies.
-pub(crate) fn connection(bytes: &[u8]) {
+pub fn connection(bytes: &[u8]) {
     let Some((how, bytes)) = bytes.split_first() else {
         return;
     };

@@ -1,13 +1,13 @@
-//! Where a UD packet goes to or came from.
+//! Where a UD packet goes to or came from on the verbs backend. Needs no device and no library: in every build, so that
+//! tests and fuzzers reach it.
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::device::Port;
 use crate::backend::CaptureAddress;
 use crate::backend::announce::Announce;
 
 /// Bytes in front of every datagram that a UD queue pair receives (the global route header).
-pub(super) const GRH_BYTES: usize = 40;
+pub const GRH_BYTES: usize = 40;
 /// The UDP port of RoCE v2.
 const ROCE_PORT: u16 = 4791;
 /// On RoCE v2 over IPv4 the second half of those bytes is the packet's IPv4 header.
@@ -57,16 +57,36 @@ impl CaptureAddress for VerbsRoute {
     }
 }
 
+/// What an address handle and a peer must know of the chosen port.
+#[derive(Copy, Clone, Debug)]
+pub struct Port {
+    /// Of the device's ports, from 1.
+    pub number: u8,
+    /// Zero on Ethernet.
+    pub lid: u16,
+    /// The address on Ethernet, and on InfiniBand where there is no LID.
+    pub gid: [u8; 16],
+    /// Where it stands in the port's table.
+    pub gid_index: u8,
+    /// RoCE: packets are addressed by GID, always with a global route header.
+    pub is_ethernet: bool,
+    /// Largest datagram in bytes.
+    pub mtu: usize,
+}
+
 impl VerbsAddress {
     /// Bytes in front of the queue pair numbers: GID, LID, key, how many.
     const HEAD_BYTES: usize = 23;
     /// Bytes of a queue pair number.
     const NUMBER_BYTES: usize = 3;
 
+    /// The address of an endpoint on this port.
+    ///
     /// # Panics
     ///
     /// If there is no queue pair, or too many.
-    pub(super) fn of_port(port: &Port, numbers: &[u32], qkey: u32) -> Self {
+    #[must_use]
+    pub fn of_port(port: &Port, numbers: &[u32], qkey: u32) -> Self {
         assert!(
             (1..=QUEUE_PAIRS_MAX).contains(&numbers.len()),
             "an endpoint has queue pairs"
@@ -93,7 +113,7 @@ impl VerbsAddress {
         &self.queue_pairs[..usize::from(self.count)]
     }
 
-    /// The way there from an endpoint with `own` queue pairs: see [`VerbsBackend::route_to`](super::VerbsBackend::route_to).
+    /// The way there from an endpoint with `own` queue pairs: see `VerbsBackend::route_to`.
     ///
     /// # Panics
     ///
@@ -152,7 +172,8 @@ impl VerbsRoute {
     /// The sender of a datagram that came in through the queue pair `via`. `header` is what stands in front of it,
     /// `None` where the completion says that there is no global route header.
     #[inline]
-    pub(super) fn of_sender(
+    #[must_use]
+    pub fn of_sender(
         header: Option<&[u8; GRH_BYTES]>,
         lid: u16,
         queue_pair: u32,

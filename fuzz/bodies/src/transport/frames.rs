@@ -11,28 +11,7 @@ use trine_transport::backend::dpdk::frame::{
 };
 use trine_transport::backend::dpdk::mac::MacAddr;
 use trine_transport::backend::dpdk::template::{Checksums, Fill, Template};
-
-// Compiled with the feature `verbs` alone, because of what is beside it; this file itself needs no library. The lints are
-// those that spare what a library exports.
-#[path = "../../src/backend/verbs/route.rs"]
-#[allow(dead_code, unreachable_pub, clippy::wrong_self_convention)]
-mod route;
-
-/// What `route.rs` takes from the module of that name.
-#[allow(dead_code)]
-mod device {
-    #[derive(Copy, Clone, Debug)]
-    pub(super) struct Port {
-        pub(super) number: u8,
-        pub(super) lid: u16,
-        pub(super) gid: [u8; 16],
-        pub(super) gid_index: u8,
-        pub(super) is_ethernet: bool,
-        pub(super) mtu: usize,
-    }
-}
-
-use route::{GRH_BYTES, VerbsAddress, VerbsRoute};
+use trine_transport::backend::verbs_route::{GRH_BYTES, VerbsAddress, VerbsRoute};
 
 const OURS: Local = Local {
     mac: MacAddr([2, 0, 0, 0, 0, 1]),
@@ -60,7 +39,7 @@ const ROUTE_BYTES_MAX: usize = 48;
 /// No network carries more in a frame.
 const PAYLOAD_BYTES_MAX: usize = 9_000;
 
-pub(crate) fn run(data: &[u8]) {
+pub fn run(data: &[u8]) {
     let Some((&kind, rest)) = data.split_first() else {
         return;
     };

@@ -4,12 +4,12 @@
 use trine_transport::RequestId;
 use trine_transport::time::Duration;
 
-use crate::pair::Pair;
+use super::pair::Pair;
 
 /// Requests of one run: the first byte tells them apart.
 const REQUESTS_MAX: usize = 250;
 
-pub(crate) fn run(data: &[u8]) {
+pub fn run(data: &[u8]) {
     let mut pair = Pair::connected();
     let mut requests: Vec<RequestId> = Vec::new();
     for [operation, argument] in data.as_chunks::<2>().0 {

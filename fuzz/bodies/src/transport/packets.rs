@@ -3,9 +3,9 @@
 
 use trine_transport::time::Duration;
 
-use crate::pair::Pair;
+use super::pair::Pair;
 
-pub(crate) fn run(mut data: &[u8]) {
+pub fn run(mut data: &[u8]) {
     let mut pair = Pair::connected();
     while let [control, length, rest @ ..] = data {
         let (bytes, after) = rest.split_at(usize::from(*length).min(rest.len()));

@@ -9,7 +9,7 @@ use trine_transport::backend::dpdk::DpdkConfig;
 use trine_transport::backend::dpdk::mac::MacAddr;
 use trine_transport::prng::Ratio;
 
-pub(crate) fn run(data: &[u8]) {
+pub fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
     };

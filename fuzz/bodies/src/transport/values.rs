@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use trine_transport::typed::Message;
 
-pub(crate) fn run(data: &[u8]) {
+pub fn run(data: &[u8]) {
     macro_rules! read {
         ($($value:ty),* $(,)?) => {$( read::<$value>(data); )*};
     }

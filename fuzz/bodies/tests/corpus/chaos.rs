@@ -1,31 +1,25 @@
-//! Replays the fuzz corpora, and mutations of them, through the same functions as the fuzzers.
-
-#[path = "../fuzz/bodies.rs"]
-mod bodies;
+//! The corpora of histories and of faults' names.
 
 use trine_chaos::history::History;
+use trine_fuzz_bodies::chaos as bodies;
 
 /// Of each file; the fuzzer makes the rest.
 const MUTATIONS: u32 = 1_000;
 
-fn replay(target: &str, run: fn(&[u8])) {
-    trine_corpus::replay(env!("CARGO_MANIFEST_DIR"), target, MUTATIONS, run);
-}
-
 #[test]
 fn faults() {
-    replay("faults", bodies::faults);
+    trine_corpus::replay("chaos-faults", MUTATIONS, bodies::faults);
 }
 
 #[test]
 fn histories() {
-    replay("histories", bodies::histories);
+    trine_corpus::replay("chaos-histories", MUTATIONS, bodies::histories);
 }
 
 /// Mutations of what is refused at once would find nothing.
 #[test]
 fn most_of_the_corpus_is_histories() {
-    let files = trine_corpus::files(env!("CARGO_MANIFEST_DIR"), "histories");
+    let files = trine_corpus::files("chaos-histories");
     let is_history = |bytes: &&Vec<u8>| {
         std::str::from_utf8(bytes).is_ok_and(|text| History::from_text(text).is_ok())
     };

@@ -1,36 +1,26 @@
-//! Replays the fuzz corpora, and mutations of them, through the same functions as the fuzzers. The unit tests of the files
-//! that `bodies.rs` includes run here once more.
+//! The corpora of what scrapers and other servers send the command, and of what people write.
 
-#[path = "../fuzz/bodies.rs"]
-#[allow(dead_code)] // of the included files only the parsers are called
-mod bodies;
-
-// What the command's own files call them.
-use bodies::{config, failure};
+use trine_fuzz_bodies::cli as bodies;
 
 /// Of each file; the fuzzer makes the rest.
 const MUTATIONS: u32 = 1_000;
 
-fn replay(target: &str, run: fn(&[u8])) {
-    trine_corpus::replay(env!("CARGO_MANIFEST_DIR"), target, MUTATIONS, run);
-}
-
 #[test]
 fn answers() {
-    replay("answers", bodies::answers);
+    trine_corpus::replay("cli-answers", MUTATIONS, bodies::answers);
 }
 
 #[test]
 fn arguments() {
-    replay("arguments", bodies::arguments);
+    trine_corpus::replay("cli-arguments", MUTATIONS, bodies::arguments);
 }
 
 #[test]
 fn http() {
-    replay("http", bodies::http);
+    trine_corpus::replay("cli-http", MUTATIONS, bodies::http);
 }
 
 #[test]
 fn words() {
-    replay("words", bodies::words);
+    trine_corpus::replay("cli-words", MUTATIONS, bodies::words);
 }

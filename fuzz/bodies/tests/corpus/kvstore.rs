@@ -1,12 +1,10 @@
-//! Replays the fuzz corpora, and mutations of them, through the same functions as the fuzzers.
+//! The corpora of the store.
 //!
-//! `TRINE_WRITE_CORPUS=1 cargo test -p trine-kvstore --test corpus` writes the seeds anew, which is
+//! `TRINE_WRITE_CORPUS=1 cargo test -p trine-fuzz-bodies kvstore` writes the seeds anew, which is
 //! needed after a change of an encoding; the commit that does so says why the encoding changed.
 
-#[path = "../fuzz/bodies.rs"]
-mod bodies;
-
 use std::fs;
+use trine_fuzz_bodies::kvstore as bodies;
 use trine_kvstore::{
     AbortCause, Command, Condition, ExecuteMode, ExpireCondition, Limits, List, Pair, Position,
     Response, SetCondition, SetExpiry, SetOptions, SnapshotStep, Store, StoreError, Versioned,
@@ -18,38 +16,34 @@ const MUTATIONS: u32 = 300;
 /// Of a file of operations, each of which builds several stores.
 const LIST_MUTATIONS: u32 = 40;
 
-fn replay(target: &str, mutations: u32, run: fn(&[u8])) {
-    trine_corpus::replay(env!("CARGO_MANIFEST_DIR"), target, mutations, run);
-}
-
 #[test]
 fn commands() {
-    seed("command", &command_seeds());
-    replay("command", MUTATIONS, bodies::command);
+    seed("kvstore-command", &command_seeds());
+    trine_corpus::replay("kvstore-command", MUTATIONS, bodies::command);
 }
 
 #[test]
 fn responses() {
-    seed("response", &response_seeds());
-    replay("response", MUTATIONS, bodies::response);
+    seed("kvstore-response", &response_seeds());
+    trine_corpus::replay("kvstore-response", MUTATIONS, bodies::response);
 }
 
 #[test]
 fn snapshots() {
-    seed("snapshot", &snapshot_seeds());
-    replay("snapshot", MUTATIONS, bodies::snapshot);
+    seed("kvstore-snapshot", &snapshot_seeds());
+    trine_corpus::replay("kvstore-snapshot", MUTATIONS, bodies::snapshot);
 }
 
 #[test]
 fn operation_lists() {
-    seed("operations", &operation_seeds());
-    replay("operations", LIST_MUTATIONS, bodies::operations);
+    seed("kvstore-operations", &operation_seeds());
+    trine_corpus::replay("kvstore-operations", LIST_MUTATIONS, bodies::operations);
 }
 
 /// The checked-in seeds are what today's encoders write: the encodings have not changed.
 fn seed(target: &str, seeds: &[Vec<u8>]) {
     let write = std::env::var_os("TRINE_WRITE_CORPUS").is_some();
-    let directory = trine_corpus::directory(env!("CARGO_MANIFEST_DIR"), target);
+    let directory = trine_corpus::directory(target);
     for (number, bytes) in seeds.iter().enumerate() {
         let path = directory.join(format!("seed-{number:02}"));
         if write {

@@ -1,11 +1,9 @@
-//! Replays the fuzz corpora, and mutations of them, through the same functions as the fuzzers.
+//! The corpora of what Redis clients send.
 //!
-//! `TRINE_WRITE_CORPUS=1 cargo test -p trine-resp --test corpus` writes the seeds anew.
-
-#[path = "../fuzz/bodies.rs"]
-mod bodies;
+//! `TRINE_WRITE_CORPUS=1 cargo test -p trine-fuzz-bodies resp` writes the seeds anew.
 
 use std::fs;
+use trine_fuzz_bodies::resp as bodies;
 
 /// Mutations of every file; the fuzzers make the rest.
 const MUTATIONS: u32 = 300;
@@ -24,21 +22,20 @@ const TEXTS: &[&str] = &[
 ];
 
 fn replay(target: &str, seeds: impl Iterator<Item = Vec<u8>>, run: fn(&[u8])) {
-    let manifest = env!("CARGO_MANIFEST_DIR");
     if std::env::var_os("TRINE_WRITE_CORPUS").is_some() {
-        let directory = trine_corpus::directory(manifest, target);
+        let directory = trine_corpus::directory(target);
         fs::create_dir_all(&directory).expect("a directory");
         for (number, seed) in seeds.enumerate() {
             fs::write(directory.join(format!("seed-{number:02}")), seed).expect("written");
         }
     }
-    trine_corpus::replay(manifest, target, MUTATIONS, run);
+    trine_corpus::replay(target, MUTATIONS, run);
 }
 
 #[test]
 fn requests() {
     let seeds = TEXTS.iter().map(|text| text.as_bytes().to_vec());
-    replay("requests", seeds, bodies::requests);
+    replay("resp-requests", seeds, bodies::requests);
 }
 
 #[test]
@@ -50,5 +47,5 @@ fn connections() {
             0x80_u8, 0xf0, 0x10, 0x40, 0xf1, 0x21, 0xfe, 0xf2, 0x30, 0xc0,
         ])
         .map(|(text, how)| [&[how], text.as_bytes()].concat());
-    replay("connection", seeds, bodies::connection);
+    replay("resp-connection", seeds, bodies::connection);
 }

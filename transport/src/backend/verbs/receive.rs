@@ -8,7 +8,8 @@ use ibverbs_sys as sys;
 use super::device::Device;
 use super::memory::Registered;
 use super::queue_pair::QueuePair;
-use super::route::{GRH_BYTES, VerbsRoute};
+use super::VerbsRoute;
+use crate::backend::verbs_route::GRH_BYTES;
 use super::{VerbsConfig, VerbsError, VerbsStats};
 use crate::backend::{RxBatch, RxPacket};
 

@@ -9,7 +9,7 @@ use super::address::{AddressHandles, Handle};
 use super::device::Device;
 use super::memory::Registered;
 use super::queue_pair::QueuePair;
-use super::route::VerbsRoute;
+use super::VerbsRoute;
 use super::{VerbsConfig, VerbsError, VerbsStats};
 use crate::backend::{TxBatch, TxItem};
 
