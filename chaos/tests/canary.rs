@@ -1,13 +1,13 @@
 //! A checker that never found anything proves nothing: with a planted bug, replicas answer reads from their own store,
 //! and the simulation must find a stale read; without it the same runs must pass. All the other planted bugs are found
-//! by `cargo run --profile sim -p trine-chaos --features canary -- canaries`.
+//! by `cargo run --profile sim -p trine-chaos -- canaries`.
 
-#[cfg(feature = "canary")]
+#[cfg(debug_assertions)]
 use trine_chaos::checker::Verdict;
 use trine_chaos::fault::Event;
-#[cfg(feature = "canary")]
+#[cfg(debug_assertions)]
 use trine_chaos::fault::{Fault, FaultSet};
-#[cfg(feature = "canary")]
+#[cfg(debug_assertions)]
 use trine_chaos::shrink::shrink;
 use trine_chaos::sim::{SimConfig, SimReport, Trace, run};
 use trine_replica::ReplicaConfig;
@@ -53,7 +53,7 @@ fn nothing_is_found_where_nothing_is_planted() {
 }
 
 #[test]
-#[cfg(feature = "canary")]
+#[cfg(debug_assertions)]
 fn the_planted_stale_read_is_found() {
     trine_canary::plant(Some("read without ReadIndex"));
     let found = (1..=SEEDS)
@@ -63,13 +63,13 @@ fn the_planted_stale_read_is_found() {
     println!("{found}");
 }
 
-#[cfg(feature = "canary")]
+#[cfg(debug_assertions)]
 fn is_not_linearizable(verdict: &Verdict) -> bool {
     matches!(verdict, Verdict::Violation(violation) if violation.explanation.starts_with("not linearizable"))
 }
 
 /// The same leaders cut off, by a drawn schedule, with faults and clients beside it that have no part in the failure.
-#[cfg(feature = "canary")]
+#[cfg(debug_assertions)]
 fn drawn(seed: u64) -> SimConfig {
     let mut config = config(seed);
     config.script = None;
@@ -81,7 +81,7 @@ fn drawn(seed: u64) -> SimConfig {
 
 /// No test had ever shrunk a run that fails.
 #[test]
-#[cfg(feature = "canary")]
+#[cfg(debug_assertions)]
 fn a_failing_run_is_shrunk_to_one_that_fails_alike() {
     trine_canary::plant(Some("read without ReadIndex"));
     let fails = |config: &SimConfig| {

@@ -239,7 +239,7 @@ fn an_order_to_take_over_that_comes_too_late_finds_no_lease() {
 
 /// The simulator finds this bug with no seed (chaos/README.md).
 #[test]
-#[cfg(feature = "canary")]
+#[cfg(debug_assertions)]
 fn the_planted_lease_that_survives_a_transfer_is_found() {
     trine_canary::plant(Some("lease survives a transfer"));
     let stale = |seed| {

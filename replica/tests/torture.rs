@@ -256,7 +256,7 @@ fn reads_under_a_lease_survive_it_too() {
 }
 
 #[test]
-#[cfg(feature = "canary")]
+#[cfg(debug_assertions)]
 fn the_planted_stale_read_is_found() {
     trine_canary::plant(Some("read without ReadIndex"));
     let found =
