@@ -2,9 +2,7 @@
 //! logical bytes and every snapshot must be what the model says, and a store that was rebuilt
 //! half-way must go on exactly like the one that was not.
 
-mod model;
-
-use model::Model;
+use crate::model::Model;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use trine_kvstore::{

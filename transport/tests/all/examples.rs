@@ -6,18 +6,18 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 #[allow(dead_code)] // its `main` reads the command line
-#[path = "../examples/echo_client.rs"]
+#[path = "../../examples/echo_client.rs"]
 mod echo_client;
 #[allow(dead_code)]
-#[path = "../examples/echo_server.rs"]
+#[path = "../../examples/echo_server.rs"]
 mod echo_server;
-#[path = "../examples/hello.rs"]
+#[path = "../../examples/hello.rs"]
 mod hello;
-#[path = "../examples/large_transfer.rs"]
+#[path = "../../examples/large_transfer.rs"]
 mod large_transfer;
-#[path = "../examples/nested.rs"]
+#[path = "../../examples/nested.rs"]
 mod nested;
-#[path = "../examples/worker.rs"]
+#[path = "../../examples/worker.rs"]
 mod worker;
 
 const PATIENCE: Duration = Duration::from_secs(120);
