@@ -7,6 +7,7 @@
 #[cfg(debug_assertions)]
 mod plant {
     use std::cell::Cell;
+    use std::marker::PhantomData;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     /// Whether any thread of this process has ever planted a bug. The question stands where packets and entries go by, and
@@ -17,11 +18,28 @@ mod plant {
         static PLANTED: Cell<Option<&'static str>> = const { Cell::new(None) };
     }
 
-    /// Plants a bug on this thread, or takes it away.
-    pub fn plant(bug: Option<&'static str>) {
+    /// A bug is planted as long as this lives, which has to end on the same thread: other tests may run there next.
+    #[must_use = "the bug goes with it"]
+    #[derive(Debug)]
+    pub struct Planted(PhantomData<*const ()>);
+
+    /// Plants a bug on this thread.
+    ///
+    /// # Panics
+    ///
+    /// If there is one already.
+    pub fn plant(bug: &'static str) -> Planted {
         // Relaxed: it says something to this thread alone, which has just set it.
         EVER.store(true, Ordering::Relaxed);
-        PLANTED.set(bug);
+        let before = PLANTED.replace(Some(bug));
+        assert_eq!(before, None, "one bug at a time");
+        Planted(PhantomData)
+    }
+
+    impl Drop for Planted {
+        fn drop(&mut self) {
+            PLANTED.set(None);
+        }
     }
 
     /// Whether this bug is planted on this thread.
@@ -39,7 +57,7 @@ mod plant {
 }
 
 #[cfg(debug_assertions)]
-pub use plant::{plant, planted};
+pub use plant::{Planted, plant, planted};
 
 /// Whether this bug is planted: never, in this build.
 #[cfg(not(debug_assertions))]
@@ -55,13 +73,13 @@ mod tests {
 
     /// Tests of one process run side by side, each with its own bug.
     #[test]
-    fn a_bug_is_planted_on_one_thread_until_it_is_taken_away() {
+    fn a_bug_is_planted_on_one_thread_for_as_long_as_it_is_held() {
         assert!(!planted("one"));
-        plant(Some("one"));
+        let bug = plant("one");
         assert!(planted("one") && !planted("another"));
         let elsewhere = std::thread::spawn(|| planted("one"));
         assert!(!elsewhere.join().expect("it only looks"));
-        plant(None);
+        drop(bug);
         assert!(!planted("one"));
     }
 }

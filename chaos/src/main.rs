@@ -90,9 +90,7 @@ fn rpc_seeds(from: u64, count: u64, jobs: u64) -> bool {
 
 #[cfg(not(debug_assertions))]
 fn canaries(_words: &[&str]) -> Option<bool> {
-    eprintln!(
-        "this build has no planted bugs: cargo run --profile sim -p trine-chaos -- canaries"
-    );
+    eprintln!("this build has no planted bugs: cargo run --profile sim -p trine-chaos -- canaries");
     Some(false)
 }
 

@@ -258,7 +258,7 @@ fn reads_under_a_lease_survive_it_too() {
 #[test]
 #[cfg(debug_assertions)]
 fn the_planted_stale_read_is_found() {
-    trine_canary::plant(Some("read without ReadIndex"));
+    let _bug = trine_canary::plant("read without ReadIndex");
     let found =
         (0..12).any(|seed| std::panic::catch_unwind(|| run(3, ReadMode::Index, seed, 8)).is_err());
     assert!(

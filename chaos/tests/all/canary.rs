@@ -55,7 +55,7 @@ fn nothing_is_found_where_nothing_is_planted() {
 #[test]
 #[cfg(debug_assertions)]
 fn the_planted_stale_read_is_found() {
-    trine_canary::plant(Some("read without ReadIndex"));
+    let _bug = trine_canary::plant("read without ReadIndex");
     let found = (1..=SEEDS)
         .map(simulate)
         .find(|report| is_not_linearizable(&report.verdict));
@@ -83,7 +83,7 @@ fn drawn(seed: u64) -> SimConfig {
 #[test]
 #[cfg(debug_assertions)]
 fn a_failing_run_is_shrunk_to_one_that_fails_alike() {
-    trine_canary::plant(Some("read without ReadIndex"));
+    let _bug = trine_canary::plant("read without ReadIndex");
     let fails = |config: &SimConfig| {
         let report = run(config.clone(), Trace::Off).expect("a sound configuration");
         is_not_linearizable(&report.verdict)

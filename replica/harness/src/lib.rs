@@ -3,10 +3,7 @@
 //! The bus keeps the transport's promises and no others: a request is handled at most once, appends of one sender
 //! stay in order, and a request without an answer ends as failed, whether it was handled or not.
 
-#![allow(
-    missing_docs,
-    reason = "tests say what they do with it"
-)]
+#![allow(missing_docs, reason = "tests say what they do with it")]
 
 pub mod client;
 
