@@ -142,9 +142,9 @@ pub fn search(canary: Canary, from: u64, jobs: u64) -> Search {
             if !may_find(canary, seed) {
                 return (seed, None);
             }
-            trine_canary::plant(Some(canary.name));
+            let bug = trine_canary::plant(canary.name);
             let finding = finding_of(canary.subject, seed);
-            trine_canary::plant(None);
+            drop(bug);
             let finding = finding.filter(|text| is_what_it_is(canary, text));
             if finding.is_some() {
                 first.fetch_min(seed, Ordering::Relaxed);

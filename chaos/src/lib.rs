@@ -5,7 +5,7 @@
 //! the question left and when the answer came. Everything in [`checker`] works on that record
 //! alone and knows nothing of replicas, so a defect in the system cannot excuse itself.
 
-#[cfg(feature = "canary")]
+#[cfg(debug_assertions)]
 pub mod canaries;
 pub mod checker;
 pub mod fault;

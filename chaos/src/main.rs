@@ -6,7 +6,7 @@ use trine_chaos::sim::{Trace, rpc};
 
 const USAGE: &str = "usage: trine-chaos rpc seeds FROM COUNT [JOBS]   the transport alone, each seed twice
        trine-chaos rpc seed N [trace]             one such seed
-       trine-chaos canaries [JOBS] [NAME]         finds every planted bug (a build with --features canary)
+       trine-chaos canaries [JOBS] [NAME]         finds every planted bug (in a build with debug assertions)
        trine-chaos canaries JOBS --short          the same from recorded seeds on, for those that take long
 
 Whole groups are simulated by `trine sim`.";
@@ -88,15 +88,13 @@ fn rpc_seeds(from: u64, count: u64, jobs: u64) -> bool {
     failed == 0
 }
 
-#[cfg(not(feature = "canary"))]
+#[cfg(not(debug_assertions))]
 fn canaries(_words: &[&str]) -> Option<bool> {
-    eprintln!(
-        "this build has no planted bugs: cargo run --profile sim -p trine-chaos --features canary -- canaries"
-    );
+    eprintln!("this build has no planted bugs: cargo run --profile sim -p trine-chaos -- canaries");
     Some(false)
 }
 
-#[cfg(feature = "canary")]
+#[cfg(debug_assertions)]
 fn canaries(words: &[&str]) -> Option<bool> {
     use trine_chaos::canaries::{CANARIES, search};
     let (jobs, name, short) = match words {
@@ -131,7 +129,7 @@ fn canaries(words: &[&str]) -> Option<bool> {
     Some(known == searches.len() && known > 0)
 }
 
-#[cfg(feature = "canary")]
+#[cfg(debug_assertions)]
 fn print_row(search: &trine_chaos::canaries::Search) {
     let (seed, text) = match &search.found {
         Some((seed, text)) => (seed.to_string(), text.as_str()),
@@ -147,7 +145,7 @@ fn print_row(search: &trine_chaos::canaries::Search) {
 }
 
 /// The same seeds, with nothing planted.
-#[cfg(feature = "canary")]
+#[cfg(debug_assertions)]
 fn run_without(searches: &mut [trine_chaos::canaries::Search], jobs: u64) {
     use trine_chaos::canaries::{Subject, false_alarms, seeds_run};
     for subject in [Subject::Group, Subject::Transport] {

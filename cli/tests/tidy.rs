@@ -8,19 +8,17 @@ use std::path::{Path, PathBuf};
 const EDGES: &[(&str, &[&str])] = &[
     ("canary", &[]),
     ("corpus", &[]),
-    (
-        "transport",
-        &["trine-dpdk-sys", "trine-canary", "trine-corpus"],
-    ),
-    ("kvstore", &["trine-canary", "trine-corpus"]),
-    ("resp", &["trine-kvstore", "trine-corpus"]),
+    ("transport", &["trine-dpdk-sys", "trine-canary"]),
+    ("kvstore", &["trine-canary"]),
+    ("resp", &["trine-kvstore"]),
+    // With `replica/harness`, a crate for its tests, which names it.
     (
         "replica",
         &[
             "trine-transport",
             "trine-kvstore",
             "trine-canary",
-            "trine-corpus",
+            "trine-replica-harness",
         ],
     ),
     (
@@ -30,7 +28,6 @@ const EDGES: &[(&str, &[&str])] = &[
             "trine-transport",
             "trine-kvstore",
             "trine-canary",
-            "trine-corpus",
         ],
     ),
     (
@@ -38,6 +35,18 @@ const EDGES: &[(&str, &[&str])] = &[
         &[
             "trine-chaos",
             "trine-replica",
+            "trine-resp",
+            "trine-transport",
+            "trine-kvstore",
+            "trine-corpus",
+        ],
+    ),
+    (
+        "fuzz/bodies",
+        &[
+            "trine-chaos",
+            "trine-replica",
+            "trine-replica-harness",
             "trine-resp",
             "trine-transport",
             "trine-kvstore",
@@ -52,6 +61,7 @@ const PACKAGES: &[&str] = &[
     "trine-transport",
     "trine-kvstore",
     "trine-replica",
+    "trine-replica-harness",
     "trine-resp",
     "trine-chaos",
     "trine-dpdk-sys",

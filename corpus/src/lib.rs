@@ -11,12 +11,10 @@ const MADE_MAX: usize = 600;
 /// Bytes that mean something in many encodings.
 const TELLING: [u8; 6] = [0, 1, 2, 127, 128, 255];
 
-/// Where the corpus of a target lies; `manifest_directory` is the crate's own `env!("CARGO_MANIFEST_DIR")`.
+/// Where the corpus of a target lies.
 #[must_use]
-pub fn directory(manifest_directory: &str, target: &str) -> PathBuf {
-    Path::new(manifest_directory)
-        .join("fuzz/corpus")
-        .join(target)
+pub fn directory(target: &str) -> PathBuf {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/corpus")).join(target)
 }
 
 /// What the files of a corpus hold, in the order of their names.
@@ -25,8 +23,8 @@ pub fn directory(manifest_directory: &str, target: &str) -> PathBuf {
 ///
 /// If the corpus cannot be read or has next to no files: a replay of nothing would pass.
 #[must_use]
-pub fn files(manifest_directory: &str, target: &str) -> Vec<Vec<u8>> {
-    let directory = directory(manifest_directory, target);
+pub fn files(target: &str) -> Vec<Vec<u8>> {
+    let directory = directory(target);
     let read =
         |path: &Path| fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let entries =
@@ -48,8 +46,8 @@ pub fn files(manifest_directory: &str, target: &str) -> Vec<Vec<u8>> {
 /// # Panics
 ///
 /// If the corpus cannot be read, or `run` does: that is the finding.
-pub fn replay(manifest_directory: &str, target: &str, mutations: u32, run: impl Fn(&[u8])) {
-    for bytes in files(manifest_directory, target) {
+pub fn replay(target: &str, mutations: u32, run: impl Fn(&[u8])) {
+    for bytes in files(target) {
         run(&bytes);
         let mut draw = Draw(bytes.len() as u64);
         for _ in 0..mutations {
@@ -156,6 +154,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "fuzz/corpus/nowhere")]
     fn a_corpus_that_is_not_there_is_no_pass() {
-        replay(env!("CARGO_MANIFEST_DIR"), "nowhere", 1, |_| ());
+        replay("nowhere", 1, |_| ());
     }
 }

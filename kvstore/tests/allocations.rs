@@ -1,4 +1,4 @@
-//! Reads and writes over existing items allocate nothing: a counting allocator says so.
+//! A process of its own, because its allocator counts: reads and writes over existing items allocate nothing.
 
 #![allow(unsafe_code)]
 

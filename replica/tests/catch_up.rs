@@ -7,7 +7,7 @@
 //! whole window, and 256 appends went out as one of 15 MiB. Larger than 8 MiB it could not even be sent, and the follower
 //! was asked again, with 60 KiB at a time.
 
-mod harness;
+use trine_replica_harness as harness;
 
 use harness::{World, small};
 use trine_replica::config::APPEND_BYTES_UNDER_WAY_MAX;

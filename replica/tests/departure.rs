@@ -1,6 +1,6 @@
 //! The ends of a membership that nobody announces: removal behind one's back, and groups that never begin.
 
-mod harness;
+use trine_replica_harness as harness;
 
 use harness::World;
 use trine_replica::ReplicaConfig;

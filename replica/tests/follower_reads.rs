@@ -1,6 +1,6 @@
 //! Linearizable reads that a follower answers: as new as the leader's, whoever is cut off, paused or deposed.
 
-mod harness;
+use trine_replica_harness as harness;
 
 use harness::World;
 use harness::client::{Outcome, Wish};

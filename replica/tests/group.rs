@@ -1,6 +1,6 @@
 //! Scenarios of a whole group on virtual time, told step by step.
 
-mod harness;
+use trine_replica_harness as harness;
 
 use harness::client::Wish;
 use harness::{World, address, small};

@@ -1,7 +1,7 @@
 //! Messages that are well formed and make no sense, from a member's name and to a group at work: raft would panic on
 //! many of them, so they have to be stopped in front of it. What a liar can do to the data is not the question here.
 
-mod harness;
+use trine_replica_harness as harness;
 
 use harness::client::Wish;
 use harness::{World, small};

@@ -1,6 +1,6 @@
 //! What bounds the path of a write, and what whoever meets a bound is told.
 
-mod harness;
+use trine_replica_harness as harness;
 
 use harness::World;
 use harness::client::Wish;

@@ -1,6 +1,6 @@
 //! An operator changes who is in the group and who leads it, while clients work.
 
-mod harness;
+use trine_replica_harness as harness;
 
 use harness::client::Wish;
 use harness::{World, address, small};

@@ -7,7 +7,7 @@
 //! follower took 1, 2, 3 or 4 s, which is how often its client gave an attempt up. The appends in flight are now bound
 //! to what the session carries; what is beyond waits in the log, and goes out in fewer, larger appends.
 
-mod harness;
+use trine_replica_harness as harness;
 
 use harness::client::{Outcome, Wish};
 use harness::{World, address};

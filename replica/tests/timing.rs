@@ -1,6 +1,6 @@
 //! Where the time of a write went: said to whoever asks, and counted for a sample of all writes.
 
-mod harness;
+use trine_replica_harness as harness;
 
 use harness::World;
 use trine_kvstore::{Command, Response};

@@ -1,6 +1,6 @@
 //! Rolling upgrades: a group with members of two state-machine versions serves, and switches when the last old one is gone.
 
-mod harness;
+use trine_replica_harness as harness;
 
 use harness::World;
 use trine_kvstore::config::{STATE_VERSION, STATE_VERSION_FIRST, STATE_VERSION_SECOND};

@@ -1,5 +1,5 @@
-//! Does anything allocate between the start and the end of a long run? The data path must not:
-//! every buffer comes from the pool, every queue has its memory from the start.
+//! A process of its own, because its allocator counts: does anything allocate between the start and the end of a long run?
+//! The data path must not: every buffer comes from the pool, every queue has its memory from the start.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};

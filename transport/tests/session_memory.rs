@@ -1,4 +1,4 @@
-//! What an idle session takes of the heap, counted at the allocator: PROTOCOL.md section 6.
+//! A process of its own, because its allocator counts: what an idle session takes of the heap (PROTOCOL.md section 6).
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -1,8 +1,7 @@
-//! The verbs backend on a real RDMA device: run inside the test machine by `.ci/verbs`.
+//! A program of its own, because `.ci/verbs` runs it inside the test machine: the verbs backend on a real RDMA device.
 //!
 //! Two queue pairs on one device, both turned by the test's thread. Nothing here depends on how
 //! fast the device is; bounds are counts of turns, generous ones.
-#![cfg(feature = "verbs")]
 
 use trine_transport::backend::verbs::{
     VerbsAddress, VerbsBackend, VerbsConfig, VerbsError, VerbsRoute,

@@ -269,7 +269,7 @@ mod tests {
     #[test]
     fn files_of_the_corpus_are_entries_and_mistakes() {
         let keys = keys();
-        trine_corpus::replay(env!("CARGO_MANIFEST_DIR"), "settings", 1_000, |bytes| {
+        trine_corpus::replay("cli-settings", 1_000, |bytes| {
             let Ok(text) = std::str::from_utf8(bytes) else {
                 return;
             };

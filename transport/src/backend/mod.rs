@@ -17,6 +17,8 @@ mod tsc;
 mod udp;
 #[cfg(feature = "verbs")]
 pub mod verbs;
+#[doc(hidden)]
+pub mod verbs_route;
 mod wake;
 
 pub use batch::{Body, RxBatch, RxPacket, RxSlot, TxBatch, TxItem};

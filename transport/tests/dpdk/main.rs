@@ -1,4 +1,5 @@
-//! The DPDK backend against real DPDK, without a NIC: `cargo test -p trine-transport --features dpdk --test dpdk`.
+//! Processes of its own, because DPDK starts once in each: the backend against real DPDK, without a NIC.
+//! `cargo test -p trine-transport --features dpdk --test dpdk`.
 //!
 //! EAL starts once in a process, so every case runs in processes of its own: this program starts itself again with a
 //! role. A case passes when all its processes end well in time. `-- NAME` runs the cases whose names contain NAME;

@@ -452,7 +452,7 @@ mod tests {
     /// and a command of the store is one that a replica reads.
     #[test]
     fn lines_of_the_corpus_and_their_words_ask_for_the_same() {
-        trine_corpus::replay(env!("CARGO_MANIFEST_DIR"), "words", 1_000, |bytes| {
+        trine_corpus::replay("cli-words", 1_000, |bytes| {
             for line in bytes.split(|&byte| byte == b'\n') {
                 let asked = parse(line);
                 if let Ok(Request::Store(request)) = &asked {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ibverbs_sys as sys;
 
 use super::device::Device;
-use super::route::{VerbsAddress, VerbsRoute};
+use super::{VerbsAddress, VerbsRoute};
 
 /// Handles kept at most. A peer that forges sources could otherwise make them without end.
 const HANDLES_MAX: usize = 1024;

@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 
 use ibverbs_sys as sys;
 
-use super::{VerbsConfig, VerbsError};
+use super::{Port, VerbsConfig, VerbsError};
 
 /// GIDs looked at.
 const GIDS_MAX: usize = 256;
@@ -17,20 +17,6 @@ pub(super) struct Device {
     context: NonNull<sys::ibv_context>,
     domain: NonNull<sys::ibv_pd>,
     pub(super) port: Port,
-}
-
-/// What an address handle and a peer must know of the chosen port.
-#[derive(Copy, Clone, Debug)]
-pub(super) struct Port {
-    pub(super) number: u8,
-    /// Zero on Ethernet.
-    pub(super) lid: u16,
-    pub(super) gid: [u8; 16],
-    pub(super) gid_index: u8,
-    /// RoCE: packets are addressed by GID, always with a global route header.
-    pub(super) is_ethernet: bool,
-    /// Largest datagram in bytes.
-    pub(super) mtu: usize,
 }
 
 // SAFETY: libibverbs objects are bound to no thread and its calls on a context and a protection

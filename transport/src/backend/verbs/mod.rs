@@ -12,7 +12,6 @@ mod lane;
 mod memory;
 mod queue_pair;
 mod receive;
-mod route;
 mod send;
 
 use std::sync::Arc;
@@ -23,6 +22,7 @@ use self::channel::Channel;
 use self::device::Device;
 use self::lane::Lane;
 use self::memory::RegisteredRegions;
+use super::verbs_route::Port;
 use super::wake::{WakeEvent, wait_readable};
 use super::{Backend, BackendError, BackendStats, Caps, RxBatch, TxBatch, Waker};
 use crate::buf::{Pool, PoolConfig};
@@ -30,7 +30,7 @@ use crate::config::{MTU_MAX, MTU_MIN};
 use crate::time::Duration;
 
 pub use self::error::VerbsError;
-pub use self::route::{QUEUE_PAIRS_MAX, VerbsAddress, VerbsRoute};
+pub use super::verbs_route::{QUEUE_PAIRS_MAX, VerbsAddress, VerbsRoute};
 
 /// How a queue pair is opened. The defaults are for latency.
 #[derive(Clone, Debug)]

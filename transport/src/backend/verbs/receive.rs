@@ -5,11 +5,12 @@ use std::sync::atomic::AtomicU64;
 
 use ibverbs_sys as sys;
 
+use super::VerbsRoute;
 use super::device::Device;
 use super::memory::Registered;
 use super::queue_pair::QueuePair;
-use super::route::{GRH_BYTES, VerbsRoute};
 use super::{VerbsConfig, VerbsError, VerbsStats};
+use crate::backend::verbs_route::GRH_BYTES;
 use crate::backend::{RxBatch, RxPacket};
 
 /// Datagrams taken in one burst.

@@ -5,11 +5,11 @@ use std::sync::atomic::AtomicU64;
 
 use ibverbs_sys as sys;
 
+use super::VerbsRoute;
 use super::address::{AddressHandles, Handle};
 use super::device::Device;
 use super::memory::Registered;
 use super::queue_pair::QueuePair;
-use super::route::VerbsRoute;
 use super::{VerbsConfig, VerbsError, VerbsStats};
 use crate::backend::{TxBatch, TxItem};
 

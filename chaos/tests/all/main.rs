@@ -1,0 +1,7 @@
+//! The simulator's and the checkers' tests from outside, as one program: each further one is linked, and waits for the one
+//! before it.
+
+mod canary;
+mod referee;
+mod scenarios;
+mod seeds;

@@ -1,0 +1,215 @@
+//! The command: what comes from scrapers and from other servers, and what people write.
+//!
+//! The command has no library yet, so that its parsers are included here, each with as few other files as it names. The
+//! `#[path]` lines go, and with them the aliases in `lib.rs`, as soon as it is split into libraries. Two parsers name too
+//! many other files (the shell's commands, the settings file): their own unit tests replay their corpora.
+
+#![allow(
+    dead_code,
+    unused_imports,
+    unreachable_pub,
+    reason = "of the included files only the parsers are called"
+)]
+
+#[path = "../../../cli/src/config.rs"]
+pub(crate) mod config;
+#[path = "../../../cli/src/failure.rs"]
+pub(crate) mod failure;
+#[path = "../../../cli/src/cmd/bench/stores/http2.rs"]
+mod http2;
+#[path = "../../../cli/src/peers.rs"]
+mod peers;
+#[path = "../../../cli/src/cmd/bench/stores/protobuf.rs"]
+mod protobuf;
+#[path = "../../../cli/src/cmd/bench/stores/redis_answer.rs"]
+mod redis_answer;
+#[path = "../../../cli/src/metrics/request.rs"]
+mod request;
+#[path = "../../../cli/src/units.rs"]
+mod units;
+#[path = "../../../cli/src/cmd/cache/wire.rs"]
+mod wire;
+#[path = "../../../cli/src/cmd/shell/words.rs"]
+mod words;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use http2::{Answer, Http2};
+use request::{BODY_BYTES_MAX, HEAD_BYTES_MAX, Parsed, Request, Status};
+use wire::Hello;
+
+const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// The length of each piece that the bytes come in: bytewise, or sixteen of them.
+fn piece(bytes: &[u8]) -> usize {
+    1 + bytes.len() / 16
+}
+
+/// A request is the same whether it comes at once or in pieces, it lies within its limits, and the same is read of what we
+/// would write for it.
+pub fn http(bytes: &[u8]) {
+    // A head that is too long is refused only while its end is out of sight.
+    let bytes = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
+    let whole = request::parse(bytes, PEER);
+    let mut first = Parsed::More;
+    for come in (0..bytes.len()).step_by(piece(bytes)).chain([bytes.len()]) {
+        first = request::parse(&bytes[..come], PEER);
+        if first != Parsed::More {
+            break;
+        }
+    }
+    assert_eq!(first, whole);
+    match whole {
+        Parsed::More => {}
+        Parsed::Whole(Err((status, why))) => {
+            assert!([Status::BadRequest, Status::TooLarge].contains(&status) && !why.is_empty());
+        }
+        Parsed::Whole(Ok(request)) => {
+            assert!(request.body.len() <= BODY_BYTES_MAX && request.from_loopback);
+            let written = written(&request);
+            let again = request::parse(&written, PEER);
+            assert_eq!(again, Parsed::Whole(Ok(request)));
+        }
+    }
+}
+
+fn written(request: &Request) -> Vec<u8> {
+    let Request {
+        method, path, body, ..
+    } = request;
+    let length = body.len();
+    let head = format!("{method} {path}?q HTTP/1.1\r\nContent-Length: {length}\r\n\r\n");
+    [head.as_bytes(), body].concat()
+}
+
+/// What a server answers; the first byte says which.
+pub fn answers(bytes: &[u8]) {
+    let Some((kind, bytes)) = bytes.split_first() else {
+        return;
+    };
+    match kind % 4 {
+        0 => redis_answers(bytes),
+        1 => grpc_answers(bytes, kind & 0x80 != 0),
+        2 => hello(bytes),
+        _ => message(bytes),
+    }
+}
+
+/// Each answer lies within what came, and is taken only when the last of its bytes is there.
+fn redis_answers(mut bytes: &[u8]) {
+    while let Some((answer, length)) = redis_answer::parse(bytes) {
+        assert!((1..=bytes.len()).contains(&length));
+        if answer.is_ok() {
+            assert_eq!(redis_answer::parse(&bytes[..length - 1]), None);
+        }
+        assert_eq!(
+            redis_answer::parse(&bytes[..length]),
+            Some((answer, length))
+        );
+        bytes = &bytes[length..];
+    }
+}
+
+/// Three calls, one of them perhaps more than the server's window takes, and what the server says to that: the same comes of
+/// it at once and in pieces, and no call ends twice.
+fn grpc_answers(bytes: &[u8], large: bool) {
+    let (whole, whole_fails) = grpc(bytes, bytes.len().max(1), large);
+    let (pieces, pieces_fail) = grpc(bytes, piece(bytes), large);
+    assert_eq!((&whole, &whole_fails), (&pieces, &pieces_fail));
+    let mut calls: Vec<u32> = whole.iter().map(|(call, _)| *call).collect();
+    calls.sort_unstable();
+    calls.dedup();
+    assert_eq!(calls.len(), whole.len());
+    assert!(calls.iter().all(|call| [1, 3, 5].contains(call)));
+}
+
+fn grpc(bytes: &[u8], piece: usize, large: bool) -> (Vec<Answer>, Option<String>) {
+    let mut out = Vec::new();
+    let mut connection = Http2::new("fuzz:2379", &mut out);
+    for length in [10, if large { 100_000 } else { 100 }, 0] {
+        assert!(connection.has_room());
+        connection.call("/etcdserverpb.KV/Range", &vec![7; length], &mut out);
+    }
+    let (mut input, mut answers) = (Vec::new(), Vec::new());
+    for piece in bytes.chunks(piece) {
+        input.extend_from_slice(piece);
+        if let Err(why) = connection.receive(&mut input, &mut out, &mut answers) {
+            return (answers, Some(why));
+        }
+    }
+    (answers, None)
+}
+
+/// A message of etcd's: a field is found behind others, and nothing that stands behind it hides it.
+fn message(bytes: &[u8]) {
+    let found = protobuf::has_field(bytes, 2);
+    let mut written = Vec::new();
+    protobuf::field(1, bytes, &mut written);
+    assert!(!protobuf::has_field(&written, 2));
+    let mut joined = [&written, bytes].concat();
+    assert_eq!(protobuf::has_field(&joined, 2), found);
+    protobuf::field(2, bytes, &mut written);
+    assert!(protobuf::has_field(&written, 2));
+    joined.splice(..0, written);
+    assert!(protobuf::has_field(&joined, 2));
+}
+
+/// A cache's first answer is one of its own in just one form.
+fn hello(bytes: &[u8]) {
+    if let Some(hello) = Hello::decode(bytes) {
+        assert!(hello.shard < hello.shards);
+        assert_eq!(hello.encode(), bytes);
+    }
+}
+
+/// Words that are shown are read again, be it a command's name or bytes that nobody can type.
+pub fn words(bytes: &[u8]) {
+    for line in bytes.split(|&byte| byte == b'\n') {
+        match words::split(line) {
+            Ok(read) => {
+                let shown: Vec<String> = read.iter().map(|word| words::show(word)).collect();
+                let again = words::split(shown.join(" ").as_bytes());
+                assert_eq!(again.as_ref(), Ok(&read), "{shown:?}");
+            }
+            Err(error) => assert!(!error.to_string().is_empty()),
+        }
+    }
+}
+
+/// What stands behind options and in settings: sizes, times, and who the peers are.
+pub fn arguments(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    if let Ok(size) = units::parse_bytes(text) {
+        assert_eq!(units::parse_bytes(&size.to_string()), Ok(size));
+        let store = units::parse_store_bytes(text);
+        assert!(store.is_err() || store == Ok(size));
+        let _ = (units::show_bytes(size), units::show_ns(size));
+        let digits: String = units::show_count(size).split(',').collect();
+        assert_eq!(digits, size.to_string());
+    }
+    let time = units::parse_duration(text);
+    let positive = units::parse_positive_duration(text);
+    assert_eq!(positive.is_ok(), time.is_ok_and(|time| !time.is_zero()));
+    if let Ok(seconds) = units::parse_seconds(text) {
+        assert!((0.1..=86_400.0).contains(&seconds));
+    }
+    lists(text);
+}
+
+/// A list that is numbers is what it resolves to; nothing here may ask a name server.
+fn lists(text: &str) {
+    let _ = peers::check_server(text);
+    let checked = peers::check(text);
+    let Ok(items) = peers::items(text) else {
+        return assert!(checked.is_err());
+    };
+    let numbers: Option<Vec<SocketAddr>> = items.iter().map(|item| item.parse().ok()).collect();
+    let (Ok(()), Some(numbers)) = (checked, numbers) else {
+        return;
+    };
+    assert_eq!(peers::resolve(text).as_ref(), Ok(&numbers));
+    let written: Vec<String> = numbers.iter().map(ToString::to_string).collect();
+    assert_eq!(peers::resolve(&written.join(", ")), Ok(numbers));
+}

@@ -1,0 +1,190 @@
+//! The store: encoded commands, responses and snapshots, and lists of operations.
+
+use trine_kvstore::{
+    Command, ExpireCondition, Limits, Position, Response, SetCondition, SetExpiry, SetOptions,
+    SnapshotReader, SnapshotStep, Store,
+};
+
+const LIMITS: Limits = Limits {
+    memory_bytes: 100_000,
+    key_bytes: 1_000,
+    value_bytes: 20_000,
+};
+
+/// The longest input that is worth running.
+const INPUT_BYTES_MAX: usize = 64 * 1024;
+
+/// A command that decodes has that one encoding, and every store survives it.
+pub fn command(bytes: &[u8]) {
+    let Ok(command) = Command::decode(bytes) else {
+        return;
+    };
+    let mut again = Vec::new();
+    command.encode(&mut again);
+    assert_eq!(again, bytes, "an encoding is canonical");
+    let mut store = Store::new(LIMITS, [1, 2]);
+    for index in 1..4 {
+        let response = store.apply(Position::new(index, 0), &command);
+        let mut encoded = Vec::new();
+        response.encode(&mut encoded);
+        assert_eq!(Response::decode(&encoded), Ok(response));
+    }
+    let _ = store.read(&command);
+}
+
+/// A response that decodes has that one encoding.
+pub fn response(bytes: &[u8]) {
+    let Ok(response) = Response::decode(bytes) else {
+        return;
+    };
+    let mut again = Vec::new();
+    response.encode(&mut again);
+    assert_eq!(again, bytes, "an encoding is canonical");
+}
+
+/// Chunks with a length of two bytes in front of each. Their checksums and lengths are mended, so
+/// that damage gets past the first check; what is restored nevertheless must be a state.
+pub fn snapshot(bytes: &[u8]) {
+    let mut reader = SnapshotReader::new();
+    let mut rest = bytes;
+    while let Some((length, behind)) = rest.split_first_chunk::<2>() {
+        let length = usize::from(u16::from_le_bytes(*length)).min(behind.len());
+        let mut chunk = behind[..length].to_vec();
+        rest = &behind[length..];
+        mend(&mut chunk);
+        if reader.push(&chunk).is_err() {
+            break;
+        }
+    }
+    let summary = reader.summary();
+    if let Ok(mut store) = reader.finish() {
+        assert_eq!(
+            Some(store.state_hash()),
+            summary.map(|summary| summary.state_hash)
+        );
+        assert_eq!(rebuilt(&mut store).state_hash(), store.state_hash());
+    }
+}
+
+fn mend(chunk: &mut [u8]) {
+    if chunk.len() < 32 {
+        return;
+    }
+    let body_length = (chunk.len() - 32) as u32;
+    chunk[24..28].copy_from_slice(&body_length.to_le_bytes());
+    let crc = crc32c::crc32c_append(crc32c::crc32c(&chunk[..28]), &chunk[32..]);
+    chunk[28..32].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// Four bytes an operation: two stores get the same ones, one of them is rebuilt now and then and
+/// the other writes snapshots in between.
+pub fn operations(bytes: &[u8]) {
+    let bytes = &bytes[..bytes.len().min(INPUT_BYTES_MAX)];
+    let (mut steady, mut moving) = (Store::new(LIMITS, [1, 2]), Store::new(LIMITS, [1, 2]));
+    let mut time_ns = 0;
+    let mut chunk = Vec::new();
+    for (index, operation) in bytes.chunks_exact(4).enumerate() {
+        let [kind, key, first, second] = *operation else {
+            continue;
+        };
+        let at = Position::new(index as u64 + 1, 0);
+        let value = vec![first; usize::from(second) * 40];
+        let key_bytes = vec![key; usize::from(key % 50)];
+        let key = key_bytes.as_slice();
+        match kind % 16 {
+            11 => {
+                time_ns += u64::from(first);
+                steady.set_group_time(time_ns);
+                moving.set_group_time(time_ns);
+            }
+            12 => drop(steady.begin_snapshot()),
+            13 => drop(steady.snapshot_chunk(&mut chunk)),
+            14 => steady.abandon_snapshot(),
+            15 => moving = rebuilt(&mut moving),
+            kind => {
+                let command = command_of(kind, key, &value, first, second);
+                assert_eq!(steady.apply(at, &command), moving.apply(at, &command));
+            }
+        }
+        assert_eq!(steady.state_hash(), moving.state_hash());
+    }
+}
+
+fn command_of<'a>(kind: u8, key: &'a [u8], value: &'a [u8], first: u8, second: u8) -> Command<'a> {
+    match kind {
+        0 => Command::Get { key },
+        1 | 2 => Command::Put { key, value },
+        3 => Command::Delete { key },
+        4 => Command::GetDelete { key },
+        5 => Command::Increment {
+            key,
+            delta: i64::from(first) - i64::from(second),
+        },
+        6 => Command::Append { key, value },
+        7 => match second % 8 {
+            0 => Command::Expire {
+                key,
+                after_ns: u64::from(first),
+            },
+            which => Command::ExpireIf {
+                key,
+                after_ns: u64::from(first),
+                condition: [
+                    ExpireCondition::Absent,
+                    ExpireCondition::Present,
+                    ExpireCondition::Later,
+                    ExpireCondition::Earlier,
+                    ExpireCondition::PresentAndEarlier,
+                ][usize::from(which) % 5],
+            },
+        },
+        8 => Command::Persist { key },
+        9 => Command::CompareAndSwap {
+            key,
+            expected: Position::new(u64::from(first), 0),
+            value,
+        },
+        _ => {
+            let condition = [
+                SetCondition::Always,
+                SetCondition::Absent,
+                SetCondition::Present,
+            ];
+            let expiry = [
+                SetExpiry::Never,
+                SetExpiry::Keep,
+                SetExpiry::After(u64::from(second)),
+            ];
+            let options = SetOptions {
+                condition: condition[usize::from(first) % 3],
+                expiry: expiry[usize::from(second) % 3],
+                return_previous: first.is_multiple_of(2),
+            };
+            Command::Set {
+                key,
+                value,
+                options,
+            }
+        }
+    }
+}
+
+/// The store that a snapshot of this one gives.
+fn rebuilt(store: &mut Store) -> Store {
+    let mut reader = SnapshotReader::new();
+    let mut chunk = Vec::new();
+    store
+        .begin_snapshot()
+        .expect("no other snapshot is written of this store");
+    loop {
+        let step = store.snapshot_chunk(&mut chunk).expect("it was begun");
+        if step != SnapshotStep::Pending {
+            reader
+                .push(&chunk)
+                .expect("a chunk that was written can be read");
+        }
+        if step == SnapshotStep::Last {
+            return reader.finish().expect("the last chunk has come");
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The Redis protocol: what a client sends.
+
+use redis_protocol::{resp2, resp3};
+use trine_kvstore::{Command, Limits as StoreLimits, Position, Store};
+use trine_resp::{Call, Connection, Environment, Failure, Limits, Parser, Progress, Submit, Told};
+
+const LIMITS: Limits = Limits {
+    query_bytes: 20_000,
+    ahead_bytes: 2_000,
+    part_bytes: 5_000,
+    pipeline_commands: 8,
+    transaction_commands: 8,
+    output_bytes: 10_000,
+};
+
+/// The longest input that is worth running.
+const INPUT_BYTES_MAX: usize = 16 * 1024;
+
+/// Requests come out alike whether their bytes come at once or in pieces, and strings as the crate reads them.
+pub fn requests(bytes: &[u8]) {
+    let mut bytes = &bytes[..bytes.len().min(INPUT_BYTES_MAX)];
+    for _ in 0..64 {
+        let (mut whole, mut pieces) = (Parser::default(), Parser::default());
+        let once = whole.advance(bytes, &LIMITS, true);
+        let mut last = Ok(Progress::Incomplete);
+        for come in (0..=bytes.len())
+            .step_by(1 + bytes.len() / 16)
+            .chain([bytes.len()])
+        {
+            last = pieces.advance(&bytes[..come], &LIMITS, true);
+            if last != Ok(Progress::Incomplete) {
+                break;
+            }
+        }
+        // A broken end may be hidden behind a request that is whole; what comes first counts.
+        assert_eq!(once, last);
+        let Ok(Progress::Complete { length }) = once else {
+            return;
+        };
+        assert!((1..=bytes.len()).contains(&length));
+        let (request, rest) = bytes.split_at(length);
+        assert!(whole.parts(request).eq(pieces.parts(request)));
+        if request.starts_with(b"*") {
+            as_the_crate_reads(&whole, request);
+        }
+        bytes = rest;
+    }
+}
+
+fn as_the_crate_reads(parser: &Parser, request: &[u8]) {
+    use resp2::types::OwnedFrame;
+    // It reads some forms that Redis and this parser read differently (null, no parts at all).
+    if let Ok(Some((OwnedFrame::Array(frames), _))) = resp2::decode::decode(request) {
+        let theirs: Option<Vec<&[u8]>> = frames
+            .iter()
+            .map(|frame| match frame {
+                OwnedFrame::BulkString(bytes) => Some(bytes.as_slice()),
+                _ => None,
+            })
+            .collect();
+        let ours: Vec<&[u8]> = parser.parts(request).collect();
+        assert_eq!(Some(ours), theirs);
+    }
+}
+
+struct Host;
+
+impl Told for Host {
+    fn info(&self, _sections: &[&[u8]]) -> String {
+        "# Server\r\n".to_owned()
+    }
+    fn others(&self) -> String {
+        String::new()
+    }
+    fn settings(&self) -> Vec<(&'static str, String)> {
+        vec![("save", String::new())]
+    }
+}
+
+/// Keeps a call, or refuses it.
+struct Calls {
+    waiting: Option<Vec<u8>>,
+    refuse: bool,
+}
+
+impl Submit for Calls {
+    fn submit(&mut self, call: &Call<'_>) -> Result<(), Failure> {
+        assert_eq!(call.read_only, call.command.is_read_only());
+        if self.refuse {
+            return Err(Failure::NotApplied("refused".to_owned()));
+        }
+        assert!(self.waiting.is_none(), "one call at a time");
+        let mut bytes = Vec::new();
+        call.command.encode(&mut bytes);
+        self.waiting = Some(bytes);
+        Ok(())
+    }
+}
+
+/// The first byte says into what pieces the rest is cut and how calls end; then the bytes are what a client sends.
+/// Memory stays within the limits, and what comes back are whole replies.
+pub fn connection(bytes: &[u8]) {
+    let Some((how, bytes)) = bytes.split_first() else {
+        return;
+    };
+    let bytes = &bytes[..bytes.len().min(INPUT_BYTES_MAX)];
+    let password = (how & 1 != 0).then_some(b"p".as_slice());
+    let piece = 1 + usize::from(how >> 4) * 37;
+    let mut store = Store::new(StoreLimits::default(), [1, 2]);
+    let mut connection = Connection::new(1, "fuzz".to_owned(), password.is_some(), 0);
+    let (mut replies, mut index) = (Vec::new(), 0);
+    let mut pieces = bytes.chunks(piece);
+    for _ in 0..4 * INPUT_BYTES_MAX {
+        if connection.wants_bytes(&LIMITS) {
+            match pieces.next() {
+                Some(piece) => connection.on_bytes(piece),
+                None => connection.on_end(),
+            }
+        }
+        let mut calls = Calls {
+            waiting: None,
+            refuse: how & 2 != 0,
+        };
+        let environment = Environment {
+            limits: &LIMITS,
+            password,
+            unix_ms: 1_000_000,
+            host: &Host,
+        };
+        connection.advance(&environment, &mut calls);
+        assert_eq!(connection.is_waiting(), calls.waiting.is_some());
+        if let Some(call) = calls.waiting {
+            index += 1;
+            let command = Command::decode(&call).expect("calls are commands");
+            match how & 12 {
+                12 => connection.on_answer(Err(Failure::Unknown("lost".to_owned()))),
+                _ => connection.on_answer(Ok(store.apply(Position::new(index, 0), &command))),
+            }
+        }
+        replies.extend_from_slice(connection.output());
+        connection.on_written(connection.output().len());
+        if connection.is_over() {
+            break;
+        }
+    }
+    assert!(connection.is_over(), "a client that has ended is done with");
+    are_replies(&replies);
+}
+
+/// Nothing but whole frames, in one of the two protocols at a time.
+fn are_replies(mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        let length = match resp2::decode::decode(bytes) {
+            Ok(Some((_, length))) => length,
+            _ => match resp3::decode::complete::decode(bytes) {
+                Ok(Some((_, length))) => length,
+                other => panic!("no reply: {other:?} {:?}", String::from_utf8_lossy(bytes)),
+            },
+        };
+        bytes = &bytes[length..];
+    }
+}

@@ -1,0 +1,8 @@
+//! The transport: what comes from a network, from people and from the owners of endpoints.
+
+pub mod frames;
+pub mod operations;
+pub mod packets;
+mod pair;
+pub mod rules;
+pub mod values;

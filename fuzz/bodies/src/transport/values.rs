@@ -1,0 +1,43 @@
+//! What a peer's typed message carries: what is read as a value is what that value is written as, byte for byte.
+
+use std::fmt::Debug;
+
+use trine_transport::typed::Message;
+
+pub fn run(data: &[u8]) {
+    macro_rules! read {
+        ($($value:ty),* $(,)?) => {$( read::<$value>(data); )*};
+    }
+    read!(
+        (),
+        bool,
+        u8,
+        u16,
+        u32,
+        u64,
+        u128,
+        i8,
+        i16,
+        i32,
+        i64,
+        i128,
+        Vec<u8>,
+        String,
+        [u8; 3],
+        Option<u32>,
+        Option<Option<bool>>,
+        Result<u32, String>,
+        Result<Option<u32>, Vec<u8>>,
+    );
+}
+
+fn read<T: Message + PartialEq + Debug>(data: &[u8]) {
+    match T::decode(data) {
+        Ok(value) => {
+            let mut written = vec![0xaa; value.encoded_len()];
+            value.encode(&mut written);
+            assert_eq!(written, data, "{value:?}");
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}

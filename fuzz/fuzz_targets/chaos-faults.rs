@@ -1,0 +1,4 @@
+//! Names of faults.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| trine_fuzz_bodies::chaos::faults(bytes));

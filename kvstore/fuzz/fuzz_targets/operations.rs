@@ -1,8 +1,0 @@
-//! `cargo +nightly fuzz run operations` in `kvstore`.
-#![no_main]
-
-#[path = "../bodies.rs"]
-#[allow(dead_code)] // each target runs one of the bodies
-mod bodies;
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| bodies::operations(bytes));

@@ -1,0 +1,471 @@
+//! Lists of random operations against the model, with snapshots in between: every answer, the
+//! logical bytes and every snapshot must be what the model says, and a store that was rebuilt
+//! half-way must go on exactly like the one that was not.
+
+use crate::model::Model;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use trine_kvstore::{
+    Command, Condition, ExecuteMode, ExpireCondition, Limits, List, Pair, Position, Response,
+    SetCondition, SetExpiry, SetOptions, SnapshotError, SnapshotReader, SnapshotStep, Store,
+};
+
+const LIMITS: Limits = Limits {
+    memory_bytes: 4_000,
+    key_bytes: 40,
+    value_bytes: 700,
+};
+
+/// A command with everything in it owned, or something else that happens to a store.
+#[derive(Clone, Debug)]
+enum Operation {
+    Simple(Simple),
+    Execute {
+        mode: ExecuteMode,
+        conditions: Vec<(u8, Vec<u8>, u64)>,
+        operations: Vec<Simple>,
+        /// An MSET in the middle of them, if it is not empty.
+        puts: Vec<(Vec<u8>, Vec<u8>)>,
+    },
+    MultiGet(Vec<Vec<u8>>),
+    MultiPut(Vec<(Vec<u8>, Vec<u8>)>),
+    Lower(u64),
+    Advance(u64),
+    BeginSnapshot,
+    Chunk,
+    AbandonSnapshot,
+    /// The second store is thrown away and rebuilt from a snapshot of itself.
+    Rebuild,
+}
+
+#[derive(Clone, Debug)]
+enum Simple {
+    Get(Vec<u8>),
+    Put(Vec<u8>, Vec<u8>),
+    Delete(Vec<u8>),
+    Set(Vec<u8>, Vec<u8>, SetOptions),
+    GetDelete(Vec<u8>),
+    /// Expects the current version (as far back as the number says), or one that never was.
+    Swap(Vec<u8>, u64, Vec<u8>),
+    Increment(Vec<u8>, i64),
+    Append(Vec<u8>, Vec<u8>),
+    Expire(Vec<u8>, u64),
+    ExpireIf(Vec<u8>, u64, ExpireCondition),
+    Persist(Vec<u8>),
+    TimeToLive(Vec<u8>),
+    Count,
+}
+
+impl Simple {
+    fn command(&self, model: &Model) -> Command<'_> {
+        match self {
+            Self::Get(key) => Command::Get { key },
+            Self::Put(key, value) => Command::Put { key, value },
+            Self::Delete(key) => Command::Delete { key },
+            Self::Set(key, value, options) => Command::Set {
+                key,
+                value,
+                options: *options,
+            },
+            Self::GetDelete(key) => Command::GetDelete { key },
+            Self::Swap(key, back, value) => {
+                let current = model
+                    .items
+                    .get(key)
+                    .map_or(77, |item| item.version.as_u64());
+                Command::CompareAndSwap {
+                    key,
+                    expected: Position::from_u64(current - back.min(&current)),
+                    value,
+                }
+            }
+            Self::Increment(key, delta) => Command::Increment { key, delta: *delta },
+            Self::Append(key, value) => Command::Append { key, value },
+            Self::Expire(key, after_ns) => Command::Expire {
+                key,
+                after_ns: *after_ns,
+            },
+            Self::ExpireIf(key, after_ns, condition) => Command::ExpireIf {
+                key,
+                after_ns: *after_ns,
+                condition: *condition,
+            },
+            Self::Persist(key) => Command::Persist { key },
+            Self::TimeToLive(key) => Command::TimeToLive { key },
+            Self::Count => Command::Count,
+        }
+    }
+}
+
+fn key() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        20 => (0_u8..14).prop_map(|n| vec![n; usize::from(n) * 2]),
+        1 => Just(vec![1; 41]),
+    ]
+}
+
+fn value() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        6 => (any::<u8>(), 0_usize..90).prop_map(|(byte, length)| vec![byte; length]),
+        2 => (any::<u8>(), 200_usize..720).prop_map(|(byte, length)| vec![byte; length]),
+        3 => prop_oneof![-3_i64..100, Just(i64::MAX), Just(i64::MIN)].prop_map(|n| n.to_string().into_bytes()),
+    ]
+}
+
+fn options() -> impl Strategy<Value = SetOptions> {
+    let condition = prop_oneof![
+        Just(SetCondition::Always),
+        Just(SetCondition::Absent),
+        Just(SetCondition::Present)
+    ];
+    let expiry = prop_oneof![
+        Just(SetExpiry::Never),
+        Just(SetExpiry::Keep),
+        (0_u64..60).prop_map(SetExpiry::After)
+    ];
+    (condition, expiry, any::<bool>()).prop_map(|(condition, expiry, return_previous)| SetOptions {
+        condition,
+        expiry,
+        return_previous,
+    })
+}
+
+fn simple() -> impl Strategy<Value = Simple> {
+    let delta = prop_oneof![-5_i64..5, Just(i64::MAX), Just(i64::MIN)];
+    let condition = prop_oneof![
+        Just(ExpireCondition::Absent),
+        Just(ExpireCondition::Present),
+        Just(ExpireCondition::Later),
+        Just(ExpireCondition::Earlier),
+        Just(ExpireCondition::PresentAndEarlier)
+    ];
+    prop_oneof![
+        2 => key().prop_map(Simple::Get),
+        6 => (key(), value()).prop_map(|(key, value)| Simple::Put(key, value)),
+        2 => key().prop_map(Simple::Delete),
+        3 => (key(), value(), options()).prop_map(|(key, value, options)| Simple::Set(key, value, options)),
+        1 => key().prop_map(Simple::GetDelete),
+        2 => (key(), 0_u64..2, value()).prop_map(|(key, back, value)| Simple::Swap(key, back, value)),
+        2 => (key(), delta).prop_map(|(key, delta)| Simple::Increment(key, delta)),
+        2 => (key(), value()).prop_map(|(key, value)| Simple::Append(key, value)),
+        2 => (key(), 0_u64..60).prop_map(|(key, after)| Simple::Expire(key, after)),
+        3 => (key(), 0_u64..60, condition).prop_map(|(key, after, when)| Simple::ExpireIf(key, after, when)),
+        1 => key().prop_map(Simple::Persist),
+        1 => key().prop_map(Simple::TimeToLive),
+        1 => Just(Simple::Count),
+    ]
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    let mode = prop_oneof![
+        Just(ExecuteMode::AllOrNothing),
+        Just(ExecuteMode::Independent)
+    ];
+    let condition = (0_u8..3, key(), 0_u64..2);
+    prop_oneof![
+        24 => simple().prop_map(Operation::Simple),
+        4 => (mode, vec(condition, 0..2), vec(simple(), 0..6), vec((key(), value()), 0..4))
+            .prop_map(|(mode, conditions, operations, puts)| Operation::Execute { mode, conditions, operations, puts }),
+        2 => vec(prop_oneof![key().prop_map(Simple::Get), key().prop_map(Simple::TimeToLive), Just(Simple::Count)], 0..6)
+            .prop_map(|operations| Operation::Execute {
+                mode: ExecuteMode::Independent,
+                conditions: Vec::new(),
+                operations,
+                puts: Vec::new(),
+            }),
+        2 => vec(key(), 0..5).prop_map(Operation::MultiGet),
+        2 => vec((key(), value()), 0..5).prop_map(Operation::MultiPut),
+        1 => (1_000_u64..5_000).prop_map(Operation::Lower),
+        3 => (0_u64..30).prop_map(Operation::Advance),
+        2 => Just(Operation::BeginSnapshot),
+        3 => Just(Operation::Chunk),
+        1 => Just(Operation::AbandonSnapshot),
+        1 => Just(Operation::Rebuild),
+    ]
+}
+
+/// The stores under test, the model, and the snapshot that the first store is writing.
+struct Bench {
+    steady: Store,
+    rebuilt: Store,
+    model: Model,
+    snapshot: Option<(SnapshotReader, Model, u128)>,
+    index: u64,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let store = || Store::new(LIMITS, [3, 9]);
+        Self {
+            steady: store(),
+            rebuilt: store(),
+            model: Model::new(LIMITS),
+            snapshot: None,
+            index: 0,
+        }
+    }
+
+    fn run(&mut self, operation: &Operation) {
+        match operation {
+            Operation::Simple(simple) => {
+                let model = self.model.clone();
+                self.apply(&simple.command(&model));
+            }
+            Operation::Execute {
+                mode,
+                conditions,
+                operations,
+                puts,
+            } => self.execute(*mode, conditions, operations, puts),
+            Operation::MultiGet(keys) => {
+                let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+                let command = Command::MultiGet {
+                    keys: List::from(keys.as_slice()),
+                };
+                self.apply(&command);
+            }
+            Operation::MultiPut(pairs) => {
+                let pairs: Vec<_> = pairs
+                    .iter()
+                    .map(|(key, value)| Pair { key, value })
+                    .collect();
+                self.apply(&Command::MultiPut {
+                    pairs: List::from(pairs.as_slice()),
+                });
+            }
+            Operation::Lower(memory_bytes) => {
+                let limits = Limits {
+                    memory_bytes: *memory_bytes,
+                    ..LIMITS
+                };
+                self.apply(&Command::SetLimits { limits });
+            }
+            Operation::Advance(by_ns) => {
+                let to = self.model.group_time_ns + by_ns;
+                self.model.set_group_time(to);
+                self.steady.set_group_time(to);
+                self.rebuilt.set_group_time(to);
+            }
+            Operation::BeginSnapshot => self.begin_snapshot(),
+            Operation::Chunk => self.chunk(),
+            Operation::AbandonSnapshot => {
+                self.steady.abandon_snapshot();
+                self.snapshot = None;
+            }
+            Operation::Rebuild => self.rebuild(),
+        }
+    }
+
+    fn execute(
+        &mut self,
+        mode: ExecuteMode,
+        conditions: &[(u8, Vec<u8>, u64)],
+        operations: &[Simple],
+        puts: &[(Vec<u8>, Vec<u8>)],
+    ) {
+        let model = self.model.clone();
+        let conditions: Vec<_> = conditions
+            .iter()
+            .map(|(kind, key, back)| match kind {
+                0 => Condition::Absent { key },
+                1 => Condition::Present { key },
+                _ => {
+                    let version = model
+                        .items
+                        .get(key)
+                        .map_or(0, |item| item.version.as_u64() - back);
+                    Condition::VersionIs {
+                        key,
+                        version: Position::from_u64(version),
+                    }
+                }
+            })
+            .collect();
+        let mut operations: Vec<_> = operations
+            .iter()
+            .map(|simple| simple.command(&model))
+            .collect();
+        let pairs: Vec<_> = puts
+            .iter()
+            .map(|(key, value)| Pair { key, value })
+            .collect();
+        if !pairs.is_empty() {
+            let pairs = List::from(pairs.as_slice());
+            operations.insert(operations.len() / 2, Command::MultiPut { pairs });
+        }
+        self.apply(&Command::Execute {
+            mode,
+            conditions: List::from(conditions.as_slice()),
+            operations: List::from(operations.as_slice()),
+        });
+    }
+
+    /// The command goes through its encoding into one store and as it is into the other.
+    fn apply(&mut self, command: &Command<'_>) {
+        self.index += 1;
+        let at = Position::new(self.index, 0);
+        let mut bytes = Vec::new();
+        command.encode(&mut bytes);
+        let decoded = Command::decode(&bytes).expect("what was encoded decodes");
+        let expected = self.model.apply(at, command);
+        let expected = Response::decode(&expected).expect("what was encoded decodes");
+        if command.is_read_only() {
+            assert_eq!(self.steady.read(command), expected, "{command:?}");
+        }
+        assert_eq!(self.steady.apply(at, command), expected, "{command:?}");
+        assert_eq!(self.rebuilt.apply(at, &decoded), expected, "{command:?}");
+        assert_eq!(
+            self.steady.stats().logical_bytes,
+            self.model.logical_bytes(),
+            "{command:?}"
+        );
+        assert_eq!(
+            self.steady.stats().items,
+            self.model.items.len() as u64,
+            "{command:?}"
+        );
+        assert_eq!(
+            self.steady.state_hash(),
+            self.rebuilt.state_hash(),
+            "{command:?}"
+        );
+    }
+
+    fn begin_snapshot(&mut self) {
+        match self.steady.begin_snapshot() {
+            Ok(summary) => {
+                self.snapshot = Some((
+                    SnapshotReader::new(),
+                    self.model.clone(),
+                    summary.state_hash,
+                ));
+            }
+            Err(error) => assert_eq!(error, SnapshotError::Busy),
+        }
+    }
+
+    fn chunk(&mut self) {
+        let Some((mut reader, model, hash)) = self.snapshot.take() else {
+            return;
+        };
+        let mut chunk = Vec::new();
+        let step = self
+            .steady
+            .snapshot_chunk(&mut chunk)
+            .expect("a snapshot is being written");
+        if step != SnapshotStep::Pending {
+            reader.push(&chunk).expect("the chunk is whole");
+        }
+        if step == SnapshotStep::Last {
+            let restored = reader.finish().expect("it is complete");
+            check_against(&restored, &model, hash);
+        } else {
+            self.snapshot = Some((reader, model, hash));
+        }
+    }
+
+    fn rebuild(&mut self) {
+        self.rebuilt = copy(&mut self.rebuilt);
+        assert_eq!(self.rebuilt.state_hash(), self.steady.state_hash());
+    }
+}
+
+fn copy(store: &mut Store) -> Store {
+    let mut reader = SnapshotReader::new();
+    let mut chunk = Vec::new();
+    store
+        .begin_snapshot()
+        .expect("no other snapshot is written of this store");
+    loop {
+        let step = store
+            .snapshot_chunk(&mut chunk)
+            .expect("a snapshot is being written");
+        if step != SnapshotStep::Pending {
+            reader.push(&chunk).expect("the chunk is whole");
+        }
+        if step == SnapshotStep::Last {
+            return reader.finish().expect("it is complete");
+        }
+    }
+}
+
+fn check_against(store: &Store, model: &Model, hash: u128) {
+    assert_eq!(store.state_hash(), hash);
+    assert_eq!(store.stats().items, model.items.len() as u64);
+    for (key, item) in &model.items {
+        let expected = Response::Value {
+            value: &item.value,
+            version: item.version,
+        };
+        assert_eq!(store.read(&Command::Get { key }), expected);
+        let remaining_ns = (item.expiry_ns != 0).then(|| item.expiry_ns - model.group_time_ns);
+        assert_eq!(
+            store.read(&Command::TimeToLive { key }),
+            Response::TimeToLive { remaining_ns }
+        );
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 800, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_store_answers_like_the_model(operations in vec(operation(), 1..120)) {
+        let mut bench = Bench::new();
+        for operation in &operations {
+            bench.run(operation);
+        }
+        let hash = bench.steady.state_hash();
+        check_against(&bench.rebuilt, &bench.model, hash);
+    }
+}
+
+/// Batches answer as single commands do, and long lists of keys as single GETs.
+#[test]
+fn a_batch_is_its_commands_one_by_one() {
+    let (mut single, mut batched) = (Store::new(LIMITS, [3, 9]), Store::new(LIMITS, [3, 9]));
+    let keys: Vec<[u8; 2]> = (0..100_u16).map(u16::to_le_bytes).collect();
+    let commands: Vec<(Position, Command<'_>)> = (0..1_000_usize)
+        .map(|number| {
+            let key = keys[number * 7 % 31].as_slice();
+            let command = match number % 4 {
+                0 => Command::Increment {
+                    key,
+                    delta: number as i64,
+                },
+                1 => Command::Get { key },
+                2 if number % 3 == 0 => Command::Delete { key },
+                _ => Command::Append { key, value: b"1" },
+            };
+            (Position::new(number as u64 + 1, 0), command)
+        })
+        .collect();
+    let mut expected = Vec::new();
+    for (at, command) in &commands {
+        single.apply(*at, command).encode(&mut expected);
+    }
+    let (mut answers, mut next) = (Vec::new(), 0);
+    batched.apply_batch(&commands, |number, response| {
+        assert_eq!(number, next);
+        next += 1;
+        response.encode(&mut answers);
+    });
+    assert_eq!(answers, expected);
+    assert_eq!(batched.state_hash(), single.state_hash());
+
+    let slices: Vec<&[u8]> = keys.iter().map(<[u8; 2]>::as_slice).collect();
+    let read = Command::MultiGet {
+        keys: List::from(slices.as_slice()),
+    };
+    let Response::List(list) = single.read(&read) else {
+        panic!("MGET answers with a list")
+    };
+    assert_eq!(list.len(), keys.len());
+    for (response, key) in list.iter().zip(&keys) {
+        assert_eq!(response, single.read(&Command::Get { key }));
+    }
+    assert_eq!(
+        Response::List(list.clone()),
+        batched.apply(Position::new(5_000, 0), &read)
+    );
+}

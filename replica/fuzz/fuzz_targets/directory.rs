@@ -1,4 +1,0 @@
-//! `cargo +nightly fuzz run directory` in `replica`: files of a data directory, one of them made of the input.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| trine_replica::disk::fuzz_open(bytes));

@@ -1,0 +1,778 @@
+//! A group of replicas in one thread on virtual time, joined by a bus that delays, loses and cuts.
+//!
+//! The bus keeps the transport's promises and no others: a request is handled at most once, appends of one sender
+//! stay in order, and a request without an answer ends as failed, whether it was handled or not.
+
+#![allow(missing_docs, reason = "tests say what they do with it")]
+
+pub mod client;
+
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::net::SocketAddr;
+
+use trine_kvstore::config::STATE_VERSION;
+use trine_replica::message::{
+    AdminReply, AdminRequest, AdminStatus, ClusterId, Encode, Incarnation, JoinRequest, Order,
+    PlaceId, ReplyToken, kind,
+};
+use trine_replica::status::Role;
+use trine_replica::{Output, Replica, ReplicaConfig, Status};
+use trine_transport::buf::{Pool, PoolConfig};
+use trine_transport::prng::{Prng, Ratio};
+use trine_transport::time::{Duration, Instant};
+
+use client::Client;
+
+/// The place whose address all clients have.
+const CLIENTS: u32 = 250;
+/// The place whose address a process has that [`World::claim`] speaks for.
+pub const CLAIMANT: u32 = 9;
+
+/// Address of a place.
+pub fn address(place: u32) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, place as u8], 7471))
+}
+
+/// Who has asked, so that the answer finds its way back.
+#[derive(Clone, Copy, Debug)]
+enum Asker {
+    Replica { place: u32, life: u64, tag: u64 },
+    Client { client: usize, attempt: u64 },
+}
+
+#[derive(Debug)]
+enum Happening {
+    Request {
+        to: u32,
+        expect: Option<Incarnation>,
+        asker: Asker,
+        kind: u8,
+        bytes: Vec<u8>,
+    },
+    Answer {
+        asker: Asker,
+        bytes: Option<Vec<u8>>,
+    },
+    ClientWakes {
+        client: usize,
+        attempt: u64,
+    },
+}
+
+struct Scheduled {
+    at: Instant,
+    order: u64,
+    what: Happening,
+}
+
+impl PartialEq for Scheduled {
+    fn eq(&self, other: &Self) -> bool {
+        (self.at, self.order) == (other.at, other.order)
+    }
+}
+impl Eq for Scheduled {}
+impl PartialOrd for Scheduled {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Scheduled {
+    /// Reversed: the heap's greatest is the earliest.
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (other.at, other.order).cmp(&(self.at, self.order))
+    }
+}
+
+/// One place, and the replica that fills it at the moment.
+pub struct Place {
+    pub replica: Option<Replica>,
+    /// Counts the lives, so that what was meant for an earlier one gets lost.
+    life: u64,
+    /// A paused process: what arrives waits in the queue, and no turn is taken.
+    pub paused: bool,
+    paused_at: Instant,
+    waiting: Vec<Happening>,
+    /// Outgoing requests of the present life that have not ended: tag and deadline.
+    outstanding: BTreeMap<u64, Instant>,
+    /// Incoming requests that are not answered yet.
+    askers: BTreeMap<u64, Asker>,
+    next_token: u64,
+}
+
+impl Place {
+    fn empty() -> Self {
+        Self {
+            replica: None,
+            life: 0,
+            paused: false,
+            paused_at: Instant::ZERO,
+            waiting: Vec::new(),
+            outstanding: BTreeMap::new(),
+            askers: BTreeMap::new(),
+            next_token: 0,
+        }
+    }
+}
+
+/// The whole world.
+pub struct World {
+    pub now: Instant,
+    pub places: BTreeMap<u32, Place>,
+    pub clients: Vec<Client>,
+    pub config: ReplicaConfig,
+    pub prng: Prng,
+    pub pool: Pool,
+    /// How often a packet has to be sent again, at 3 ms each time.
+    pub loss: Ratio,
+    pub delay: (Duration, Duration),
+    /// Directed links that carry nothing.
+    pub cut: BTreeSet<(u32, u32)>,
+    /// Places whose answers to clients get lost.
+    pub mute: BTreeSet<u32>,
+    /// Answers to what was injected.
+    pub heard_from_replicas: Vec<Vec<u8>>,
+    queue: BinaryHeap<Scheduled>,
+    next_order: u64,
+    last_append: BTreeMap<(u32, u32), Instant>,
+    /// Bytes of the largest append that was sent.
+    pub largest_append: usize,
+    /// A running hash of everything that was delivered.
+    pub trace: u64,
+    pub deliveries: u64,
+    /// Where operators say that the new holder of a place will be, if not at the place's own address.
+    pub newcomer: Option<SocketAddr>,
+    /// The next answer of which it says yes gets lost.
+    pub lose_answer: Option<fn(&[u8]) -> bool>,
+}
+
+impl World {
+    /// `count` places without a replica.
+    pub fn new(count: u32, config: ReplicaConfig, seed: u64) -> Self {
+        Self {
+            now: Instant::from_nanos(1_000_000_000),
+            places: (1..=count).map(|number| (number, Place::empty())).collect(),
+            clients: Vec::new(),
+            config,
+            prng: Prng::new(seed),
+            pool: Pool::new(PoolConfig::default()),
+            loss: "0%".parse().unwrap(),
+            delay: (Duration::from_micros(20), Duration::from_micros(200)),
+            cut: BTreeSet::new(),
+            mute: BTreeSet::new(),
+            heard_from_replicas: Vec::new(),
+            queue: BinaryHeap::new(),
+            next_order: 0,
+            last_append: BTreeMap::new(),
+            largest_append: 0,
+            trace: 0,
+            deliveries: 0,
+            newcomer: None,
+            lose_answer: None,
+        }
+    }
+
+    /// A group of `count` replicas that serves.
+    pub fn serving(count: u32, config: ReplicaConfig, seed: u64) -> Self {
+        let mut world = Self::new(count, config, seed);
+        for place in 1..=count {
+            world.start(place, place == 1);
+        }
+        world.expect("a leader", Duration::from_secs(3), |world| {
+            world.leader().is_some()
+        });
+        world
+    }
+
+    /// One place more, which the group does not know yet.
+    pub fn add_place(&mut self) -> u32 {
+        let number = self.places.len() as u32 + 1;
+        self.places.insert(number, Place::empty());
+        number
+    }
+
+    /// Starts a replica at a place, in a new life.
+    pub fn start(&mut self, number: u32, bootstrap: bool) {
+        let incarnation = Incarnation(self.prng.next_u64().max(1));
+        let peers = self
+            .places
+            .keys()
+            .map(|&place| (PlaceId(place), address(place)))
+            .collect();
+        let config = ReplicaConfig {
+            bootstrap,
+            ..self.config
+        };
+        let seed = self.prng.next_u64();
+        let replica = Replica::new(
+            config,
+            incarnation,
+            PlaceId(number),
+            address(number),
+            peers,
+            self.pool.clone(),
+            seed,
+            self.now,
+        )
+        .unwrap();
+        let place = self.places.get_mut(&number).unwrap();
+        assert!(place.replica.is_none());
+        place.replica = Some(replica);
+        place.life += 1;
+    }
+
+    /// Ends a replica without a word: its memory is gone.
+    pub fn kill(&mut self, number: u32) {
+        let place = self.places.get_mut(&number).unwrap();
+        place.replica = None;
+        place.life += 1;
+        place.paused = false;
+        place.waiting.clear();
+        place.outstanding.clear();
+        let askers = std::mem::take(&mut place.askers);
+        for asker in askers.into_values() {
+            self.fail_later(asker, Duration::from_millis(20));
+        }
+    }
+
+    pub fn pause(&mut self, number: u32) {
+        let place = self.places.get_mut(&number).unwrap();
+        place.paused = true;
+        place.paused_at = self.now;
+    }
+
+    /// The process had just looked at its clock when it was stopped: it handles everything that has arrived meanwhile as
+    /// if no time had passed, and looks at the clock only then.
+    pub fn resume(&mut self, number: u32) {
+        let place = self.places.get_mut(&number).unwrap();
+        place.paused = false;
+        let waiting = std::mem::take(&mut place.waiting);
+        let real = std::mem::replace(&mut self.now, place.paused_at);
+        for what in waiting {
+            self.happen(what);
+        }
+        if let Some(replica) = &mut self.places.get_mut(&number).unwrap().replica {
+            replica.on_turn(self.now);
+        }
+        self.now = real;
+        self.drain(number);
+        self.turn(number);
+    }
+
+    /// Cuts every link between the two sides.
+    pub fn partition(&mut self, one: &[u32], other: &[u32]) {
+        for &a in one {
+            for &b in other {
+                self.cut.insert((a, b));
+                self.cut.insert((b, a));
+            }
+        }
+    }
+
+    pub fn isolate(&mut self, place: u32) {
+        let others: Vec<u32> = self
+            .places
+            .keys()
+            .copied()
+            .filter(|&other| other != place)
+            .collect();
+        self.partition(&[place], &others);
+    }
+
+    pub fn heal(&mut self) {
+        self.cut.clear();
+    }
+
+    pub fn replica(&self, place: u32) -> &Replica {
+        self.places[&place]
+            .replica
+            .as_ref()
+            .expect("a running replica")
+    }
+
+    /// Requests of a replica that have not ended.
+    pub fn outstanding(&self, place: u32) -> usize {
+        self.places[&place].outstanding.len()
+    }
+
+    pub fn status(&self, place: u32) -> Status {
+        self.replica(place).status(self.now)
+    }
+
+    pub fn running(&self) -> Vec<u32> {
+        self.places
+            .iter()
+            .filter(|(_, place)| place.replica.is_some())
+            .map(|(&number, _)| number)
+            .collect()
+    }
+
+    /// The leader of the highest term, if it has applied an entry of that term.
+    pub fn leader(&self) -> Option<u32> {
+        let statuses = self
+            .running()
+            .into_iter()
+            .map(|place| (place, self.status(place)));
+        let leaders = statuses.filter(|(_, status)| status.role == Role::Leader);
+        let (place, status) = leaders.max_by_key(|(_, status)| status.term)?;
+        (status.applied == status.committed && status.log.last_index == status.committed)
+            .then_some(place)
+    }
+
+    /// Runs until nothing is left to do before `end`.
+    pub fn run_until(&mut self, end: Instant) {
+        while let Some(at) = self.next_event().filter(|&at| at <= end) {
+            self.now = self.now.max(at);
+            self.step();
+        }
+        self.now = self.now.max(end);
+    }
+
+    pub fn run_for(&mut self, span: Duration) {
+        self.run_until(self.now + span);
+    }
+
+    /// Runs until `condition` holds; panics with what the replicas say if it does not hold in time.
+    pub fn expect(
+        &mut self,
+        what: &str,
+        within: Duration,
+        mut condition: impl FnMut(&mut Self) -> bool,
+    ) {
+        let end = self.now + within;
+        loop {
+            if condition(self) {
+                return;
+            }
+            match self.next_event().filter(|&at| at <= end) {
+                Some(at) => {
+                    self.now = self.now.max(at);
+                    self.step();
+                }
+                None => break,
+            }
+        }
+        let statuses: Vec<Status> = self
+            .running()
+            .into_iter()
+            .map(|place| self.status(place))
+            .collect();
+        panic!("no {what} within {within:?}: {statuses:#?}");
+    }
+
+    fn next_event(&self) -> Option<Instant> {
+        let queued = self.queue.peek().map(|scheduled| scheduled.at);
+        let replicas = self
+            .places
+            .values()
+            .filter(|place| !place.paused)
+            .flat_map(|place| {
+                let timeout = place
+                    .replica
+                    .as_ref()
+                    .and_then(|replica| replica.next_timeout());
+                timeout
+                    .into_iter()
+                    .chain(place.outstanding.values().min().copied())
+            });
+        replicas.chain(queued).min().map(|at| at.max(self.now))
+    }
+
+    /// Everything that is due now, then a turn for each replica that it touched.
+    fn step(&mut self) {
+        let mut touched = BTreeSet::new();
+        while self
+            .queue
+            .peek()
+            .is_some_and(|scheduled| scheduled.at <= self.now)
+        {
+            let what = self.queue.pop().unwrap().what;
+            touched.extend(self.happen(what));
+        }
+        for (&number, place) in &self.places {
+            let due = |at: Instant| at <= self.now;
+            let timeout = place
+                .replica
+                .as_ref()
+                .and_then(|replica| replica.next_timeout());
+            if !place.paused
+                && (timeout.is_some_and(due) || place.outstanding.values().copied().any(due))
+            {
+                touched.insert(number);
+            }
+        }
+        for number in touched {
+            self.turn(number);
+        }
+    }
+
+    fn turn(&mut self, number: u32) {
+        let now = self.now;
+        let Some(place) = self.places.get_mut(&number) else {
+            return;
+        };
+        let Some(replica) = &mut place.replica else {
+            return;
+        };
+        let overdue: Vec<u64> = place
+            .outstanding
+            .iter()
+            .filter(|&(_, &deadline)| deadline <= now)
+            .map(|(&tag, _)| tag)
+            .collect();
+        for tag in overdue {
+            place.outstanding.remove(&tag);
+            replica.on_peer_reply(now, tag, None);
+        }
+        replica.on_turn(now);
+        self.drain(number);
+    }
+
+    fn drain(&mut self, number: u32) {
+        loop {
+            let place = self.places.get_mut(&number).unwrap();
+            let Some(output) = place.replica.as_mut().and_then(Replica::poll_output) else {
+                return;
+            };
+            match output {
+                Output::Send {
+                    to,
+                    expect,
+                    kind,
+                    bytes,
+                    tag,
+                    timeout,
+                    ..
+                } => {
+                    place.outstanding.insert(tag, self.now + timeout);
+                    let asker = Asker::Replica {
+                        place: number,
+                        life: place.life,
+                        tag,
+                    };
+                    self.carry_request(number, to, expect, asker, kind, bytes.to_vec());
+                }
+                Output::Reply { token, bytes } => {
+                    let asker = place
+                        .askers
+                        .remove(&token.0)
+                        .expect("each token is answered once");
+                    let bytes = Some(bytes.to_vec());
+                    self.carry_answer(number, asker, bytes);
+                }
+            }
+        }
+    }
+
+    fn carry_request(
+        &mut self,
+        from: u32,
+        to: SocketAddr,
+        expect: Option<Incarnation>,
+        asker: Asker,
+        kind: u8,
+        bytes: Vec<u8>,
+    ) {
+        if kind == kind::APPEND {
+            self.largest_append = self.largest_append.max(bytes.len());
+        }
+        let to = self
+            .places
+            .keys()
+            .copied()
+            .find(|&place| address(place) == to);
+        let Some(to) = to else {
+            return self.fail_later(asker, Duration::from_millis(5));
+        };
+        let mut at = self.now + self.travel_time();
+        if kind == kind::APPEND {
+            let last = self.last_append.entry((from, to)).or_insert(at);
+            at = at.max(*last);
+            *last = at;
+        }
+        if !self.cut.contains(&(from, to)) {
+            self.schedule(
+                at,
+                Happening::Request {
+                    to,
+                    expect,
+                    asker,
+                    kind,
+                    bytes,
+                },
+            );
+        }
+    }
+
+    fn carry_answer(&mut self, from: u32, asker: Asker, bytes: Option<Vec<u8>>) {
+        let cut = match asker {
+            Asker::Replica { place, .. } => self.cut.contains(&(from, place)),
+            Asker::Client { .. } => self.mute.contains(&from),
+        };
+        if !cut {
+            let at = self.now + self.travel_time();
+            self.schedule(at, Happening::Answer { asker, bytes });
+        }
+    }
+
+    fn travel_time(&mut self) -> Duration {
+        let (least, most) = (self.delay.0.as_nanos(), self.delay.1.as_nanos());
+        let mut time = self.prng.in_range(least..=most);
+        while self.prng.chance(self.loss) {
+            time += 3_000_000;
+        }
+        Duration::from_nanos(time)
+    }
+
+    fn fail_later(&mut self, asker: Asker, after: Duration) {
+        let at = self.now + after;
+        self.schedule(at, Happening::Answer { asker, bytes: None });
+    }
+
+    fn schedule(&mut self, at: Instant, what: Happening) {
+        self.next_order += 1;
+        self.queue.push(Scheduled {
+            at,
+            order: self.next_order,
+            what,
+        });
+    }
+
+    /// Lets something happen and returns the place that needs a turn for it.
+    fn happen(&mut self, what: Happening) -> Option<u32> {
+        let concerned = match &what {
+            Happening::Request { to, .. } => Some(*to),
+            Happening::Answer {
+                asker: Asker::Replica { place, .. },
+                ..
+            } => Some(*place),
+            _ => None,
+        };
+        if let Some(place) = concerned.and_then(|number| self.places.get_mut(&number))
+            && place.paused
+        {
+            place.waiting.push(what);
+            return None;
+        }
+        match what {
+            Happening::Request {
+                to,
+                expect,
+                asker,
+                kind,
+                bytes,
+            } => {
+                self.note(u64::from(to), &bytes);
+                self.deliver(to, expect, asker, address(CLIENTS), kind, &bytes);
+            }
+            Happening::Answer {
+                asker: Asker::Replica { place, life, tag },
+                bytes,
+            } => {
+                self.note(u64::from(place) << 32, bytes.as_deref().unwrap_or_default());
+                let lost = |bytes: &Vec<u8>| self.lose_answer.is_some_and(|lose| lose(bytes));
+                let bytes = match bytes {
+                    Some(bytes) if lost(&bytes) => {
+                        self.lose_answer = None;
+                        None
+                    }
+                    bytes => bytes,
+                };
+                let now = self.now;
+                let at = self.places.get_mut(&place).unwrap();
+                if at.life == life && at.outstanding.remove(&tag).is_some() {
+                    at.replica
+                        .as_mut()
+                        .unwrap()
+                        .on_peer_reply(now, tag, bytes.as_deref());
+                }
+            }
+            Happening::Answer {
+                asker: Asker::Client { client, attempt },
+                bytes,
+            } => {
+                self.note(1 << 48, bytes.as_deref().unwrap_or_default());
+                self.client_hears(client, attempt, bytes);
+            }
+            Happening::ClientWakes { client, attempt } => self.client_hears(client, attempt, None),
+        }
+        concerned
+    }
+
+    fn deliver(
+        &mut self,
+        to: u32,
+        expect: Option<Incarnation>,
+        asker: Asker,
+        from: SocketAddr,
+        kind: u8,
+        bytes: &[u8],
+    ) {
+        let now = self.now;
+        let place = self.places.get_mut(&to).unwrap();
+        let there = place
+            .replica
+            .as_mut()
+            .filter(|replica| expect.is_none_or(|life| life == replica.incarnation()));
+        let Some(replica) = there else {
+            return self.fail_later(asker, Duration::from_millis(2));
+        };
+        place.next_token += 1;
+        let token = ReplyToken(place.next_token);
+        place.askers.insert(token.0, asker);
+        let comes_from = |known: SocketAddr| match asker {
+            Asker::Replica { place, .. } => known == address(place),
+            Asker::Client { .. } => known == from,
+        };
+        match kind {
+            kind::CLIENT => replica.on_client(now, token, bytes),
+            kind => replica.on_peer(now, token, kind, bytes, comes_from),
+        }
+    }
+
+    fn note(&mut self, who: u64, bytes: &[u8]) {
+        self.deliveries += 1;
+        let words = [self.now.as_nanos(), who, bytes.len() as u64];
+        for word in words
+            .into_iter()
+            .chain(bytes.iter().map(|&byte| u64::from(byte)))
+        {
+            self.trace = (self.trace.rotate_left(7) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        }
+    }
+
+    /// Hands a replica bytes that nobody in this world has sent, as if they came from another replica's address.
+    pub fn inject(&mut self, to: u32, kind: u8, bytes: &[u8]) {
+        let other = self.places.keys().find(|&&place| place != to);
+        let from = address(*other.unwrap_or(&to));
+        self.inject_from(from, to, kind, bytes);
+    }
+
+    /// The same from this address.
+    pub fn inject_from(&mut self, from: SocketAddr, to: u32, kind: u8, bytes: &[u8]) {
+        let asker = Asker::Client {
+            client: usize::MAX,
+            attempt: 0,
+        };
+        self.deliver(to, None, asker, from, kind, bytes);
+        self.turn(to);
+    }
+
+    /// Gives an operator's order to the leader until it is done or refused; returns what was said in the end.
+    pub fn order(&mut self, order: Order, place: u32, within: Duration) -> (AdminStatus, String) {
+        let end = self.now + within;
+        let meant = match order {
+            Order::Remove | Order::Replace => self.holder(place),
+            _ => Incarnation::NONE,
+        };
+        loop {
+            let answer = self
+                .leader()
+                .and_then(|leader| self.order_once(leader, order, place, meant));
+            match answer {
+                Some(answer @ (AdminStatus::Done | AdminStatus::Refused, _)) => return answer,
+                Some(answer) if self.now >= end => return answer,
+                _ => assert!(self.now < end, "nobody leads"),
+            }
+            self.run_for(Duration::from_millis(20));
+        }
+    }
+
+    /// Gives an order to one replica once, and returns what that has answered a millisecond later.
+    pub fn order_once(
+        &mut self,
+        to: u32,
+        order: Order,
+        place: u32,
+        meant: Incarnation,
+    ) -> Option<(AdminStatus, String)> {
+        let request = AdminRequest {
+            order,
+            place: PlaceId(place),
+            incarnation: meant,
+            cluster: ClusterId::NONE,
+            address: matches!(order, Order::Add { .. } | Order::Replace)
+                .then(|| self.newcomer.unwrap_or(address(place))),
+        };
+        self.heard_from_replicas.clear();
+        self.inject(to, kind::ADMIN, &request.encode_to_vec());
+        self.run_for(Duration::from_millis(1));
+        let reply = self.heard_from_replicas.pop()?;
+        let reply = AdminReply::decode(&reply).ok()?;
+        Some((reply.status, reply.text.to_owned()))
+    }
+
+    /// A process that nobody has started asks every replica for a place, from [`CLAIMANT`].
+    pub fn claim(&mut self, place: u32) {
+        let claim = JoinRequest {
+            // Another version could be refused for that alone.
+            state_version: STATE_VERSION,
+            member: false,
+            place: PlaceId(place),
+            incarnation: Incarnation(99),
+            address: address(CLAIMANT),
+            cluster: ClusterId::NONE,
+        };
+        for replica in self.running() {
+            self.inject_from(
+                address(CLAIMANT),
+                replica,
+                kind::JOIN,
+                &claim.encode_to_vec(),
+            );
+        }
+    }
+
+    /// The voter at a place, as the leader has it.
+    pub fn holder(&self, place: u32) -> Incarnation {
+        let members = self
+            .leader()
+            .map(|leader| self.replica(leader).discovery().members.0);
+        let member = members.iter().flatten().find(|m| m.place == PlaceId(place));
+        member.map_or(Incarnation::NONE, |member| member.incarnation)
+    }
+
+    /// A client's attempt at a place; its end comes back through [`World::client_hears`], in time or as a failure.
+    pub fn client_sends(
+        &mut self,
+        client: usize,
+        attempt: u64,
+        to: u32,
+        bytes: Vec<u8>,
+        patience: Duration,
+    ) {
+        let asker = Asker::Client { client, attempt };
+        let at = self.now + self.travel_time();
+        self.schedule(
+            at,
+            Happening::Request {
+                to,
+                expect: None,
+                asker,
+                kind: kind::CLIENT,
+                bytes,
+            },
+        );
+        let wakes = self.now + patience;
+        self.schedule(wakes, Happening::ClientWakes { client, attempt });
+    }
+
+    fn client_hears(&mut self, client: usize, attempt: u64, bytes: Option<Vec<u8>>) {
+        if client == usize::MAX {
+            self.heard_from_replicas.extend(bytes);
+            return;
+        }
+        let mut clients = std::mem::take(&mut self.clients);
+        clients[client].on_answer(self, client, attempt, bytes.as_deref());
+        self.clients = clients;
+    }
+}
+
+/// Quick timers, small limits: what takes a day otherwise happens in a second.
+pub fn small() -> ReplicaConfig {
+    ReplicaConfig {
+        log_entries_max: 200,
+        log_bytes_max: 1 << 20,
+        snapshot_chunk_bytes: 2048,
+        ..ReplicaConfig::default()
+    }
+}
