@@ -1,5 +1,10 @@
 //! Do the sources keep the rules that a machine can check? (Crate edges, no hidden I/O, clock or
-//! randomness in core modules, where `unsafe` may stand, file headers, function lengths.)
+//! randomness in core modules, where `unsafe` may stand, file headers, function lengths, no circles of imports.)
+
+mod cycles;
+mod imports;
+mod known_cycles;
+mod modules;
 
 use std::fs;
 use std::path::{Path, PathBuf};
