@@ -43,11 +43,6 @@ pub(crate) const KNOWN: &[&[&str]] = &[
         "kvstore/src/table/bucket.rs",
     ],
     &[
-        "resp/src/plan.rs",
-        "resp/src/plan/expiry.rs",
-        "resp/src/shape.rs",
-    ],
-    &[
         "replica/src/bootstrap.rs",
         "replica/src/disk/mod.rs",
         "replica/src/disk/directory.rs",
