@@ -33,16 +33,6 @@ pub(crate) const KNOWN: &[&[&str]] = &[
         "transport/src/typed/tasks.rs",
     ],
     &[
-        "kvstore/src/arena/mod.rs",
-        "kvstore/src/arena/block.rs",
-        "kvstore/src/arena/defragment.rs",
-        "kvstore/src/arena/fit.rs",
-        "kvstore/src/arena/item.rs",
-        "kvstore/src/memory.rs",
-        "kvstore/src/table/mod.rs",
-        "kvstore/src/table/bucket.rs",
-    ],
-    &[
         "replica/src/bootstrap.rs",
         "replica/src/disk/mod.rs",
         "replica/src/disk/directory.rs",
