@@ -13,7 +13,6 @@ pub(crate) const KNOWN: &[&[&str]] = &[
         "transport/src/session/table.rs",
     ],
     &[
-        "transport/src/config.rs",
         "transport/src/wire/checksum.rs",
         "transport/src/wire/control.rs",
         "transport/src/wire/crc.rs",

@@ -2,7 +2,6 @@
 
 use super::checksum::Seed;
 use super::held::Held;
-use crate::config::SLOTS_MAX;
 
 /// The protocol version that this code speaks.
 pub const VERSION: u8 = 1;
@@ -140,13 +139,15 @@ pub struct RequestNumber(pub(super) u64);
 impl RequestNumber {
     const BITS: u32 = 48;
     const SLOT_BITS: u32 = 6;
+    /// Slots that it can name.
+    pub(crate) const SLOTS: usize = 1 << Self::SLOT_BITS;
     /// The last sequence of a slot: four million million requests.
     pub const SEQUENCE_MAX: u64 = (1 << (Self::BITS - Self::SLOT_BITS)) - 1;
 
     /// The number of the request with this sequence in this slot.
     #[must_use]
     pub fn new(slot: u8, sequence: u64) -> Self {
-        debug_assert!(usize::from(slot) < SLOTS_MAX && sequence <= Self::SEQUENCE_MAX);
+        debug_assert!(usize::from(slot) < Self::SLOTS && sequence <= Self::SEQUENCE_MAX);
         Self(sequence << Self::SLOT_BITS | u64::from(slot))
     }
 
@@ -156,7 +157,7 @@ impl RequestNumber {
         Self(random & ((1 << Self::BITS) - 1))
     }
 
-    /// The slot, below [`SLOTS_MAX`].
+    /// The slot, below 64.
     #[must_use]
     pub fn slot(self) -> u8 {
         (self.0 & ((1 << Self::SLOT_BITS) - 1)) as u8
