@@ -13,12 +13,6 @@ pub(crate) const KNOWN: &[&[&str]] = &[
         "transport/src/session/table.rs",
     ],
     &[
-        "transport/src/wire/checksum.rs",
-        "transport/src/wire/control.rs",
-        "transport/src/wire/crc.rs",
-        "transport/src/wire/header.rs",
-    ],
-    &[
         "transport/src/backend/dpdk/arp.rs",
         "transport/src/backend/dpdk/frame.rs",
     ],
