@@ -13,10 +13,6 @@ pub(crate) const KNOWN: &[&[&str]] = &[
         "transport/src/session/table.rs",
     ],
     &[
-        "transport/src/backend/dpdk/arp.rs",
-        "transport/src/backend/dpdk/frame.rs",
-    ],
-    &[
         "transport/src/backend/dpdk/ports.rs",
         "transport/src/backend/dpdk/queue.rs",
     ],

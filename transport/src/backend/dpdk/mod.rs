@@ -10,6 +10,7 @@ pub mod config;
 #[cfg(feature = "dpdk")]
 mod eal;
 mod error;
+pub mod ethernet;
 pub mod frame;
 pub mod mac;
 pub mod neighbours;
