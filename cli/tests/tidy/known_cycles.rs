@@ -12,10 +12,6 @@ pub(crate) const KNOWN: &[&[&str]] = &[
         "transport/src/rpc/transmit.rs",
         "transport/src/session/table.rs",
     ],
-    &[
-        "transport/src/backend/dpdk/ports.rs",
-        "transport/src/backend/dpdk/queue.rs",
-    ],
     &["transport/src/buf/msg_buf.rs", "transport/src/buf/pool.rs"],
     &[
         "transport/src/typed/shared.rs",

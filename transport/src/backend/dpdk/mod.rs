@@ -12,6 +12,8 @@ mod eal;
 mod error;
 pub mod ethernet;
 pub mod frame;
+#[cfg(feature = "dpdk")]
+mod lease;
 pub mod mac;
 pub mod neighbours;
 #[cfg(feature = "dpdk")]
