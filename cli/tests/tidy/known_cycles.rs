@@ -14,10 +14,6 @@ pub(crate) const KNOWN: &[&[&str]] = &[
     ],
     &["transport/src/buf/msg_buf.rs", "transport/src/buf/pool.rs"],
     &[
-        "transport/src/typed/shared.rs",
-        "transport/src/typed/tasks.rs",
-    ],
-    &[
         "replica/src/bootstrap.rs",
         "replica/src/disk/mod.rs",
         "replica/src/disk/directory.rs",
