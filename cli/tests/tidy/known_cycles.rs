@@ -12,7 +12,6 @@ pub(crate) const KNOWN: &[&[&str]] = &[
         "transport/src/rpc/transmit.rs",
         "transport/src/session/table.rs",
     ],
-    &["transport/src/buf/msg_buf.rs", "transport/src/buf/pool.rs"],
     &[
         "replica/src/bootstrap.rs",
         "replica/src/disk/mod.rs",
