@@ -7,7 +7,6 @@ pub(crate) const KNOWN: &[&[&str]] = &[
         "transport/src/rpc/at_once.rs",
         "transport/src/rpc/client_end.rs",
         "transport/src/rpc/hold.rs",
-        "transport/src/rpc/request_table.rs",
         "transport/src/rpc/server_end.rs",
         "transport/src/rpc/transmit.rs",
         "transport/src/session/table.rs",

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::calls::{Calls, Ticket, UnderWay};
-use crate::app::ResponseHandle;
 use crate::backend::{Route, Waker};
 use crate::buf::{MsgBuf, Pool};
+use crate::exchange::ResponseHandle;
 use crate::inbox::Inbox;
 use crate::session::{ConnectParams, SessionId};
 use crate::time::Instant;
