@@ -4,11 +4,11 @@ pub(crate) const KNOWN: &[&[&str]] = &[
     &[
         "transport/src/app.rs",
         "transport/src/endpoint.rs",
-        "transport/src/rpc/at_once.rs",
-        "transport/src/rpc/client_end.rs",
-        "transport/src/rpc/hold.rs",
-        "transport/src/rpc/server_end.rs",
         "transport/src/rpc/transmit.rs",
+    ],
+    &[
+        "transport/src/rpc/client_end.rs",
+        "transport/src/rpc/server_end.rs",
         "transport/src/session/table.rs",
     ],
     &[

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::hold::MOVED;
+use super::server_end::MOVED;
 use super::{Answer, Received, ServerSlotState, What};
 use crate::app::App;
 use crate::backend::Route;
