@@ -7,11 +7,6 @@ pub(crate) const KNOWN: &[&[&str]] = &[
         "transport/src/rpc/transmit.rs",
     ],
     &[
-        "transport/src/rpc/client_end.rs",
-        "transport/src/rpc/server_end.rs",
-        "transport/src/session/table.rs",
-    ],
-    &[
         "replica/src/bootstrap.rs",
         "replica/src/disk/mod.rs",
         "replica/src/disk/directory.rs",
