@@ -5,7 +5,6 @@
 
 #![allow(unsafe_code)]
 
-use crate::table::Bucket;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -34,8 +33,6 @@ unsafe impl Plain for u8 {}
 unsafe impl Plain for u32 {}
 // SAFETY: every pattern is a valid u64; its size and alignment are 8.
 unsafe impl Plain for u64 {}
-// SAFETY: a bucket is made of integer arrays without padding; its size and alignment are 64.
-unsafe impl Plain for Bucket {}
 
 /// A growing run of `T` that starts out zeroed and is aligned to a huge page.
 ///

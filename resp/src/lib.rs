@@ -3,10 +3,11 @@
 //!
 //! - `request` takes what a client sends apart, within limits; `reply` puts answers together in RESP2 or RESP3.
 //! - `table` knows every command, `plan` turns the ones about keys into operations of the store, `shape` turns the
-//!   store's answers into replies.
+//!   store's answers into replies; `errors` are the texts of those that are errors.
 //! - `connection` holds one client's state: its protocol, its transaction, what it waits for.
 
 mod connection;
+mod errors;
 mod limits;
 mod plan;
 mod reply;

@@ -5,6 +5,7 @@ mod expiry;
 
 use trine_kvstore::{Command, List, Pair, SetCondition, SetExpiry, SetOptions};
 
+use crate::errors::{NOT_AN_INTEGER, Refusal, SYNTAX, wrong_arity};
 use crate::shape::Shape;
 use crate::table::{Spec, Verb};
 use expiry::{Expiry, Unit, expire_condition};
@@ -36,17 +37,6 @@ pub(crate) struct Plan<'a> {
 pub(crate) struct Operations<'p> {
     pub(crate) commands: Vec<Command<'p>>,
     pub(crate) read_only: bool,
-}
-
-/// Why a request is answered with an error at once.
-pub(crate) type Refusal = String;
-
-pub(crate) const SYNTAX: &str = "ERR syntax error";
-pub(crate) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
-
-/// The error for a request with too few or too many parts.
-pub(crate) fn wrong_arity(name: &str) -> Refusal {
-    format!("ERR wrong number of arguments for '{name}' command")
 }
 
 impl<'a> Plan<'a> {

@@ -2,6 +2,7 @@
 
 use trine_kvstore::{Response, StoreError};
 
+use crate::errors::error_text;
 use crate::reply::Writer;
 
 /// How the answers to a command's operations make its reply.
@@ -139,20 +140,5 @@ fn time_to_live(answer: &Response<'_>, unit_ns: u64) -> i64 {
         } => (remaining_ns.saturating_add(unit_ns / 2) / unit_ns) as i64,
         Response::TimeToLive { remaining_ns: None } => -1,
         _ => -2,
-    }
-}
-
-/// The store's errors in Redis's words, where it has words for them.
-pub(crate) fn error_text(error: StoreError) -> String {
-    match error {
-        StoreError::NotANumber => crate::plan::NOT_AN_INTEGER.to_owned(),
-        StoreError::Overflow => "ERR increment or decrement would overflow".to_owned(),
-        StoreError::Full { .. } => {
-            "OOM command not allowed when used memory > 'maxmemory'.".to_owned()
-        }
-        StoreError::ValueTooLong { .. } => {
-            "ERR string exceeds maximum allowed size (proto-max-bulk-len)".to_owned()
-        }
-        other => format!("ERR {other}"),
     }
 }

@@ -48,6 +48,7 @@ pub const HOLD_STRIKES_MAX: u8 = 16;
 
 const _: () = assert!(RTT_STAMPS.is_power_of_two());
 const _: () = assert!(SLOTS_MAX <= 64, "a session's slots are one 64-bit map");
+const _: () = assert!(SLOTS_MAX <= crate::wire::RequestNumber::SLOTS);
 // Every packet number of the largest message over the smallest MTU fits the header's 16 bits.
 const _: () = assert!(
     MESSAGE_BYTES_MAX.div_ceil(MTU_MIN - crate::wire::PACKET_OVERHEAD) * 2 < 65_535,

@@ -6,12 +6,11 @@
 //!   poll_transmit <- control packets, answers, ready sessions
 //! ```
 //! What the files in `session/` and `rpc/` add to [`Endpoint`] belongs to one packet type or one
-//! operation each; here is what holds them together.
+//! operation each; here is what holds them together, and nothing that calls the program above.
 
 use std::collections::VecDeque;
 
-use crate::app::App;
-use crate::backend::{Caps, Route, RxBatch, TxBatch};
+use crate::backend::{Caps, Route, TxBatch};
 use crate::buf::{MsgBuf, Pool};
 use crate::config::{Config, ConfigError, MTU_MAX, MTU_MIN};
 use crate::congestion::Congestion;
@@ -137,28 +136,6 @@ impl<R: Route> Endpoint<R> {
             rtts: RttHistogram::default(),
             config,
         })
-    }
-
-    /// Takes received datagrams in. Handlers and completions run in here.
-    pub fn on_packets(&mut self, now: Instant, rx: &mut RxBatch<'_, R>, app: &mut impl App<R>) {
-        let rx = std::mem::replace(rx, RxBatch::empty());
-        for datagram in rx {
-            self.on_datagram(now, &datagram, app);
-        }
-    }
-
-    /// Runs the timers that are due, and the completions that wait for an application.
-    pub fn on_timeout(&mut self, now: Instant, app: &mut impl App<R>) {
-        while let Some(entry) = self.timers.pop_due(now) {
-            // The wheel's entries are session indexes.
-            self.on_session_timer(now, entry as u16, app);
-        }
-        if self.requests.next_look() <= now {
-            self.check_requests(now, app);
-        }
-        // Last, so that requests of a session that has just ended complete in this call, before an event loop
-        // tells its `Down`. Those whose buffers wait for a flush complete after that.
-        self.deliver_finished(now, app);
     }
 
     /// A request's timer may be due: what has arrived is better taken in first.

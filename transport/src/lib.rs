@@ -82,6 +82,7 @@ pub mod config;
 mod congestion;
 pub mod endpoint;
 pub mod event_loop;
+mod exchange;
 pub mod inbox;
 mod prefetch;
 pub mod prng;
@@ -94,13 +95,13 @@ pub mod typed;
 pub mod wire;
 pub mod worker;
 
-pub use app::{
-    App, Completion, Cx, Refused, RefusedReason, Reply, Request, RequestId, ResponseHandle,
-    RpcError, Stale,
-};
+pub use app::{App, Cx};
 pub use config::{Config, ConfigError, CongestionConfig};
 pub use endpoint::{Endpoint, Transmit};
 pub use event_loop::{EventLoop, LoopStats};
+pub use exchange::{
+    Completion, Refused, RefusedReason, Reply, Request, RequestId, ResponseHandle, RpcError, Stale,
+};
 pub use session::{
     ConnectError, ConnectParams, ConnectRefused, DownReason, Event, Identity, PeerInfo, SessionId,
 };

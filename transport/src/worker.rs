@@ -14,9 +14,10 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use crate::app::{App, Completion, Cx, Reply, Request, ResponseHandle};
+use crate::app::{App, Cx};
 use crate::backend::{Route, Waker};
 use crate::buf::{MsgBuf, Pool};
+use crate::exchange::{Completion, Reply, Request, ResponseHandle};
 use crate::session::{Event, SessionId};
 use crate::time::Instant;
 

@@ -1,8 +1,11 @@
 //! One cache line of the index.
 
+#![allow(unsafe_code)]
+
 use super::BucketId;
 use crate::arena::Location;
 use crate::machine::lanes_equal;
+use crate::memory::Plain;
 
 /// Entries in a bucket.
 pub(crate) const SLOTS: u32 = 7;
@@ -22,6 +25,9 @@ pub(crate) struct Bucket {
 
 const _: () = assert!(size_of::<Bucket>() == 64);
 const _: () = assert!(align_of::<Bucket>() == 64);
+
+// SAFETY: a bucket is made of integer arrays without padding; its size and alignment are 64.
+unsafe impl Plain for Bucket {}
 
 const LINK: usize = SLOTS as usize;
 

@@ -3,8 +3,9 @@
 use trine_kvstore::{AbortCause, Response, StoreError};
 
 use super::{Connection, Failure, Waiting};
+use crate::errors::error_text;
 use crate::plan::Item;
-use crate::shape::{Shape, error_text};
+use crate::shape::Shape;
 
 impl Connection {
     /// The call that was under way is over.

@@ -1,8 +1,8 @@
 //! CLIENT, COMMAND and CONFIG: what a connection, the commands and the settings are.
 
 use super::{Connection, Environment};
+use crate::errors::{SYNTAX, wrong_arity};
 use crate::limits::NAME_BYTES_MAX;
-use crate::plan::{SYNTAX, wrong_arity};
 use crate::reply::Writer;
 use crate::table::{self, SPECS, Spec, Verb};
 

@@ -1,8 +1,8 @@
 //! Commands that need no store: about the connection, the transaction and the replica.
 
 use super::{Connection, Environment, Submit};
+use crate::errors::{NOT_AN_INTEGER, SYNTAX, wrong_arity};
 use crate::limits::NAME_BYTES_MAX;
-use crate::plan::{NOT_AN_INTEGER, SYNTAX};
 use crate::table::{Spec, Verb};
 use trine_kvstore::integer;
 
@@ -79,7 +79,7 @@ impl Connection {
         match parts {
             [_] => self.writer().simple("PONG"),
             [_, text] => self.writer().bulk(text),
-            _ => self.refuse(&crate::plan::wrong_arity("ping")),
+            _ => self.refuse(&wrong_arity("ping")),
         }
     }
 

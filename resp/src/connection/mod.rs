@@ -23,8 +23,9 @@ use std::collections::BTreeMap;
 
 use trine_kvstore::{Command, ExecuteMode, List, Position};
 
+use crate::errors::wrong_arity;
 use crate::limits::Limits;
-use crate::plan::{Item, Plan, wrong_arity};
+use crate::plan::{Item, Plan};
 use crate::reply::Writer;
 use crate::request::{Parser, Progress, ProtocolError};
 use crate::table::{self, Spec, Verb};

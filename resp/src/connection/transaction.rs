@@ -5,8 +5,9 @@ use trine_kvstore::{Command, Condition, ExecuteMode, List};
 use super::{
     Call, Connection, Environment, Submit, Waiting, describe, is_for_store, response_bytes,
 };
+use crate::errors::wrong_arity;
 use crate::limits::QUEUED_PART_CHARGE_BYTES;
-use crate::plan::{Plan, wrong_arity};
+use crate::plan::Plan;
 use crate::table::{self, Spec, Verb};
 
 const PROTOCOL_STAYS: &str = "ERR HELLO cannot change the protocol inside a transaction";

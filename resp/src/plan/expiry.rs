@@ -3,7 +3,7 @@
 //! The store knows no wall clock. A moment of Unix time becomes a distance by the clock of the replica that read the
 //! request; from there on group time counts.
 
-use super::{NOT_AN_INTEGER, Refusal};
+use crate::errors::{NOT_AN_INTEGER, Refusal};
 use trine_kvstore::{ExpireCondition, integer};
 
 /// What a time of a request counts, and from when.

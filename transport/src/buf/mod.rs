@@ -41,6 +41,7 @@
 //! ```
 #![allow(unsafe_code)]
 
+mod blocks;
 mod msg_buf;
 mod pool;
 mod region;

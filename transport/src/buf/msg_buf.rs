@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{Ordering, fence};
 
 use super::Region;
-use super::pool::{Block, DATA_OFFSET, region_of, release};
+use super::blocks::{Block, DATA_OFFSET, region_of, release};
 
 /// A message buffer: contiguous bytes in a pool's memory, owned, returned to the pool on drop.
 ///

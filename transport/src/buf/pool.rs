@@ -1,68 +1,11 @@
-//! The frame pool: size classes of equal blocks, one lock-free free list a class.
-//!
-//! Allocating and freeing is one compare-and-swap each, from any thread. A pool that may not grow any more
-//! gives out free blocks of larger classes than asked for. Blocks never leave their
-//! class and regions live as long as the pool, so a stale free-list read always hits mapped memory.
-//!
-//! ```text
-//! block id (32 bits):   region (10 bits) | index in the region (22 bits)
-//! list head (64 bits):  tag (32 bits, grows with each pop) | block id, or NIL, or CLOSED
-//! ```
-//!
-//! Life of the pool: when the last [`Pool`] handle goes, every list is closed and its free blocks
-//! are counted. A block that comes back later finds its list closed and counts itself. Whoever
-//! counts the last block frees the regions.
+//! The pool's handles: what a program asks for buffers, and which end the pool when the last of them goes.
 
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::Arc;
 
-use super::{
-    HEADER_ROOM, HeapRegions, LATER_HEADER_ROOM, MESSAGE_BYTES_MAX, MsgBuf, PACKET_DATA_MIN,
-    Region, RegionAllocator,
-};
-
-/// Data capacities of the size classes. 1536 holds one packet of the default path MTU.
-const CLASSES: [usize; 18] = [
-    128,
-    256,
-    512,
-    1024,
-    1536,
-    2048,
-    4096,
-    8192,
-    16 << 10,
-    32 << 10,
-    64 << 10,
-    128 << 10,
-    256 << 10,
-    512 << 10,
-    1 << 20,
-    2 << 20,
-    4 << 20,
-    MESSAGE_BYTES_MAX,
-];
-
-const REGIONS_MAX: usize = 1024;
-const INDEX_BITS: u32 = 22;
-/// The first region of a class is about this large; each further one doubles the class.
-const REGION_BYTES_MIN: usize = 64 << 10;
-/// No region of several blocks is larger than this.
-const REGION_BYTES_MAX: usize = 4 << 20;
-
-/// List head: the list is empty.
-const NIL: u32 = u32::MAX;
-/// List head: the pool is gone.
-const CLOSED: u32 = u32::MAX - 1;
-
-/// Bytes from the start of a block to its data.
-pub(super) const DATA_OFFSET: usize = size_of::<Block>() + HEADER_ROOM;
-
-const _: () = assert!(size_of::<Block>() == 16);
-const _: () = assert!(DATA_OFFSET == 64, "data starts on a cache line");
-const _: () = assert!(REGIONS_MAX == 1 << (32 - INDEX_BITS));
+use super::blocks::{CLASSES, Shared, class_of, stride_of};
+use super::{HeapRegions, MsgBuf, RegionAllocator};
 
 /// What a pool may use.
 #[derive(Copy, Clone, Debug)]
@@ -103,41 +46,6 @@ pub struct ClassStats {
     pub blocks_in_use: usize,
 }
 
-/// The start of every block.
-#[repr(C)]
-pub(super) struct Block {
-    /// One for the `MsgBuf` plus one for each `BodyRef`; zero while the block is free.
-    pub(super) refs: AtomicU32,
-    /// The block's own id while it is in use, the id of the next free block (or NIL) otherwise.
-    link: AtomicU32,
-    pool: NonNull<Shared>,
-}
-
-/// Pool state that outlives the handles until the last block has come back.
-pub(super) struct Shared {
-    heads: [AtomicU64; CLASSES.len()],
-    regions: Box<[OnceLock<RegionEntry>]>,
-    growth: Mutex<Growth>,
-    exhausted: AtomicU64,
-    /// Blocks still out, counted only after the handles are gone; see `Shared::close`.
-    outstanding: AtomicI64,
-    allocator: Box<dyn RegionAllocator>,
-    config: PoolConfig,
-}
-
-struct RegionEntry {
-    region: Region,
-    class: usize,
-    stride: usize,
-}
-
-#[derive(Default)]
-struct Growth {
-    regions: usize,
-    bytes: usize,
-    blocks: [usize; CLASSES.len()],
-}
-
 struct Handle {
     shared: NonNull<Shared>,
 }
@@ -147,11 +55,6 @@ struct Handle {
 unsafe impl Send for Handle {}
 // SAFETY: as for `Send`; every method of `Shared` takes `&self` and synchronizes itself.
 unsafe impl Sync for Handle {}
-// SAFETY: a `RegionEntry` is plain data; the memory behind it may be used from any thread by
-// `RegionAllocator`'s contract.
-unsafe impl Send for RegionEntry {}
-// SAFETY: as for `Send`; nothing in a `RegionEntry` changes after it was published.
-unsafe impl Sync for RegionEntry {}
 
 impl Default for PoolConfig {
     fn default() -> Self {
@@ -169,15 +72,7 @@ impl Pool {
     /// A pool whose memory comes from `allocator`, as a device that registers memory needs it.
     #[must_use]
     pub fn with_region_allocator(config: PoolConfig, allocator: impl RegionAllocator) -> Self {
-        let shared = Box::new(Shared {
-            heads: std::array::from_fn(|_| AtomicU64::new(u64::from(NIL))),
-            regions: (0..REGIONS_MAX).map(|_| OnceLock::new()).collect(),
-            growth: Mutex::new(Growth::default()),
-            exhausted: AtomicU64::new(0),
-            outstanding: AtomicI64::new(0),
-            allocator: Box::new(allocator),
-            config,
-        });
+        let shared = Box::new(Shared::new(config.bytes_max, allocator));
         Self {
             handle: Arc::new(Handle {
                 shared: NonNull::from(Box::leak(shared)),
@@ -186,7 +81,7 @@ impl Pool {
     }
 
     /// A buffer of `len` bytes with unspecified (but initialized) contents, or `None` when the
-    /// pool's memory is used up or `len` exceeds [`MESSAGE_BYTES_MAX`]. Its capacity is that of the smallest
+    /// pool's memory is used up or `len` exceeds [`MESSAGE_BYTES_MAX`](super::MESSAGE_BYTES_MAX). Its capacity is that of the smallest
     /// class that fits, or of a larger one when the pool may not grow any more.
     #[must_use]
     pub fn alloc(&self, len: usize) -> Option<MsgBuf> {
@@ -215,36 +110,30 @@ impl Pool {
     /// Region memory taken so far, in bytes; it is never given back.
     #[must_use]
     pub fn region_bytes(&self) -> usize {
-        let growth = &self.shared().growth;
-        growth.lock().unwrap_or_else(PoisonError::into_inner).bytes
+        self.shared().growth().bytes
     }
 
     /// The pool's use at this moment.
     #[must_use]
     pub fn stats(&self) -> PoolStats {
         let shared = self.shared();
-        let (region_bytes, blocks) = {
-            let growth = shared.growth.lock().unwrap_or_else(PoisonError::into_inner);
-            (growth.bytes, growth.blocks)
-        };
-        let total: usize = blocks.iter().sum();
+        let growth = shared.growth();
+        let total: usize = growth.blocks.iter().sum();
         let free: usize = (0..CLASSES.len())
-            .map(|class| shared.count_free(class, blocks[class]))
+            .map(|class| shared.count_free(class, growth.blocks[class]))
             .sum();
         PoolStats {
-            region_bytes,
+            region_bytes: growth.bytes,
             blocks: total,
             blocks_in_use: total.saturating_sub(free),
-            exhausted: shared.exhausted.load(Ordering::Relaxed),
+            exhausted: shared.exhausted(),
         }
     }
 
     /// The sizes of which there are blocks, smallest first. Walks the free lists: for people, not for each packet.
     pub fn classes(&self) -> impl Iterator<Item = ClassStats> {
         let shared = self.shared();
-        let growth = shared.growth.lock().unwrap_or_else(PoisonError::into_inner);
-        let blocks = growth.blocks;
-        drop(growth);
+        let blocks = shared.growth().blocks;
         let existing = (0..CLASSES.len()).filter(move |&class| blocks[class] > 0);
         existing.map(move |class| ClassStats {
             capacity: CLASSES[class],
@@ -275,292 +164,5 @@ impl Drop for Handle {
             // SAFETY: `close` said that no block is out and no handle exists any more.
             unsafe { Shared::free(self.shared) }
         }
-    }
-}
-
-impl Shared {
-    fn pop(&self, class: usize) -> Option<NonNull<Block>> {
-        let head = &self.heads[class];
-        let mut seen = head.load(Ordering::Acquire);
-        loop {
-            let id = seen as u32;
-            // Only a handle allocates, and the list is closed by the last handle.
-            debug_assert_ne!(id, CLOSED, "allocation from a closed pool");
-            if id == NIL {
-                return None;
-            }
-            let block = self.block(id);
-            // SAFETY: regions stay mapped and `Block`s initialized while the pool lives. Another
-            // thread may own the block by now, so this reads an atomic and trusts it only if the
-            // tag below is unchanged. The tag has 32 bits: being fooled takes exactly 2^32 pops
-            // between the load and the exchange.
-            let next = unsafe { &block.as_ref().link }.load(Ordering::Relaxed);
-            let tag = (seen >> 32).wrapping_add(1) << 32;
-            match head.compare_exchange_weak(
-                seen,
-                tag | u64::from(next),
-                Ordering::Acquire,
-                Ordering::Acquire,
-            ) {
-                Ok(_) => {
-                    // SAFETY: the exchange made this thread the block's only owner.
-                    let owned = unsafe { block.as_ref() };
-                    owned.link.store(id, Ordering::Relaxed);
-                    owned.refs.store(1, Ordering::Relaxed);
-                    return Some(block);
-                }
-                Err(current) => seen = current,
-            }
-        }
-    }
-
-    /// Puts blocks `first..=last`, already linked, in front of the list. False if it is closed.
-    fn push(&self, class: usize, first: u32, last: &AtomicU32) -> bool {
-        let head = &self.heads[class];
-        let mut seen = head.load(Ordering::Relaxed);
-        loop {
-            if seen as u32 == CLOSED {
-                return false;
-            }
-            last.store(seen as u32, Ordering::Relaxed);
-            let new = (seen >> 32) << 32 | u64::from(first);
-            match head.compare_exchange_weak(seen, new, Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => return true,
-                Err(current) => seen = current,
-            }
-        }
-    }
-
-    fn block(&self, id: u32) -> NonNull<Block> {
-        let entry = self.regions[(id >> INDEX_BITS) as usize]
-            .get()
-            .expect("a block id names a published region");
-        entry.block((id & ((1 << INDEX_BITS) - 1)) as usize)
-    }
-
-    /// Takes another region for `class` and returns one of its blocks; the rest becomes free. Without room
-    /// for a region a free block of a larger class does: blocks never leave their class, and what once was
-    /// wanted in large pieces must not be lost to the small ones. Returns the block's own class, to whose
-    /// list it goes back.
-    #[cold]
-    fn grow(&self, class: usize) -> Option<(NonNull<Block>, usize)> {
-        let mut growth = self.growth.lock().unwrap_or_else(PoisonError::into_inner);
-        // Another thread may have grown the class while this one waited.
-        if let Some(block) = self.pop(class) {
-            return Some((block, class));
-        }
-        let Some(region_index) = self.add_region(class, &mut growth) else {
-            let larger = (class + 1..CLASSES.len())
-                .find_map(|larger| self.pop(larger).map(|block| (block, larger)));
-            if larger.is_none() {
-                self.exhausted.fetch_add(1, Ordering::Relaxed);
-            }
-            return larger;
-        };
-        let first_id = (region_index as u32) << INDEX_BITS;
-        let first = self.block(first_id);
-        // SAFETY: `add_region` wrote the block and did not put it into the free list.
-        unsafe { first.as_ref() }.refs.store(1, Ordering::Relaxed);
-        Some((first, class))
-    }
-
-    fn add_region(&self, class: usize, growth: &mut Growth) -> Option<usize> {
-        let stride = stride_of(class);
-        let wanted = (growth.blocks[class] * stride).clamp(REGION_BYTES_MIN, REGION_BYTES_MAX);
-        let affordable = self.config.bytes_max.saturating_sub(growth.bytes);
-        let blocks = (wanted.min(affordable) / stride).max(1);
-        let bytes = blocks * stride;
-        if bytes > affordable || growth.regions == REGIONS_MAX {
-            return None;
-        }
-        let region = self.allocator.allocate(bytes)?;
-        assert!(
-            region.len >= bytes,
-            "the region allocator returned less than it was asked for"
-        );
-        assert!(
-            region.base.addr().get() % Region::ALIGN == 0,
-            "a region is not aligned"
-        );
-        let index = growth.regions;
-        growth.regions += 1;
-        growth.bytes += bytes;
-        growth.blocks[class] += blocks;
-        let entry = self.regions[index].get_or_init(|| RegionEntry {
-            region,
-            class,
-            stride,
-        });
-        let first_id = (index as u32) << INDEX_BITS;
-        for place in 0..blocks {
-            let id = first_id + place as u32;
-            let link = if place == 0 { id } else { id + 1 };
-            let block = Block {
-                refs: AtomicU32::new(0),
-                link: AtomicU32::new(link),
-                pool: NonNull::from(self),
-            };
-            // SAFETY: the block lies inside the region just allocated, is aligned (stride and base
-            // are multiples of 64), and nobody else can know it yet.
-            unsafe { entry.block(place).write(block) };
-        }
-        if blocks > 1 {
-            let last = entry.block(blocks - 1);
-            // SAFETY: written in the loop above, and not yet reachable through a list.
-            let last = unsafe { &last.as_ref().link };
-            let open = self.push(class, first_id + 1, last);
-            assert!(open, "a pool grew after its last handle was dropped");
-        }
-        Some(index)
-    }
-
-    fn count_free(&self, class: usize, bound: usize) -> usize {
-        let mut id = self.heads[class].load(Ordering::Acquire) as u32;
-        let mut count = 0;
-        // The list may change underneath; the bound keeps the walk finite then.
-        while id != NIL && id != CLOSED && count < bound {
-            count += 1;
-            let block = self.block(id);
-            // SAFETY: blocks stay mapped and initialized while the pool lives; atomic read.
-            id = unsafe { &block.as_ref().link }.load(Ordering::Relaxed);
-        }
-        count
-    }
-
-    /// Closes every list; true if all blocks were free, so that the caller frees the pool.
-    fn close(&self) -> bool {
-        let blocks = self
-            .growth
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .blocks;
-        // Every block is subtracted once: below if its list holds it, by `release` if it comes back
-        // to a closed list. The whole sum, and one more, is there before the first list is closed,
-        // so the count cannot reach zero early.
-        let total: usize = blocks.iter().sum();
-        self.outstanding
-            .fetch_add(total as i64 + 1, Ordering::AcqRel);
-        for head in &self.heads {
-            let mut id = head.swap(u64::from(CLOSED), Ordering::AcqRel) as u32;
-            let mut free = 0;
-            while id != NIL {
-                free += 1;
-                let block = self.block(id);
-                // SAFETY: the swap took the whole list, so its blocks belong to this thread.
-                id = unsafe { &block.as_ref().link }.load(Ordering::Relaxed);
-            }
-            self.outstanding.fetch_sub(free, Ordering::AcqRel);
-        }
-        self.outstanding.fetch_sub(1, Ordering::AcqRel) == 1
-    }
-
-    /// Gives all memory back.
-    ///
-    /// # Safety
-    ///
-    /// No handle and no block of the pool is in use, and this is the only call.
-    unsafe fn free(shared: NonNull<Self>) {
-        // SAFETY: the pointer came from `Box::leak` in `with_region_allocator`; the caller promises
-        // that nobody else uses it.
-        let shared = unsafe { Box::from_raw(shared.as_ptr()) };
-        for entry in shared.regions.iter().map_while(OnceLock::get) {
-            // SAFETY: the region came from this allocator, and no block is in use.
-            unsafe { shared.allocator.release(entry.region) };
-        }
-    }
-}
-
-impl RegionEntry {
-    fn block(&self, place: usize) -> NonNull<Block> {
-        debug_assert!(
-            (place + 1) * self.stride <= self.region.len,
-            "block beyond its region"
-        );
-        // SAFETY: ids are made by `add_region`, which keeps `place` below the number of blocks
-        // that fit into the region.
-        unsafe { self.region.base.add(place * self.stride) }.cast()
-    }
-}
-
-/// Returns a block to its pool.
-///
-/// # Safety
-///
-/// The caller owns the block exclusively (its reference count has just reached zero) and does not
-/// touch it afterwards.
-pub(super) unsafe fn release(block: NonNull<Block>) {
-    // SAFETY: the caller owns the block, so it is initialized and stays so during this call.
-    let owned = unsafe { block.as_ref() };
-    let id = owned.link.load(Ordering::Relaxed);
-    let pool = owned.pool;
-    // SAFETY: `Shared` lives at least until every block has been counted home, and this one has
-    // not been.
-    let shared = unsafe { pool.as_ref() };
-    let class = shared.regions[(id >> INDEX_BITS) as usize]
-        .get()
-        .expect("a live block's region")
-        .class;
-    if shared.push(class, id, &owned.link) {
-        // From here on another thread may free the pool: nothing may be touched.
-        return;
-    }
-    if shared.outstanding.fetch_sub(1, Ordering::AcqRel) == 1 {
-        // SAFETY: the lists are closed, so no handle is left, and this was the last block.
-        unsafe { Shared::free(pool) }
-    }
-}
-
-/// The device key and region of a live block.
-///
-/// # Safety
-///
-/// The caller holds a reference to the block.
-pub(super) unsafe fn region_of(block: NonNull<Block>) -> Region {
-    // SAFETY: the caller's reference keeps the block and its pool alive.
-    let live = unsafe { block.as_ref() };
-    let id = live.link.load(Ordering::Relaxed);
-    // SAFETY: as above.
-    let shared = unsafe { live.pool.as_ref() };
-    shared.regions[(id >> INDEX_BITS) as usize]
-        .get()
-        .expect("a live block's region")
-        .region
-}
-
-/// The smallest class that holds `len` bytes.
-fn class_of(len: usize) -> Option<usize> {
-    match len {
-        0..=128 => Some(0),
-        129..=1024 => Some((len - 1).ilog2() as usize - 6),
-        1025..=1536 => Some(4),
-        1537..=MESSAGE_BYTES_MAX => Some((len - 1).ilog2() as usize - 5),
-        _ => None,
-    }
-}
-
-/// Bytes from one block of the class to the next.
-const fn stride_of(class: usize) -> usize {
-    let capacity = CLASSES[class];
-    let later_packets = capacity.div_ceil(PACKET_DATA_MIN) - 1;
-    (DATA_OFFSET + capacity + later_packets * LATER_HEADER_ROOM).next_multiple_of(64)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_length_gets_the_smallest_class_that_fits() {
-        let lengths = (0..5_000).chain(
-            CLASSES
-                .iter()
-                .flat_map(|&capacity| [capacity - 1, capacity]),
-        );
-        for len in lengths {
-            let class = class_of(len).unwrap();
-            assert!(CLASSES[class] >= len);
-            assert!(class == 0 || CLASSES[class - 1] < len, "{len}");
-        }
-        assert_eq!(class_of(MESSAGE_BYTES_MAX + 1), None);
     }
 }

@@ -1,11 +1,11 @@
 //! The loop without a network: when it sleeps, when it yields, how it is woken.
 
 use super::*;
-use crate::app::{Completion, Reply, Request};
 use crate::backend::{
     BackendStats, Caps, MonotonicClock, RingBackend, RingConfig, RingRoute, RxSlot,
 };
 use crate::buf::Pool;
+use crate::exchange::{Completion, Reply, Request};
 use std::cell::Cell;
 
 /// Counts its turns and wants to be called at a fixed moment.

@@ -6,9 +6,10 @@
 //! otherwise is what the general way would do.
 
 use super::{NO_REQUEST, ServerSlotState};
-use crate::app::{App, Cx, Reply, Request, ResponseHandle};
+use crate::app::{App, Cx};
 use crate::backend::{Route, RxPacket};
 use crate::endpoint::Endpoint;
+use crate::exchange::{Reply, Request, ResponseHandle};
 use crate::session::{Role, SessionId, State};
 use crate::time::{Duration, Instant};
 use crate::wire::{Flags, SinglePacket};

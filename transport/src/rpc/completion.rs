@@ -4,9 +4,10 @@
 //! proves that; otherwise the completion waits for a flush of the backend, unless that copies.
 
 use super::{ClientRequest, Finished, NO_REQUEST, Place};
-use crate::app::{App, Completion, Cx, RpcError};
+use crate::app::{App, Cx};
 use crate::backend::Route;
 use crate::endpoint::Endpoint;
+use crate::exchange::{Completion, RpcError};
 use crate::session::{Role, SessionId, State};
 use crate::time::Instant;
 

@@ -1,10 +1,10 @@
 //! A request's beginning: into a slot, or into the session's queue. And its end at the caller's wish.
 
 use super::{Buffers, NO_REQUEST, Peer};
-use crate::app::{Refused, RefusedReason, RequestId, RpcError};
 use crate::backend::Route;
 use crate::buf::MsgBuf;
 use crate::endpoint::Endpoint;
+use crate::exchange::{Refused, RefusedReason, RequestId, RpcError};
 use crate::session::{Role, SessionId, State};
 use crate::time::Instant;
 

@@ -8,15 +8,13 @@
 //! goes on loses its session, because what it wants is gone; so does one that starts request after
 //! request and finishes none.
 
+use super::server_end::MOVED;
 use super::{ServerEnd, ServerSlot, ServerSlotState};
 use crate::backend::Route;
 use crate::config::{HOLD_PARTS, HOLD_STRIKES_MAX};
 use crate::endpoint::Endpoint;
 use crate::session::{Role, State};
 use crate::time::Instant;
-
-/// `ServerSlot::seen_at_look`: something came since the last look.
-pub(crate) const MOVED: u32 = u32::MAX;
 
 impl ServerSlot {
     fn holds_response(&self, data_bytes: usize) -> bool {

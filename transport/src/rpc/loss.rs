@@ -5,10 +5,11 @@
 //! a gap in the answers to this round is a loss in this round, found before the timer fires.
 
 use super::{ClientEnd, ClientRequest, NO_REQUEST, Received};
-use crate::app::{App, RpcError};
+use crate::app::App;
 use crate::backend::Route;
 use crate::config::GAP_ROLLBACKS_MAX;
 use crate::endpoint::Endpoint;
+use crate::exchange::RpcError;
 use crate::session::{Role, SessionId, State};
 use crate::stats::RttHistogram;
 use crate::time::Instant;

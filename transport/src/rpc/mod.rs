@@ -10,6 +10,7 @@ mod busy;
 mod client_end;
 mod common_case;
 mod completion;
+mod control;
 mod credit_return;
 mod enqueue;
 mod hold;
@@ -30,7 +31,7 @@ pub(crate) use at_once::{AtOnce, Peer};
 pub(crate) use client_end::ClientEnd;
 #[cfg(test)]
 pub(crate) use client_end::ClientSlot;
+pub(crate) use control::Control;
 pub(crate) use receive::Received;
 pub(crate) use request_table::{Buffers, ClientRequest, Finished, NO_REQUEST, Place, RequestTable};
 pub(crate) use server_end::{ServerEnd, ServerSlot, ServerSlotState};
-pub(crate) use transmit::Control;

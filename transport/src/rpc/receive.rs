@@ -2,7 +2,7 @@
 
 use super::NO_REQUEST;
 use crate::app::App;
-use crate::backend::{Route, RxPacket};
+use crate::backend::{Route, RxBatch, RxPacket};
 use crate::config::PREFETCH_PACKETS_MAX;
 use crate::endpoint::Endpoint;
 use crate::session::State;
@@ -19,6 +19,14 @@ pub(crate) struct Received<'a> {
 }
 
 impl<R: Route> Endpoint<R> {
+    /// Takes received datagrams in. Handlers and completions run in here.
+    pub fn on_packets(&mut self, now: Instant, rx: &mut RxBatch<'_, R>, app: &mut impl App<R>) {
+        let rx = std::mem::replace(rx, RxBatch::empty());
+        for datagram in rx {
+            self.on_datagram(now, &datagram, app);
+        }
+    }
+
     /// Cuts a datagram into packets.
     #[inline(always)]
     pub(crate) fn on_datagram(

@@ -2,13 +2,14 @@
 
 use std::cmp::Ordering;
 
-use super::hold::MOVED;
+use super::server_end::MOVED;
 use super::{Answer, Received, ServerSlotState, What};
-use crate::app::{App, Request, ResponseHandle};
+use crate::app::App;
 use crate::backend::Route;
 use crate::buf::MsgBuf;
 use crate::config::SPARE_BYTES_MAX;
 use crate::endpoint::Endpoint;
+use crate::exchange::{Request, ResponseHandle};
 use crate::session::{SessionId, State, Terms};
 use crate::time::{Duration, Instant};
 use crate::wire::{Features, Flags, Packet};

@@ -3,7 +3,7 @@
 
 use std::cmp::Ordering;
 
-use super::hold::MOVED;
+use super::server_end::MOVED;
 use super::{Received, ServerSlotState, What};
 use crate::backend::Route;
 use crate::endpoint::Endpoint;

@@ -3,9 +3,9 @@
 //! They live apart from the sessions, in one table that is reused from the last entry freed, so
 //! that 20,000 idle sessions cost no cache and a few busy requests stay warm.
 
-use crate::app::{Completion, RequestId, RpcError};
 use crate::buf::MsgBuf;
 use crate::config::RTT_STAMPS;
+use crate::exchange::{Completion, RequestId, RpcError};
 use crate::time::Instant;
 
 /// No request.

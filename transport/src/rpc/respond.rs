@@ -1,11 +1,11 @@
 //! The server's program answers: at once, later, or too late.
 
 use super::{Answer, Peer, ServerSlotState, What};
-use crate::app::{ResponseHandle, Stale};
 use crate::backend::Route;
 use crate::buf::MsgBuf;
 use crate::config::MESSAGE_BYTES_MAX;
 use crate::endpoint::Endpoint;
+use crate::exchange::{ResponseHandle, Stale};
 use crate::session::{Role, State};
 use crate::time::Instant;
 use crate::wire::{Flags, Held, RequestNumber};

@@ -3,9 +3,10 @@
 use std::ops::Range;
 
 use super::{ClientRequest, Received};
-use crate::app::{App, RpcError};
+use crate::app::App;
 use crate::backend::Route;
 use crate::endpoint::Endpoint;
+use crate::exchange::RpcError;
 use crate::session::Terms;
 use crate::wire::Packet;
 

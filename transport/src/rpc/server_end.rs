@@ -1,10 +1,12 @@
 //! The server end of a session: a slot per concurrent request, its response kept until the next one.
 
-use super::hold::MOVED;
 use crate::buf::MsgBuf;
 use crate::session::Terms;
 use crate::time::Instant;
 use crate::wire::{Header, RequestNumber};
+
+/// `ServerSlot::seen_at_look`: something came since the last look.
+pub(crate) const MOVED: u32 = u32::MAX;
 
 /// State of a server end: slots, nothing else. The client drives the protocol.
 #[derive(Default)]

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Answer, ClientEnd, ClientRequest, ServerSlotState, What};
+use super::{Answer, ClientEnd, ClientRequest, Control, ServerSlotState, What};
 use crate::backend::{Body as TxBody, Route, TxBatch};
 use crate::buf::MsgBuf;
 use crate::endpoint::Endpoint;
@@ -13,14 +13,6 @@ use crate::wire::{
     Body, EXTENSION_BYTES, Features, Flags, Header, Held, PacketType, RequestNumber, Seed,
     deadline_extension,
 };
-
-/// A packet of a handshake, a teardown, a keepalive or a probe.
-pub(crate) struct Control<R> {
-    route: R,
-    header: Header,
-    seed: Seed,
-    body: Option<Body>,
-}
 
 impl<R: Route> Endpoint<R> {
     /// Queues a control packet. A full queue loses it, as the wire might.

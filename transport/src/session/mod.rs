@@ -11,6 +11,7 @@ mod secret;
 mod state;
 mod table;
 mod teardown;
+mod terms;
 mod timers;
 
 pub use api::{
@@ -19,4 +20,5 @@ pub use api::{
 pub(crate) use rtt::{RtoLimits, Rtt};
 pub(crate) use secret::Secret;
 pub(crate) use state::{Input, State};
-pub(crate) use table::{Handshake, Probing, Role, Session, SessionTable, Terms};
+pub(crate) use table::{Handshake, Probing, Role, Session, SessionTable};
+pub(crate) use terms::Terms;

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::state::{Input, State};
-use super::{Identity, SessionId};
+use super::{Identity, SessionId, Terms};
 use crate::backend::Route;
 use crate::config::SESSIONS_CACHED;
 use crate::prefetch::prefetch;
 use crate::rpc::{ClientEnd, ServerEnd, ServerSlot};
 use crate::time::Instant;
-use crate::wire::{Features, PACKET_OVERHEAD, RequestNumber, Seed};
+use crate::wire::{RequestNumber, Seed};
 
 /// Cache lines of a session that a packet may need: a server end's are the first two.
 const SESSION_LINES: usize = 5;
@@ -47,15 +47,6 @@ pub(crate) enum Role {
     Server(ServerEnd),
 }
 
-/// What both ends have agreed on.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Terms {
-    pub(crate) credits: u16,
-    pub(crate) slots: u8,
-    pub(crate) features: Features,
-    pub(crate) mtu: u16,
-}
-
 /// A sign of life that we asked for.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Probing {
@@ -73,33 +64,6 @@ pub(crate) struct Handshake {
     pub(crate) attempts: u8,
     pub(crate) cookie: u64,
     pub(crate) token: RequestNumber,
-}
-
-impl Terms {
-    /// Data bytes of a full packet.
-    pub(crate) fn data_bytes(&self) -> usize {
-        usize::from(self.mtu) - PACKET_OVERHEAD
-    }
-
-    /// Packets of a message; an empty one has one packet too.
-    #[inline]
-    pub(crate) fn packets(&self, message_bytes: usize) -> u32 {
-        if message_bytes <= self.data_bytes() {
-            return 1;
-        }
-        // At most 8 MiB over at least one byte.
-        message_bytes.div_ceil(self.data_bytes()) as u32
-    }
-
-    /// Where the data of packet `number` lies in a message.
-    #[inline]
-    pub(crate) fn data_range(&self, message_bytes: usize, number: u32) -> std::ops::Range<usize> {
-        if message_bytes <= self.data_bytes() && number == 0 {
-            return 0..message_bytes;
-        }
-        let start = (number as usize * self.data_bytes()).min(message_bytes);
-        start..(start + self.data_bytes()).min(message_bytes)
-    }
 }
 
 impl<R> Session<R> {

@@ -11,6 +11,20 @@ use crate::endpoint::Endpoint;
 use crate::time::Instant;
 
 impl<R: Route> Endpoint<R> {
+    /// Runs the timers that are due, and the completions that wait for an application.
+    pub fn on_timeout(&mut self, now: Instant, app: &mut impl App<R>) {
+        while let Some(entry) = self.timers.pop_due(now) {
+            // The wheel's entries are session indexes.
+            self.on_session_timer(now, entry as u16, app);
+        }
+        if self.requests.next_look() <= now {
+            self.check_requests(now, app);
+        }
+        // Last, so that requests of a session that has just ended complete in this call, before an event loop
+        // tells its `Down`. Those whose buffers wait for a flush complete after that.
+        self.deliver_finished(now, app);
+    }
+
     /// The session's timer has fired.
     pub(crate) fn on_session_timer(&mut self, now: Instant, index: u16, app: &mut impl App<R>) {
         let Some(session) = self.sessions.at(index) else {

@@ -10,8 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use super::error::NotSent;
-use crate::app::{RequestId, RpcError};
 use crate::buf::MsgBuf;
+use crate::exchange::{RequestId, RpcError};
 use crate::session::{ConnectError, ConnectRefused, SessionId};
 use crate::stats::EndpointStats;
 

@@ -9,9 +9,10 @@ use super::serve::{Caller, Handler};
 use super::shared::{Command, Shared, Submission};
 use super::status::{self, Status};
 use super::tasks::Tasks;
-use crate::app::{App, Completion, Cx, RefusedReason, Reply, Request, RpcError};
+use crate::app::{App, Cx};
 use crate::backend::Route;
 use crate::buf::MsgBuf;
+use crate::exchange::{Completion, RefusedReason, Reply, Request, RpcError};
 use crate::session::{ConnectParams, Event, SessionId};
 use crate::time::Instant;
 

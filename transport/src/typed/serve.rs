@@ -9,9 +9,9 @@ use super::message::Message;
 use super::shared::{Command, Shared};
 use super::status::{self, Status};
 use super::tasks::TaskFuture;
-use crate::app::ResponseHandle;
 use crate::backend::Route;
 use crate::buf::{MsgBuf, Pool};
+use crate::exchange::ResponseHandle;
 use crate::session::SessionId;
 use crate::time::Instant;
 

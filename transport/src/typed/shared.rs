@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use super::calls::{Calls, Ticket, UnderWay};
-use super::tasks::TaskId;
-use crate::app::ResponseHandle;
 use crate::backend::{Route, Waker};
 use crate::buf::{MsgBuf, Pool};
+use crate::exchange::ResponseHandle;
 use crate::inbox::Inbox;
 use crate::session::{ConnectParams, SessionId};
 use crate::time::Instant;
@@ -29,6 +28,13 @@ pub(super) enum Command<R> {
     Respond(ResponseHandle, Option<MsgBuf>),
     Poll(TaskId),
     Stats(Ticket),
+}
+
+/// Names a task; a later one in the same place has another generation.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(super) struct TaskId {
+    pub(super) index: u32,
+    pub(super) generation: u32,
 }
 
 /// A call on its way into the loop.

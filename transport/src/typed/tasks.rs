@@ -5,17 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
 
-use super::shared::{Command, Shared};
+use super::shared::{Command, Shared, TaskId};
 use crate::backend::Route;
 
 pub(super) type TaskFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-/// Names a task; a later one in the same place has another generation.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(super) struct TaskId {
-    index: u32,
-    generation: u32,
-}
 
 /// The tasks of a loop: at most `limit`.
 pub(super) struct Tasks<R: Route> {

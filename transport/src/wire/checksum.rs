@@ -2,7 +2,7 @@
 
 use super::control::Features;
 use super::crc::{self, SHORT_MAX};
-use super::header::{HEADER_BYTES, words_of};
+use super::layout::{HEADER_BYTES, words_of};
 
 /// The checksum's start value, zero before a session exists, else made of the session nonce; and what the
 /// checksum covers.

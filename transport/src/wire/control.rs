@@ -1,6 +1,6 @@
 //! The bodies of control packets (PROTOCOL.md section 3).
 
-use super::header::{CONTROL_BYTES_MAX, HEADER_BYTES};
+use super::layout::{CONTROL_BYTES_MAX, HEADER_BYTES};
 
 /// What both sides must have to use it; the intersection is used.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Default)]

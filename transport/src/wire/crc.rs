@@ -7,7 +7,7 @@
 
 use crc_fast::{CrcAlgorithm, Digest};
 
-use super::header::{CHECKSUM_AT as SUMMED_BYTES, HEADER_BYTES, words_of};
+use super::layout::{CHECKSUM_AT as SUMMED_BYTES, HEADER_BYTES, words_of};
 
 /// Up to this length one chain of instructions is faster than folding.
 pub(super) const SHORT_MAX: usize = 256;

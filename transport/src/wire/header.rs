@@ -2,27 +2,14 @@
 
 use super::checksum::Seed;
 use super::held::Held;
-use crate::config::SLOTS_MAX;
+use super::layout::{EXTENSION_BYTES, HEADER_BYTES, Words, put_words, words_of};
 
 /// The protocol version that this code speaks.
 pub const VERSION: u8 = 1;
-/// Header size.
-pub const HEADER_BYTES: usize = 24;
-/// The deadline extension, behind the header of a request's first packet.
-pub const EXTENSION_BYTES: usize = 8;
-/// Room behind the data for an authentication tag of a later version.
-pub const TRAILER_BYTES: usize = 16;
-/// What a packet carries besides data, at most. Every packet of a message has the same room for data.
-pub const PACKET_OVERHEAD: usize = HEADER_BYTES + EXTENSION_BYTES + TRAILER_BYTES;
-/// The largest control packet (CONNECT).
-pub const CONTROL_BYTES_MAX: usize = 64;
 /// The session index of a packet that belongs to no session of its receiver yet.
 pub const NO_SESSION: u16 = u16::MAX;
 
-pub(super) const CHECKSUM_AT: usize = 20;
 pub(super) const DEADLINE_UNIT_NS: u64 = 1_000;
-
-const _: () = assert!(CHECKSUM_AT + 4 == HEADER_BYTES);
 
 /// What a packet is. Values are wire values.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Hash)]
@@ -140,13 +127,15 @@ pub struct RequestNumber(pub(super) u64);
 impl RequestNumber {
     const BITS: u32 = 48;
     const SLOT_BITS: u32 = 6;
+    /// Slots that it can name.
+    pub(crate) const SLOTS: usize = 1 << Self::SLOT_BITS;
     /// The last sequence of a slot: four million million requests.
     pub const SEQUENCE_MAX: u64 = (1 << (Self::BITS - Self::SLOT_BITS)) - 1;
 
     /// The number of the request with this sequence in this slot.
     #[must_use]
     pub fn new(slot: u8, sequence: u64) -> Self {
-        debug_assert!(usize::from(slot) < SLOTS_MAX && sequence <= Self::SEQUENCE_MAX);
+        debug_assert!(usize::from(slot) < Self::SLOTS && sequence <= Self::SEQUENCE_MAX);
         Self(sequence << Self::SLOT_BITS | u64::from(slot))
     }
 
@@ -156,7 +145,7 @@ impl RequestNumber {
         Self(random & ((1 << Self::BITS) - 1))
     }
 
-    /// The slot, below [`SLOTS_MAX`].
+    /// The slot, below 64.
     #[must_use]
     pub fn slot(self) -> u8 {
         (self.0 & ((1 << Self::SLOT_BITS) - 1)) as u8
@@ -315,26 +304,6 @@ impl Header {
             held: Held::from_bits((rest >> 16) as u16),
         })
     }
-}
-
-/// A header up to the checksum.
-pub(super) type Words = ([u64; 2], u32);
-
-#[inline]
-pub(super) fn words_of(header: &[u8; HEADER_BYTES]) -> Words {
-    let (words, _) = header.as_chunks::<8>();
-    let low = u64::from_le_bytes(words[0]);
-    let high = u64::from_le_bytes(words[1]);
-    // The last word's upper half is the checksum.
-    ([low, high], u64::from_le_bytes(words[2]) as u32)
-}
-
-#[inline(always)]
-fn put_words<const ROOM: usize>(out: &mut [u8; ROOM], ([low, high], rest): Words, sum: u32) {
-    out[..8].copy_from_slice(&low.to_le_bytes());
-    out[8..16].copy_from_slice(&high.to_le_bytes());
-    out[16..20].copy_from_slice(&rest.to_le_bytes());
-    out[CHECKSUM_AT..HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
 }
 
 /// A written header with its extension.

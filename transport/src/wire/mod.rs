@@ -5,16 +5,19 @@ mod control;
 mod crc;
 mod header;
 mod held;
+mod layout;
 mod single;
 
 pub use checksum::Seed;
 pub use control::{Accept, Body, Connect, Cookie, Features, Probe, Refuse, RefuseReason};
 pub use header::{
-    CONTROL_BYTES_MAX, EXTENSION_BYTES, Flags, HEADER_BYTES, Header, NO_SESSION, PACKET_OVERHEAD,
-    Packet, PacketType, RequestNumber, TRAILER_BYTES, VERSION, WireError, Written,
+    Flags, Header, NO_SESSION, Packet, PacketType, RequestNumber, VERSION, WireError, Written,
     deadline_extension, split_first,
 };
 pub use held::Held;
+pub use layout::{
+    CONTROL_BYTES_MAX, EXTENSION_BYTES, HEADER_BYTES, PACKET_OVERHEAD, TRAILER_BYTES,
+};
 pub(crate) use single::{SinglePacket, peek};
 
 #[cfg(test)]

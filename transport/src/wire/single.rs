@@ -4,11 +4,9 @@
 //! shape goes through [`split_first`](super::split_first), which alone says what is wrong with it.
 
 use super::checksum::Seed;
-use super::header::{
-    DEADLINE_UNIT_NS, EXTENSION_BYTES, Flags, HEADER_BYTES, PacketType, RequestNumber, VERSION,
-    words_of,
-};
+use super::header::{DEADLINE_UNIT_NS, Flags, PacketType, RequestNumber, VERSION};
 use super::held::Held;
+use super::layout::{EXTENSION_BYTES, HEADER_BYTES, words_of};
 
 /// A packet that is all of its message. Its fields stay where they are until somebody asks.
 #[derive(Copy, Clone, Debug)]

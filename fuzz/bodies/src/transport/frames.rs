@@ -6,8 +6,9 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use trine_transport::backend::CaptureAddress;
 use trine_transport::backend::announce::{Announce, fuzz_datagram};
 use trine_transport::backend::dpdk::arp::Arp;
+use trine_transport::backend::dpdk::ethernet::ETHERNET_HEADER;
 use trine_transport::backend::dpdk::frame::{
-    Checked, Datagram, ETHERNET_HEADER, HEADERS, Incoming, Local, Reject, parse,
+    Checked, Datagram, HEADERS, Incoming, Local, Reject, parse,
 };
 use trine_transport::backend::dpdk::mac::MacAddr;
 use trine_transport::backend::dpdk::template::{Checksums, Fill, Template};

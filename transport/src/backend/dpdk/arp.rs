@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use super::frame::{ETHERNET_HEADER, ETHERTYPE_ARP};
+use super::ethernet::{ETHERNET_HEADER, ETHERTYPE_ARP};
 use super::mac::MacAddr;
 
 /// An ARP body: fixed part, two hardware and two protocol addresses.

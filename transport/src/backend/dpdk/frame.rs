@@ -9,10 +9,11 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use super::arp::Arp;
 use super::checksum::Sum;
+use super::ethernet::{
+    ETHERNET_HEADER, ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_QINQ, ETHERTYPE_VLAN,
+};
 use super::mac::MacAddr;
 
-/// Two addresses and the type.
-pub const ETHERNET_HEADER: usize = 14;
 /// Without options, which are never sent and never taken.
 pub const IPV4_HEADER: usize = 20;
 /// Ports, length, checksum.
@@ -20,11 +21,6 @@ pub const UDP_HEADER: usize = 8;
 /// All that stands in front of a datagram's payload.
 pub const HEADERS: usize = ETHERNET_HEADER + IPV4_HEADER + UDP_HEADER;
 
-pub(super) const ETHERTYPE_IPV4: u16 = 0x0800;
-pub(super) const ETHERTYPE_ARP: u16 = 0x0806;
-const ETHERTYPE_VLAN: u16 = 0x8100;
-const ETHERTYPE_QINQ: u16 = 0x88a8;
-const ETHERTYPE_IPV6: u16 = 0x86dd;
 pub(super) const PROTOCOL_UDP: u8 = 17;
 /// More-fragments bit and fragment offset.
 const FRAGMENT_MASK: u16 = 0x3fff;

@@ -10,7 +10,10 @@ pub mod config;
 #[cfg(feature = "dpdk")]
 mod eal;
 mod error;
+pub mod ethernet;
 pub mod frame;
+#[cfg(feature = "dpdk")]
+mod lease;
 pub mod mac;
 pub mod neighbours;
 #[cfg(feature = "dpdk")]

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::config::{Device, DpdkConfig};
 use super::eal::Eal;
 use super::error::DpdkError;
+use super::lease::{Lease, Shared, Slot};
 use super::port::{Port, port_names};
 use super::queue::DpdkBackend;
 use crate::buf::PoolConfig;
@@ -17,40 +18,6 @@ use crate::buf::PoolConfig;
 #[derive(Clone, Debug)]
 pub struct DpdkPorts {
     shared: Arc<Shared>,
-}
-
-#[derive(Debug)]
-struct Shared {
-    eal: Arc<Eal>,
-    config: DpdkConfig,
-    /// One for each port of DPDK that may be used.
-    slots: Mutex<Vec<Slot>>,
-}
-
-#[derive(Debug)]
-struct Slot {
-    name: String,
-    /// Open since its first use.
-    port: Option<Arc<Port>>,
-    lent: bool,
-}
-
-/// An endpoint's right to its port; given back when dropped.
-#[derive(Debug)]
-pub(super) struct Lease {
-    shared: Arc<Shared>,
-    index: usize,
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        let mut slots = self
-            .shared
-            .slots
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        slots[self.index].lent = false;
-    }
 }
 
 impl DpdkPorts {

@@ -13,10 +13,10 @@ use super::config::{BURST, DpdkConfig, POLLS_PER_CLOCK_READ, SLEEP_MAX, SLEEP_MI
 use super::eal::Eal;
 use super::error::DpdkError;
 use super::frame::{Checked, HEADERS, Incoming, Local, Reject, parse};
+use super::lease::Lease;
 use super::mac::MacAddr;
 use super::neighbours::ASK_EVERY;
 use super::port::Port;
-use super::ports::Lease;
 use super::raw::{FRAME_MAX, RawQueue, Verdict};
 use super::template::Template;
 use super::templates::Templates;

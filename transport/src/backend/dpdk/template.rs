@@ -3,10 +3,8 @@
 use std::net::SocketAddrV4;
 
 use super::checksum::Sum;
-use super::frame::{
-    ETHERNET_HEADER, ETHERTYPE_IPV4, HEADERS, IPV4_HEADER, Local, PROTOCOL_UDP, UDP_HEADER,
-    pseudo_header,
-};
+use super::ethernet::{ETHERNET_HEADER, ETHERTYPE_IPV4};
+use super::frame::{HEADERS, IPV4_HEADER, Local, PROTOCOL_UDP, UDP_HEADER, pseudo_header};
 use super::mac::MacAddr;
 
 /// Hop limit of every packet sent.

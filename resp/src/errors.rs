@@ -1,0 +1,29 @@
+//! Errors in Redis's words, by which clients tell them apart.
+
+use trine_kvstore::StoreError;
+
+/// Why a request is answered with an error at once.
+pub(crate) type Refusal = String;
+
+pub(crate) const SYNTAX: &str = "ERR syntax error";
+pub(crate) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
+
+/// The error for a request with too few or too many parts.
+pub(crate) fn wrong_arity(name: &str) -> Refusal {
+    format!("ERR wrong number of arguments for '{name}' command")
+}
+
+/// The store's errors in Redis's words, where it has words for them.
+pub(crate) fn error_text(error: StoreError) -> String {
+    match error {
+        StoreError::NotANumber => NOT_AN_INTEGER.to_owned(),
+        StoreError::Overflow => "ERR increment or decrement would overflow".to_owned(),
+        StoreError::Full { .. } => {
+            "OOM command not allowed when used memory > 'maxmemory'.".to_owned()
+        }
+        StoreError::ValueTooLong { .. } => {
+            "ERR string exceeds maximum allowed size (proto-max-bulk-len)".to_owned()
+        }
+        other => format!("ERR {other}"),
+    }
+}
