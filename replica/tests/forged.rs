@@ -1,10 +1,6 @@
 //! Packets that a client without any key and without inside knowledge has sent to the first release, and what they did: each
 //! ended a group, or made it lie. STATUS tells everybody who the members are, so every header here is right.
 
-mod harness;
-
-use harness::client::Wish;
-use harness::{World, address, small};
 use prost::Message as _;
 use raft::eraftpb::{Entry, Message, MessageType};
 use trine_kvstore::Command;
@@ -14,6 +10,8 @@ use trine_replica::message::{
     RaftFrame, StateReport, kind,
 };
 use trine_replica::status::Role;
+use trine_replica_harness::client::Wish;
+use trine_replica_harness::{World, address, small};
 use trine_transport::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
