@@ -1,10 +1,8 @@
 //! How a command that does one thing talks to the group, and what it says when that fails.
 
+use trine_client::{Answer, BlockingClient, CallError, ClientConfig, Error, Mode, Obstacle};
 use trine_kvstore::Command;
-use trine_replica::client::{
-    Answer, BlockingClient, CallError, ClientConfig, Error, Mode, Obstacle,
-};
-use trine_replica::node::endpoint_config;
+use trine_protocol::endpoint_config;
 use trine_transport::backend::{Backend, BackendError, MonotonicClock};
 use trine_transport::time::Duration;
 
@@ -221,7 +219,7 @@ mod tests {
         for obstacle in [
             Obstacle::VersionMismatch { theirs: 9 },
             Obstacle::WrongCluster {
-                theirs: trine_replica::message::ClusterId(9),
+                theirs: trine_protocol::message::ClusterId(9),
             },
         ] {
             let failure = call_failure(CallError::Failed(Error::Refused { obstacle }), Mode::Read);

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use serde_json::json;
+use trine_protocol::message::{Incarnation, PlaceId};
 use trine_replica::disk::{
     Directory, DiskCause, DiskError, Fsync, LostMemory, OpenError, OpenOptions, Opened, Step,
     open as open_disk, open_anew,
 };
-use trine_replica::message::{Incarnation, PlaceId};
 
 use crate::announce::Announcer;
 use crate::args::{FsyncMode, LogArguments, ServeArguments};

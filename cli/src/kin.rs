@@ -9,8 +9,8 @@ use std::path::Path;
 use std::thread::JoinHandle;
 
 use trine_chaos::live::Report;
+use trine_protocol::status::Status;
 use trine_replica::Replica;
-use trine_replica::status::Status;
 use trine_transport::time::{Duration, Instant};
 
 use crate::network::Network;

@@ -4,11 +4,11 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use trine_kvstore::Command;
-use trine_replica::client::{
+use trine_client::{
     ClientConfig, ClientId, Clients, Finished, IN_FLIGHT_MAX, Mode, Submission, SubmitError,
 };
-use trine_replica::node::endpoint_config;
+use trine_kvstore::Command;
+use trine_protocol::endpoint_config;
 use trine_transport::backend::{Backend, MonotonicClock};
 use trine_transport::time::{Clock, Duration as Nanos, Instant};
 use trine_transport::{EventLoop, Identity};

@@ -1,7 +1,7 @@
 //! Driving many clients of one lane in a closed loop: each asks again when its answer is there.
 
+use trine_client::{ClientId, Finished, Mode};
 use trine_kvstore::Command;
-use trine_replica::client::{ClientId, Finished, Mode};
 use trine_transport::backend::{Backend, MonotonicClock};
 use trine_transport::time::{Clock, Duration, Instant};
 

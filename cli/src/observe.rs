@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 use trine_chaos::live::{Report, leader_of};
-use trine_replica::node::NodeStatus;
-use trine_replica::status::Status;
-use trine_replica::timing::Histogram;
+use trine_protocol::node_status::NodeStatus;
+use trine_protocol::stages::Histogram;
+use trine_protocol::status::Status;
 
 /// Everything that the replicas said at one moment.
 #[derive(Debug)]

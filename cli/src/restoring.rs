@@ -1,6 +1,6 @@
 //! How far is the group's state, on its way over the network to a replica that has none, or too old a one?
 
-use trine_replica::status::ReceivingStatus;
+use trine_protocol::status::ReceivingStatus;
 
 use crate::progress::Progress;
 use crate::units::show_bytes;

@@ -10,7 +10,7 @@ use common::{Cluster, Ran, command, finish, signal, trine};
 use trine_chaos::live::free_addresses;
 use trine_kvstore::cache::shard_of;
 use trine_kvstore::{Command, Response};
-use trine_replica::node::endpoint_config;
+use trine_protocol::endpoint_config;
 use trine_transport::backend::{Backend, MonotonicClock, UdpBackend, UdpConfig};
 use trine_transport::time::{Clock, Duration};
 use trine_transport::{

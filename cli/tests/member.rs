@@ -156,7 +156,7 @@ fn a_removal_that_would_lose_the_quorum_is_refused_with_its_reason() {
     let leader = cluster.leader();
     let (dead, alive) = (leader % 3 + 1, (leader + 1) % 3 + 1);
     cluster.group.kill(dead).expect("kill");
-    let silent = |status: &trine_replica::status::Status| {
+    let silent = |status: &trine_protocol::status::Status| {
         let mut all = status.members.iter();
         let dead = all.find(|member| member.place as usize == dead);
         dead.and_then(|member| member.silent_ns)

@@ -8,9 +8,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use common::Cluster;
+use trine_client::{BlockingClient, CallError, ClientConfig, Mode};
 use trine_kvstore::Response;
-use trine_replica::client::{BlockingClient, CallError, ClientConfig, Mode};
-use trine_replica::node::endpoint_config;
+use trine_protocol::endpoint_config;
 use trine_transport::Config;
 use trine_transport::backend::{MonotonicClock, UdpBackend, UdpConfig};
 

@@ -6,10 +6,11 @@
 //! replica which was cut off meanwhile does not know, and its vote may be the one that the group needs.
 
 use std::collections::VecDeque;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
+use trine_protocol::message::PlaceId;
+use trine_protocol::route::is_same_address;
 
 use crate::config::LEARNED_ADDRESSES_MAX;
-use crate::message::PlaceId;
 
 /// The addresses that this replica trusts beside those of the members.
 #[derive(Debug)]
@@ -35,7 +36,8 @@ impl Addresses {
 
     /// Whether `--peers` names this address for this place.
     pub(crate) fn lists(&self, place: PlaceId, address: SocketAddr) -> bool {
-        let is_it = |&(other, at): &(PlaceId, SocketAddr)| other == place && same(at, address);
+        let is_it =
+            |&(other, at): &(PlaceId, SocketAddr)| other == place && is_same_address(at, address);
         self.peers.iter().any(is_it)
     }
 
@@ -62,29 +64,12 @@ impl Addresses {
     }
 }
 
-/// Whether two addresses are one. The scope of a link-local address is a number of the host that writes it, and its flow
-/// label says nothing about who it is.
-#[must_use]
-pub fn same(a: SocketAddr, b: SocketAddr) -> bool {
-    let plain =
-        |address: SocketAddr| -> (IpAddr, u16) { (address.ip().to_canonical(), address.port()) };
-    plain(a) == plain(b)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn address(text: &str) -> SocketAddr {
         text.parse().unwrap()
-    }
-
-    #[test]
-    fn an_address_is_one_however_it_is_written() {
-        assert!(same(address("[::ffff:10.0.0.1]:7"), address("10.0.0.1:7")));
-        assert!(same(address("[fe80::1%2]:7"), address("[fe80::1%5]:7")));
-        assert!(!same(address("10.0.0.1:7"), address("10.0.0.1:8")));
-        assert!(!same(address("10.0.0.1:7"), address("10.0.0.2:7")));
     }
 
     #[test]

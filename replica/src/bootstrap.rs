@@ -17,14 +17,14 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use trine_kvstore::config::STATE_VERSION_FIRST;
+use trine_protocol::message::{
+    BeginRefusal, BootstrapReply, BootstrapRequest, ClusterId, Encode, Incarnation, Member,
+    MemberRole, Members, PlaceId, kind,
+};
 use trine_transport::prng::Prng;
 use trine_transport::time::{Duration, Instant};
 
 use crate::config::ReplicaConfig;
-use crate::message::{
-    BeginRefusal, BootstrapReply, BootstrapRequest, ClusterId, Encode, Incarnation, Member,
-    MemberRole, Members, PlaceId, kind,
-};
 use crate::outbox::{Letter, Outbox, Purpose};
 use crate::output::Class;
 use crate::state_machine::Genesis;

@@ -15,9 +15,9 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use trine_canary as canary;
 use trine_kvstore::Position;
+use trine_protocol::message::ClientStatus;
 
 use crate::config::SessionLimits;
-use crate::message::ClientStatus;
 use crate::state_machine::codec::{Cursor, StateError, put_bytes, put_u32, put_u64};
 pub(crate) use replies::CachedReply;
 use replies::Replies;

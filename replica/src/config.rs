@@ -10,7 +10,7 @@ pub const ENTRY_COMMANDS_MAX: usize = 65_535;
 pub const ENTRY_BYTES_MAX: usize = 4 << 20;
 /// Most places of a group: one less than the members that a message can list, for a newcomer replaces the holder of its
 /// place only after it was a member beside it.
-pub const PLACES_MAX: usize = crate::message::MEMBERS_MAX - 1;
+pub const PLACES_MAX: usize = trine_protocol::message::MEMBERS_MAX - 1;
 /// Appends in flight to a follower for each slot of the session that carries them. What is beyond waits in the log,
 /// where raft makes larger appends of it; in the session it would keep heartbeats, and the leader's answers to ReadIndex
 /// questions, waiting until they are too old to be sent.

@@ -20,20 +20,21 @@ use std::net::SocketAddr;
 
 use raft::eraftpb::{Entry, EntryType, Message, MessageType};
 use trine_canary as canary;
+use trine_protocol::message::{ClusterId, GroupId, Incarnation, Member, PeerHeader, ReplyToken};
+use trine_protocol::stages::WriteStages;
 use trine_transport::time::{Duration, Instant};
 
 use crate::bootstrap::Origin;
 use crate::config::{COMPACTED_SHARE, READY_ROUNDS_MAX, ReplicaConfig};
 use crate::log::{Log, MemoryLog};
 use crate::membership;
-use crate::message::{ClusterId, GroupId, Incarnation, Member, PeerHeader, ReplyToken};
 use crate::outbox::Outbox;
 use crate::raft_group::{RaftGroup, Work, is_answer};
 use crate::reads::Reads;
 use crate::snapshot_transfer::{Image, Incoming, Outgoing};
 use crate::state_machine::StateMachine;
 use crate::state_machine::genesis::{FIRST_INDEX, FIRST_TERM};
-use crate::timing::{Stopwatch, Watched, WriteStages};
+use crate::timing::{Stopwatch, Watched};
 use crate::writes::Writes;
 use agreement::Agreement;
 use departure::Doubt;

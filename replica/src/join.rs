@@ -5,9 +5,11 @@ use std::net::SocketAddr;
 
 use trine_transport::time::{Duration, Instant};
 
-use crate::message::{ClusterId, Encode, JoinRefusal, JoinReply, JoinRequest, Member, kind};
 use crate::outbox::{Letter, Outbox, Purpose};
 use crate::output::Class;
+use trine_protocol::message::{
+    ClusterId, Encode, JoinRefusal, JoinReply, JoinRequest, Member, kind,
+};
 
 /// A replica's pleas to be taken in.
 #[derive(Debug)]

@@ -2,7 +2,6 @@
 
 mod addresses;
 mod bootstrap;
-pub mod client;
 mod client_sessions;
 pub mod config;
 pub mod disk;
@@ -10,7 +9,6 @@ mod group;
 mod join;
 mod log;
 mod membership;
-pub mod message;
 pub mod node;
 mod outbox;
 pub mod output;
@@ -18,11 +16,8 @@ mod raft_group;
 mod raft_log;
 mod reads;
 mod replica;
-pub mod route;
-mod slab;
 mod snapshot_transfer;
 mod state_machine;
-pub mod status;
 pub mod timing;
 mod writes;
 
@@ -31,5 +26,3 @@ pub use node::Node;
 pub use output::{Class, Output};
 pub use raft_log::log_raft_to;
 pub use replica::Replica;
-pub use route::{IsAt, RouteOf};
-pub use status::Status;

@@ -9,8 +9,8 @@ use raft::eraftpb::{
     ConfChangeSingle, ConfChangeTransition, ConfChangeType, ConfChangeV2, ConfState,
 };
 
-use crate::message::{Incarnation, MEMBERS_MAX, Member, MemberRole, PlaceId};
 use crate::state_machine::codec::{Cursor, StateError, put_u32, put_u64};
+use trine_protocol::message::{Incarnation, MEMBERS_MAX, Member, MemberRole, PlaceId};
 
 /// The members, in the order of their places.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -6,17 +6,17 @@ use std::net::SocketAddr;
 use prost::Message as _;
 use raft::eraftpb::Message;
 use trine_kvstore::Response;
+use trine_protocol::message::{
+    APPEND_HEADER_SIZE, CLIENT_REPLY_HEADER_SIZE, ClientReply, ClientStatus, ClusterId, Encode,
+    Incarnation, PEER_HEADER_SIZE, PeerHeader, PlaceId, ReplyToken, kind,
+};
+use trine_protocol::status::Counters;
 use trine_transport::buf::{MsgBuf, Pool};
 use trine_transport::time::Duration;
 
 use crate::config::PEER_REQUESTS_MAX;
 use crate::disk::Write;
-use crate::message::{
-    APPEND_HEADER_SIZE, CLIENT_REPLY_HEADER_SIZE, ClientReply, ClientStatus, ClusterId, Encode,
-    Incarnation, PEER_HEADER_SIZE, PeerHeader, PlaceId, ReplyToken, kind,
-};
 use crate::output::{Class, Output};
-use crate::status::Counters;
 
 /// What a request to a peer was about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

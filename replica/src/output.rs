@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use trine_transport::buf::MsgBuf;
 use trine_transport::time::Duration;
 
-use crate::message::{Incarnation, ReplyToken};
+use trine_protocol::message::{Incarnation, ReplyToken};
 
 /// Which session to a peer a message takes: bulk data must not delay the heartbeat behind it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -25,7 +25,7 @@ pub enum Output {
         to: SocketAddr,
         /// The life of the peer that is meant; another one must not get it. Nothing while it is not known.
         expect: Option<Incarnation>,
-        /// The request type, one of [`crate::message::kind`].
+        /// The request type, one of [`trine_protocol::message::kind`].
         kind: u8,
         /// The session to take.
         class: Class,

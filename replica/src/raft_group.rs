@@ -683,7 +683,7 @@ mod tests {
         while group.poll_work().is_some() {}
         group.applied_to(2);
         assert!(group.leads_with_commit());
-        let removal = crate::membership::remove(crate::message::Incarnation(1));
+        let removal = crate::membership::remove(trine_protocol::message::Incarnation(1));
         let conf = group.apply_conf_change(&removal).unwrap();
         assert_eq!(conf.voters, [2]);
         assert!(!group.read_index(7));

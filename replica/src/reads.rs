@@ -12,11 +12,11 @@
 use std::collections::VecDeque;
 
 use trine_canary as canary;
+use trine_protocol::message::ReplyToken;
 use trine_transport::buf::MsgBuf;
 use trine_transport::time::Instant;
 
 use crate::config::READ_ROUNDS_MAX;
-use crate::message::ReplyToken;
 
 /// A read that waits; its command is one of the store's read-only ones.
 pub(crate) struct Read {

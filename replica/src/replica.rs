@@ -3,6 +3,16 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use trine_protocol::message::{
+    AdminReply, AdminRequest, AdminStatus, AppendFrame, BeginRefusal, BootstrapReply,
+    BootstrapRequest, ClientReply, ClientRequest, ClientStatus, ClusterId, DecodeError, Discovery,
+    Incarnation, JoinRefusal, JoinReply, JoinRequest, Member, MemberRole, Members, PeerHeader,
+    PlaceId, RaftFrame, ReplyToken, RoleCode, SnapshotChunk, StateReport, kind,
+};
+use trine_protocol::stages::WriteStages;
+use trine_protocol::status::{
+    LogStatus, ReceivingStatus, Role, SessionStatus, Status, StoreStatus,
+};
 use trine_transport::buf::Pool;
 use trine_transport::prng::Prng;
 use trine_transport::time::Instant;
@@ -13,16 +23,9 @@ use crate::config::{BEGIN_PATIENCE, ConfigError, PLACES_MAX, ReplicaConfig};
 use crate::disk::{DiskError, Fsync, Restored, Write};
 use crate::group::Group;
 use crate::join::Joiner;
-use crate::message::{
-    AdminReply, AdminRequest, AdminStatus, AppendFrame, BeginRefusal, BootstrapReply,
-    BootstrapRequest, ClientReply, ClientRequest, ClientStatus, ClusterId, DecodeError, Discovery,
-    Incarnation, JoinRefusal, JoinReply, JoinRequest, Member, MemberRole, Members, PeerHeader,
-    PlaceId, RaftFrame, ReplyToken, RoleCode, SnapshotChunk, StateReport, kind,
-};
 use crate::outbox::{Outbox, Purpose};
 use crate::output::Output;
-use crate::status::{LogStatus, ReceivingStatus, Role, SessionStatus, Status, StoreStatus};
-use crate::timing::{Stopwatch, WriteStages};
+use crate::timing::Stopwatch;
 
 /// One replica. Every call is followed by draining [`Replica::poll_output`].
 ///

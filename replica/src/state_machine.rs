@@ -10,10 +10,10 @@ use raft::eraftpb::ConfState;
 use trine_kvstore::config::STATE_VERSION;
 use trine_kvstore::interleave::LANES;
 use trine_kvstore::{Command, Position, Store};
+use trine_protocol::message::{ClientStatus, ClusterId, Member, Operation};
 
 use crate::client_sessions::{ClientSessions, Registration, Verdict};
 use crate::membership::MemberTable;
-use crate::message::{ClientStatus, ClusterId, Member, Operation};
 use entry::{EntryError, EntryView, Envelope};
 
 /// What a command is answered.

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use crate::message::{ClientRequest, ReplyToken};
 use crate::state_machine::entry::EntryBuilder;
 use crate::timing::{SAMPLE_EVERY, TRACES_MAX, Trace, Traces};
+use trine_protocol::message::{ClientRequest, ReplyToken};
 use trine_transport::time::Instant;
 
 /// An entry that this leader has proposed and that is not applied yet.

@@ -10,9 +10,10 @@
 use trine_replica_harness as harness;
 
 use harness::{World, small};
+use trine_protocol::message::{ChunkAck, ChunkOutcome};
+use trine_protocol::status::Status;
+use trine_replica::ReplicaConfig;
 use trine_replica::config::APPEND_BYTES_UNDER_WAY_MAX;
-use trine_replica::message::{ChunkAck, ChunkOutcome};
-use trine_replica::{ReplicaConfig, Status};
 use trine_transport::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);

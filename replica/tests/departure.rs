@@ -3,8 +3,8 @@
 use trine_replica_harness as harness;
 
 use harness::World;
+use trine_protocol::message::{AdminStatus, Order};
 use trine_replica::ReplicaConfig;
-use trine_replica::message::{AdminStatus, Order};
 use trine_transport::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -4,9 +4,9 @@ use trine_replica_harness as harness;
 
 use harness::World;
 use harness::client::{Outcome, Wish};
+use trine_protocol::message::ClientStatus;
 use trine_replica::ReplicaConfig;
 use trine_replica::config::ReadMode;
-use trine_replica::message::ClientStatus;
 use trine_transport::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -4,12 +4,12 @@
 use prost::Message as _;
 use raft::eraftpb::{Entry, Message, MessageType};
 use trine_kvstore::Command;
-use trine_replica::message::{
+use trine_protocol::message::{
     AdminStatus, AppendFrame, ClientReply, ClientRequest, ClientStatus, ClusterId, Encode, GroupId,
     Incarnation, JoinRefusal, JoinReply, JoinRequest, Operation, Order, PeerHeader, PlaceId,
     RaftFrame, StateReport, kind,
 };
-use trine_replica::status::Role;
+use trine_protocol::status::Role;
 use trine_replica_harness::client::Wish;
 use trine_replica_harness::{World, address, small};
 use trine_transport::time::Duration;

@@ -7,12 +7,12 @@ use harness::{World, address, small};
 use prost::Message as _;
 use raft::eraftpb::{Entry, Message, MessageType};
 use trine_kvstore::{Command, SetExpiry, SetOptions};
-use trine_replica::ReplicaConfig;
-use trine_replica::message::{
+use trine_protocol::message::{
     AppendFrame, ClientRequest, ClientStatus, ClusterId, Encode, GroupId, Operation, PeerHeader,
     kind,
 };
-use trine_replica::status::Role;
+use trine_protocol::status::Role;
+use trine_replica::ReplicaConfig;
 use trine_transport::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -8,7 +8,7 @@ use harness::{World, small};
 use proptest::prelude::*;
 use prost::Message as _;
 use raft::eraftpb::{ConfState, Entry, Message, Snapshot};
-use trine_replica::message::{
+use trine_protocol::message::{
     AppendFrame, ClusterId, Encode, GroupId, Incarnation, PeerHeader, RaftFrame, SnapshotChunk,
     kind,
 };

@@ -4,12 +4,12 @@ use trine_replica_harness as harness;
 
 use harness::client::Wish;
 use harness::{World, small};
-use trine_replica::ReplicaConfig;
-use trine_replica::config::{ConfigError, ReadMode};
-use trine_replica::message::{
+use trine_protocol::message::{
     AdminRequest, ClientStatus, ClusterId, Encode, Incarnation, Order, PlaceId, kind,
 };
-use trine_replica::status::Role;
+use trine_protocol::status::Role;
+use trine_replica::ReplicaConfig;
+use trine_replica::config::{ConfigError, ReadMode};
 use trine_transport::time::{Duration, Instant};
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -5,11 +5,11 @@ use trine_replica_harness as harness;
 use harness::World;
 use harness::client::Wish;
 use trine_kvstore::{Command, List, Pair};
-use trine_replica::ReplicaConfig;
-use trine_replica::config::{ENTRY_BYTES_MAX, SESSION_WINDOW};
-use trine_replica::message::{
+use trine_protocol::message::{
     ClientReply, ClientRequest, ClientStatus, Encode, GroupId, Operation, kind,
 };
+use trine_replica::ReplicaConfig;
+use trine_replica::config::{ENTRY_BYTES_MAX, SESSION_WINDOW};
 use trine_transport::time::Duration;
 
 /// Several values in one command, of so many bytes together.

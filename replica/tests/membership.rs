@@ -4,11 +4,11 @@ use trine_replica_harness as harness;
 
 use harness::client::Wish;
 use harness::{World, address, small};
-use trine_replica::ReplicaConfig;
-use trine_replica::message::{
+use trine_protocol::message::{
     AdminReply, AdminStatus, Incarnation, MEMBERS_MAX, MemberRole, Order, PlaceId,
 };
-use trine_replica::status::Role;
+use trine_protocol::status::Role;
+use trine_replica::ReplicaConfig;
 use trine_transport::buf::{Pool, PoolConfig};
 use trine_transport::time::{Duration, Instant};
 

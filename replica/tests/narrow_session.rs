@@ -11,9 +11,9 @@ use trine_replica_harness as harness;
 
 use harness::client::{Outcome, Wish};
 use harness::{World, address};
+use trine_protocol::message::ClientStatus;
 use trine_replica::ReplicaConfig;
 use trine_replica::config::APPENDS_PER_SLOT;
-use trine_replica::message::ClientStatus;
 use trine_transport::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);

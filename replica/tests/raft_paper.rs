@@ -9,12 +9,13 @@ use std::net::SocketAddr;
 
 use prost::Message as _;
 use raft::eraftpb::{Entry, Message, MessageType};
-use trine_replica::message::{
+use trine_protocol::message::{
     AppendFrame, BootstrapReply, BootstrapRequest, ClientRequest, ClusterId, Encode, GroupId,
     Incarnation, Operation, PeerHeader, PlaceId, RaftFrame, ReplyToken, kind,
 };
-use trine_replica::status::Role;
-use trine_replica::{Output, Replica, ReplicaConfig, Status};
+use trine_protocol::status::Role;
+use trine_protocol::status::Status;
+use trine_replica::{Output, Replica, ReplicaConfig};
 use trine_transport::buf::{Pool, PoolConfig};
 use trine_transport::time::{Duration, Instant};
 

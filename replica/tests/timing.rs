@@ -4,8 +4,8 @@ use trine_replica_harness as harness;
 
 use harness::World;
 use trine_kvstore::{Command, Response};
+use trine_protocol::message::{ClientReply, ClientRequest, Encode, Operation, kind};
 use trine_replica::ReplicaConfig;
-use trine_replica::message::{ClientReply, ClientRequest, Encode, Operation, kind};
 use trine_transport::time::Duration;
 
 fn request(world: &World, client: usize, sequence: u64, timed: bool) -> Vec<u8> {

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 use harness::client::{Outcome, Wish};
 use harness::{World, small};
+use trine_protocol::message::ClientStatus;
 use trine_replica::ReplicaConfig;
 use trine_replica::config::ReadMode;
-use trine_replica::message::ClientStatus;
 use trine_transport::prng::Prng;
 use trine_transport::time::{Duration, Instant};
 

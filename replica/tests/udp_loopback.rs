@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{JoinHandle, Thread};
 
-use trine_kvstore::{Command, Response};
-use trine_replica::client::{
+use trine_client::{
     AsyncClients, BlockingClient, ClientConfig, Error, Mode, Obstacle, Probed, probe_status,
 };
-use trine_replica::message::{ClusterId, Incarnation, PlaceId};
-use trine_replica::node::endpoint_config;
-use trine_replica::route::{IsAt, RouteOf, is_same_address};
-use trine_replica::status::Role;
+use trine_kvstore::{Command, Response};
+use trine_protocol::endpoint_config;
+use trine_protocol::message::{ClusterId, Incarnation, PlaceId};
+use trine_protocol::route::{IsAt, RouteOf, is_same_address};
+use trine_protocol::status::Role;
 use trine_replica::{Node, Replica, ReplicaConfig};
 use trine_transport::backend::{Backend, MonotonicClock, UdpBackend, UdpConfig};
 use trine_transport::event_loop::EventLoop;
@@ -264,7 +264,7 @@ fn a_client_of_another_cluster_is_refused_by_name() {
     let expected = Error::Refused {
         obstacle: Obstacle::WrongCluster { theirs },
     };
-    assert_eq!(error, trine_replica::client::CallError::Failed(expected));
+    assert_eq!(error, trine_client::CallError::Failed(expected));
 }
 
 #[test]

@@ -5,8 +5,8 @@ use trine_replica_harness as harness;
 use harness::World;
 use trine_kvstore::config::{STATE_VERSION, STATE_VERSION_FIRST, STATE_VERSION_SECOND};
 use trine_kvstore::{Command, Response, StoreError};
+use trine_protocol::message::{ClientReply, ClientRequest, ClientStatus, Encode, Operation, kind};
 use trine_replica::ReplicaConfig;
-use trine_replica::message::{ClientReply, ClientRequest, ClientStatus, Encode, Operation, kind};
 use trine_transport::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -88,6 +88,7 @@ mod prefetch;
 pub mod prng;
 mod rpc;
 pub mod session;
+pub mod slab;
 pub mod stats;
 pub mod time;
 mod timing_wheel;

@@ -2,10 +2,11 @@
 
 use std::net::SocketAddr;
 
-use trine_replica::RouteOf;
-use trine_replica::client::{Obstacle, ProbeError, Probed, probe_status};
-use trine_replica::node::{NodeStatus, endpoint_config};
-use trine_replica::status::{MemberStatus, Role, Status};
+use trine_client::{Obstacle, ProbeError, Probed, probe_status};
+use trine_protocol::RouteOf;
+use trine_protocol::endpoint_config;
+use trine_protocol::node_status::NodeStatus;
+use trine_protocol::status::{MemberStatus, Role, Status};
 use trine_transport::backend::{Backend, BackendError, MonotonicClock, UdpBackend, UdpConfig};
 use trine_transport::time::{Clock, Duration};
 

@@ -8,10 +8,10 @@ use crate::workload::{Request, Workload};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use trine_client::{ClientId, Clients, Finished, Mode, Submission};
 use trine_kvstore::{
     Command, Condition, ExecuteMode, ExpireCondition, List, Pair, SetExpiry, SetOptions,
 };
-use trine_replica::client::{ClientId, Clients, Finished, Mode, Submission};
 use trine_transport::prng::{Prng, Ratio};
 use trine_transport::time::{Duration, Instant};
 

@@ -6,8 +6,8 @@ use super::disk::CALM;
 use super::network::Cut;
 use crate::fault::{Event, Fault, Schedule, Victim};
 use std::collections::{BTreeMap, BTreeSet};
+use trine_protocol::message::Order;
 use trine_replica::disk::DiskCause;
-use trine_replica::message::Order;
 use trine_transport::time::{Duration, Instant};
 
 /// How often the cluster is looked at.
@@ -483,7 +483,7 @@ fn fire_if(cluster: &mut Cluster, fault: Fault, act: impl FnOnce(&mut Cluster) -
 mod tests {
     use super::*;
     use crate::sim::{SimConfig, Trace};
-    use trine_replica::message::PlaceId;
+    use trine_protocol::message::PlaceId;
 
     /// A replica that was told to stop died of another fault, and the order to kill it was put off for ever, fifty times a
     /// simulated second; it would have hit a later life at once that was told to stop for reasons of its own.

@@ -18,13 +18,14 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::MutexGuard;
 use trine_canary as canary;
-use trine_replica::client::{ClientConfig, Clients, OrderGiver};
-use trine_replica::disk::{Fsync, OpenOptions, Opened};
-use trine_replica::message::{
+use trine_client::{ClientConfig, Clients, OrderGiver};
+use trine_protocol::IsAt;
+use trine_protocol::endpoint_config;
+use trine_protocol::message::{
     AdminRequest, ClusterId, Discovery, Incarnation, MemberRole, Order, PlaceId,
 };
-use trine_replica::node::endpoint_config;
-use trine_replica::{IsAt, Node, Replica, ReplicaConfig};
+use trine_replica::disk::{Fsync, OpenOptions, Opened};
+use trine_replica::{Node, Replica, ReplicaConfig};
 use trine_transport::backend::Caps;
 use trine_transport::buf::{Pool, PoolConfig};
 use trine_transport::endpoint::Endpoint;
@@ -651,7 +652,7 @@ impl View {
     fn keeps_majority(&self, alive: &BTreeSet<Incarnation>, leaving: &[PlaceId]) -> bool {
         let stays = |voter: &&Incarnation| {
             let members = &self.discovery.members.0;
-            let leaves = |member: &trine_replica::message::Member| {
+            let leaves = |member: &trine_protocol::message::Member| {
                 member.incarnation == **voter && leaving.contains(&member.place)
             };
             !alive.contains(*voter) || !members.iter().any(leaves)
@@ -684,7 +685,7 @@ fn place_of(host: Host) -> PlaceId {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trine_replica::message::{Members, RoleCode};
+    use trine_protocol::message::{Members, RoleCode};
 
     fn lives(list: &[u64]) -> Vec<Incarnation> {
         list.iter().copied().map(Incarnation).collect()
@@ -733,8 +734,8 @@ mod tests {
         assert!(view.keeps_majority(&lives(&[2, 3]).into_iter().collect(), &[]));
     }
 
-    fn member(number: u32) -> trine_replica::message::Member {
-        trine_replica::message::Member {
+    fn member(number: u32) -> trine_protocol::message::Member {
+        trine_protocol::message::Member {
             place: PlaceId(number),
             role: MemberRole::Voter,
             incarnation: Incarnation(number.into()),
@@ -742,8 +743,8 @@ mod tests {
         }
     }
 
-    fn learner(place: u32, incarnation: u64) -> trine_replica::message::Member {
-        trine_replica::message::Member {
+    fn learner(place: u32, incarnation: u64) -> trine_protocol::message::Member {
+        trine_protocol::message::Member {
             role: MemberRole::Learner,
             incarnation: Incarnation(incarnation),
             ..member(place)

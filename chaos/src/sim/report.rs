@@ -10,7 +10,7 @@ use crate::fault::{DRIFT_PER_MILLION_MAX, Fault, KINDS_MIN, Schedule};
 use crate::history::{History, Tally};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use trine_replica::message::PlaceId;
+use trine_protocol::message::PlaceId;
 use trine_transport::time::{Duration, Instant};
 
 /// What came of a simulation.

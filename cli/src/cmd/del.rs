@@ -1,7 +1,7 @@
 //! `trine del KEY`: deletes a key.
 
+use trine_client::Mode;
 use trine_kvstore::{Command, Response};
-use trine_replica::client::Mode;
 
 use super::get::no_such_key;
 use super::{response_of, unexpected};

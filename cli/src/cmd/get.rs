@@ -1,8 +1,8 @@
 //! `trine get KEY`: reads a value and prints its raw bytes.
 
 use serde_json::json;
+use trine_client::Mode;
 use trine_kvstore::{Command, Response};
-use trine_replica::client::Mode;
 
 use super::{response_of, unexpected};
 use crate::args::{GetArguments, ReadFrom};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use trine_client::Mode;
 use trine_kvstore::{Command, SetExpiry, SetOptions};
-use trine_replica::client::Mode;
 
 use super::response_of;
 use super::status::{LOOK_MAX, ask_everybody, place_at};

@@ -1,7 +1,7 @@
 //! `trine leader transfer`: hands the lead over.
 
 use trine_chaos::live::{Report, leader_of};
-use trine_replica::status::{Role, Status};
+use trine_protocol::status::{Role, Status};
 
 use super::member::{Wanted, give};
 use super::status::{LOOK_MAX, ask_everybody};
@@ -36,7 +36,7 @@ fn choose<N: Network>(network: &N, arguments: &OrderArguments) -> Result<u32, Fa
             .find_map(|report| report.answer.as_ref().err())
         {
             Some(obstacle) if reports.iter().all(|report| report.answer.is_err()) => *obstacle,
-            _ => trine_replica::client::Obstacle::NoLeader,
+            _ => trine_client::Obstacle::NoLeader,
         };
         let message = format!("{obstacle}; nothing was changed");
         return Err(Failure::not_reachable(message, advice(obstacle)));

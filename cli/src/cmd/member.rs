@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use trine_chaos::live::Report;
-use trine_replica::client::{ClientConfig, Obstacle, OrderDone, OrderError, give_order};
-use trine_replica::message::{AdminRequest, ClusterId, Incarnation, Order, PlaceId};
-use trine_replica::node::endpoint_config;
-use trine_replica::status::{MemberStatus, Status};
+use trine_client::{ClientConfig, Obstacle, OrderDone, OrderError, give_order};
+use trine_protocol::endpoint_config;
+use trine_protocol::message::{AdminRequest, ClusterId, Incarnation, Order, PlaceId};
+use trine_protocol::status::{MemberStatus, Status};
 use trine_transport::backend::{Backend, MonotonicClock};
 
 use super::status::{LOOK_MAX, ask_everybody, informant, no_leader, nobody};

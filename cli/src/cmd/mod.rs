@@ -27,8 +27,8 @@ pub(crate) mod top;
 pub(crate) mod trace;
 pub(crate) mod up;
 
+use trine_client::Answer;
 use trine_kvstore::{Response, StoreError};
-use trine_replica::client::Answer;
 
 use crate::failure::Failure;
 

@@ -1,8 +1,8 @@
 //! `trine put KEY [VALUE]`: writes a value.
 
 use serde_json::{Map, Value, json};
+use trine_client::{Answer, Mode, WriteTiming};
 use trine_kvstore::{Command, Response};
-use trine_replica::client::{Answer, Mode, WriteTiming};
 
 use super::{response_of, unexpected};
 use crate::args::PutArguments;

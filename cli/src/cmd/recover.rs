@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use serde_json::json;
+use trine_protocol::message::{ClusterId, Incarnation, Member, MemberRole, PlaceId};
 use trine_replica::config::SEGMENT_BYTES;
 use trine_replica::disk::{
     DiskCause, Fsync, OpenError, OpenOptions, RecoverError, lift_quarantine, recover,
 };
-use trine_replica::message::{ClusterId, Incarnation, Member, MemberRole, PlaceId};
 
 use crate::args::RecoverArguments;
 use crate::client::random_seed;

@@ -9,12 +9,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::json;
 use trine_kvstore::Limits;
+use trine_protocol::endpoint_config;
+use trine_protocol::message::{Discovery, Incarnation, PlaceId, RoleCode};
+use trine_protocol::status::ReceivingStatus;
 use trine_replica::Replica;
 use trine_replica::config::ReplicaConfig;
 use trine_replica::disk::WriterThread;
-use trine_replica::message::{Discovery, Incarnation, PlaceId, RoleCode};
-use trine_replica::node::{Node, endpoint_config};
-use trine_replica::status::ReceivingStatus;
+use trine_replica::node::Node;
 use trine_transport::backend::{Backend, Faults, Faulty, MonotonicClock, Waker};
 use trine_transport::time::{Clock, Duration, Instant};
 use trine_transport::{Config, EventLoop};

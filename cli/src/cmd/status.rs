@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 use trine_chaos::live::{Report, leader_of, majority_gone, voters_in_step};
+use trine_protocol::node_status::LinkStatus;
+use trine_protocol::node_status::NodeStatus;
+use trine_protocol::status::{Role, Status};
 use trine_replica::disk::Fsync;
-use trine_replica::node::{LinkStatus, NodeStatus};
-use trine_replica::status::{Role, Status};
 use trine_transport::time::Duration;
 
 use crate::args::StatusArguments;
@@ -392,9 +393,9 @@ fn is_foreign(replica: &Status, leaders: Option<&str>) -> bool {
 #[cfg(test)]
 mod tests {
     use serde_json::from_value;
-    use trine_replica::client::Obstacle;
-    use trine_replica::node::TransportStatus;
-    use trine_replica::status::{Counters, LogStatus, SessionStatus, StoreStatus};
+    use trine_client::Obstacle;
+    use trine_protocol::node_status::TransportStatus;
+    use trine_protocol::status::{Counters, LogStatus, SessionStatus, StoreStatus};
 
     use super::*;
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use trine_replica::RouteOf;
-use trine_replica::message::PlaceId;
+use trine_protocol::RouteOf;
+use trine_protocol::message::PlaceId;
 use trine_transport::backend::{Direction, FaultHandle, Faults, Route};
 
 use super::order::{Linked, Order, State, Way};

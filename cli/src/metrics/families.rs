@@ -1,9 +1,9 @@
 //! Which metrics are there, and what are their values in a snapshot? The name, the help and the value of each stand
 //! together here and nowhere else.
 
+use trine_protocol::node_status::LinkStatus;
+use trine_protocol::status::{MemberStatus, Role};
 use trine_replica::disk::Fsync;
-use trine_replica::node::LinkStatus;
-use trine_replica::status::{MemberStatus, Role};
 
 use super::Snapshot;
 use crate::resp::Stats;

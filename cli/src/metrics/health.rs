@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use trine_replica::status::Role;
+use trine_protocol::status::Role;
 
 use super::Snapshot;
 use crate::units::show_count;

@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use trine_replica::node::{NodeStats, NodeStatus};
+use trine_protocol::node_status::NodeStatus;
+use trine_replica::node::NodeStats;
 use trine_transport::backend::BackendStats;
 use trine_transport::{EndpointStats, LoopStats};
 

@@ -4,7 +4,8 @@ use std::fmt;
 
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
-use trine_replica::timing::{Histogram, WriteStages};
+use trine_protocol::stages::Histogram;
+use trine_protocol::stages::WriteStages;
 
 /// The limits of the buckets are powers of two in nanoseconds: from a microsecond to a second.
 const FIRST_BITS: usize = 10;

@@ -7,7 +7,7 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
-use trine_replica::timing::WriteStages;
+use trine_protocol::stages::WriteStages;
 
 use super::Snapshot;
 use super::families::{Family, Kind, families, process};
@@ -94,17 +94,17 @@ pub(super) mod tests {
                 "place": 1, "incarnation": "a", "cluster": "c", "address": "127.0.0.1:1", "role": "leader",
                 "not_serving": null, "receiving": { "bytes": 300, "bytes_total": 400 }, "term": 7, "leader": "127.0.0.1:1", "committed": 100, "applied": 99,
                 "group_time_ns": 1, "members": [member(1, true), member(2, false)], "change_in_progress": false,
-                "log": to_value::<trine_replica::status::LogStatus>(),
-                "sessions": to_value::<trine_replica::status::SessionStatus>(),
-                "store": to_value::<trine_replica::status::StoreStatus>(),
-                "counters": to_value::<trine_replica::status::Counters>(),
+                "log": to_value::<trine_protocol::status::LogStatus>(),
+                "sessions": to_value::<trine_protocol::status::SessionStatus>(),
+                "store": to_value::<trine_protocol::status::StoreStatus>(),
+                "counters": to_value::<trine_protocol::status::Counters>(),
             },
             "links": [{
                 "address": "127.0.0.1:2", "class": "raft", "state": "up", "sessions_lost": 0, "rtt_ns": 20_000,
                 "rtt_ns_min": 10_000, "retransmissions": 3, "credits": 32, "credits_in_use": 1, "credit_stalls": 2,
                 "rto_ns": 1_000_000, "rate_bytes_per_second": 1_000,
             }],
-            "transport": to_value::<trine_replica::node::TransportStatus>(),
+            "transport": to_value::<trine_protocol::node_status::TransportStatus>(),
         });
         Snapshot {
             taken: Instant::now(),

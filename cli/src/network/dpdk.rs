@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use trine_replica::route::is_same_address;
+use trine_protocol::route::is_same_address;
 use trine_transport::backend::dpdk::{
     DpdkBackend, DpdkConfig, DpdkError, DpdkPorts, Eal, arguments,
 };

@@ -12,7 +12,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use clap::{Args, ValueEnum};
 use trine_chaos::live::{Report, SurveyError, free_addresses, survey_over};
-use trine_replica::{IsAt, RouteOf};
+use trine_protocol::IsAt;
+use trine_protocol::RouteOf;
 use trine_transport::backend::dpdk::DpdkConfig;
 use trine_transport::backend::{Backend, CaptureAddress};
 use trine_transport::time::Duration;

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 
 use trine_chaos::live::local_address_towards;
-use trine_replica::route::is_same_address;
+use trine_protocol::route::is_same_address;
 use trine_transport::backend::{UdpBackend, UdpConfig};
 
 use super::{Network, Opened};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use trine_replica::client::{
+use trine_client::{
     ClientId, Clients, EncodedCommand, Error, Finished, IN_FLIGHT_MAX, Mode, Obstacle, SubmitError,
 };
 use trine_resp::{Call, Failure};

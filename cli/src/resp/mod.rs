@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use trine_replica::client::{ClientConfig, Clients};
-use trine_replica::node::endpoint_config;
+use trine_client::{ClientConfig, Clients};
+use trine_protocol::endpoint_config;
 use trine_transport::backend::{MonotonicClock, Waker};
 use trine_transport::{Config, EventLoop, Identity};
 

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use prost::Message as _;
 use raft::eraftpb::{ConfState, Entry, Message, MessageType, Snapshot};
-use trine_replica::message::{
+use trine_protocol::message::{
     AdminReply, AdminRequest, AppendFrame, BATCH_ITEMS_MAX, BatchItems, BootstrapReply,
     BootstrapRequest, ChunkAck, ClientReply, ClientRequest, ClusterId, DecodeError, Encode,
     GroupId, JoinReply, JoinRequest, PeerHeader, RaftFrame, SnapshotChunk, StateReport,

@@ -2,12 +2,12 @@
 
 use std::net::SocketAddr;
 
+use trine_client::{ClientConfig, ClientId, Clients, Mode, Submission};
 use trine_kvstore::Command;
-use trine_replica::client::{ClientConfig, ClientId, Clients, Mode, Submission};
-use trine_replica::message::{Incarnation, PlaceId};
-use trine_replica::node::endpoint_config;
-use trine_replica::route::RouteOf;
-use trine_replica::status::Role;
+use trine_protocol::endpoint_config;
+use trine_protocol::message::{Incarnation, PlaceId};
+use trine_protocol::route::RouteOf;
+use trine_protocol::status::Role;
 use trine_replica::{Node, Replica, ReplicaConfig};
 use trine_transport::Identity;
 use trine_transport::backend::{Backend, MonotonicClock, RingBackend, RingConfig, RingRoute};

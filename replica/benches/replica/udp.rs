@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use trine_client::{BlockingClient, ClientConfig, Clients, Mode, Submission};
 use trine_kvstore::Command;
-use trine_replica::client::{BlockingClient, ClientConfig, Clients, Mode, Submission};
-use trine_replica::message::{Incarnation, PlaceId};
-use trine_replica::node::endpoint_config;
-use trine_replica::route::RouteOf;
+use trine_protocol::endpoint_config;
+use trine_protocol::message::{Incarnation, PlaceId};
+use trine_protocol::route::RouteOf;
 use trine_replica::{Node, Replica, ReplicaConfig};
 use trine_transport::backend::{Backend, MonotonicClock, UdpBackend, UdpConfig};
 use trine_transport::event_loop::EventLoop;

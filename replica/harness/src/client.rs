@@ -1,7 +1,7 @@
 //! A client that keeps asking until it knows, and judges every answer by itself.
 
 use trine_kvstore::{Command, Response};
-use trine_replica::message::{
+use trine_protocol::message::{
     ClientReply, ClientRequest, ClientStatus, ClusterId, Encode, GroupId, Operation,
 };
 use trine_transport::time::{Duration, Instant};

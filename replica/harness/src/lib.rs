@@ -11,12 +11,13 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::net::SocketAddr;
 
 use trine_kvstore::config::STATE_VERSION;
-use trine_replica::message::{
+use trine_protocol::message::{
     AdminReply, AdminRequest, AdminStatus, ClusterId, Encode, Incarnation, JoinRequest, Order,
     PlaceId, ReplyToken, kind,
 };
-use trine_replica::status::Role;
-use trine_replica::{Output, Replica, ReplicaConfig, Status};
+use trine_protocol::status::Role;
+use trine_protocol::status::Status;
+use trine_replica::{Output, Replica, ReplicaConfig};
 use trine_transport::buf::{Pool, PoolConfig};
 use trine_transport::prng::{Prng, Ratio};
 use trine_transport::time::{Duration, Instant};

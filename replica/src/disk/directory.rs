@@ -4,12 +4,12 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use trine_protocol::message::Member;
 
 use super::identity::{self, Identity};
 use super::open::LOCK;
 use super::spare::{self, Spare};
 use super::{Disk, DiskCause, DiskError, Step};
-use crate::message::Member;
 
 /// A locked directory. No other process opens it as long as this lives.
 #[derive(Debug)]
@@ -241,7 +241,7 @@ mod tests {
     use super::super::tests::{options, recoverable};
     use super::super::{OpenError, RecoverError, Recovered, open, recover};
     use super::*;
-    use crate::message::{ClusterId, MemberRole, PlaceId};
+    use trine_protocol::message::{ClusterId, MemberRole, PlaceId};
 
     struct Scratch(PathBuf);
 

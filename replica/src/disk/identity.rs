@@ -5,11 +5,12 @@
 //! ```
 //! The beginning is the group's, for a replica that was there: members and settings.
 
+use trine_protocol::message::{ClusterId, Incarnation, Members, PlaceId};
+
 use super::error::{LostMemory, OpenError};
 use super::segment::FORMAT;
 use crate::bootstrap::Origin;
 use crate::membership::MemberTable;
-use crate::message::{ClusterId, Incarnation, Members, PlaceId};
 use crate::state_machine::Genesis;
 use crate::state_machine::codec::{Cursor, StateError, put_bytes, put_u32, put_u64};
 

@@ -24,8 +24,6 @@ mod thread;
 mod write;
 mod writer;
 
-use serde::{Deserialize, Serialize};
-
 pub use directory::Directory;
 pub use error::{DiskCause, DiskError, LostMemory, OpenError};
 #[doc(hidden)]
@@ -37,24 +35,13 @@ pub use thread::WriterThread;
 pub use write::{Write, WriteQueue};
 pub use writer::Writer;
 
+pub use trine_protocol::status::Fsync;
+
 pub(crate) use identity::Identity;
 #[cfg(test)]
 pub(crate) use memory::MemoryDisk;
 pub(crate) use record::Record;
 pub(crate) use snapshot_file::{SnapshotHead, begin_piece, end_piece, middle_piece};
-
-/// When a write counts as durable.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Fsync {
-    /// Each write is synced by itself.
-    Each,
-    /// One sync for everything that has arrived during the last one.
-    #[default]
-    Batch,
-    /// Nothing is synced before an orderly stop. After any other end the memory counts as lost.
-    None,
-}
 
 /// What long work on a directory is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,6 +1,7 @@
 //! Opens a data directory: finds out what is there, and whether anything that may have been promised is missing.
 
 use std::collections::{BTreeMap, VecDeque};
+use trine_protocol::message::{ClusterId, Incarnation, PlaceId};
 
 use super::error::{LostMemory, OpenError};
 use super::frame::{SECTOR, Sector, read};
@@ -16,7 +17,6 @@ use super::writer::{
 };
 use super::{Disk, DiskError, Fsync, Step, Write};
 use crate::config::SEGMENT_BYTES_MIN;
-use crate::message::{ClusterId, Incarnation, PlaceId};
 
 /// In front of the names of files that were set aside.
 pub(super) const SET_ASIDE: &str = "lost-";

@@ -1,6 +1,7 @@
 //! After the loss of a majority: a group of one member, made of what one directory holds.
 
 use raft::eraftpb::{ConfState, EntryType};
+use trine_protocol::message::{ClusterId, Member, MemberRole};
 
 use super::error::OpenError;
 use super::identity::Identity;
@@ -11,7 +12,6 @@ use super::snapshot_file::{SnapshotHead, begin_piece, end_piece, middle_piece};
 use super::writer::replace_identity;
 use super::{Disk, DiskError, Fsync, Step, Write, Writer};
 use crate::config::WRITE_BATCH_BYTES_MAX;
-use crate::message::{ClusterId, Member, MemberRole};
 use crate::snapshot_transfer::{Image, Piece};
 use crate::state_machine::StateMachine;
 use trine_transport::time::Instant;

@@ -10,9 +10,10 @@
 //! While old files are set aside no new ones are there, and only when all of them are set aside the mark says so: thus it
 //! is always known which of the files without [`SET_ASIDE`] in front are old.
 
+use trine_protocol::message::Incarnation;
+
 use super::open::{LOCK, SET_ASIDE, set_aside};
 use super::{Disk, DiskError, LostMemory, OpenError};
-use crate::message::Incarnation;
 
 /// The file that is the mark.
 pub(super) const FILE: &str = "recovering";
@@ -112,7 +113,7 @@ mod tests {
     use crate::disk::cache::CachedDisk;
     use crate::disk::tests::{SharedDisk, options, recoverable};
     use crate::disk::{OpenOptions, Recovered, open, recover};
-    use crate::message::{ClusterId, Member, MemberRole, PlaceId};
+    use trine_protocol::message::{ClusterId, Member, MemberRole, PlaceId};
 
     /// One attempt, which comes to its end or is killed after `changes` changes; what it leaves behind.
     fn attempt(

@@ -1,12 +1,12 @@
 //! From the frames of a log back to what raft needs: hard state and entries behind a base.
 
 use raft::eraftpb::{Entry, HardState};
+use trine_protocol::message::{ClusterId, Incarnation};
 
 use super::error::LostMemory;
 use super::identity::Identity;
 use super::record::{Item, Record, decode};
 use super::snapshot_file::Loaded;
-use crate::message::{ClusterId, Incarnation};
 use crate::state_machine::genesis::{FIRST_INDEX, FIRST_TERM};
 
 /// What a replica that belonged to a group had on its disk.

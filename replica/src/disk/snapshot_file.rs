@@ -6,12 +6,12 @@
 //! The checksum covers kind, length, bytes, and how many pieces stand in front of this one.
 
 use raft::eraftpb::ConfState;
+use trine_protocol::message::ClusterId;
 
 use super::error::{LostMemory, OpenError};
 use super::open::Reading;
 use super::segment::FORMAT;
 use super::{Disk, DiskError};
-use crate::message::ClusterId;
 use crate::snapshot_transfer::ImageReader;
 use crate::state_machine::StateMachine;
 use crate::state_machine::codec::{Cursor, StateError, put_u32, put_u64};

@@ -1,6 +1,7 @@
 //! Each damage at each byte: either only what was never synced is cleared away, or the memory counts as lost.
 
 use raft::eraftpb::{ConfState, Entry, HardState};
+use trine_protocol::message::{ClusterId, Incarnation, Member, MemberRole, Members, PlaceId};
 
 use super::cache::CachedDisk;
 use super::frame::SECTOR;
@@ -10,7 +11,6 @@ use super::*;
 use crate::Replica;
 use crate::bootstrap::Origin;
 use crate::config::{ReplicaConfig, SEGMENT_BYTES_MIN};
-use crate::message::{ClusterId, Incarnation, Member, MemberRole, Members, PlaceId};
 use crate::state_machine::Genesis;
 use trine_transport::backend::{Wake, Waker};
 use trine_transport::buf::{Pool, PoolConfig};

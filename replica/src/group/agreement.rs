@@ -8,11 +8,13 @@
 
 use std::collections::BTreeMap;
 
+use trine_protocol::message::{
+    Encode, Incarnation, MemberRole, PeerHeader, ReplyToken, StateReport, kind,
+};
 use trine_transport::time::Instant;
 
 use super::{Group, election_timeout};
 use crate::disk::Write;
-use crate::message::{Encode, Incarnation, MemberRole, PeerHeader, ReplyToken, StateReport, kind};
 use crate::outbox::{Letter, Outbox, Purpose};
 use crate::output::Class;
 
@@ -289,8 +291,8 @@ mod tests {
     use super::*;
     use crate::bootstrap::Origin;
     use crate::disk::{Fsync, MemoryDisk, OpenError, OpenOptions, lift_quarantine, open};
-    use crate::message::{ClusterId, Member, Members, PlaceId};
     use crate::state_machine::Genesis;
+    use trine_protocol::message::{ClusterId, Member, Members, PlaceId};
 
     /// It used to be told to start again, and came back with the same state out of its log and its snapshots.
     #[test]

@@ -2,14 +2,14 @@
 
 use trine_canary as canary;
 use trine_kvstore::{Command, Response, StoreError};
+use trine_protocol::message::{
+    ClientReply, ClientRequest, ClientStatus, ClusterId, GroupId, LeaderTiming, Operation,
+    ReplyToken,
+};
 use trine_transport::time::Instant;
 
 use super::{Group, election_timeout};
 use crate::config::SESSION_WINDOW;
-use crate::message::{
-    ClientReply, ClientRequest, ClientStatus, ClusterId, GroupId, LeaderTiming, Operation,
-    ReplyToken,
-};
 use crate::outbox::Outbox;
 use crate::raft_group::ProposeError;
 use crate::state_machine::Answer;

@@ -4,11 +4,11 @@
 //! leader for long asks the members that it knows whether it still is one. And a first member that nobody has ever led
 //! has promised and acknowledged nothing: whoever should have begun with it is gone, and it is of more use as a new one.
 
+use trine_protocol::message::{ClusterId, Encode, JoinRefusal, JoinReply, JoinRequest, kind};
 use trine_transport::time::{Duration, Instant};
 
 use super::{Group, election_timeout};
 use crate::config::{BEGIN_PATIENCE, MEMBERSHIP_QUESTION_EVERY};
-use crate::message::{ClusterId, Encode, JoinRefusal, JoinReply, JoinRequest, kind};
 use crate::outbox::{Letter, Outbox, Purpose};
 use crate::output::Class;
 use crate::state_machine::genesis::FIRST_INDEX;

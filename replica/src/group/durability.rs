@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 
 use raft::eraftpb::{ConfState, Message, Snapshot};
+use trine_protocol::message::{ChunkAck, ChunkOutcome, ClusterId, Member, ReplyToken};
 use trine_transport::prng::Prng;
 use trine_transport::time::Instant;
 
@@ -15,7 +16,6 @@ use crate::disk::{
     DiskError, Identity, Restored, SnapshotHead, Write, begin_piece, end_piece, middle_piece,
 };
 use crate::log::{Log, MemoryLog};
-use crate::message::{ChunkAck, ChunkOutcome, ClusterId, Member, ReplyToken};
 use crate::outbox::Outbox;
 use crate::raft_group::{RaftGroup, Work};
 use crate::reads::Reads;
@@ -385,12 +385,12 @@ mod tests {
     use super::*;
     use crate::bootstrap::Origin;
     use crate::disk::{Fsync, MemoryDisk, OpenOptions, open};
-    use crate::message::{Incarnation, MemberRole, Members, PlaceId};
     use crate::raft_group::Refusal;
     use crate::state_machine::Genesis;
     use raft::StateRole;
     use raft::eraftpb::{Entry, MessageType};
     use std::collections::BTreeMap;
+    use trine_protocol::message::{Incarnation, MemberRole, Members, PlaceId};
     use trine_transport::buf::{Pool, PoolConfig};
 
     fn restored(disk: &MemoryDisk, own: Member, seed: u64) -> Group {

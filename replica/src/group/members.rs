@@ -4,15 +4,16 @@
 use raft::eraftpb::ConfChangeV2;
 use trine_canary as canary;
 use trine_kvstore::config::STATE_VERSION_FIRST;
-use trine_transport::time::Instant;
-
-use super::{Group, election_timeout};
-use crate::addresses::{self, Addresses};
-use crate::membership::{add_learner, leave_joint, promote, replace};
-use crate::message::{
+use trine_protocol::message::{
     Incarnation, JoinRefusal, JoinReply, JoinRequest, MEMBERS_MAX, Member, MemberRole, Order,
     PlaceId,
 };
+use trine_protocol::route::is_same_address;
+use trine_transport::time::Instant;
+
+use super::{Group, election_timeout};
+use crate::addresses::Addresses;
+use crate::membership::{add_learner, leave_joint, promote, replace};
 use crate::outbox::Outbox;
 use crate::state_machine::StateMachine;
 
@@ -126,7 +127,7 @@ impl Group {
             .state
             .iter()
             .flat_map(|state| state.members().at(new.place));
-        holders.any(|holder| addresses::same(holder.address, new.address))
+        holders.any(|holder| is_same_address(holder.address, new.address))
             || known.lists(new.place, new.address)
             || self.is_expected_at(now, new.place, new.address)
     }

@@ -7,16 +7,17 @@
 
 use std::net::SocketAddr;
 
-use trine_transport::time::{Duration, Instant};
-
-use super::Group;
-use crate::addresses::{self, Addresses};
-use crate::config::PLACES_MAX;
-use crate::membership::{promote, remove};
-use crate::message::{
+use trine_protocol::message::{
     AdminReply, AdminRequest, AdminStatus, Incarnation, Member, MemberRole, Order, PlaceId,
     ReplyToken,
 };
+use trine_protocol::route::is_same_address;
+use trine_transport::time::{Duration, Instant};
+
+use super::Group;
+use crate::addresses::Addresses;
+use crate::config::PLACES_MAX;
+use crate::membership::{promote, remove};
 use crate::outbox::Outbox;
 
 /// How long a leader remembers an order that it cannot follow yet.
@@ -393,7 +394,7 @@ impl Group {
             let counts = other.place == place && other.until > now;
             other.address.filter(|_| counts)
         });
-        named.any(|named| addresses::same(named, address))
+        named.any(|named| is_same_address(named, address))
     }
 
     fn forget(&mut self, place: PlaceId, order: Order) {

@@ -5,11 +5,13 @@ use std::net::SocketAddr;
 
 use prost::Message as _;
 use raft::eraftpb::{Message, MessageType};
+use trine_protocol::message::{
+    GroupId, Incarnation, PEER_HEADER_SIZE, PeerHeader, ReplyToken, kind,
+};
 use trine_transport::time::{Duration, Instant};
 
 use super::{Group, election_timeout};
 use crate::config::{APPEND_BYTES_UNDER_WAY_MAX, APPENDS_PER_SLOT};
-use crate::message::{GroupId, Incarnation, PEER_HEADER_SIZE, PeerHeader, ReplyToken, kind};
 use crate::outbox::{Letter, Outbox, Purpose};
 use crate::output::Class;
 

@@ -10,11 +10,11 @@
 //!   quorum has confirmed the lead.
 
 use trine_kvstore::Command;
+use trine_protocol::message::ClientStatus;
 use trine_transport::time::{Duration, Instant};
 
 use super::{Group, election_timeout};
 use crate::config::ReadMode;
-use crate::message::ClientStatus;
 use crate::outbox::Outbox;
 use crate::state_machine::StateMachine;
 

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 
 use raft::eraftpb::{Message, MessageType};
 use trine_kvstore::{Command, Position};
+use trine_protocol::message::{
+    ChunkAck, ChunkOutcome, ClientRequest, ClusterId, GroupId, Incarnation, Member, MemberRole,
+    Operation, PeerHeader, PlaceId, ReplyToken, SnapshotChunk,
+};
 use trine_transport::buf::{Pool, PoolConfig};
 use trine_transport::time::{Duration, Instant};
 
 use super::Group;
 use crate::config::{ReplicaConfig, SNAPSHOT_BYTES_WAITING_MAX};
 use crate::disk::Write;
-use crate::message::{
-    ChunkAck, ChunkOutcome, ClientRequest, ClusterId, GroupId, Incarnation, Member, MemberRole,
-    Operation, PeerHeader, PlaceId, ReplyToken, SnapshotChunk,
-};
 use crate::outbox::Outbox;
 use crate::output::Output;
 use crate::snapshot_transfer::{Image, Piece};

@@ -1,15 +1,15 @@
 //! What a member says about itself.
 
 use raft::{GetEntriesContext, StateRole, Storage};
+use trine_protocol::message::{Discovery, Incarnation, Member, MemberRole, Members, RoleCode};
+use trine_protocol::status::{
+    LeaseStatus, LogStatus, MemberStatus, ReceivingStatus, Role, SessionStatus, Status, StoreStatus,
+};
 use trine_transport::time::Instant;
 
 use super::Group;
 use crate::config::ReadMode;
 use crate::log::Log;
-use crate::message::{Discovery, Incarnation, Member, MemberRole, Members, RoleCode};
-use crate::status::{
-    LeaseStatus, LogStatus, MemberStatus, ReceivingStatus, Role, SessionStatus, Status, StoreStatus,
-};
 
 impl Group {
     fn role(&self) -> Role {

@@ -2,12 +2,12 @@
 
 use prost::Message as _;
 use raft::eraftpb::{Message, Snapshot};
+use trine_protocol::message::{ChunkAck, ChunkOutcome, Incarnation, ReplyToken, SnapshotChunk};
 use trine_transport::time::{Duration, Instant};
 
 use super::Group;
 use crate::config::SNAPSHOT_TRANSFERS_MAX;
 use crate::log::Log;
-use crate::message::{ChunkAck, ChunkOutcome, Incarnation, ReplyToken, SnapshotChunk};
 use crate::outbox::Outbox;
 use crate::snapshot_transfer::{Image, Incoming, Outgoing, Outlook, ended};
 use crate::state_machine::StateMachine;

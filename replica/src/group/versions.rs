@@ -4,10 +4,10 @@
 //! entry of its own once it has heard that of every member, learners included, and takes nobody in afterwards who
 //! understands less. A member that meets a version beyond its own all the same stops, and says why.
 
+use trine_protocol::message::Incarnation;
 use trine_transport::time::Instant;
 
 use super::Group;
-use crate::message::Incarnation;
 use crate::state_machine::StateMachine;
 use crate::state_machine::entry::raise_version;
 

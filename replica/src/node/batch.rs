@@ -1,15 +1,15 @@
 //! Client requests that came in one message, and are answered in one when the last of them is.
 
-use trine_transport::backend::Route;
-use trine_transport::buf::MsgBuf;
-use trine_transport::{Cx, Reply, ResponseHandle};
-
-use super::{Node, Waiting, reply_empty, respond};
-use crate::message::{
+use trine_protocol::message::{
     BATCH_HEADER_SIZE, BATCH_ITEM_HEADER_SIZE, BatchItems, BatchWriter, ClientReply, ClientStatus,
     Encode, ReplyToken,
 };
-use crate::slab::Key;
+use trine_transport::backend::Route;
+use trine_transport::buf::MsgBuf;
+use trine_transport::slab::Key;
+use trine_transport::{Cx, Reply, ResponseHandle};
+
+use super::{Node, Waiting, reply_empty, respond};
 
 /// Vectors of earlier batches that are kept.
 const SPARE_MAX: usize = 256;

@@ -1,6 +1,5 @@
 //! Limits and settings of the glue between a replica and its endpoint.
 
-use trine_transport::Config;
 use trine_transport::time::Duration;
 
 /// Requests that wait for their answer from the replica; a client's request beyond is told to come back later.
@@ -38,17 +37,3 @@ const _: () = assert!(EARLY_APPENDS_MAX >= RAFT_SLOTS as usize);
 const _: () = assert!(EARLY_APPENDS_ALL_MAX <= WAITING_REQUESTS_MAX / 16);
 const _: () = assert!(EARLY_APPENDS_MAX <= EARLY_APPENDS_ALL_MAX);
 const _: () = assert!(EARLY_BYTES_MAX <= EARLY_BYTES_ALL_MAX);
-
-/// The transport's settings that suit a replica or a client: as many requests a session as a client may pipeline, a
-/// packet for each, and more sessions than the receive queue has room for at once. A machine with the kernel's usual
-/// limits would otherwise take three clients; the loss that a burst of all sessions can bring is repaired and counted.
-#[must_use]
-pub fn endpoint_config() -> Config {
-    Config {
-        slots: 64,
-        credits: 64,
-        overcommit: true,
-        sessions: 4096,
-        ..Config::default()
-    }
-}

@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
+use trine_protocol::message::Incarnation;
+use trine_protocol::route::RouteOf;
 use trine_transport::backend::Route;
 use trine_transport::buf::MsgBuf;
 use trine_transport::prng::Prng;
@@ -13,9 +15,7 @@ use super::config::{
     BULK_SLOTS, CONNECT_TIMEOUT, LINK_QUEUE_MAX, LINKS_MAX, RAFT_SLOTS, RECONNECT_MAX,
     RECONNECT_MIN,
 };
-use crate::message::Incarnation;
 use crate::output::Class;
-use crate::route::RouteOf;
 
 /// How the session stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -12,16 +12,21 @@ mod status;
 
 use std::collections::BTreeMap;
 
+use trine_protocol::message::{
+    AppendFrame, ClientReply, ClientStatus, ClusterId, Encode, Incarnation, ReplyToken, StatusForm,
+    StatusReply, StatusRequest, kind, stream_place,
+};
+use trine_protocol::route::{IsAt, RouteOf};
 use trine_transport::backend::Route;
 use trine_transport::buf::MsgBuf;
 use trine_transport::prng::Prng;
+use trine_transport::slab::{Key, Slab};
 use trine_transport::time::Instant;
 use trine_transport::{
     App, Completion, Cx, Event, Identity, PeerInfo, Reply, Request, ResponseHandle, SessionId,
 };
 
-pub use config::{WAITING_REQUESTS_MAX, endpoint_config};
-pub use status::{BufferStatus, LinkStatus, NodeStatus, TransportStatus};
+pub use config::WAITING_REQUESTS_MAX;
 
 use self::batch::Batch;
 use self::config::REQUESTS_MAX;
@@ -29,14 +34,8 @@ use self::links::Links;
 use self::reorder::{Early, Load, Reorder, Verdict};
 use self::send::Sent;
 use crate::disk::WriteQueue;
-use crate::message::{
-    AppendFrame, ClientReply, ClientStatus, ClusterId, Encode, Incarnation, ReplyToken, StatusForm,
-    StatusReply, StatusRequest, kind, stream_place,
-};
 use crate::output::Class;
 use crate::replica::Replica;
-use crate::route::{IsAt, RouteOf};
-use crate::slab::{Key, Slab};
 
 /// Requests that made no sense and were answered with nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

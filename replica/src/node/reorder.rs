@@ -5,7 +5,7 @@
 //! those of one stream out in their order. A lost append ends its stream at the sender, and the first append of the
 //! next stream ends it here; what still waits then is of no use any more.
 
-use crate::message::ReplyToken;
+use trine_protocol::message::ReplyToken;
 
 use super::config::{
     EARLY_APPENDS_ALL_MAX, EARLY_APPENDS_MAX, EARLY_BYTES_ALL_MAX, EARLY_BYTES_MAX,

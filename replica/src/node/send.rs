@@ -1,5 +1,6 @@
 //! From the replica's outputs into the sessions, and what becomes of messages that cannot go.
 
+use trine_protocol::message::{kind, set_stream_place};
 use trine_transport::Cx;
 use trine_transport::backend::Route;
 use trine_transport::time::Instant;
@@ -7,7 +8,6 @@ use trine_transport::time::Instant;
 use super::Node;
 use super::config::DRAINS_MAX;
 use super::links::{Outgoing, Way};
-use crate::message::{kind, set_stream_place};
 use crate::output::Output;
 
 /// A request to a peer that the transport has taken.

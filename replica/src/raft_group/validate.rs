@@ -262,7 +262,7 @@ pub(crate) fn is_sane(conf: &ConfState) -> bool {
     let joint = !conf.voters_outgoing.is_empty();
     lists
         .iter()
-        .all(|list| list.len() <= crate::message::MEMBERS_MAX && unique(list))
+        .all(|list| list.len() <= trine_protocol::message::MEMBERS_MAX && unique(list))
         && !conf.voters.is_empty()
         && conf
             .learners

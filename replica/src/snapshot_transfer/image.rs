@@ -14,14 +14,14 @@ use std::collections::VecDeque;
 
 use trine_canary as canary;
 use trine_kvstore::{Position, SnapshotReader, SnapshotStep, Store};
+use trine_protocol::message::ClusterId;
+use trine_protocol::status::ReceivingStatus;
 use trine_transport::time::Instant;
 
 use crate::client_sessions::ClientSessions;
 use crate::membership::MemberTable;
-use crate::message::ClusterId;
 use crate::state_machine::codec::{Cursor, StateError, put_bytes, put_u64};
 use crate::state_machine::{Genesis, Parts, StateMachine};
-use crate::status::ReceivingStatus;
 
 /// Bytes in front of a chunk's content.
 const CHUNK_HEADER_SIZE: usize = 8;
@@ -273,9 +273,9 @@ fn read_head(content: &[u8]) -> Result<Head, StateError> {
 mod tests {
     use super::*;
     use crate::config::ReplicaConfig;
-    use crate::message::{ClientRequest, GroupId, Operation};
     use crate::state_machine::entry::EntryBuilder;
     use trine_kvstore::Command;
+    use trine_protocol::message::{ClientRequest, GroupId, Operation};
 
     fn apply(
         machine: &mut StateMachine,

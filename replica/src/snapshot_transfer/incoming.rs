@@ -3,14 +3,14 @@
 use prost::Message as _;
 use raft::eraftpb::Message;
 
+use trine_protocol::message::{ChunkAck, ChunkOutcome, Incarnation, SnapshotChunk};
+use trine_protocol::status::ReceivingStatus;
 use trine_transport::time::Instant;
 
 use super::ImageReader;
 use super::outgoing::SENDER_PATIENCE;
 use crate::config::SNAPSHOT_CHUNKS_MAX;
-use crate::message::{ChunkAck, ChunkOutcome, Incarnation, SnapshotChunk};
 use crate::state_machine::StateMachine;
-use crate::status::ReceivingStatus;
 
 /// A snapshot that is being received.
 pub(crate) struct Incoming {

@@ -3,12 +3,12 @@
 use std::net::SocketAddr;
 
 use trine_kvstore::Store;
+use trine_protocol::message::{
+    ChunkAck, ChunkOutcome, Encode, Incarnation, PeerHeader, SnapshotChunk, kind,
+};
 use trine_transport::time::{Duration, Instant};
 
 use super::{Image, Piece};
-use crate::message::{
-    ChunkAck, ChunkOutcome, Encode, Incarnation, PeerHeader, SnapshotChunk, kind,
-};
 use crate::outbox::{Letter, Outbox, Purpose};
 use crate::output::Class;
 

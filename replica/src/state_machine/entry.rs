@@ -12,9 +12,10 @@
 //! The length counts the store command alone. An entry without commands moves group time forward. Raft's own entry at
 //! the beginning of a term has no bytes at all.
 
+use trine_protocol::message::{ClientRequest, Operation};
+
 use super::codec::{Cursor, StateError, field};
 use crate::config::{ENTRY_BYTES_MAX, ENTRY_COMMANDS_MAX};
-use crate::message::{ClientRequest, Operation};
 
 /// Version of the entry layout. A replica that meets another one stops: guessing would make replicas differ.
 pub(crate) const ENTRY_VERSION: u8 = 1;
@@ -239,8 +240,8 @@ fn read_envelope<'a>(cursor: &mut Cursor<'a>) -> Result<Envelope<'a>, StateError
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{ClusterId, GroupId};
     use proptest::prelude::*;
+    use trine_protocol::message::{ClusterId, GroupId};
 
     fn request(sequence: u64, command: &[u8]) -> ClientRequest<'_> {
         ClientRequest {

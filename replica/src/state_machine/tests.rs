@@ -3,8 +3,8 @@
 use super::entry::EntryBuilder;
 use super::*;
 use crate::config::ReplicaConfig;
-use crate::message::{ClientRequest, GroupId};
 use trine_kvstore::Response;
+use trine_protocol::message::{ClientRequest, GroupId};
 
 fn machine() -> StateMachine {
     StateMachine::new(

@@ -1,8 +1,8 @@
 //! Commands that share a message: each keeps its own sequence and its own fate.
 
+use trine_client::{ClientConfig, ClientId, Error, Mode, Obstacle};
 use trine_kvstore::{Command, Position, Response};
-use trine_replica::client::{ClientConfig, ClientId, Error, Mode, Obstacle};
-use trine_replica::message::{ClientStatus, Operation};
+use trine_protocol::message::{ClientStatus, Operation};
 use trine_transport::time::Duration;
 
 use crate::support::address;

@@ -1,8 +1,8 @@
 //! The blocking front, whose backend drives the replica: one thread for both.
 
+use trine_client::{BlockingClient, CallError, ClientConfig};
 use trine_kvstore::{Command, Position, Response};
-use trine_replica::client::{BlockingClient, CallError, ClientConfig};
-use trine_replica::node::endpoint_config;
+use trine_protocol::endpoint_config;
 use trine_transport::backend::{
     Backend, BackendError, BackendStats, Caps, RingBackend, RingRoute, RxBatch, TxBatch, Waker,
 };

@@ -1,14 +1,14 @@
 //! What a client says when it has no answer: it is certain exactly when it can be.
 
+use trine_client::{Error, Mode, Obstacle};
 use trine_kvstore::Command;
-use trine_replica::client::{Error, Mode, Obstacle};
-use trine_replica::message::{ClientStatus, ClusterId};
+use trine_protocol::message::{ClientStatus, ClusterId};
 use trine_transport::time::Duration;
 
 use crate::world::{Act, Script, World, always, leader};
 
 /// One registered client whose next commands meet `script`, with a deadline of 300 ms.
-fn after_one_write(script: Script) -> (World, trine_replica::client::ClientId) {
+fn after_one_write(script: Script) -> (World, trine_client::ClientId) {
     let mut world = World::with(vec![leader()], |config| {
         config.operation_timeout = Duration::from_millis(300)
     });
@@ -19,7 +19,7 @@ fn after_one_write(script: Script) -> (World, trine_replica::client::ClientId) {
     (world, client)
 }
 
-fn error_of_next_write(world: &mut World, client: trine_replica::client::ClientId) -> Error {
+fn error_of_next_write(world: &mut World, client: trine_client::ClientId) -> Error {
     world.put(client, 2);
     world.run_until_finished(2);
     *world.finished[1].result.as_ref().expect_err("no answer")

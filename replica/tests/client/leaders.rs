@@ -1,8 +1,8 @@
 //! Finding the leader, and what happens to commands when it changes.
 
+use trine_client::{Error, Mode, Obstacle};
 use trine_kvstore::{Command, Position, Response};
-use trine_replica::client::{Error, Mode, Obstacle};
-use trine_replica::message::{ClientStatus, Operation};
+use trine_protocol::message::{ClientStatus, Operation};
 use trine_transport::App;
 use trine_transport::time::Duration;
 

@@ -1,8 +1,8 @@
 //! The client's session with the group: registration, sequences, the window, eviction, the last command.
 
+use trine_client::{ClientId, Error, IN_FLIGHT_MAX, Mode, Obstacle, SubmitError};
 use trine_kvstore::Command;
-use trine_replica::client::{ClientId, Error, IN_FLIGHT_MAX, Mode, Obstacle, SubmitError};
-use trine_replica::message::{ClientStatus, ClusterId, Operation};
+use trine_protocol::message::{ClientStatus, ClusterId, Operation};
 use trine_transport::time::Duration;
 
 use crate::world::{Act, CLUSTER, Seen, World, always, commit, leader};

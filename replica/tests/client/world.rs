@@ -2,15 +2,13 @@
 
 use std::net::SocketAddr;
 
+use trine_client::{ClientConfig, ClientId, Clients, Finished, Mode, Submission, SubmitError};
 use trine_kvstore::{Command, Position, Response};
-use trine_replica::client::{
-    ClientConfig, ClientId, Clients, Finished, Mode, Submission, SubmitError,
-};
-use trine_replica::message::{
+use trine_protocol::endpoint_config;
+use trine_protocol::message::{
     BatchItems, BatchWriter, ClientReply, ClientRequest, ClientStatus, ClusterId, Discovery,
     Encode, Incarnation, Members, Operation, PlaceId, RoleCode, StatusReply, kind,
 };
-use trine_replica::node::endpoint_config;
 use trine_transport::backend::Backend;
 use trine_transport::backend::{RingBackend, RingRoute};
 use trine_transport::event_loop::EventLoop;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use trine_client::Mode;
 use trine_kvstore::Command;
-use trine_replica::client::Mode;
 use trine_transport::time::Duration;
 
 use crate::world::World;

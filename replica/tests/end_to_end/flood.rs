@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 
 use trine_kvstore::Command;
-use trine_replica::ReplicaConfig;
-use trine_replica::message::{
+use trine_protocol::endpoint_config;
+use trine_protocol::message::{
     BATCH_ITEMS_MAX, BatchItems, BatchWriter, ClientReply, ClientRequest, ClientStatus, Encode,
     Operation, kind,
 };
-use trine_replica::node::{WAITING_REQUESTS_MAX, endpoint_config};
+use trine_replica::ReplicaConfig;
+use trine_replica::node::WAITING_REQUESTS_MAX;
 use trine_transport::backend::RingRoute;
 use trine_transport::event_loop::EventLoop;
 use trine_transport::time::Duration;

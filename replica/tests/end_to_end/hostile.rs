@@ -2,14 +2,14 @@
 
 use std::sync::atomic::Ordering;
 
+use trine_client::Mode;
 use trine_kvstore::Command;
-use trine_replica::client::Mode;
-use trine_replica::message::{
+use trine_protocol::endpoint_config;
+use trine_protocol::message::{
     AppendFrame, BatchWriter, BootstrapRequest, ClientRequest, ClusterId, Encode, GroupId,
     Incarnation, JoinRequest, Members, Operation, PeerHeader, PlaceId, RaftFrame, SnapshotChunk,
     StatusForm, StatusRequest, kind,
 };
-use trine_replica::node::endpoint_config;
 use trine_transport::backend::{RingBackend, RingRoute};
 use trine_transport::event_loop::EventLoop;
 use trine_transport::prng::{Prng, Ratio};

@@ -1,8 +1,8 @@
 //! A group's life without faults on the wire: bootstrap, commands, deaths, returns.
 
+use trine_client::{Error, Mode, Obstacle};
 use trine_kvstore::{Command, ExecuteMode, List, Response};
-use trine_replica::client::{Error, Mode, Obstacle};
-use trine_replica::status::Role;
+use trine_protocol::status::Role;
 use trine_transport::time::{Clock, Duration};
 
 use crate::world::World;

@@ -2,10 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use trine_replica::message::{
+use trine_protocol::endpoint_config;
+use trine_protocol::message::{
     AppendFrame, ClusterId, Encode, GroupId, Incarnation, PeerHeader, kind,
 };
-use trine_replica::node::endpoint_config;
 use trine_transport::backend::{RingBackend, RingRoute};
 use trine_transport::event_loop::EventLoop;
 use trine_transport::time::Duration;

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use trine_client::{ClientConfig, ClientId, Clients, Finished, Mode, Submission};
 use trine_kvstore::{Command, Position, Response};
-use trine_replica::client::{ClientConfig, ClientId, Clients, Finished, Mode, Submission};
-use trine_replica::message::{Incarnation, PlaceId};
-use trine_replica::node::{NodeStatus, endpoint_config};
-use trine_replica::route::IsAt;
-use trine_replica::status::Role;
+use trine_protocol::endpoint_config;
+use trine_protocol::message::{Incarnation, PlaceId};
+use trine_protocol::node_status::NodeStatus;
+use trine_protocol::route::IsAt;
+use trine_protocol::status::Role;
 use trine_replica::{Node, Replica, ReplicaConfig};
 use trine_transport::backend::{Direction, FaultHandle, Faults, Faulty, RingBackend, RingRoute};
 use trine_transport::event_loop::EventLoop;

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use trine_replica::route::{IsAt, RouteOf};
+use trine_protocol::route::{IsAt, RouteOf};
 use trine_transport::backend::{RingBackend, RingConfig, RingRoute};
 use trine_transport::time::{Clock, Duration, Instant};
 

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::net::SocketAddr;
 
-use trine_replica::node::endpoint_config;
+use trine_protocol::endpoint_config;
 use trine_transport::backend::{Backend, MonotonicClock, Route};
 use trine_transport::buf::MsgBuf;
 use trine_transport::time::{Clock, Duration, Instant};

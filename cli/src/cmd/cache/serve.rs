@@ -8,7 +8,7 @@ use serde_json::json;
 use trine_kvstore::cache::CACHE_LOG_BYTES_MIN;
 use trine_kvstore::memory::HUGE_PAGE_BYTES;
 use trine_kvstore::{Cache, CacheConfig};
-use trine_replica::node::endpoint_config;
+use trine_protocol::endpoint_config;
 use trine_transport::backend::{Backend, BackendError, MonotonicClock, Waker};
 use trine_transport::{Config, EventLoop, Identity};
 

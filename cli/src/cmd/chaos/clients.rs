@@ -8,8 +8,8 @@ use std::thread::JoinHandle;
 use trine_chaos::history::{Action, Answer, History, OperationIndex};
 use trine_chaos::translate::{answer_of, command_of};
 use trine_chaos::workload::{Mix, Request, Workload, WorkloadConfig};
+use trine_client::{ClientId, Error, Finished, Mode};
 use trine_kvstore::Command;
-use trine_replica::client::{ClientId, Error, Finished, Mode};
 use trine_transport::backend::{Backend, Direction, FaultHandle, Faults, Faulty, MonotonicClock};
 use trine_transport::time::Instant;
 

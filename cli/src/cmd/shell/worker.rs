@@ -3,8 +3,8 @@
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
+use trine_client::{Answer, Mode};
 use trine_kvstore::Command;
-use trine_replica::client::{Answer, Mode};
 
 use super::parse::StoreRequest;
 use crate::args::ClientArguments;

@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 
 use trine_chaos::live::{Report, leader_of};
-use trine_replica::node::{LinkStatus, NodeStatus};
-use trine_replica::status::Status;
+use trine_protocol::node_status::LinkStatus;
+use trine_protocol::node_status::NodeStatus;
+use trine_protocol::status::Status;
 
 use crate::cmd::status::{place_at, role_word, summary};
 use crate::config::TOP_HISTORY;

@@ -7,9 +7,9 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use serde_json::json;
 use trine_chaos::live::Report;
-use trine_replica::client::Obstacle;
-use trine_replica::node::NodeStatus;
-use trine_replica::status::ReceivingStatus;
+use trine_client::Obstacle;
+use trine_protocol::node_status::NodeStatus;
+use trine_protocol::status::ReceivingStatus;
 
 use super::model::{Action, Dialog, Key, Model};
 use super::view;

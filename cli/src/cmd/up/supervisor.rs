@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use trine_chaos::live::{Exit, Group, Report, majority_gone, voters_in_step};
-use trine_replica::status::Role;
+use trine_protocol::status::Role;
 
 use crate::announce::Announcer;
 use crate::config::{RESTART_PAUSE, RESTART_PAUSE_MAX, RESTART_PAUSE_RESET, SUPERVISE_EVERY};

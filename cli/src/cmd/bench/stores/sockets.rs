@@ -9,7 +9,7 @@ use std::time::Duration as StdDuration;
 
 use rustix::event::{Timespec, epoll};
 use rustix::fd::OwnedFd;
-use trine_replica::node::endpoint_config;
+use trine_protocol::endpoint_config;
 use trine_transport::backend::MonotonicClock;
 use trine_transport::time::{Clock, Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! A trine group, through the client library.
 
+use trine_client::{ClientId, Error, Mode};
 use trine_kvstore::{Command, Response};
-use trine_replica::client::{ClientId, Error, Mode};
 use trine_transport::backend::Backend;
 use trine_transport::time::Instant;
 
@@ -79,7 +79,7 @@ fn without_answer(error: &Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trine_replica::client::Obstacle;
+    use trine_client::Obstacle;
     use trine_transport::time::Duration;
 
     /// It said "tried for 5.000123456s".

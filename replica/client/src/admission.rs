@@ -1,13 +1,13 @@
 //! From "submitted" to "may be sent": a write needs a session with the group and a sequence in its window.
 
+use trine_protocol::message::{CLIENT_REQUEST_HEADER_SIZE, ClientRequest, Encode, Operation};
 use trine_transport::backend::Route;
+use trine_transport::slab::Key;
 use trine_transport::time::Instant;
 
 use super::core::Clients;
 use super::logical::{GroupSession, Registration};
 use super::operation::{Stage, Ticket};
-use crate::message::{CLIENT_REQUEST_HEADER_SIZE, ClientRequest, Encode, Operation};
-use crate::slab::Key;
 
 impl<R: Route> Clients<R> {
     /// Gives sequences to the writes that wait, as far as the session and its window allow; opens the session first.

@@ -1,6 +1,9 @@
 //! Beginning an operation: encoded straight into the buffer that is going to be sent.
 
 use trine_kvstore::Command;
+use trine_protocol::message::{
+    CLIENT_REPLY_HEADER_SIZE, CLIENT_REQUEST_HEADER_SIZE, ClientRequest, Encode,
+};
 use trine_transport::backend::Route;
 use trine_transport::buf::{MsgBuf, Pool};
 use trine_transport::time::Instant;
@@ -8,7 +11,6 @@ use trine_transport::time::Instant;
 use super::config::{IN_FLIGHT_MAX, OPERATIONS_MAX, RESPONSE_BYTES_MAX};
 use super::core::{ClientId, Clients};
 use super::operation::{Lane, Mode};
-use crate::message::{CLIENT_REPLY_HEADER_SIZE, CLIENT_REQUEST_HEADER_SIZE, ClientRequest, Encode};
 
 /// What a caller asks for.
 #[derive(Clone, Copy, Debug)]

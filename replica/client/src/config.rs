@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use trine_transport::time::Duration;
 
-use crate::message::ClusterId;
+use trine_protocol::message::ClusterId;
 
 /// Commands that one logical client may have unanswered. The state machine remembers as many replies a session.
 pub const IN_FLIGHT_MAX: usize = 64;

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use trine_protocol::message::{Discovery, Encode, StatusForm, StatusReply, StatusRequest, kind};
 use trine_transport::app::{Completion, Cx};
 use trine_transport::backend::Route;
 use trine_transport::session::SessionId;
@@ -11,7 +12,6 @@ use super::core::Clients;
 use super::operation::Stage;
 use super::outcome::Obstacle;
 use super::peers::Link;
-use crate::message::{Discovery, Encode, StatusForm, StatusReply, StatusRequest, kind};
 
 /// Marks the tag of a question about the leader; the rest is the peer's index.
 pub(super) const QUESTION_BIT: u64 = 1 << 63;

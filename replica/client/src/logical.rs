@@ -1,9 +1,9 @@
 //! One logical client: its session with the group and what waits for it.
 
 use std::collections::VecDeque;
+use trine_transport::slab::Key;
 
 use super::window::Window;
-use crate::slab::Key;
 
 /// How far the client's session has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

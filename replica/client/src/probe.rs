@@ -2,6 +2,9 @@
 
 use std::net::SocketAddr;
 
+use trine_protocol::message::{Encode, StatusForm, StatusReply, StatusRequest, kind};
+use trine_protocol::node_status::NodeStatus;
+use trine_protocol::route::RouteOf;
 use trine_transport::backend::{Backend, BackendError, Route};
 use trine_transport::event_loop::EventLoop;
 use trine_transport::time::{Clock, Duration, Instant};
@@ -11,9 +14,6 @@ use trine_transport::{
 
 use super::outcome::Obstacle;
 use super::peers::obstacle_of;
-use crate::message::{Encode, StatusForm, StatusReply, StatusRequest, kind};
-use crate::node::NodeStatus;
-use crate::route::RouteOf;
 
 /// Room for the longest status in JSON.
 const STATUS_BYTES_MAX: usize = 256 << 10;
@@ -217,7 +217,7 @@ mod tests {
     use trine_transport::{Endpoint, RpcError};
 
     use super::*;
-    use crate::node::endpoint_config;
+    use trine_protocol::endpoint_config;
 
     /// `trine demo` on a slow machine: a question was still under way when the probe's time was
     /// over. Ending the session completed it, for a target that had been taken out already, and

@@ -2,18 +2,23 @@
 
 /// Names a value in a [`Slab`] until it is removed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Key {
-    pub(crate) index: u32,
-    pub(crate) generation: u32,
+pub struct Key {
+    /// Its place in the table.
+    pub index: u32,
+    /// How many values had that place before it.
+    pub generation: u32,
 }
 
 impl Key {
     /// The key as one number, for tags and tokens.
-    pub(crate) const fn to_u64(self) -> u64 {
+    #[must_use]
+    pub const fn to_u64(self) -> u64 {
         ((self.generation as u64) << 32) | self.index as u64
     }
 
-    pub(crate) const fn from_u64(number: u64) -> Self {
+    /// The key that [`Key::to_u64`] was made of.
+    #[must_use]
+    pub const fn from_u64(number: u64) -> Self {
         Self {
             index: number as u32,
             generation: (number >> 32) as u32,
@@ -30,14 +35,16 @@ struct Entry<T> {
 /// A bounded table. Generations have 30 bits, so that the two highest bits of [`Key::to_u64`] stay free for
 /// its user.
 #[derive(Debug)]
-pub(crate) struct Slab<T> {
+pub struct Slab<T> {
     entries: Vec<Entry<T>>,
     free: Vec<u32>,
     limit: usize,
 }
 
 impl<T> Slab<T> {
-    pub(crate) fn new(limit: usize) -> Self {
+    /// An empty table for at most `limit` values.
+    #[must_use]
+    pub fn new(limit: usize) -> Self {
         Self {
             entries: Vec::new(),
             free: Vec::new(),
@@ -45,16 +52,29 @@ impl<T> Slab<T> {
         }
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// How many values it holds.
+    #[must_use]
+    pub fn len(&self) -> usize {
         self.entries.len() - self.free.len()
     }
 
-    pub(crate) fn is_full(&self) -> bool {
+    /// Whether it holds none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether [`Slab::insert`] would refuse.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
         self.len() >= self.limit
     }
 
-    /// Stores `value`, or hands it back when the table is full.
-    pub(crate) fn insert(&mut self, value: T) -> Result<Key, T> {
+    /// Stores `value`.
+    ///
+    /// # Errors
+    /// Hands `value` back when the table is full.
+    pub fn insert(&mut self, value: T) -> Result<Key, T> {
         if let Some(index) = self.free.pop() {
             let entry = &mut self.entries[index as usize];
             entry.value = Some(value);
@@ -77,7 +97,9 @@ impl<T> Slab<T> {
         })
     }
 
-    pub(crate) fn get(&self, key: Key) -> Option<&T> {
+    /// The value with this name; nothing once it was removed.
+    #[must_use]
+    pub fn get(&self, key: Key) -> Option<&T> {
         let entry = self.entries.get(key.index as usize)?;
         if entry.generation == key.generation {
             entry.value.as_ref()
@@ -86,7 +108,9 @@ impl<T> Slab<T> {
         }
     }
 
-    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+    /// The same, to change it.
+    #[must_use]
+    pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         let entry = self.entries.get_mut(key.index as usize)?;
         if entry.generation == key.generation {
             entry.value.as_mut()
@@ -95,7 +119,8 @@ impl<T> Slab<T> {
         }
     }
 
-    pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
+    /// Takes the value with this name out; its name is of no use any more.
+    pub fn remove(&mut self, key: Key) -> Option<T> {
         let entry = self.entries.get_mut(key.index as usize)?;
         if entry.generation != key.generation {
             return None;
@@ -106,7 +131,8 @@ impl<T> Slab<T> {
         Some(value)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
+    /// All values with their names.
+    pub fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
         self.entries
             .iter()
             .enumerate()

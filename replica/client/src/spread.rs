@@ -3,11 +3,11 @@
 use trine_transport::app::Cx;
 use trine_transport::backend::Route;
 use trine_transport::session::SessionId;
+use trine_transport::slab::Key;
 use trine_transport::time::Instant;
 
 use super::core::Clients;
 use super::operation::Lane;
-use crate::slab::Key;
 
 /// Lanes of reads that more than one replica can do.
 const SPREAD: [Lane; 3] = [Lane::Stale, Lane::Follower, Lane::Anywhere];

@@ -7,6 +7,11 @@
 
 use std::net::SocketAddr;
 
+use trine_protocol::message::{
+    AdminReply, AdminRequest, AdminStatus, Discovery, Encode, Incarnation, Member, MemberRole,
+    Order, RoleCode, StatusForm, StatusReply, StatusRequest, kind,
+};
+use trine_protocol::route::RouteOf;
 use trine_transport::app::{App, Completion, Cx, Reply, Request, RpcError};
 use trine_transport::backend::{Backend, BackendError, Route};
 use trine_transport::event_loop::EventLoop;
@@ -18,11 +23,6 @@ use super::blocking::client_identity;
 use super::config::{ClientConfig, ClientConfigError};
 use super::outcome::Obstacle;
 use super::peers::Peers;
-use crate::message::{
-    AdminReply, AdminRequest, AdminStatus, Discovery, Encode, Incarnation, Member, MemberRole,
-    Order, RoleCode, StatusForm, StatusReply, StatusRequest, kind,
-};
-use crate::route::RouteOf;
 
 /// Room for a discovery with every member, and for an order's progress in words.
 const RESPONSE_BYTES: usize = 4 << 10;

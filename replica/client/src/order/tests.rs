@@ -3,12 +3,12 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use trine_protocol::endpoint_config;
+use trine_protocol::message::{ClusterId, Members, PlaceId};
 use trine_transport::Identity;
 use trine_transport::backend::{RingBackend, RingConfig, RingRoute};
 
 use super::*;
-use crate::message::{ClusterId, Members, PlaceId};
-use crate::node::endpoint_config;
 
 const OURS: ClusterId = ClusterId(0xc1);
 const STEP: Duration = Duration::from_micros(50);

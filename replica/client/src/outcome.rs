@@ -7,7 +7,7 @@ use trine_kvstore::{DecodeError, Position, Response};
 use trine_transport::buf::MsgBuf;
 use trine_transport::time::Duration;
 
-use crate::message::{ClientReply, ClusterId, LeaderTiming};
+use trine_protocol::message::{ClientReply, ClusterId, LeaderTiming};
 
 /// Responses up to this size travel inside the answer itself.
 const INLINE_MAX: usize = 46;

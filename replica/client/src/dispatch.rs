@@ -1,17 +1,17 @@
 //! Sending: from the ready queues into the sessions.
 
+use trine_protocol::message::{
+    BATCH_HEADER_SIZE, BATCH_ITEM_HEADER_SIZE, BATCH_ITEMS_MAX, ClientRequest, Operation, kind,
+};
 use trine_transport::app::{Cx, RequestId};
 use trine_transport::backend::Route;
 use trine_transport::session::SessionId;
+use trine_transport::slab::Key;
 use trine_transport::time::Instant;
 
 use super::core::Clients;
 use super::operation::{Lane, Stage};
 use super::outcome::Obstacle;
-use crate::message::{
-    BATCH_HEADER_SIZE, BATCH_ITEM_HEADER_SIZE, BATCH_ITEMS_MAX, ClientRequest, Operation, kind,
-};
-use crate::slab::Key;
 
 impl<R: Route> Clients<R> {
     /// Sends everything that is ready and can go somewhere.

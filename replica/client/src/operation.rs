@@ -1,13 +1,13 @@
 //! One operation on its way: what it is, how far it got, and what is certain about it.
 
+use trine_protocol::message::Operation;
 use trine_transport::app::RequestId;
 use trine_transport::buf::MsgBuf;
+use trine_transport::slab::Key;
 use trine_transport::time::{Duration, Instant};
 
 use super::logical::GroupSession;
 use super::outcome::{Error, Obstacle};
-use crate::message::Operation;
-use crate::slab::Key;
 
 /// How an operation is to be done.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

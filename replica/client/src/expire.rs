@@ -2,11 +2,11 @@
 
 use trine_transport::app::Cx;
 use trine_transport::backend::Route;
+use trine_transport::slab::Key;
 use trine_transport::time::Instant;
 
 use super::core::Clients;
 use super::operation::{Pending, Stage};
-use crate::slab::Key;
 
 /// What is to be done about an operation now.
 enum Overdue {

@@ -4,8 +4,20 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::disk::Fsync;
-use crate::timing::WriteStages;
+use crate::stages::WriteStages;
+
+/// When a write counts as durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fsync {
+    /// Each write is synced by itself.
+    Each,
+    /// One sync for everything that has arrived during the last one.
+    #[default]
+    Batch,
+    /// Nothing is synced before an orderly stop. After any other end the memory counts as lost.
+    None,
+}
 
 /// What a replica is at the moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]

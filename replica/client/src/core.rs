@@ -5,11 +5,14 @@
 
 use std::collections::VecDeque;
 
+use trine_protocol::message::{ClusterId, Operation};
+use trine_protocol::route::RouteOf;
 use trine_transport::app::{App, Completion, Cx, Reply, Request};
 use trine_transport::backend::Route;
 use trine_transport::buf::{MsgBuf, Pool};
 use trine_transport::prng::Prng;
 use trine_transport::session::Event;
+use trine_transport::slab::{Key, Slab};
 use trine_transport::time::{Duration, Instant};
 
 use super::batch::{BATCH_BIT, SentBatch};
@@ -19,9 +22,6 @@ use super::logical::{Logical, Registration};
 use super::operation::{Lane, Pending, Stage};
 use super::outcome::{Answer, Error, Obstacle};
 use super::peers::Peers;
-use crate::message::{ClusterId, Operation};
-use crate::route::RouteOf;
-use crate::slab::{Key, Slab};
 
 /// Names a logical client of one [`Clients`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

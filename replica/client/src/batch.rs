@@ -3,9 +3,14 @@
 //! A packet's way through the transport costs the same whatever it carries, and so does each request that the replica
 //! keeps in mind. Every operation keeps its own sequence and its own fate; only the attempt is shared.
 
+use trine_protocol::message::{
+    BATCH_HEADER_SIZE, BATCH_ITEM_HEADER_SIZE, BatchItems, BatchWriter, CLIENT_REPLY_HEADER_SIZE,
+    kind,
+};
 use trine_transport::app::{Completion, Cx, RpcError};
 use trine_transport::backend::Route;
 use trine_transport::session::SessionId;
+use trine_transport::slab::Key;
 use trine_transport::time::Instant;
 
 use super::config::WRITE_RESPONSE_BYTES;
@@ -13,11 +18,6 @@ use super::core::Clients;
 use super::operation::Stage;
 use super::outcome::Obstacle;
 use super::reply::Incoming;
-use crate::message::{
-    BATCH_HEADER_SIZE, BATCH_ITEM_HEADER_SIZE, BatchItems, BatchWriter, CLIENT_REPLY_HEADER_SIZE,
-    kind,
-};
-use crate::slab::Key;
 
 /// Marks the tag of a batch.
 pub(super) const BATCH_BIT: u64 = 1 << 62;

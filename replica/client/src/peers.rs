@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use trine_protocol::message::ClusterId;
+use trine_protocol::route::RouteOf;
 use trine_transport::app::Cx;
 use trine_transport::backend::Route;
 use trine_transport::prng::Prng;
@@ -10,8 +12,6 @@ use trine_transport::time::{Duration, Instant};
 
 use super::config::{ClientConfig, PEERS_MAX};
 use super::outcome::Obstacle;
-use crate::message::ClusterId;
-use crate::route::RouteOf;
 
 /// How the session with one replica stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

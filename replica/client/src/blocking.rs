@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use trine_kvstore::Command;
+use trine_protocol::route::RouteOf;
 use trine_transport::backend::{Backend, BackendError};
 use trine_transport::event_loop::EventLoop;
 use trine_transport::time::{Clock, Instant};
@@ -13,7 +14,6 @@ use super::core::{ClientId, Clients, Finished};
 use super::operation::Mode;
 use super::outcome::{Answer, Error};
 use super::submit::{Submission, SubmitError};
-use crate::route::RouteOf;
 
 /// Why a client could not be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]

@@ -12,10 +12,12 @@ use std::task::{Context, Poll, Waker};
 use std::thread::JoinHandle;
 
 use trine_kvstore::Command;
+use trine_protocol::route::RouteOf;
 use trine_transport::backend::{self, Backend, BackendError, Route};
 use trine_transport::buf::Pool;
 use trine_transport::event_loop::EventLoop;
 use trine_transport::inbox::Inbox;
+use trine_transport::slab::{Key, Slab};
 use trine_transport::time::{Clock, Instant};
 use trine_transport::{App, Completion, Cx, Event, Reply, Request};
 
@@ -25,8 +27,6 @@ use super::core::{ClientId, Clients, Finished};
 use super::operation::Mode;
 use super::outcome::{Answer, Error};
 use super::submit::{EncodedCommand, SubmitError};
-use crate::route::RouteOf;
-use crate::slab::{Key, Slab};
 
 /// What a call is waiting for.
 enum Slot {
@@ -541,7 +541,7 @@ mod tests {
         );
         let backend = RingBackend::mesh(1, RingConfig::default()).remove(0);
         let time = Set(std::rc::Rc::new(std::cell::Cell::new(1_000_000_000)));
-        let transport = crate::node::endpoint_config();
+        let transport = trine_protocol::endpoint_config();
         let (clock, nobody) = (time.clone(), trine_transport::Identity::default());
         let mut event_loop =
             EventLoop::new(backend, clock, hosted, transport, nobody, 1).expect("sound");

@@ -1,9 +1,11 @@
 //! What comes back: each status of a reply, and each way in which an attempt ends without one.
 
 use trine_kvstore::{Position, Response};
+use trine_protocol::message::{ClientReply, ClientStatus, ClusterId, LeaderTiming, Operation};
 use trine_transport::app::{Completion, Cx, RpcError};
 use trine_transport::backend::Route;
 use trine_transport::buf::MsgBuf;
+use trine_transport::slab::Key;
 use trine_transport::time::Instant;
 
 use super::config::RESPONSE_BYTES_MAX;
@@ -11,8 +13,6 @@ use super::core::Clients;
 use super::logical::{GroupSession, Registration};
 use super::operation::{Pending, Stage};
 use super::outcome::{Answer, Obstacle, WriteTiming};
-use crate::message::{ClientReply, ClientStatus, ClusterId, LeaderTiming, Operation};
-use crate::slab::Key;
 
 /// A reply without its borrowed parts.
 struct Heard {

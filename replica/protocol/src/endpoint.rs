@@ -1,0 +1,17 @@
+//! The transport's settings that both ends of the protocol use.
+
+use trine_transport::Config;
+
+/// The transport's settings that suit a replica or a client: as many requests a session as a client may pipeline, a
+/// packet for each, and more sessions than the receive queue has room for at once. A machine with the kernel's usual
+/// limits would otherwise take three clients; the loss that a burst of all sessions can bring is repaired and counted.
+#[must_use]
+pub fn endpoint_config() -> Config {
+    Config {
+        slots: 64,
+        credits: 64,
+        overcommit: true,
+        sessions: 4096,
+        ..Config::default()
+    }
+}

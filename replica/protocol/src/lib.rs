@@ -1,0 +1,12 @@
+//! What replicas and clients say to each other: messages, the status of a replica and of its node, and where the time of
+//! writes goes. The layouts are drawn in `replica/PROTOCOL.md`.
+
+pub mod endpoint;
+pub mod message;
+pub mod node_status;
+pub mod route;
+pub mod stages;
+pub mod status;
+
+pub use endpoint::endpoint_config;
+pub use route::{IsAt, RouteOf};
