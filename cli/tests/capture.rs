@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::{Cluster, command, trine, wait_for};
-use trine_chaos::live::free_addresses;
+use trine_local::free_addresses;
 
 struct TempFile(PathBuf);
 

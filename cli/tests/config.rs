@@ -6,7 +6,7 @@ use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 
 use common::{Ran, command, finish, trine};
-use trine_chaos::live::{Group, GroupConfig, survey, voters_in_step};
+use trine_local::{Group, GroupConfig, survey, voters_in_step};
 
 /// A file that goes away with its value.
 struct TempFile(PathBuf);

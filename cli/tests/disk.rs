@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::{Cluster, Ran, program, trine, wait_for};
-use trine_chaos::live::{Process, free_addresses};
+use trine_local::{Process, free_addresses};
 
 struct Directory(PathBuf);
 

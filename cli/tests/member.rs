@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 use common::{Cluster, program, trine};
 use serde_json::Value;
-use trine_chaos::live::{Process, free_addresses, leader_of};
+use trine_local::{Process, free_addresses, leader_of};
 
 /// A replica beside those of the group, started by hand as an operator would.
 fn serve(place: usize, peers: &[SocketAddr]) -> Process {

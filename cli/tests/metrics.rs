@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Stdio};
 
 use common::{Cluster, LIMIT, command, signal, tcp_ports, trine, wait_for};
-use trine_chaos::live::free_addresses;
+use trine_local::free_addresses;
 
 /// One replica with a metrics endpoint, ended with its value.
 struct Watched {

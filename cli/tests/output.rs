@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 use common::{Cluster, children_of, command, is_alive, program, signal, trine, wait_for};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
-use trine_chaos::live::{Group, GroupConfig, Process, Stream, free_addresses};
+use trine_local::{Group, GroupConfig, Process, Stream, free_addresses};
 
 /// A file that is removed in the end.
 struct Scratch(PathBuf);

@@ -14,7 +14,7 @@ use common::{Cluster, command, finish, signal, trine, wait_for};
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::Value;
-use trine_chaos::live::free_addresses;
+use trine_local::free_addresses;
 
 /// What a bar consists of, and what nothing else prints.
 const BAR: [char; 2] = ['█', '░'];

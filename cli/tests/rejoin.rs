@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use common::{Cluster, program, wait_for};
-use trine_chaos::live::{Process, free_addresses};
+use trine_local::{Process, free_addresses};
 
 /// A replica at a place and an address that the group's list does not name.
 fn serve(place: usize, listen: SocketAddr, peers: &str, more: &[&str]) -> Process {

@@ -3,7 +3,7 @@
 mod common;
 
 use common::Cluster;
-use trine_chaos::live::leader_of;
+use trine_local::leader_of;
 
 #[test]
 fn a_write_says_where_its_time_went() {

@@ -5,8 +5,8 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use trine_chaos::live::Report;
 use trine_client::{ClientConfig, Obstacle, OrderDone, OrderError, give_order};
+use trine_local::Report;
 use trine_protocol::endpoint_config;
 use trine_protocol::message::{AdminRequest, ClusterId, Incarnation, Order, PlaceId};
 use trine_protocol::status::{MemberStatus, Status};

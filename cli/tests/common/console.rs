@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use trine_chaos::live::free_addresses;
+use trine_local::free_addresses;
 
 use super::{finish, program, signal, tcp_ports, wait_for};
 

@@ -10,9 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use trine_chaos::live::{
-    Group, GroupConfig, Report, free_addresses, leader_of, survey, voters_in_step,
-};
+use trine_local::{Group, GroupConfig, Report, free_addresses, leader_of, survey, voters_in_step};
 
 /// How long anything that must happen may take before a test gives up on it.
 pub const LIMIT: Duration = Duration::from_secs(60);

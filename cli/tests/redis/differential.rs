@@ -5,7 +5,7 @@
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 
-use trine_chaos::live::free_addresses;
+use trine_local::free_addresses;
 use trine_transport::prng::Prng;
 
 use super::common::wait_for;

@@ -7,7 +7,7 @@ use std::process::Stdio;
 use super::RedisGroup;
 use super::common::{self, wait_for};
 use super::wire::Wire;
-use trine_chaos::live::free_addresses;
+use trine_local::free_addresses;
 
 /// A counter of INFO.
 fn counter(wire: &mut Wire, name: &str) -> u64 {

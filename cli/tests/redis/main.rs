@@ -18,7 +18,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use common::{Cluster, program, wait_for};
-use trine_chaos::live::{Group, GroupConfig, free_addresses};
+use trine_local::{Group, GroupConfig, free_addresses};
 use wire::Wire;
 
 /// A group whose replicas serve Redis clients.

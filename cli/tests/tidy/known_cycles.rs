@@ -19,10 +19,10 @@ pub(crate) const KNOWN: &[&[&str]] = &[
         "replica/src/status.rs",
     ],
     &[
-        "replica/src/client/batch.rs",
-        "replica/src/client/core.rs",
-        "replica/src/client/leader.rs",
-        "replica/src/client/reply.rs",
+        "replica/client/src/batch.rs",
+        "replica/client/src/core.rs",
+        "replica/client/src/leader.rs",
+        "replica/client/src/reply.rs",
     ],
     &["chaos/src/sim/report.rs", "chaos/src/sim/summary.rs"],
     &[

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::lifeline::PARENT_VARIABLE;
-use super::output::{LineSink, Output, Stream};
+use crate::lifeline::PARENT_VARIABLE;
+use crate::output::{LineSink, Output, Stream};
 
 /// What the names of all variables begin with that set something for `trine`.
 const SETTINGS_PREFIX: &[u8] = b"TRINE_";

@@ -10,7 +10,7 @@ use trine_protocol::status::{MemberStatus, Role, Status};
 use trine_transport::backend::{Backend, BackendError, MonotonicClock, UdpBackend, UdpConfig};
 use trine_transport::time::{Clock, Duration};
 
-use super::local_address_towards;
+use crate::local_address_towards;
 
 /// One replica's answer.
 #[derive(Debug)]

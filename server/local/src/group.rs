@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use super::output::LineSink;
-use super::process::Process;
+use crate::output::LineSink;
+use crate::process::Process;
 
 /// How often an awaited condition is looked at.
 const POLL: Duration = Duration::from_millis(10);
@@ -295,7 +295,7 @@ fn with_place(argument: &OsString, place: usize) -> OsString {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::live::free_addresses;
+    use crate::free_addresses;
     use std::os::unix::fs::PermissionsExt;
 
     /// A group of scripts that stand for `trine`.
