@@ -32,7 +32,8 @@ pub(crate) fn run<N: Network>(
 ) -> Result<(), Failure> {
     let order = |order: Order, target: &PlaceArguments, newcomer: Option<&NewcomerArguments>| {
         let address = newcomer.and_then(|newcomer| newcomer.address.as_deref());
-        let address = address.map(peers::resolve_server).transpose()?;
+        let beside = |item| peers::resolve_beside(item, &peers::resolve(&target.order.peers)?);
+        let address = address.map(beside).transpose()?;
         let what = Wanted {
             order,
             place: target.place,

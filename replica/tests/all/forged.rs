@@ -343,3 +343,79 @@ fn a_voter_that_missed_a_whole_exchange_of_members_votes_and_catches_up() {
         assert_eq!(world.status(2).role, Role::Follower);
     }
 }
+
+/// Replica 2 is cut off while the group gets new members at new addresses, and comes back to a quorum in which only those can
+/// lead. It knows neither of them; of those that it knows one is alive, and tells it. (Found by review: it dropped their votes
+/// and appends for ever, and the group had no leader.)
+#[test]
+fn a_voter_that_does_not_know_the_new_members_addresses_asks_for_them() {
+    for seed in 1..=4 {
+        let mut world = World::serving(3, small(), seed);
+        let client = world.registered_client(1);
+        world.put(client, "k", "before");
+        let cut = if world.leader() == Some(2) { 3 } else { 2 };
+        let known: Vec<u32> = (1..=3).filter(|&place| place != cut).collect();
+        world.isolate(cut);
+        for _ in 0..2 {
+            let place = world.add_place();
+            world.partition(&[place], &[cut]);
+            world.start(place, false);
+            let (status, text) = world.order(Order::Add { voter: true }, place, SECOND * 10);
+            assert_eq!(status, AdminStatus::Done, "{text}");
+        }
+        world.put(client, "k", "after");
+        // One of those that it knows stays; the rest of the quorum is new.
+        world.kill(known[0]);
+        world.kill(4);
+        world.heal();
+        world.expect("a leader", SECOND * 20, |world| world.leader().is_some());
+        assert_eq!(
+            world.get(client, "k").as_deref(),
+            Some("after"),
+            "seed {seed}"
+        );
+        world.expect("everything at the one that was away", SECOND * 5, |world| {
+            world.status(cut).role == Role::Follower
+                && Some(world.status(cut).applied)
+                    == world.leader().map(|l| world.status(l).applied)
+        });
+    }
+}
+
+/// The same where all whom it knows are dead: nobody can tell it, but an operator can, although no replica leads.
+#[test]
+fn an_operator_tells_a_voter_where_the_others_are_although_nobody_leads() {
+    let mut world = World::serving(3, small(), 3);
+    let client = world.registered_client(1);
+    world.put(client, "k", "before");
+    let cut = if world.leader() == Some(2) { 3 } else { 2 };
+    let known: Vec<u32> = (1..=3).filter(|&place| place != cut).collect();
+    world.isolate(cut);
+    for _ in 0..2 {
+        let place = world.add_place();
+        world.partition(&[place], &[cut]);
+        world.start(place, false);
+        let (status, text) = world.order(Order::Add { voter: true }, place, SECOND * 10);
+        assert_eq!(status, AdminStatus::Done, "{text}");
+    }
+    world.put(client, "k", "after");
+    known.iter().for_each(|&place| world.kill(place));
+    world.heal();
+    world.run_for(SECOND * 5);
+    assert_eq!(world.leader(), None, "it trusts neither of the two");
+    assert!(world.status(cut).counters.messages_of_strangers > 0);
+    // Nor do they take it for alive: an order that counts on its vote would end the group.
+    for place in [4, 5] {
+        let members = world.status(place).members;
+        let silent = members.iter().find(|member| member.place == cut).unwrap();
+        assert!(
+            silent.silent_ns.is_none_or(|ns| ns > SECOND.as_nanos() * 4),
+            "{silent:?}"
+        );
+    }
+    for place in [4, 5] {
+        world.order_once(cut, Order::Add { voter: true }, place, Incarnation::NONE);
+    }
+    world.expect("a leader", SECOND * 10, |world| world.leader().is_some());
+    assert_eq!(world.get(client, "k").as_deref(), Some("after"));
+}
