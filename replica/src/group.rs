@@ -26,6 +26,7 @@ use trine_transport::time::{Duration, Instant};
 
 use crate::bootstrap::Origin;
 use crate::config::{COMPACTED_SHARE, READY_ROUNDS_MAX, ReplicaConfig};
+use crate::halt::Halt;
 use crate::log::{Log, MemoryLog};
 use crate::membership;
 use crate::outbox::Outbox;
@@ -85,7 +86,7 @@ pub(crate) struct Group {
     stages: WriteStages,
     stopping: Option<Instant>,
     /// Why this replica takes part no more.
-    halted: Option<String>,
+    halted: Option<Halt>,
     pumped_to_the_end: bool,
     /// Some exactly in disk mode.
     disk: Option<Box<Durability>>,
@@ -332,7 +333,9 @@ impl Group {
 
     fn apply(&mut self, now: Instant, entry: Entry, out: &mut Outbox) {
         let Some(state) = &mut self.state else {
-            self.halt("the log holds entries that no state can be found for");
+            self.halt(Halt::Broken(
+                "the log holds entries that no state can be found for",
+            ));
             return;
         };
         if entry.get_entry_type() == EntryType::EntryConfChangeV2 {
@@ -356,7 +359,7 @@ impl Group {
             state.store_mut().set_group_time(now.as_nanos());
         }
         if let Err(error) = result {
-            return self.halt(&error.to_string());
+            return self.halt(Halt::Entry(error.to_string()));
         }
         if let Some(applied) = applied {
             self.writes.recycle(applied.tokens);
@@ -454,13 +457,13 @@ impl Group {
     }
 
     /// Takes part no more: whatever it did next could differ from what the others do.
-    fn halt(&mut self, why: &str) {
-        self.halted = Some(why.to_owned());
+    fn halt(&mut self, why: Halt) {
+        self.halted.get_or_insert(why);
     }
 
     /// Why it takes part no more.
-    pub(crate) fn halted(&self) -> Option<&str> {
-        self.halted.as_deref()
+    pub(crate) fn halted(&self) -> Option<&Halt> {
+        self.halted.as_ref()
     }
 
     /// Whether this replica has a vote.

@@ -6,6 +6,7 @@ mod client_sessions;
 pub mod config;
 pub mod disk;
 mod group;
+mod halt;
 mod join;
 mod log;
 mod membership;
@@ -22,6 +23,7 @@ pub mod timing;
 mod writes;
 
 pub use config::ReplicaConfig;
+pub use halt::Halt;
 pub use node::Node;
 pub use output::{Class, Output};
 pub use raft_log::log_raft_to;

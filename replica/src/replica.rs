@@ -23,6 +23,7 @@ use crate::bootstrap::{self, Bootstrap, Origin, Progress};
 use crate::config::{BEGIN_PATIENCE, ConfigError, PLACES_MAX, ReplicaConfig};
 use crate::disk::{DiskError, Fsync, Restored, Write};
 use crate::group::Group;
+use crate::halt::Halt;
 use crate::join::Joiner;
 use crate::outbox::{Letter, Outbox, Purpose};
 use crate::output::{Class, Output};
@@ -66,7 +67,7 @@ pub struct Replica {
     /// Slots of the sessions that carry raft's messages, by the peer's address.
     lanes: BTreeMap<SocketAddr, usize>,
     /// Why the disk takes nothing any more.
-    disk_failed: Option<String>,
+    disk_failed: Option<Halt>,
 }
 
 impl Replica {
@@ -182,7 +183,7 @@ impl Replica {
 
     /// A write has failed: nobody knows what the disk holds, so this replica takes part no more.
     pub fn on_write_failed(&mut self, error: &DiskError) {
-        self.disk_failed = Some(error.to_string());
+        self.disk_failed = Some(Halt::Disk(error.clone()));
         if let Some(group) = &mut self.group {
             group.on_write_failed(error);
         }
@@ -652,23 +653,6 @@ impl Replica {
                 .is_none_or(|group| group.is_stopped(now))
     }
 
-    /// Whether [`Replica::halted`] is because the group has removed this replica.
-    pub fn is_removed(&self) -> bool {
-        self.group.as_ref().is_some_and(|group| group.is_removed())
-    }
-
-    /// Whether [`Replica::halted`] is because its state was found to differ from the majority's. In disk mode its files
-    /// are condemned then: the next start finds lost memory.
-    pub fn is_astray(&self) -> bool {
-        self.group.as_ref().is_some_and(|group| group.is_astray())
-    }
-
-    /// Whether [`Replica::halted`] is because the group that this replica was told of never began. It has promised
-    /// nothing and lost nothing: its owner starts another one in its place, under a new incarnation.
-    pub fn never_began(&self) -> bool {
-        self.group.as_ref().is_some_and(|group| group.never_began())
-    }
-
     /// A bootstrapper that had to yield tries again if nothing has come of that.
     fn bootstrap_again(&mut self, now: Instant) {
         let due = self.bootstrap_again_at.is_some_and(|at| at <= now);
@@ -690,9 +674,9 @@ impl Replica {
     }
 
     /// Why this replica takes part no more, if that is so: whatever it did next could differ from what the others do.
-    pub fn halted(&self) -> Option<&str> {
-        let disk = self.disk_failed.as_deref();
-        disk.or(self.group.as_ref().and_then(|group| group.halted()))
+    pub fn halted(&self) -> Option<&Halt> {
+        let of_group = self.group.as_ref().and_then(|group| group.halted());
+        of_group.or(self.disk_failed.as_ref())
     }
 
     /// The cluster that this replica belongs to, [`ClusterId::NONE`] while it belongs to none.

@@ -25,7 +25,7 @@ use trine_protocol::message::{
     AdminRequest, ClusterId, Discovery, Incarnation, MemberRole, Order, PlaceId,
 };
 use trine_replica::disk::{Fsync, OpenOptions, Opened};
-use trine_replica::{Node, Replica, ReplicaConfig};
+use trine_replica::{Halt, Node, Replica, ReplicaConfig};
 use trine_transport::backend::Caps;
 use trine_transport::buf::{Pool, PoolConfig};
 use trine_transport::endpoint::Endpoint;
@@ -278,7 +278,7 @@ impl Cluster {
     pub(crate) fn refill_places(&mut self) {
         let was_removed = |host: &Host| {
             let node = self.world.program(*host).and_then(Member::replica);
-            node.is_some_and(|node| node.replica().is_removed())
+            node.is_some_and(|node| matches!(node.replica().halted(), Some(Halt::Removed { .. })))
         };
         let removed: Vec<Host> = self.rejoining.iter().copied().filter(was_removed).collect();
         for host in removed {
@@ -581,7 +581,9 @@ impl Cluster {
         let is_spent = |host: &Host| {
             let program = self.world.program(*host);
             let node = program.and_then(Member::replica);
-            node.is_some_and(|node| node.replica().never_began())
+            node.is_some_and(|node| {
+                matches!(node.replica().halted(), Some(Halt::NeverBegan { .. }))
+            })
         };
         let spent: Vec<Host> = self.replica_hosts().filter(is_spent).collect();
         for host in spent {

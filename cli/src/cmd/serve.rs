@@ -12,10 +12,10 @@ use trine_kvstore::Limits;
 use trine_protocol::endpoint_config;
 use trine_protocol::message::{Discovery, Incarnation, PlaceId, RoleCode};
 use trine_protocol::status::ReceivingStatus;
-use trine_replica::Replica;
 use trine_replica::config::ReplicaConfig;
 use trine_replica::disk::WriterThread;
 use trine_replica::node::Node;
+use trine_replica::{Halt, Replica};
 use trine_transport::backend::{Backend, Faults, Faulty, MonotonicClock, Waker};
 use trine_transport::time::{Clock, Duration, Instant};
 use trine_transport::{Config, EventLoop};
@@ -272,30 +272,34 @@ fn end_of(
     life: &Life,
     arguments: &ServeArguments,
 ) -> Option<Result<End, Failure>> {
-    let why = replica.halted()?.to_owned();
+    let halt = replica.halted()?;
+    let why = halt.to_string();
     let on_disk = arguments.log.directory().is_some();
-    if replica.never_began() {
+    let bootstrap = match halt {
         // It has promised nothing to anybody: there is nothing to ask the user about.
-        let bootstrap = life.bootstrap;
+        Halt::NeverBegan { .. } => Some(life.bootstrap),
+        // Its memory is of no use any more.
+        Halt::Removed { .. } | Halt::Diverged { .. } => arguments.rejoin.then_some(false),
+        // In disk mode it has lost nothing: its disk fails, or its release is too old, and what it has acknowledged counts in
+        // the group.
+        Halt::Disk(_) | Halt::TooOld | Halt::Entry(_) | Halt::Broken(_) => {
+            (arguments.rejoin && !on_disk).then_some(false)
+        }
+    };
+    if let Some(bootstrap) = bootstrap {
         return Some(Ok(End::Anew { why, bootstrap }));
     }
-    // In disk mode a replica that has stopped for another reason has lost nothing: its disk fails, or its release is too
-    // old, and what it has acknowledged counts in the group.
-    if arguments.rejoin && (!on_disk || replica.is_removed() || replica.is_astray()) {
-        let bootstrap = false;
-        return Some(Ok(End::Anew { why, bootstrap }));
-    }
-    let place = arguments.id;
-    let cure = match (replica.is_removed(), on_disk) {
-        (false, true) if replica.is_astray() => data::REJOIN.to_owned(),
-        (false, _) => data::way_out(&arguments.log),
-        (true, false) => format!(
-            "if that was not meant: `trine member add {place}`, and start it again; with --rejoin it waits for that by itself"
+    let (place, own) = (arguments.id, life.own);
+    let cure = match (halt, on_disk) {
+        (Halt::Diverged { .. }, true) => data::REJOIN.to_owned(),
+        (Halt::Removed { .. }, false) => format!(
+            "if that was not meant: `trine member add {place} --address {own}`, and start it again; with --rejoin it waits for that by itself"
         ),
-        (true, true) => format!(
-            "its directory is of no use any more; if the removal was not meant: `trine member add {place}`, and start it \
+        (Halt::Removed { .. }, true) => format!(
+            "its directory is of no use any more; if the removal was not meant: `trine member add {place} --address {own}`, and start it \
              again with an empty directory; with --rejoin it does so by itself"
         ),
+        _ => data::way_out(&arguments.log),
     };
     let message = format!("this replica takes part no more: {why}");
     Some(Err(Failure::negative(message, cure)))

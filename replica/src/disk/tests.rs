@@ -494,7 +494,13 @@ fn a_failed_sync_ends_the_replica() {
     let error = hear(2, record(9..10, 3, 10)).unwrap().unwrap_err();
     assert_eq!((error.operation, error.cause), ("sync", DiskCause::Device));
     replica.on_write_failed(&error);
-    assert!(replica.halted().unwrap().contains("cannot sync"));
+    assert!(
+        replica
+            .halted()
+            .unwrap()
+            .to_string()
+            .contains("cannot sync")
+    );
     // Nothing more is written, and ending does not wait for it.
     queue.submit(3, record(10..11, 3, 10));
     drop(queue);

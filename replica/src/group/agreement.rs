@@ -15,6 +15,7 @@ use trine_transport::time::Instant;
 
 use super::{Group, election_timeout};
 use crate::disk::Write;
+use crate::halt::Halt;
 use crate::outbox::{Letter, Outbox, Purpose};
 use crate::output::Class;
 
@@ -41,8 +42,6 @@ struct Check {
 #[derive(Default)]
 pub(super) struct Agreement {
     checks: BTreeMap<u64, Check>,
-    /// This replica's state was found to be another than the majority's.
-    astray: bool,
 }
 
 impl Agreement {
@@ -242,21 +241,6 @@ impl Group {
         }
     }
 
-    /// Takes part no more, and in disk mode neither does what its log and its snapshots have kept: the same state would
-    /// come out of them.
-    fn go_astray(&mut self, why: &str, out: &mut Outbox) {
-        if self.disk.is_some() && self.halted.is_none() {
-            out.write(Write::Condemned(why.to_owned()));
-        }
-        self.agreement.astray = true;
-        self.halt(why);
-    }
-
-    /// Whether this replica has halted because its state is not the group's.
-    pub(crate) fn is_astray(&self) -> bool {
-        self.agreement.astray
-    }
-
     fn is_member(&self, incarnation: Incarnation) -> bool {
         self.state
             .as_ref()
@@ -276,11 +260,16 @@ impl Group {
         else {
             return;
         };
-        let why = format!(
-            "its state behind entry {index} differs from the majority's ({:016x}{:016x}, not {:016x}{:016x})",
-            hash[0], hash[1], majority[0], majority[1]
-        );
-        self.go_astray(&why, out);
+        let why = Halt::Diverged {
+            index,
+            own: hash,
+            majority,
+        };
+        if self.disk.is_some() && self.halted.is_none() {
+            // The same state would come out of the log and the snapshots.
+            out.write(Write::Condemned(why.to_string()));
+        }
+        self.halt(why);
     }
 }
 
@@ -323,13 +312,13 @@ mod tests {
         let mut group = Group::first_member(config, members[0], origin, 1, Instant::ZERO);
         group.keep_on_disk(&mut out);
         for (from, hash) in [(1, 1), (2, 2), (3, 2)] {
-            assert!(!group.is_astray());
+            assert_eq!(group.halted(), None);
             group
                 .agreement
                 .note_answered(1024, Incarnation(from), [0, hash]);
             group.settle_check(1024, &mut out);
         }
-        assert!(group.is_astray() && group.halted().is_some());
+        assert!(matches!(group.halted(), Some(Halt::Diverged { .. })));
         while let Some((_, write)) = out.pop_write() {
             disk.perform([write]).unwrap();
         }

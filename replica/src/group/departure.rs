@@ -9,6 +9,7 @@ use trine_transport::time::{Duration, Instant};
 
 use super::{Group, election_timeout};
 use crate::config::{BEGIN_PATIENCE, MEMBERSHIP_QUESTION_EVERY};
+use crate::halt::Halt;
 use crate::outbox::{Letter, Outbox, Purpose};
 use crate::output::Class;
 use crate::state_machine::genesis::FIRST_INDEX;
@@ -19,25 +20,13 @@ pub(super) struct Doubt {
     /// Which of the members is asked next.
     turn: usize,
     ask_at: Instant,
-    /// It was told, or has seen in the log, that it is no member any more.
-    removed: bool,
-    /// The group was given up.
-    never_began: bool,
 }
 
 impl Group {
-    /// Whether this replica was removed from the group.
-    pub(crate) fn is_removed(&self) -> bool {
-        self.doubt.removed
-    }
-
     /// This replica is no member any more.
     pub(super) fn leave(&mut self) {
-        self.doubt.removed = true;
         let (place, cluster) = (self.own.place, self.cluster);
-        self.halt(&format!(
-            "place {place} was removed from cluster {cluster}, or another replica has taken it"
-        ));
+        self.halt(Halt::Removed { place, cluster });
     }
 
     /// The configuration has changed: this replica may have been a member until now.
@@ -104,11 +93,6 @@ impl Group {
         }
     }
 
-    /// Whether this group was begun here, and nobody has led it in all the time that this should take.
-    pub(crate) fn never_began(&self) -> bool {
-        self.doubt.never_began
-    }
-
     /// Gives up a group that was begun here and that nobody has ever led.
     pub(super) fn doubt_beginning(&mut self, now: Instant) {
         let long = |since: Instant| now.saturating_since(since) > BEGIN_PATIENCE;
@@ -118,11 +102,8 @@ impl Group {
             && self.raft.last_index() == FIRST_INDEX
             && self.leaderless_since.is_some_and(long)
         {
-            self.doubt.never_began = true;
             let cluster = self.cluster;
-            self.halt(&format!(
-                "cluster {cluster} never began: nobody has ever led it"
-            ));
+            self.halt(Halt::NeverBegan { cluster });
         }
     }
 }

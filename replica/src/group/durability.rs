@@ -15,6 +15,7 @@ use crate::config::{OWN_SNAPSHOT_BYTES_PER_TURN, ReplicaConfig, SNAPSHOT_BYTES_W
 use crate::disk::{
     DiskError, Identity, Restored, SnapshotHead, Write, begin_piece, end_piece, middle_piece,
 };
+use crate::halt::Halt;
 use crate::log::{Log, MemoryLog};
 use crate::outbox::Outbox;
 use crate::raft_group::{RaftGroup, Work};
@@ -204,7 +205,7 @@ impl Group {
 
     /// The disk takes nothing any more.
     pub(crate) fn on_write_failed(&mut self, error: &DiskError) {
-        self.halt(&error.to_string());
+        self.halt(Halt::Disk(error.clone()));
     }
 
     pub(super) fn poll_work_durably(&mut self, out: &mut Outbox) -> Option<Work> {

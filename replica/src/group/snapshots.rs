@@ -7,6 +7,7 @@ use trine_transport::time::{Duration, Instant};
 
 use super::Group;
 use crate::config::SNAPSHOT_TRANSFERS_MAX;
+use crate::halt::Halt;
 use crate::log::Log;
 use crate::outbox::Outbox;
 use crate::snapshot_transfer::{Image, Incoming, Outgoing, Outlook, ended};
@@ -317,15 +318,15 @@ impl Group {
                 self.adapt_to(&state);
                 let state = state.understanding(self.config.state_version);
                 if state.is_too_new() {
-                    return self.halt(
-                        "the group uses a newer state machine than this replica understands: upgrade it",
-                    );
+                    return self.halt(Halt::TooOld);
                 }
                 self.state = Some(state);
                 out.counters.snapshots_installed += 1;
                 self.answer_installed(out);
             }
-            _ => self.halt("raft has taken a snapshot whose state is not here"),
+            _ => self.halt(Halt::Broken(
+                "raft has taken a snapshot whose state is not here",
+            )),
         }
     }
 }

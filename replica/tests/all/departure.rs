@@ -4,7 +4,7 @@ use trine_replica_harness as harness;
 
 use harness::World;
 use trine_protocol::message::{AdminStatus, Order};
-use trine_replica::ReplicaConfig;
+use trine_replica::{Halt, ReplicaConfig};
 use trine_transport::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -19,7 +19,7 @@ fn finds_out(world: &mut World, removed: u32) {
     assert_eq!(world.replica(removed).halted(), None, "it cannot know yet");
     world.heal();
     world.expect("word of its removal", SECOND * 5, |world| {
-        world.replica(removed).is_removed()
+        matches!(world.replica(removed).halted(), Some(Halt::Removed { .. }))
     });
     let why = world.status(removed).not_serving.unwrap();
     assert!(why.contains("was removed from cluster"), "{why}");
@@ -65,7 +65,7 @@ fn a_member_that_sees_its_removal_takes_part_no_more() {
         let (status, text) = world.order(Order::Remove, place, SECOND * 5);
         assert_eq!(status, AdminStatus::Done, "{text}");
         world.expect("word of its removal", SECOND * 5, |world| {
-            world.replica(place).is_removed()
+            matches!(world.replica(place).halted(), Some(Halt::Removed { .. }))
         });
         let client = world.registered_client(place % 3 + 1);
         world.put(client, "k", "v");
@@ -89,7 +89,7 @@ fn members_without_a_leader_are_not_taken_for_removed() {
 /// What a process does with such a replica.
 fn replace_spent(world: &mut World, bootstrap: &[u32]) {
     for place in world.running() {
-        if world.replica(place).never_began() {
+        if matches!(world.replica(place).halted(), Some(Halt::NeverBegan { .. })) {
             world.kill(place);
             world.start(place, bootstrap.contains(&place));
         }

@@ -727,7 +727,7 @@ fn a_replica_whose_state_differs_takes_part_no_more() {
         .replica(victim)
         .halted()
         .expect("the victim has noticed")
-        .to_owned();
+        .to_string();
     assert!(why.contains("differs from the majority's"), "{why}");
     assert!(world.status(victim).not_serving.unwrap().contains(&why));
     for place in world.running().into_iter().filter(|&place| place != victim) {

@@ -1,0 +1,50 @@
+//! Why does a replica take part no more? Whatever it did next could differ from what the others do.
+
+use trine_protocol::message::{ClusterId, PlaceId};
+
+use crate::disk::DiskError;
+
+/// The reason. The first one stays: what follows from it is no reason.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Halt {
+    /// The group has removed it, or given its place to another replica.
+    #[error("place {place} was removed from cluster {cluster}, or another replica has taken it")]
+    Removed {
+        /// Its place.
+        place: PlaceId,
+        /// The group.
+        cluster: ClusterId,
+    },
+    /// The group that it was told of never began. It has promised nothing and lost nothing: its owner starts another
+    /// replica in its place, under a new incarnation.
+    #[error("cluster {cluster} never began: nobody has ever led it")]
+    NeverBegan {
+        /// The group.
+        cluster: ClusterId,
+    },
+    /// Its state differs from the majority's. In disk mode its files are in quarantine, so that the next start refuses them.
+    #[error(
+        "its state behind entry {index} differs from the majority's ({:016x}{:016x}, not {:016x}{:016x})",
+        own[0], own[1], majority[0], majority[1]
+    )]
+    Diverged {
+        /// The entry.
+        index: u64,
+        /// The hash of its own state, high half first.
+        own: [u64; 2],
+        /// The hash of the majority's.
+        majority: [u64; 2],
+    },
+    /// A write has failed: nobody knows what the disk holds.
+    #[error(transparent)]
+    Disk(DiskError),
+    /// The group uses a newer state machine than this release understands.
+    #[error("the group uses a newer state machine than this replica understands: upgrade it")]
+    TooOld,
+    /// An entry cannot be applied.
+    #[error("{0}")]
+    Entry(String),
+    /// An invariant of this program does not hold.
+    #[error("{0}")]
+    Broken(&'static str),
+}
