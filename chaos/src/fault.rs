@@ -180,27 +180,13 @@ pub struct UnknownFault {
     pub nearest: Fault,
 }
 
-/// Letters to put in, take out or change until one text is the other.
-fn distance(one: &str, other: &str) -> usize {
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (number, letter) in one.bytes().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], number + 1);
-        for (at, theirs) in other.bytes().enumerate() {
-            let changed = diagonal + usize::from(letter != theirs);
-            diagonal = row[at + 1];
-            row[at + 1] = changed.min(row[at] + 1).min(diagonal + 1);
-        }
-    }
-    row[other.len()]
-}
-
 impl FromStr for Fault {
     type Err = UnknownFault;
 
     fn from_str(name: &str) -> Result<Self, UnknownFault> {
         let found = Fault::ALL.into_iter().find(|fault| fault.name() == name);
         let mut all = Fault::ALL;
-        all.sort_by_key(|fault| distance(name, fault.name()));
+        all.sort_by_key(|fault| strsim::levenshtein(name, fault.name()));
         found.ok_or_else(|| UnknownFault {
             name: name.to_owned(),
             nearest: all[0],
