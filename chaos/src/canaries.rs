@@ -61,7 +61,7 @@ impl Canary {
 /// A stale, lost or doubled answer.
 const ORDER: &[&str] = &["not linearizable"];
 
-/// All that seeds find. ("lease survives a transfer" is found by a directed test alone, `replica/tests/lease.rs`.)
+/// All that seeds find. ("lease survives a transfer" is found by a directed test alone, `replica/tests/all/lease.rs`.)
 pub const CANARIES: &[Canary] = &[
     group("read without ReadIndex", ORDER),
     group("read before its index is applied", ORDER),

@@ -11,7 +11,6 @@ pub mod checker;
 pub mod fault;
 mod hash;
 pub mod history;
-pub mod live;
 pub mod seeds;
 pub mod shrink;
 pub mod sim;

@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use report::Report;
-use trine_chaos::live::{Group, GroupConfig, free_addresses, leader_of, survey, voters_in_step};
 use trine_client::{BlockingClient, ClientConfig};
+use trine_local::{Group, GroupConfig, free_addresses, leader_of, survey, voters_in_step};
 use trine_protocol::endpoint_config;
 use trine_transport::backend::{MonotonicClock, UdpBackend, UdpConfig};
 use trine_transport::time::Duration as Nanos;

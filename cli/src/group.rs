@@ -5,9 +5,7 @@ use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use trine_chaos::live::{
-    Group, GroupConfig, LineSink, LiveError, Report, leader_of, voters_in_step,
-};
+use trine_local::{Group, GroupConfig, LineSink, LiveError, Report, leader_of, voters_in_step};
 use trine_transport::time::Duration as Nanos;
 
 use crate::config::START_LIMIT;

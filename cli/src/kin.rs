@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::thread::JoinHandle;
 
-use trine_chaos::live::Report;
+use trine_local::Report;
 use trine_protocol::status::Status;
 use trine_replica::Replica;
 use trine_transport::time::{Duration, Instant};

@@ -51,7 +51,7 @@ use crate::settings::Stop;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    if let Err(error) = trine_chaos::live::die_with_parent() {
+    if let Err(error) = trine_local::die_with_parent() {
         announce::note(format_args!("trine: {error}"));
         return ExitCode::from(2);
     }

@@ -69,6 +69,20 @@ pub(crate) fn resolve_server(item: &str) -> Result<SocketAddr, Failure> {
     resolve_one(item.trim(), SERVER_CURE)
 }
 
+/// The address of another replica of a group whose replicas are at `group`: of the same family, for one socket sends to all.
+pub(crate) fn resolve_beside(item: &str, group: &[SocketAddr]) -> Result<SocketAddr, Failure> {
+    let found = lookup(item.trim(), SERVER_CURE)?;
+    let is_v4 = group.iter().all(SocketAddr::is_ipv4);
+    let fits = found.iter().find(|address| address.is_ipv4() == is_v4);
+    fits.copied().ok_or_else(|| {
+        let family = if is_v4 { "IPv4" } else { "IPv6" };
+        Failure::usage(
+            format!("{item} has no {family} address, and the group's replicas have"),
+            "all replicas of a group have addresses of one family",
+        )
+    })
+}
+
 /// Whether `item` can be the address of a server, as far as that is to be seen without looking up a name.
 pub(crate) fn check_server(item: &str) -> Result<(), Failure> {
     well_formed(item.trim(), SERVER_CURE)

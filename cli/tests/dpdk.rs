@@ -3,6 +3,7 @@
 //! Every replica and every client has an Ethernet and an IP address of its own, and the kernel's UDP sees nothing of
 //! it. Needs root for the network; says that it is skipped otherwise.
 
+#[path = "all/common/mod.rs"]
 mod common;
 #[path = "../../transport/tests/dpdk/network.rs"]
 #[allow(dead_code, reason = "shared with the transport's tests")]

@@ -1,4 +1,4 @@
-//! From which addresses do messages between replicas count?
+//! From which addresses do messages between replicas count, and who is asked for those that are missing?
 //!
 //! Anybody can write a peer message, so it counts only if its session leads to an address that this replica has reason to
 //! trust: a member's, one of `--peers`, or one that was named by an answer over a session that this replica opened itself.
@@ -9,16 +9,24 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use trine_protocol::message::PlaceId;
 use trine_protocol::route::is_same_address;
+use trine_transport::time::Instant;
 
-use crate::config::LEARNED_ADDRESSES_MAX;
+use crate::config::{LEARNED_ADDRESSES_MAX, MEMBERS_QUESTION_EVERY};
 
 /// The addresses that this replica trusts beside those of the members.
 #[derive(Debug)]
 pub(crate) struct Addresses {
     /// `--peers`, without this replica itself.
     peers: Vec<(PlaceId, SocketAddr)>,
-    /// Named by answers, the latest at the end, at most [`LEARNED_ADDRESSES_MAX`].
+    /// Named by answers or by operators, the latest at the end, at most [`LEARNED_ADDRESSES_MAX`].
     learned: VecDeque<SocketAddr>,
+    /// Whether `peers` tells which place has which address, or only whom to ask.
+    placed: bool,
+    /// Somebody unknown has spoken, or the members are not known yet: a known replica is to be asked who they are.
+    wanted: bool,
+    ask_at: Instant,
+    /// Counts the questions, so that all are asked in turn.
+    turn: usize,
 }
 
 impl Addresses {
@@ -26,7 +34,44 @@ impl Addresses {
         Self {
             peers,
             learned: VecDeque::new(),
+            placed: true,
+            wanted: false,
+            ask_at: Instant::ZERO,
+            turn: 0,
         }
+    }
+
+    /// `--peers` only says whom to ask: the places in it were made up.
+    pub(crate) fn without_places(mut self) -> Self {
+        self.placed = false;
+        self
+    }
+
+    /// Somebody who is not known speaks as a member would. If the members have changed while this replica was away, one
+    /// that it knows can say so.
+    pub(crate) fn want_members(&mut self) {
+        self.wanted = true;
+    }
+
+    /// Whom to ask now who the members are, if anybody: `members` and these addresses in turn.
+    pub(crate) fn due_question(
+        &mut self,
+        now: Instant,
+        members: impl Iterator<Item = SocketAddr>,
+    ) -> Option<SocketAddr> {
+        if !self.wanted || now < self.ask_at {
+            return None;
+        }
+        self.wanted = false;
+        self.ask_at = now + MEMBERS_QUESTION_EVERY;
+        self.turn = self.turn.wrapping_add(1);
+        let all: Vec<SocketAddr> = members.chain(self.iter()).collect();
+        all.get(self.turn % all.len().max(1)).copied()
+    }
+
+    /// When [`Addresses::due_question`] has something to say.
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        self.wanted.then_some(self.ask_at)
     }
 
     /// The other places that were named at the start.
@@ -38,15 +83,15 @@ impl Addresses {
     pub(crate) fn lists(&self, place: PlaceId, address: SocketAddr) -> bool {
         let is_it =
             |&(other, at): &(PlaceId, SocketAddr)| other == place && is_same_address(at, address);
-        self.peers.iter().any(is_it)
+        self.placed && self.peers.iter().any(is_it)
     }
 
     /// Whether `--peers` names an address for this place.
     pub(crate) fn lists_place(&self, place: PlaceId) -> bool {
-        self.peers.iter().any(|&(other, _)| other == place)
+        self.placed && self.peers.iter().any(|&(other, _)| other == place)
     }
 
-    /// An answer over a session that this replica has opened names this address.
+    /// An answer over a session that this replica has opened names this address, or an operator does.
     pub(crate) fn learn(&mut self, address: SocketAddr) {
         if self.learned.contains(&address) {
             return;

@@ -42,7 +42,10 @@ pub const TERM_ALLOWANCE_MAX: u64 = 1 << 32;
 /// Terms that are added to that allowance in a second, up to its maximum.
 pub const TERMS_PER_SECOND: u64 = 1 << 20;
 /// Addresses of replicas that a replica remembers from answers, beside its members and `--peers`; the oldest gives way.
-pub const LEARNED_ADDRESSES_MAX: usize = 16;
+pub const LEARNED_ADDRESSES_MAX: usize = 128;
+const _: () = assert!(LEARNED_ADDRESSES_MAX > PLACES_MAX);
+/// Pause between two questions of a replica who the members are, while somebody whom it does not know speaks to it.
+pub const MEMBERS_QUESTION_EVERY: Duration = Duration::from_millis(100);
 /// A log that has reached a bound is compacted by this share of the bound.
 pub const COMPACTED_SHARE: usize = 16;
 /// The log in memory holds the bytes of its entries in pieces of this size.

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use trine_transport::time::{Duration, Instant};
 
+use crate::addresses::Addresses;
 use crate::outbox::{Letter, Outbox, Purpose};
 use crate::output::Class;
 use trine_protocol::message::{
@@ -15,8 +16,7 @@ use trine_protocol::message::{
 #[derive(Debug)]
 pub(crate) struct Joiner {
     own: Member,
-    peers: Vec<SocketAddr>,
-    /// Next of `peers` to ask where nobody is known to lead.
+    /// Next of the known addresses to ask where nobody is known to lead.
     turn: usize,
     leader: Option<SocketAddr>,
     retry: Duration,
@@ -30,7 +30,6 @@ impl Joiner {
     #[must_use]
     pub(crate) fn new(
         own: Member,
-        peers: Vec<SocketAddr>,
         retry: Duration,
         state_version: u8,
         now: Instant,
@@ -38,7 +37,6 @@ impl Joiner {
     ) -> Self {
         Self {
             own,
-            peers,
             turn: 0,
             leader: None,
             retry,
@@ -66,14 +64,22 @@ impl Joiner {
     }
 
     /// Asks once more. `cluster` is the one that has taken this replica in, if any has.
-    pub(crate) fn on_turn(&mut self, now: Instant, cluster: ClusterId, out: &mut Outbox) {
+    pub(crate) fn on_turn(
+        &mut self,
+        now: Instant,
+        cluster: ClusterId,
+        known: &Addresses,
+        out: &mut Outbox,
+    ) {
         if now < self.next_attempt {
             return;
         }
         // Once it is taken in, asking again only matters after a change of leader.
         let patience = if cluster.is_none() { 1 } else { 4 };
         self.next_attempt = now + Duration::from_nanos(self.retry.as_nanos() * patience);
-        let Some(&next) = self.peers.get(self.turn % self.peers.len().max(1)) else {
+        // Those that were named at the start may be gone: also those are asked that answers have named since.
+        let count = known.iter().count().max(1);
+        let Some(next) = known.iter().nth(self.turn % count) else {
             return;
         };
         let to = self.leader.take().unwrap_or_else(|| {

@@ -46,6 +46,8 @@ pub(crate) enum Purpose {
     },
     /// A plea to be taken in.
     Join(SocketAddr),
+    /// The question who the members are.
+    Members,
 }
 
 /// A request to a peer, before it has bytes.
@@ -120,6 +122,17 @@ impl Outbox {
     pub(crate) fn reply_empty(&mut self, token: ReplyToken) {
         match self.pool.alloc(0) {
             Some(bytes) => self.outputs.push_back(Output::Reply { token, bytes }),
+            None => self.owed.push(token),
+        }
+    }
+
+    /// Answers a request with something that no decoder reads: it was refused, and nobody takes it for a sign of life.
+    pub(crate) fn reply_unreadable(&mut self, token: ReplyToken) {
+        match self.pool.alloc(1) {
+            Some(mut bytes) => {
+                bytes[0] = 0;
+                self.outputs.push_back(Output::Reply { token, bytes });
+            }
             None => self.owed.push(token),
         }
     }

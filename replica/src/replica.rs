@@ -7,7 +7,8 @@ use trine_protocol::message::{
     AdminReply, AdminRequest, AdminStatus, AppendFrame, BeginRefusal, BootstrapReply,
     BootstrapRequest, ClientReply, ClientRequest, ClientStatus, ClusterId, DecodeError, Discovery,
     Incarnation, JoinRefusal, JoinReply, JoinRequest, Member, MemberRole, Members, PeerHeader,
-    PlaceId, RaftFrame, ReplyToken, RoleCode, SnapshotChunk, StateReport, kind,
+    PlaceId, RaftFrame, ReplyToken, RoleCode, SnapshotChunk, StateReport, StatusForm, StatusReply,
+    StatusRequest, kind,
 };
 use trine_protocol::stages::WriteStages;
 use trine_protocol::status::{
@@ -23,9 +24,12 @@ use crate::config::{BEGIN_PATIENCE, ConfigError, PLACES_MAX, ReplicaConfig};
 use crate::disk::{DiskError, Fsync, Restored, Write};
 use crate::group::Group;
 use crate::join::Joiner;
-use crate::outbox::{Outbox, Purpose};
-use crate::output::Output;
+use crate::outbox::{Letter, Outbox, Purpose};
+use crate::output::{Class, Output};
 use crate::timing::Stopwatch;
+
+/// Room for the answer who the members are, with the most of them.
+const DISCOVERY_BYTES_MAX: usize = 4 << 10;
 
 /// One replica. Every call is followed by draining [`Replica::poll_output`].
 ///
@@ -99,10 +103,8 @@ impl Replica {
             .into_iter()
             .filter(|&(other, _)| other != place)
             .collect();
-        let addresses = others.iter().map(|&(_, address)| address).collect();
         let joiner = Joiner::new(
             own,
-            addresses,
             config.attach_retry,
             config.state_version,
             now,
@@ -149,6 +151,13 @@ impl Replica {
             self.group = Some(Box::new(group));
             self.bootstrap = None;
         }
+        self
+    }
+
+    /// The list of peers only says whom to ask: the places in it are made up, and say nothing about who may take them.
+    #[must_use]
+    pub fn with_peers_anywhere(mut self) -> Self {
+        self.addresses = self.addresses.without_places();
         self
     }
 
@@ -211,18 +220,21 @@ impl Replica {
 
     /// Whether messages of a session count here: `comes_from` says of an address whether its other end is there. It has to
     /// be a member's, one of `--peers`, or one that was named by an answer over a session that this replica has opened.
+    /// That address, else nothing.
     #[must_use]
-    pub fn trusts(&self, comes_from: impl Fn(SocketAddr) -> bool) -> bool {
-        let of_members = self
-            .group
-            .as_ref()
-            .is_some_and(|group| group.member_addresses().any(&comes_from));
-        of_members || self.addresses.iter().any(comes_from)
+    pub fn origin(&self, comes_from: impl Fn(SocketAddr) -> bool) -> Option<SocketAddr> {
+        let members = self.group.iter().flat_map(|group| group.member_addresses());
+        members
+            .chain(self.addresses.iter())
+            .find(|&address| comes_from(address))
     }
 
-    /// A message between replicas came from an address that no replica is known at, and was dropped.
-    pub fn note_stranger(&mut self) {
+    /// A message between replicas came from an address that no replica is known at. It is dropped; the answer is one that
+    /// nobody takes for a sign of life.
+    pub fn refuse_stranger(&mut self, token: ReplyToken) {
         self.out.counters.messages_of_strangers += 1;
+        self.addresses.want_members();
+        self.out.reply_unreadable(token);
     }
 
     /// A request of kind APPEND, RAFT, SNAPSHOT, BOOTSTRAP, JOIN or AGREE from a peer, or ADMIN. It is answered through
@@ -236,9 +248,8 @@ impl Replica {
         comes_from: impl Fn(SocketAddr) -> bool,
     ) {
         // Anybody may ask to be taken in, or give an order: those look at the address themselves.
-        if !matches!(kind, kind::JOIN | kind::ADMIN) && !self.trusts(&comes_from) {
-            self.note_stranger();
-            return self.out.reply_empty(token);
+        if !matches!(kind, kind::JOIN | kind::ADMIN) && self.origin(&comes_from).is_none() {
+            return self.refuse_stranger(token);
         }
         let result = match kind {
             kind::APPEND => AppendFrame::decode(request).map(|frame| {
@@ -258,7 +269,7 @@ impl Replica {
             kind::BOOTSTRAP => BootstrapRequest::decode(request)
                 .map(|request| self.on_bootstrap(now, token, request)),
             kind::JOIN => JoinRequest::decode(request)
-                .map(|request| self.on_join(now, token, &request, comes_from(request.address))),
+                .map(|request| self.on_join(now, token, &request, comes_from)),
             kind::AGREE => {
                 StateReport::decode(request).map(|report| self.on_state_report(now, token, &report))
             }
@@ -383,31 +394,30 @@ impl Replica {
         self.group = Some(Box::new(group));
     }
 
-    /// `from_there`: it came from the address that it names.
     fn on_join(
         &mut self,
         now: Instant,
         token: ReplyToken,
         request: &JoinRequest,
-        from_there: bool,
+        comes_from: impl Fn(SocketAddr) -> bool,
     ) {
-        let refused = |reason, cluster| JoinReply::Refused {
-            reason,
-            cluster,
-            leader_address: None,
-        };
         let reply = match &mut self.group {
-            _ if !from_there => {
-                self.out.counters.messages_of_strangers += 1;
-                refused(JoinRefusal::OtherSource, self.cluster())
-            }
-            Some(group) => group.on_join(now, request, &self.addresses, &mut self.out),
-            None => refused(JoinRefusal::NotAttached, ClusterId::NONE),
+            Some(group) => group.on_join(now, request, &self.addresses, comes_from, &mut self.out),
+            None => JoinReply::Refused {
+                reason: JoinRefusal::NotAttached,
+                cluster: ClusterId::NONE,
+                leader_address: None,
+            },
         };
         self.out.reply(token, &reply);
     }
 
     fn on_order(&mut self, now: Instant, token: ReplyToken, request: &AdminRequest) {
+        let ours = request.cluster.is_none() || request.cluster == self.cluster();
+        if let (Some(address), true) = (request.address, ours) {
+            // Also where this replica does not lead: it may have to vote for whoever comes from there.
+            self.addresses.learn(address);
+        }
         match &mut self.group {
             Some(group) => group.on_order(now, token, request, &self.addresses, &mut self.out),
             None => {
@@ -443,8 +453,44 @@ impl Replica {
                 }
             }
             Some(Purpose::Join(from)) => self.on_join_answer(now, from, answer),
+            Some(Purpose::Members) => self.on_discovery(answer),
             None => self.out.counters.messages_foreign += 1,
         }
+    }
+
+    /// Who the members are, as a replica that this one knows has answered.
+    fn on_discovery(&mut self, answer: Option<&[u8]>) {
+        let Some(Ok(StatusReply::Discovery(discovery))) = answer.map(StatusReply::decode) else {
+            return;
+        };
+        let own = self.cluster();
+        if own.is_none() || discovery.cluster == own {
+            let members = discovery.members.0.iter().map(|member| member.address);
+            for address in members.filter(|&address| address != self.own.address) {
+                self.addresses.learn(address);
+            }
+        }
+    }
+
+    /// Asks a replica that is known who the members are, if that is wanted.
+    fn ask_for_members(&mut self, now: Instant) {
+        let members = self.group.iter().flat_map(|group| group.member_addresses());
+        let own = self.own.address;
+        let others = members.filter(|&address| address != own);
+        let Some(to) = self.addresses.due_question(now, others) else {
+            return;
+        };
+        let letter = Letter {
+            to,
+            expect: None,
+            kind: kind::STATUS,
+            class: Class::Bulk,
+            purpose: Purpose::Members,
+            timeout: self.config.attach_retry,
+            answer_bytes_max: DISCOVERY_BYTES_MAX,
+        };
+        let form = StatusForm::Discovery;
+        self.out.send(letter, &StatusRequest { form });
     }
 
     /// The session that carries raft's messages to a peer stands, and takes so many requests at a time; or it has ended.
@@ -480,7 +526,10 @@ impl Replica {
                     Some((&frame.header, frame.message)),
                     &mut self.out,
                 ),
-                Err(_) => self.out.counters.messages_refused += 1,
+                Err(_) => {
+                    self.out.counters.messages_refused += 1;
+                    group.on_raft_answer(now, to, append, None, &mut self.out);
+                }
             },
             None => group.on_raft_answer(now, to, append, None, &mut self.out),
         }
@@ -513,6 +562,10 @@ impl Replica {
         {
             // The leader that is to be asked may lead from an address that nobody has named here yet.
             self.addresses.learn(leader);
+        }
+        // Until it votes its group may change its members and leader, and then it has to know them.
+        if self.joiner.is_some() && answer.is_some() {
+            self.addresses.want_members();
         }
         // A learner is both: a member that may have been removed, and one that asks to be taken in.
         if let (Some(group), Some(answer)) = (&mut self.group, answer) {
@@ -555,8 +608,9 @@ impl Replica {
         }
         let cluster = self.cluster();
         if let (Some(joiner), None) = (&mut self.joiner, &self.bootstrap) {
-            joiner.on_turn(now, cluster, &mut self.out);
+            joiner.on_turn(now, cluster, &self.addresses, &mut self.out);
         }
+        self.ask_for_members(now);
     }
 
     /// The next thing to do, or nothing.
@@ -573,7 +627,11 @@ impl Replica {
             .filter(|_| self.bootstrap.is_none())
             .map(Joiner::next_timeout);
         let group = self.group.as_ref().and_then(|group| group.next_timeout());
-        [bootstrap, joiner, group].into_iter().flatten().min()
+        let question = self.addresses.next_timeout();
+        [bootstrap, joiner, group, question]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Begins a graceful stop: a leader hands the lead over, and clients are sent elsewhere. Poll

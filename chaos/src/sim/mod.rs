@@ -11,6 +11,7 @@ mod chaos;
 mod clock;
 mod cluster;
 mod config;
+mod counted;
 mod disk;
 mod machine;
 mod measure;

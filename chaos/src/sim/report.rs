@@ -2,8 +2,8 @@
 
 use super::cluster::Cluster;
 use super::config::{EXPIRY_LATE, OPERATION, RECOVERY, SimConfig};
+use super::counted::counted;
 use super::plan::Plan;
-use super::summary::counted;
 use crate::checker::group_time::{GroupTime, Steady};
 use crate::checker::{Verdict, coverage, exactly_once, linearizability, liveness};
 use crate::fault::{DRIFT_PER_MILLION_MAX, Fault, KINDS_MIN, Schedule};

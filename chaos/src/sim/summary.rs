@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::SimReport;
+use super::counted::counted;
 use crate::fault::Fault;
 
 /// Sums over the reports of many seeds.
@@ -60,17 +61,6 @@ impl Summary {
     pub fn faults(&self) -> &BTreeMap<Fault, u64> {
         &self.faults
     }
-}
-
-/// Each fault with how often it fired; "none" for none.
-pub(super) fn counted(faults: &BTreeMap<Fault, u64>) -> String {
-    if faults.is_empty() {
-        return "none".to_owned();
-    }
-    let each = faults
-        .iter()
-        .map(|(fault, fired)| format!("{fault} {fired}"));
-    each.collect::<Vec<_>>().join(", ")
 }
 
 impl fmt::Display for Summary {

@@ -7,9 +7,9 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use trine_chaos::live::{Group, Report, voters_in_step};
 use trine_client::{Finished, Mode};
 use trine_kvstore::{Command, Response};
+use trine_local::{Group, Report, voters_in_step};
 use trine_transport::backend::Backend;
 use trine_transport::time::Instant as Moment;
 

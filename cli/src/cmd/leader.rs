@@ -1,6 +1,6 @@
 //! `trine leader transfer`: hands the lead over.
 
-use trine_chaos::live::{Report, leader_of};
+use trine_local::{Report, leader_of};
 use trine_protocol::status::{Role, Status};
 
 use super::member::{Wanted, give};

@@ -5,8 +5,8 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use trine_chaos::live::Report;
 use trine_client::{ClientConfig, Obstacle, OrderDone, OrderError, give_order};
+use trine_local::Report;
 use trine_protocol::endpoint_config;
 use trine_protocol::message::{AdminRequest, ClusterId, Incarnation, Order, PlaceId};
 use trine_protocol::status::{MemberStatus, Status};
@@ -32,7 +32,8 @@ pub(crate) fn run<N: Network>(
 ) -> Result<(), Failure> {
     let order = |order: Order, target: &PlaceArguments, newcomer: Option<&NewcomerArguments>| {
         let address = newcomer.and_then(|newcomer| newcomer.address.as_deref());
-        let address = address.map(peers::resolve_server).transpose()?;
+        let beside = |item| peers::resolve_beside(item, &peers::resolve(&target.order.peers)?);
+        let address = address.map(beside).transpose()?;
         let what = Wanted {
             order,
             place: target.place,

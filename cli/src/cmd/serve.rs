@@ -389,6 +389,9 @@ fn assemble<B: Backend>(
         now,
     )
     .map_err(|error| Failure::usage(error.to_string(), ""))?;
+    if arguments.listen.is_some() {
+        replica = replica.with_peers_anywhere();
+    }
     replica.lend_stopwatch(|| MonotonicClock.now());
     let node = match data {
         None => Node::new(replica, route_of, is_at, seed),

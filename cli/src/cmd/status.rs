@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use serde_json::{Value, json};
-use trine_chaos::live::{Report, leader_of, majority_gone, voters_in_step};
+use trine_local::{Report, leader_of, majority_gone, voters_in_step};
 use trine_protocol::node_status::LinkStatus;
 use trine_protocol::node_status::NodeStatus;
 use trine_protocol::status::{Role, Status};

@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use clap::{Args, ValueEnum};
-use trine_chaos::live::{Report, SurveyError, free_addresses, survey_over};
+use trine_local::{Report, SurveyError, free_addresses, survey_over};
 use trine_protocol::IsAt;
 use trine_protocol::RouteOf;
 use trine_transport::backend::dpdk::DpdkConfig;

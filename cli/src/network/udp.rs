@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::net::SocketAddr;
 
-use trine_chaos::live::local_address_towards;
+use trine_local::local_address_towards;
 use trine_protocol::route::is_same_address;
 use trine_transport::backend::{UdpBackend, UdpConfig};
 

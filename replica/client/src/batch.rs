@@ -18,17 +18,7 @@ use super::core::Clients;
 use super::operation::Stage;
 use super::outcome::Obstacle;
 use super::reply::Incoming;
-
-/// Marks the tag of a batch.
-pub(super) const BATCH_BIT: u64 = 1 << 62;
-
-/// A batch under way.
-#[derive(Debug)]
-pub(super) struct SentBatch {
-    peer: usize,
-    /// The operations, in the order of their requests.
-    keys: Vec<Key>,
-}
+use super::sent_batch::{BATCH_BIT, SentBatch};
 
 impl<R: Route> Clients<R> {
     /// Sends what was picked in one message; says whether it could be.

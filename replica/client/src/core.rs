@@ -15,13 +15,13 @@ use trine_transport::session::Event;
 use trine_transport::slab::{Key, Slab};
 use trine_transport::time::{Duration, Instant};
 
-use super::batch::{BATCH_BIT, SentBatch};
+use super::belief::{Leader, QUESTION_BIT};
 use super::config::{ClientConfig, ClientConfigError, LOGICAL_CLIENTS_MAX, OPERATIONS_MAX};
-use super::leader::{Leader, QUESTION_BIT};
 use super::logical::{Logical, Registration};
 use super::operation::{Lane, Pending, Stage};
 use super::outcome::{Answer, Error, Obstacle};
 use super::peers::Peers;
+use super::sent_batch::{BATCH_BIT, SentBatch};
 
 /// Names a logical client of one [`Clients`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -7,6 +7,7 @@
 mod admission;
 mod asynchronous;
 mod batch;
+mod belief;
 mod blocking;
 mod config;
 mod core;
@@ -20,6 +21,7 @@ mod outcome;
 mod peers;
 mod probe;
 mod reply;
+mod sent_batch;
 mod spread;
 mod submit;
 mod window;

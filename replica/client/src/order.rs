@@ -5,6 +5,7 @@
 //! two groups changes one of them, not both. Who is to be removed or replaced is fixed before the order is first given,
 //! so that a repetition cannot hit whoever came after.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use trine_protocol::message::{
@@ -147,6 +148,8 @@ pub struct OrderGiver<R: Route> {
     last_guess: usize,
     /// Who has said that it leads, and over which session.
     leader: Option<(usize, SessionId)>,
+    /// Replicas without a leader that were told where a new holder will be: they may have to vote for whoever is there.
+    told: BTreeSet<usize>,
     found_leader: bool,
     asking: Option<Question>,
     ask_at: Instant,
@@ -184,6 +187,7 @@ impl<R: Route> OrderGiver<R> {
             favourite: None,
             last_guess: 0,
             leader: None,
+            told: BTreeSet::new(),
             found_leader: false,
             asking: None,
             ask_at: Instant::ZERO,
@@ -323,6 +327,12 @@ impl<R: Route> OrderGiver<R> {
         }
         for member in &discovery.members.0 {
             self.peers.add(member.address);
+        }
+        let leaderless = discovery.role != RoleCode::Leader && discovery.leader.is_none();
+        if leaderless && self.request.address.is_some() && self.told.insert(index) {
+            self.favourite = Some(index);
+            self.leader = self.peers.get(index).session().map(|s| (index, s));
+            return self.pause(now, Duration::ZERO);
         }
         if discovery.role != RoleCode::Leader {
             return self.follow_hint(now, index, discovery.leader);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use trine_protocol::message::Member;
 
 use super::identity::{self, Identity};
-use super::open::LOCK;
+use super::names::LOCK;
 use super::spare::{self, Spare};
 use super::{Disk, DiskCause, DiskError, Step};
 

@@ -6,8 +6,9 @@ use trine_protocol::message::{ClusterId, Incarnation, PlaceId};
 use super::error::{LostMemory, OpenError};
 use super::frame::{SECTOR, Sector, read};
 use super::identity::{self, Identity};
+use super::names::{LOCK, RECOVERING, SET_ASIDE, set_aside};
+use super::reading::Reading;
 use super::record::Record;
-use super::recovering;
 use super::replay::{Replay, Replayed, Restored, base_of};
 use super::segment::{self, Scan};
 use super::snapshot_file;
@@ -15,13 +16,8 @@ use super::writer::{
     CONDEMNED, MARKED, Position, SYNCED, SYNCED_PLACE, UNSYNCED, Writer, create_segment,
     replace_identity,
 };
-use super::{Disk, DiskError, Fsync, Step, Write};
+use super::{Disk, DiskError, Fsync, Write};
 use crate::config::SEGMENT_BYTES_MIN;
-
-/// In front of the names of files that were set aside.
-pub(super) const SET_ASIDE: &str = "lost-";
-/// The file whose lock keeps a directory to one process.
-pub(crate) const LOCK: &str = "lock";
 
 /// How to open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -120,7 +116,7 @@ fn quarantine(disk: &mut impl Disk, names: &[String]) -> Result<Option<String>, 
 /// The files that count, unless a recovery of the directory was interrupted.
 fn present(disk: &mut impl Disk) -> Result<Vec<String>, OpenError> {
     let mut names = disk.names()?;
-    let file = recovering::FILE.to_owned();
+    let file = RECOVERING.to_owned();
     if names.contains(&file) {
         return Err(OpenError::Recovering { file });
     }
@@ -247,28 +243,6 @@ struct Log {
     position: Position,
     last_frame: u64,
     torn_until: u64,
-}
-
-/// How much has been read of the files that are read whole.
-pub(super) struct Reading {
-    done: u64,
-    total: u64,
-}
-
-impl Reading {
-    fn of<'a>(
-        disk: &mut impl Disk,
-        mut files: impl Iterator<Item = &'a String>,
-    ) -> Result<Self, DiskError> {
-        let total = files.try_fold(0, |sum, file| Ok(sum + disk.size(file)?))?;
-        Ok(Self { done: 0, total })
-    }
-
-    /// So many bytes more were read, and what they say was taken in.
-    pub(super) fn on_read(&mut self, disk: &mut impl Disk, bytes: u64) -> Result<(), DiskError> {
-        self.done += bytes;
-        disk.at(Step::Reading, self.done, self.total)
-    }
 }
 
 fn read_log(
@@ -460,24 +434,6 @@ pub(super) fn begin<D: Disk>(
         restored: None,
         lost,
     })
-}
-
-/// Nothing is thrown away: an operator may still want to look at it. The identity goes first, so that an interrupted
-/// attempt never leaves one beside files that are gone.
-pub(super) fn set_aside(disk: &mut impl Disk, stamp: Incarnation) -> Result<(), DiskError> {
-    let mut names = disk.names()?;
-    let stays =
-        |name: &str| name.starts_with(SET_ASIDE) || [LOCK, recovering::FILE].contains(&name);
-    names.retain(|name| !stays(name));
-    names.sort_by_key(|name| name != identity::FILE);
-    for name in names {
-        if name.ends_with(".tmp") {
-            disk.remove(&name)?;
-        } else {
-            disk.rename(&name, &format!("{SET_ASIDE}{stamp}-{name}"))?;
-        }
-    }
-    disk.sync_names()
 }
 
 /// For the fuzzer: opens a directory whose files are cut out of `bytes`. Nothing that stands there may panic, and what

@@ -12,11 +12,9 @@
 
 use trine_protocol::message::Incarnation;
 
-use super::open::{LOCK, SET_ASIDE, set_aside};
+use super::names::{LOCK, RECOVERING, SET_ASIDE, set_aside};
 use super::{Disk, DiskError, LostMemory, OpenError};
 
-/// The file that is the mark.
-pub(super) const FILE: &str = "recovering";
 const TEMPORARY: &str = "recovering.tmp";
 /// More than a mark ever has.
 const BYTES_MAX: u64 = 64;
@@ -39,7 +37,7 @@ pub(super) fn begin(disk: &mut impl Disk, stamp: Incarnation) -> Result<(), Disk
 
 /// The new files are complete and durable.
 pub(super) fn end(disk: &mut impl Disk) -> Result<(), DiskError> {
-    disk.remove(FILE)?;
+    disk.remove(RECOVERING)?;
     disk.sync_names()
 }
 
@@ -50,7 +48,7 @@ pub(super) fn take_back(disk: &mut impl Disk) -> Result<(), OpenError> {
     };
     if step == Step::MakingAnew {
         for name in disk.names()? {
-            if !name.starts_with(SET_ASIDE) && name != LOCK && name != FILE {
+            if !name.starts_with(SET_ASIDE) && name != LOCK && name != RECOVERING {
                 disk.remove(&name)?;
             }
         }
@@ -80,16 +78,17 @@ fn write(disk: &mut impl Disk, step: Step, stamp: u64) -> Result<(), DiskError> 
     disk.create(TEMPORARY, text.len() as u64)?;
     disk.write(TEMPORARY, 0, text.as_bytes())?;
     disk.sync(TEMPORARY)?;
-    disk.rename(TEMPORARY, FILE)?;
+    disk.rename(TEMPORARY, RECOVERING)?;
     disk.sync_names()
 }
 
 fn read(disk: &mut impl Disk) -> Result<Option<(Step, u64)>, OpenError> {
-    if !disk.names()?.iter().any(|name| name == FILE) {
+    if !disk.names()?.iter().any(|name| name == RECOVERING) {
         return Ok(None);
     }
-    let mut bytes = vec![0; usize::try_from(disk.size(FILE)?.min(BYTES_MAX)).unwrap_or_default()];
-    disk.read(FILE, 0, &mut bytes)?;
+    let mut bytes =
+        vec![0; usize::try_from(disk.size(RECOVERING)?.min(BYTES_MAX)).unwrap_or_default()];
+    disk.read(RECOVERING, 0, &mut bytes)?;
     let text = String::from_utf8_lossy(&bytes);
     let parsed = text.split_once(' ').and_then(|(stamp, step)| {
         let step = match step {
@@ -100,7 +99,12 @@ fn read(disk: &mut impl Disk) -> Result<Option<(Step, u64)>, OpenError> {
         Some((step, stamp.parse().ok()?))
     });
     // Without it nobody can say which files are old: none may be removed.
-    let damaged = || LostMemory::new(FILE, "it says nothing about how far a recovery has come");
+    let damaged = || {
+        LostMemory::new(
+            RECOVERING,
+            "it says nothing about how far a recovery has come",
+        )
+    };
     parsed.map(Some).ok_or_else(|| damaged().into())
 }
 
@@ -193,7 +197,8 @@ mod tests {
     #[test]
     fn a_mark_that_cannot_be_read_lets_no_file_be_touched() {
         let mut disk = recoverable();
-        disk.files.insert(FILE.to_owned(), b"21 setting".to_vec());
+        disk.files
+            .insert(RECOVERING.to_owned(), b"21 setting".to_vec());
         let shared = SharedDisk(Rc::new(RefCell::new(disk.clone())));
         assert!(matches!(
             take_back(&mut shared.clone()),

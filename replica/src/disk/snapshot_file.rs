@@ -9,7 +9,7 @@ use raft::eraftpb::ConfState;
 use trine_protocol::message::ClusterId;
 
 use super::error::{LostMemory, OpenError};
-use super::open::Reading;
+use super::reading::Reading;
 use super::segment::FORMAT;
 use super::{Disk, DiskError};
 use crate::snapshot_transfer::ImageReader;

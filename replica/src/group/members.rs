@@ -1,6 +1,8 @@
 //! Changes of the membership that a leader makes by itself: it takes a new identity of a place in, and lets it replace
 //! the old one.
 
+use std::net::SocketAddr;
+
 use raft::eraftpb::ConfChangeV2;
 use trine_canary as canary;
 use trine_kvstore::config::STATE_VERSION_FIRST;
@@ -27,9 +29,10 @@ impl Group {
         now: Instant,
         request: &JoinRequest,
         known: &Addresses,
+        comes_from: impl Fn(SocketAddr) -> bool,
         out: &mut Outbox,
     ) -> JoinReply {
-        match self.consider(now, request, known, out) {
+        match self.consider(now, request, known, comes_from, out) {
             Ok(()) => JoinReply::Accepted {
                 cluster: self.cluster,
                 leader: self.own.incarnation,
@@ -50,6 +53,7 @@ impl Group {
         now: Instant,
         request: &JoinRequest,
         known: &Addresses,
+        comes_from: impl Fn(SocketAddr) -> bool,
         out: &mut Outbox,
     ) -> Result<(), JoinRefusal> {
         let Some(state) = &self.state else {
@@ -92,6 +96,11 @@ impl Group {
         self.check_place(now, state, &new)?;
         if !self.expects(now, &new, known) {
             return Err(JoinRefusal::UnknownAddress);
+        }
+        // Only now: where looking it up costs something, nobody makes this replica look up what he likes.
+        if !comes_from(new.address) {
+            out.counters.messages_of_strangers += 1;
+            return Err(JoinRefusal::OtherSource);
         }
         let stays = |other: &&Member| other.place != new.place || other.role == MemberRole::Voter;
         if state.members().all().iter().filter(stays).count() >= MEMBERS_MAX {

@@ -171,6 +171,14 @@ impl Group {
     ) -> Verdict {
         let (place, address) = (request.place, request.address);
         match self.member_at(place) {
+            Some(member)
+                if address.is_some_and(|named| !is_same_address(named, member.address)) =>
+            {
+                let at = member.address;
+                refused(format!(
+                    "place {place} is a member at {at}: trine member replace {place} --address HOST:PORT moves it"
+                ))
+            }
             Some(member) if !voter || member.role == MemberRole::Voter => {
                 done(format!("place {place} is a member at {}", member.address))
             }

@@ -136,7 +136,8 @@ impl Group {
         answer: Option<&[u8]>,
         out: &mut Outbox,
     ) {
-        if answer.is_some() {
+        // An answer that says nothing is one of a receiver that lives; what cannot be read is a refusal.
+        if answer.is_some_and(|answer| answer.is_empty() || ChunkAck::decode(answer).is_ok()) {
             self.hear(now, to, 0);
         }
         let Some(at) = self

@@ -11,12 +11,13 @@ mod send;
 mod status;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use trine_protocol::message::{
     AppendFrame, ClientReply, ClientStatus, ClusterId, Encode, Incarnation, ReplyToken, StatusForm,
     StatusReply, StatusRequest, kind, stream_place,
 };
-use trine_protocol::route::{IsAt, RouteOf};
+use trine_protocol::route::{IsAt, RouteOf, is_same_address};
 use trine_transport::backend::Route;
 use trine_transport::buf::MsgBuf;
 use trine_transport::prng::Prng;
@@ -57,6 +58,8 @@ pub struct Node<R: Route> {
     replica: Replica,
     /// Tells at which address the other end of a session is.
     is_at: IsAt<R>,
+    /// That address for sessions that replicas have opened: finding it out may cost something, and may fail for a while.
+    origins: BTreeMap<SessionId, SocketAddr>,
     links: Links<R>,
     rng: Prng,
     /// Requests that the replica answers later.
@@ -87,6 +90,7 @@ impl<R: Route> Node<R> {
             cluster: replica.cluster(),
             replica,
             is_at,
+            origins: BTreeMap::new(),
             links: Links::new(route_of),
             rng: Prng::new(seed),
             tokens: Slab::new(WAITING_REQUESTS_MAX),
@@ -146,15 +150,10 @@ impl<R: Route> Node<R> {
             self.stats.unreadable += 1;
             return self.answer_nothing(cx, token);
         };
-        let Some(PeerInfo { route, .. }) = cx.peer(session) else {
-            return self.answer_nothing(cx, token);
+        let Some(origin) = self.origin(cx, session) else {
+            return self.replica.refuse_stranger(token);
         };
-        let is_at = &self.is_at;
-        let comes_from = |address| is_at(&route, address);
-        if !self.replica.trusts(comes_from) {
-            self.replica.note_stranger();
-            return self.answer_nothing(cx, token);
-        }
+        let comes_from = |address| is_same_address(origin, address);
         let reorder = self.streams.entry(session).or_default();
         let (replica, early) = (&self.replica, self.early);
         // Who waits takes room that votes and heartbeats need too: nobody but members does, and not all of it.
@@ -195,10 +194,31 @@ impl<R: Route> Node<R> {
         let Some(PeerInfo { route, .. }) = cx.peer(session) else {
             return self.answer_nothing(cx, token);
         };
+        let origin = self.origin(cx, session);
         let is_at = &self.is_at;
-        let comes_from = |address| is_at(&route, address);
+        let comes_from = |address| match origin {
+            Some(origin) => is_same_address(origin, address),
+            None => is_at(&route, address),
+        };
         self.replica
             .on_peer(cx.now(), token, kind, request, comes_from);
+    }
+
+    /// The address of a replica that this one trusts, if the other end of the session is there.
+    fn origin(&mut self, cx: &Cx<'_, R>, session: SessionId) -> Option<SocketAddr> {
+        let known = self.origins.get(&session).copied();
+        let trusted = known.and_then(|known| self.replica.origin(|address| address == known));
+        if trusted.is_some() {
+            return trusted;
+        }
+        let route = cx.peer(session)?.route;
+        let is_at = &self.is_at;
+        let found = self.replica.origin(|address| is_at(&route, address));
+        match found {
+            Some(address) => self.origins.insert(session, address),
+            None => self.origins.remove(&session),
+        };
+        found
     }
 
     /// Counts what waits in a session, where `before` did.
@@ -385,6 +405,7 @@ impl<R: Route> Node<R> {
     }
 
     fn on_session_down(&mut self, cx: &mut Cx<'_, R>, session: SessionId) {
+        self.origins.remove(&session);
         if let Some(mut reorder) = self.streams.remove(&session) {
             self.note_load(session, reorder.load());
             reorder.end();

@@ -210,6 +210,10 @@ fn ask<R: Announce>(socket: &UdpSocket, shared: &Shared<R>) {
     let mut outstanding: HashMap<SocketAddr, u64> = HashMap::new();
     while !shared.stop.load(Ordering::Relaxed) {
         let now = Instant::now();
+        if outstanding.len() > ADDRESSES_MAX {
+            // Of addresses that never answered; whoever is still looked for is asked again.
+            outstanding.clear();
+        }
         for address in take_due(shared, now) {
             nonce = fresh_nonce(nonce);
             outstanding.insert(address, nonce);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
-use trine_chaos::live::{LineSink, Stream};
+use trine_local::{LineSink, Stream};
 use trine_transport::backend::{FaultCounts, Faults};
 
 /// What a line begins with in which a replica in the lab tells its counts.

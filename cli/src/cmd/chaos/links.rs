@@ -1,6 +1,6 @@
 //! How links between replicas are cut and damaged, and made whole again.
 
-use trine_chaos::live::Group;
+use trine_local::Group;
 use trine_transport::backend::Faults;
 
 use super::sandbox;

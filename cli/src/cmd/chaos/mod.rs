@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use trine_chaos::checker::{Verdict, coverage, exactly_once, linearizability};
 use trine_chaos::history::History;
-use trine_chaos::live::Group;
+use trine_local::Group;
 use trine_transport::backend::{Faults, MonotonicClock};
 use trine_transport::time::{Clock, Instant};
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use trine_chaos::live::{Group, LiveError};
+use trine_local::{Group, LiveError};
 use trine_transport::time::{Duration as Nanos, Instant};
 
 use super::clients::Crew;
@@ -157,7 +157,7 @@ impl<N: Network> Nemesis<'_, N> {
                 let what = "a leader to break";
                 let reports =
                     group::wait_for(self.network, self.group, what, RECOVERY_LIMIT, |reports| {
-                        trine_chaos::live::leader_of(reports).is_some()
+                        trine_local::leader_of(reports).is_some()
                     })?;
                 let place = group::leader_place(self.group, &reports);
                 let place = place.ok_or_else(|| {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 use trine_chaos::history::History;
-use trine_chaos::live::{LineSink, Stream};
+use trine_local::{LineSink, Stream};
 use trine_transport::time::{Duration, Instant};
 
 use super::now;

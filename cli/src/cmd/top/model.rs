@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use trine_chaos::live::{Report, leader_of};
+use trine_local::{Report, leader_of};
 use trine_protocol::node_status::LinkStatus;
 use trine_protocol::node_status::NodeStatus;
 use trine_protocol::status::Status;

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use trine_chaos::live::addresses_from;
+use trine_local::addresses_from;
 use trine_replica::disk::Directory;
 
 use crate::failure::Failure;

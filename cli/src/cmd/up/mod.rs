@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use trine_chaos::live::{LineSink, Stream, addresses_from, leader_of};
+use trine_local::{LineSink, Stream, addresses_from, leader_of};
 
 use crate::announce::Announcer;
 use crate::args::{UpArguments, replica_count};

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use trine_chaos::live::{Exit, Group, Report, majority_gone, voters_in_step};
+use trine_local::{Exit, Group, Report, majority_gone, voters_in_step};
 use trine_protocol::status::Role;
 
 use crate::announce::Announcer;

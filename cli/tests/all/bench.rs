@@ -1,0 +1,297 @@
+//! Does `trine bench` measure what it is pointed at, compare only what is comparable, and write its report?
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+use crate::common::{Cluster, tcp_ports, trine, wait_for};
+use serde_json::Value;
+
+/// A short measurement of a few keys.
+const SHORT: [&str; 9] = [
+    "bench",
+    "--for",
+    "200ms",
+    "--warmup",
+    "50ms",
+    "--keys",
+    "200",
+    "--clients",
+    "3",
+];
+
+fn with<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    [&SHORT, more].concat()
+}
+
+/// A file that goes away with its value.
+struct TempFile(PathBuf);
+
+impl TempFile {
+    fn new(name: &str) -> Self {
+        Self(std::env::temp_dir().join(format!("trine-bench-{}-{name}", std::process::id())))
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("text")
+    }
+}
+
+impl Drop for TempFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// A server that answers GET and SET as Redis does, one thread a connection; it hangs up after `patience` commands.
+fn small_redis(patience: usize) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound");
+    let values = Arc::new(Mutex::new(HashMap::new()));
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let values = Arc::clone(&values);
+            std::thread::spawn(move || serve_redis(&stream, &values, patience));
+        }
+    });
+    address
+}
+
+fn serve_redis(
+    stream: &TcpStream,
+    values: &Mutex<HashMap<Vec<u8>, Vec<u8>>>,
+    patience: usize,
+) -> Option<()> {
+    let (mut reader, mut writer) = (BufReader::new(stream), stream);
+    for _ in 0..patience {
+        let count = number(&mut reader)?;
+        let words: Option<Vec<Vec<u8>>> = (0..count).map(|_| bulk(&mut reader)).collect();
+        let mut words = words?.into_iter();
+        let mut values = values.lock().expect("no panic");
+        let answer = match (words.next()?.as_slice(), words.next()?, words.next()) {
+            (b"SET", key, Some(value)) => {
+                values.insert(key, value);
+                b"+OK\r\n".to_vec()
+            }
+            (b"GET", key, None) => match values.get(&key) {
+                None => b"$-1\r\n".to_vec(),
+                Some(value) => {
+                    [format!("${}\r\n", value.len()).as_bytes(), value, b"\r\n"].concat()
+                }
+            },
+            _ => b"-ERR unknown command\r\n".to_vec(),
+        };
+        drop(values);
+        writer.write_all(&answer).ok()?;
+    }
+    None
+}
+
+/// The number of a line such as "*3" or "$5".
+fn number(reader: &mut impl BufRead) -> Option<usize> {
+    let mut line = String::new();
+    reader.read_line(&mut line).ok()?;
+    line.trim_end().get(1..)?.parse().ok()
+}
+
+fn bulk(reader: &mut impl BufRead) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; number(reader)? + 2];
+    reader.read_exact(&mut bytes).ok()?;
+    bytes.truncate(bytes.len() - 2);
+    Some(bytes)
+}
+
+#[test]
+fn every_workload_runs_and_results_are_compared() {
+    let cluster = Cluster::start(&[]);
+    for workload in ["A", "b", "C", "D", "F"] {
+        let document = cluster
+            .run(&with(&["--workload", workload, "-o", "json"]))
+            .expect_status(0)
+            .json();
+        assert_eq!(
+            (&document["errors"], &document["misses"]),
+            (&Value::from(0), &Value::from(0)),
+            "{document}"
+        );
+        let count = |name: &str| document[name]["count"].as_u64().expect("a count");
+        assert!(count("read") > 0, "{document}");
+        assert_eq!(
+            count("write") > 0,
+            !["C", "F"].contains(&workload),
+            "{workload}"
+        );
+        assert_eq!(count("read_modify_write") > 0, workload == "F");
+        assert_eq!(document["value_bytes"], 1000);
+        assert!(document["host"]["commit"].is_string() && document["series"].is_array());
+    }
+    cluster
+        .run(&with(&["--workload", "E"]))
+        .expect_error(2, &["scans"]);
+
+    let (file, report) = (TempFile::new("then.json"), TempFile::new("report.html"));
+    let then = cluster
+        .run(&with(&["--pipeline", "4", "--json"]))
+        .expect_status(0);
+    std::fs::write(&file.0, &then.stdout).expect("written");
+    let same = [
+        "--pipeline",
+        "4",
+        "--compare",
+        file.path(),
+        "--html",
+        report.path(),
+    ];
+    let text = String::from_utf8(cluster.ok(&with(&same))).expect("text");
+    assert!(
+        text.contains("now/then") && text.contains("operations/s"),
+        "{text}"
+    );
+    let page = std::fs::read_to_string(&report.0).expect("a report");
+    assert!(
+        page.contains("<svg") && page.contains("Compared with"),
+        "{page}"
+    );
+    let other = with(&["--compare", file.path()]);
+    cluster
+        .run(&other)
+        .expect_error(1, &["pipeline: 4 then, 1 now", "--force"]);
+    let forced = cluster
+        .run(&[&other[..], &["--force", "--json"]].concat())
+        .expect_status(0);
+    assert!(forced.json()["comparison"].is_array() && forced.stderr.contains("not comparable"));
+    std::fs::write(&file.0, "{}").expect("written");
+    cluster
+        .run(&other)
+        .expect_error(2, &["cannot read the results", "--json"]);
+}
+
+#[test]
+fn a_redis_server_gets_the_same_operations() {
+    let url = format!("redis://{}", small_redis(usize::MAX));
+    let document = trine(
+        &with(&["--target", &url, "--pipeline", "8", "--json"]),
+        "",
+        b"",
+    )
+    .expect_status(0)
+    .json();
+    assert!(document["operations"].as_u64() > Some(0), "{document}");
+    assert_eq!(
+        (&document["errors"], &document["misses"]),
+        (&Value::from(0), &Value::from(0))
+    );
+    let open = with(&["--target", &url, "--rate", "500", "--json"]);
+    let open = trine(&open, "", b"").expect_status(0).json();
+    let count = |name: &str| open[name].as_u64().expect("a count");
+    assert_eq!(count("operations") + count("never_sent"), 100, "{open}");
+
+    // Two targets, three rounds each: the middle one counts.
+    let second = format!("redis://{}", small_redis(usize::MAX));
+    let both = with(&[
+        "--target", &url, "--target", &second, "--rounds", "3", "--json",
+    ]);
+    let both = trine(&both, "", b"").expect_status(0).json();
+    for run in both["runs"].as_array().expect("two") {
+        let mut rounds: Vec<f64> = run["rounds"]
+            .as_array()
+            .expect("three")
+            .iter()
+            .filter_map(Value::as_f64)
+            .collect();
+        rounds.sort_by(f64::total_cmp);
+        assert_eq!(
+            (rounds.len(), Some(rounds[1])),
+            (3, run["operations_per_second"].as_f64())
+        );
+    }
+}
+
+#[test]
+fn a_server_that_goes_away_is_told() {
+    let url = format!("redis://{}", small_redis(100));
+    // Closed with requests unread, the connection is reset; closed at another moment, it just ends.
+    trine(&with(&["--target", &url]), "", b"").expect_error(3, &["broke", &url[8..]]);
+    let gone = trine(&with(&["--target", "redis://127.0.0.1:1"]), "", b"");
+    gone.expect_error(3, &["cannot connect to 127.0.0.1:1"]);
+    trine(&with(&["--target", "http://x"]), "", b"")
+        .expect_error(2, &["none of trine, redis and etcd"]);
+}
+
+/// A server process, ended with its value.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Where etcd is installed, the client is measured against the real one; the frames themselves have unit tests.
+#[test]
+fn an_etcd_server_gets_the_same_operations() {
+    let first = tcp_ports(2);
+    let (client, peer) = (
+        format!("127.0.0.1:{first}"),
+        format!("127.0.0.1:{}", first + 1),
+    );
+    let data = std::env::temp_dir().join(format!("trine-bench-etcd-{}", std::process::id()));
+    let (client_url, peer_url) = (format!("http://{client}"), format!("http://{peer}"));
+    let child = Command::new("etcd")
+        .args(["--data-dir", data.to_str().expect("text")])
+        .args([
+            "--listen-client-urls",
+            &client_url,
+            "--advertise-client-urls",
+            &client_url,
+        ])
+        .args([
+            "--listen-peer-urls",
+            &peer_url,
+            "--initial-advertise-peer-urls",
+            &peer_url,
+        ])
+        .args(["--initial-cluster", &format!("default={peer_url}")])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let Ok(child) = child else { return };
+    let server = Server(child);
+    let url = format!("etcd://{client}");
+    let line = with(&["--target", &url, "--value-size", "100KiB", "--json"]);
+    let document = wait_for("etcd to serve", || {
+        let ran = trine(&line, "", b"");
+        (ran.status == Some(0)).then(|| ran.json())
+    });
+    assert_eq!(
+        (&document["errors"], &document["misses"]),
+        (&Value::from(0), &Value::from(0)),
+        "{document}"
+    );
+    let count = |name: &str| document[name]["count"].as_u64().expect("a count");
+    assert!(count("read") > 0 && count("write") > 0, "{document}");
+    drop(server);
+    let _ = std::fs::remove_dir_all(data);
+}
+
+/// `trine put` said that the store was full, and `trine bench` of the same group that it was not reachable.
+#[test]
+fn a_store_that_says_no_is_reached() {
+    let cluster = Cluster::start(&["--memory", "1MiB"]);
+    let peers = cluster.group.peers();
+    let full = "the store is full (limit 1048576 bytes)";
+    trine(&["put", "most-of-it", "-"], &peers, &[b'x'; 1_000_000]).expect_status(0);
+    trine(&["put", "more", "-"], &peers, &[b'x'; 64 << 10]).expect_error(1, &[full, "--memory"]);
+    let large = with(&["--value-size", "64KiB"]);
+    cluster
+        .run(&large)
+        .expect_error(1, &["the keys could not be written", full, "--memory"]);
+    let writes_alone = [&large[..], &["--read-ratio", "0"]].concat();
+    cluster
+        .run(&writes_alone)
+        .expect_error(1, &["no operation succeeded", full, "--memory"]);
+}

@@ -1,0 +1,432 @@
+//! Does `trine cache` do what it says, with real processes on free ports?
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Stdio};
+
+use crate::common::{Cluster, Ran, command, finish, signal, trine};
+use trine_kvstore::cache::shard_of;
+use trine_kvstore::{Command, Response};
+use trine_local::free_addresses;
+use trine_protocol::endpoint_config;
+use trine_transport::backend::{Backend, MonotonicClock, UdpBackend, UdpConfig};
+use trine_transport::time::{Clock, Duration};
+use trine_transport::{
+    App, Completion, ConnectParams, Cx, Event, EventLoop, Identity, Reply, Request, SessionId,
+};
+
+/// A running server; killed if a test fails before it has ended.
+struct Server {
+    child: Option<Child>,
+    address: SocketAddr,
+}
+
+impl Server {
+    /// Starts a server with these options and waits until it says that it listens.
+    fn start(threads: usize, options: &[&str]) -> Self {
+        let address = free_addresses(threads).expect("free ports")[0];
+        let (listen, threads) = (address.to_string(), threads.to_string());
+        let mut args = vec!["cache", "serve", "--listen", &listen, "--threads", &threads];
+        args.extend(options);
+        let mut child = command(&args, "")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        let mut said = BufReader::new(child.stdout.as_mut().expect("piped"));
+        let mut line = String::new();
+        while !line.contains("Ctrl-C ends it") {
+            line.clear();
+            let read = said.read_line(&mut line).expect("output");
+            assert!(read > 0, "the server ended: {:?}", finish(child));
+        }
+        Self {
+            child: Some(child),
+            address,
+        }
+    }
+
+    fn run_with(&self, args: &[&str], stdin: &[u8]) -> Ran {
+        let address = self.address.to_string();
+        trine(
+            &[&["cache"], args, &["--connect", &address]].concat(),
+            "",
+            stdin,
+        )
+    }
+
+    fn run(&self, args: &[&str]) -> Ran {
+        self.run_with(args, b"")
+    }
+
+    #[track_caller]
+    fn ok(&self, args: &[&str]) -> Vec<u8> {
+        self.run(args).expect_status(0).stdout
+    }
+
+    fn stats(&self) -> serde_json::Value {
+        self.run(&["stats", "--json"]).expect_status(0).json()
+    }
+
+    fn interrupt(&mut self) -> Ran {
+        let child = self.child.take().expect("running");
+        signal(child.id(), "INT");
+        finish(child)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+#[test]
+fn values_come_back_until_they_are_deleted() {
+    let server = Server::start(1, &["--memory", "64MiB"]);
+    server.ok(&["put", "text", "hello"]);
+    assert_eq!(server.ok(&["get", "text"]), b"hello");
+    server.ok(&["put", "text", "another"]);
+    assert_eq!(server.ok(&["get", "text"]), b"another");
+    let largest: Vec<u8> = (0..=255).cycle().take(1 << 20).collect();
+    server
+        .run_with(&["put", "largest"], &largest)
+        .expect_status(0);
+    assert_eq!(server.ok(&["get", "largest"]), largest);
+    server.ok(&["put", "empty", ""]);
+    assert_eq!(server.ok(&["get", "empty"]), b"");
+
+    server.ok(&["del", "text"]);
+    for args in [["get", "text"], ["del", "text"]] {
+        server
+            .run(&args)
+            .expect_error(1, &["not in the cache: text"]);
+    }
+}
+
+#[test]
+fn json_says_the_same() {
+    let server = Server::start(1, &["--memory", "64MiB"]);
+    let json = |args: &[&str], status| server.run(args).expect_status(status).json();
+    assert_eq!(
+        json(&["put", "key", "value", "--json"], 0),
+        serde_json::json!({ "key": "key", "bytes": 5 })
+    );
+    assert_eq!(
+        json(&["get", "key", "--json"], 0),
+        serde_json::json!({ "key": "key", "value": "value" })
+    );
+    assert_eq!(
+        json(&["del", "key", "--json"], 0),
+        serde_json::json!({ "key": "key", "deleted": true })
+    );
+    assert_eq!(
+        json(&["get", "key", "--json"], 1)["error"]["kind"],
+        "negative"
+    );
+}
+
+#[test]
+fn what_is_beyond_the_budget_is_forgotten_oldest_first() {
+    // 2 MiB of index and 8 MiB of log: seven of these items.
+    let server = Server::start(1, &["--memory", "10MiB"]);
+    let value = vec![b'x'; 1 << 20];
+    for number in 0..12 {
+        let key = format!("key-{number}");
+        server.run_with(&["put", &key], &value).expect_status(0);
+        assert_eq!(server.ok(&["get", &key]), value, "the newest is there");
+    }
+    let there: Vec<bool> = (0..12)
+        .map(|number| server.run(&["get", &format!("key-{number}")]).status == Some(0))
+        .collect();
+    let kept = there.iter().filter(|there| **there).count();
+    assert!((6..=8).contains(&kept), "{there:?}");
+    assert!(there[12 - kept..].iter().all(|there| *there), "{there:?}");
+    let shard = &server.stats()["shards"][0];
+    assert!(shard["log_rounds"].as_u64() >= Some(1), "{shard}");
+    let taken =
+        shard["log_bytes"].as_u64().expect("bytes") + shard["index_bytes"].as_u64().expect("bytes");
+    assert_eq!(taken, 10 << 20);
+}
+
+#[test]
+fn two_threads_share_the_keys() {
+    let server = Server::start(2, &["--memory", "64MiB"]);
+    let keys: Vec<String> = (0..16).map(|number| format!("key-{number}")).collect();
+    for key in &keys {
+        server.ok(&["put", key, key]);
+    }
+    for key in &keys {
+        assert_eq!(server.ok(&["get", key]), key.as_bytes());
+    }
+    let stats = server.stats();
+    assert_eq!(stats["threads"], 2);
+    for shard in 0..2_u32 {
+        let its = keys
+            .iter()
+            .filter(|key| shard_of(key.as_bytes(), 2) == shard);
+        let count = its.count() as u64;
+        assert!(count > 0, "the keys of this test reach both threads");
+        let said = &stats["shards"][shard as usize];
+        assert_eq!(said["puts"], count, "{stats}");
+        assert_eq!(said["hits"], count, "{stats}");
+        assert_eq!(said["refused"], 0, "{stats}");
+    }
+    let text = String::from_utf8(server.ok(&["stats"])).expect("text");
+    assert_eq!(text.lines().count(), 3, "{text}");
+
+    // The second thread is no server of its own.
+    let second = SocketAddr::new(server.address.ip(), server.address.port() + 1).to_string();
+    trine(&["cache", "get", "key-0", "--connect", &second], "", b"")
+        .expect_error(2, &["thread 1 of a cache"]);
+}
+
+#[test]
+fn a_burst_of_gets_is_looked_up_at_once() {
+    let server = Server::start(2, &["--memory", "64MiB"]);
+    let mine = |key: &String| shard_of(key.as_bytes(), 2) == 0;
+    let keys: Vec<String> = (0..)
+        .map(|n| format!("k{n}"))
+        .filter(mine)
+        .take(60)
+        .collect();
+    let encoded = |command: Command<'_>| {
+        let mut bytes = Vec::new();
+        command.encode(&mut bytes);
+        bytes
+    };
+    let put = |key: &String| {
+        let (key, value) = (key.as_bytes(), key.as_bytes());
+        (33, encoded(Command::Put { key, value }))
+    };
+    for answer in ask_at_once(server.address, keys[..40].iter().map(put).collect()) {
+        let (verdict, response) = answer.split_first().expect("a verdict");
+        assert_eq!(*verdict, 0);
+        assert!(matches!(
+            Response::decode(response),
+            Ok(Response::Written { .. })
+        ));
+    }
+    let get = |key: &String| {
+        (
+            33,
+            encoded(Command::Get {
+                key: key.as_bytes(),
+            }),
+        )
+    };
+    let answers = ask_at_once(server.address, keys.iter().map(get).collect());
+    for (number, answer) in answers.iter().enumerate() {
+        match Response::decode(&answer[1..]) {
+            Ok(Response::Value { value, .. }) => {
+                assert!(number < 40 && value == keys[number].as_bytes(), "{number}");
+            }
+            Ok(Response::NotFound) => assert!(number >= 40, "{number}"),
+            other => panic!("{number}: {other:?}"),
+        }
+    }
+    let shard = &server.stats()["shards"][0];
+    assert_eq!((&shard["gets"], &shard["hits"]), (&60.into(), &40.into()));
+    assert!(shard["largest_burst"].as_u64() > Some(1), "{shard}");
+}
+
+#[test]
+fn requests_that_are_none_are_refused_and_hurt_nobody() {
+    let server = Server::start(2, &["--memory", "64MiB"]);
+    server.ok(&["put", "key", "value"]);
+    let foreign = (0..)
+        .map(|n| format!("k{n}"))
+        .find(|key| shard_of(key.as_bytes(), 2) == 1)
+        .expect("one of them");
+    let mut elsewhere = Vec::new();
+    Command::Get {
+        key: foreign.as_bytes(),
+    }
+    .encode(&mut elsewhere);
+    let requests = vec![
+        (33, b"garbage".to_vec()),
+        (33, vec![]),
+        (33, elsewhere),
+        (2, vec![1; 3000]),
+    ];
+    let answers = ask_at_once(server.address, requests);
+    assert_eq!(answers, [&[1_u8][..], &[1], &[2], &[]]);
+    assert_eq!(server.stats()["shards"][0]["refused"], 4);
+    assert_eq!(server.ok(&["get", "key"]), b"value");
+}
+
+#[test]
+fn a_wrong_address_is_said_and_nothing_was_done() {
+    let nobody = free_addresses(1).expect("a free port")[0].to_string();
+    let args = [
+        "cache",
+        "put",
+        "k",
+        "v",
+        "--connect",
+        &nobody,
+        "--timeout",
+        "300ms",
+    ];
+    trine(&args, "", b"").expect_error(
+        3,
+        &[
+            "not reachable",
+            &nobody,
+            "nothing was done",
+            "trine cache serve",
+        ],
+    );
+    let args = [
+        "cache",
+        "get",
+        "k",
+        "--json",
+        "--connect",
+        &nobody,
+        "--timeout",
+        "300ms",
+    ];
+    let ran = trine(&args, "", b"").expect_status(3);
+    assert_eq!(ran.json()["error"]["kind"], "not_reachable");
+
+    let cluster = Cluster::start(&[]);
+    let replica = cluster.group.addresses()[0].to_string();
+    trine(&["cache", "put", "k", "v", "--connect", &replica], "", b"")
+        .expect_error(2, &["is no cache", "nothing was done"]);
+    cluster.run(&["get", "k"]).expect_status(1);
+}
+
+#[test]
+fn ctrl_c_ends_the_server_well_and_a_dead_server_is_not_reachable() {
+    for name in ["INT", "TERM"] {
+        let mut server = Server::start(2, &["--memory", "64MiB"]);
+        server.ok(&["put", "key", "value"]);
+        let child = server.child.take().expect("running");
+        signal(child.id(), name);
+        let ran = finish(child).expect_status(0);
+        assert!(!ran.stderr.contains("trine:"), "{}", ran.stderr);
+        server
+            .run(&["get", "key", "--timeout", "300ms"])
+            .expect_error(3, &["not reachable"]);
+    }
+    let mut server = Server::start(1, &["--memory", "64MiB"]);
+    let listen = server.address.to_string();
+    trine(&["cache", "serve", "--listen", &listen], "", b"").expect_error(2, &[&listen]);
+    server.interrupt().expect_status(0);
+}
+
+#[test]
+fn wrong_command_lines_exit_with_2_and_name_the_mistake() {
+    let long_key = "k".repeat(70_000);
+    let table: &[(&[&str], &str)] = &[
+        (&["cache"], "Usage"),
+        (&["cache", "get"], "<KEY>"),
+        (&["cache", "get", &long_key], "70000 bytes"),
+        (&["cache", "get", "k", "--connect", "127.0.0.1"], "no port"),
+        (
+            &["cache", "get", "k", "--timeout", "0s"],
+            "longer than zero",
+        ),
+        (&["cache", "put", "k", "@/no/such/file"], "/no/such/file"),
+        (
+            &["cache", "serve", "--listen", "192.0.2.1:7481"],
+            "--allow-remote",
+        ),
+        (&["cache", "serve", "--threads", "0"], "0 is not in"),
+        (&["cache", "serve", "--memory", "9MiB"], "10.0 MiB"),
+        (
+            &["cache", "serve", "--memory", "64MiB", "--threads", "8"],
+            "8 threads",
+        ),
+        (
+            &[
+                "cache",
+                "serve",
+                "--listen",
+                "127.0.0.1:65535",
+                "--threads",
+                "2",
+            ],
+            "65535",
+        ),
+    ];
+    for (args, part) in table {
+        trine(args, "", b"").expect_error(2, &[part]);
+    }
+}
+
+/// Sends all requests in one turn over one session, and returns their answers in order.
+fn ask_at_once(address: SocketAddr, requests: Vec<(u8, Vec<u8>)>) -> Vec<Vec<u8>> {
+    let local = "127.0.0.1:0".parse().expect("an address");
+    let backend = UdpBackend::bind(local, &UdpConfig::default()).expect("a socket");
+    let (asker, pool) = (Asker::default(), backend.pool().clone());
+    // Every endpoint needs a seed of its own: the server knows connections by what is drawn from it.
+    let seed = getrandom::u64().expect("random numbers");
+    let identity = Identity {
+        cluster: 0,
+        incarnation: seed.max(1),
+    };
+    let mut event_loop = EventLoop::new(
+        backend,
+        MonotonicClock,
+        asker,
+        endpoint_config(),
+        identity,
+        seed,
+    )
+    .expect("an endpoint");
+    let limit = MonotonicClock.now() + Duration::from(crate::common::LIMIT);
+    event_loop
+        .with(|_, cx| cx.connect(address, ConnectParams::default()))
+        .expect("begins");
+    let connected = event_loop.run_until(Some(limit), |asker| asker.session.is_some());
+    assert!(connected.expect("runs"), "connected");
+    let count = requests.len();
+    event_loop.with(|asker, cx| {
+        asker.answers = vec![None; count];
+        for (tag, (kind, bytes)) in (0..).zip(requests) {
+            let mut request = pool.alloc(bytes.len()).expect("memory");
+            request.copy_from_slice(&bytes);
+            let response = pool.alloc(1024).expect("memory");
+            let session = asker.session.expect("connected");
+            cx.enqueue_request(session, kind, request, response, tag, Some(limit))
+                .expect("accepted");
+        }
+    });
+    let answered = event_loop.run_until(Some(limit), |asker| {
+        asker.answers.iter().all(Option::is_some)
+    });
+    assert!(answered.expect("runs"), "answered");
+    let answers = std::mem::take(&mut event_loop.app_mut().answers);
+    answers.into_iter().flatten().collect()
+}
+
+#[derive(Default)]
+struct Asker {
+    session: Option<SessionId>,
+    answers: Vec<Option<Vec<u8>>>,
+}
+
+impl App<SocketAddr> for Asker {
+    fn on_request(&mut self, _: &mut Cx<'_, SocketAddr>, _: Request<'_>) -> Reply {
+        unreachable!("a cache asks nobody");
+    }
+
+    fn on_completion(&mut self, _: &mut Cx<'_, SocketAddr>, tag: u64, completion: Completion) {
+        completion.result.expect("an answer");
+        self.answers[tag as usize] = Some(completion.response.to_vec());
+    }
+
+    fn on_event(&mut self, _: &mut Cx<'_, SocketAddr>, event: Event<SocketAddr>) {
+        match event {
+            Event::Connected { session, .. } => self.session = Some(session),
+            Event::ConnectFailed { reason, .. } => panic!("{reason:?}"),
+            Event::Accepted { .. } | Event::Down { .. } => {}
+        }
+    }
+}

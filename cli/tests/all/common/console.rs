@@ -1,0 +1,246 @@
+//! Runs the `console` blocks of a document, line by line, each in a shell.
+//!
+//! In expected output `...` stands for any lines and `[..]` for anything within a line. A command that ends with `&`
+//! goes on until the document is done, and counts as started once it has printed what is expected; later lines call
+//! the first one `%1`, as in a shell. The ports that documents show are those of the defaults; what runs uses free ones.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use trine_local::free_addresses;
+
+use super::{finish, program, signal, tcp_ports, wait_for};
+
+/// The ports that a document may show: first and count of replicas, and of services over TCP.
+const REPLICA_PORTS: (u16, u16) = (7471, 6);
+const METRICS_PORTS: (u16, u16) = (9471, 4);
+const REDIS_PORTS: (u16, u16) = (7101, 4);
+
+/// A command and the lines that it prints according to the document.
+#[derive(Debug, PartialEq)]
+pub struct Example {
+    pub command: String,
+    pub expected: Vec<String>,
+}
+
+/// Runs all examples; those that go on are ended with Ctrl-C at the end and must then end well, unless an example has
+/// killed them. How many there were.
+pub fn run_all(examples: &[Example], shell: &Shell) -> usize {
+    let mut servers: Vec<Background> = Vec::new();
+    for example in examples {
+        let line = with_pids(&example.command, &servers);
+        match line.strip_suffix('&') {
+            Some(command) => servers.push(Background::start(shell, command.trim(), example)),
+            None => assert_printed(example, &shell.run(&line)),
+        }
+        let kills = ["kill -9 ", "kill -TERM ", "kill -INT "];
+        if kills.iter().any(|kill| line.starts_with(kill)) {
+            let is_meant = |server: &&mut Background| server.is_named_in(&line);
+            servers
+                .iter_mut()
+                .filter(is_meant)
+                .for_each(Background::wait);
+        }
+    }
+    let count = servers.len();
+    // The last one first, so that a group's beginning is not left alone with its followers' end.
+    servers.into_iter().rev().for_each(Background::stop);
+    count
+}
+
+/// `%1` is the process that was started first.
+fn with_pids(line: &str, servers: &[Background]) -> String {
+    let mut line = line.to_owned();
+    for (index, server) in servers.iter().enumerate() {
+        line = line.replace(&format!("%{}", index + 1), &server.child.id().to_string());
+    }
+    line
+}
+
+/// The examples in the `console` blocks, in order.
+pub fn examples(text: &str) -> Vec<Example> {
+    let mut found: Vec<Example> = Vec::new();
+    let mut in_block = false;
+    for line in text.lines() {
+        match (in_block, line) {
+            (false, "```console") => in_block = true,
+            (true, "```") => in_block = false,
+            (true, line) => match line.strip_prefix("$ ") {
+                Some(command) => found.push(Example {
+                    command: command.into(),
+                    expected: vec![],
+                }),
+                None => found
+                    .last_mut()
+                    .expect("a command first")
+                    .expected
+                    .push(line.into()),
+            },
+            (false, _) => {}
+        }
+    }
+    found
+}
+
+/// Where the commands run: `trine` is the program under test, its ports are free ones.
+pub struct Shell {
+    directory: PathBuf,
+    path: String,
+    base_port: u16,
+    peers: String,
+    cache: String,
+    ports: Vec<(String, String)>,
+}
+
+impl Shell {
+    /// A shell in `directory`.
+    pub fn new(directory: PathBuf) -> Self {
+        let programs = program()
+            .parent()
+            .expect("a directory")
+            .display()
+            .to_string();
+        // A group and those that join it, then a cache of two threads.
+        let group = usize::from(REPLICA_PORTS.1);
+        let addresses = free_addresses(group + 2).expect("free ports");
+        let peers: Vec<String> = addresses[..3].iter().map(ToString::to_string).collect();
+        let base_port = addresses[0].port();
+        let ports = renamed(REPLICA_PORTS, base_port)
+            .chain(renamed(METRICS_PORTS, tcp_ports(METRICS_PORTS.1)))
+            .chain(renamed(REDIS_PORTS, tcp_ports(REDIS_PORTS.1)))
+            .collect();
+        Self {
+            directory,
+            path: format!("{programs}:{}", std::env::var("PATH").unwrap_or_default()),
+            base_port,
+            peers: peers.join(","),
+            cache: addresses[group].to_string(),
+            ports,
+        }
+    }
+
+    fn command(&self, line: &str) -> Command {
+        let mut line = line.replace("cargo run --release -- ", "trine ");
+        for (shown, real) in &self.ports {
+            line = line.replace(shown, real);
+        }
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", &format!("exec 2>&1; {line}")])
+            .current_dir(&self.directory)
+            .env("PATH", &self.path)
+            .env("TRINE_BASE_PORT", self.base_port.to_string())
+            .env("TRINE_PEERS", &self.peers)
+            .env("TRINE_CACHE", &self.cache)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    fn run(&self, line: &str) -> String {
+        let ran = finish(self.command(line).spawn().expect("a shell"));
+        self.as_shown(&String::from_utf8_lossy(&ran.stdout))
+    }
+
+    /// Output with the ports that the documents show.
+    fn as_shown(&self, printed: &str) -> String {
+        let back = |text: String, (shown, real): &(String, String)| text.replace(real, shown);
+        self.ports.iter().fold(printed.to_owned(), back)
+    }
+}
+
+/// What stands in a document, and what it is while the document is run.
+fn renamed((shown, count): (u16, u16), real: u16) -> impl Iterator<Item = (String, String)> {
+    (0..count).map(move |at| ((shown + at).to_string(), (real + at).to_string()))
+}
+
+/// A command that goes on while the others run; ended with Ctrl-C, also when a test fails.
+struct Background {
+    child: Child,
+}
+
+impl Background {
+    /// Starts it and waits until it has printed what is expected.
+    fn start(shell: &Shell, line: &str, example: &Example) -> Self {
+        let mut child = shell.command(&format!("exec {line}"));
+        let mut child = child.spawn().expect("a shell");
+        let mut reader = std::io::BufReader::new(child.stdout.take().expect("piped"));
+        let mut printed = String::new();
+        while !matches(&example.expected, &lines_of(&shell.as_shown(&printed))) {
+            let read = std::io::BufRead::read_line(&mut reader, &mut printed).expect("output");
+            assert!(read > 0, "`{line}` ended early and printed:\n{printed}");
+        }
+        // The rest has to go somewhere, or the command would block.
+        std::thread::spawn(move || std::io::copy(&mut reader, &mut std::io::sink()));
+        Self { child }
+    }
+
+    fn is_named_in(&self, line: &str) -> bool {
+        let pid = self.child.id().to_string();
+        line.split_whitespace().any(|word| word == pid)
+    }
+
+    /// Waits for its end, as a reader does before he goes on.
+    fn wait(&mut self) {
+        wait_for("the end", || self.child.try_wait().expect("wait"));
+    }
+
+    /// Ends it with Ctrl-C; one that an example has ended already may have done so in any way.
+    fn stop(mut self) {
+        if self.child.try_wait().expect("wait").is_some() {
+            return;
+        }
+        signal(self.child.id(), "INT");
+        let status = wait_for("the server's end", || self.child.try_wait().expect("wait"));
+        assert!(status.success(), "{status}");
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        // Only after a failure: the group's replicas end with it.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn lines_of(text: &str) -> Vec<&str> {
+    text.lines().collect()
+}
+
+#[track_caller]
+fn assert_printed(example: &Example, printed: &str) {
+    assert!(
+        matches(&example.expected, &lines_of(printed)),
+        "`{}` should print:\n{}\nbut printed:\n{printed}",
+        example.command,
+        example.expected.join("\n")
+    );
+}
+
+/// Whether the lines are as expected; a line `...` stands for any number of lines.
+pub fn matches(expected: &[String], lines: &[&str]) -> bool {
+    match expected.split_first() {
+        None => lines.is_empty(),
+        Some((first, rest)) if first == "..." => {
+            (0..=lines.len()).any(|skip| matches(rest, &lines[skip..]))
+        }
+        Some((first, rest)) => match lines.split_first() {
+            Some((line, others)) => line_matches(first, line) && matches(rest, others),
+            None => false,
+        },
+    }
+}
+
+/// Whether the line is as expected; `[..]` stands for anything.
+fn line_matches(expected: &str, line: &str) -> bool {
+    let line = line.trim_end();
+    match expected.split_once("[..]") {
+        None => expected == line,
+        Some((start, rest)) => line.strip_prefix(start).is_some_and(|tail| {
+            let ends = (0..=tail.len()).filter(|at| tail.is_char_boundary(*at));
+            ends.into_iter().any(|at| line_matches(rest, &tail[at..]))
+        }),
+    }
+}

@@ -1,0 +1,252 @@
+//! What the tests with real processes share: a group, and ways to run the program.
+#![allow(dead_code, unreachable_pub)] // each test file uses its part
+
+pub mod console;
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use trine_local::{Group, GroupConfig, Report, free_addresses, leader_of, survey, voters_in_step};
+
+/// How long anything that must happen may take before a test gives up on it.
+pub const LIMIT: Duration = Duration::from_secs(60);
+
+/// The program under test.
+pub fn program() -> PathBuf {
+    PathBuf::from(env!("CARGO_BIN_EXE_trine"))
+}
+
+/// A group of three real replicas on free ports, all voting.
+pub struct Cluster {
+    pub group: Group,
+}
+
+impl Cluster {
+    pub fn start(serve_args: &[&str]) -> Self {
+        let addresses = free_addresses(3).expect("free ports");
+        let serve_args = serve_args.iter().map(Into::into).collect();
+        let config = GroupConfig {
+            program: program(),
+            addresses,
+            serve_args,
+            sink: None,
+        };
+        let mut cluster = Self {
+            group: Group::start(config).expect("processes"),
+        };
+        cluster.wait_for_voters(3);
+        cluster
+    }
+
+    /// What every replica says now.
+    pub fn look(&self) -> Vec<Report> {
+        let limit = trine_transport::time::Duration::from_millis(500);
+        survey(self.group.addresses(), limit).expect("a socket")
+    }
+
+    /// The place of the leader, once there is one.
+    pub fn leader(&mut self) -> usize {
+        self.wait("a leader", |reports| leader_of(reports).is_some());
+        let leader = leader_of(&self.look()).map(|status| status.address);
+        leader
+            .and_then(|address| self.group.place_of(address))
+            .expect("a leader of ours")
+    }
+
+    pub fn wait_for_voters(&mut self, count: usize) {
+        let what = format!("{count} voters in step");
+        self.wait(&what, |reports| voters_in_step(reports) == Some(count));
+    }
+
+    /// Waits until what the replicas say fulfils `condition`.
+    pub fn wait(&mut self, what: &str, condition: impl Fn(&[Report]) -> bool) {
+        let limit = trine_transport::time::Duration::from_millis(500);
+        self.group
+            .wait_until(what, LIMIT, |group| {
+                let reports = survey(group.addresses(), limit).expect("a socket");
+                condition(&reports).then_some(())
+            })
+            .unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    /// Runs a client command against this group.
+    pub fn run(&self, args: &[&str]) -> Ran {
+        trine(args, &self.group.peers(), b"")
+    }
+
+    /// Runs a client command that must succeed; its standard output.
+    pub fn ok(&self, args: &[&str]) -> Vec<u8> {
+        self.run(args).expect_status(0).stdout
+    }
+}
+
+/// What a run of the program left.
+#[derive(Debug)]
+pub struct Ran {
+    pub status: Option<i32>,
+    pub stdout: Vec<u8>,
+    pub stderr: String,
+}
+
+impl Ran {
+    #[track_caller]
+    pub fn expect_status(self, status: i32) -> Self {
+        let out = String::from_utf8_lossy(&self.stdout);
+        assert_eq!(
+            self.status,
+            Some(status),
+            "stdout: {out}\nstderr: {}",
+            self.stderr
+        );
+        self
+    }
+
+    #[track_caller]
+    pub fn expect_error(self, status: i32, parts: &[&str]) -> Self {
+        let ran = self.expect_status(status);
+        for part in parts {
+            assert!(
+                ran.stderr.contains(part),
+                "{part:?} is missing in: {}",
+                ran.stderr
+            );
+        }
+        ran
+    }
+
+    #[track_caller]
+    pub fn json(&self) -> serde_json::Value {
+        let text = String::from_utf8_lossy(&self.stdout);
+        serde_json::from_slice(&self.stdout).unwrap_or_else(|error| panic!("{error}: {text}"))
+    }
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        Self {
+            status: output.status.code(),
+            stdout: output.stdout,
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+/// A command line of the program, away from the caller's environment.
+pub fn command(args: &[&str], peers: &str) -> Command {
+    let mut command = Command::new(program());
+    command
+        .args(args)
+        .env_remove("TRINE_BASE_PORT")
+        .env_remove("TRINE_CACHE")
+        .env_remove("TRINE_PEERS");
+    if !peers.is_empty() {
+        command.env("TRINE_PEERS", peers);
+    }
+    command
+}
+
+/// Runs the program to its end, at most for [`LIMIT`].
+pub fn trine(args: &[&str], peers: &str, stdin: &[u8]) -> Ran {
+    let mut child = command(args, peers)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    // A command that takes no value may end before it read what it is given.
+    let _ = child.stdin.take().expect("piped").write_all(stdin);
+    finish(child)
+}
+
+/// Waits for the end of `child` while its output is read.
+pub fn finish(mut child: Child) -> Ran {
+    let mut stdout = child.stdout.take().expect("piped");
+    let mut stderr = child.stderr.take().expect("piped");
+    let out = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        stdout.read_to_end(&mut bytes).map(|_| bytes)
+    });
+    let err = std::thread::spawn(move || {
+        let mut text = Vec::new();
+        stderr.read_to_end(&mut text).map(|_| text)
+    });
+    let status = wait_for("the program's end", || child.try_wait().expect("wait"));
+    Ran {
+        status: status.code(),
+        stdout: out.join().expect("reader").expect("read"),
+        stderr: String::from_utf8_lossy(&err.join().expect("reader").expect("read")).into_owned(),
+    }
+}
+
+/// Asks until there is an answer, at most for [`LIMIT`].
+#[track_caller]
+pub fn wait_for<T>(what: &str, mut answer: impl FnMut() -> Option<T>) -> T {
+    let until = Instant::now() + LIMIT;
+    loop {
+        if let Some(answer) = answer() {
+            return answer;
+        }
+        assert!(
+            Instant::now() < until,
+            "{what} did not happen within {LIMIT:?}"
+        );
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+}
+
+/// Whether the process with this id exists and has not ended.
+pub fn is_alive(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat
+        .rsplit(')')
+        .next()
+        .and_then(|rest| rest.trim().chars().next());
+    !matches!(state, None | Some('Z' | 'X'))
+}
+
+/// The ids of the processes that `parent` has started and that are alive.
+pub fn children_of(parent: u32) -> Vec<u32> {
+    let of_thread =
+        |task: &Path| std::fs::read_to_string(task.join("children")).unwrap_or_default();
+    let tasks = std::fs::read_dir(format!("/proc/{parent}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    tasks
+        .flat_map(|task| {
+            let text = of_thread(&task.path());
+            text.split_whitespace()
+                .filter_map(|pid| pid.parse().ok())
+                .collect::<Vec<u32>>()
+        })
+        .filter(|pid| is_alive(*pid))
+        .collect()
+}
+
+/// Sends a signal by its name, as a shell would.
+pub fn signal(pid: u32, name: &str) {
+    let status = Command::new("kill")
+        .args(["-s", name, &pid.to_string()])
+        .status();
+    assert!(status.expect("kill").success());
+}
+
+/// The first of `count` TCP ports of loopback that follow each other and are free. They lie below those that the kernel
+/// gives to whoever asks for any, and each process looks at a place of its own, so that nobody takes one meanwhile.
+pub fn tcp_ports(count: u16) -> u16 {
+    static TURN: AtomicU32 = AtomicU32::new(0);
+    let free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    for _ in 0..1_000 {
+        let turn = TURN.fetch_add(1, Ordering::Relaxed);
+        let place = (std::process::id().wrapping_mul(7) + turn) % 1_000;
+        let first = 20_000 + u16::try_from(place).expect("small") * 8;
+        if (first..first + count).all(free) {
+            return first;
+        }
+    }
+    panic!("no {count} free ports");
+}

@@ -1,0 +1,309 @@
+//! Where do settings come from, what is refused, and is the reference what the code says?
+
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+
+use crate::common::{Ran, command, finish, trine};
+use trine_local::{Group, GroupConfig, survey, voters_in_step};
+
+/// A file that goes away with its value.
+struct TempFile(PathBuf);
+
+impl TempFile {
+    fn new(name: &str, text: &str) -> Self {
+        let file = format!("trine-config-{name}-{}.toml", std::process::id());
+        let path = std::env::temp_dir().join(file);
+        std::fs::write(&path, text).expect("written");
+        Self(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("text")
+    }
+}
+
+impl Drop for TempFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Runs the program with variables of the environment.
+fn with_env(args: &[&str], variables: &[(&str, &str)]) -> Ran {
+    let mut command = command(args, "");
+    command.envs(variables.iter().copied());
+    let output = command.output().expect("the program runs");
+    output.into()
+}
+
+#[test]
+fn the_reference_is_what_the_code_says() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/configuration.md");
+    let said = trine(&["config", "reference"], "", b"")
+        .expect_status(0)
+        .stdout;
+    let said = String::from_utf8(said).expect("text");
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        said == written,
+        "docs/configuration.md is old; write it with: trine config reference > docs/configuration.md"
+    );
+}
+
+#[test]
+fn options_go_before_the_environment_that_before_the_file_and_that_before_the_default() {
+    let file = TempFile::new("precedence", "memory = \"1GiB\"\nspin = \"1us\"\nid = 3\n");
+    let show = [
+        "config", "show", "--json", "serve", "--", "--memory", "3GiB",
+    ];
+    let variables = [
+        ("TRINE_CONFIG", file.path()),
+        ("TRINE_MEMORY", "2GiB"),
+        ("TRINE_SPIN", "2us"),
+    ];
+    let shown = with_env(&show, &variables).expect_status(0).json();
+    let of = |name: &str| {
+        let entry = &shown[name];
+        (entry["value"].as_str(), entry["origin"].as_str())
+    };
+    assert_eq!(of("memory"), (Some("3GiB"), Some("--memory")));
+    assert_eq!(of("spin"), (Some("2us"), Some("TRINE_SPIN")));
+    let line = format!("{}:3", file.path());
+    assert_eq!(of("id"), (Some("3"), Some(line.as_str())));
+    assert_eq!(of("reads"), (Some("index"), Some("default")));
+    assert!(shown["peers"].is_null(), "{shown}");
+
+    let text = with_env(&show[..2], &variables).expect_status(0).stdout;
+    let text = String::from_utf8(text).expect("text");
+    assert!(
+        text.contains("# TRINE_MEMORY") && text.contains("# not set"),
+        "{text}"
+    );
+}
+
+/// It printed the password of the Redis protocol, also into every log and paste of its output.
+#[test]
+fn a_password_is_shown_only_when_asked_for() {
+    let show = |options: &[&str]| {
+        let line = [&["config", "show"], options].concat();
+        let variables = [("TRINE_RESP_PASSWORD", "hunter2")];
+        let shown = with_env(&line, &variables).expect_status(0).stdout;
+        String::from_utf8(shown).expect("text")
+    };
+    for form in [&[][..], &["--json"]] {
+        let hidden = show(form);
+        assert!(
+            hidden.contains("***") && !hidden.contains("hunter2"),
+            "{hidden}"
+        );
+        let plain = show(&[form, &["--show-secrets"]].concat());
+        assert!(
+            plain.contains("hunter2") && !plain.contains("***"),
+            "{plain}"
+        );
+    }
+}
+
+#[test]
+fn options_of_the_network_are_refused_where_no_packet_is_sent() {
+    let refused = trine(&["sim", "--transport", "udp"], "", b"");
+    refused.expect_error(2, &["trine sim sends no packets", "--transport"]);
+    let refused = trine(&["--device", "mlx5_0", "doctor"], "", b"");
+    refused.expect_error(2, &["trine doctor sends no packets", "--device"]);
+    // What the environment says for other commands is none of its business.
+    let line = ["config", "default"];
+    with_env(&line, &[("TRINE_TRANSPORT", "verbs")]).expect_status(0);
+}
+
+#[test]
+fn mistakes_in_a_file_are_named_with_line_and_cure() {
+    let file = TempFile::new(
+        "mistakes",
+        "id = 1\nmemroy = \"1GiB\"\nreads = \"perhaps\"\n",
+    );
+    let at = |line: u32, what: &str| format!("{}:{line}: {what}", file.path());
+    let (unknown, wrong) = (
+        at(2, "there is no setting memroy; did you mean memory?"),
+        at(3, "reads: "),
+    );
+    trine(&["config", "check", file.path()], "", b"").expect_error(1, &[&unknown, &wrong, "index"]);
+    // Nothing starts with it.
+    let serve = ["serve", "--config", file.path(), "--peers", "127.0.0.1:1"];
+    trine(&serve, "", b"").expect_error(2, &[&unknown, &wrong]);
+    let ran = trine(&["serve", "--json", "--config", file.path()], "", b"").expect_status(2);
+    assert_eq!(ran.json()["error"]["kind"], "usage");
+
+    let fine = TempFile::new("fine", "id = 1\nreplicas = 5\n");
+    trine(&["config", "check", fine.path()], "", b"").expect_status(0);
+    trine(&["config", "check", "/does/not/exist"], "", b"")
+        .expect_error(1, &["/does/not/exist", "config default"]);
+    // What is still missing is named as ever.
+    trine(&["serve", "--config", fine.path()], "", b"").expect_error(2, &["--peers"]);
+}
+
+/// `trine config check` found nothing wrong with files that `trine serve` refused, and named a mistake of the syntax alone.
+#[test]
+fn what_the_commands_would_refuse_is_found_beforehand() {
+    let check = |name: &str, text: &str, parts: &[&str]| {
+        let file = TempFile::new(name, text);
+        let ran = trine(&["config", "check", file.path()], "", b"");
+        ran.expect_error(1, parts);
+        file
+    };
+    check(
+        "no-port",
+        "id = 1\npeers = [\"127.0.0.1\", \"127.0.0.1:2\"]\n",
+        &[":2: peers: ", "it has no port"],
+    );
+    check(
+        "listen",
+        "listen = \"[::1]\"\n",
+        &[":1: listen: ", "is not a usable address"],
+    );
+    check(
+        "id",
+        "id = 3\npeers = \"a:1,b:2\"\n",
+        &[":1: id: ", "no place"],
+    );
+    let bare = check(
+        "no-directory",
+        "id = 1\nlog = \"disk\"\n",
+        &[":2: log: ", "no directory", "--data-dir"],
+    );
+    let serve = ["serve", "--config", bare.path(), "--peers", "127.0.0.1:1"];
+    trine(&serve, "", b"").expect_error(2, &["no directory is given", "--data-dir"]);
+    check(
+        "remote",
+        "id = 1\npeers = \"192.0.2.1:1,192.0.2.2:1\"\n",
+        &[":2: peers: ", "--allow-remote"],
+    );
+    check(
+        "lease",
+        "reads = \"lease\"\nlease-drift = \"9s\"\n",
+        &[":2: lease-drift: ", "has no length"],
+    );
+    check(
+        "both",
+        "id = 1\nlisten = \"127.0.0.1:1\"\nbootstrap = true\n",
+        &["cannot be used with"],
+    );
+    check(
+        "of-up",
+        "replicas = 5\nresp = \"65534\"\n",
+        &[":2: resp: ", "no port for place"],
+    );
+    check(
+        "all-at-once",
+        "id = = 1\nmemroy = 3\npeers = \"127.0.0.1\"\n",
+        &[":1: ", ":2: there is no setting memroy", ":3: peers: "],
+    );
+    // Who a replica is, and with whom, need not be in the file; and the environment says nothing about it.
+    let fine = TempFile::new("by-itself", "log = \"disk\"\ndata-dir = \"/x\"\n");
+    let line = ["config", "check", fine.path()];
+    with_env(&line, &[("TRINE_LOG", "memory"), ("TRINE_ID", "0")]).expect_status(0);
+}
+
+/// A password was taken without a word where nothing asks for one: whoever gave it took something for protected.
+#[test]
+fn a_password_that_protects_nothing_is_refused() {
+    let serve = ["serve", "--id", "1", "--peers", "127.0.0.1:1"];
+    let cure = "add --resp PORT";
+    let option = [&serve[..], &["--resp-password", "x"]].concat();
+    trine(&option, "", b"").expect_error(2, &["--resp-password: ", cure]);
+    let variable = [("TRINE_RESP_PASSWORD", "x")];
+    with_env(&["up"], &variable).expect_error(2, &["TRINE_RESP_PASSWORD: ", cure]);
+    let file = TempFile::new("password", "\nresp-password-file = \"/x\"\n");
+    let at = format!("{}:2: resp-password-file: ", file.path());
+    trine(&["up", "--config", file.path()], "", b"").expect_error(2, &[&at, cure]);
+    trine(&["config", "check", file.path()], "", b"").expect_error(1, &[&at, cure]);
+    // What the environment says for a group is none of its clients' business.
+    with_env(&["config", "default"], &variable).expect_status(0);
+}
+
+#[test]
+fn other_machines_are_let_in_only_when_asked_for() {
+    let serve = ["serve", "--id", "1", "--peers", "192.0.2.1:7471"];
+    trine(&serve, "", b"").expect_error(2, &["not a loopback address", "--allow-remote"]);
+    // With it, the address is used, and this machine does not have it.
+    let allowed = [&serve[..], &["--allow-remote"]].concat();
+    let ran = trine(&allowed, "", b"").expect_status(2);
+    assert!(!ran.stderr.contains("loopback"), "{}", ran.stderr);
+}
+
+/// The replicas were started to find out, and said it each for itself.
+#[test]
+fn a_group_without_room_for_its_redis_ports_is_not_begun() {
+    let ran = trine(&["up", "--resp", "65534"], "", b"");
+    let ran = ran.expect_error(
+        2,
+        &["--resp 65534+ has no port for place 3", "smaller port"],
+    );
+    assert!(ran.stdout.is_empty(), "nothing was started");
+}
+
+#[test]
+fn processors_and_nodes_that_are_not_there_are_refused() {
+    let serve = ["serve", "--id", "1", "--peers", "127.0.0.1:1"];
+    let with = |option: [&'static str; 2]| [&serve[..], &option].concat();
+    trine(&with(["--cpu", "999999"]), "", b"").expect_error(2, &["--cpu 999999", "it may run on"]);
+    trine(&with(["--numa-node", "999"]), "", b"").expect_error(2, &["no such node"]);
+}
+
+#[test]
+fn a_group_over_ipv6_and_with_names_serves() {
+    let sockets: Vec<UdpSocket> = match (0..3).map(|_| UdpSocket::bind("[::1]:0")).collect() {
+        Ok(sockets) => sockets,
+        Err(error) => {
+            // A machine without IPv6 on loopback cannot show it; nothing else is a reason to skip.
+            assert!(!Path::new("/proc/net/if_inet6").exists(), "{error}");
+            return;
+        }
+    };
+    let addresses: Vec<_> = sockets
+        .iter()
+        .map(|socket| socket.local_addr().expect("bound"))
+        .collect();
+    drop(sockets);
+    let file = TempFile::new("ipv6", "cpu = 0\nmemory = \"64MiB\"\n");
+    let config = GroupConfig {
+        program: crate::common::program(),
+        addresses: addresses.clone(),
+        serve_args: ["--config", file.path()].map(Into::into).to_vec(),
+        sink: None,
+    };
+    let mut group = Group::start(config).expect("processes");
+    let limit = trine_transport::time::Duration::from_millis(500);
+    let ready = group.wait_until("three voters", crate::common::LIMIT, |group| {
+        let reports = survey(group.addresses(), limit).expect("a socket");
+        (voters_in_step(&reports) == Some(3)).then_some(())
+    });
+    ready.unwrap_or_else(|error| panic!("{error}"));
+    trine(&["put", "six", "yes"], &group.peers(), b"").expect_status(0);
+    assert_eq!(
+        trine(&["get", "six"], &group.peers(), b"")
+            .expect_status(0)
+            .stdout,
+        b"yes"
+    );
+    let status = trine(&["status", "--json"], &group.peers(), b"")
+        .expect_status(0)
+        .json();
+    let memory = &status["replicas"][0]["status"]["replica"]["store"]["memory_bytes"];
+    assert_eq!(memory.as_u64(), Some(64 << 20), "the file counts");
+    let pid = group.pids()[0];
+    let allowed = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("alive");
+    assert!(allowed.contains("Cpus_allowed_list:\t0\n"), "{allowed}");
+}
+
+#[test]
+fn the_settings_of_a_parent_are_not_those_of_its_replicas() {
+    // `demo` starts replicas that are told everything by their options; a variable meant for `serve` would break them.
+    let mut child = command(&["demo", "--keys", "10"], "");
+    child
+        .env("TRINE_FAULT", "loss=100%")
+        .env("TRINE_CONFIG", "/does/not/exist");
+    let child = child
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped());
+    finish(child.spawn().expect("started")).expect_status(0);
+}

@@ -1,0 +1,828 @@
+//! Does the program do what it says, with real processes? Every test has a group of its own on free
+//! ports, and waits for conditions, never for time.
+
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, UdpSocket};
+use std::process::{Child, Stdio};
+
+use crate::common::{Cluster, children_of, command, finish, is_alive, signal, trine, wait_for};
+use trine_client::{BlockingClient, ClientConfig};
+use trine_local::{Report, free_addresses, leader_of, voters_in_step};
+use trine_protocol::endpoint_config;
+use trine_transport::backend::{MonotonicClock, UdpBackend, UdpConfig};
+use trine_transport::wire::Seed;
+
+#[test]
+fn values_come_back_as_they_went_in() {
+    let cluster = Cluster::start(&[]);
+    let peers = cluster.group.peers();
+    cluster.ok(&["put", "text", "hello"]);
+    assert_eq!(cluster.ok(&["get", "text"]), b"hello");
+
+    let binary: Vec<u8> = (0..=255).cycle().take(300_000).collect();
+    trine(&["put", "binary", "-"], &peers, &binary).expect_status(0);
+    assert_eq!(cluster.ok(&["get", "binary"]), binary);
+    trine(&["put", "also-stdin"], &peers, b"piped\n").expect_status(0);
+    assert_eq!(cluster.ok(&["get", "also-stdin"]), b"piped\n");
+
+    let file = std::env::temp_dir().join(format!("trine-e2e-{}", std::process::id()));
+    std::fs::write(&file, &binary[..1000]).expect("write");
+    cluster.ok(&["put", "file", &format!("@{}", file.display())]);
+    assert_eq!(cluster.ok(&["get", "file"]), &binary[..1000]);
+    std::fs::remove_file(file).expect("remove");
+
+    cluster.ok(&["put", "empty", ""]);
+    assert_eq!(cluster.ok(&["get", "empty"]), b"");
+    let largest = vec![b'x'; 1 << 20];
+    trine(&["put", "largest"], &peers, &largest).expect_status(0);
+    assert_eq!(cluster.ok(&["get", "largest"]), largest);
+}
+
+#[test]
+fn a_missing_key_is_a_clear_no_and_json_says_the_same() {
+    let cluster = Cluster::start(&[]);
+    cluster
+        .run(&["get", "nope"])
+        .expect_error(1, &["no such key: nope"]);
+    cluster
+        .run(&["del", "nope"])
+        .expect_error(1, &["no such key: nope"]);
+    cluster.ok(&["put", "key", "value"]);
+    cluster.ok(&["del", "key"]);
+    cluster.run(&["get", "key"]).expect_status(1);
+
+    let ran = cluster.run(&["get", "key", "--json"]).expect_status(1);
+    assert_eq!(ran.json()["error"]["kind"], "negative");
+    let ran = cluster
+        .run(&["--json", "put", "key", "value"])
+        .expect_status(0);
+    let version = ran.json()["version"].as_u64().expect("a version");
+    let ran = cluster.run(&["get", "key", "--json"]).expect_status(0);
+    assert_eq!(
+        ran.json(),
+        serde_json::json!({ "key": "key", "value": "value", "version": version })
+    );
+    assert_eq!(cluster.ok(&["get", "--stale", "key"]), b"value");
+}
+
+#[test]
+fn status_tells_who_leads_and_how_many_may_be_lost() {
+    let mut cluster = Cluster::start(&[]);
+    cluster.ok(&["put", "key", "value"]);
+    let leader = cluster.leader();
+    let text = String::from_utf8(cluster.ok(&["status"])).expect("text");
+    assert!(text.starts_with(&format!("replica {leader} (")), "{text}");
+    assert!(text.contains("can lose 1 replica more"), "{text}");
+    assert!(text.contains("in memory alone"), "{text}");
+    let document = cluster.run(&["status", "--json"]).expect_status(0).json();
+    assert_eq!(document["voters_in_step"], 3);
+    assert_eq!(document["can_lose"], 1);
+    let replica = &document["replicas"][0]["status"];
+    for field in ["role", "term", "committed", "applied"] {
+        assert!(
+            !replica["replica"][field].is_null(),
+            "{field} is missing: {replica}"
+        );
+    }
+    assert!(
+        replica["transport"]["retransmissions"].is_u64(),
+        "{replica}"
+    );
+
+    let other = leader % 3 + 1;
+    cluster.group.kill(other).expect("kill");
+    let text = String::from_utf8(cluster.ok(&["status"])).expect("text");
+    assert!(text.contains("no further replica may be lost"), "{text}");
+    assert!(text.contains("no answer"), "{text}");
+}
+
+#[test]
+fn acknowledged_writes_survive_leader_after_leader() {
+    let mut cluster = Cluster::start(&[]);
+    for round in 0..3 {
+        let key = format!("round-{round}");
+        cluster.ok(&["put", &key, &key]);
+        let leader = cluster.leader();
+        cluster.group.kill(leader).expect("kill");
+        // The group goes on without the dead one ...
+        let after = format!("after-{round}");
+        cluster.ok(&["put", &after, &after, "--timeout", "30s"]);
+        cluster.group.restart(leader).expect("restart");
+        // ... and takes it in again, under another identity, before the next one dies.
+        cluster.wait_for_voters(3);
+    }
+    // By now every replica has died once: what they know came from each other.
+    for round in 0..3 {
+        for key in [format!("round-{round}"), format!("after-{round}")] {
+            assert_eq!(cluster.ok(&["get", &key]), key.as_bytes());
+        }
+    }
+}
+
+#[test]
+fn a_leader_that_is_asked_to_end_hands_over_and_ends_well() {
+    let mut cluster = Cluster::start(&[]);
+    cluster.ok(&["put", "key", "value"]);
+    let leader = cluster.leader();
+    let process = cluster.group.process(leader).expect("running");
+    process.ask_to_stop().expect("SIGTERM");
+    let status = process
+        .wait_at_most(crate::common::LIMIT)
+        .expect("wait")
+        .expect("it ends");
+    assert!(status.success(), "{status}");
+    cluster.group.restart(leader).expect("restart");
+    cluster.wait_for_voters(3);
+    assert_eq!(cluster.ok(&["get", "key"]), b"value");
+}
+
+#[test]
+fn ctrl_c_ends_a_measurement_with_what_was_measured() {
+    let mut cluster = Cluster::start(&[]);
+    let child = command(
+        &[
+            "bench", "--for", "600s", "--keys", "100", "--warmup", "0s", "--json",
+        ],
+        &cluster.group.peers(),
+    )
+    .stdin(Stdio::null())
+    .stdout(Stdio::piped())
+    .stderr(Stdio::piped())
+    .spawn()
+    .expect("starts");
+    let pid = child.id();
+    // So many were not written to read from: it has begun to measure.
+    let busy = |reports: &[Report]| {
+        leader_of(reports).is_some_and(|leader| leader.counters.commands_applied > 5_000)
+    };
+    cluster.wait("some thousand operations", busy);
+    signal(pid, "INT");
+    let ran = finish(child).expect_status(130);
+    let document = ran.json();
+    assert_eq!(document["interrupted"], true);
+    assert!(document["operations"].as_u64() > Some(0), "{document}");
+}
+
+#[test]
+fn wrong_command_lines_exit_with_2_and_name_the_mistake() {
+    let long_key = "k".repeat(70_000);
+    let table: &[(&[&str], &str)] = &[
+        (&[], "Usage"),
+        (&["frobnicate"], "unrecognized subcommand"),
+        (&["put"], "<KEY>"),
+        (&["get", "k", "--peers", ""], "empty"),
+        (&["get", "k", "--peers", "127.0.0.1"], "no port"),
+        (&["get", "k", "--peers", "127.0.0.1:0"], "port 0"),
+        (&["get", "k", "--peers", "127.0.0.1:1,127.0.0.1:1"], "twice"),
+        (
+            &["get", "k", "--peers", "no-such-host.invalid:7471"],
+            "no-such-host.invalid",
+        ),
+        (&["get", "k", "--timeout", "0s"], "longer than zero"),
+        (&["get", "k", "--timeout", "5"], "500ms, 20s or 2m"),
+        (&["put", "k", "@/no/such/file"], "/no/such/file"),
+        (&["get", &long_key], "70000 bytes"),
+        (&["up", "--replicas", "2"], "possible values: 3, 5, 7"),
+        (&["up", "--base-port", "65535"], "65535"),
+        (&["up", "--memory", "much"], "64KiB, 512MiB or 4GiB"),
+        (&["up", "--memory", "0"], "at least 1MiB"),
+        (&["up", "--data-dir", "kept"], "add --log disk"),
+        (
+            &["cache", "serve", "--memory", "100TiB"],
+            "more than this machine has",
+        ),
+        (
+            &["up", "--memory", "10TiB"],
+            "for each of 3 replicas is more than this machine has",
+        ),
+        (
+            &[
+                "serve",
+                "--id",
+                "1",
+                "--peers",
+                "127.0.0.1:1",
+                "--memory",
+                "10TiB",
+            ],
+            "more than this machine has",
+        ),
+        (&["serve", "--id", "1"], "--peers"),
+        (
+            &["serve", "--id", "0", "--peers", "127.0.0.1:7471"],
+            "0 is not in",
+        ),
+        (
+            &[
+                "serve",
+                "--id",
+                "4",
+                "--peers",
+                "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3",
+            ],
+            "1 to 3",
+        ),
+        (
+            &[
+                "serve",
+                "--id",
+                "1",
+                "--peers",
+                "127.0.0.1:1",
+                "--fault",
+                "los=5%",
+            ],
+            "loss, dup, reorder",
+        ),
+        (&["bench", "--value-size", "2MiB"], "1.0 MiB"),
+        (&["bench", "--read-ratio", "150%"], "150%"),
+        (&["chaos", "--loss", "lots"], "lots"),
+    ];
+    for (args, part) in table {
+        let ran = trine(args, "", b"").expect_status(2);
+        assert!(
+            ran.stderr.contains(part),
+            "{args:?} does not say {part:?}: {}",
+            ran.stderr
+        );
+    }
+    let too_large = vec![0; (1 << 20) + 1];
+    trine(&["put", "k", "-"], "", &too_large).expect_error(2, &["1.0 MiB"]);
+}
+
+#[test]
+fn nobody_there_is_said_and_nothing_was_done() {
+    let peers: Vec<String> = free_addresses(3)
+        .expect("ports")
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    let peers = peers.join(",");
+    let short = ["--timeout", "300ms"];
+    let put = [&["put", "key", "value"], &short[..]].concat();
+    trine(&put, &peers, b"").expect_error(3, &["not reachable", "nothing was written", "trine up"]);
+    let get = [&["get", "key"], &short[..]].concat();
+    trine(&get, &peers, b"").expect_error(3, &["not reachable", "nothing was read"]);
+    let status = [&["status"], &short[..]].concat();
+    trine(&status, &peers, b"").expect_error(3, &["no replica answers", "trine up"]);
+    let bench = [&["bench", "--for", "1s"], &short[..]].concat();
+    trine(&bench, &peers, b"").expect_status(3);
+    let json = [&["put", "key", "value", "--json"], &short[..]].concat();
+    let ran = trine(&json, &peers, b"").expect_status(3);
+    assert_eq!(ran.json()["error"]["kind"], "not_reachable");
+}
+
+#[test]
+fn an_unknown_outcome_is_said_to_be_unknown() {
+    let mut cluster = Cluster::start(&[]);
+    let mut client = client_of(&cluster);
+    client.put(b"before", b"value").expect("a quorum");
+    let leader = cluster.leader();
+    for place in (1..=3).filter(|place| *place != leader) {
+        let follower = cluster.group.process(place).expect("running");
+        follower.pause().expect("SIGSTOP");
+    }
+    // The leader takes the write and can find no majority for it.
+    let ended = client.put(b"limbo", b"value").expect_err("no quorum");
+    assert!(!ended.is_definitely_not_applied(), "{ended}");
+    // A client that comes now is not even let in: that is certain.
+    let ran = cluster.run(&["put", "late", "value", "--timeout", "400ms"]);
+    ran.expect_error(3, &["not reachable", "nothing was written"]);
+    let ran = cluster.run(&["get", "before", "--timeout", "400ms"]);
+    ran.expect_error(3, &["not reachable"]);
+    assert_eq!(cluster.ok(&["get", "before", "--stale"]), b"value");
+}
+
+/// A client in this process that gives up soon.
+fn client_of(cluster: &Cluster) -> BlockingClient<UdpBackend, MonotonicClock> {
+    let address = "127.0.0.1:0".parse().expect("an address");
+    let backend = UdpBackend::bind(address, &UdpConfig::default()).expect("a socket");
+    let mut config = ClientConfig::new(cluster.group.addresses().to_vec());
+    config.operation_timeout = trine_transport::time::Duration::from_millis(600);
+    let (clock, route_of) = (MonotonicClock, Box::new(Some));
+    BlockingClient::new(backend, clock, config, endpoint_config(), route_of, 7).expect("a client")
+}
+
+#[test]
+fn a_port_in_use_is_named_with_its_cure() {
+    let holder = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let address = holder.local_addr().expect("bound").to_string();
+    let args = ["serve", "--id", "1", "--peers", &address];
+    trine(&args, "", b"").expect_error(2, &[&address, "in use", "another port"]);
+
+    let port = holder.local_addr().expect("bound").port().to_string();
+    let ran = trine(&["up", "--base-port", &port], "", b"");
+    ran.expect_error(2, &[&address, "in use", "another port"]);
+}
+
+/// `trine up` beside a group that runs took that group's answers for those of its own replicas: it said "ready", and
+/// started them again and again.
+#[test]
+fn a_second_group_at_the_ports_of_the_first_does_not_count_as_started() {
+    let cluster = Cluster::start(&[]);
+    let port = cluster.group.addresses()[0].port().to_string();
+    let ran = trine(&["up", "--base-port", &port], "", b"").expect_status(2);
+    assert!(
+        !String::from_utf8_lossy(&ran.stdout).contains("ready"),
+        "{ran:?}"
+    );
+    assert!(ran.stderr.contains("a group that runs already"), "{ran:?}");
+}
+
+#[test]
+fn another_version_or_cluster_is_named_with_its_cure() {
+    let cases: [(u8, u64, &[&str]); 2] = [
+        (
+            1,
+            9,
+            &["protocol version 9", "same release", "nothing was done"],
+        ),
+        (
+            2,
+            0xabcd,
+            &[
+                "another cluster",
+                "nothing was done",
+                "name the replicas of one",
+            ],
+        ),
+    ];
+    for (reason, theirs, parts) in cases {
+        let (address, thread) = refusing_peer(reason, theirs);
+        trine(&["put", "key", "value"], &address, b"").expect_error(2, parts);
+        thread.join().expect("the refusing peer");
+    }
+}
+
+/// A peer that answers the first CONNECT with a REFUSE, as PROTOCOL.md of the transport draws both.
+fn refusing_peer(reason: u8, theirs: u64) -> (String, std::thread::JoinHandle<()>) {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    socket
+        .set_read_timeout(Some(crate::common::LIMIT))
+        .expect("a timeout");
+    let address = socket.local_addr().expect("bound").to_string();
+    let answer_one = move || {
+        let mut connect = [0; 2_048];
+        let (length, from) = socket.recv_from(&mut connect).expect("a CONNECT");
+        assert!(
+            length >= 64 && connect[0] == 0x18,
+            "version 1, type CONNECT"
+        );
+        let (index, nonce) = (&connect[24..26], &connect[32..40]);
+        let mut refuse = [0; 40];
+        refuse[0] = 0x1b;
+        refuse[2..4].copy_from_slice(index);
+        refuse[4..6].copy_from_slice(&40_u16.to_le_bytes());
+        refuse[24] = reason;
+        refuse[32..40].copy_from_slice(&theirs.to_le_bytes());
+        let nonce = u64::from_le_bytes(nonce.try_into().expect("eight bytes"));
+        let header = refuse[..24].try_into().expect("a header");
+        let checksum = Seed::of_nonce(nonce).checksum(&header, [&refuse[24..], &[]]);
+        refuse[20..24].copy_from_slice(&checksum.to_le_bytes());
+        socket.send_to(&refuse, from).expect("sent");
+    };
+    (address, std::thread::spawn(answer_one))
+}
+
+#[test]
+fn a_wrong_place_and_a_missing_group_are_explained() {
+    let cluster = Cluster::start(&[]);
+    let peers = cluster.group.addresses();
+    // The list names a stranger at a place that somebody else fills.
+    let stranger = free_addresses(1).expect("a port")[0];
+    let mixed = format!("{},{},{stranger}", peers[0], peers[1]);
+    let absent: Vec<String> = free_addresses(3)
+        .expect("ports")
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    for (list, part) in [(mixed, "place 3"), (absent.join(","), "no answer from")] {
+        let mut child = command(&["serve", "--id", "3", "--peers", &list], "")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        let mut line = String::new();
+        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
+        stdout.read_line(&mut line).expect("a line");
+        assert!(
+            line.starts_with("not serving yet: ") && line.contains(part),
+            "{line}"
+        );
+        let own = list.rsplit(',').next().expect("an address");
+        let alone = format!("replica 3 ({own}) is in no group yet");
+        trine(&["status"], own, b"").expect_error(3, &[&alone]);
+        signal(child.id(), "TERM");
+        child.stdout = Some(stdout.into_inner());
+        finish(child).expect_status(0);
+    }
+    let status = trine(&["status", "--json"], &peers[0].to_string(), b"")
+        .expect_status(0)
+        .json();
+    assert_eq!(
+        status["voters_in_step"], 3,
+        "one address is enough to find the others"
+    );
+}
+
+/// `trine get key > file` on a full disk wrote a part of the value and ended with 0, as after `| head`.
+#[test]
+fn an_output_that_cannot_be_written_is_no_success() {
+    let cluster = Cluster::start(&[]);
+    cluster.ok(&["put", "key", "value"]);
+    for words in [&["get", "key"][..], &["get", "key", "--json"], &["status"]] {
+        let full = std::fs::OpenOptions::new()
+            .write(true)
+            .open("/dev/full")
+            .expect("every Linux has it");
+        let ended = std::process::Command::new(env!("CARGO_BIN_EXE_trine"))
+            .args(words)
+            .args(["--peers", &cluster.group.peers()])
+            .stdout(full)
+            .output()
+            .expect("trine runs");
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(2), "{words:?}: {said}");
+        assert!(said.contains("No space left"), "{words:?}: {said}");
+    }
+}
+
+#[test]
+fn a_full_store_refuses_and_loses_nothing() {
+    let cluster = Cluster::start(&["--memory", "1MiB"]);
+    let peers = cluster.group.peers();
+    let value = vec![b'v'; 300_000];
+    for key in ["a", "b", "c"] {
+        trine(&["put", key], &peers, &value).expect_status(0);
+    }
+    let ran = trine(&["put", "d"], &peers, &value);
+    ran.expect_error(1, &["full", "nothing was changed", "--memory"]);
+    for key in ["a", "b", "c"] {
+        assert_eq!(cluster.ok(&["get", key]), value);
+    }
+    cluster.ok(&["del", "a"]);
+    trine(&["put", "d"], &peers, &value).expect_status(0);
+    assert_eq!(cluster.ok(&["get", "d"]), value);
+}
+
+#[test]
+fn the_demonstration_loses_nothing() {
+    let ran = trine(&["demo", "--keys", "200", "--json"], "", b"").expect_status(0);
+    let document = ran.json();
+    assert_eq!(document["lost"], 0);
+    assert!(
+        document["acknowledged_writes"].as_u64() > Some(200),
+        "{document}"
+    );
+    assert!(
+        document["failover"]["first_write_ns"].as_u64() > Some(0),
+        "{document}"
+    );
+}
+
+#[test]
+fn a_short_chaos_run_passes_with_faults_and_a_dead_leader() {
+    let line = "chaos --loss 5% --dup 1% --reorder 2% --clients 8 --for 5s --seed 7 --kill-leader-every 2s --json";
+    let args: Vec<&str> = line.split(' ').collect();
+    let document = trine(&args, "", b"").expect_status(0).json();
+    assert_eq!(document["passed"], true, "{document}");
+    assert!(
+        document["operations"]["completed"].as_u64() >= Some(1_000),
+        "{document}"
+    );
+    for fault in ["loss", "dup", "reorder"] {
+        assert!(
+            document["faults"][fault].as_u64() > Some(0),
+            "{fault}: {document}"
+        );
+    }
+    assert!(
+        !document["failovers"].as_array().expect("a list").is_empty(),
+        "{document}"
+    );
+}
+
+#[test]
+fn a_chaos_run_that_proves_nothing_fails() {
+    // One client over a link that loses half of everything does not get to a thousand operations.
+    let line = "chaos --loss 60% --clients 1 --for 100ms --json";
+    let args: Vec<&str> = line.split(' ').collect();
+    let document = trine(&args, "", b"").expect_status(1).json();
+    let reason = document["coverage"]["text"].as_str().unwrap_or_default();
+    assert!(reason.contains("nothing proved"), "{document}");
+}
+
+/// `trine up` on free ports, its welcome read.
+struct Up {
+    child: Child,
+    peers: String,
+    lines: std::sync::mpsc::Receiver<String>,
+}
+
+impl Up {
+    fn start() -> Self {
+        let addresses = free_addresses(3).expect("free ports");
+        Self::start_at(&addresses, &[])
+    }
+
+    fn start_at(addresses: &[SocketAddr], more: &[&str]) -> Self {
+        let base = addresses[0].port().to_string();
+        let args = [&["up", "--base-port", &base], more].concat();
+        let mut child = command(&args, "")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        let stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let (sender, lines) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let mut lines = stdout.lines().map_while(Result::ok);
+            lines.all(|line| sender.send(line).is_ok())
+        });
+        let peers: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+        let up = Self {
+            child,
+            peers: peers.join(","),
+            lines,
+        };
+        up.wait_for_line("Ctrl-C ends the group");
+        up
+    }
+
+    #[track_caller]
+    fn wait_for_line(&self, part: &str) {
+        loop {
+            match self.lines.recv_timeout(crate::common::LIMIT) {
+                Ok(line) if line.contains(part) => return,
+                Ok(_) => {}
+                Err(error) => panic!("`trine up` did not say {part:?}: {error}"),
+            }
+        }
+    }
+
+    /// Ends it with Ctrl-C.
+    fn stop(mut self) {
+        signal(self.child.id(), "INT");
+        let status = wait_for("the end", || self.child.try_wait().expect("wait"));
+        assert!(status.success(), "{status}");
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        // After a failure: the replicas end with it.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn up_starts_a_dead_replica_again_and_ends_on_ctrl_c() {
+    let up = Up::start();
+    let peers = up.peers.clone();
+    trine(&["put", "key", "value"], &peers, b"").expect_status(0);
+    let before = children_of(up.child.id());
+    assert_eq!(before.len(), 3);
+    signal(before[0], "KILL");
+    up.wait_for_line("starting it again");
+    up.wait_for_line("all replicas vote again");
+    wait_for("three voters again", || {
+        let ran = trine(&["status", "--json"], &peers, b"");
+        (ran.status == Some(0) && ran.json()["voters_in_step"] == 3).then_some(())
+    });
+    assert_eq!(
+        trine(&["get", "key"], &peers, b"").expect_status(0).stdout,
+        b"value"
+    );
+    let children = children_of(up.child.id());
+    assert_eq!(children.len(), 3);
+    up.stop();
+    wait_for("the end of all replicas", || {
+        (!children.iter().any(|pid| is_alive(*pid))).then_some(())
+    });
+}
+
+/// With another base port or another number of replicas it waited for 20 s, and made directories for the replicas that the
+/// group does not have.
+#[test]
+fn up_refuses_the_directory_of_a_group_with_other_addresses() {
+    let directory = std::env::temp_dir().join(format!("trine-up-kept-{}", std::process::id()));
+    let data = directory.to_str().expect("plain letters");
+    let disk = ["--log", "disk", "--data-dir", data];
+    let addresses = free_addresses(3).expect("free ports");
+    let up = Up::start_at(&addresses, &disk);
+    trine(&["put", "key", "value"], &up.peers, b"").expect_status(0);
+    up.stop();
+
+    let base = addresses[0].port().to_string();
+    let other = free_addresses(3).expect("free ports")[0].port().to_string();
+    let cure = format!("trine up --replicas 3 --base-port {base} --log disk --data-dir {data}");
+    for (replicas, base) in [("3", &other), ("5", &base)] {
+        let up = ["up", "--replicas", replicas, "--base-port", base];
+        let ran = trine(&[&up[..], &disk].concat(), "", b"");
+        ran.expect_error(2, &["holds a group of 3 replicas at", &cure]);
+    }
+    assert!(!directory.join("replica-4").exists());
+
+    let up = Up::start_at(&addresses, &disk);
+    assert_eq!(
+        trine(&["get", "key"], &up.peers, b"")
+            .expect_status(0)
+            .stdout,
+        b"value"
+    );
+    up.stop();
+    std::fs::remove_dir_all(&directory).expect("it is there");
+}
+
+#[test]
+fn a_lost_majority_is_said_and_invents_nothing() {
+    let up = Up::start();
+    let peers = up.peers.clone();
+    trine(&["put", "key", "value"], &peers, b"").expect_status(0);
+    let children = children_of(up.child.id());
+    // Both at once: one after the other they would be replaced.
+    children[..2].iter().for_each(|pid| signal(*pid, "STOP"));
+    children[..2].iter().for_each(|pid| signal(*pid, "KILL"));
+    up.wait_for_line("what the group stored is gone");
+    let text = trine(&["status"], &peers, b"")
+        .expect_error(3, &["no leader"])
+        .stdout;
+    let text = String::from_utf8(text).expect("text");
+    assert!(text.contains("what the group stored is gone"), "{text}");
+    // The list of members is printed with the same status: it ended with 0, as if somebody led.
+    let list = trine(&["member", "list"], &peers, b"").expect_error(3, &["no leader"]);
+    let list = String::from_utf8(list.stdout).expect("text");
+    assert!(
+        list.contains("no leader answers; as replica") && list.contains("voter"),
+        "{list}"
+    );
+    // Nobody answers for the old group from an empty store.
+    let ran = trine(&["get", "key", "--timeout", "500ms"], &peers, b"");
+    ran.expect_error(3, &["not reachable", "nothing was read"]);
+    up.stop();
+}
+
+/// They came back, each waited for the others to take it in, and nobody said that there was nothing left.
+#[test]
+fn the_death_of_all_replicas_is_said() {
+    let up = Up::start();
+    let children = children_of(up.child.id());
+    children.iter().for_each(|pid| signal(*pid, "STOP"));
+    children.iter().for_each(|pid| signal(*pid, "KILL"));
+    up.wait_for_line("in their memory alone: what the group stored is gone");
+    up.stop();
+}
+
+#[test]
+fn no_replica_survives_the_death_of_its_parent() {
+    let up = Up::start();
+    let children = children_of(up.child.id());
+    assert_eq!(children.len(), 3);
+    signal(up.child.id(), "KILL");
+    wait_for("the end of all replicas", || {
+        (!children.iter().any(|pid| is_alive(*pid))).then_some(())
+    });
+}
+
+#[test]
+fn ctrl_c_ends_long_commands_cleanly_at_any_moment() {
+    for (args, moment) in [
+        ("demo", 0),
+        ("demo", 150),
+        ("chaos --for 60s", 0),
+        ("chaos --for 60s", 1_000),
+        ("chaos --for 60s --kill-leader-every 100ms", 1_500),
+    ] {
+        let args: Vec<&str> = args.split(' ').collect();
+        let child = command(&args, "")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        let pid = child.id();
+        // The moment matters, not what has happened by then: any is right.
+        std::thread::park_timeout(std::time::Duration::from_millis(moment));
+        wait_for("a handler for the signal", || {
+            handles_interrupts(pid).then_some(())
+        });
+        let children = children_of(pid);
+        signal(pid, "INT");
+        let ran = finish(child).expect_status(130);
+        assert!(ran.stderr.contains("interrupted"), "{}", ran.stderr);
+        assert!(
+            !children.iter().any(|pid| is_alive(*pid)),
+            "{args:?} left replicas behind"
+        );
+    }
+}
+
+/// Whether the process has a handler for SIGINT (bit 1 of its mask of caught signals).
+fn handles_interrupts(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let mask = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & 2 != 0)
+}
+
+#[test]
+fn bench_measures_in_both_loops() {
+    let cluster = Cluster::start(&[]);
+    let line = [
+        "bench",
+        "--for",
+        "300ms",
+        "--warmup",
+        "50ms",
+        "--keys",
+        "500",
+        "--clients",
+        "4",
+        "--json",
+    ];
+    let closed = cluster.run(&line).expect_status(0).json();
+    assert_eq!(closed["mode"], "closed");
+    assert!(closed["operations"].as_u64() > Some(0), "{closed}");
+    assert_eq!(closed["errors"], 0);
+    assert_eq!(closed["misses"], 0, "every key was written before");
+    let open = cluster
+        .run(&[&line[..], &["--rate", "200"]].concat())
+        .expect_status(0)
+        .json();
+    assert_eq!(open["mode"], "open");
+    // 300 ms at 200 a second: what falls due is done, or told that it was not.
+    let count = |name: &str| open[name].as_u64().expect("a count");
+    assert!(count("operations") > 0, "{open}");
+    assert!(
+        (59..=60).contains(&(count("operations") + count("never_sent"))),
+        "{open}"
+    );
+}
+
+#[test]
+fn a_replica_of_a_live_group_is_not_bootstrapped_again() {
+    let mut cluster = Cluster::start(&[]);
+    cluster.ok(&["put", "key", "value"]);
+    let leader = cluster.leader();
+    cluster.group.kill(leader).expect("kill");
+    // Whoever starts the dead one with --bootstrap by mistake must not get a second group.
+    let peers = cluster.group.peers();
+    let child = command(
+        &[
+            "serve",
+            "--id",
+            &leader.to_string(),
+            "--peers",
+            &peers,
+            "--bootstrap",
+        ],
+        "",
+    )
+    .stdin(Stdio::null())
+    .stdout(Stdio::piped())
+    .stderr(Stdio::piped())
+    .spawn()
+    .expect("starts");
+    let pid = child.id();
+    let ended_or_joined = wait_for("an error, or a place in the old group", || {
+        let joined = voters_in_step(&cluster.look()) == Some(3);
+        (joined || !is_alive(pid)).then_some(joined)
+    });
+    assert_eq!(cluster.ok(&["get", "key"]), b"value");
+    if ended_or_joined {
+        signal(pid, "TERM");
+    }
+    finish(child);
+}
+
+/// "The replica did not answer in time" was all that a client heard of a group without a quorum when its own time was
+/// over before the replica knew. And `status`, given one address of three, numbered the replicas by their rows.
+#[test]
+fn without_a_quorum_the_reason_is_said_and_places_are_named_as_they_are() {
+    let mut cluster = Cluster::start(&[]);
+    cluster.ok(&["put", "key", "value"]);
+    for place in [1, 2] {
+        cluster.group.kill(place).expect("it is alive");
+    }
+    let third = cluster.group.addresses()[2].to_string();
+    let put = ["put", "key", "other", "--timeout", "1s", "--peers", &third];
+    let silent = format!("1 ({}), 2 (", cluster.group.addresses()[0]);
+    trine(&put, "", b"").expect_error(
+        3,
+        &[
+            "the group has no leader; of its 3 voters these do not answer: ",
+            &silent,
+        ],
+    );
+    let status = trine(&["status", "--peers", &third], "", b"").expect_status(3);
+    let text = String::from_utf8(status.stdout).expect("text");
+    for (place, address) in cluster.group.addresses().iter().enumerate() {
+        let place = (place + 1).to_string();
+        let row = text
+            .lines()
+            .find(|line| line.contains(&address.to_string()));
+        let first = row.and_then(|row| row.split_whitespace().next());
+        assert_eq!(first, Some(place.as_str()), "{text}");
+    }
+}

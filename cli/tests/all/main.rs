@@ -1,0 +1,27 @@
+//! The tests of the command from outside, as one program: each further one is linked, and waits for the one before it.
+//! `tidy` has a step of its own in the gate, and so has `redis` (`--test tidy`, `redis::`), `dpdk` needs its feature.
+
+mod bench;
+mod cache;
+mod capture;
+mod chaos;
+mod common;
+mod config;
+mod debug;
+mod disk;
+mod end_to_end;
+mod hostile;
+mod member;
+mod metrics;
+mod net;
+mod observe;
+mod output;
+mod packaging;
+mod paused;
+mod progress;
+mod readme;
+mod redis;
+mod rejoin;
+mod shell;
+mod sim;
+mod timing;

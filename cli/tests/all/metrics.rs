@@ -1,0 +1,242 @@
+//! Metrics, health and the log of real replicas, over HTTP as Prometheus, an orchestrator and an operator ask.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Stdio};
+
+use crate::common::{Cluster, LIMIT, command, signal, tcp_ports, trine, wait_for};
+use trine_local::free_addresses;
+
+/// One replica with a metrics endpoint, ended with its value.
+struct Watched {
+    child: Child,
+    endpoint: SocketAddr,
+}
+
+impl Watched {
+    fn start(args: &[&str], peers: &str) -> Self {
+        let mut args = args.to_vec();
+        args.splice(0..0, ["serve", "--metrics", "127.0.0.1:0"]);
+        let mut child = command(&args, peers)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("started");
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().expect("piped"))
+            .read_line(&mut line)
+            .expect("a line");
+        let url = line
+            .trim()
+            .strip_prefix("metrics at http://")
+            .expect("where");
+        let endpoint = url
+            .strip_suffix("/metrics")
+            .expect("the path")
+            .parse()
+            .expect("an address");
+        Self { child, endpoint }
+    }
+
+    /// Ends it and returns what it said on standard error.
+    fn stop(mut self) -> String {
+        signal(self.child.id(), "TERM");
+        let mut text = String::new();
+        let mut stderr = self.child.stderr.take().expect("piped");
+        stderr.read_to_string(&mut text).expect("text");
+        text
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// (status, body) of a request.
+fn http(at: SocketAddr, request: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(at).expect("connected");
+    stream.set_read_timeout(Some(LIMIT)).expect("set");
+    stream.write_all(request.as_bytes()).expect("sent");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("an answer");
+    let (head, body) = text.split_once("\r\n\r\n").expect("a head");
+    let status = head.split(' ').nth(1).and_then(|word| word.parse().ok());
+    (status.expect("a status"), body.to_owned())
+}
+
+fn get(at: SocketAddr, path: &str) -> (u16, String) {
+    http(at, &format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n"))
+}
+
+#[test]
+fn a_group_tells_its_numbers_and_that_it_is_ready() {
+    // The supervisor's way of giving each replica a port of its own.
+    let base = tcp_ports(6) - 1;
+    let option = format!("127.0.0.1:{base}+{{place}}");
+    let redis = base + 4;
+    let redis_option = format!("{redis}+");
+    let mut cluster = Cluster::start(&["--metrics", &option, "--resp", &redis_option]);
+    cluster.ok(&["put", "key", "value"]);
+    let leader = cluster.leader();
+    let at = |place: usize| -> SocketAddr {
+        let port = base + u16::try_from(place).expect("small");
+        ([127, 0, 0, 1], port).into()
+    };
+    for place in 1..=3 {
+        let ready = wait_for("readiness", || {
+            Some(get(at(place), "/readyz")).filter(|(status, _)| *status == 200)
+        });
+        assert!(ready.1.contains("leads in term"), "{}", ready.1);
+        assert_eq!(get(at(place), "/livez").0, 200);
+    }
+    let text = wait_for("the item in the numbers", || {
+        Some(get(at(leader), "/metrics").1).filter(|text| text.contains("trine_store_items 1.0\n"))
+    });
+    assert!(text.ends_with("# EOF\n"), "{text}");
+    for series in [
+        "trine_raft_role{role=\"leader\"} 1.0".to_owned(),
+        "trine_member_lag_entries{place=\"1\"".to_owned(),
+        "trine_link_rtt_seconds{peer=".to_owned(),
+        "trine_transport_drops_total{cause=\"checksum\"} 0.0".to_owned(),
+        format!("trine_place {leader}.0"),
+    ] {
+        assert!(
+            text.lines().any(|line| line.starts_with(&series)),
+            "{series} is missing in:\n{text}"
+        );
+    }
+    // Redis clients are counted where they are connected.
+    let mut client = TcpStream::connect(("127.0.0.1", redis)).expect("connected");
+    client.write_all(b"PING\r\nNOSUCH\r\n").expect("sent");
+    client.shutdown(std::net::Shutdown::Write).expect("shut");
+    let mut replies = String::new();
+    client.read_to_string(&mut replies).expect("replies");
+    assert!(replies.starts_with("+PONG\r\n-ERR unknown"), "{replies}");
+    wait_for("the Redis client in the numbers", || {
+        let text = get(at(1), "/metrics").1;
+        let has = |line| text.lines().any(|found| found == line);
+        (has("trine_redis_connections_total 1.0")
+            && has("trine_redis_commands_total 2.0")
+            && has("trine_redis_error_replies_total 1.0"))
+        .then_some(())
+    });
+    // Without a majority nobody is ready, and it is said why; everybody lives.
+    let other = leader % 3 + 1;
+    let third = other % 3 + 1;
+    cluster.group.kill(leader).expect("kill");
+    cluster.group.kill(other).expect("kill");
+    let why = wait_for("the end of readiness", || {
+        Some(get(at(third), "/readyz")).filter(|(status, _)| *status == 503)
+    });
+    assert!(why.1.starts_with("no: "), "{}", why.1);
+    assert_eq!(get(at(third), "/livez").0, 200);
+}
+
+#[test]
+fn a_replica_without_a_group_is_alive_and_not_ready() {
+    let peers: Vec<String> = free_addresses(3)
+        .expect("free")
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    let watched = Watched::start(&["--id", "1"], &peers.join(","));
+    let why = wait_for("a reason", || {
+        Some(get(watched.endpoint, "/readyz")).filter(|(_, body)| !body.contains("starting"))
+    });
+    assert_eq!(why.0, 503, "{}", why.1);
+    assert_eq!(get(watched.endpoint, "/livez").0, 200);
+
+    // Wrong requests get an answer each, and those that never end hinder nobody.
+    let silent: Vec<TcpStream> = (0..4)
+        .map(|_| TcpStream::connect(watched.endpoint).expect("connected"))
+        .collect();
+    for (request, status) in [
+        ("GET /nothing HTTP/1.1\r\n\r\n", 404),
+        ("POST /metrics HTTP/1.1\r\n\r\n", 405),
+        ("nonsense\r\n\r\n", 400),
+        (
+            "PUT /log-level HTTP/1.1\r\nContent-Length: 4\r\n\r\nloud",
+            400,
+        ),
+        (
+            "PUT /log-level HTTP/1.1\r\nContent-Length: 999999\r\n\r\n",
+            413,
+        ),
+    ] {
+        assert_eq!(http(watched.endpoint, request).0, status, "{request}");
+    }
+    drop(silent);
+}
+
+#[test]
+fn the_log_level_changes_while_the_replica_runs() {
+    let peers: Vec<String> = free_addresses(3)
+        .expect("free")
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    let file = std::env::temp_dir().join(format!("trine-log-{}.toml", std::process::id()));
+    std::fs::write(&file, "log-level = \"error\"\nlog-format = \"json\"\n").expect("written");
+    let config = file.to_str().expect("text");
+    let watched = Watched::start(&["--id", "1", "--config", config], &peers.join(","));
+    let at = watched.endpoint.to_string();
+    let level = |args: &[&str]| {
+        let args = [&["log-level", "--at", &at], args].concat();
+        String::from_utf8(trine(&args, "", b"").expect_status(0).stdout).expect("text")
+    };
+    assert_eq!(level(&[]), "error\n");
+    assert_eq!(level(&["info,raft=debug"]), "info,raft=debug\n");
+    trine(&["log-level", "--at", &at, "loud"], "", b"").expect_error(2, &["loud", "no log level"]);
+    assert_eq!(level(&[]), "info,raft=debug\n");
+    // The file is read again at the signal.
+    std::fs::write(&file, "log-level = \"info\"\n").expect("written");
+    signal(watched.child.id(), "USR1");
+    wait_for("the level of the file", || {
+        (level(&[]) == "info\n").then_some(())
+    });
+    std::fs::remove_file(&file).expect("removed");
+    let said = watched.stop();
+    let changes: Vec<serde_json::Value> = said
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+        .collect();
+    assert!(
+        changes.iter().any(|line| line["fields"]["level"] == "info"),
+        "{said}"
+    );
+    assert!(
+        changes
+            .iter()
+            .all(|line| line["timestamp"].is_string() && line["target"].is_string())
+    );
+}
+
+#[test]
+fn raft_speaks_through_the_log() {
+    let peers = free_addresses(3).expect("free");
+    let list: Vec<String> = peers.iter().map(ToString::to_string).collect();
+    let list = list.join(",");
+    let start =
+        |place: &str, more: &[&str]| Watched::start(&[&["--id", place], more].concat(), &list);
+    let others = [start("2", &[]), start("3", &[])];
+    let first = start("1", &["--bootstrap", "--log-level", "raft=info"]);
+    wait_for("readiness", || {
+        (get(first.endpoint, "/readyz").0 == 200).then_some(())
+    });
+    let said = first.stop();
+    assert!(said.contains("raft: "), "{said}");
+    assert!(said.contains("raft_id="), "{said}");
+    drop(others);
+}
+
+#[test]
+fn the_endpoint_is_for_this_machine_unless_told_otherwise() {
+    let serve = ["serve", "--id", "1", "--peers", "127.0.0.1:1", "--metrics"];
+    let with = |address: &'static str| [&serve[..], &[address]].concat();
+    trine(&with("0.0.0.0:0"), "", b"").expect_error(2, &["--metrics", "--allow-remote"]);
+    trine(&with("nowhere"), "", b"").expect_error(2, &["is not host:port"]);
+    trine(&["log-level", "--at", "127.0.0.1:1"], "", b"").expect_error(3, &["--metrics HOST:PORT"]);
+}

@@ -1,0 +1,420 @@
+//! Does a server keep running no matter who reads what it says?
+//!
+//! A replica ended at the next change of role when its standard output could not be written: `trine serve >> log` on a full
+//! disk, `trine serve | head -1` (without a word, with exit status 0), `trine up &` after its terminal was closed. A
+//! change of role is told by every replica, so all of them ended, and in memory mode the data was gone.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, PipeWriter, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+use crate::common::{Cluster, children_of, command, is_alive, program, signal, trine, wait_for};
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
+use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
+use trine_local::{Group, GroupConfig, Process, Stream, free_addresses};
+
+/// A file that is removed in the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let name = format!("trine-output-{}-{name}", std::process::id());
+        Self(std::env::temp_dir().join(name))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// A named pipe that is full: its reader is there, and does not read.
+fn full_pipe(name: &str) -> (Scratch, File) {
+    let path = Scratch::new(name);
+    let mode = Mode::RUSR | Mode::WUSR;
+    mknodat(CWD, &path.0, FileType::Fifo, mode, 0).expect("a named pipe");
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).expect("a flag");
+    let mut options = OpenOptions::new();
+    let mut pipe = options
+        .read(true)
+        .write(true)
+        .custom_flags(flags)
+        .open(&path.0)
+        .expect("opened");
+    for piece in [4096, 1] {
+        while pipe.write(&vec![b'.'; piece]).is_ok() {}
+    }
+    (path, pipe)
+}
+
+/// A pipe that nobody reads from any more.
+fn closed_pipe() -> PipeWriter {
+    std::io::pipe().expect("a pipe").1
+}
+
+/// A shell that becomes the program behind it, with its streams as `redirection` says.
+fn shell(redirection: &str) -> Vec<OsString> {
+    let script = format!("{redirection}; exec \"$@\"");
+    ["bash", "-c", &script, "bash"].map(OsString::from).into()
+}
+
+/// A group whose replicas have their streams as `redirection` says.
+fn cluster(redirection: &str) -> Cluster {
+    let config = GroupConfig {
+        program: program(),
+        addresses: free_addresses(3).expect("free ports"),
+        serve_args: vec![],
+        sink: None,
+    };
+    let group = Group::start_by(config, shell(redirection)).expect("processes");
+    let mut cluster = Cluster { group };
+    cluster.wait_for_voters(3);
+    cluster
+}
+
+/// Two changes of role, one on order and one by the leader's death: what was written before is there, nobody has ended,
+/// and who is asked to end does so well.
+fn outlives_changes_of_role(mut cluster: Cluster) {
+    cluster.ok(&["put", "key", "written before"]);
+    let pids = cluster.group.pids();
+    let next = (cluster.leader() % 3 + 1).to_string();
+    cluster.ok(&["leader", "transfer", "--to", &next]);
+    cluster.wait_for_voters(3);
+    assert_eq!(cluster.group.pids(), pids);
+
+    let leader = cluster.leader();
+    cluster.group.kill(leader).expect("killed");
+    cluster.ok(&["put", "after", "it", "--timeout", "30s"]);
+    assert_eq!(cluster.ok(&["get", "key"]), b"written before");
+    let rest = cluster.group.pids();
+    assert!(rest.len() == 2 && rest.iter().all(|pid| is_alive(*pid)));
+    cluster.group.restart(leader).expect("restarted");
+    // It fails as soon as one has ended.
+    cluster.wait_for_voters(3);
+    assert!(rest.iter().all(|pid| cluster.group.pids().contains(pid)));
+    let all = cluster.group.pids();
+    all.iter().for_each(|pid| signal(*pid, "HUP"));
+    assert_eq!(cluster.ok(&["get", "key"]), b"written before");
+
+    for place in 1..=3 {
+        let process = cluster.group.process(place).expect("running");
+        process.ask_to_stop().expect("SIGTERM");
+        let ended = process.wait_at_most(crate::common::LIMIT).expect("wait");
+        assert!(ended.expect("it ends").success(), "{ended:?}");
+    }
+}
+
+#[test]
+fn replicas_live_on_when_the_disk_under_their_output_is_full() {
+    outlives_changes_of_role(cluster("exec >> /dev/full 2>&1"));
+}
+
+/// Which is told by a signal that ends the process, unless it is caught.
+#[test]
+fn replicas_live_on_when_the_file_under_their_output_may_not_grow() {
+    let file = Scratch::new("limit");
+    std::fs::write(&file.0, [b'.'; 1024]).expect("written");
+    let path = file.0.display();
+    outlives_changes_of_role(cluster(&format!("ulimit -f 1; exec >> {path} 2>&1")));
+    assert_eq!(std::fs::metadata(&file.0).expect("there").len(), 1024);
+}
+
+#[test]
+fn replicas_live_on_when_nobody_reads_their_output_any_more() {
+    let head = ">(exec head -n 1 > /dev/null)";
+    outlives_changes_of_role(cluster(&format!("exec > {head} 2> {head}")));
+}
+
+/// As in a terminal that stands still, or behind a `less` that was not scrolled.
+#[test]
+fn replicas_do_not_wait_for_a_reader_that_does_not_read() {
+    let (path, _pipe) = full_pipe("replicas");
+    let path = path.0.display();
+    outlives_changes_of_role(cluster(&format!("exec > {path} 2>&1")));
+}
+
+/// A replica that was removed ended with 0 under `--json` when nobody read it, and with a panic if standard error was
+/// closed, so that whoever starts it again could not know that this is of no use.
+#[test]
+fn a_replica_whose_last_words_nobody_reads_ends_with_the_status_that_says_why() {
+    let cluster = Cluster::start(&[]);
+    for (place, form) in [("8", "table"), ("9", "json")] {
+        let listen = free_addresses(1).expect("a port")[0].to_string();
+        let peers = cluster.group.peers();
+        let serve = ["serve", "--id", place, "--listen", &listen, "--output"];
+        let mut args = shell("exec > >(:) 2> >(:)").split_off(1);
+        args.push(program().into());
+        args.extend(serve.map(OsString::from));
+        args.extend([form, "--peers", &peers].map(OsString::from));
+        let mut removed = Process::start("bash".as_ref(), &args, 8, None).expect("starts");
+        cluster.ok(&["member", "add", place, "--address", &listen]);
+        cluster.ok(&["member", "remove", place]);
+        let ended = removed.wait_at_most(crate::common::LIMIT).expect("wait");
+        assert_eq!(ended.and_then(|status| status.code()), Some(1), "{form}");
+    }
+}
+
+/// A group that `trine up` has started, and its addresses.
+struct Up {
+    /// What was started here: `trine up`, or the shell around it.
+    child: Child,
+    pid: u32,
+    cluster: String,
+}
+
+impl Up {
+    /// Starts what `command` makes of the arguments of `up`, and waits until three replicas vote.
+    fn start(command: impl FnOnce(&[OsString]) -> Command) -> Self {
+        let addresses = free_addresses(3).expect("free ports");
+        let base = addresses[0].port().to_string();
+        let up = ["up", "--base-port", &base].map(OsString::from);
+        let line = [&[program().into()][..], &up].concat();
+        let child = command(&line).spawn().expect("starts");
+        let peers: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+        let mut up = Self {
+            pid: child.id(),
+            child,
+            cluster: peers.join(","),
+        };
+        up.wait_until_whole();
+        if let [only] = children_of(up.pid)[..] {
+            // A shell, which has `up` in the background.
+            up.pid = only;
+        }
+        assert_eq!(children_of(up.pid).len(), 3);
+        up
+    }
+
+    fn status(&self) -> Option<serde_json::Value> {
+        let ran = trine(&["status", "--json"], &self.cluster, b"");
+        (ran.status == Some(0)).then(|| ran.json())
+    }
+
+    fn wait_until_whole(&mut self) {
+        wait_for("three voters in step", || {
+            self.status()
+                .filter(|status| status["voters_in_step"] == 3)
+                .map(drop)
+        });
+    }
+
+    /// The same as for replicas alone.
+    fn outlives_changes_of_role(mut self) {
+        let put = ["put", "key", "written before"];
+        trine(&put, &self.cluster, b"").expect_status(0);
+        signal(self.pid, "HUP");
+        let before = children_of(self.pid);
+        for place in ["1", "2", "3"] {
+            let transfer = ["leader", "transfer", "--to", place];
+            trine(&transfer, &self.cluster, b"").expect_status(0);
+        }
+        self.wait_until_whole();
+        assert_eq!(children_of(self.pid), before, "all of them are alive");
+        // The leader dies, `up` tells it, starts another one, and that one is told, too.
+        signal(before[2], "KILL");
+        wait_for("a new process of the leader's place", || {
+            let now = children_of(self.pid);
+            (now.len() == 3 && !now.contains(&before[2])).then_some(())
+        });
+        self.wait_until_whole();
+        let now = children_of(self.pid);
+        assert!(is_alive(self.pid) && before[..2].iter().all(|pid| now.contains(pid)));
+        let value = trine(&["get", "key"], &self.cluster, b"").expect_status(0);
+        assert_eq!(value.stdout, b"written before");
+        signal(self.pid, "TERM");
+        wait_for("the end of `up`", || {
+            let _ = self.child.try_wait();
+            (!is_alive(self.pid)).then_some(())
+        });
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        if is_alive(self.pid) {
+            signal(self.pid, "KILL");
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// `trine up` at a terminal of its own, which is closed once the group is whole. `line` is what the terminal's session
+/// begins with.
+fn up_without_its_terminal(line: &[&str]) {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
+    let master = openpt(flags).expect("a terminal");
+    grantpt(&master).expect("ours");
+    unlockpt(&master).expect("ours");
+    let far_end: OwnedFd = ioctl_tiocgptpeer(&master, flags).expect("its other end");
+    let up = Up::start(move |up| {
+        let copy = || Stdio::from(far_end.try_clone().expect("copied"));
+        let mut command = Command::new("setsid");
+        command.arg("--ctty").args(line).args(up);
+        command.stdin(copy()).stdout(copy()).stderr(copy());
+        command
+    });
+    drop(master);
+    up.outlives_changes_of_role();
+}
+
+#[test]
+fn a_group_of_up_lives_on_without_its_terminal() {
+    up_without_its_terminal(&[]);
+}
+
+/// With a terminal that stops whoever writes from the background: that would be as bad as an end.
+#[test]
+fn a_group_of_up_in_the_background_lives_on_without_its_terminal() {
+    let script = "set -m; stty tostop; \"$@\" & wait";
+    up_without_its_terminal(&["bash", "-c", script, "bash"]);
+}
+
+/// `up` reads what its replicas say. If it waited for its own reader, they would have to wait, too.
+#[test]
+fn a_group_of_up_does_not_depend_on_who_reads_it() {
+    let started = |stdout: Stdio, stderr: Stdio| {
+        Up::start(|up| {
+            let mut command = Command::new(&up[0]);
+            command.args(&up[1..]).stdin(Stdio::null());
+            command.stdout(stdout).stderr(stderr);
+            command
+        })
+    };
+    started(closed_pipe().into(), closed_pipe().into()).outlives_changes_of_role();
+    let (path, _pipe) = full_pipe("up");
+    let full = || Stdio::from(OpenOptions::new().write(true).open(&path.0).expect("open"));
+    started(full(), full()).outlives_changes_of_role();
+    // As behind `head -1`.
+    let mut headed = started(Stdio::piped(), Stdio::null());
+    let mut line = String::new();
+    let mut stdout = BufReader::new(headed.child.stdout.take().expect("piped"));
+    stdout.read_line(&mut line).expect("a line");
+    assert!(line.starts_with("starting 3 replicas"), "{line}");
+    drop(stdout);
+    headed.outlives_changes_of_role();
+}
+
+#[test]
+fn a_cache_serves_whoever_reads_it() {
+    fn full_disk() -> Stdio {
+        let full = OpenOptions::new().write(true).open("/dev/full");
+        full.expect("every Linux has it").into()
+    }
+    for stream in [|| closed_pipe().into(), full_disk] {
+        let at = free_addresses(1).expect("a port")[0].to_string();
+        let mut server = command(&["cache", "serve", "--listen", &at], "")
+            .stdin(Stdio::null())
+            .stdout(stream())
+            .stderr(stream())
+            .spawn()
+            .expect("starts");
+        let cache = |words: &[&str]| {
+            let words = [&["cache"], words, &["--connect", &at]].concat();
+            trine(&words, "", b"")
+        };
+        wait_for("an answer", || {
+            (cache(&["put", "key", "value"]).status == Some(0)).then_some(())
+        });
+        signal(server.id(), "HUP");
+        assert_eq!(cache(&["get", "key"]).expect_status(0).stdout, b"value");
+        signal(server.id(), "TERM");
+        let ended = wait_for("its end", || server.try_wait().expect("wait"));
+        assert!(ended.success(), "{ended}");
+    }
+}
+
+/// A command is no server: what it cannot print is not done, but what it cannot complain about is no panic.
+#[test]
+fn a_command_without_standard_error_ends_with_the_status_that_says_why() {
+    let cluster = Cluster::start(&[]);
+    cluster.ok(&["put", "key", "value"]);
+    let peers = cluster.group.peers();
+    for (words, status) in [(["get", "missing"], 1), (["get", "--nothing"], 2)] {
+        let mut get = command(&words, &peers);
+        get.stdout(Stdio::null()).stderr(closed_pipe());
+        assert_eq!(get.status().expect("it runs").code(), Some(status));
+    }
+    // As `trine get key | true` always did.
+    let mut get = command(&["get", "key"], &peers);
+    let ended = get.stdout(closed_pipe()).output().expect("it runs");
+    assert!(ended.status.success() && ended.stderr.is_empty());
+}
+
+/// What replicas said, and on which stream.
+#[derive(Clone, Default)]
+struct Said(Arc<Mutex<Vec<(usize, Stream, String)>>>);
+
+impl Said {
+    /// A group that is heard, told to log as `options` say.
+    fn by_group(&self, options: &[&str]) -> Cluster {
+        let said = Arc::clone(&self.0);
+        let config = GroupConfig {
+            program: program(),
+            addresses: free_addresses(3).expect("free ports"),
+            serve_args: options.iter().map(OsString::from).collect(),
+            sink: Some(Arc::new(move |place, stream, line: &str| {
+                let mut said = said.lock().expect("no panic");
+                said.push((place, stream, line.to_owned()));
+            })),
+        };
+        let group = Group::start(config).expect("processes");
+        let mut cluster = Cluster { group };
+        cluster.wait_for_voters(3);
+        cluster
+    }
+
+    /// Waits for a line of this replica's log for which `is` holds.
+    fn wait_for_log(&self, place: usize, what: &str, is: impl Fn(&str) -> bool) {
+        wait_for(what, || {
+            let said = self.0.lock().expect("no panic");
+            let mut log = said
+                .iter()
+                .filter(|line| (line.0, line.1) == (place, Stream::Err));
+            log.any(|line| is(&line.2)).then_some(())
+        });
+    }
+}
+
+fn is_time(text: &str) -> bool {
+    humantime::parse_rfc3339(text).is_ok()
+}
+
+/// Standard output alone told them, without a time: the log was silent about them at its own level.
+#[test]
+fn changes_of_role_are_in_the_log_with_their_time() {
+    let said = Said::default();
+    let mut cluster = said.by_group(&[]);
+    let of_role = |role: &'static str| {
+        move |line: &str| {
+            let (time, rest) = line.split_once(' ').unwrap_or_default();
+            let role = format!("role=\"{role}\" term=");
+            is_time(time) && rest.contains("INFO role: changed place=") && rest.contains(&role)
+        }
+    };
+    let leader = cluster.leader();
+    let next = leader % 3 + 1;
+    said.wait_for_log(leader, "its lead", of_role("leader"));
+    cluster.ok(&["leader", "transfer", "--to", &next.to_string()]);
+    said.wait_for_log(next, "the next lead", of_role("leader"));
+    said.wait_for_log(leader, "the end of its lead", of_role("follower"));
+}
+
+#[test]
+fn changes_of_role_are_in_the_log_for_programs_too() {
+    let said = Said::default();
+    let mut cluster = said.by_group(&["--log-format", "json"]);
+    said.wait_for_log(cluster.leader(), "the lead", |line| {
+        let event: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        let time = event["timestamp"].as_str().unwrap_or_default();
+        let fields = &event["fields"];
+        let leads = fields["role"] == "leader" && fields["term"].is_u64();
+        is_time(time) && event["target"] == "role" && leads
+    });
+}

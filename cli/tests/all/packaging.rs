@@ -1,0 +1,96 @@
+//! What is made for packages is made from the options themselves, and it can be used.
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+use crate::common::program;
+
+fn run(arguments: &[&str]) -> Output {
+    let done = Command::new(program()).args(arguments).output();
+    done.expect("the program runs")
+}
+
+/// Names of the commands, as the help lists them.
+fn commands() -> Vec<String> {
+    let help = String::from_utf8(run(&["help"]).stdout).expect("text");
+    let list = help.split("Commands:").nth(1).expect("a list of commands");
+    list.lines()
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| line.split_whitespace().next().map(str::to_owned))
+        .filter(|name| name != "help")
+        .collect()
+}
+
+#[test]
+fn every_shell_gets_a_script_that_knows_every_command() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let done = run(&["completions", shell]);
+        assert!(done.status.success(), "{shell}");
+        let script = String::from_utf8(done.stdout).expect("text");
+        for command in commands() {
+            assert!(script.contains(&command), "{shell}: {command}");
+        }
+    }
+}
+
+/// `trine sim --help` listed RDMA devices.
+#[test]
+fn pages_and_help_of_commands_without_a_network_do_not_name_its_options() {
+    let text = |arguments: &[&str]| String::from_utf8(run(arguments).stdout).expect("text");
+    for command in ["sim", "config", "log-level", "doctor", "recover"] {
+        assert!(
+            !text(&[command, "--help"]).contains("--transport"),
+            "{command}"
+        );
+    }
+    assert!(!text(&["config", "show", "--help"]).contains("--transport"));
+    assert!(text(&["status", "--help"]).contains("--transport"));
+}
+
+#[test]
+fn bash_reads_its_script() {
+    let script = run(&["completions", "bash"]).stdout;
+    let mut bash = Command::new("bash")
+        .args(["--norc", "-n"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("bash");
+    let mut input = bash.stdin.take().expect("a pipe");
+    input.write_all(&script).expect("written");
+    drop(input);
+    assert!(bash.wait().expect("an end").success());
+}
+
+#[test]
+fn every_command_has_a_page() {
+    let directory = std::env::temp_dir().join(format!("trine-man-{}", std::process::id()));
+    let done = run(&["man", "--into", directory.to_str().expect("text")]);
+    assert!(done.status.success(), "{done:?}");
+    for command in commands() {
+        let page = std::fs::read_to_string(directory.join(format!("trine-{command}.1")));
+        let page = page.expect(&command);
+        assert!(page.contains(".SH SYNOPSIS"), "{command}");
+        assert!(command != "sim" || !page.contains("gid"), "{page}");
+    }
+    std::fs::remove_dir_all(&directory).expect("removed");
+}
+
+#[test]
+fn pages_that_cannot_be_written_are_an_error_with_the_directory() {
+    let done = run(&["man", "--into", "/proc/nowhere"]);
+    assert_eq!(done.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&done.stderr).contains("/proc/nowhere"));
+}
+
+#[test]
+fn the_doctor_tells_its_findings_to_programs_too() {
+    let done = run(&["doctor", "--json"]);
+    let findings: serde_json::Value = serde_json::from_slice(&done.stdout).expect("JSON");
+    let findings = findings.as_array().expect("a list");
+    assert!(
+        findings
+            .iter()
+            .any(|finding| finding["check"] == "clock source")
+    );
+}

@@ -1,0 +1,164 @@
+//! Does every command that the README and the documents show work, and does it print what they say?
+//!
+//! Their `console` blocks are run by `common/console.rs`: all commands of one document after another, with a group and
+//! ports of its own; documents are run at the same time.
+
+use std::path::{Path, PathBuf};
+
+use crate::common::console::{Example, Shell, examples, matches, run_all};
+
+/// Commands in documents that no test runs, each with its reason.
+const NOT_RUN: &[(&str, &str, &str)] = &[(
+    "docs/benchmarking.md",
+    "trine bench --target trine:// --target redis://",
+    "needs etcd and redis-server",
+)];
+
+#[test]
+fn every_command_of_the_readme_works_as_shown() {
+    let readme = read("README.md");
+    let examples = examples(&readme);
+    assert!(
+        examples.len() > 8,
+        "the README shows {} commands",
+        examples.len()
+    );
+    let servers = run_all(&examples, &Shell::new(repository()));
+    assert_eq!(servers, 2, "the README starts a group and a cache");
+}
+
+/// Runs a document in an empty directory.
+#[track_caller]
+fn every_command_works(document: &str) {
+    let directory = std::env::temp_dir().join(format!(
+        "trine-{}-{}",
+        document.replace('/', "-"),
+        std::process::id()
+    ));
+    std::fs::create_dir_all(&directory).expect("a directory");
+    let examples = examples(&read(document));
+    assert!(!examples.is_empty(), "{document} shows no command");
+    run_all(&examples, &Shell::new(directory.clone()));
+    std::fs::remove_dir_all(&directory).expect("the directory goes");
+}
+
+macro_rules! documents {
+    ($($test:ident $path:literal,)*) => {
+        $(#[test]
+        fn $test() {
+            every_command_works($path);
+        })*
+
+        const RUN: &[&str] = &[$($path),*];
+    };
+}
+
+documents! {
+    quick_start "docs/quick-start.md",
+    guarantees "docs/guarantees.md",
+    failure_modes "docs/failure-modes.md",
+    operations "docs/operations.md",
+    configuration "docs/configuration.md",
+    monitoring "docs/monitoring.md",
+    redis "docs/redis.md",
+    benchmarking "docs/benchmarking.md",
+    tuning "docs/tuning.md",
+}
+
+#[test]
+fn no_document_shows_a_command_that_no_test_runs() {
+    let mut excused = 0;
+    for path in documents() {
+        let text = read(&path);
+        let run = !examples(&text).is_empty();
+        assert_eq!(run, RUN.contains(&path.as_str()), "{path}: list it above");
+        for line in text.lines().filter_map(|line| line.strip_prefix("    ")) {
+            let named =
+                |(file, start, _): &&(&str, &str, &str)| *file == path && line.starts_with(start);
+            match NOT_RUN.iter().find(named) {
+                Some(_) => excused += 1,
+                None => assert!(
+                    !line.trim_start().starts_with("trine "),
+                    "{path} shows `{line}` outside of a console block"
+                ),
+            }
+        }
+    }
+    assert_eq!(excused, NOT_RUN.len(), "every exception is needed");
+}
+
+#[test]
+fn the_index_names_every_document_and_every_link_leads_somewhere() {
+    let index = read("docs/README.md");
+    for path in documents() {
+        let name = path.strip_prefix("docs/").expect("a document");
+        assert!(
+            name == "README.md" || index.contains(&format!("({name})")),
+            "docs/README.md does not name {name}"
+        );
+    }
+    for path in documents().into_iter().chain(["README.md".into()]) {
+        let text = read(&path);
+        let beside = repository().join(&path).with_file_name("");
+        for link in text.split("](").skip(1) {
+            let target = link.split([')', '#']).next().expect("a first part");
+            let known = target.is_empty() || target.contains("://") || beside.join(target).exists();
+            assert!(known, "{path}: the link to {target} leads nowhere");
+        }
+    }
+}
+
+#[test]
+fn the_readme_names_the_test_command_for_the_gate() {
+    assert!(
+        read("README.md")
+            .lines()
+            .any(|line| line.trim() == "cargo test --workspace")
+    );
+}
+
+/// The documents, as paths from the root of the repository.
+fn documents() -> Vec<String> {
+    let entries = std::fs::read_dir(repository().join("docs")).expect("documents");
+    let mut found: Vec<String> = entries
+        .map(|entry| entry.expect("an entry").file_name())
+        .map(|name| format!("docs/{}", name.to_string_lossy()))
+        .filter(|path| path.ends_with(".md"))
+        .collect();
+    found.sort();
+    found
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(repository().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the workspace")
+        .to_path_buf()
+}
+
+#[test]
+fn the_comparison_bites() {
+    let expected = |text: &str| -> Vec<String> { text.lines().map(str::to_owned).collect() };
+    assert!(matches(&expected("a\n...\nd"), &["a", "b", "c", "d"]));
+    assert!(!matches(&expected("a\n...\nd"), &["a", "b", "c"]));
+    assert!(!matches(&expected("a"), &["a", "b"]));
+    assert!(matches(
+        &expected("took [..] ms, [..] lost"),
+        &["took 12 ms, 0 lost"]
+    ));
+    assert!(!matches(&expected("took [..] ms"), &["took 12 s"]));
+    let text = "```console\n$ trine x\nout\n```\n$ not this\n```console\n$ y\n```\n";
+    let found = examples(text);
+    assert_eq!(found.len(), 2);
+    assert_eq!(
+        found[0],
+        Example {
+            command: "trine x".into(),
+            expected: vec!["out".into()]
+        }
+    );
+}

@@ -1,0 +1,77 @@
+//! Does the Redis protocol of a real group of three replicas do what Redis clients expect?
+//!
+//! Tests that need redis-server, redis-cli, redis-benchmark or redis-py say so and pass where these are missing;
+//! `.ci/redis` installs them.
+
+mod clients;
+mod differential;
+mod documented;
+mod hostile;
+mod outages;
+mod wire;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use crate::common::{Cluster, program, wait_for};
+use trine_local::{Group, GroupConfig, free_addresses};
+use wire::Wire;
+
+/// A group whose replicas serve Redis clients.
+pub(crate) struct RedisGroup {
+    pub(crate) cluster: Cluster,
+    addresses: Arc<Mutex<BTreeMap<usize, SocketAddr>>>,
+}
+
+impl RedisGroup {
+    pub(crate) fn start(options: &[&str]) -> Self {
+        let addresses: Arc<Mutex<BTreeMap<usize, SocketAddr>>> = Arc::default();
+        let told = Arc::clone(&addresses);
+        let sink = move |place: usize, _, line: &str| {
+            if let Some(address) = line.strip_prefix("serves Redis clients at ") {
+                let address = address.parse().expect("an address");
+                told.lock().expect("unpoisoned").insert(place, address);
+            }
+        };
+        let config = GroupConfig {
+            program: program(),
+            addresses: free_addresses(3).expect("free ports"),
+            serve_args: ["--resp", "0"]
+                .iter()
+                .chain(options)
+                .map(Into::into)
+                .collect(),
+            sink: Some(Arc::new(sink)),
+        };
+        let mut cluster = Cluster {
+            group: Group::start(config).expect("processes"),
+        };
+        cluster.wait_for_voters(3);
+        Self { cluster, addresses }
+    }
+
+    /// Where the replica at a place, from 1, serves Redis clients.
+    pub(crate) fn address(&self, place: usize) -> SocketAddr {
+        wait_for("the line that names the port", || {
+            let addresses = self.addresses.lock().expect("unpoisoned");
+            addresses.get(&place).copied()
+        })
+    }
+
+    pub(crate) fn connect(&self, place: usize) -> Wire {
+        Wire::connect(self.address(place))
+    }
+}
+
+/// Whether a tool can be started; says so if not.
+pub(crate) fn has_tool(tool: &str) -> bool {
+    let there = std::process::Command::new(tool)
+        .arg("--version")
+        .output()
+        .is_ok_and(|output| output.status.success());
+    if !there {
+        eprintln!("skipped: {tool} is not installed (.ci/redis installs it)");
+    }
+    there
+}

@@ -1,0 +1,86 @@
+//! A replica that was removed is told so and ends, or waits to be taken in again, as it was started to.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::common::{Cluster, program, wait_for};
+use trine_local::{Process, free_addresses};
+
+/// A replica at a place and an address that the group's list does not name.
+fn serve(place: usize, listen: SocketAddr, peers: &str, more: &[&str]) -> Process {
+    let (id, listen) = (place.to_string(), listen.to_string());
+    let mut args = vec!["serve", "--id", &id, "--listen", &listen, "--peers", peers];
+    args.extend(more);
+    let args: Vec<OsString> = args.into_iter().map(OsString::from).collect();
+    Process::start(&program(), &args, place, None).expect("starts")
+}
+
+fn said(process: &Process, part: &str) -> bool {
+    process.tail().iter().any(|line| line.contains(part))
+}
+
+/// The place's number is none of the list's, and the list has more than seven places in between.
+#[test]
+fn a_removed_replica_says_so_and_ends() {
+    let cluster = Cluster::start(&[]);
+    let address = free_addresses(1).expect("a port")[0];
+    let mut ninth = serve(9, address, &cluster.group.peers(), &[]);
+    cluster.ok(&["member", "add", "9", "--address", &address.to_string()]);
+    cluster.ok(&["member", "remove", "9"]);
+    let ended = ninth.wait_at_most(Duration::from_secs(30)).expect("wait");
+    let tail = ninth.tail();
+    assert_eq!(ended.and_then(|status| status.code()), Some(1), "{tail:?}");
+    for part in ["place 9 was removed from cluster", "trine member add 9"] {
+        assert!(said(&ninth, part), "{tail:?}");
+    }
+    cluster.ok(&["put", "key", "value"]);
+}
+
+#[test]
+fn a_removed_replica_that_was_told_to_rejoin_waits_for_its_place() {
+    let cluster = Cluster::start(&[]);
+    let address = free_addresses(1).expect("a port")[0];
+    let fourth = serve(4, address, &cluster.group.peers(), &["--rejoin"]);
+    cluster.ok(&["member", "add", "4", "--address", &address.to_string()]);
+    cluster.ok(&["member", "remove", "4"]);
+    wait_for("a new life", || {
+        said(&fourth, "goes on as a new replica").then_some(())
+    });
+    cluster.ok(&["member", "add", "4", "--address", &address.to_string()]);
+    let list = String::from_utf8(cluster.ok(&["member", "list"])).expect("text");
+    assert!(list.contains(&address.to_string()), "{list}");
+    cluster.ok(&["put", "key", "value"]);
+}
+
+/// In disk mode it ended, with and without `--rejoin`: only what was found damaged at a start was set aside.
+#[test]
+fn in_disk_mode_a_removed_replica_sets_its_files_aside_and_waits_for_its_place() {
+    let name = format!("trine-rejoin-{}", std::process::id());
+    let directory = std::env::temp_dir().join(name);
+    let data = directory.join("4");
+    let data_dir = data.to_str().expect("a path of plain letters");
+    let cluster = Cluster::start(&[]);
+    let address = free_addresses(1).expect("a port")[0];
+    let more = ["--rejoin", "--log", "disk", "--data-dir", data_dir];
+    let fourth = serve(4, address, &cluster.group.peers(), &more);
+    cluster.ok(&["member", "add", "4", "--address", &address.to_string()]);
+    cluster.ok(&["put", "key", "value"]);
+    cluster.ok(&["member", "remove", "4"]);
+    wait_for("a new life", || {
+        said(&fourth, "joins its group as a new one").then_some(())
+    });
+    // A disk that has kept everything was said to have lost its memory.
+    let why = "does not go on with its files: ";
+    assert!(said(&fourth, why), "{:?}", fourth.tail());
+    cluster.ok(&["member", "add", "4", "--address", &address.to_string()]);
+    let set_aside = std::fs::read_dir(&data).expect("the directory");
+    let names: Vec<_> = set_aside
+        .map(|entry| entry.expect("a name").file_name())
+        .collect();
+    let lost = |name: &&OsString| name.to_string_lossy().starts_with("lost-");
+    assert!(names.iter().any(|name| lost(&name)), "{names:?}");
+    assert!(names.iter().any(|name| name == "identity"), "{names:?}");
+    drop(fourth);
+    std::fs::remove_dir_all(&directory).expect("it is there");
+}

@@ -1,0 +1,110 @@
+//! `trine` alone, with its standard input from a pipe.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+
+use crate::common::{Cluster, command, finish, signal, trine};
+
+#[test]
+fn a_script_prints_raw_values_and_ends_with_its_first_failure() {
+    let cluster = Cluster::start(&[]);
+    let script = |text: &[u8]| trine(&[], &cluster.group.peers(), text);
+    let ran = script(
+        b"# a comment\nput a 'one two'\nget a\n\nincr n 41\nincr n\nput bin \"\\x00\\xff\"\nget bin\n\
+          mget a none n\nset a other nx\ncount",
+    );
+    let ran = ran.expect_error(1, &["line 10: its version is"]);
+    assert_eq!(ran.stdout, b"one two\n41\n42\n\x00\xff\none two\n\n42\n3\n");
+
+    let ran = script(b"version a\n").expect_status(0);
+    let version = String::from_utf8(ran.stdout).expect("text");
+    let cas = format!(
+        "cas a {} x\ncas a {} y\nget a\n",
+        version.trim(),
+        version.trim()
+    );
+    let ran = script(cas.as_bytes()).expect_error(1, &["line 2: its version is"]);
+    assert_eq!(ran.stdout, b"x\n");
+
+    // After a mistake nothing more is done, after a clear no the rest is.
+    let ran = script(b"get none\nput b\nput c 1\n");
+    let ran = ran.expect_error(
+        1,
+        &["line 1: no such key: none", "line 2: write: put KEY VALUE"],
+    );
+    assert_eq!(ran.stdout, b"");
+    script(b"get c\n").expect_error(1, &["line 1: no such key"]);
+
+    let ran = script(b"set t v ex 100\nttl t\npersist t\nttl t\nquit\nget none\n").expect_status(0);
+    let text = String::from_utf8(ran.stdout).expect("text");
+    let lines: Vec<&str> = text.lines().collect();
+    let left: f64 = lines[0].parse().expect("seconds");
+    assert!(
+        (1.0..=100.0).contains(&left) && lines[1..] == ["never"],
+        "{text}"
+    );
+
+    let ran = trine(&["--json"], &cluster.group.peers(), b"get a\ndel a\n").expect_status(0);
+    let lines: Vec<serde_json::Value> = ran
+        .stdout
+        .split(|&byte| byte == b'\n')
+        .filter(|line| !line.is_empty())
+        .map(|line| serde_json::from_slice(line).expect("JSON"))
+        .collect();
+    assert_eq!(
+        (&lines[0]["value"], &lines[1]["deleted"]),
+        (&"x".into(), &true.into())
+    );
+}
+
+#[test]
+fn a_line_that_cannot_be_read_is_named_before_anybody_is_asked() {
+    for (script, part) in [
+        ("gte k\n", "line 1: no such command: gte; did you mean get?"),
+        ("\nput 'k\n", "line 2: the quote ' has no end"),
+    ] {
+        trine(&[], "127.0.0.1:1", script.as_bytes()).expect_error(2, &[part]);
+    }
+    let long = vec![b'x'; (8 << 20) + 10];
+    trine(&["shell"], "127.0.0.1:1", &long).expect_error(2, &["line 1: the line has more than"]);
+    trine(&["shell"], "127.0.0.1:1", b"").expect_status(0);
+    trine(&[], "", b"").expect_error(2, &["Usage"]);
+}
+
+/// A script that waited for its next line did not hear Ctrl-C before that line came, and one whose commands were answered
+/// quickly did not hear it at all: it was looked for only while an answer was late.
+#[test]
+fn ctrl_c_ends_a_script_wherever_it_is_and_says_how_far_it_came() {
+    let cluster = Cluster::start(&[]);
+    let start = || {
+        let mut command = command(&[], &cluster.group.peers());
+        let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        piped.stderr(Stdio::piped()).spawn().expect("starts")
+    };
+    // It waits for a third line, which does not come.
+    let mut waiting = start();
+    let mut lines = waiting.stdin.take().expect("piped");
+    lines.write_all(b"incr n 6\nincr n\n").expect("written");
+    let mut answers = BufReader::new(waiting.stdout.take().expect("piped"));
+    let mut seen = String::new();
+    while seen != "6\n7\n" {
+        assert!(answers.read_line(&mut seen).expect("read") > 0, "{seen}");
+    }
+    signal(waiting.id(), "INT");
+    waiting.stdout = Some(answers.into_inner());
+    finish(waiting).expect_error(130, &["interrupted: 2 lines done"]);
+    drop(lines);
+
+    // It has a new line whenever it wants one.
+    let mut busy = start();
+    let mut lines = busy.stdin.take().expect("piped");
+    let feeder = std::thread::spawn(move || while lines.write_all(b"incr n\n").is_ok() {});
+    let mut answers = BufReader::new(busy.stdout.take().expect("piped"));
+    answers.read_line(&mut seen).expect("read");
+    signal(busy.id(), "TERM");
+    busy.stdout = Some(answers.into_inner());
+    let ended = finish(busy);
+    assert!(matches!(ended.status, Some(130 | 3)), "{}", ended.stderr);
+    assert!(ended.stderr.contains("line"), "{}", ended.stderr);
+    feeder.join().expect("it ends with its reader");
+}

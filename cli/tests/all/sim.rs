@@ -1,0 +1,73 @@
+//! `trine sim` that is interrupted: it ends, says what was done so far, and exits as every interrupted command does.
+//!
+//! A single seed used to ignore SIGTERM and Ctrl-C until its end, which a wide session put off for minutes; only the
+//! second signal helped, and that left nothing.
+
+use std::process::{Child, Stdio};
+
+use crate::common::{Ran, command, finish, signal, wait_for};
+
+const INTERRUPTED: i32 = 130;
+
+/// Whether the process has said that it looks after this signal: before, it would die of it.
+fn catches(pid: u32, number: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a child's status");
+    let caught = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigCgt:"))
+        .expect("the kernel tells which signals are caught");
+    let caught = u64::from_str_radix(caught.trim(), 16).expect("a mask");
+    caught & 1 << (number - 1) != 0
+}
+
+fn begin(args: &[&str]) -> Child {
+    let mut command = command(args, "");
+    command.stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().expect("the program starts")
+}
+
+/// What is left of a run that gets the signal as soon as it looks after it.
+fn interrupted(args: &[&str], name: &str, number: u32) -> Ran {
+    let child = begin(args);
+    let pid = child.id();
+    wait_for("the handler of signals", || {
+        catches(pid, number).then_some(())
+    });
+    signal(pid, name);
+    finish(child).expect_error(INTERRUPTED, &["interrupted"])
+}
+
+/// Ten simulated hours: minutes at best.
+const LONG: &[&str] = &["sim", "--seed", "7", "--faulty", "10h"];
+
+#[test]
+fn a_single_seed_tells_what_it_has_done_and_ends() {
+    for (name, number) in [("TERM", 15), ("INT", 2)] {
+        let ran = interrupted(LONG, name, number);
+        let told = String::from_utf8_lossy(&ran.stdout);
+        assert!(told.contains("undecided: interrupted after"), "{told}");
+        assert!(told.contains("operations"), "{told}");
+        // It was taken for a failure that somebody might want to see again.
+        assert!(!told.contains("replay with"), "{told}");
+    }
+    let ran = interrupted(&[LONG, &["--json"]].concat(), "TERM", 15);
+    assert_eq!(ran.json()["pass"], false);
+}
+
+#[test]
+fn many_seeds_count_those_that_ended() {
+    let args = ["sim", "--seeds", "5000", "--jobs", "2"];
+    for twice in [&[][..], &["--twice"]] {
+        let ran = interrupted(&[&args, twice, &["--json"]].concat(), "TERM", 15);
+        let sums = ran.json();
+        assert!(sums["seeds"].as_u64().expect("a count") < 5000, "{sums}");
+        assert_eq!(sums["failed"], serde_json::json!([]));
+    }
+}
+
+#[test]
+fn shrinking_and_measuring_end_as_well() {
+    interrupted(&[LONG, &["--shrink"]].concat(), "TERM", 15);
+    interrupted(&["sim", "--measure"], "TERM", 15);
+}

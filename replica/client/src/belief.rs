@@ -1,0 +1,37 @@
+//! What a client believes about the leader.
+
+use trine_transport::time::Instant;
+
+/// Marks the tag of a question about the leader; the rest is the peer's index.
+pub(super) const QUESTION_BIT: u64 = 1 << 63;
+
+/// What is believed about the leader.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leader {
+    /// The peer that is taken for the leader.
+    pub(super) target: Option<usize>,
+    /// The highest term in which a replica has named a leader.
+    pub(super) term: u64,
+    /// Answers in vain since the last answer that was none.
+    pub(super) streak: u32,
+    /// Nothing is sent to the leader before this moment.
+    pub(super) resume_at: Instant,
+    /// The others are not asked before this moment.
+    pub(super) ask_at: Instant,
+    /// The peer that was last chosen without a hint. Going round from here, and not from the peer that has just
+    /// been asked, makes sure that hints cannot keep the client away from some replica for ever.
+    pub(super) last_guess: usize,
+}
+
+impl Leader {
+    pub(super) const fn new() -> Self {
+        Self {
+            target: None,
+            term: 0,
+            streak: 0,
+            resume_at: Instant::ZERO,
+            ask_at: Instant::ZERO,
+            last_guess: 0,
+        }
+    }
+}

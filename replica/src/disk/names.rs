@@ -1,0 +1,29 @@
+//! Which files of a data directory hold no data, and how data is set aside?
+
+use trine_protocol::message::Incarnation;
+
+use super::{Disk, DiskError, identity};
+
+/// In front of the names of files that were set aside.
+pub(super) const SET_ASIDE: &str = "lost-";
+/// The file whose lock keeps a directory to one process.
+pub(crate) const LOCK: &str = "lock";
+/// The mark of a recovery that is under way.
+pub(super) const RECOVERING: &str = "recovering";
+
+/// Nothing is thrown away: an operator may still want to look at it. The identity goes first, so that an interrupted
+/// attempt never leaves one beside files that are gone.
+pub(super) fn set_aside(disk: &mut impl Disk, stamp: Incarnation) -> Result<(), DiskError> {
+    let mut names = disk.names()?;
+    let stays = |name: &str| name.starts_with(SET_ASIDE) || [LOCK, RECOVERING].contains(&name);
+    names.retain(|name| !stays(name));
+    names.sort_by_key(|name| name != identity::FILE);
+    for name in names {
+        if name.ends_with(".tmp") {
+            disk.remove(&name)?;
+        } else {
+            disk.rename(&name, &format!("{SET_ASIDE}{stamp}-{name}"))?;
+        }
+    }
+    disk.sync_names()
+}

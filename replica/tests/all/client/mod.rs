@@ -1,0 +1,8 @@
+//! The client's core against replicas that follow a script: what it says of each operation has to be true.
+
+mod batches;
+mod blocking;
+mod deadlines;
+mod leaders;
+mod sessions;
+mod world;

@@ -1,0 +1,8 @@
+//! Whole replicas and clients in one thread on virtual time: a group from its bootstrap to its members' deaths.
+
+mod faults;
+mod flood;
+mod hostile;
+mod life;
+mod strangers;
+mod world;

@@ -1,0 +1,21 @@
+//! The tests of replicas and of their clients from outside, as one program: each further one is linked, and waits for the
+//! one before it.
+
+mod catch_up;
+mod client;
+mod departure;
+mod end_to_end;
+mod follower_reads;
+mod forged;
+mod group;
+mod hostile;
+mod lease;
+mod limits;
+mod membership;
+mod narrow_session;
+mod raft_paper;
+mod support;
+mod timing;
+mod torture;
+mod udp_loopback;
+mod upgrade;

@@ -1,0 +1,377 @@
+//! A group of real replica processes on loopback: started, killed, restarted, cleaned up.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+use crate::output::LineSink;
+use crate::process::Process;
+
+/// How often an awaited condition is looked at.
+const POLL: Duration = Duration::from_millis(10);
+/// How long a replica may take to end after it was asked to, before it is killed.
+const KIND_STOP_LIMIT: Duration = Duration::from_secs(3);
+
+/// What to run.
+#[derive(Clone)]
+pub struct GroupConfig {
+    /// The `trine` binary.
+    pub program: PathBuf,
+    /// One address a replica; place `n` (from 1) is `addresses[n - 1]`.
+    pub addresses: Vec<SocketAddr>,
+    /// Further arguments for each `trine serve`; `{place}` in them stands for the replica's place.
+    pub serve_args: Vec<OsString>,
+    /// Sees every line that a replica prints.
+    pub sink: Option<LineSink>,
+}
+
+impl fmt::Debug for GroupConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GroupConfig")
+            .field("program", &self.program)
+            .field("addresses", &self.addresses)
+            .field("serve_args", &self.serve_args)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A replica that ended without being asked to.
+#[derive(Debug)]
+pub struct Exit {
+    /// Its place, from 1.
+    pub place: usize,
+    /// How it ended.
+    pub status: ExitStatus,
+    /// The last lines it printed.
+    pub tail: Vec<String>,
+}
+
+/// Why a group cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum LiveError {
+    /// The process could not be started at all.
+    #[error("cannot start {program}: {source}", program = program.display())]
+    Start {
+        /// The binary.
+        program: PathBuf,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+    /// A replica ended though nobody asked it to.
+    #[error("replica {} ended by itself ({}){}", exit.place, exit.status, lines(&exit.tail))]
+    Ended {
+        /// Which, how, and what it said.
+        exit: Exit,
+    },
+    /// What was awaited did not happen in time.
+    #[error("{what} did not happen within {limit:?}{}", lines(tail))]
+    TimedOut {
+        /// The condition, in words.
+        what: String,
+        /// The time it had.
+        limit: Duration,
+        /// The last lines of all replicas.
+        tail: Vec<String>,
+    },
+    /// The operating system refused to signal or reap a process.
+    #[error("cannot control a replica's process: {0}")]
+    Control(#[from] io::Error),
+}
+
+/// The lines, indented, each on a line of its own.
+fn lines(tail: &[String]) -> String {
+    tail.iter().map(|line| format!("\n    {line}")).collect()
+}
+
+/// Replica processes of one group. Dropping it kills all of them; and should this process end
+/// without dropping anything, the kernel kills them (see [`die_with_parent`](super::die_with_parent)).
+#[derive(Debug)]
+pub struct Group {
+    config: GroupConfig,
+    /// What stands before the command of each replica; `{place}` in it stands for its place.
+    launcher: Vec<OsString>,
+    /// `None` while a replica is down on purpose.
+    processes: Vec<Option<Process>>,
+}
+
+impl Group {
+    /// Starts every replica; the first one bootstraps the group. Returns at once: what "ready"
+    /// means is the caller's question, see [`wait_until`](Self::wait_until).
+    pub fn start(config: GroupConfig) -> Result<Self, LiveError> {
+        Self::start_by(config, Vec::new())
+    }
+
+    /// As [`start`](Self::start), each replica by another program, such as `ip netns exec replica{place}`, which has to
+    /// become the replica: its process id and its end are the replica's.
+    pub fn start_by(config: GroupConfig, launcher: Vec<OsString>) -> Result<Self, LiveError> {
+        let count = config.addresses.len();
+        let mut group = Self {
+            config,
+            launcher,
+            processes: Vec::new(),
+        };
+        group.processes.resize_with(count, || None);
+        for place in 1..=count {
+            group.launch(place, place == 1)?;
+        }
+        Ok(group)
+    }
+
+    /// The replicas' addresses, by place.
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.config.addresses
+    }
+
+    /// The addresses as the `--peers` option takes them.
+    #[must_use]
+    pub fn peers(&self) -> String {
+        let texts: Vec<String> = self
+            .config
+            .addresses
+            .iter()
+            .map(SocketAddr::to_string)
+            .collect();
+        texts.join(",")
+    }
+
+    /// The place of the replica at `address`.
+    #[must_use]
+    pub fn place_of(&self, address: SocketAddr) -> Option<usize> {
+        self.config
+            .addresses
+            .iter()
+            .position(|own| *own == address)
+            .map(|index| index + 1)
+    }
+
+    /// The process at `place`, unless it is down on purpose.
+    pub fn process(&mut self, place: usize) -> Option<&mut Process> {
+        self.processes.get_mut(place.checked_sub(1)?)?.as_mut()
+    }
+
+    /// The process ids of the replicas that are up.
+    #[must_use]
+    pub fn pids(&self) -> Vec<u32> {
+        self.processes.iter().flatten().map(Process::pid).collect()
+    }
+
+    /// Kills the replica at `place` with SIGKILL; nothing of it runs on return.
+    pub fn kill(&mut self, place: usize) -> Result<(), LiveError> {
+        if let Some(mut process) = self.processes[place - 1].take() {
+            process.kill()?;
+        }
+        Ok(())
+    }
+
+    /// Starts the replica at `place` again, empty: it re-joins under a new identity.
+    pub fn restart(&mut self, place: usize) -> Result<(), LiveError> {
+        self.kill(place)?;
+        self.launch(place, false)
+    }
+
+    /// The replicas that ended by themselves since the last call; they are then down.
+    pub fn take_exits(&mut self) -> Result<Vec<Exit>, LiveError> {
+        let mut exits = Vec::new();
+        for (index, slot) in self.processes.iter_mut().enumerate() {
+            let Some(process) = slot else { continue };
+            let Some(status) = process.wait_at_most(Duration::ZERO)? else {
+                continue;
+            };
+            exits.push(Exit {
+                place: index + 1,
+                status,
+                tail: process.tail(),
+            });
+            *slot = None;
+        }
+        Ok(exits)
+    }
+
+    /// Looks at `condition` until it answers, at most for `limit`. A replica that ends by itself
+    /// meanwhile is an error: nobody has to wait out the limit to see it.
+    pub fn wait_until<T>(
+        &mut self,
+        what: &str,
+        limit: Duration,
+        mut condition: impl FnMut(&mut Self) -> Option<T>,
+    ) -> Result<T, LiveError> {
+        let until = Instant::now() + limit;
+        loop {
+            if let Some(exit) = self.take_exits()?.into_iter().next() {
+                return Err(LiveError::Ended { exit });
+            }
+            if let Some(answer) = condition(self) {
+                return Ok(answer);
+            }
+            if Instant::now() >= until {
+                return Err(LiveError::TimedOut {
+                    what: what.to_owned(),
+                    limit,
+                    tail: self.tails(),
+                });
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+
+    /// Asks all replicas to end, waits a moment for them, and kills what is left.
+    pub fn stop(mut self) -> Result<(), LiveError> {
+        for process in self.processes.iter_mut().flatten() {
+            process.ask_to_stop()?;
+        }
+        let until = Instant::now() + KIND_STOP_LIMIT;
+        for process in self.processes.iter_mut().flatten() {
+            process.wait_at_most(until.saturating_duration_since(Instant::now()))?;
+        }
+        Ok(())
+    }
+
+    /// The last lines of every replica that is up, each with its place in front.
+    #[must_use]
+    pub fn tails(&self) -> Vec<String> {
+        let of_one = |(index, process): (usize, &Process)| -> Vec<String> {
+            process
+                .tail()
+                .iter()
+                .map(|line| format!("{}: {line}", index + 1))
+                .collect()
+        };
+        let up = self.processes.iter().enumerate();
+        up.filter_map(|(index, slot)| Some((index, slot.as_ref()?)))
+            .flat_map(of_one)
+            .collect()
+    }
+
+    /// Starts the process of `place`.
+    fn launch(&mut self, place: usize, bootstrap: bool) -> Result<(), LiveError> {
+        let mut args: Vec<OsString> = vec![
+            "serve".into(),
+            "--id".into(),
+            place.to_string().into(),
+            "--peers".into(),
+            self.peers().into(),
+        ];
+        if bootstrap {
+            args.push("--bootstrap".into());
+        }
+        args.extend(
+            self.config
+                .serve_args
+                .iter()
+                .map(|arg| with_place(arg, place)),
+        );
+        let (program, args) = self.launched(args, place);
+        let process = Process::start(&program, &args, place, self.config.sink.clone())
+            .map_err(|source| LiveError::Start { program, source })?;
+        self.processes[place - 1] = Some(process);
+        Ok(())
+    }
+
+    /// The program to start and its arguments: the replica's own, or the launcher with the replica's behind it.
+    fn launched(&self, args: Vec<OsString>, place: usize) -> (PathBuf, Vec<OsString>) {
+        let own = self.config.program.clone();
+        let Some((launcher, words)) = self.launcher.split_first() else {
+            return (own, args);
+        };
+        let words = words.iter().map(|word| with_place(word, place));
+        let all = words.chain([own.into_os_string()]).chain(args);
+        (launcher.into(), all.collect())
+    }
+}
+
+/// An argument in which `{place}` became the place.
+fn with_place(argument: &OsString, place: usize) -> OsString {
+    match argument.to_str() {
+        Some(text) => text.replace("{place}", &place.to_string()).into(),
+        None => argument.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::free_addresses;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// A group of scripts that stand for `trine`.
+    fn group_of(name: &str, script: &str) -> Group {
+        let path = std::env::temp_dir().join(format!("trine-live-{}-{name}", std::process::id()));
+        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("write the script");
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).expect("chmod");
+        let addresses = free_addresses(3).expect("ports");
+        let config = GroupConfig {
+            program: path,
+            addresses,
+            serve_args: vec!["--lab={place}".into()],
+            sink: None,
+        };
+        Group::start(config).expect("start")
+    }
+
+    #[test]
+    fn only_the_first_replica_bootstraps_and_none_after_a_restart() {
+        let mut group = group_of("arguments", "echo \"$*\"; exec sleep 600");
+        let limit = Duration::from_secs(10);
+        let printed = |group: &mut Group| Some(group.tails()).filter(|tails| tails.len() == 3);
+        let tails = group
+            .wait_until("every script speaking", limit, printed)
+            .expect("output");
+        let peers = group.peers();
+        assert_eq!(
+            tails[0],
+            format!("1: serve --id 1 --peers {peers} --bootstrap --lab=1")
+        );
+        assert_eq!(tails[2], format!("3: serve --id 3 --peers {peers} --lab=3"));
+        group.restart(1).expect("restart");
+        let tails = group
+            .wait_until("the script speaking", limit, printed)
+            .expect("output");
+        assert_eq!(tails[0], format!("1: serve --id 1 --peers {peers} --lab=1"));
+        let pids = group.pids();
+        drop(group);
+        for pid in pids {
+            assert!(!PathBuf::from(format!("/proc/{pid}")).exists());
+        }
+    }
+
+    #[test]
+    fn a_launcher_stands_before_the_command_of_each_replica() {
+        let config = GroupConfig {
+            program: "/bin/echo".into(),
+            addresses: free_addresses(3).expect("ports"),
+            serve_args: Vec::new(),
+            sink: None,
+        };
+        let launcher = [
+            "env",
+            "PLACE={place}",
+            "sh",
+            "-c",
+            "echo $PLACE $1; exec sleep 600",
+            "-",
+        ];
+        let launcher = launcher.map(OsString::from).into();
+        let mut group = Group::start_by(config, launcher).expect("start");
+        let printed = |group: &mut Group| Some(group.tails()).filter(|tails| tails.len() == 3);
+        let tails = group.wait_until("every script speaking", Duration::from_secs(10), printed);
+        assert_eq!(tails.expect("output")[1], "2: 2 /bin/echo");
+    }
+
+    #[test]
+    fn a_replica_that_ends_by_itself_is_reported_with_its_last_words() {
+        let mut group = group_of("exit", "echo 'port in use' >&2; exit 2");
+        let error = group
+            .wait_until("never", Duration::from_secs(10), |_| None::<()>)
+            .expect_err("ended");
+        let text = error.to_string();
+        assert!(
+            text.contains("ended by itself") && text.contains("port in use"),
+            "{text}"
+        );
+    }
+}
