@@ -332,7 +332,7 @@ impl<R: Route> App<R> for Clients<R> {
 
     fn on_turn(&mut self, cx: &mut Cx<'_, R>) {
         self.expire(cx);
-        if self.operations.len() > 0 {
+        if !self.operations.is_empty() {
             self.peers.connect(cx, &mut self.rng);
             self.ask_if_silent(cx);
             self.dispatch(cx);
@@ -340,7 +340,7 @@ impl<R: Route> App<R> for Clients<R> {
     }
 
     fn next_timeout(&self) -> Option<Instant> {
-        if self.operations.len() == 0 {
+        if self.operations.is_empty() {
             return None;
         }
         let mut due = self.check_at;

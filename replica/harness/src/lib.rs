@@ -732,7 +732,7 @@ impl World {
         member.map_or(Incarnation::NONE, |member| member.incarnation)
     }
 
-    /// A client's attempt at a place; its end comes back through [`World::client_hears`], in time or as a failure.
+    /// A client's attempt at a place; its end comes back through `World::client_hears`, in time or as a failure.
     pub fn client_sends(
         &mut self,
         client: usize,

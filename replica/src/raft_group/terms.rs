@@ -73,7 +73,7 @@ mod tests {
         allowance.allows(now, 0);
         allowance.draw(TERM_ALLOWANCE_MAX);
         for _ in 0..2_000 {
-            now = now + Duration::from_nanos(500);
+            now += Duration::from_nanos(500);
             allowance.allows(now, 0);
         }
         let expected = 2_000 * 500 * TERMS_PER_SECOND / 1_000_000_000;
