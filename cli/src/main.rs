@@ -74,6 +74,8 @@ fn main() -> ExitCode {
     let status = match run(command, &arguments.network, output) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
+            // Behind what was announced before it, on the other stream.
+            announce::finish();
             output.failure(&failure);
             ExitCode::from(failure.exit_status())
         }
