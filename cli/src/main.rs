@@ -6,11 +6,14 @@
 mod announce;
 mod args;
 mod aside;
+mod bars;
 mod capture;
 mod client;
 mod cmd;
 mod config;
 mod data;
+mod document;
+mod endpoint;
 mod failure;
 mod group;
 mod html;
@@ -32,6 +35,7 @@ mod progress;
 mod resp;
 mod restoring;
 mod settings;
+mod survey;
 mod units;
 mod values;
 

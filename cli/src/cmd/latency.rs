@@ -8,16 +8,18 @@ use trine_client::Mode;
 use trine_kvstore::{Command, SetExpiry, SetOptions};
 
 use super::response_of;
-use super::status::{LOOK_MAX, ask_everybody, place_at};
+use super::status::place_at;
 use crate::args::LatencyArguments;
 use crate::client;
 use crate::config::{PROBE_EVERY, PROBE_EXPIRY, PROBE_LOOK_EVERY};
+use crate::endpoint::random_seed;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::latency::{Latencies, latency_table};
 use crate::network::Network;
 use crate::output::Output;
 use crate::peers;
+use crate::survey::{LOOK_MAX, ask_everybody};
 use crate::units::{show_count, show_ns};
 
 /// The widest bar, in characters.
@@ -94,7 +96,7 @@ fn measure<N: Network>(
 ) -> Result<(), Failure> {
     let addresses = peers::resolve(&arguments.client.group.peers)?;
     let mut session = client::open(network, &arguments.client, |_| {})?;
-    let key = format!("trine:latency:{}", client::random_seed()?);
+    let key = format!("trine:latency:{}", random_seed()?);
     let key = key.as_bytes();
     // Should this process die, the key goes by itself.
     let expiry = SetExpiry::After(PROBE_EXPIRY.as_nanos() as u64);

@@ -4,13 +4,13 @@ use trine_local::{Report, leader_of};
 use trine_protocol::status::{Role, Status};
 
 use super::member::{Wanted, give};
-use super::status::{LOOK_MAX, ask_everybody};
 use crate::args::{LeaderCommand, OrderArguments, TransferArguments};
 use crate::client::advice;
 use crate::failure::Failure;
 use crate::network::Network;
 use crate::output::Output;
 use crate::peers;
+use crate::survey::{LOOK_MAX, ask_everybody};
 
 pub(crate) fn run<N: Network>(
     network: &N,

@@ -10,8 +10,8 @@ use trine_replica::disk::{
 };
 
 use crate::args::RecoverArguments;
-use crate::client::random_seed;
 use crate::data;
+use crate::endpoint::random_seed;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::{interrupt, peers};

@@ -26,9 +26,9 @@ use crate::announce::Announcer;
 use crate::args::ServeArguments;
 use crate::aside::Aside;
 use crate::capture::{self, CaptureFile};
-use crate::client::{backend_failure, random_seed};
 use crate::cmd::chaos::Fired;
 use crate::data;
+use crate::endpoint::{backend_failure, random_seed};
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::kin::{self, Kin};
@@ -62,7 +62,7 @@ pub(crate) fn run<N: Network>(
         return Err(failure);
     }
     arguments.limits.require_memory(1)?;
-    let announcer = Announcer::start(output)?;
+    let announcer = Announcer::start(output.json)?;
     let mut watch = Watch::start(arguments, announcer)?;
     interrupt::start_server()?;
     let (own, peers) = places(arguments)?;

@@ -9,10 +9,11 @@ use trine_chaos::shrink::shrink;
 use trine_chaos::sim::{self, Plan, SimConfig, SimConfigError, SimReport, Summary, Trace};
 
 use crate::args::SimArguments;
+use crate::bars::above_bars;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::output::Output;
-use crate::progress::{Progress, above_bars};
+use crate::progress::Progress;
 
 /// Runs that shrinking tries at most.
 const SHRINK_RUNS_MAX: u64 = 200;

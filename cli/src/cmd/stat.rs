@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::status::{LOOK_MAX, ask_everybody, nobody};
+use super::status::nobody;
 use crate::args::StatArguments;
 use crate::config::STAT_HEADER_EVERY;
 use crate::failure::Failure;
@@ -11,6 +11,7 @@ use crate::network::Network;
 use crate::observe::{Interval, Look, between};
 use crate::output::Output;
 use crate::peers;
+use crate::survey::{LOOK_MAX, ask_everybody};
 use crate::units::show_ns;
 
 /// Looks at the group until Ctrl-C or until enough lines have been printed.

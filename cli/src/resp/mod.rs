@@ -23,7 +23,7 @@ pub(crate) use info::{SharedStats, Stats};
 
 use crate::announce::Announcer;
 use crate::args::ServeArguments;
-use crate::client::random_seed;
+use crate::endpoint::random_seed;
 use crate::failure::Failure;
 use crate::network::{Network, Opened};
 use crate::placement;

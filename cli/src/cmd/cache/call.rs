@@ -15,7 +15,7 @@ use trine_transport::{
 use super::serve::shard_address;
 use super::wire::{HELLO, HELLO_BYTES, Hello};
 use crate::args::CacheClientArguments;
-use crate::client::{backend_failure, random_seed};
+use crate::endpoint::{backend_failure, random_seed};
 use crate::failure::Failure;
 use crate::network::{Network, Opened};
 use crate::peers;

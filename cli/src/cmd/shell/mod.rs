@@ -20,12 +20,13 @@ use self::parse::{Request, StoreRequest, parse};
 use self::worker::Worker;
 use crate::announce::note;
 use crate::args::{ClientArguments, ShellArguments, StatusArguments};
+use crate::bars::above_bars;
 use crate::cmd::response_of;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::network::Network;
 use crate::output::{Output, print_all};
-use crate::progress::{Progress, above_bars};
+use crate::progress::Progress;
 use crate::units::{plural, show_ns};
 
 pub(crate) use self::input::has_no_input;

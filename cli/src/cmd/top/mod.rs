@@ -18,7 +18,6 @@ use self::hands::Hands;
 use self::model::{Action, Key, Model};
 use super::member::{Wanted, order};
 use super::net::Lab;
-use super::status::{LOOK_MAX, ask_everybody};
 use crate::args::{OrderArguments, TopArguments};
 use crate::capture::CaptureArguments;
 use crate::config::{TOP_KEYS_EVERY, TOP_TRANSFER_LIMIT};
@@ -28,6 +27,7 @@ use crate::network::Network;
 use crate::observe::Look;
 use crate::output::Output;
 use crate::peers;
+use crate::survey::{LOOK_MAX, ask_everybody};
 
 /// What other threads tell the screen's.
 enum News {

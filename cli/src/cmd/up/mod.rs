@@ -38,7 +38,7 @@ pub(crate) fn run<N: Network>(
     if let Some((_, failure)) = check(arguments).into_iter().next() {
         return Err(failure);
     }
-    let announcer = Announcer::start(output)?;
+    let announcer = Announcer::start(output.json)?;
     interrupt::start_server()?;
     let count = replica_count(&arguments.replicas);
     arguments.limits.require_memory(count as u64)?;
