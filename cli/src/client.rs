@@ -6,11 +6,11 @@ use trine_protocol::endpoint_config;
 use trine_transport::backend::{Backend, MonotonicClock};
 use trine_transport::time::Duration;
 
-use crate::args::ClientArguments;
 use crate::capture;
 use crate::endpoint::random_seed;
 use crate::failure::Failure;
 use crate::network::{Network, Opened};
+use crate::options::ClientArguments;
 use crate::peers;
 use crate::survey;
 use crate::units::show_ns;

@@ -6,6 +6,7 @@ use std::io::{self, IsTerminal, Write};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use clap::ValueEnum;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -14,6 +15,15 @@ use crate::document::{self, to_document};
 use crate::failure::Failure;
 
 /// Where a command prints to, and in which form.
+/// How answers look.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OutputForm {
+    /// For people.
+    Table,
+    /// For programs: one JSON document.
+    Json,
+}
+
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Output {
     pub(crate) json: bool,

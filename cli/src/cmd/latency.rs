@@ -9,7 +9,7 @@ use trine_kvstore::{Command, SetExpiry, SetOptions};
 
 use super::response_of;
 use super::status::place_at;
-use crate::args::LatencyArguments;
+
 use crate::client;
 use crate::config::{PROBE_EVERY, PROBE_EXPIRY, PROBE_LOOK_EVERY};
 use crate::endpoint::random_seed;
@@ -17,10 +17,22 @@ use crate::failure::Failure;
 use crate::interrupt;
 use crate::latency::{Latencies, latency_table};
 use crate::network::Network;
+use crate::options::ClientArguments;
 use crate::output::Output;
 use crate::peers;
 use crate::survey::{LOOK_MAX, ask_everybody};
+use crate::units::parse_positive_duration;
 use crate::units::{show_count, show_ns};
+use clap::Args;
+
+#[derive(Debug, Args)]
+pub(crate) struct LatencyArguments {
+    /// How long to measure; Ctrl-C ends it early.
+    #[arg(long = "for", default_value = "3s", value_name = "TIME", value_parser = parse_positive_duration)]
+    pub(crate) duration: Duration,
+    #[command(flatten)]
+    pub(crate) client: ClientArguments,
+}
 
 /// The widest bar, in characters.
 const BAR: u64 = 40;

@@ -1,10 +1,13 @@
 //! `trine net`: shows and changes what the networks of replicas in the lab do to their packets.
 
+mod args;
+
 use std::net::SocketAddr;
 
 use serde_json::json;
 
-use crate::args::{NetCommand, NetSetArguments};
+pub(crate) use self::args::{NetCommand, NetSetArguments};
+
 use crate::failure::Failure;
 use crate::lab::{AskError, Linked, Order, State, ask};
 use crate::network::Network;

@@ -9,13 +9,20 @@ use trine_protocol::node_status::NodeStatus;
 use trine_protocol::status::{Role, Status};
 use trine_replica::disk::Fsync;
 
-use crate::args::StatusArguments;
 use crate::failure::Failure;
 use crate::network::Network;
+use crate::options::GroupArguments;
 use crate::output::{Output, Table};
 use crate::peers;
 use crate::survey::{LOOK_MAX, ask_everybody};
 use crate::units::{plural, show_bytes, show_count, show_ns};
+use clap::Args;
+
+#[derive(Debug, Args)]
+pub(crate) struct StatusArguments {
+    #[command(flatten)]
+    pub(crate) group: GroupArguments,
+}
 
 pub(crate) fn run<N: Network>(
     network: &N,

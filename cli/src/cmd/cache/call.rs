@@ -14,7 +14,7 @@ use trine_transport::{
 
 use super::serve::shard_address;
 use super::wire::{HELLO, HELLO_BYTES, Hello};
-use crate::args::CacheClientArguments;
+use crate::cmd::cache::CacheClientArguments;
 use crate::endpoint::{backend_failure, random_seed};
 use crate::failure::Failure;
 use crate::network::{Network, Opened};

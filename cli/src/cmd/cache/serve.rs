@@ -15,7 +15,7 @@ use trine_transport::{Config, EventLoop, Identity};
 use super::shard::Shard;
 use super::wire::Hello;
 use crate::announce::Announcer;
-use crate::args::CacheServeArguments;
+use crate::cmd::cache::CacheServeArguments;
 use crate::endpoint::{backend_failure, random_seed};
 use crate::failure::Failure;
 use crate::interrupt;

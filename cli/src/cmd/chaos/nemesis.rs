@@ -7,9 +7,10 @@ use trine_local::{Group, LiveError};
 use trine_transport::time::{Duration as Nanos, Instant};
 
 use super::clients::Crew;
+use super::kind::Kind;
 use super::links::Links;
 use super::now;
-use super::schedule::{Detail, Kind, Planned, Victim};
+use super::schedule::{Detail, Planned, Victim};
 use super::small_disk;
 use super::timeline::Done;
 use crate::bars::above_bars;
