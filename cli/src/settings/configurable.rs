@@ -6,9 +6,9 @@ use crate::cmd::serve::ServeArguments;
 use crate::cmd::up::UpArguments;
 use crate::options::GlobalArguments;
 
-/// As the whole command line, without the other commands.
+/// As the whole command line, without the other 24 commands. They count where the help puts what all commands take.
 #[derive(Debug, Parser)]
-#[command(name = "trine", version)]
+#[command(name = "trine", version, next_display_order = 24)]
 pub(crate) struct Configurable {
     #[command(subcommand)]
     pub(crate) command: ConfigurableCommand,
