@@ -1,7 +1,7 @@
 //! How does a server (`serve`, `up`, `cache serve`) speak? Best effort: what it says is not why it runs. Nobody has to read
 //! it, and a closed pipe, a full disk or a terminal that stands still neither ends nor delays it.
 //!
-//! What a command answers is another matter, see [`crate::output`]: there a line that cannot be written is a failure.
+//! What a command answers is another matter, see `output`: there a line that cannot be written is a failure.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write};
@@ -15,11 +15,11 @@ use rustix::termios::{LocalModes, tcgetattr, tcgetpgrp};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::bars::above_bars;
 use crate::config::{ANNOUNCEMENTS_MAX, LAST_LINES_LIMIT, LOG_LINES_MAX};
+use crate::document::to_document;
 use crate::failure::Failure;
 use crate::lines::Lines;
-use crate::output::{Output, to_document};
-use crate::progress::above_bars;
 
 /// The streams of this process, once it is a server.
 static SERVER: OnceLock<Streams> = OnceLock::new();
@@ -38,7 +38,7 @@ pub(crate) struct Announcer {
 
 impl Announcer {
     /// Makes this process a server: from now on no thread of it but two waits for standard output or standard error.
-    pub(crate) fn start(output: Output) -> Result<Self, Failure> {
+    pub(crate) fn start(json: bool) -> Result<Self, Failure> {
         let cannot =
             |error: io::Error| Failure::usage(format!("cannot start a thread: {error}"), "");
         let mut out = Announcements::default();
@@ -54,7 +54,7 @@ impl Announcer {
         };
         let first = SERVER.set(streams).is_ok();
         assert!(first, "a process runs one server");
-        Ok(Self { json: output.json })
+        Ok(Self { json })
     }
 
     /// A line for people; nothing in JSON form.

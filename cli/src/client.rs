@@ -3,15 +3,16 @@
 use trine_client::{Answer, BlockingClient, CallError, ClientConfig, Error, Mode, Obstacle};
 use trine_kvstore::Command;
 use trine_protocol::endpoint_config;
-use trine_transport::backend::{Backend, BackendError, MonotonicClock};
+use trine_transport::backend::{Backend, MonotonicClock};
 use trine_transport::time::Duration;
 
-use crate::args::ClientArguments;
 use crate::capture;
-use crate::cmd::status;
+use crate::endpoint::random_seed;
 use crate::failure::Failure;
 use crate::network::{Network, Opened};
+use crate::options::ClientArguments;
 use crate::peers;
+use crate::survey;
 use crate::units::show_ns;
 
 /// Does one command with a client of its own and waits for its end.
@@ -47,11 +48,11 @@ fn explained<N: Network>(network: &N, arguments: &ClientArguments, failure: Fail
         return failure;
     }
     let reports = peers::resolve(&arguments.group.peers)
-        .and_then(|addresses| status::ask_everybody(network, &addresses, EXPLANATION_MAX));
+        .and_then(|addresses| survey::ask_everybody(network, &addresses, EXPLANATION_MAX));
     // What cannot be found out is no failure of its own.
     match reports
         .ok()
-        .and_then(|reports| status::why_it_stands_still(&reports))
+        .and_then(|reports| survey::why_it_stands_still(&reports))
     {
         Some(why) => failure.because(&why),
         None => failure,
@@ -106,21 +107,6 @@ fn open_over<B: Backend + 'static>(
         let _ = &keep;
         client.execute(mode, command)
     })))
-}
-
-/// 64 bits from the operating system.
-pub(crate) fn random_seed() -> Result<u64, Failure> {
-    getrandom::u64().map_err(|error| {
-        Failure::usage(
-            format!("the operating system gives no random numbers: {error}"),
-            "",
-        )
-    })
-}
-
-/// A socket that cannot be opened or used.
-pub(crate) fn backend_failure(error: BackendError) -> Failure {
-    Failure::usage(error.to_string(), "")
 }
 
 fn call_failure(error: CallError, mode: Mode) -> Failure {

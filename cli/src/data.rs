@@ -10,10 +10,12 @@ use trine_replica::disk::{
 };
 
 use crate::announce::Announcer;
-use crate::args::{FsyncMode, LogArguments, ServeArguments};
 use crate::aside::Aside;
+use crate::cmd::serve::ServeArguments;
 use crate::failure::Failure;
 use crate::interrupt;
+use crate::options::FsyncMode;
+use crate::options::LogArguments;
 use crate::progress::Progress;
 use crate::units::{show_bytes, show_count};
 

@@ -13,7 +13,7 @@ use trine_transport::backend::{Backend, MonotonicClock};
 use trine_transport::time::{Clock, Duration as Nanos, Instant};
 use trine_transport::{EventLoop, Identity};
 
-use crate::client::{backend_failure, random_seed};
+use crate::endpoint::{backend_failure, random_seed};
 use crate::failure::Failure;
 use crate::network::Opened;
 

@@ -3,7 +3,6 @@
 
 use std::fmt::{self, Write};
 use std::io::IsTerminal;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::ValueEnum;
@@ -16,9 +15,9 @@ use tracing_subscriber::registry::Registry;
 use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt;
 
+use crate::announce;
 use crate::failure::Failure;
 use crate::lines::Lines;
-use crate::{announce, settings};
 
 /// How the lines look.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -97,9 +96,12 @@ impl Logs {
         self.lines.lost()
     }
 
-    /// At SIGUSR1 the level is read again from the settings file; without one, or without the setting in it, it is what
-    /// it was at the start.
-    pub(crate) fn reload_at_signal(self: &Arc<Self>, file: Option<PathBuf>) -> Result<(), Failure> {
+    /// At SIGUSR1 the level becomes what `said` finds in the settings file; without one, or without the setting in it, it
+    /// is what it was at the start.
+    pub(crate) fn reload_at_signal(
+        self: &Arc<Self>,
+        said: impl Fn() -> Result<Option<String>, Failure> + Send + 'static,
+    ) -> Result<(), Failure> {
         let cannot = |error: std::io::Error| {
             Failure::usage(format!("cannot watch for SIGUSR1: {error}"), "")
         };
@@ -107,11 +109,7 @@ impl Logs {
         let mut signals = Signals::new([SIGUSR1]).map_err(cannot)?;
         let watch = move || {
             for _ in signals.forever() {
-                let said = match &file {
-                    Some(path) => settings::log_level_of_file(path),
-                    None => Ok(None),
-                };
-                let changed = said
+                let changed = said()
                     .map_err(|failure| failure.to_string())
                     .and_then(|level| logs.set_level(level.as_deref().unwrap_or(&first)));
                 if let Err(error) = changed {

@@ -6,11 +6,14 @@
 mod announce;
 mod args;
 mod aside;
+mod bars;
 mod capture;
 mod client;
 mod cmd;
 mod config;
 mod data;
+mod document;
+mod endpoint;
 mod failure;
 mod group;
 mod html;
@@ -25,6 +28,7 @@ mod logs;
 mod metrics;
 mod network;
 mod observe;
+mod options;
 mod output;
 mod peers;
 mod placement;
@@ -32,6 +36,7 @@ mod progress;
 mod resp;
 mod restoring;
 mod settings;
+mod survey;
 mod units;
 mod values;
 
@@ -40,10 +45,10 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 
-use crate::args::{Arguments, Command, OutputForm, command_line};
+use crate::args::{Arguments, Command, command_line};
 use crate::failure::Failure;
 use crate::network::{Network, NetworkArguments, OnNetwork, on_chosen};
-use crate::output::Output;
+use crate::output::{Output, OutputForm};
 use crate::settings::Stop;
 
 /// raft allocates for every message; this allocator halves the cost of large batches.
@@ -66,12 +71,12 @@ fn main() -> ExitCode {
         }
     };
     let output = Output {
-        json: arguments.json || arguments.output == OutputForm::Json,
+        json: arguments.global.json || arguments.global.output == OutputForm::Json,
     };
     let Some(command) = &arguments.command else {
         unreachable!("a line without a command was read as the shell's");
     };
-    let status = match run(command, &arguments.network, output) {
+    let status = match run(command, &arguments.global.network, output) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             // Behind what was announced before it, on the other stream.
@@ -92,15 +97,15 @@ fn run(command: &Command, network: &NetworkArguments, output: Output) -> Result<
         Command::Config(command) => cmd::config::run(command, output),
         Command::LogLevel(arguments) => cmd::log_level::run(arguments, output),
         Command::Doctor(arguments) => cmd::doctor::run(arguments, output),
-        Command::Completions(arguments) => cmd::completions::run(arguments, output),
-        Command::Man(arguments) => cmd::man::run(arguments, output),
+        Command::Completions(arguments) => cmd::completions::run(arguments, command_line(), output),
+        Command::Man(arguments) => cmd::man::run(arguments, command_line(), output),
         command => on_chosen(network, Run { command, output }),
     }
 }
 
 /// Reads the command line; without a command it means the shell, unless there is nothing to read commands from.
 fn parse(mut line: Vec<OsString>) -> Result<Arguments, Stop> {
-    let arguments = settings::parse(line.clone())?;
+    let arguments = args::parse(line.clone())?;
     if arguments.command.is_some() {
         return Ok(arguments);
     }
@@ -111,7 +116,7 @@ fn parse(mut line: Vec<OsString>) -> Result<Arguments, Stop> {
         return Err(Stop::Usage(definition.error(kind, help)));
     }
     line.push("shell".into());
-    settings::parse(line)
+    args::parse(line)
 }
 
 /// Whether a mistake in the settings is to be told in JSON form: nothing has read the line yet.

@@ -3,20 +3,27 @@
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use clap::ValueEnum;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::announce::{self, note};
+use crate::document::{self, to_document};
 use crate::failure::Failure;
 
-/// Set once the command has answered: standard output holds one document.
-static DOCUMENT_PRINTED: AtomicBool = AtomicBool::new(false);
-
 /// Where a command prints to, and in which form.
+/// How answers look.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OutputForm {
+    /// For people.
+    Table,
+    /// For programs: one JSON document.
+    Json,
+}
+
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Output {
     pub(crate) json: bool,
@@ -85,7 +92,7 @@ impl Output {
     /// command has printed its own. The exit status of a server says which failure it was, whoever reads this.
     pub(crate) fn failure(self, failure: &Failure) {
         let document = json!({ "error": failure });
-        match self.json && !DOCUMENT_PRINTED.load(Ordering::Relaxed) {
+        match self.json && !document::is_printed() {
             true if announce::is_server() => announce::announce(to_document(&document)),
             true => self.document(&document),
             false => note(failure),
@@ -99,13 +106,6 @@ impl Output {
             false => note(failure),
         }
     }
-}
-
-/// The text of the document that a process prints: it is printed for what is left to say.
-pub(crate) fn to_document(document: &impl Serialize) -> String {
-    let text = serde_json::to_string_pretty(document).expect("our documents have string keys");
-    DOCUMENT_PRINTED.store(true, Ordering::Relaxed);
-    text + "\n"
 }
 
 /// Writes to standard output; a reader that went away (`trine ... | head`) ends the process

@@ -2,33 +2,17 @@
 //! so that standard output holds the result alone.
 
 use std::io::IsTerminal;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::announce::{note, stops_writers};
+use crate::bars::bars;
 
 /// Between two lines where there is no terminal; what is over sooner says nothing.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 /// A bar that would be gone before it was read is not drawn.
 const BAR_AFTER: Duration = Duration::from_millis(300);
-
-/// The bars that are on the terminal now: whoever prints there, on any thread, has to go around them.
-static BARS: Mutex<Vec<ProgressBar>> = Mutex::new(Vec::new());
-
-/// Prints something above the bar that is on the terminal, if there is one, which would be torn otherwise.
-pub(crate) fn above_bars<T>(print: impl FnOnce() -> T) -> T {
-    let bar = bars().last().cloned();
-    match bar {
-        Some(bar) => bar.suspend(print),
-        None => print(),
-    }
-}
-
-fn bars() -> MutexGuard<'static, Vec<ProgressBar>> {
-    BARS.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Something on its way from 0 to a total.
 pub(crate) struct Progress {

@@ -1,12 +1,23 @@
 //! `trine completions`: a shell's script, made from the options themselves.
 
-use crate::args::{CompletionsArguments, command_line};
 use crate::failure::Failure;
 use crate::output::Output;
+use clap::Args;
 
-pub(crate) fn run(arguments: &CompletionsArguments, output: Output) -> Result<(), Failure> {
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArguments {
+    /// The shell that reads the script.
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+pub(crate) fn run(
+    arguments: &CompletionsArguments,
+    mut definition: clap::Command,
+    output: Output,
+) -> Result<(), Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(arguments.shell, &mut command_line(), "trine", &mut script);
+    clap_complete::generate(arguments.shell, &mut definition, "trine", &mut script);
     output.raw(&script);
     Ok(())
 }

@@ -5,13 +5,12 @@ use std::path::Path;
 use serde_json::json;
 
 use super::{serve, up};
-use crate::args::Command;
 use crate::failure::Failure;
 use crate::network::TransportKind;
 use crate::output::Output;
 use crate::settings::{
-    ConfigCommand, Configured, Key, Mistake, Secrets, SettingsFile, Stop, arguments_of_file,
-    default_file, document, keys, reason_of, reference, resolve_for_show,
+    ConfigCommand, ConfigurableCommand, Configured, Key, Mistake, Secrets, SettingsFile, Stop,
+    arguments_of_file, default_file, document, keys, reason_of, reference, resolve_for_show,
 };
 
 pub(crate) fn run(command: &ConfigCommand, output: Output) -> Result<(), Failure> {
@@ -65,12 +64,11 @@ fn together(file: &SettingsFile, keys: &[Key], each_is_right: bool) -> Vec<Mista
             }
         };
         let found = match &arguments.command {
-            Some(Command::Serve(serve)) => {
-                let is_ip = arguments.network.transport == TransportKind::Udp;
+            ConfigurableCommand::Serve(serve) => {
+                let is_ip = arguments.global.network.transport == TransportKind::Udp;
                 serve::check(serve, is_ip)
             }
-            Some(Command::Up(up)) => up::check(up),
-            _ => unreachable!("no other command has settings"),
+            ConfigurableCommand::Up(up) => up::check(up),
         };
         for (key, failure) in found {
             // What a mistake has taken away may be all that is missing.

@@ -5,12 +5,23 @@ use trine_kvstore::{Command, Response};
 
 use super::get::no_such_key;
 use super::{response_of, unexpected};
-use crate::args::DelArguments;
+
 use crate::client::call;
 use crate::failure::Failure;
 use crate::network::Network;
+use crate::options::ClientArguments;
 use crate::output::Output;
 use crate::values::key_bytes;
+use clap::Args;
+use std::ffi::OsString;
+
+#[derive(Debug, Args)]
+pub(crate) struct DelArguments {
+    /// The key.
+    pub(crate) key: OsString,
+    #[command(flatten)]
+    pub(crate) client: ClientArguments,
+}
 
 pub(crate) fn run<N: Network>(
     network: &N,

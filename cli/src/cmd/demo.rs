@@ -13,18 +13,29 @@ use trine_local::{Group, Report, voters_in_step};
 use trine_transport::backend::Backend;
 use trine_transport::time::Instant as Moment;
 
-use crate::args::{DemoArguments, replica_count};
 use crate::config::RECOVERY_LIMIT;
 use crate::failure::Failure;
 use crate::lane::Lane;
 use crate::latency::{Latencies, Percentiles, latency_table};
 use crate::load::{Ended, Work, closed_loop};
 use crate::network::Network;
+use crate::options::replica_count;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::restoring::Restoring;
 use crate::units::{plural, show_ns};
 use crate::{group, interrupt};
+use clap::Args;
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArguments {
+    /// How many replicas.
+    #[arg(long, default_value = "3", value_name = "N", value_parser = ["3", "5", "7"])]
+    pub(crate) replicas: String,
+    /// How many keys to write, and to look for afterwards.
+    #[arg(long, default_value_t = 2_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) keys: u32,
+}
 
 /// Clients that write and read at the same time.
 const CLIENTS: usize = 8;

@@ -5,12 +5,41 @@ use trine_client::Mode;
 use trine_kvstore::{Command, Response};
 
 use super::{response_of, unexpected};
-use crate::args::{GetArguments, ReadFrom};
+
 use crate::client::call;
 use crate::failure::Failure;
 use crate::network::Network;
+use crate::options::ClientArguments;
 use crate::output::Output;
 use crate::values::key_bytes;
+use clap::Args;
+use clap::ValueEnum;
+use std::ffi::OsString;
+
+#[derive(Debug, Args)]
+pub(crate) struct GetArguments {
+    /// The key.
+    pub(crate) key: OsString,
+    /// Take what the nearest replica has, also without a quorum; it may be old.
+    #[arg(long, conflicts_with = "from")]
+    pub(crate) stale: bool,
+    /// Which replica reads. Never old: a follower first asks the leader how far it has to be.
+    #[arg(long, default_value = "leader", value_enum)]
+    pub(crate) from: ReadFrom,
+    #[command(flatten)]
+    pub(crate) client: ClientArguments,
+}
+
+/// Which replica does a linearizable read.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ReadFrom {
+    /// The one that leads.
+    Leader,
+    /// One that follows, to spare the leader; the leader if there is no other.
+    Follower,
+    /// Each in turn.
+    Any,
+}
 
 pub(crate) fn run<N: Network>(
     network: &N,

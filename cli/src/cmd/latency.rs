@@ -8,17 +8,31 @@ use trine_client::Mode;
 use trine_kvstore::{Command, SetExpiry, SetOptions};
 
 use super::response_of;
-use super::status::{LOOK_MAX, ask_everybody, place_at};
-use crate::args::LatencyArguments;
+use super::status::place_at;
+
 use crate::client;
 use crate::config::{PROBE_EVERY, PROBE_EXPIRY, PROBE_LOOK_EVERY};
+use crate::endpoint::random_seed;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::latency::{Latencies, latency_table};
 use crate::network::Network;
+use crate::options::ClientArguments;
 use crate::output::Output;
 use crate::peers;
+use crate::survey::{LOOK_MAX, ask_everybody};
+use crate::units::parse_positive_duration;
 use crate::units::{show_count, show_ns};
+use clap::Args;
+
+#[derive(Debug, Args)]
+pub(crate) struct LatencyArguments {
+    /// How long to measure; Ctrl-C ends it early.
+    #[arg(long = "for", default_value = "3s", value_name = "TIME", value_parser = parse_positive_duration)]
+    pub(crate) duration: Duration,
+    #[command(flatten)]
+    pub(crate) client: ClientArguments,
+}
 
 /// The widest bar, in characters.
 const BAR: u64 = 40;
@@ -94,7 +108,7 @@ fn measure<N: Network>(
 ) -> Result<(), Failure> {
     let addresses = peers::resolve(&arguments.client.group.peers)?;
     let mut session = client::open(network, &arguments.client, |_| {})?;
-    let key = format!("trine:latency:{}", client::random_seed()?);
+    let key = format!("trine:latency:{}", random_seed()?);
     let key = key.as_bytes();
     // Should this process die, the key goes by itself.
     let expiry = SetExpiry::After(PROBE_EXPIRY.as_nanos() as u64);

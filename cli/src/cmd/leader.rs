@@ -4,13 +4,30 @@ use trine_local::{Report, leader_of};
 use trine_protocol::status::{Role, Status};
 
 use super::member::{Wanted, give};
-use super::status::{LOOK_MAX, ask_everybody};
-use crate::args::{LeaderCommand, OrderArguments, TransferArguments};
 use crate::client::advice;
 use crate::failure::Failure;
 use crate::network::Network;
+use crate::options::OrderArguments;
 use crate::output::Output;
 use crate::peers;
+use crate::survey::{LOOK_MAX, ask_everybody};
+use clap::Args;
+use clap::Subcommand;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LeaderCommand {
+    /// Hand the lead over to another voter.
+    Transfer(TransferArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TransferArguments {
+    /// The place that shall lead; the follower with the longest log if absent.
+    #[arg(long, value_name = "PLACE", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) to: Option<u32>,
+    #[command(flatten)]
+    pub(crate) order: OrderArguments,
+}
 
 pub(crate) fn run<N: Network>(
     network: &N,

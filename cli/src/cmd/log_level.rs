@@ -6,9 +6,20 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::args::LogLevelArguments;
 use crate::failure::Failure;
 use crate::output::Output;
+use clap::Args;
+
+#[derive(Debug, Args)]
+pub(crate) struct LogLevelArguments {
+    /// The level: off, error, warn, info, debug or trace, and the same by part, as in warn,raft=debug; nothing shows
+    /// what it is.
+    #[arg(value_name = "LEVEL")]
+    pub(crate) level: Option<String>,
+    /// The replica's metrics endpoint, on this machine.
+    #[arg(long, env = "TRINE_METRICS", value_name = "HOST:PORT")]
+    pub(crate) at: String,
+}
 
 /// How long the replica's endpoint may take.
 const LIMIT: Duration = Duration::from_secs(5);

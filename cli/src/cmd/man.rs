@@ -2,15 +2,28 @@
 
 use std::path::Path;
 
-use crate::args::{ManArguments, command_line};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::units::plural;
+use clap::Args;
+use std::path::PathBuf;
 
-pub(crate) fn run(arguments: &ManArguments, output: Output) -> Result<(), Failure> {
+#[derive(Debug, Args)]
+pub(crate) struct ManArguments {
+    /// The directory that a page for each command is written into; it is made if need be. Without it, the page of `trine`
+    /// itself goes to standard output.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) into: Option<PathBuf>,
+}
+
+pub(crate) fn run(
+    arguments: &ManArguments,
+    definition: clap::Command,
+    output: Output,
+) -> Result<(), Failure> {
     let Some(directory) = &arguments.into else {
         let mut page = Vec::new();
-        let written = clap_mangen::Man::new(command_line()).render(&mut page);
+        let written = clap_mangen::Man::new(definition).render(&mut page);
         written.expect("memory takes every byte");
         output.raw(&page);
         return Ok(());
@@ -22,7 +35,7 @@ pub(crate) fn run(arguments: &ManArguments, output: Output) -> Result<(), Failur
         )
     };
     std::fs::create_dir_all(directory).map_err(failed)?;
-    clap_mangen::generate_to(command_line(), directory).map_err(failed)?;
+    clap_mangen::generate_to(definition, directory).map_err(failed)?;
     let pages = pages_in(directory).map_err(failed)?;
     output.line(format!(
         "{} in {}",

@@ -1,5 +1,7 @@
 //! `trine member ...`: who belongs to the group, and changes of that.
 
+mod args;
+
 use std::net::SocketAddr;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
@@ -12,17 +14,20 @@ use trine_protocol::message::{AdminRequest, ClusterId, Incarnation, Order, Place
 use trine_protocol::status::{MemberStatus, Status};
 use trine_transport::backend::{Backend, MonotonicClock};
 
-use super::status::{LOOK_MAX, ask_everybody, informant, no_leader, nobody};
-use crate::args::{
-    MemberCommand, MemberListArguments, NewcomerArguments, OrderArguments, PlaceArguments,
+pub(crate) use self::args::{
+    MemberCommand, MemberListArguments, NewcomerArguments, PlaceArguments,
 };
+use super::status::{no_leader, nobody};
 use crate::capture;
-use crate::client::{advice, random_seed};
+use crate::client::advice;
+use crate::endpoint::random_seed;
 use crate::failure::Failure;
 use crate::network::{Network, Opened};
+use crate::options::OrderArguments;
 use crate::output::{Output, Table};
 use crate::peers;
 use crate::restoring::Restoring;
+use crate::survey::{LOOK_MAX, ask_everybody, informant};
 use crate::units::{show_count, show_ns};
 
 pub(crate) fn run<N: Network>(

@@ -1,16 +1,19 @@
 //! `trine net`: shows and changes what the networks of replicas in the lab do to their packets.
 
+mod args;
+
 use std::net::SocketAddr;
 
 use serde_json::json;
 
-use super::status::{LOOK_MAX, ask_everybody};
-use crate::args::{NetCommand, NetSetArguments};
+pub(crate) use self::args::{NetCommand, NetSetArguments};
+
 use crate::failure::Failure;
 use crate::lab::{AskError, Linked, Order, State, ask};
 use crate::network::Network;
 use crate::output::{Output, Table};
 use crate::peers;
+use crate::survey::{LOOK_MAX, ask_everybody};
 
 const CURE: &str = "`trine up` and `trine demo` start their replicas in the lab; for others there is `trine serve --lab`";
 

@@ -5,13 +5,29 @@ use trine_client::{Answer, Mode, WriteTiming};
 use trine_kvstore::{Command, Response};
 
 use super::{response_of, unexpected};
-use crate::args::PutArguments;
+
 use crate::client::call_with;
 use crate::failure::Failure;
 use crate::network::Network;
+use crate::options::ClientArguments;
 use crate::output::{Output, insert_bytes};
 use crate::units::show_ns;
 use crate::values::{key_bytes, read_value};
+use clap::Args;
+use std::ffi::OsString;
+
+#[derive(Debug, Args)]
+pub(crate) struct PutArguments {
+    /// The key.
+    pub(crate) key: OsString,
+    /// The value; - or nothing reads it from standard input, @FILE from a file.
+    pub(crate) value: Option<OsString>,
+    /// Say where the time of the write went, stage by stage.
+    #[arg(long)]
+    pub(crate) timing: bool,
+    #[command(flatten)]
+    pub(crate) client: ClientArguments,
+}
 
 pub(crate) fn run<N: Network>(
     network: &N,

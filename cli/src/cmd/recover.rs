@@ -9,12 +9,42 @@ use trine_replica::disk::{
     DiskCause, Fsync, OpenError, OpenOptions, RecoverError, lift_quarantine, recover,
 };
 
-use crate::args::RecoverArguments;
-use crate::client::random_seed;
 use crate::data;
+use crate::endpoint::random_seed;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::{interrupt, peers};
+use clap::Args;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub(crate) struct RecoverArguments {
+    /// The directory of the replica that is left with the longest log; its process must not run.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data_dir: PathBuf,
+    /// The replica's place, as it was started with.
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..),
+        required_unless_present = "quarantined"
+    )]
+    pub(crate) id: Option<u32>,
+    /// The replica's address, host:port, as the others will reach it.
+    #[arg(
+        long,
+        value_name = "HOST:PORT",
+        required_unless_present = "quarantined"
+    )]
+    pub(crate) address: Option<String>,
+    /// Needed: what only the lost replicas had acknowledged is gone, and what was never acknowledged may come to be.
+    #[arg(long)]
+    pub(crate) i_accept_data_loss: bool,
+    /// Make no new group: only lift the quarantine of this directory. Its replica was found to hold another state than the
+    /// majority of its group, and goes on with that state when it is started again.
+    #[arg(long, conflicts_with_all = ["id", "address", "i_accept_data_loss"])]
+    pub(crate) quarantined: bool,
+}
 
 pub(crate) fn run(arguments: &RecoverArguments, output: Output) -> Result<(), Failure> {
     let path = &arguments.data_dir;

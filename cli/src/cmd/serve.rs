@@ -1,5 +1,6 @@
 //! `trine serve`: one replica, until it is asked to end.
 
+mod args;
 mod check;
 
 use std::cell::Cell;
@@ -20,15 +21,16 @@ use trine_transport::backend::{Backend, Faults, Faulty, MonotonicClock, Waker};
 use trine_transport::time::{Clock, Duration, Instant};
 use trine_transport::{Config, EventLoop};
 
+pub(crate) use self::args::ServeArguments;
 pub(crate) use self::check::{check, check_common};
 use self::check::{own_of, replica_config};
 use crate::announce::Announcer;
-use crate::args::ServeArguments;
+
 use crate::aside::Aside;
 use crate::capture::{self, CaptureFile};
-use crate::client::{backend_failure, random_seed};
 use crate::cmd::chaos::Fired;
 use crate::data;
+use crate::endpoint::{backend_failure, random_seed};
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::kin::{self, Kin};
@@ -62,7 +64,7 @@ pub(crate) fn run<N: Network>(
         return Err(failure);
     }
     arguments.limits.require_memory(1)?;
-    let announcer = Announcer::start(output)?;
+    let announcer = Announcer::start(output.json)?;
     let mut watch = Watch::start(arguments, announcer)?;
     interrupt::start_server()?;
     let (own, peers) = places(arguments)?;
@@ -317,7 +319,11 @@ impl Watch {
     fn start(arguments: &ServeArguments, announcer: Announcer) -> Result<Self, Failure> {
         let settings = &arguments.watch;
         let logs = Logs::start(&settings.log_level, settings.log_format)?;
-        logs.reload_at_signal(arguments.file.config.clone())?;
+        let file = arguments.file.config.clone();
+        logs.reload_at_signal(move || match &file {
+            Some(path) => crate::settings::log_level_of_file(path),
+            None => Ok(None),
+        })?;
         let allow_remote = arguments.placement.allow_remote;
         let endpoint = match &settings.metrics {
             None => None,

@@ -2,16 +2,32 @@
 
 use std::time::{Duration, Instant};
 
-use super::status::{LOOK_MAX, ask_everybody, nobody};
-use crate::args::StatArguments;
+use super::status::nobody;
+
 use crate::config::STAT_HEADER_EVERY;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::network::Network;
 use crate::observe::{Interval, Look, between};
+use crate::options::GroupArguments;
 use crate::output::Output;
 use crate::peers;
+use crate::survey::{LOOK_MAX, ask_everybody};
+use crate::units::parse_seconds;
 use crate::units::show_ns;
+use clap::Args;
+
+#[derive(Debug, Args)]
+pub(crate) struct StatArguments {
+    /// Seconds between two lines.
+    #[arg(default_value = "1", value_name = "SECONDS", value_parser = parse_seconds)]
+    pub(crate) seconds: f64,
+    /// How many lines; until Ctrl-C if absent.
+    #[arg(value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
+    #[command(flatten)]
+    pub(crate) group: GroupArguments,
+}
 
 /// Looks at the group until Ctrl-C or until enough lines have been printed.
 pub(crate) fn run<N: Network>(

@@ -8,14 +8,21 @@ use trine_protocol::node_status::LinkStatus;
 use trine_protocol::node_status::NodeStatus;
 use trine_protocol::status::{Role, Status};
 use trine_replica::disk::Fsync;
-use trine_transport::time::Duration;
 
-use crate::args::StatusArguments;
 use crate::failure::Failure;
 use crate::network::Network;
+use crate::options::GroupArguments;
 use crate::output::{Output, Table};
 use crate::peers;
+use crate::survey::{LOOK_MAX, ask_everybody};
 use crate::units::{plural, show_bytes, show_count, show_ns};
+use clap::Args;
+
+#[derive(Debug, Args)]
+pub(crate) struct StatusArguments {
+    #[command(flatten)]
+    pub(crate) group: GroupArguments,
+}
 
 pub(crate) fn run<N: Network>(
     network: &N,
@@ -83,37 +90,6 @@ fn newcomers(reports: &[Report]) -> Option<String> {
         .map(lacks)
         .collect();
     all.filter(|all| !all.is_empty()).map(|all| all.join("; "))
-}
-
-/// A replica that does not answer within this is shown as silent.
-pub(super) const LOOK_MAX: std::time::Duration = std::time::Duration::from_secs(1);
-
-/// Asks those that are named, and then those members of the group that they know beside.
-pub(crate) fn ask_everybody<N: Network>(
-    network: &N,
-    addresses: &[SocketAddr],
-    limit: Duration,
-) -> Result<Vec<Report>, Failure> {
-    let mut reports = network.survey(addresses, limit)?;
-    let members = informant(&reports)
-        .map(|status| status.members.as_slice())
-        .unwrap_or_default();
-    let unnamed: Vec<SocketAddr> = members
-        .iter()
-        .map(|member| member.address)
-        .filter(|address| !addresses.contains(address))
-        .collect();
-    if !unnamed.is_empty() {
-        reports.extend(network.survey(&unnamed, limit)?);
-    }
-    Ok(reports)
-}
-
-/// Whose list of members counts: the leader's, else that of the replica that has applied most.
-pub(super) fn informant(reports: &[Report]) -> Option<&Status> {
-    let known = reports.iter().filter_map(Report::status);
-    let members = known.filter(|status| !status.members.is_empty());
-    leader_of(reports).or_else(|| members.max_by_key(|status| (status.applied, status.term)))
 }
 
 pub(super) fn nobody(reports: &[Report]) -> Failure {
@@ -190,32 +166,6 @@ pub(super) fn summary(reports: &[Report]) -> String {
             format!("{serving}; only {in_step} of {voters} voters are in step")
         }
     }
-}
-
-/// Why a group that was reached does nothing: nobody leads it. Nothing if somebody does, or nobody knows.
-pub(crate) fn why_it_stands_still(reports: &[Report]) -> Option<String> {
-    if leader_of(reports).is_some() {
-        return None;
-    }
-    let status = informant(reports)?;
-    let answers = |address: SocketAddr| {
-        let mut known = reports.iter().filter_map(Report::status);
-        known.any(|status| status.address == address)
-    };
-    let voters = || status.members.iter().filter(|member| member.voter);
-    let silent: Vec<String> = voters()
-        .filter(|member| !answers(member.address))
-        .map(|member| format!("{} ({})", member.place, member.address))
-        .collect();
-    let silence = match &silent[..] {
-        [] => "all of its voters answer, so it may be electing one".to_owned(),
-        silent => format!(
-            "of its {} voters these do not answer: {}",
-            voters().count(),
-            silent.join(", ")
-        ),
-    };
-    Some(format!("the group has no leader; {silence}"))
 }
 
 fn replica_table(reports: &[Report]) -> Table {

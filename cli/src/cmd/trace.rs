@@ -1,11 +1,31 @@
 //! `trine trace put KEY VALUE`: draws where the time of one write went.
 
 use super::put::{stages, total_ns, write};
-use crate::args::{PutArguments, TraceCommand, TracePutArguments};
+use crate::cmd::put::PutArguments;
 use crate::failure::Failure;
 use crate::network::Network;
+use crate::options::ClientArguments;
 use crate::output::Output;
 use crate::units::show_ns;
+use clap::Args;
+use clap::Subcommand;
+use std::ffi::OsString;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TraceCommand {
+    /// Write a value and draw a bar for each stage of the write.
+    Put(TracePutArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TracePutArguments {
+    /// The key.
+    pub(crate) key: OsString,
+    /// The value; - or nothing reads it from standard input, @FILE from a file.
+    pub(crate) value: Option<OsString>,
+    #[command(flatten)]
+    pub(crate) client: ClientArguments,
+}
 
 /// The width of the drawing, in characters.
 const WIDTH: u64 = 40;

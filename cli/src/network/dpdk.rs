@@ -12,7 +12,7 @@ use trine_transport::backend::dpdk::{
 use trine_transport::buf::PoolConfig;
 
 use super::{Network, NetworkArguments, Opened};
-use crate::client::random_seed;
+use crate::endpoint::random_seed;
 use crate::failure::Failure;
 
 /// UDP ports of clients: the range that IANA leaves to them.

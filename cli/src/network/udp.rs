@@ -9,7 +9,7 @@ use trine_transport::backend::{UdpBackend, UdpConfig};
 
 use super::{Network, Opened};
 use crate::announce::note;
-use crate::client::backend_failure;
+use crate::endpoint::backend_failure;
 use crate::failure::Failure;
 
 #[derive(Copy, Clone, Debug)]

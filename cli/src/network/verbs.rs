@@ -9,7 +9,7 @@ use trine_transport::backend::announce::{Announcer, Resolver};
 use trine_transport::backend::verbs::{VerbsAddress, VerbsBackend, VerbsConfig};
 
 use super::{Network, NetworkArguments, Opened};
-use crate::client::backend_failure;
+use crate::endpoint::backend_failure;
 use crate::failure::Failure;
 
 /// How long a client waits at its start for all replicas to say where they are.

@@ -4,11 +4,27 @@ mod numa;
 
 use std::net::{IpAddr, SocketAddr};
 
+use clap::Args;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::failure::Failure;
-use crate::settings::PlacementArguments;
 use crate::units::show_bytes;
+
+/// Who may reach the process, and which processors and memory it uses.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct PlacementArguments {
+    /// Listen on addresses that other machines reach. There is no encryption and no authentication: whoever can send
+    /// packets to a replica can read and write.
+    #[arg(long)]
+    pub(crate) allow_remote: bool,
+    /// Run the replica's thread on this processor alone.
+    #[arg(long, value_name = "N")]
+    pub(crate) cpu: Option<u32>,
+    /// Take memory from this NUMA node while it has some; without --cpu the replica's thread also runs on its
+    /// processors.
+    #[arg(long, value_name = "N")]
+    pub(crate) numa_node: Option<u32>,
+}
 
 /// Puts the calling thread where the settings say. Threads that were started before stay where they are.
 pub(crate) fn apply(arguments: &PlacementArguments) -> Result<(), Failure> {

@@ -22,8 +22,8 @@ pub(crate) use args::{HiddenPassword, RespArguments, needless_password};
 pub(crate) use info::{SharedStats, Stats};
 
 use crate::announce::Announcer;
-use crate::args::ServeArguments;
-use crate::client::random_seed;
+use crate::cmd::serve::ServeArguments;
+use crate::endpoint::random_seed;
 use crate::failure::Failure;
 use crate::network::{Network, Opened};
 use crate::placement;

@@ -17,22 +17,6 @@ pub(crate) struct FileArguments {
     pub(crate) config: Option<PathBuf>,
 }
 
-/// Who may reach the process, and which processors and memory it uses.
-#[derive(Clone, Debug, Default, Args)]
-pub(crate) struct PlacementArguments {
-    /// Listen on addresses that other machines reach. There is no encryption and no authentication: whoever can send
-    /// packets to a replica can read and write.
-    #[arg(long)]
-    pub(crate) allow_remote: bool,
-    /// Run the replica's thread on this processor alone.
-    #[arg(long, value_name = "N")]
-    pub(crate) cpu: Option<u32>,
-    /// Take memory from this NUMA node while it has some; without --cpu the replica's thread also runs on its
-    /// processors.
-    #[arg(long, value_name = "N")]
-    pub(crate) numa_node: Option<u32>,
-}
-
 /// How a replica is watched.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct WatchArguments {

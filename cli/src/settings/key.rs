@@ -4,7 +4,7 @@ use clap::builder::Resettable;
 use clap::{Arg, ArgAction, Command};
 
 use super::Configured;
-use crate::args::command_line;
+use super::configurable::command_line;
 
 /// Options that say where settings come from or how one answer looks, and are none themselves.
 const NO_SETTINGS: [&str; 5] = ["config", "json", "output", "help", "version"];
@@ -171,10 +171,9 @@ pub(crate) fn keys() -> Vec<Key> {
     found
 }
 
-/// The whole command line, with a variable of the environment for each setting. Relaxed, nothing is required: what is
+/// The command line, with a variable of the environment for each setting. Relaxed, nothing is required: what is
 /// missing among the options may stand in the file.
-pub(super) fn definition(relaxed: bool) -> Command {
-    let mut definition = command_line();
+pub(crate) fn definition(mut definition: Command, relaxed: bool) -> Command {
     for command in Configured::ALL {
         definition = definition.mut_subcommand(command.name(), |command| {
             command.mut_args(|arg| {

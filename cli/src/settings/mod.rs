@@ -6,17 +6,18 @@
 //! by the same parser wherever it comes from.
 
 mod args;
+mod configurable;
 mod file;
 mod key;
 mod reference;
 mod resolve;
 
-pub(crate) use self::args::{
-    ConfigCommand, Configured, FileArguments, PlacementArguments, WatchArguments,
-};
+pub(crate) use self::args::{ConfigCommand, Configured, FileArguments, WatchArguments};
+pub(crate) use self::configurable::ConfigurableCommand;
 pub(crate) use self::file::{Mistake, SettingsFile};
-pub(crate) use self::key::{Key, keys, reason_of};
+pub(crate) use self::key::{Key, definition, keys, reason_of};
 pub(crate) use self::reference::{default_file, reference};
 pub(crate) use self::resolve::{
-    Secrets, Stop, arguments_of_file, document, log_level_of_file, parse, resolve_for_show,
+    Missing, Resolved, Secrets, Stop, arguments_of_file, document, log_level_of_file,
+    resolve_for_show,
 };

@@ -3,18 +3,17 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, FromArgMatches};
 use serde_json::{Value, json};
 
 use super::Configured;
+use super::configurable::{Configurable, command_line};
 use super::file::SettingsFile;
 use super::key::{Key, definition, definition_without_environment, keys};
-use crate::args::{Arguments, Command, needless_option};
 use crate::config::PEERS_MAX;
 use crate::failure::Failure;
-use crate::resp::needless_password;
+use crate::resp::{RespArguments, needless_password};
 
 /// Why there is nothing to run.
 #[derive(Debug)]
@@ -31,29 +30,13 @@ impl From<clap::Error> for Stop {
     }
 }
 
-/// Reads the command line of this process.
-pub(crate) fn parse(line: Vec<OsString>) -> Result<Arguments, Stop> {
-    let keys = keys();
-    let resolved = Resolved::new(line, &keys, Missing::Refused)?;
-    if let Some((command, option)) = needless_option(&resolved.matches) {
-        let message = format!("trine {command} sends no packets: --{option} means nothing to it");
-        let error = definition(false).error(ErrorKind::UnknownArgument, message);
-        return Err(Stop::Usage(error));
-    }
-    let arguments = Arguments::from_arg_matches(&resolved.matches)?;
-    match resolved.needless_password(&arguments, &keys) {
-        Some(failure) => Err(Stop::Settings(failure)),
-        None => Ok(arguments),
-    }
-}
-
 /// What `command` would run with if the file were all that is said. Who the replica is has to be said somewhere, but not
 /// in the file.
 pub(crate) fn arguments_of_file(
     command: Configured,
     file: &SettingsFile,
     keys: &[Key],
-) -> Result<Arguments, clap::Error> {
+) -> Result<Configurable, clap::Error> {
     let said = |name: &str| file.entries.iter().any(|entry| entry.name == name);
     let mut line = vec!["trine".to_owned(), command.name().to_owned()];
     if command == Configured::Serve && !said("id") {
@@ -70,7 +53,7 @@ pub(crate) fn arguments_of_file(
         line.extend(key.and_then(|key| key.as_option(&entry.value)));
     }
     let matches = definition_without_environment().try_get_matches_from(line)?;
-    Arguments::from_arg_matches(&matches)
+    Configurable::from_arg_matches(&matches)
 }
 
 /// The settings that `trine COMMAND OPTIONS` would run with; what it lacks is no mistake.
@@ -81,7 +64,7 @@ pub(crate) fn resolve_for_show(
 ) -> Result<Resolved, Stop> {
     let mut line: Vec<OsString> = vec!["trine".into(), command.name().into()];
     line.extend_from_slice(options);
-    Resolved::new(line, keys, Missing::Allowed)
+    Resolved::new(line, keys, Missing::Allowed, command_line)
 }
 
 /// What the settings file at `path` says now about the log level; it may have changed since the start.
@@ -95,7 +78,7 @@ pub(crate) fn log_level_of_file(path: &Path) -> Result<Option<String>, Failure> 
 
 /// Whether a setting that has to be given may be missing.
 #[derive(Copy, Clone, PartialEq, Eq)]
-enum Missing {
+pub(crate) enum Missing {
     Refused,
     Allowed,
 }
@@ -103,15 +86,21 @@ enum Missing {
 /// A command line that was read, and the file that added to it.
 #[derive(Debug)]
 pub(crate) struct Resolved {
-    matches: ArgMatches,
+    pub(crate) matches: ArgMatches,
     file: Option<SettingsFile>,
     /// Lines of the file that count, by the key's name.
     from_file: Vec<(String, usize)>,
 }
 
 impl Resolved {
-    fn new(mut line: Vec<OsString>, keys: &[Key], missing: Missing) -> Result<Self, Stop> {
-        let seen = definition(true).try_get_matches_from(&line)?;
+    /// Reads a line by the definition `whole`, and then again with what its settings file adds.
+    pub(crate) fn new(
+        mut line: Vec<OsString>,
+        keys: &[Key],
+        missing: Missing,
+        whole: fn() -> clap::Command,
+    ) -> Result<Self, Stop> {
+        let seen = definition(whole(), true).try_get_matches_from(&line)?;
         let file = match settings_file(&seen) {
             None => None,
             Some(path) => Some(SettingsFile::read(&path, keys).map_err(Stop::Settings)?),
@@ -130,7 +119,7 @@ impl Resolved {
             }
         }
         let relaxed = missing == Missing::Allowed;
-        let matches = definition(relaxed).try_get_matches_from(line)?;
+        let matches = definition(whole(), relaxed).try_get_matches_from(line)?;
         Ok(Self {
             matches,
             file,
@@ -139,12 +128,7 @@ impl Resolved {
     }
 
     /// A password for a protocol that is not served, named as it was given.
-    fn needless_password(&self, arguments: &Arguments, keys: &[Key]) -> Option<Failure> {
-        let resp = match &arguments.command {
-            Some(Command::Serve(arguments)) => &arguments.resp,
-            Some(Command::Up(arguments)) => &arguments.resp,
-            _ => return None,
-        };
+    pub(crate) fn needless_password(&self, resp: &RespArguments, keys: &[Key]) -> Option<Failure> {
         let name = resp.needless_password()?;
         let key = keys.iter().find(|key| key.name == name)?;
         let (_, origin) = self.value(key)?;

@@ -1,6 +1,7 @@
 //! `trine bench`: throughput and latency of a group, of Redis or of etcd, under the same operations in a closed or an
 //! open loop.
 
+mod args;
 mod compare;
 mod drive;
 mod host;
@@ -21,17 +22,17 @@ use trine_transport::backend::{Backend, MonotonicClock};
 use trine_transport::prng::Prng;
 use trine_transport::time::{Clock, Duration, Instant};
 
+pub(crate) use self::args::BenchArguments;
 use self::drive::{Ended, KEY_BYTES, Pace, Work, drive};
 use self::host::Host;
 use self::record::Recorder;
 use self::result::{RunResult, Settings};
 pub(crate) use self::stores::Url;
 use self::stores::{Etcd, IN_FLIGHT_MAX, Outcome, Redis, Target, Trine};
-pub(crate) use self::workload::Workload;
 use self::workload::{Generator, Kind, Mix};
 pub(crate) use self::zipf::Distribution;
 use crate::announce::note;
-use crate::args::BenchArguments;
+
 use crate::capture::{self, CaptureFile};
 use crate::failure::Failure;
 use crate::lane::Lane;

@@ -14,8 +14,8 @@ use trine_transport::{
 
 use super::serve::shard_address;
 use super::wire::{HELLO, HELLO_BYTES, Hello};
-use crate::args::CacheClientArguments;
-use crate::client::{backend_failure, random_seed};
+use crate::cmd::cache::CacheClientArguments;
+use crate::endpoint::{backend_failure, random_seed};
 use crate::failure::Failure;
 use crate::network::{Network, Opened};
 use crate::peers;

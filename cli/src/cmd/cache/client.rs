@@ -7,7 +7,9 @@ use trine_transport::buf::MsgBuf;
 
 use super::call::Server;
 use super::wire::{COMMAND, DONE, WRONG_SHARD};
-use crate::args::{CacheClientArguments, CacheKeyArguments, CachePutArguments};
+use crate::cmd::cache::CacheClientArguments;
+use crate::cmd::cache::CacheKeyArguments;
+use crate::cmd::cache::CachePutArguments;
 use crate::cmd::{store_failure, unexpected};
 use crate::failure::Failure;
 use crate::network::Network;

@@ -5,6 +5,7 @@
 //! the shard that it belongs to. Nothing here decides what a cache holds: that is
 //! `trine_kvstore::Cache`; how questions and answers look is in `wire.rs`.
 
+mod args;
 mod call;
 mod client;
 mod serve;
@@ -12,7 +13,11 @@ mod shard;
 mod stats;
 mod wire;
 
-use crate::args::CacheCommand;
+pub(crate) use self::args::{
+    CacheArguments, CacheClientArguments, CacheCommand, CacheKeyArguments, CachePutArguments,
+    CacheServeArguments,
+};
+
 use crate::failure::Failure;
 use crate::network::Network;
 use crate::output::Output;

@@ -15,8 +15,8 @@ use trine_transport::{Config, EventLoop, Identity};
 use super::shard::Shard;
 use super::wire::Hello;
 use crate::announce::Announcer;
-use crate::args::CacheServeArguments;
-use crate::client::{backend_failure, random_seed};
+use crate::cmd::cache::CacheServeArguments;
+use crate::endpoint::{backend_failure, random_seed};
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::network::{Network, Opened};
@@ -35,7 +35,7 @@ pub(super) fn run<N: Network>(
     arguments: &CacheServeArguments,
     output: Output,
 ) -> Result<(), Failure> {
-    let announcer = Announcer::start(output)?;
+    let announcer = Announcer::start(output.json)?;
     interrupt::start_server()?;
     placement::require_memory(arguments.memory, 1)?;
     let memory = shard_memory(arguments.memory, arguments.threads)?;

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::call::Server;
 use super::wire::{STATS, ShardStats};
-use crate::args::CacheClientArguments;
+use crate::cmd::cache::CacheClientArguments;
 use crate::failure::Failure;
 use crate::network::Network;
 use crate::output::{Output, Table};

@@ -15,7 +15,7 @@ use trine_transport::time::Instant;
 
 use super::faults::Fired;
 use super::{OPERATION_LIMIT, now};
-use crate::args::ChaosArguments;
+use crate::cmd::chaos::ChaosArguments;
 use crate::failure::Failure;
 use crate::lane::Lane;
 use crate::load::{Work, closed_loop};

@@ -5,9 +5,9 @@ use trine_chaos::checker::{Verdict, Violation};
 use trine_chaos::history::{History, Operation, Outcome};
 use trine_transport::time::Instant;
 
+use super::kind::Kind;
 use super::minimal::minimal;
 use super::report::Report;
-use super::schedule::Kind;
 use super::timeline::{Done, Timeline};
 use crate::html::lanes::{Bar, Lanes, Row};
 use crate::html::page::{Page, table};

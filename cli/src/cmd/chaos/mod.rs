@@ -1,10 +1,12 @@
 //! `trine chaos`: a group of real processes under faults, clients that record all they see, and
 //! the checkers that judge it.
 
+mod args;
 mod check;
 mod clients;
 mod faults;
 mod html;
+mod kind;
 mod links;
 mod minimal;
 mod nemesis;
@@ -27,8 +29,9 @@ use trine_local::Group;
 use trine_transport::backend::{Faults, MonotonicClock};
 use trine_transport::time::{Clock, Instant};
 
+pub(crate) use self::args::ChaosArguments;
 pub(crate) use self::faults::{FAULTS_LINE, Fired};
-pub(crate) use self::schedule::Kind as FaultKind;
+pub(crate) use self::kind::Kind as FaultKind;
 
 use self::clients::{Crew, Seen};
 use self::faults::ReplicaFaults;
@@ -38,10 +41,10 @@ use self::report::Report;
 use self::sandbox::Sandbox;
 use self::schedule::Planned;
 use self::timeline::{Leads, Timeline};
-use crate::args::{ChaosArguments, replica_count};
 use crate::config::{CHAOS_OPERATIONS_LEAST, START_LIMIT};
 use crate::failure::Failure;
 use crate::network::Network;
+use crate::options::replica_count;
 use crate::output::Output;
 use crate::{group, interrupt};
 

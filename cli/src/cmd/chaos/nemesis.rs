@@ -7,16 +7,18 @@ use trine_local::{Group, LiveError};
 use trine_transport::time::{Duration as Nanos, Instant};
 
 use super::clients::Crew;
+use super::kind::Kind;
 use super::links::Links;
 use super::now;
-use super::schedule::{Detail, Kind, Planned, Victim};
+use super::schedule::{Detail, Planned, Victim};
 use super::small_disk;
 use super::timeline::Done;
+use crate::bars::above_bars;
 use crate::config::RECOVERY_LIMIT;
 use crate::failure::Failure;
 use crate::network::Network;
 use crate::output::Output;
-use crate::progress::{Progress, above_bars};
+use crate::progress::Progress;
 use crate::units::{plural, show_ns};
 use crate::{group, interrupt};
 

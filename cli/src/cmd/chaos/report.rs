@@ -10,7 +10,7 @@ use super::Verdicts;
 use super::nemesis::Failover;
 use super::schedule::Planned;
 use super::timeline::Timeline;
-use crate::args::ChaosArguments;
+use crate::cmd::chaos::ChaosArguments;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::latency::{Latencies, latency_table};

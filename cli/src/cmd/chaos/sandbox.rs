@@ -10,9 +10,10 @@ use std::process::{Command, Stdio};
 
 use rustix::process::geteuid;
 
-use super::schedule::Kind;
-use crate::args::{ChaosArguments, replica_count};
+use super::kind::Kind;
+use crate::cmd::chaos::ChaosArguments;
 use crate::failure::Failure;
+use crate::options::replica_count;
 
 /// Says inside which namespaces the run was begun, to the program that goes on within new ones.
 const OUTSIDE: &str = "TRINE_CHAOS_OUTSIDE";

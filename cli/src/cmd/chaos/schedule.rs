@@ -2,49 +2,21 @@
 
 use std::fmt;
 
-use clap::ValueEnum;
 use serde::Serialize;
 use trine_transport::backend::Faults;
 use trine_transport::prng::{Prng, Ratio};
 use trine_transport::time::Duration;
 
-use crate::args::{ChaosArguments, replica_count};
+use super::kind::Kind;
+use crate::cmd::chaos::ChaosArguments;
 use crate::failure::Failure;
+use crate::options::replica_count;
 use crate::units::show_ns;
 
 /// Shorter would be over before anybody could tell.
 const EVERY_LEAST: Duration = Duration::from_millis(500);
 /// Faults at most in one run.
 const FAULTS_MAX: u64 = 100_000;
-
-/// The faults that can be asked for by name.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Kind {
-    /// A replica is killed (SIGKILL) and started again.
-    Kill,
-    /// A replica is asked to end (SIGTERM) and started again.
-    Restart,
-    /// A replica stands still (SIGSTOP), then goes on (SIGCONT).
-    Pause,
-    /// A replica and the others do not hear each other; sometimes its clients do not reach it either.
-    Partition,
-    /// A replica is not heard by the others and hears them, or the other way round.
-    OneWay,
-    /// The packets from one replica to another are lost, doubled, overtaken and late.
-    Lossy,
-    /// The disk of a replica has no room left: the replica ends, and is started again (--log disk, root).
-    DiskFull,
-}
-
-impl Kind {
-    /// As it is typed.
-    pub(crate) fn name(self) -> String {
-        let value = self.to_possible_value();
-        let value = value.expect("no fault is hidden");
-        value.get_name().to_owned()
-    }
-}
 
 /// Whom a fault hits.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
@@ -240,7 +212,8 @@ fn draw_detail(prng: &mut Prng, kind: Kind, replicas: u64) -> Detail {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::{Arguments, Command};
+    use crate::args::Arguments;
+    use crate::args::Command;
     use clap::Parser;
 
     fn arguments(line: &str) -> ChaosArguments {

@@ -7,9 +7,10 @@ use trine_chaos::history::History;
 use trine_local::{LineSink, Stream};
 use trine_transport::time::{Duration, Instant};
 
+use super::kind::Kind;
 use super::now;
-use super::schedule::{Kind, Planned};
-use crate::args::ChaosArguments;
+use super::schedule::Planned;
+use crate::cmd::chaos::ChaosArguments;
 use crate::output::Output;
 use crate::units::show_ns;
 

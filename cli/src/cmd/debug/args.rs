@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::args::GroupArguments;
+use crate::options::GroupArguments;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DebugCommand {

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::args::BundleArguments;
-use crate::cmd::status::{LOOK_MAX, ask_everybody, document};
+use crate::cmd::status::document;
 use crate::cmd::{doctor, log_level};
 use crate::interrupt;
 use crate::network::Network;
@@ -18,6 +18,7 @@ use crate::observe::{Look, between};
 use crate::settings::{
     Configured, Secrets, Stop, document as settings_document, keys, resolve_for_show,
 };
+use crate::survey::{LOOK_MAX, ask_everybody};
 
 /// Between the two looks whose difference are the rates.
 const STAT_INTERVAL: Duration = Duration::from_secs(1);

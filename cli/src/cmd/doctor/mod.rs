@@ -2,6 +2,7 @@
 //!
 //! Every check reads files below `/proc`, `/sys` and `/dev` only, so a test gives it a directory tree of its own.
 
+mod args;
 mod cpu;
 mod machine;
 mod memory;
@@ -11,7 +12,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::args::DoctorArguments;
+pub(crate) use self::args::DoctorArguments;
+
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::units::plural;

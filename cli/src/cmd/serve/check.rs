@@ -5,8 +5,12 @@ use std::net::SocketAddr;
 
 use trine_replica::config::{ReadMode, ReplicaConfig};
 
-use crate::args::{LogArguments, ReadArguments, Reads, ServeArguments, TimingArguments};
+use crate::cmd::serve::ServeArguments;
 use crate::failure::Failure;
+use crate::options::LogArguments;
+use crate::options::ReadArguments;
+use crate::options::Reads;
+use crate::options::TimingArguments;
 use crate::resp::{RespArguments, needless_password};
 use crate::{peers, placement};
 

@@ -1,6 +1,7 @@
 //! `trine` alone: at a terminal a shell with a line editor, else commands from standard input, a line each.
 
 mod answer;
+mod args;
 mod commands;
 mod edit;
 mod input;
@@ -15,17 +16,20 @@ use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 use rustyline::error::ReadlineError;
 
 use self::answer::{Form, tell};
+pub(crate) use self::args::ShellArguments;
 use self::input::{Input, read_line, size_of_input};
 use self::parse::{Request, StoreRequest, parse};
 use self::worker::Worker;
 use crate::announce::note;
-use crate::args::{ClientArguments, ShellArguments, StatusArguments};
+use crate::bars::above_bars;
 use crate::cmd::response_of;
+use crate::cmd::status::StatusArguments;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::network::Network;
+use crate::options::ClientArguments;
 use crate::output::{Output, print_all};
-use crate::progress::{Progress, above_bars};
+use crate::progress::Progress;
 use crate::units::{plural, show_ns};
 
 pub(crate) use self::input::has_no_input;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use trine_kvstore::{Command, Pair, Position, SetCondition, SetExpiry, SetOptions};
 
-use crate::args::NetCommand;
+use crate::cmd::net::NetCommand;
 use crate::settings::reason_of;
 use clap::Parser;
 

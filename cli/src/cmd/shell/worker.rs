@@ -7,11 +7,11 @@ use trine_client::{Answer, Mode};
 use trine_kvstore::Command;
 
 use super::parse::StoreRequest;
-use crate::args::ClientArguments;
 use crate::client;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::network::Network;
+use crate::options::ClientArguments;
 
 /// How often a waiting shell looks whether it was interrupted.
 const LOOK_EVERY: Duration = Duration::from_millis(20);

@@ -1,5 +1,6 @@
 //! `trine top`: the group on one screen, as it is now.
 
+mod args;
 mod hands;
 mod model;
 mod view;
@@ -14,20 +15,21 @@ use std::time::{Duration, Instant};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
+pub(crate) use self::args::TopArguments;
 use self::hands::Hands;
 use self::model::{Action, Key, Model};
 use super::member::{Wanted, order};
 use super::net::Lab;
-use super::status::{LOOK_MAX, ask_everybody};
-use crate::args::{OrderArguments, TopArguments};
 use crate::capture::CaptureArguments;
 use crate::config::{TOP_KEYS_EVERY, TOP_TRANSFER_LIMIT};
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::network::Network;
 use crate::observe::Look;
+use crate::options::OrderArguments;
 use crate::output::Output;
 use crate::peers;
+use crate::survey::{LOOK_MAX, ask_everybody};
 
 /// What other threads tell the screen's.
 enum News {

@@ -1,6 +1,7 @@
 //! `trine up`: a local group in the foreground, until Ctrl-C. A replica that dies is started again
 //! and re-joins.
 
+mod args;
 mod kept;
 mod supervisor;
 
@@ -13,13 +14,14 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use trine_local::{LineSink, Stream, addresses_from, leader_of};
 
+pub(crate) use self::args::UpArguments;
 use crate::announce::Announcer;
-use crate::args::{UpArguments, replica_count};
 use crate::cmd::chaos::FAULTS_LINE;
 use crate::cmd::serve::{METRICS_LINE, ROLE, check_common};
 use crate::config::{BASE_PORT, START_LIMIT};
 use crate::failure::Failure;
 use crate::network::Network;
+use crate::options::replica_count;
 use crate::output::Output;
 use crate::resp::HiddenPassword;
 use crate::units::show_ns;
@@ -38,7 +40,7 @@ pub(crate) fn run<N: Network>(
     if let Some((_, failure)) = check(arguments).into_iter().next() {
         return Err(failure);
     }
-    let announcer = Announcer::start(output)?;
+    let announcer = Announcer::start(output.json)?;
     interrupt::start_server()?;
     let count = replica_count(&arguments.replicas);
     arguments.limits.require_memory(count as u64)?;

@@ -11,7 +11,9 @@ use super::super::Verdicts;
 use super::super::schedule::{Detail, Planned, Victim};
 use super::super::timeline::Led;
 use super::*;
-use crate::args::{Arguments, ChaosArguments, Command};
+use crate::args::Arguments;
+use crate::args::Command;
+use crate::cmd::chaos::ChaosArguments;
 use crate::html::page::tests::assert_well_formed;
 
 const MS: u64 = 1_000_000;

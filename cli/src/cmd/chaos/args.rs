@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::Args;
 use trine_transport::prng::Ratio;
 
-use super::LogArguments;
-use crate::cmd::chaos::FaultKind;
+use super::kind::Kind as FaultKind;
+use crate::options::LogArguments;
 use crate::units::parse_positive_duration;
 
 #[derive(Debug, Args)]

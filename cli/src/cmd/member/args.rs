@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::{GroupArguments, OrderArguments};
+use crate::options::{GroupArguments, OrderArguments};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum MemberCommand {

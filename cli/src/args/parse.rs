@@ -1,0 +1,30 @@
+//! The command line of this process, with what environment and settings file add to it.
+
+use std::ffi::OsString;
+
+use clap::FromArgMatches;
+use clap::error::ErrorKind;
+
+use super::{Arguments, Command, command_line, needless_option};
+use crate::settings::{Missing, Resolved, Stop, definition, keys};
+
+/// Reads the command line of this process.
+pub(crate) fn parse(line: Vec<OsString>) -> Result<Arguments, Stop> {
+    let keys = keys();
+    let resolved = Resolved::new(line, &keys, Missing::Refused, command_line)?;
+    if let Some((command, option)) = needless_option(&resolved.matches) {
+        let message = format!("trine {command} sends no packets: --{option} means nothing to it");
+        let error = definition(command_line(), false).error(ErrorKind::UnknownArgument, message);
+        return Err(Stop::Usage(error));
+    }
+    let arguments = Arguments::from_arg_matches(&resolved.matches)?;
+    let resp = match &arguments.command {
+        Some(Command::Serve(serve)) => Some(&serve.resp),
+        Some(Command::Up(up)) => Some(&up.resp),
+        _ => None,
+    };
+    match resp.and_then(|resp| resolved.needless_password(resp, &keys)) {
+        Some(failure) => Err(Stop::Settings(failure)),
+        None => Ok(arguments),
+    }
+}

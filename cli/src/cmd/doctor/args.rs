@@ -1,0 +1,12 @@
+//! The options of `trine doctor`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArguments {
+    /// Also measure how long a synced write takes in this directory (for --log disk).
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+}

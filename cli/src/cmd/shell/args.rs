@@ -1,0 +1,11 @@
+//! The options of `trine shell`.
+
+use clap::Args;
+
+use crate::options::ClientArguments;
+
+#[derive(Debug, Args)]
+pub(crate) struct ShellArguments {
+    #[command(flatten)]
+    pub(crate) client: ClientArguments,
+}

@@ -1,0 +1,19 @@
+//! The options of `trine top`.
+
+use clap::Args;
+
+use crate::options::GroupArguments;
+use crate::units::parse_seconds;
+
+#[derive(Debug, Args)]
+pub(crate) struct TopArguments {
+    /// Seconds between two looks at the group.
+    #[arg(default_value = "1", value_name = "SECONDS", value_parser = parse_seconds)]
+    pub(crate) seconds: f64,
+    /// Keys that break the group: let a replica stand still, block a link, heal. The replicas have to run on this
+    /// machine and to have been started with --lab, as those of `trine up` are.
+    #[arg(long)]
+    pub(crate) lab: bool,
+    #[command(flatten)]
+    pub(crate) group: GroupArguments,
+}

@@ -1,0 +1,30 @@
+//! The command line as far as it has settings: the commands that read a settings file, and what all commands take.
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::cmd::serve::ServeArguments;
+use crate::cmd::up::UpArguments;
+use crate::options::GlobalArguments;
+
+/// As the whole command line, without the other 24 commands. They count where the help puts what all commands take.
+#[derive(Debug, Parser)]
+#[command(name = "trine", version, next_display_order = 24)]
+pub(crate) struct Configurable {
+    #[command(subcommand)]
+    pub(crate) command: ConfigurableCommand,
+    #[command(flatten)]
+    pub(crate) global: GlobalArguments,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigurableCommand {
+    /// Run one replica.
+    Serve(ServeArguments),
+    /// Run a local group in the foreground until Ctrl-C.
+    Up(UpArguments),
+}
+
+/// Its definition.
+pub(super) fn command_line() -> clap::Command {
+    Configurable::command()
+}
