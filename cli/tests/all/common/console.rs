@@ -4,12 +4,14 @@
 //! goes on until the document is done, and counts as started once it has printed what is expected; later lines call
 //! the first one `%1`, as in a shell. The ports that documents show are those of the defaults; what runs uses free ones.
 
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
 
 use trine_local::free_addresses;
 
-use super::{finish, program, signal, tcp_ports, wait_for};
+use super::{LIMIT, finish, program, signal, tcp_ports, wait_for};
 
 /// The ports that a document may show: first and count of replicas, and of services over TCP.
 const REPLICA_PORTS: (u16, u16) = (7471, 6);
@@ -165,15 +167,30 @@ impl Background {
     fn start(shell: &Shell, line: &str, example: &Example) -> Self {
         let mut child = shell.command(&format!("exec {line}"));
         let mut child = child.spawn().expect("a shell");
-        let mut reader = std::io::BufReader::new(child.stdout.take().expect("piped"));
+        let reader = BufReader::new(child.stdout.take().expect("piped"));
+        let (lines, read) = mpsc::channel();
+        // The rest has to go somewhere, too, or the command would block.
+        std::thread::spawn(move || {
+            for line in reader.lines().map_while(Result::ok) {
+                let _ = lines.send(line);
+            }
+        });
+        // From here on the command ends with the test.
+        let started = Self { child };
         let mut printed = String::new();
         while !matches(&example.expected, &lines_of(&shell.as_shown(&printed))) {
-            let read = std::io::BufRead::read_line(&mut reader, &mut printed).expect("output");
-            assert!(read > 0, "`{line}` ended early and printed:\n{printed}");
+            match read.recv_timeout(LIMIT) {
+                Ok(read) => printed += &format!("{read}\n"),
+                Err(RecvTimeoutError::Disconnected) => {
+                    panic!("`{line}` ended early and printed:\n{printed}")
+                }
+                Err(RecvTimeoutError::Timeout) => panic!(
+                    "`{line}` should print:\n{}\nand printed:\n{printed}",
+                    example.expected.join("\n")
+                ),
+            }
         }
-        // The rest has to go somewhere, or the command would block.
-        std::thread::spawn(move || std::io::copy(&mut reader, &mut std::io::sink()));
-        Self { child }
+        started
     }
 
     fn is_named_in(&self, line: &str) -> bool {
