@@ -497,6 +497,11 @@ impl Group {
         self.state.is_some()
     }
 
+    /// Whether this replica knows of a leader.
+    pub(crate) fn has_leader(&self) -> bool {
+        self.raft.leader() != 0
+    }
+
     fn leader_address(&self) -> Option<SocketAddr> {
         let leader = Incarnation(self.raft.leader());
         self.state

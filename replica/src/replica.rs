@@ -415,8 +415,9 @@ impl Replica {
 
     fn on_order(&mut self, now: Instant, token: ReplyToken, request: &AdminRequest) {
         let ours = request.cluster.is_none() || request.cluster == self.cluster();
-        if let (Some(address), true) = (request.address, ours) {
-            // Also where this replica does not lead: it may have to vote for whoever comes from there.
+        let leaderless = self.group.as_ref().is_some_and(|group| !group.has_leader());
+        if let (Some(address), true) = (request.address, ours && leaderless) {
+            // The one that can lead may be there, and may need this vote. Where somebody leads, that one judges.
             self.addresses.learn(address);
         }
         match &mut self.group {
