@@ -126,12 +126,28 @@ pub(crate) enum Command {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::CommandFactory;
     use std::time::Duration;
     use trine_transport::prng::Ratio;
 
     #[test]
     fn the_definition_is_consistent() {
         command_line().debug_assert();
+    }
+
+    /// The settings read `serve` and `up` through a definition of their own, which repeats what this one says of them and
+    /// counts the other commands.
+    #[test]
+    fn the_settings_know_the_commands_as_the_whole_line_does() {
+        let help = |mut line: clap::Command, name: &str| {
+            line.build();
+            let command = line.find_subcommand_mut(name).expect("the command");
+            command.render_long_help().to_string()
+        };
+        for name in ["serve", "up"] {
+            let settings = crate::settings::command_line();
+            assert_eq!(help(settings, name), help(Arguments::command(), name));
+        }
     }
 
     #[test]

@@ -120,17 +120,18 @@ impl Outbox {
 
     /// Answers a request with nothing: it was taken, or it was not worth an answer.
     pub(crate) fn reply_empty(&mut self, token: ReplyToken) {
-        match self.pool.alloc(0) {
-            Some(bytes) => self.outputs.push_back(Output::Reply { token, bytes }),
-            None => self.owed.push(token),
-        }
+        self.reply_as_is(token, &[]);
     }
 
     /// Answers a request with something that no decoder reads: it was refused, and nobody takes it for a sign of life.
     pub(crate) fn reply_unreadable(&mut self, token: ReplyToken) {
-        match self.pool.alloc(1) {
+        self.reply_as_is(token, &[0]);
+    }
+
+    fn reply_as_is(&mut self, token: ReplyToken, content: &[u8]) {
+        match self.pool.alloc(content.len()) {
             Some(mut bytes) => {
-                bytes[0] = 0;
+                bytes.copy_from_slice(content);
                 self.outputs.push_back(Output::Reply { token, bytes });
             }
             None => self.owed.push(token),

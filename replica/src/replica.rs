@@ -219,9 +219,9 @@ impl Replica {
         }
     }
 
-    /// Whether messages of a session count here: `comes_from` says of an address whether its other end is there. It has to
-    /// be a member's, one of `--peers`, or one that was named by an answer over a session that this replica has opened.
-    /// That address, else nothing.
+    /// The trusted address that messages of a session come from; nothing if they do not count here. `comes_from` says of an
+    /// address whether the session's other end is there. A member's is trusted, one of `--peers`, and one that was learned:
+    /// named by an answer over a session that this replica has opened, or by an operator while it knew no leader.
     #[must_use]
     pub fn origin(&self, comes_from: impl Fn(SocketAddr) -> bool) -> Option<SocketAddr> {
         let members = self.group.iter().flat_map(|group| group.member_addresses());

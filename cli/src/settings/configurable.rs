@@ -25,6 +25,6 @@ pub(crate) enum ConfigurableCommand {
 }
 
 /// Its definition.
-pub(super) fn command_line() -> clap::Command {
+pub(crate) fn command_line() -> clap::Command {
     Configurable::command()
 }

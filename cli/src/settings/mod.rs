@@ -14,6 +14,8 @@ mod resolve;
 
 pub(crate) use self::args::{ConfigCommand, Configured, FileArguments, WatchArguments};
 pub(crate) use self::configurable::ConfigurableCommand;
+#[cfg(test)]
+pub(crate) use self::configurable::command_line;
 pub(crate) use self::file::{Mistake, SettingsFile};
 pub(crate) use self::key::{Key, definition, keys, reason_of};
 pub(crate) use self::reference::{default_file, reference};

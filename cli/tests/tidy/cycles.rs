@@ -5,7 +5,6 @@
 //! contains the others. They leave no order in which a reader could take the files.
 
 use crate::imports::{Imports, imports};
-use crate::known_cycles::KNOWN;
 use crate::modules::{File, Modules};
 use crate::{EDGES, report, repository, sources};
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,47 +37,16 @@ fn trees() -> Vec<Modules> {
 #[test]
 fn files_do_not_import_each_other_in_circles() {
     let mut complaints = Vec::new();
-    let mut found = Vec::new();
     for modules in trees() {
         let imports = imports(&modules);
         for circle in circles(&modules.files, &imports) {
-            let paths: BTreeSet<&str> = circle
-                .iter()
-                .map(|file| modules.files[*file].path.as_str())
-                .collect();
-            if !is_known(&paths) {
-                complaints.push(describe(&circle, &modules.files, &imports));
-            }
-            found.push(paths.into_iter().map(str::to_owned).collect());
+            complaints.push(describe(&circle, &modules.files, &imports));
         }
-    }
-    for known in KNOWN {
-        complaints.extend(outdated(known, &found));
     }
     report(
         "circles of imports (move what ties them to a file of its own below both)",
         complaints,
     );
-}
-
-fn is_known(circle: &BTreeSet<&str>) -> bool {
-    let holds = |known: &&[&str]| circle.iter().all(|path| known.contains(path));
-    KNOWN.iter().any(holds)
-}
-
-/// What to do about an entry of the list of known circles, if that circle is gone or smaller by now.
-fn outdated(known: &[&str], found: &[BTreeSet<String>]) -> Option<String> {
-    let within =
-        |circle: &&BTreeSet<String>| circle.iter().all(|path| known.contains(&path.as_str()));
-    let rest: Vec<_> = found.iter().filter(within).collect();
-    if rest.iter().any(|circle| circle.len() == known.len()) {
-        return None;
-    }
-    let mut text = format!("known_cycles.rs: no circle any more, take it off the list: {known:?}");
-    for circle in rest {
-        text += &format!("\n    and list what is left of it: {circle:?}");
-    }
-    Some(text)
 }
 
 fn describe(circle: &BTreeSet<usize>, files: &[File], imports: &Imports) -> String {
@@ -244,18 +212,6 @@ fn imports_are_seen_in_every_form() {
         "f -> b/mod: *, late",
     ];
     assert_eq!(lines, expected);
-}
-
-#[test]
-fn the_list_of_known_circles_can_only_become_shorter() {
-    let set =
-        |paths: &[&str]| -> BTreeSet<String> { paths.iter().map(|&path| path.into()).collect() };
-    let known = ["a", "b", "c"];
-    assert_eq!(outdated(&known, &[set(&["a", "b", "c"])]), None);
-    let gone = outdated(&known, &[set(&["x", "y"])]).expect("a complaint");
-    assert!(gone.ends_with(r#"take it off the list: ["a", "b", "c"]"#));
-    let smaller = outdated(&known, &[set(&["a", "b"])]).expect("a complaint");
-    assert!(smaller.ends_with(r#"and list what is left of it: {"a", "b"}"#));
 }
 
 #[test]

@@ -3,7 +3,6 @@
 
 mod cycles;
 mod imports;
-mod known_cycles;
 mod modules;
 
 use std::fs;

@@ -211,7 +211,13 @@ impl Group {
             return done(format!("place {place} votes"));
         }
         // Behind the order, as for a removal: a learner that died just now would be a vote that nobody can give.
-        let since = self.remember_until(now, place, Order::Promote, now + SIGN_OF_LIFE_PATIENCE);
+        let since = self.remember_until(
+            now,
+            place,
+            Order::Promote,
+            None,
+            now + SIGN_OF_LIFE_PATIENCE,
+        );
         if !self.has_caught_up(member.incarnation, now)
             || !self.was_heard_since(member.incarnation, since)
         {
@@ -231,7 +237,8 @@ impl Group {
         if !meant.is_none() && meant != member.incarnation {
             return done(format!("place {place} is held by another replica now"));
         }
-        let since = self.remember_until(now, place, Order::Remove, now + SIGN_OF_LIFE_PATIENCE);
+        let since =
+            self.remember_until(now, place, Order::Remove, None, now + SIGN_OF_LIFE_PATIENCE);
         if member.role == MemberRole::Voter {
             if let Err(why) = self.check_quorum_without(self.lately(now), member.incarnation) {
                 self.forget_order(place);
@@ -354,11 +361,7 @@ impl Group {
         order: Order,
         address: Option<SocketAddr>,
     ) {
-        self.remember_until(now, place, order, now + PATIENCE);
-        let is_it = |other: &&mut Remembered| other.place == place && other.order == order;
-        if let Some(remembered) = self.remembered.iter_mut().find(is_it) {
-            remembered.address = address;
-        }
+        self.remember_until(now, place, order, address, now + PATIENCE);
     }
 
     /// Returns when the order was asked for first.
@@ -367,6 +370,7 @@ impl Group {
         now: Instant,
         place: PlaceId,
         order: Order,
+        address: Option<SocketAddr>,
         until: Instant,
     ) -> Instant {
         let asked =
@@ -381,7 +385,7 @@ impl Group {
             self.remembered.push(Remembered {
                 place,
                 order,
-                address: None,
+                address,
                 since,
                 until,
             });
