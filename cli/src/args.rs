@@ -8,9 +8,6 @@ pub(crate) use self::parse::parse;
 
 use clap::{Parser, Subcommand};
 
-use crate::cmd::bench::BenchArguments;
-use crate::cmd::cache::CacheArguments;
-use crate::cmd::chaos::ChaosArguments;
 use crate::cmd::completions::CompletionsArguments;
 use crate::cmd::debug::DebugCommand;
 use crate::cmd::del::DelArguments;
@@ -25,7 +22,6 @@ use crate::cmd::member::MemberCommand;
 use crate::cmd::net::NetCommand;
 use crate::cmd::put::PutArguments;
 use crate::cmd::recover::RecoverArguments;
-use crate::cmd::serve::ServeArguments;
 use crate::cmd::shell::ShellArguments;
 use crate::cmd::sim::SimArguments;
 use crate::cmd::stat::StatArguments;
@@ -33,8 +29,12 @@ use crate::cmd::status::StatusArguments;
 use crate::cmd::top::TopArguments;
 use crate::cmd::trace::TraceCommand;
 use crate::cmd::up::UpArguments;
-use crate::options::GlobalArguments;
 use crate::settings::ConfigCommand;
+use trine_apps::cache::CacheArguments;
+use trine_base::arguments::GlobalArguments;
+use trine_bench::BenchArguments;
+use trine_live::ChaosArguments;
+use trine_server::serve::ServeArguments;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -3,42 +3,11 @@
 // They panic where the stream cannot be written: results go through `output`, everything else through `announce`.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
-mod announce;
 mod args;
-mod aside;
-mod bars;
-mod capture;
-mod client;
 mod cmd;
 mod config;
-mod data;
-mod document;
-mod endpoint;
-mod failure;
-mod group;
-mod html;
-mod interrupt;
-mod kin;
-mod lab;
-mod lane;
-mod latency;
-mod lines;
-mod load;
-mod logs;
-mod metrics;
-mod network;
 mod observe;
-mod options;
-mod output;
-mod peers;
-mod placement;
-mod progress;
-mod resp;
-mod restoring;
 mod settings;
-mod survey;
-mod units;
-mod values;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -46,10 +15,11 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 
 use crate::args::{Arguments, Command, command_line};
-use crate::failure::Failure;
-use crate::network::{Network, NetworkArguments, OnNetwork, on_chosen};
-use crate::output::{Output, OutputForm};
 use crate::settings::Stop;
+use trine_base::announce;
+use trine_base::failure::Failure;
+use trine_base::network::{Network, NetworkArguments, OnNetwork, on_chosen};
+use trine_base::output::{Output, OutputForm};
 
 /// raft allocates for every message; this allocator halves the cost of large batches.
 #[global_allocator]
@@ -141,7 +111,9 @@ impl OnNetwork for Run<'_> {
         match self.command {
             Command::Demo(arguments) => cmd::demo::run(network, arguments, output),
             Command::Up(arguments) => cmd::up::run(network, arguments, output),
-            Command::Serve(arguments) => cmd::serve::run(network, arguments, output),
+            Command::Serve(arguments) => {
+                trine_server::serve::run(network, arguments, settings::log_level_of_file, output)
+            }
             Command::Put(arguments) => cmd::put::run(network, arguments, output),
             Command::Get(arguments) => cmd::get::run(network, arguments, output),
             Command::Del(arguments) => cmd::del::run(network, arguments, output),
@@ -154,10 +126,12 @@ impl OnNetwork for Run<'_> {
             Command::Member(command) => cmd::member::run(network, command, output),
             Command::Leader(command) => cmd::leader::run(network, command, output),
             Command::Net(command) => cmd::net::run(network, command, output),
-            Command::Bench(arguments) => cmd::bench::run(network, arguments, output),
-            Command::Chaos(arguments) => cmd::chaos::run(network, arguments, output),
+            Command::Bench(arguments) => trine_bench::run(network, arguments, output),
+            Command::Chaos(arguments) => trine_live::run(network, arguments, output),
             Command::Debug(command) => cmd::debug::run(network, command, output),
-            Command::Cache(arguments) => cmd::cache::run(network, &arguments.command, output),
+            Command::Cache(arguments) => {
+                trine_apps::cache::run(network, &arguments.command, output)
+            }
             Command::Recover(_)
             | Command::Sim(_)
             | Command::Config(_)

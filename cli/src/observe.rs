@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use trine_local::{Report, leader_of};
+use trine_client::{Report, leader_of};
 use trine_protocol::node_status::NodeStatus;
 use trine_protocol::stages::Histogram;
 use trine_protocol::status::Status;

@@ -5,14 +5,11 @@
 
 #[path = "all/common/mod.rs"]
 mod common;
-#[path = "../../transport/tests/dpdk/network.rs"]
-#[allow(dead_code, reason = "shared with the transport's tests")]
-mod network;
 
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use network::Network;
+use trine_testnet::Network;
 
 const REPLICAS: usize = 3;
 /// Devices of the clients start at this number.
@@ -171,7 +168,7 @@ fn network_with_clients(clients: usize) -> Option<Network> {
         println!("skipped: network devices need root");
         return None;
     }
-    let network = Network::new();
+    let network = Network::create();
     for number in (1..=REPLICAS).chain(CLIENTS_AT..CLIENTS_AT + clients) {
         network.add_port(number);
     }

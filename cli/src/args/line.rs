@@ -4,7 +4,7 @@ use clap::parser::ValueSource;
 use clap::{Args, CommandFactory};
 
 use super::Arguments;
-use crate::network::NetworkArguments;
+use trine_base::network::NetworkArguments;
 
 /// Commands that send no packet to a replica: the options of the network mean nothing to them.
 const WITHOUT_NETWORK: [&str; 7] = [

@@ -1,8 +1,8 @@
 //! `trine completions`: a shell's script, made from the options themselves.
 
-use crate::failure::Failure;
-use crate::output::Output;
 use clap::Args;
+use trine_base::failure::Failure;
+use trine_base::output::Output;
 
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArguments {

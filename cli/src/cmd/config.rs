@@ -4,14 +4,15 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::{serve, up};
-use crate::failure::Failure;
-use crate::network::TransportKind;
-use crate::output::Output;
+use super::up;
 use crate::settings::{
     ConfigCommand, ConfigurableCommand, Configured, Key, Mistake, Secrets, SettingsFile, Stop,
     arguments_of_file, default_file, document, keys, reason_of, reference, resolve_for_show,
 };
+use trine_base::failure::Failure;
+use trine_base::network::TransportKind;
+use trine_base::output::Output;
+use trine_server::serve;
 
 pub(crate) fn run(command: &ConfigCommand, output: Output) -> Result<(), Failure> {
     let keys = keys();

@@ -4,16 +4,16 @@ use trine_client::Mode;
 use trine_kvstore::{Command, Response};
 
 use super::get::no_such_key;
-use super::{response_of, unexpected};
+use trine_base::answers::{response_of, unexpected};
 
-use crate::client::call;
-use crate::failure::Failure;
-use crate::network::Network;
-use crate::options::ClientArguments;
-use crate::output::Output;
-use crate::values::key_bytes;
 use clap::Args;
 use std::ffi::OsString;
+use trine_base::arguments::ClientArguments;
+use trine_base::client::call;
+use trine_base::failure::Failure;
+use trine_base::network::Network;
+use trine_base::output::Output;
+use trine_base::values::key_bytes;
 
 #[derive(Debug, Args)]
 pub(crate) struct DelArguments {

@@ -8,24 +8,26 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use trine_client::{Finished, Mode};
+use trine_client::{Report, voters_in_step};
 use trine_kvstore::{Command, Response};
-use trine_local::{Group, Report, voters_in_step};
+use trine_local::Group;
 use trine_transport::backend::Backend;
 use trine_transport::time::Instant as Moment;
 
-use crate::config::RECOVERY_LIMIT;
-use crate::failure::Failure;
-use crate::lane::Lane;
-use crate::latency::{Latencies, Percentiles, latency_table};
-use crate::load::{Ended, Work, closed_loop};
-use crate::network::Network;
-use crate::options::replica_count;
-use crate::output::Output;
-use crate::progress::Progress;
-use crate::restoring::Restoring;
-use crate::units::{plural, show_ns};
-use crate::{group, interrupt};
 use clap::Args;
+use trine_base::arguments::replica_count;
+use trine_base::failure::Failure;
+use trine_base::interrupt;
+use trine_base::lane::Lane;
+use trine_base::latency::{Latencies, Percentiles, latency_table};
+use trine_base::load::{Ended, Work, closed_loop};
+use trine_base::network::Network;
+use trine_base::output::Output;
+use trine_base::progress::Progress;
+use trine_base::restoring::Restoring;
+use trine_base::units::{plural, show_ns};
+use trine_local::config::RECOVERY_LIMIT;
+use trine_local::start as group;
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoArguments {

@@ -7,23 +7,23 @@ use serde_json::json;
 use trine_client::Mode;
 use trine_kvstore::{Command, SetExpiry, SetOptions};
 
-use super::response_of;
 use super::status::place_at;
+use trine_base::answers::response_of;
 
-use crate::client;
 use crate::config::{PROBE_EVERY, PROBE_EXPIRY, PROBE_LOOK_EVERY};
-use crate::endpoint::random_seed;
-use crate::failure::Failure;
-use crate::interrupt;
-use crate::latency::{Latencies, latency_table};
-use crate::network::Network;
-use crate::options::ClientArguments;
-use crate::output::Output;
-use crate::peers;
-use crate::survey::{LOOK_MAX, ask_everybody};
-use crate::units::parse_positive_duration;
-use crate::units::{show_count, show_ns};
 use clap::Args;
+use trine_base::arguments::ClientArguments;
+use trine_base::client;
+use trine_base::endpoint::random_seed;
+use trine_base::failure::Failure;
+use trine_base::interrupt;
+use trine_base::latency::{Latencies, latency_table};
+use trine_base::network::Network;
+use trine_base::output::Output;
+use trine_base::peers;
+use trine_base::survey::{LOOK_MAX, ask_everybody};
+use trine_base::units::parse_positive_duration;
+use trine_base::units::{show_count, show_ns};
 
 #[derive(Debug, Args)]
 pub(crate) struct LatencyArguments {
@@ -158,7 +158,7 @@ fn look_at_links<N: Network>(
             let to = place_at(link.address, &reports);
             let to = to.map_or_else(|| link.address.to_string(), |place| place.to_string());
             let name = (node.replica.place, to);
-            let times = measured.links.entry(name).or_insert_with(Latencies::new);
+            let times = measured.links.entry(name).or_default();
             times.record_ns(rtt_ns);
         }
     }

@@ -1,18 +1,18 @@
 //! `trine leader transfer`: hands the lead over.
 
-use trine_local::{Report, leader_of};
+use trine_client::{Report, leader_of};
 use trine_protocol::status::{Role, Status};
 
 use super::member::{Wanted, give};
-use crate::client::advice;
-use crate::failure::Failure;
-use crate::network::Network;
-use crate::options::OrderArguments;
-use crate::output::Output;
-use crate::peers;
-use crate::survey::{LOOK_MAX, ask_everybody};
 use clap::Args;
 use clap::Subcommand;
+use trine_base::arguments::OrderArguments;
+use trine_base::client::advice;
+use trine_base::failure::Failure;
+use trine_base::network::Network;
+use trine_base::output::Output;
+use trine_base::peers;
+use trine_base::survey::{LOOK_MAX, ask_everybody};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LeaderCommand {

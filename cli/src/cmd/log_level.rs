@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::failure::Failure;
-use crate::output::Output;
 use clap::Args;
+use trine_base::failure::Failure;
+use trine_base::output::Output;
 
 #[derive(Debug, Args)]
 pub(crate) struct LogLevelArguments {

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use crate::failure::Failure;
-use crate::output::Output;
-use crate::units::plural;
 use clap::Args;
 use std::path::PathBuf;
+use trine_base::failure::Failure;
+use trine_base::output::Output;
+use trine_base::units::plural;
 
 #[derive(Debug, Args)]
 pub(crate) struct ManArguments {

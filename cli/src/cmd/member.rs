@@ -7,8 +7,8 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use trine_client::Report;
 use trine_client::{ClientConfig, Obstacle, OrderDone, OrderError, give_order};
-use trine_local::Report;
 use trine_protocol::endpoint_config;
 use trine_protocol::message::{AdminRequest, ClusterId, Incarnation, Order, PlaceId};
 use trine_protocol::status::{MemberStatus, Status};
@@ -18,17 +18,17 @@ pub(crate) use self::args::{
     MemberCommand, MemberListArguments, NewcomerArguments, PlaceArguments,
 };
 use super::status::{no_leader, nobody};
-use crate::capture;
-use crate::client::advice;
-use crate::endpoint::random_seed;
-use crate::failure::Failure;
-use crate::network::{Network, Opened};
-use crate::options::OrderArguments;
-use crate::output::{Output, Table};
-use crate::peers;
-use crate::restoring::Restoring;
-use crate::survey::{LOOK_MAX, ask_everybody, informant};
-use crate::units::{show_count, show_ns};
+use trine_base::arguments::OrderArguments;
+use trine_base::capture;
+use trine_base::client::advice;
+use trine_base::endpoint::random_seed;
+use trine_base::failure::Failure;
+use trine_base::network::{Network, Opened};
+use trine_base::output::{Output, Table};
+use trine_base::peers;
+use trine_base::restoring::Restoring;
+use trine_base::survey::{LOOK_MAX, ask_everybody, informant};
+use trine_base::units::{show_count, show_ns};
 
 pub(crate) fn run<N: Network>(
     network: &N,

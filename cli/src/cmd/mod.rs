@@ -1,8 +1,5 @@
 //! The commands, a file each.
 
-pub(crate) mod bench;
-pub(crate) mod cache;
-pub(crate) mod chaos;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod debug;
@@ -18,7 +15,6 @@ pub(crate) mod member;
 pub(crate) mod net;
 pub(crate) mod put;
 pub(crate) mod recover;
-pub(crate) mod serve;
 pub(crate) mod shell;
 pub(crate) mod sim;
 pub(crate) mod stat;
@@ -26,47 +22,3 @@ pub(crate) mod status;
 pub(crate) mod top;
 pub(crate) mod trace;
 pub(crate) mod up;
-
-use trine_client::Answer;
-use trine_kvstore::{Response, StoreError};
-
-use crate::failure::Failure;
-
-/// The store's response inside of an answer; a refusal by the store is a failure.
-fn response_of(answer: &Answer) -> Result<Response<'_>, Failure> {
-    match answer.response() {
-        Ok(Response::Error(error)) => Err(store_failure(error)),
-        Ok(response) => Ok(response),
-        Err(error) => Err(Failure::usage(
-            format!("the answer could not be read: {error}"),
-            "run the same release on both sides",
-        )),
-    }
-}
-
-/// The store said no, on every replica alike; nothing was changed.
-fn store_failure(error: StoreError) -> Failure {
-    refusal(error, format!("{error}; nothing was changed"))
-}
-
-/// The store said no, in words of the caller's.
-fn refusal(error: StoreError, message: String) -> Failure {
-    match error {
-        StoreError::KeyTooLong { .. } | StoreError::ValueTooLong { .. } => {
-            Failure::usage(message, "")
-        }
-        StoreError::Full { .. } => Failure::negative(
-            message,
-            "delete keys, or start a group with a larger --memory",
-        ),
-        _ => Failure::negative(message, ""),
-    }
-}
-
-/// An answer of a kind that the command cannot have: another release, or a defect.
-fn unexpected(response: &Response<'_>) -> Failure {
-    Failure::usage(
-        format!("the group gave an answer that does not fit the command: {response:?}"),
-        "run the same release on both sides",
-    )
-}

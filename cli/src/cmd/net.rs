@@ -8,12 +8,12 @@ use serde_json::json;
 
 pub(crate) use self::args::{NetCommand, NetSetArguments};
 
-use crate::failure::Failure;
-use crate::lab::{AskError, Linked, Order, State, ask};
-use crate::network::Network;
-use crate::output::{Output, Table};
-use crate::peers;
-use crate::survey::{LOOK_MAX, ask_everybody};
+use trine_base::failure::Failure;
+use trine_base::network::Network;
+use trine_base::output::{Output, Table};
+use trine_base::peers;
+use trine_base::survey::{LOOK_MAX, ask_everybody};
+use trine_local::faults::{AskError, Linked, Order, State, ask};
 
 const CURE: &str = "`trine up` and `trine demo` start their replicas in the lab; for others there is `trine serve --lab`";
 

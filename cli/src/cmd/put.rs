@@ -4,17 +4,17 @@ use serde_json::{Map, Value, json};
 use trine_client::{Answer, Mode, WriteTiming};
 use trine_kvstore::{Command, Response};
 
-use super::{response_of, unexpected};
+use trine_base::answers::{response_of, unexpected};
 
-use crate::client::call_with;
-use crate::failure::Failure;
-use crate::network::Network;
-use crate::options::ClientArguments;
-use crate::output::{Output, insert_bytes};
-use crate::units::show_ns;
-use crate::values::{key_bytes, read_value};
 use clap::Args;
 use std::ffi::OsString;
+use trine_base::arguments::ClientArguments;
+use trine_base::client::call_with;
+use trine_base::failure::Failure;
+use trine_base::network::Network;
+use trine_base::output::{Output, insert_bytes};
+use trine_base::units::show_ns;
+use trine_base::values::{key_bytes, read_value};
 
 #[derive(Debug, Args)]
 pub(crate) struct PutArguments {

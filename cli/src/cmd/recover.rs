@@ -9,13 +9,13 @@ use trine_replica::disk::{
     DiskCause, Fsync, OpenError, OpenOptions, RecoverError, lift_quarantine, recover,
 };
 
-use crate::data;
-use crate::endpoint::random_seed;
-use crate::failure::Failure;
-use crate::output::Output;
-use crate::{interrupt, peers};
 use clap::Args;
 use std::path::PathBuf;
+use trine_base::endpoint::random_seed;
+use trine_base::failure::Failure;
+use trine_base::output::Output;
+use trine_base::{interrupt, peers};
+use trine_server::data;
 
 #[derive(Debug, Args)]
 pub(crate) struct RecoverArguments {

@@ -8,14 +8,14 @@ use trine_chaos::seeds::for_each_seed;
 use trine_chaos::shrink::shrink;
 use trine_chaos::sim::{self, Plan, SimConfig, SimConfigError, SimReport, Summary, Trace};
 
-use crate::bars::above_bars;
-use crate::failure::Failure;
-use crate::interrupt;
-use crate::output::Output;
-use crate::progress::Progress;
-use crate::units::parse_positive_duration;
 use clap::Args;
 use std::time::Duration;
+use trine_base::bars::above_bars;
+use trine_base::failure::Failure;
+use trine_base::interrupt;
+use trine_base::output::Output;
+use trine_base::progress::Progress;
+use trine_base::units::parse_positive_duration;
 use trine_chaos::fault::FaultSet;
 
 #[derive(Debug, Args)]

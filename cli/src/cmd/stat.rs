@@ -5,17 +5,17 @@ use std::time::{Duration, Instant};
 use super::status::nobody;
 
 use crate::config::STAT_HEADER_EVERY;
-use crate::failure::Failure;
-use crate::interrupt;
-use crate::network::Network;
 use crate::observe::{Interval, Look, between};
-use crate::options::GroupArguments;
-use crate::output::Output;
-use crate::peers;
-use crate::survey::{LOOK_MAX, ask_everybody};
-use crate::units::parse_seconds;
-use crate::units::show_ns;
 use clap::Args;
+use trine_base::arguments::GroupArguments;
+use trine_base::failure::Failure;
+use trine_base::interrupt;
+use trine_base::network::Network;
+use trine_base::output::Output;
+use trine_base::peers;
+use trine_base::survey::{LOOK_MAX, ask_everybody};
+use trine_base::units::parse_seconds;
+use trine_base::units::show_ns;
 
 #[derive(Debug, Args)]
 pub(crate) struct StatArguments {

@@ -3,20 +3,20 @@
 use std::net::SocketAddr;
 
 use serde_json::{Value, json};
-use trine_local::{Report, leader_of, majority_gone, voters_in_step};
+use trine_client::{Report, leader_of, majority_gone, voters_in_step};
 use trine_protocol::node_status::LinkStatus;
 use trine_protocol::node_status::NodeStatus;
 use trine_protocol::status::{Role, Status};
 use trine_replica::disk::Fsync;
 
-use crate::failure::Failure;
-use crate::network::Network;
-use crate::options::GroupArguments;
-use crate::output::{Output, Table};
-use crate::peers;
-use crate::survey::{LOOK_MAX, ask_everybody};
-use crate::units::{plural, show_bytes, show_count, show_ns};
 use clap::Args;
+use trine_base::arguments::GroupArguments;
+use trine_base::failure::Failure;
+use trine_base::network::Network;
+use trine_base::output::{Output, Table};
+use trine_base::peers;
+use trine_base::survey::{LOOK_MAX, ask_everybody};
+use trine_base::units::{plural, show_bytes, show_count, show_ns};
 
 #[derive(Debug, Args)]
 pub(crate) struct StatusArguments {

@@ -2,14 +2,14 @@
 
 use super::put::{stages, total_ns, write};
 use crate::cmd::put::PutArguments;
-use crate::failure::Failure;
-use crate::network::Network;
-use crate::options::ClientArguments;
-use crate::output::Output;
-use crate::units::show_ns;
 use clap::Args;
 use clap::Subcommand;
 use std::ffi::OsString;
+use trine_base::arguments::ClientArguments;
+use trine_base::failure::Failure;
+use trine_base::network::Network;
+use trine_base::output::Output;
+use trine_base::units::show_ns;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TraceCommand {

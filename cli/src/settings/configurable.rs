@@ -2,9 +2,9 @@
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::cmd::serve::ServeArguments;
 use crate::cmd::up::UpArguments;
-use crate::options::GlobalArguments;
+use trine_base::arguments::GlobalArguments;
+use trine_server::serve::ServeArguments;
 
 /// As the whole command line, without the other 24 commands. They count where the help puts what all commands take.
 #[derive(Debug, Parser)]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
 use super::key::Key;
-use crate::failure::Failure;
+use trine_base::failure::Failure;
 
 /// A longer file is none of ours.
 const FILE_BYTES_MAX: u64 = 1 << 20;

@@ -11,9 +11,9 @@ use super::Configured;
 use super::configurable::{Configurable, command_line};
 use super::file::SettingsFile;
 use super::key::{Key, definition, definition_without_environment, keys};
-use crate::config::PEERS_MAX;
-use crate::failure::Failure;
-use crate::resp::{RespArguments, needless_password};
+use trine_base::config::PEERS_MAX;
+use trine_base::failure::Failure;
+use trine_server::resp::{RespArguments, needless_password};
 
 /// Why there is nothing to run.
 #[derive(Debug)]

@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::process::{Child, Stdio};
 
 use crate::common::{Cluster, Ran, command, finish, signal, trine};
+use trine_base::ports::free_addresses;
 use trine_kvstore::cache::shard_of;
 use trine_kvstore::{Command, Response};
-use trine_local::free_addresses;
 use trine_protocol::endpoint_config;
 use trine_transport::backend::{Backend, MonotonicClock, UdpBackend, UdpConfig};
 use trine_transport::time::{Clock, Duration};

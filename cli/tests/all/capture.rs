@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::common::{Cluster, command, trine, wait_for};
-use trine_local::free_addresses;
+use trine_base::ports::free_addresses;
 
 struct TempFile(PathBuf);
 

@@ -4,7 +4,10 @@ use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 
 use crate::common::{Ran, command, finish, trine};
-use trine_local::{Group, GroupConfig, survey, voters_in_step};
+use trine_base::network::Udp;
+use trine_base::survey::ask;
+use trine_client::voters_in_step;
+use trine_local::{Group, GroupConfig};
 
 /// A file that goes away with its value.
 struct TempFile(PathBuf);
@@ -274,7 +277,7 @@ fn a_group_over_ipv6_and_with_names_serves() {
     let mut group = Group::start(config).expect("processes");
     let limit = trine_transport::time::Duration::from_millis(500);
     let ready = group.wait_until("three voters", crate::common::LIMIT, |group| {
-        let reports = survey(group.addresses(), limit).expect("a socket");
+        let reports = ask(&Udp, group.addresses(), limit).expect("a socket");
         (voters_in_step(&reports) == Some(3)).then_some(())
     });
     ready.unwrap_or_else(|error| panic!("{error}"));

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::common::{Cluster, Ran, program, trine, wait_for};
-use trine_local::{Process, free_addresses};
+use trine_base::ports::free_addresses;
+use trine_local::Process;
 
 struct Directory(PathBuf);
 

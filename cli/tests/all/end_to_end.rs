@@ -6,8 +6,9 @@ use std::net::{SocketAddr, UdpSocket};
 use std::process::{Child, Stdio};
 
 use crate::common::{Cluster, children_of, command, finish, is_alive, signal, trine, wait_for};
+use trine_base::ports::free_addresses;
 use trine_client::{BlockingClient, ClientConfig};
-use trine_local::{Report, free_addresses, leader_of, voters_in_step};
+use trine_client::{Report, leader_of, voters_in_step};
 use trine_protocol::endpoint_config;
 use trine_transport::backend::{MonotonicClock, UdpBackend, UdpConfig};
 use trine_transport::wire::Seed;

@@ -219,7 +219,7 @@ impl Worker {
 
 /// Packets that the replicas' endpoints took in, good and bad.
 fn received(cluster: &Cluster) -> u64 {
-    let of_one = |report: trine_local::Report| {
+    let of_one = |report: trine_client::Report| {
         let node = report.answer.expect("every replica answers");
         node.transport.packets_received + node.transport.packets_dropped
     };

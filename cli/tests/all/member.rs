@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 
 use crate::common::{Cluster, program, trine};
 use serde_json::Value;
-use trine_local::{Process, free_addresses, leader_of};
+use trine_base::ports::free_addresses;
+use trine_client::leader_of;
+use trine_local::Process;
 
 /// A replica beside those of the group, started by hand as an operator would.
 fn serve(place: usize, peers: &[SocketAddr]) -> Process {

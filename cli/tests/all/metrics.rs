@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Stdio};
 
 use crate::common::{Cluster, LIMIT, command, signal, tcp_ports, trine, wait_for};
-use trine_local::free_addresses;
+use trine_base::ports::free_addresses;
 
 /// One replica with a metrics endpoint, ended with its value.
 struct Watched {

@@ -32,7 +32,7 @@ fn links_are_blocked_and_healed_while_the_group_runs() {
     let text = cluster.ok(&[&set[..], &[&others[1]]].concat());
     let text = String::from_utf8(text).expect("text");
     assert_eq!(text.matches("blocked").count(), 4, "{text}");
-    let elsewhere = |report: &trine_local::Report| {
+    let elsewhere = |report: &trine_client::Report| {
         report.status().is_some_and(|status| {
             status.place as usize != leader && status.leader == Some(status.address)
         })

@@ -16,7 +16,8 @@ use std::sync::{Arc, Mutex};
 use crate::common::{Cluster, children_of, command, is_alive, program, signal, trine, wait_for};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
-use trine_local::{Group, GroupConfig, Process, Stream, free_addresses};
+use trine_base::ports::free_addresses;
+use trine_local::{Group, GroupConfig, Process, Stream};
 
 /// A file that is removed in the end.
 struct Scratch(PathBuf);

@@ -135,7 +135,7 @@ fn a_read_from_a_follower_is_as_new_as_one_from_the_leader() {
         }
     }
     let reports = cluster.look();
-    let following = |report: &trine_local::Report| {
+    let following = |report: &trine_client::Report| {
         let status = report.status().expect("every replica answers");
         status.counters.reads_following
     };

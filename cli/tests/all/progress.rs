@@ -12,7 +12,7 @@ use crate::common::{Cluster, command, finish, signal, trine, wait_for};
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::Value;
-use trine_local::free_addresses;
+use trine_base::ports::free_addresses;
 
 /// What a bar consists of, and what nothing else prints.
 const BAR: [char; 2] = ['█', '░'];

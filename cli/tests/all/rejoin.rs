@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::common::{Cluster, program, wait_for};
-use trine_local::{Process, free_addresses};
+use trine_base::ports::free_addresses;
+use trine_local::Process;
 
 /// A replica at a place and an address that the group's list does not name.
 fn serve(place: usize, listen: SocketAddr, peers: &str, more: &[&str]) -> Process {

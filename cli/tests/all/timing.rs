@@ -1,7 +1,7 @@
 //! `trine put --timing`, and what the replicas count of all writes.
 
 use crate::common::Cluster;
-use trine_local::leader_of;
+use trine_client::leader_of;
 
 #[test]
 fn a_write_says_where_its_time_went() {

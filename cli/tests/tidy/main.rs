@@ -6,14 +6,22 @@ mod imports;
 mod modules;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// Which workspace crates each crate may name.
 const EDGES: &[(&str, &[&str])] = &[
     ("canary", &[]),
     ("corpus", &[]),
-    ("transport", &["trine-dpdk-sys", "trine-canary"]),
-    ("kvstore", &["trine-canary"]),
+    (
+        "transport",
+        &[
+            "trine-dpdk-sys",
+            "trine-canary",
+            "trine-report",
+            "trine-testnet",
+        ],
+    ),
+    ("kvstore", &["trine-canary", "trine-report"]),
     ("resp", &["trine-kvstore"]),
     // With `replica/harness`, a crate for its tests, which names it.
     (
@@ -40,14 +48,52 @@ const EDGES: &[(&str, &[&str])] = &[
             "trine-transport",
             "trine-kvstore",
             "trine-canary",
-            // Of its tests alone.
+            // Of its tests and benchmarks alone.
+            "trine-report",
             "trine-client",
             "trine-replica-harness",
         ],
     ),
     (
+        "base",
+        &[
+            "trine-client",
+            "trine-protocol",
+            "trine-transport",
+            "trine-kvstore",
+        ],
+    ),
+    (
         "server/local",
-        &["trine-client", "trine-protocol", "trine-transport"],
+        &[
+            "trine-base",
+            "trine-client",
+            "trine-protocol",
+            "trine-transport",
+        ],
+    ),
+    (
+        "server",
+        &[
+            "trine-base",
+            "trine-client",
+            "trine-local",
+            "trine-protocol",
+            "trine-replica",
+            "trine-resp",
+            "trine-transport",
+            "trine-kvstore",
+        ],
+    ),
+    (
+        "apps",
+        &[
+            "trine-base",
+            "trine-client",
+            "trine-protocol",
+            "trine-transport",
+            "trine-kvstore",
+        ],
     ),
     (
         "chaos",
@@ -61,27 +107,64 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "cli",
+        "chaos/live",
         &[
+            "trine-base",
             "trine-chaos",
             "trine-client",
             "trine-local",
             "trine-protocol",
+            "trine-server",
+            "trine-transport",
+            "trine-kvstore",
+        ],
+    ),
+    (
+        "cli/bench",
+        &[
+            "trine-base",
+            "trine-client",
+            "trine-local",
+            "trine-protocol",
+            "trine-transport",
+            "trine-kvstore",
+        ],
+    ),
+    ("cli/bench/report", &[]),
+    ("transport/testnet", &[]),
+    (
+        "cli",
+        &[
+            "trine-apps",
+            "trine-base",
+            "trine-bench",
+            "trine-report",
+            "trine-chaos",
+            "trine-client",
+            "trine-live",
+            "trine-local",
+            "trine-protocol",
             "trine-replica",
+            "trine-server",
             "trine-resp",
             "trine-transport",
             "trine-kvstore",
             "trine-corpus",
+            "trine-testnet",
         ],
     ),
     (
         "fuzz/bodies",
         &[
+            "trine-apps",
+            "trine-base",
+            "trine-bench",
             "trine-chaos",
             "trine-protocol",
             "trine-replica",
             "trine-replica-harness",
             "trine-resp",
+            "trine-server",
             "trine-transport",
             "trine-kvstore",
             "trine-corpus",
@@ -102,6 +185,13 @@ const PACKAGES: &[&str] = &[
     "trine-resp",
     "trine-chaos",
     "trine-dpdk-sys",
+    "trine-apps",
+    "trine-base",
+    "trine-bench",
+    "trine-report",
+    "trine-live",
+    "trine-server",
+    "trine-testnet",
 ];
 
 /// The modules that may hold `unsafe`. Each denies nothing silently: it carries its own
@@ -129,7 +219,7 @@ const UNSAFE_MODULES: &[&str] = &[
     "kvstore/src/interleave.rs",
     "kvstore/src/table/bucket.rs",
     // One system call that no crate wraps.
-    "cli/src/placement/numa.rs",
+    "base/src/placement/numa.rs",
 ];
 
 /// Directories and files of code that is called with time, packets and randomness, and owns none.
@@ -425,6 +515,45 @@ fn unsafe_stands_in_the_listed_modules_alone() {
 }
 
 #[test]
+fn no_path_attribute_leaves_its_crate() {
+    let mut complaints = Vec::new();
+    for source in sources() {
+        let directory = Path::new(source.crate_directory());
+        for (number, line) in source.text.lines().enumerate() {
+            let Some(target) = path_attribute(line) else {
+                continue;
+            };
+            let file = Path::new(&source.path).with_file_name(target);
+            if !normal(&file).starts_with(directory) {
+                complaints.push(format!("{}:{}: {target}", source.path, number + 1));
+            }
+        }
+    }
+    report(
+        "files included from another crate (make a crate of what both need)",
+        complaints,
+    );
+}
+
+/// The file that a `#[path]` attribute names.
+fn path_attribute(line: &str) -> Option<&str> {
+    let named = line.trim_start().strip_prefix("#[path = \"")?;
+    named.split('"').next()
+}
+
+/// The path without its `..`.
+fn normal(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => drop(normal.pop()),
+            part => normal.push(part),
+        }
+    }
+    normal
+}
+
+#[test]
 fn every_file_says_first_which_question_it_answers() {
     let without = |source: &Source| !source.text.starts_with("//!");
     let files = sources()
@@ -527,6 +656,10 @@ fn the_rules_bite() {
     assert!(has_word("x: f64,", "f64"));
     assert!(!has_word("from_f64x(", "f64"));
     assert!(!has_word("let operand::x", "rand::"));
+    let up = "#[path = \"../../base/src/units.rs\"]";
+    assert_eq!(path_attribute(up), Some("../../base/src/units.rs"));
+    let file = normal(Path::new("cli/src/../../base/src/units.rs"));
+    assert_eq!(file, Path::new("base/src/units.rs"));
     let source = Source {
         path: "x/src/y.rs".into(),
         text: "a // unsafe\n// b\n#[cfg(test)]\nc\n".into(),

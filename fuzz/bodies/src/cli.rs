@@ -1,42 +1,17 @@
 //! The command: what comes from scrapers and from other servers, and what people write.
 //!
-//! The command has no library yet, so that its parsers are included here, each with as few other files as it names. The
-//! `#[path]` lines go, and with them the aliases in `lib.rs`, as soon as it is split into libraries. Two parsers name too
-//! many other files (the shell's commands, the settings file): their own unit tests replay their corpora.
-
-#![allow(
-    dead_code,
-    unused_imports,
-    unreachable_pub,
-    reason = "of the included files only the parsers are called"
-)]
-
-#[path = "../../../cli/src/config.rs"]
-pub(crate) mod config;
-#[path = "../../../cli/src/failure.rs"]
-pub(crate) mod failure;
-#[path = "../../../cli/src/cmd/bench/stores/http2.rs"]
-mod http2;
-#[path = "../../../cli/src/peers.rs"]
-mod peers;
-#[path = "../../../cli/src/cmd/bench/stores/protobuf.rs"]
-mod protobuf;
-#[path = "../../../cli/src/cmd/bench/stores/redis_answer.rs"]
-mod redis_answer;
-#[path = "../../../cli/src/metrics/request.rs"]
-mod request;
-#[path = "../../../cli/src/units.rs"]
-mod units;
-#[path = "../../../cli/src/cmd/cache/wire.rs"]
-mod wire;
-#[path = "../../../cli/src/cmd/shell/words.rs"]
-mod words;
+//! Two parsers need the definition of the command line (the shell's commands, the settings file): their own unit tests
+//! replay their corpora.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use http2::{Answer, Http2};
-use request::{BODY_BYTES_MAX, HEAD_BYTES_MAX, Parsed, Request, Status};
-use wire::Hello;
+use trine_apps::cache::wire::Hello;
+use trine_base::{peers, units, words};
+use trine_bench::stores::http2::{Answer, Http2};
+use trine_bench::stores::{protobuf, redis_answer};
+use trine_server::metrics::request::{
+    self, BODY_BYTES_MAX, HEAD_BYTES_MAX, Parsed, Request, Status,
+};
 
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 

@@ -9,6 +9,3 @@ pub mod kvstore;
 pub mod replica;
 pub mod resp;
 pub mod transport;
-
-// What the command's own files call them; see `cli.rs`.
-use cli::{config, failure};

@@ -2,10 +2,10 @@
 
 use crate::keys::Draw;
 use crate::lookups::{Case, LANES, SETS};
-use crate::report::Report;
 use std::future::Future;
 use trine_kvstore::interleave::{batch, fetch, prefetch, refill};
 use trine_kvstore::memory::Region;
+use trine_report::Report;
 
 const CELLS: usize = 1 << 28;
 const DEPTH: usize = 100;

@@ -2,10 +2,10 @@
 
 use crate::keys::{Draw, mix};
 use crate::lookups::{Case, LANES, SETS};
-use crate::report::Report;
 use std::future::Future;
 use trine_kvstore::interleave::{batch, fetch, prefetch, refill};
 use trine_kvstore::memory::Region;
+use trine_report::Report;
 
 const BUCKETS: usize = 1 << 22;
 const SLOTS: usize = 8;

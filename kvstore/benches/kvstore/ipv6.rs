@@ -3,10 +3,10 @@
 
 use crate::keys::Draw;
 use crate::lookups::{Case, LANES, SETS};
-use crate::report::Report;
 use std::future::Future;
 use trine_kvstore::interleave::{batch, fetch, prefetch, refill};
 use trine_kvstore::memory::Region;
+use trine_report::Report;
 
 const PREFIXES: usize = 200_000;
 const LOOKUPS: usize = 1 << 20;

@@ -2,9 +2,9 @@
 
 use crate::PAIRS;
 use crate::cpu::thread_ns;
-use crate::report::{Pairs, Report};
 use std::cell::Cell;
 use std::hint::black_box;
+use trine_report::{Pairs, Report};
 
 /// Lanes of every batch, by hand and interleaved.
 pub(crate) const LANES: usize = trine_kvstore::interleave::LANES;

@@ -6,12 +6,9 @@ mod cuckoo;
 mod ipv6;
 mod keys;
 mod lookups;
-#[path = "../../../cli/bench/report.rs"]
-#[allow(dead_code)] // each crate uses its part of the shared form
-mod report;
 mod store;
 
-use report::Report;
+use trine_report::Report;
 
 /// Alternating pairs behind every ratio.
 const PAIRS: usize = 8;

@@ -3,9 +3,9 @@
 use crate::PAIRS;
 use crate::cpu::{Histogram, clock_cost_ns, thread_ns};
 use crate::keys::{Draw, Key, VALUE, consume, key};
-use crate::report::{Pairs, Report};
 use std::hint::black_box;
 use trine_kvstore::{Command, Limits, Position, SnapshotReader, SnapshotStep, Store};
+use trine_report::{Pairs, Report};
 
 const ITEMS: u64 = 10_000_000;
 const OPERATIONS: usize = 1 << 20;

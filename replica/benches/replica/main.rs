@@ -4,16 +4,13 @@ mod chain;
 mod count;
 mod group;
 mod leader_alone;
-#[path = "../../../cli/bench/report.rs"]
-#[allow(dead_code)] // each crate uses its part of the shared form
-mod report;
 mod udp;
 
 use std::time::Instant;
 
 use mimalloc::MiMalloc;
 
-use report::{Pairs, Report};
+use trine_report::{Pairs, Report};
 
 /// What `trine` runs on: raft-rs allocates, and glibc's allocator doubles what that costs.
 #[global_allocator]
@@ -81,7 +78,7 @@ fn rate_udp(report: &mut Report, name: &str) {
         let cluster = udp::Cluster::start();
         udp::put_rate(&cluster, 4, 1_000)
     };
-    let rate = report::median((0..PAIRS).map(run));
+    let rate = trine_report::median((0..PAIRS).map(run));
     report.value(name, rate, "/s");
 }
 
@@ -95,7 +92,7 @@ fn latency_ring(report: &mut Report, name: &str) {
         group.write(WRITES, 1);
         start.elapsed().as_secs_f64() / WRITES as f64 * 1e6
     };
-    let latency = report::median((0..PAIRS).map(run));
+    let latency = trine_report::median((0..PAIRS).map(run));
     report.value(name, latency, "us");
 }
 
@@ -108,7 +105,7 @@ fn rate_ring(report: &mut Report, name: &str) {
         group.write(WRITES, BATCH);
         WRITES as f64 / start.elapsed().as_secs_f64()
     };
-    let rate = report::median((0..PAIRS).map(run));
+    let rate = trine_report::median((0..PAIRS).map(run));
     report.value(name, rate, "/s");
 }
 

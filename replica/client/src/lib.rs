@@ -24,6 +24,7 @@ mod reply;
 mod sent_batch;
 mod spread;
 mod submit;
+mod survey;
 mod window;
 
 pub use asynchronous::{AsyncCall, AsyncClient, AsyncClients};
@@ -38,3 +39,4 @@ pub use order::{OrderDone, OrderError, OrderGiver, give_order};
 pub use outcome::{Answer, Error, Obstacle, WriteTiming};
 pub use probe::{ProbeError, Probed, probe_status};
 pub use submit::{EncodedCommand, Submission, SubmitError};
+pub use survey::{Report, leader_of, majority_gone, voters_in_step};

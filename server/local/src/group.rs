@@ -295,8 +295,8 @@ fn with_place(argument: &OsString, place: usize) -> OsString {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::free_addresses;
     use std::os::unix::fs::PermissionsExt;
+    use trine_base::ports::free_addresses;
 
     /// A group of scripts that stand for `trine`.
     fn group_of(name: &str, script: &str) -> Group {

@@ -1,22 +1,19 @@
 //! Live groups: real `trine serve` processes on loopback that tests, `trine demo`, `trine up`
 //! and `trine chaos` start, kill, restart and always clean up.
 //!
-//! The pieces: [`Group`] owns the processes of one group; [`Process`] is one of them with its
-//! collected output; [`survey()`] asks every replica for its status; [`free_addresses`] chooses
-//! loopback ports; [`die_with_parent`] is what a child calls so that it never survives whoever started it.
+//! The pieces: [`Group`] owns the processes of one group; [`Process`] is one of them with its collected output; [`start`]
+//! starts a group and waits until it serves; [`faults`] changes what the network of a replica does; [`die_with_parent`] is
+//! what a child calls so that it never survives whoever started it.
 
+pub mod config;
+pub mod faults;
 mod group;
 mod lifeline;
 mod output;
-mod ports;
 mod process;
-mod survey;
+pub mod start;
 
 pub use group::{Exit, Group, GroupConfig, LiveError};
 pub use lifeline::{LifelineError, die_with_parent};
 pub use output::{LineSink, Stream};
-pub use ports::{addresses_from, free_addresses, local_address_towards};
 pub use process::Process;
-pub use survey::{
-    Report, SurveyError, leader_of, majority_gone, survey, survey_over, voters_in_step,
-};

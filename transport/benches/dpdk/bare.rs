@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use trine_transport::backend::dpdk::config::BURST;
 use trine_transport::backend::dpdk::raw::RawQueue;
 
-use crate::report::median;
 use crate::{BATCH, FRAME, Hangup, ROUNDS, SMALL, SPAN_MS, WINDOW, process, start_eal};
+use trine_report::median;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 

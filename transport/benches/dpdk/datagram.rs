@@ -8,8 +8,8 @@ use trine_transport::backend::{Backend, Body, TxBatch};
 use trine_transport::buf::PoolConfig;
 
 use crate::bare::report;
-use crate::report::median;
 use crate::{FRAME, Hangup, ROUNDS, SERVER, UDP_PORT, start_eal};
+use trine_report::median;
 
 const PAYLOAD: [u8; FRAME - 42] = [7; FRAME - 42];
 

@@ -11,16 +11,13 @@ mod pin;
 #[path = "../../tests/dpdk/process.rs"]
 #[allow(dead_code, reason = "shared with the tests")]
 mod process;
-#[path = "../../../cli/bench/report.rs"]
-#[allow(dead_code, reason = "each crate uses its part of the shared form")]
-mod report;
 mod rpc;
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use report::{Pairs, Report};
+use trine_report::{Pairs, Report};
 use trine_transport::backend::dpdk::{DpdkConfig, Eal, arguments};
 
 pub(crate) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);

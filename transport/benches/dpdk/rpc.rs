@@ -13,8 +13,8 @@ use trine_transport::{
 };
 
 use crate::bare::report;
-use crate::report::median;
 use crate::{BATCH, Hangup, ROUNDS, SERVER, SMALL, SPAN_MS, UDP_PORT, WINDOW, start_eal};
+use trine_report::median;
 
 const SESSIONS: usize = 8;
 

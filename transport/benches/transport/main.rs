@@ -3,17 +3,14 @@
 mod count;
 mod pin;
 mod raw;
-#[path = "../../../cli/bench/report.rs"]
-#[allow(dead_code)] // each crate uses its part of the shared form
-mod report;
 mod rpc;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use report::{PAIRS_MIN, Pairs, Report};
 use rpc::Setup;
+use trine_report::{PAIRS_MIN, Pairs, Report};
 use trine_transport::Config;
 use trine_transport::backend::{Direction, Faults, MonotonicClock, RingBackend};
 use trine_transport::prng::Ratio;
@@ -273,7 +270,7 @@ fn rate_ring(report: &mut Report, name: &str, _: Cores) {
         ring.complete(RPCS);
         RPCS as f64 / start.elapsed().as_secs_f64()
     };
-    let rate = report::median((0..PAIRS).map(run));
+    let rate = trine_report::median((0..PAIRS).map(run));
     report.value(name, rate, "/s");
 }
 

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::pin::pin;
-use crate::report::median;
+use trine_report::median;
 
 /// A thread that answers until it is dropped.
 pub(crate) struct Server {

@@ -18,7 +18,7 @@ use trine_transport::{
 };
 
 use crate::pin::pin;
-use crate::report::median;
+use trine_report::median;
 
 /// Request type of all benchmarks.
 const KIND: u8 = 1;

@@ -10,9 +10,9 @@ use trine_transport::backend::{Backend, Body, TxBatch, UdpBackend, UdpConfig};
 use trine_transport::buf::PoolConfig;
 use trine_transport::prng::Prng;
 
-use crate::network::Network;
 use crate::process::{Process, is_root, start_in, until};
 use crate::{Case, Role, rpc};
+use trine_testnet::Network;
 
 pub(crate) const CASES: &[Case] = &[
     ("bridge::kernel_socket_with_udp_checksums", || {
@@ -56,7 +56,7 @@ fn with_network(case: fn(&Network)) {
         println!("skipped: network devices need root");
         return;
     }
-    let network = Network::new();
+    let network = Network::create();
     case(&network);
 }
 

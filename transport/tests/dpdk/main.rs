@@ -8,7 +8,6 @@
 mod bridge;
 mod errors;
 mod memif;
-mod network;
 mod process;
 mod rpc;
 

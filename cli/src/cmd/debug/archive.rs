@@ -9,7 +9,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use super::gather::Part;
-use crate::failure::Failure;
+use trine_base::failure::Failure;
 
 /// Makes the file; one that is there already is left alone.
 pub(super) fn create(path: &Path) -> Result<File, Failure> {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::options::GroupArguments;
+use trine_base::arguments::GroupArguments;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DebugCommand {

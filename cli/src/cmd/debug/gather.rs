@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 use super::args::BundleArguments;
 use crate::cmd::status::document;
 use crate::cmd::{doctor, log_level};
-use crate::interrupt;
-use crate::network::Network;
 use crate::observe::{Look, between};
 use crate::settings::{
     Configured, Secrets, Stop, document as settings_document, keys, resolve_for_show,
 };
-use crate::survey::{LOOK_MAX, ask_everybody};
+use trine_base::interrupt;
+use trine_base::network::Network;
+use trine_base::survey::{LOOK_MAX, ask_everybody};
 
 /// Between the two looks whose difference are the rates.
 const STAT_INTERVAL: Duration = Duration::from_secs(1);

@@ -12,12 +12,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
 
-use crate::failure::Failure;
-use crate::interrupt;
-use crate::network::Network;
-use crate::output::Output;
-use crate::peers;
-use crate::units::{plural, show_bytes};
+use trine_base::failure::Failure;
+use trine_base::interrupt;
+use trine_base::network::Network;
+use trine_base::output::Output;
+use trine_base::peers;
+use trine_base::units::{plural, show_bytes};
 
 use self::args::BundleArguments;
 pub(crate) use self::args::DebugCommand;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::machine::{Limit, Machine};
 use super::{Finding, shown};
-use crate::failure::Failure;
+use trine_base::failure::Failure;
 
 /// Connections of Redis clients and the replica's own files fit below this.
 const OPEN_FILES: u64 = 16_384;

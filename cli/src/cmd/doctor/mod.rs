@@ -14,9 +14,9 @@ use serde::Serialize;
 
 pub(crate) use self::args::DoctorArguments;
 
-use crate::failure::Failure;
-use crate::output::Output;
-use crate::units::plural;
+use trine_base::failure::Failure;
+use trine_base::output::Output;
+use trine_base::units::plural;
 
 use self::machine::Machine;
 

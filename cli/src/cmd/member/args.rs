@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use crate::options::{GroupArguments, OrderArguments};
+use trine_base::arguments::{GroupArguments, OrderArguments};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum MemberCommand {

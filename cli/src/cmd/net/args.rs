@@ -3,8 +3,8 @@
 use clap::{Args, Subcommand};
 use trine_transport::backend::Faults;
 
-use crate::config::DEFAULT_PEERS;
-use crate::lab::Way;
+use trine_base::config::DEFAULT_PEERS;
+use trine_local::faults::Way;
 
 #[derive(Clone, Debug, PartialEq, Subcommand)]
 pub(crate) enum NetCommand {

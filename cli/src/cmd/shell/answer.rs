@@ -4,10 +4,10 @@ use serde_json::{Map, Value, json};
 use trine_kvstore::{AbortCause, Position, Response, Versioned};
 
 use super::parse::{Shape, StoreRequest};
-use super::words::show;
-use crate::cmd::store_failure;
-use crate::failure::Failure;
-use crate::output::insert_bytes;
+use trine_base::answers::store_failure;
+use trine_base::failure::Failure;
+use trine_base::output::insert_bytes;
+use trine_base::words::show;
 
 /// For whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::options::ClientArguments;
+use trine_base::arguments::ClientArguments;
 
 #[derive(Debug, Args)]
 pub(crate) struct ShellArguments {

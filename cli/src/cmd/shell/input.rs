@@ -9,8 +9,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::config::SHELL_LINE_BYTES_MAX;
-use crate::failure::Failure;
-use crate::interrupt;
+use trine_base::failure::Failure;
+use trine_base::interrupt;
 
 /// How often a wait for input looks whether it was interrupted.
 const LOOK_EVERY: Timespec = Timespec {

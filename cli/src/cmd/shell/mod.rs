@@ -6,7 +6,6 @@ mod commands;
 mod edit;
 mod input;
 mod parse;
-mod words;
 mod worker;
 
 use std::io::{self, IsTerminal};
@@ -20,17 +19,17 @@ pub(crate) use self::args::ShellArguments;
 use self::input::{Input, read_line, size_of_input};
 use self::parse::{Request, StoreRequest, parse};
 use self::worker::Worker;
-use crate::announce::note;
-use crate::bars::above_bars;
-use crate::cmd::response_of;
 use crate::cmd::status::StatusArguments;
-use crate::failure::Failure;
-use crate::interrupt;
-use crate::network::Network;
-use crate::options::ClientArguments;
-use crate::output::{Output, print_all};
-use crate::progress::Progress;
-use crate::units::{plural, show_ns};
+use trine_base::announce::note;
+use trine_base::answers::response_of;
+use trine_base::arguments::ClientArguments;
+use trine_base::bars::above_bars;
+use trine_base::failure::Failure;
+use trine_base::interrupt;
+use trine_base::network::Network;
+use trine_base::output::{Output, print_all};
+use trine_base::progress::Progress;
+use trine_base::units::{plural, show_ns};
 
 pub(crate) use self::input::has_no_input;
 

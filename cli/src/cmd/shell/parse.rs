@@ -11,7 +11,7 @@ use crate::settings::reason_of;
 use clap::Parser;
 
 use super::commands::{Entry, find, nearest};
-use super::words::{WordError, show, split};
+use trine_base::words::{WordError, show, split};
 
 const NS_PER_MS: u64 = 1_000_000;
 const WATCH_SECONDS_MAX: f64 = 86_400.0;

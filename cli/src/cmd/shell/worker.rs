@@ -7,11 +7,11 @@ use trine_client::{Answer, Mode};
 use trine_kvstore::Command;
 
 use super::parse::StoreRequest;
-use crate::client;
-use crate::failure::Failure;
-use crate::interrupt;
-use crate::network::Network;
-use crate::options::ClientArguments;
+use trine_base::arguments::ClientArguments;
+use trine_base::client;
+use trine_base::failure::Failure;
+use trine_base::interrupt;
+use trine_base::network::Network;
 
 /// How often a waiting shell looks whether it was interrupted.
 const LOOK_EVERY: Duration = Duration::from_millis(20);

@@ -2,8 +2,8 @@
 
 use clap::Args;
 
-use crate::options::GroupArguments;
-use crate::units::parse_seconds;
+use trine_base::arguments::GroupArguments;
+use trine_base::units::parse_seconds;
 
 #[derive(Debug, Args)]
 pub(crate) struct TopArguments {

@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use trine_transport::backend::Faults;
 
 use super::model::Action;
-use crate::lab::{AskError, Order, State, Way, ask};
+use trine_local::faults::{AskError, Order, State, Way, ask};
 
 /// Does it, and remembers what is to be taken back.
 pub(super) struct Hands {

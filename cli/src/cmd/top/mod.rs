@@ -20,16 +20,16 @@ use self::hands::Hands;
 use self::model::{Action, Key, Model};
 use super::member::{Wanted, order};
 use super::net::Lab;
-use crate::capture::CaptureArguments;
 use crate::config::{TOP_KEYS_EVERY, TOP_TRANSFER_LIMIT};
-use crate::failure::Failure;
-use crate::interrupt;
-use crate::network::Network;
 use crate::observe::Look;
-use crate::options::OrderArguments;
-use crate::output::Output;
-use crate::peers;
-use crate::survey::{LOOK_MAX, ask_everybody};
+use trine_base::arguments::OrderArguments;
+use trine_base::capture::CaptureArguments;
+use trine_base::failure::Failure;
+use trine_base::interrupt;
+use trine_base::network::Network;
+use trine_base::output::Output;
+use trine_base::peers;
+use trine_base::survey::{LOOK_MAX, ask_everybody};
 
 /// What other threads tell the screen's.
 enum News {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use trine_local::{Report, leader_of};
+use trine_client::{Report, leader_of};
 use trine_protocol::node_status::LinkStatus;
 use trine_protocol::node_status::NodeStatus;
 use trine_protocol::status::Status;
@@ -10,7 +10,7 @@ use trine_protocol::status::Status;
 use crate::cmd::status::{place_at, role_word, summary};
 use crate::config::TOP_HISTORY;
 use crate::observe::{Interval, Look, between, pair, reads};
-use crate::units::{show_bytes, show_count, show_ns};
+use trine_base::units::{show_bytes, show_count, show_ns};
 
 /// One replica's line.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,7 +7,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use serde_json::json;
 use trine_client::Obstacle;
-use trine_local::Report;
+use trine_client::Report;
 use trine_protocol::node_status::NodeStatus;
 use trine_protocol::status::ReceivingStatus;
 

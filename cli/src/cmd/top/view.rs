@@ -7,7 +7,7 @@ use ratatui::text::{Line, Text};
 use ratatui::widgets::{Block, Borders, Cell, Clear, Paragraph, Row, Sparkline, Table};
 
 use super::model::{Action, Dialog, Model};
-use crate::units::{show_count, show_ns};
+use trine_base::units::{show_count, show_ns};
 
 /// A screen this high has room for a taller plot.
 const TALL: u16 = 40;

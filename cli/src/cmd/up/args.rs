@@ -3,13 +3,13 @@
 use clap::Args;
 
 use crate::config::BASE_PORT;
-use crate::options::LimitArguments;
-use crate::options::LogArguments;
-use crate::options::ReadArguments;
-use crate::options::TimingArguments;
-use crate::resp::RespArguments;
-use crate::settings::FileArguments;
-use crate::settings::WatchArguments;
+use trine_server::options::FileArguments;
+use trine_server::options::LimitArguments;
+use trine_server::options::LogArguments;
+use trine_server::options::ReadArguments;
+use trine_server::options::TimingArguments;
+use trine_server::options::WatchArguments;
+use trine_server::resp::RespArguments;
 
 #[derive(Debug, Args)]
 pub(crate) struct UpArguments {

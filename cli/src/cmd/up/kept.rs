@@ -5,10 +5,10 @@ use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use trine_local::addresses_from;
+use trine_base::ports::addresses_from;
 use trine_replica::disk::Directory;
 
-use crate::failure::Failure;
+use trine_base::failure::Failure;
 
 /// Refuses a directory whose group has its replicas elsewhere than at `addresses`: its members would wait for each other
 /// there, and further replicas would wait for them.

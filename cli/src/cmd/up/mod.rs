@@ -12,20 +12,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use trine_local::{LineSink, Stream, addresses_from, leader_of};
+use trine_base::ports::addresses_from;
+use trine_client::leader_of;
+use trine_local::{LineSink, Stream};
 
 pub(crate) use self::args::UpArguments;
-use crate::announce::Announcer;
-use crate::cmd::chaos::FAULTS_LINE;
-use crate::cmd::serve::{METRICS_LINE, ROLE, check_common};
-use crate::config::{BASE_PORT, START_LIMIT};
-use crate::failure::Failure;
-use crate::network::Network;
-use crate::options::replica_count;
-use crate::output::Output;
-use crate::resp::HiddenPassword;
-use crate::units::show_ns;
-use crate::{data, group, interrupt};
+use crate::config::BASE_PORT;
+use trine_base::announce::Announcer;
+use trine_base::arguments::replica_count;
+use trine_base::failure::Failure;
+use trine_base::interrupt;
+use trine_base::network::Network;
+use trine_base::output::Output;
+use trine_base::units::show_ns;
+use trine_local::config::START_LIMIT;
+use trine_local::faults::FAULTS_LINE;
+use trine_local::start as group;
+use trine_server::data;
+use trine_server::resp::HiddenPassword;
+use trine_server::serve::{METRICS_LINE, ROLE, check_common};
 
 /// Directories are read at least this fast, all replicas together.
 const READ_BYTES_PER_SECOND: u64 = 8 << 20;

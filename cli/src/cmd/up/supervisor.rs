@@ -3,15 +3,17 @@
 
 use std::time::{Duration, Instant};
 
-use trine_local::{Exit, Group, Report, majority_gone, voters_in_step};
+use trine_client::{Report, majority_gone, voters_in_step};
+use trine_local::{Exit, Group};
 use trine_protocol::status::Role;
 
-use crate::announce::Announcer;
 use crate::config::{RESTART_PAUSE, RESTART_PAUSE_MAX, RESTART_PAUSE_RESET, SUPERVISE_EVERY};
-use crate::failure::Failure;
-use crate::network::Network;
-use crate::units::show_ns;
-use crate::{group, interrupt};
+use trine_base::announce::Announcer;
+use trine_base::failure::Failure;
+use trine_base::interrupt;
+use trine_base::network::Network;
+use trine_base::units::show_ns;
+use trine_local::start as group;
 
 /// How often the replicas are asked while the group is not whole.
 const ASK_EVERY: Duration = Duration::from_secs(1);

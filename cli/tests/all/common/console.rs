@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 
-use trine_local::free_addresses;
+use trine_base::ports::free_addresses;
 
 use super::{LIMIT, finish, program, signal, tcp_ports, wait_for};
 

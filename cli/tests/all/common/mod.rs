@@ -10,7 +10,11 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use trine_local::{Group, GroupConfig, Report, free_addresses, leader_of, survey, voters_in_step};
+use trine_base::network::Udp;
+use trine_base::ports::free_addresses;
+use trine_base::survey::ask;
+use trine_client::{Report, leader_of, voters_in_step};
+use trine_local::{Group, GroupConfig};
 
 /// How long anything that must happen may take before a test gives up on it.
 pub const LIMIT: Duration = Duration::from_secs(60);
@@ -45,7 +49,7 @@ impl Cluster {
     /// What every replica says now.
     pub fn look(&self) -> Vec<Report> {
         let limit = trine_transport::time::Duration::from_millis(500);
-        survey(self.group.addresses(), limit).expect("a socket")
+        ask(&Udp, self.group.addresses(), limit).expect("a socket")
     }
 
     /// The place of the leader, once there is one.
@@ -67,7 +71,7 @@ impl Cluster {
         let limit = trine_transport::time::Duration::from_millis(500);
         self.group
             .wait_until(what, LIMIT, |group| {
-                let reports = survey(group.addresses(), limit).expect("a socket");
+                let reports = ask(&Udp, group.addresses(), limit).expect("a socket");
                 condition(&reports).then_some(())
             })
             .unwrap_or_else(|error| panic!("{error}"));

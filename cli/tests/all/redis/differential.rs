@@ -5,7 +5,7 @@
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 
-use trine_local::free_addresses;
+use trine_base::ports::free_addresses;
 use trine_transport::prng::Prng;
 
 use super::wire::Wire;

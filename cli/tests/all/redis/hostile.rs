@@ -7,7 +7,7 @@ use std::process::Stdio;
 use super::RedisGroup;
 use super::wire::Wire;
 use crate::common::wait_for;
-use trine_local::free_addresses;
+use trine_base::ports::free_addresses;
 
 /// A counter of INFO.
 fn counter(wire: &mut Wire, name: &str) -> u64 {

@@ -15,7 +15,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use crate::common::{Cluster, program, wait_for};
-use trine_local::{Group, GroupConfig, free_addresses};
+use trine_base::ports::free_addresses;
+use trine_local::{Group, GroupConfig};
 use wire::Wire;
 
 /// A group whose replicas serve Redis clients.

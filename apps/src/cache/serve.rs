@@ -1,0 +1,227 @@
+//! `trine cache serve`: a cache, a shard a thread, until it is asked to end.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use serde_json::json;
+use trine_kvstore::cache::CACHE_LOG_BYTES_MIN;
+use trine_kvstore::memory::HUGE_PAGE_BYTES;
+use trine_kvstore::{Cache, CacheConfig};
+use trine_protocol::endpoint_config;
+use trine_transport::backend::{Backend, BackendError, MonotonicClock, Waker};
+use trine_transport::{Config, EventLoop, Identity};
+
+use super::shard::Shard;
+use super::wire::Hello;
+use crate::cache::CacheServeArguments;
+use trine_base::announce::Announcer;
+use trine_base::endpoint::{backend_failure, random_seed};
+use trine_base::failure::Failure;
+use trine_base::interrupt;
+use trine_base::network::{Network, Opened};
+use trine_base::output::Output;
+use trine_base::units::{plural, show_bytes};
+use trine_base::{peers, placement};
+
+/// The index gets one byte in so many of a shard's memory: with eight bytes an item it and the log
+/// fill up together when an item takes 56 bytes; larger items leave index unused, not log.
+const INDEX_SHARE: u64 = 8;
+
+type ShardLoop<B> = EventLoop<B, MonotonicClock, Shard>;
+
+pub(super) fn run<N: Network>(
+    network: &N,
+    arguments: &CacheServeArguments,
+    output: Output,
+) -> Result<(), Failure> {
+    let announcer = Announcer::start(output.json)?;
+    interrupt::start_server()?;
+    placement::require_memory(arguments.memory, 1)?;
+    let memory = shard_memory(arguments.memory, arguments.threads)?;
+    let listen = peers::resolve_server(&arguments.listen)?;
+    if network.is_ip() {
+        let allowed = arguments.allow_remote;
+        placement::require_loopback("the address of --listen", listen, allowed)?;
+    }
+    let addresses = shard_addresses(listen, arguments.threads)?;
+    let mut loops = Vec::new();
+    // What has to outlive the loops.
+    let mut kept = Vec::new();
+    for (shard, opened) in (0..).zip(network.serve_all(&addresses)?) {
+        let Opened { backend, keep, .. } = opened;
+        let place = Hello {
+            shard,
+            shards: arguments.threads,
+        };
+        loops.push(assemble(backend, place, memory, arguments)?);
+        kept.push(keep);
+    }
+    tell(&addresses, arguments, announcer);
+    run_all(loops).map_err(backend_failure)
+}
+
+/// What each of `threads` shards gets of `budget`: never more in sum.
+fn shard_memory(budget: u64, threads: u32) -> Result<CacheConfig, Failure> {
+    let page = HUGE_PAGE_BYTES as u64;
+    let share = budget / u64::from(threads);
+    let least = page + CACHE_LOG_BYTES_MIN as u64;
+    if share < least {
+        return Err(Failure::usage(
+            format!(
+                "--memory {} is too little for {}",
+                show_bytes(budget),
+                plural(threads.into(), "thread")
+            ),
+            format!("every thread needs at least {}", show_bytes(least)),
+        ));
+    }
+    let index = (1_u64 << (share / INDEX_SHARE).ilog2()).max(page);
+    let log = (share - index) / page * page;
+    let bytes = |bytes: u64| {
+        usize::try_from(bytes)
+            .map_err(|_| Failure::usage("--memory is more than this machine can address", ""))
+    };
+    Ok(CacheConfig {
+        log_bytes: bytes(log)?,
+        index_bytes: bytes(index)?,
+    })
+}
+
+fn shard_addresses(first: SocketAddr, threads: u32) -> Result<Vec<SocketAddr>, Failure> {
+    (0..threads)
+        .map(|shard| {
+            shard_address(first, shard).ok_or_else(|| {
+                Failure::usage(
+                    format!(
+                        "{threads} threads need as many ports from {} on",
+                        first.port()
+                    ),
+                    "take a lower port, or fewer threads",
+                )
+            })
+        })
+        .collect()
+}
+
+/// Where a server that begins at `first` has this shard.
+pub(super) fn shard_address(first: SocketAddr, shard: u32) -> Option<SocketAddr> {
+    let port = first.port().checked_add(u16::try_from(shard).ok()?)?;
+    Some(SocketAddr::new(first.ip(), port))
+}
+
+/// Joins backend, shard and endpoint.
+fn assemble<B: Backend>(
+    backend: B,
+    place: Hello,
+    memory: CacheConfig,
+    arguments: &CacheServeArguments,
+) -> Result<ShardLoop<B>, Failure> {
+    // The hash seed stays with the shard: clients choose shards without it, and whoever knew it
+    // could make keys that displace others.
+    let cache = Cache::new(memory, [random_seed()?, random_seed()?])
+        .map_err(|error| Failure::usage(error.to_string(), "give it more --memory"))?;
+    let shard = Shard::new(
+        cache,
+        place,
+        memory.log_bytes as u64,
+        memory.index_bytes as u64,
+    );
+    let seed = random_seed()?;
+    let identity = Identity {
+        cluster: 0,
+        incarnation: seed.max(1),
+    };
+    let config = Config {
+        spin: arguments.spin.into(),
+        ..endpoint_config()
+    };
+    EventLoop::new(backend, MonotonicClock, shard, config, identity, seed)
+        .map_err(|error| Failure::usage(format!("cannot set up the endpoint: {error}"), ""))
+}
+
+fn tell(addresses: &[SocketAddr], arguments: &CacheServeArguments, announcer: Announcer) {
+    announcer.json_line(&json!({
+        "listening": addresses,
+        "threads": arguments.threads,
+        "memory_bytes": arguments.memory,
+    }));
+    let ports = match addresses {
+        [first, .., last] => format!("{first} to port {}", last.port()),
+        _ => addresses[0].to_string(),
+    };
+    announcer.line(format_args!(
+        "a cache of {} on {ports}, {}, not replicated",
+        show_bytes(arguments.memory),
+        plural(arguments.threads.into(), "thread"),
+    ));
+    announcer.line("Ctrl-C ends it, and with it what it holds.");
+}
+
+/// Runs each loop in a thread until Ctrl-C, or until one of them fails.
+fn run_all<B: Backend + Send>(loops: Vec<ShardLoop<B>>) -> Result<(), BackendError> {
+    let wakers: Vec<Waker> = loops.iter().map(EventLoop::waker).collect();
+    let wake_all = {
+        let wakers = wakers.clone();
+        move || wakers.iter().for_each(Waker::wake)
+    };
+    interrupt::on_interrupt(wake_all);
+    let failed = AtomicBool::new(false);
+    let run = |mut event_loop: ShardLoop<B>| {
+        let over = |_: &mut Shard| interrupt::interrupted() || failed.load(Ordering::SeqCst);
+        let ended = event_loop.run_until(None, over);
+        if ended.is_err() {
+            // Half a cache would answer half of the keys.
+            failed.store(true, Ordering::SeqCst);
+            wakers.iter().for_each(Waker::wake);
+        }
+        ended.map(|_| ())
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = loops
+            .into_iter()
+            .map(|event_loop| scope.spawn(|| run(event_loop)))
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
+            .fold(Ok(()), Result::and)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shards_never_take_more_than_the_budget() {
+        for budget in [10 << 20, 11 << 20, 64 << 20, (1 << 30) + 12_345, 3 << 30] {
+            for threads in 1..=8 {
+                let Ok(memory) = shard_memory(budget, threads) else {
+                    assert!(budget / u64::from(threads) < 10 << 20);
+                    continue;
+                };
+                let taken = (memory.log_bytes + memory.index_bytes) as u64;
+                assert!(taken * u64::from(threads) <= budget, "{budget} {threads}");
+                assert!(memory.log_bytes >= CACHE_LOG_BYTES_MIN);
+                assert!(memory.index_bytes.is_power_of_two());
+            }
+        }
+    }
+
+    #[test]
+    fn ports_end_at_the_last_one() {
+        let first = "127.0.0.1:65534".parse().expect("an address");
+        assert_eq!(shard_addresses(first, 2).expect("two")[1].port(), 65535);
+        assert_eq!(
+            shard_addresses(first, 3)
+                .expect_err("no third")
+                .exit_status(),
+            2
+        );
+    }
+}

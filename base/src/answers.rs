@@ -1,0 +1,45 @@
+//! What a store's answer is to a command: its response, or a failure.
+
+use trine_client::Answer;
+use trine_kvstore::{Response, StoreError};
+
+use crate::failure::Failure;
+
+/// The store's response inside of an answer; a refusal by the store is a failure.
+pub fn response_of(answer: &Answer) -> Result<Response<'_>, Failure> {
+    match answer.response() {
+        Ok(Response::Error(error)) => Err(store_failure(error)),
+        Ok(response) => Ok(response),
+        Err(error) => Err(Failure::usage(
+            format!("the answer could not be read: {error}"),
+            "run the same release on both sides",
+        )),
+    }
+}
+
+/// The store said no, on every replica alike; nothing was changed.
+pub fn store_failure(error: StoreError) -> Failure {
+    refusal(error, format!("{error}; nothing was changed"))
+}
+
+/// The store said no, in words of the caller's.
+pub fn refusal(error: StoreError, message: String) -> Failure {
+    match error {
+        StoreError::KeyTooLong { .. } | StoreError::ValueTooLong { .. } => {
+            Failure::usage(message, "")
+        }
+        StoreError::Full { .. } => Failure::negative(
+            message,
+            "delete keys, or start a group with a larger --memory",
+        ),
+        _ => Failure::negative(message, ""),
+    }
+}
+
+/// An answer of a kind that the command cannot have: another release, or a defect.
+pub fn unexpected(response: &Response<'_>) -> Failure {
+    Failure::usage(
+        format!("the group gave an answer that does not fit the command: {response:?}"),
+        "run the same release on both sides",
+    )
+}

@@ -1,0 +1,113 @@
+//! Shows on a thread of its own how far something is: who works does not wait for the terminal.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::config::LAST_LINES_LIMIT;
+
+/// What is shown to others. Dropping it takes the bar away.
+pub struct Aside<T>(Arc<Shared<T>>);
+
+struct Shared<T> {
+    state: Mutex<State<T>>,
+    changed: Condvar,
+}
+
+struct State<T> {
+    /// The latest, if it was not shown yet.
+    latest: Option<T>,
+    closed: bool,
+    /// Whether the thread, and what it had on the terminal, is gone.
+    ended: bool,
+}
+
+impl<T: Send + 'static> Aside<T> {
+    /// From now on `show` is called with what is posted, or the latest of it.
+    pub fn start(show: impl FnMut(T) + Send + 'static) -> Self {
+        let state = State {
+            latest: None,
+            closed: false,
+            ended: false,
+        };
+        let shared = Arc::new(Shared {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        });
+        let of_thread = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("progress".to_owned());
+        let begun = thread.spawn(move || of_thread.work(show));
+        // Without a thread nothing is shown; the work itself goes on.
+        shared.lock().ended = begun.is_err();
+        Self(shared)
+    }
+
+    /// Leaves how far it is now, to be shown soon.
+    pub fn post(&self, value: T) {
+        self.0.lock().latest = Some(value);
+        self.0.changed.notify_all();
+    }
+}
+
+impl<T> Shared<T> {
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self, mut show: impl FnMut(T)) {
+        while let Some(value) = self.next() {
+            show(value);
+        }
+        drop(show);
+        self.lock().ended = true;
+        self.changed.notify_all();
+    }
+
+    /// What is shown next; nothing at the end.
+    fn next(&self) -> Option<T> {
+        let idle = |state: &mut State<T>| state.latest.is_none() && !state.closed;
+        let mut state = self
+            .changed
+            .wait_while(self.lock(), idle)
+            .unwrap_or_else(PoisonError::into_inner);
+        state.latest.take().filter(|_| !state.closed)
+    }
+}
+
+/// What is printed next shall not stand beside the bar; but a terminal that stands still is not waited for.
+impl<T> Drop for Aside<T> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.closed = true;
+        self.0.changed.notify_all();
+        let shown = |state: &mut State<T>| !state.ended;
+        let waited = self
+            .0
+            .changed
+            .wait_timeout_while(state, LAST_LINES_LIMIT, shown);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn what_was_not_shown_in_time_is_left_out_and_nobody_waits() {
+        let (taken, take) = mpsc::channel::<()>();
+        let (tell, shown) = mpsc::channel();
+        let aside = Aside::start(move |value: u32| {
+            tell.send(value).expect("the test listens");
+            let _ = take.recv();
+        });
+        aside.post(0);
+        assert_eq!(shown.recv(), Ok(0));
+        // The terminal stands still meanwhile.
+        (1..=1_000).for_each(|value| aside.post(value));
+        drop(taken);
+        assert_eq!(shown.recv(), Ok(1_000));
+        drop(aside);
+        assert!(shown.recv().is_err(), "the thread has ended");
+    }
+}

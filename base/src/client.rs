@@ -1,0 +1,219 @@
+//! How a command that does one thing talks to the group, and what it says when that fails.
+
+use trine_client::{Answer, BlockingClient, CallError, ClientConfig, Error, Mode, Obstacle};
+use trine_kvstore::Command;
+use trine_protocol::endpoint_config;
+use trine_transport::backend::{Backend, MonotonicClock};
+use trine_transport::time::Duration;
+
+use crate::arguments::ClientArguments;
+use crate::capture;
+use crate::endpoint::random_seed;
+use crate::failure::Failure;
+use crate::network::{Network, Opened};
+use crate::peers;
+use crate::survey;
+use crate::units::show_ns;
+
+/// Does one command with a client of its own and waits for its end.
+pub fn call<N: Network>(
+    network: &N,
+    arguments: &ClientArguments,
+    mode: Mode,
+    command: &Command<'_>,
+) -> Result<Answer, Failure> {
+    call_with(network, arguments, mode, command, |_| {})
+}
+
+/// The same, with settings of the client changed by `tune`.
+pub fn call_with<N: Network>(
+    network: &N,
+    arguments: &ClientArguments,
+    mode: Mode,
+    command: &Command<'_>,
+    tune: impl FnOnce(&mut ClientConfig),
+) -> Result<Answer, Failure> {
+    let mut session = open(network, arguments, tune)?;
+    let done = session.execute(mode, command);
+    drop(session);
+    done.map_err(|failure| explained(network, arguments, failure))
+}
+
+/// How long those who did not do it in time are asked why.
+const EXPLANATION_MAX: Duration = Duration::from_millis(300);
+
+/// "Not in time" is what was seen, not why. A replica that is there may know: then it is said, too.
+fn explained<N: Network>(network: &N, arguments: &ClientArguments, failure: Failure) -> Failure {
+    if !failure.is_without_answer() {
+        return failure;
+    }
+    let reports = peers::resolve(&arguments.group.peers)
+        .and_then(|addresses| survey::ask_everybody(network, &addresses, EXPLANATION_MAX));
+    // What cannot be found out is no failure of its own.
+    match reports
+        .ok()
+        .and_then(|reports| survey::why_it_stands_still(&reports))
+    {
+        Some(why) => failure.because(&why),
+        None => failure,
+    }
+}
+
+type Execute = dyn FnMut(Mode, &Command<'_>) -> Result<Answer, CallError>;
+
+/// A client for several commands, one after the other, whatever carries its packets.
+pub struct Session(Box<Execute>);
+
+impl Session {
+    /// Does one command and waits for its end.
+    pub fn execute(&mut self, mode: Mode, command: &Command<'_>) -> Result<Answer, Failure> {
+        (self.0)(mode, command).map_err(|error| call_failure(error, mode))
+    }
+}
+
+/// Opens a client; nothing is sent before its first command.
+pub fn open<N: Network>(
+    network: &N,
+    arguments: &ClientArguments,
+    tune: impl FnOnce(&mut ClientConfig),
+) -> Result<Session, Failure> {
+    let addresses = peers::resolve(&arguments.group.peers)?;
+    let capture = arguments.capture.open()?;
+    let opened = network.call(&addresses)?;
+    let mut config = ClientConfig::new(addresses);
+    config.operation_timeout = arguments.group.timeout.into();
+    tune(&mut config);
+    match capture {
+        None => open_over(opened, config),
+        Some(capture) => open_over(capture::around_opened(network, opened, capture), config),
+    }
+}
+
+fn open_over<B: Backend + 'static>(
+    opened: Opened<B>,
+    config: ClientConfig,
+) -> Result<Session, Failure> {
+    let Opened {
+        backend,
+        route_of,
+        keep,
+        ..
+    } = opened;
+    let (clock, seed) = (MonotonicClock, random_seed()?);
+    let mut client = BlockingClient::new(backend, clock, config, endpoint_config(), route_of, seed)
+        .map_err(|error| Failure::usage(error.to_string(), ""))?;
+    Ok(Session(Box::new(move |mode, command| {
+        // What the backend stands on lives as long as it does.
+        let _ = &keep;
+        client.execute(mode, command)
+    })))
+}
+
+fn call_failure(error: CallError, mode: Mode) -> Failure {
+    match error {
+        CallError::Failed(error) => operation_failure(error, mode),
+        CallError::NotBegun(error) => Failure::usage(error.to_string(), ""),
+        CallError::Backend(_) | CallError::Stopped => {
+            Failure::outcome_unknown(error.to_string(), "read the key to see whether it was")
+        }
+    }
+}
+
+/// An operation without an answer, in words that say what is certain.
+fn operation_failure(error: Error, mode: Mode) -> Failure {
+    let cure = advice(error.obstacle());
+    let write = matches!(mode, Mode::Write | Mode::WriteAndClose);
+    match error {
+        Error::NotReachable { obstacle, waited } => {
+            let certain = if write {
+                "nothing was written"
+            } else {
+                "nothing was read"
+            };
+            let waited = show_ns(waited.as_nanos());
+            Failure::not_reachable(format!("{obstacle}; {certain} (tried for {waited})"), cure)
+        }
+        Error::OutcomeUnknown { obstacle, waited } => {
+            let waited = show_ns(waited.as_nanos());
+            Failure::outcome_unknown(
+                format!(
+                    "{obstacle}; the command was sent and may have been applied (waited {waited})"
+                ),
+                "read the key to see whether it was",
+            )
+        }
+        Error::Refused { obstacle } => match obstacle {
+            Obstacle::WrongCluster { .. } | Obstacle::VersionMismatch { .. } => {
+                Failure::usage(format!("{obstacle}; nothing was done"), cure)
+            }
+            _ => Failure::negative(format!("{obstacle}; nothing was done"), cure),
+        },
+    }
+}
+
+/// What can be done about an obstacle; empty where its own words say it.
+pub fn advice(obstacle: Obstacle) -> &'static str {
+    match obstacle {
+        Obstacle::NoConnection | Obstacle::NoRoute { .. } => {
+            "start a group with `trine up`, or name the right one with --peers or TRINE_PEERS"
+        }
+        Obstacle::NoLeader | Obstacle::NoQuorum => {
+            "`trine status` shows which replicas are there; a majority of them has to be"
+        }
+        Obstacle::NoAnswer => "`trine status` shows the group; --timeout waits longer",
+        Obstacle::NotAttached => "`trine status` shows the group; `trine up` starts a whole one",
+        Obstacle::Busy => {
+            "the group has more to do than it can; try again, or wait longer with --timeout"
+        }
+        Obstacle::WrongCluster { .. } => "the list of peers mixes groups; name the replicas of one",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_certain_and_what_is_not_is_said() {
+        let (obstacle, waited) = (Obstacle::NoAnswer, Duration::from_millis(5));
+        let unknown = CallError::Failed(Error::OutcomeUnknown { obstacle, waited });
+        let failure = call_failure(unknown, Mode::Write);
+        assert_eq!(failure.exit_status(), 3);
+        let text = failure.to_string();
+        assert!(
+            text.contains("outcome unknown") && text.contains("may have been"),
+            "{text}"
+        );
+
+        let certain = CallError::Failed(Error::NotReachable { obstacle, waited });
+        let failure = call_failure(certain.clone(), Mode::Write);
+        assert_eq!(failure.exit_status(), 3);
+        assert!(
+            failure.to_string().contains("nothing was written"),
+            "{failure}"
+        );
+        assert!(
+            call_failure(certain, Mode::Read)
+                .to_string()
+                .contains("nothing was read")
+        );
+    }
+
+    #[test]
+    fn another_cluster_or_version_is_a_matter_of_configuration() {
+        for obstacle in [
+            Obstacle::VersionMismatch { theirs: 9 },
+            Obstacle::WrongCluster {
+                theirs: trine_protocol::message::ClusterId(9),
+            },
+        ] {
+            let failure = call_failure(CallError::Failed(Error::Refused { obstacle }), Mode::Read);
+            assert_eq!(failure.exit_status(), 2, "{failure}");
+            assert!(
+                failure.to_string().contains("nothing was done"),
+                "{failure}"
+            );
+        }
+    }
+}

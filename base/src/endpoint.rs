@@ -1,0 +1,20 @@
+//! What every endpoint needs beside its backend: a seed, and words for a backend that fails.
+
+use trine_transport::backend::BackendError;
+
+use crate::failure::Failure;
+
+/// 64 bits from the operating system.
+pub fn random_seed() -> Result<u64, Failure> {
+    getrandom::u64().map_err(|error| {
+        Failure::usage(
+            format!("the operating system gives no random numbers: {error}"),
+            "",
+        )
+    })
+}
+
+/// A socket that cannot be opened or used.
+pub fn backend_failure(error: BackendError) -> Failure {
+    Failure::usage(error.to_string(), "")
+}

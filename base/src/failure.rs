@@ -1,0 +1,179 @@
+//! How does a command fail, what does it say, and which exit status follows?
+//!
+//! | status | means |
+//! |---|---|
+//! | 0 | done |
+//! | 1 | a clear negative answer: no such key, the store refused, the check failed |
+//! | 2 | wrong usage or configuration; nothing was done |
+//! | 3 | the cluster was not reached (nothing was done), or the outcome is unknown; the text says which |
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// What kind of failure it is, which decides the exit status.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// The answer is no.
+    Negative,
+    /// The command, its options or its surroundings are wrong.
+    Usage,
+    /// Nobody who could do it was reached; nothing was done.
+    NotReachable,
+    /// It may or may not have been done.
+    OutcomeUnknown,
+    /// The user ended it.
+    Interrupted,
+}
+
+/// A failed command: what happened, and what can be done about it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Failure {
+    kind: Kind,
+    message: String,
+    /// Empty when there is nothing sensible to advise.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    cure: String,
+}
+
+impl Failure {
+    /// The command worked, and its result is negative: exit status 1.
+    pub fn negative(message: impl Into<String>, cure: impl Into<String>) -> Self {
+        Self {
+            kind: Kind::Negative,
+            message: message.into(),
+            cure: cure.into(),
+        }
+    }
+
+    /// The command was not right, or this machine cannot do it: exit status 2.
+    pub fn usage(message: impl Into<String>, cure: impl Into<String>) -> Self {
+        Self {
+            kind: Kind::Usage,
+            message: message.into(),
+            cure: cure.into(),
+        }
+    }
+
+    /// The same as the answer to a question: whoever asked whether something is right is told no.
+    pub fn into_negative(self) -> Self {
+        Self {
+            kind: Kind::Negative,
+            ..self
+        }
+    }
+
+    /// No replica could do it in time.
+    pub fn not_reachable(message: impl Into<String>, cure: impl Into<String>) -> Self {
+        Self {
+            kind: Kind::NotReachable,
+            message: message.into(),
+            cure: cure.into(),
+        }
+    }
+
+    /// It may have happened or may still happen.
+    pub fn outcome_unknown(message: impl Into<String>, cure: impl Into<String>) -> Self {
+        Self {
+            kind: Kind::OutcomeUnknown,
+            message: message.into(),
+            cure: cure.into(),
+        }
+    }
+
+    /// Ctrl-C: not an error, but not the whole answer either.
+    pub fn interrupted() -> Self {
+        Self {
+            kind: Kind::Interrupted,
+            message: "interrupted".into(),
+            cure: String::new(),
+        }
+    }
+
+    /// Ctrl-C, and how far it was by then.
+    pub fn interrupted_after(done: impl fmt::Display, cure: impl Into<String>) -> Self {
+        Self {
+            kind: Kind::Interrupted,
+            message: format!("interrupted: {done}"),
+            cure: cure.into(),
+        }
+    }
+
+    /// The same, of a line of a script.
+    pub fn at_line(self, number: u64) -> Self {
+        Self {
+            message: format!("line {number}: {}", self.message),
+            ..self
+        }
+    }
+
+    /// The same, of a part of something larger, which `what` says.
+    pub fn while_doing(self, what: &str) -> Self {
+        Self {
+            message: format!("{what}: {}", self.message),
+            ..self
+        }
+    }
+
+    /// The same with the reason that was found out afterwards.
+    pub fn because(self, why: &str) -> Self {
+        Self {
+            message: format!("{}\n  {why}", self.message),
+            ..self
+        }
+    }
+
+    /// Whether nobody has said yes or no.
+    pub fn is_without_answer(&self) -> bool {
+        matches!(self.kind, Kind::NotReachable | Kind::OutcomeUnknown)
+    }
+
+    /// What happened and what can be done, where there is one line for both.
+    pub fn in_one_line(&self) -> String {
+        match self.cure.is_empty() {
+            true => self.message.clone(),
+            false => format!("{}; {}", self.message, self.cure),
+        }
+    }
+
+    /// What happened, without the cure.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Whether the answer is no, and nothing else is wrong.
+    pub fn is_negative(&self) -> bool {
+        self.kind == Kind::Negative
+    }
+
+    /// Whether the user has ended it.
+    pub fn is_interrupted(&self) -> bool {
+        self.kind == Kind::Interrupted
+    }
+
+    /// The process's exit status; 130 is what shells expect after a Ctrl-C.
+    pub fn exit_status(&self) -> u8 {
+        match self.kind {
+            Kind::Negative => 1,
+            Kind::Usage => 2,
+            Kind::NotReachable | Kind::OutcomeUnknown => 3,
+            Kind::Interrupted => 130,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let prefix = match self.kind {
+            Kind::Negative | Kind::Usage | Kind::Interrupted => "",
+            Kind::NotReachable => "not reachable: ",
+            Kind::OutcomeUnknown => "outcome unknown: ",
+        };
+        write!(f, "trine: {prefix}{}", self.message)?;
+        if !self.cure.is_empty() {
+            write!(f, "\n  {}", self.cure)?;
+        }
+        Ok(())
+    }
+}

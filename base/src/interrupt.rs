@@ -1,0 +1,136 @@
+//! Ctrl-C and SIGTERM: one flag that every command can ask, and a hook for those that sleep.
+
+use std::io::{self, IsTerminal};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::iterator::Signals;
+
+use crate::failure::Failure;
+
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+static TERMINATED: AtomicBool = AtomicBool::new(false);
+static SLEEPERS: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
+static HOOK: OnceLock<Box<dyn Fn() + Send + Sync>> = OnceLock::new();
+
+/// [`catch`], as commands call it.
+pub fn start() -> Result<(), Failure> {
+    watch(&[SIGINT, SIGTERM])
+}
+
+/// The same for a server. Neither a terminal that goes away nor a limit to the size of the file that it logs to ends it.
+pub fn start_server() -> Result<(), Failure> {
+    watch(&[SIGINT, SIGTERM, SIGHUP, SIGXFSZ])
+}
+
+fn watch(signals: &[i32]) -> Result<(), Failure> {
+    catch(signals).map_err(|error| Failure::usage(format!("cannot watch for Ctrl-C: {error}"), ""))
+}
+
+/// From now on the first Ctrl-C or SIGTERM sets the flag, and the second one ends the process at
+/// once, whatever it is doing; its children end with it. Others that are caught do nothing.
+fn catch(signals: &[i32]) -> io::Result<()> {
+    let mut signals = Signals::new(signals)?;
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || {
+            for signal in signals.forever() {
+                match signal {
+                    SIGHUP => {
+                        tracing::warn!("SIGHUP, as from a terminal that was closed; goes on");
+                        continue;
+                    }
+                    SIGXFSZ => continue,
+                    _ => {}
+                }
+                if signal == SIGTERM {
+                    TERMINATED.store(true, Ordering::SeqCst);
+                }
+                if INTERRUPTED.swap(true, Ordering::SeqCst) {
+                    say_that_it_ends();
+                    std::process::exit(i32::from(Failure::interrupted().exit_status()));
+                }
+                drop(SLEEPERS.0.lock().unwrap_or_else(PoisonError::into_inner));
+                SLEEPERS.1.notify_all();
+                if let Some(hook) = HOOK.get() {
+                    hook();
+                }
+            }
+        })?;
+    Ok(())
+}
+
+/// Where a bar stood, so that what follows does not stand beside half of it.
+fn say_that_it_ends() {
+    let stderr = io::stderr();
+    // Neither the lock nor room is waited for: what holds the one, or fills the other, may be why the user gave up.
+    let mut room = [PollFd::new(&stderr, PollFlags::OUT)];
+    if !matches!(poll(&mut room, Some(&Timespec::default())), Ok(1)) {
+        return;
+    }
+    let clear = if stderr.is_terminal() {
+        "\r\u{1b}[2K"
+    } else {
+        ""
+    };
+    let text = format!("{clear}trine: interrupted again, ended at once\n");
+    // There is nobody left to tell that it failed.
+    let _ = rustix::io::write(&stderr, text.as_bytes());
+}
+
+/// Calls `hook` at the first signal, from another thread: for a loop that sleeps in the kernel.
+/// Only the first hook of a process counts.
+pub fn on_interrupt(hook: impl Fn() + Send + Sync + 'static) {
+    // A second hook would be a mistake in this crate; serving is the one thing that needs it.
+    let fresh = HOOK.set(Box::new(hook)).is_ok();
+    assert!(fresh, "one hook a process");
+    if interrupted()
+        && let Some(hook) = HOOK.get()
+    {
+        hook();
+    }
+}
+
+/// Whether the user wants the process to end.
+pub fn interrupted() -> bool {
+    INTERRUPTED.load(Ordering::SeqCst)
+}
+
+/// Whether there was a Ctrl-C since the last look; for a shell, where it ends a command and not the process.
+pub fn take() -> bool {
+    INTERRUPTED.swap(false, Ordering::SeqCst)
+}
+
+/// Whether there was a SIGTERM.
+pub fn terminated() -> bool {
+    TERMINATED.load(Ordering::SeqCst)
+}
+
+/// `Err` once the user wants the process to end.
+pub fn check() -> Result<(), Failure> {
+    if interrupted() {
+        Err(Failure::interrupted())
+    } else {
+        Ok(())
+    }
+}
+
+/// Sleeps for `pause`, or until the first signal.
+pub fn pause(pause: Duration) {
+    let until = Instant::now() + pause;
+    let mut guard = SLEEPERS.0.lock().unwrap_or_else(PoisonError::into_inner);
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if interrupted() || left.is_zero() {
+            return;
+        }
+        guard = SLEEPERS
+            .1
+            .wait_timeout(guard, left)
+            .unwrap_or_else(PoisonError::into_inner)
+            .0;
+    }
+}

@@ -1,0 +1,129 @@
+//! One endpoint of this process with many logical clients on it: what `bench`, `chaos` and `demo`
+//! drive, a lane a thread.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use trine_client::{
+    ClientConfig, ClientId, Clients, Finished, IN_FLIGHT_MAX, Mode, Submission, SubmitError,
+};
+use trine_kvstore::Command;
+use trine_protocol::endpoint_config;
+use trine_transport::backend::{Backend, MonotonicClock};
+use trine_transport::time::{Clock, Duration as Nanos, Instant};
+use trine_transport::{EventLoop, Identity};
+
+use crate::endpoint::{backend_failure, random_seed};
+use crate::failure::Failure;
+use crate::network::Opened;
+
+/// An endpoint over `B` that hosts clients.
+pub struct Lane<B: Backend> {
+    /// Operations that were begun and are not over. What the library does on its own account, such
+    /// as opening sessions with the group, does not count.
+    in_flight: usize,
+    event_loop: EventLoop<B, MonotonicClock, Clients<B::Route>>,
+}
+
+impl<B: Backend> Lane<B> {
+    /// A lane over an open backend to the replicas at `addresses`.
+    pub fn over(
+        opened: Opened<B>,
+        addresses: &[SocketAddr],
+        timeout: Duration,
+    ) -> Result<Self, Failure> {
+        let Opened {
+            backend, route_of, ..
+        } = opened;
+        let mut config = ClientConfig::new(addresses.to_vec());
+        config.operation_timeout = Nanos::from(timeout);
+        let seed = random_seed()?;
+        let pool = backend.pool().clone();
+        let clients = Clients::new(config, route_of, pool, seed)
+            .map_err(|error| Failure::usage(error.to_string(), ""))?;
+        let identity = Identity {
+            cluster: 0,
+            incarnation: seed.max(1),
+        };
+        EventLoop::new(
+            backend,
+            MonotonicClock,
+            clients,
+            endpoint_config(),
+            identity,
+            seed,
+        )
+        .map(|event_loop| Self {
+            in_flight: 0,
+            event_loop,
+        })
+        .map_err(|error| Failure::usage(format!("cannot set up the endpoint: {error}"), ""))
+    }
+
+    /// A new logical client.
+    pub fn open(&mut self) -> ClientId {
+        let limit = "the commands open fewer clients than the library allows";
+        self.event_loop.app_mut().open().expect(limit)
+    }
+
+    /// Forgets a client whose operations are over.
+    pub fn close(&mut self, client: ClientId) {
+        self.event_loop.app_mut().close(client);
+    }
+
+    /// Begins an operation of `client`.
+    pub fn submit(
+        &mut self,
+        client: ClientId,
+        mode: Mode,
+        command: &Command<'_>,
+        tag: u64,
+    ) -> Result<(), SubmitError> {
+        self.event_loop.with(|clients, cx| {
+            let submission = Submission {
+                mode,
+                command,
+                deadline: None,
+                tag,
+            };
+            clients.submit(cx.now(), client, submission)
+        })?;
+        self.in_flight += 1;
+        Ok(())
+    }
+
+    /// Runs turns until something has finished, handing every finished operation to `take`, or
+    /// until `until`.
+    pub fn run_until(
+        &mut self,
+        until: Instant,
+        mut take: impl FnMut(Finished),
+    ) -> Result<(), Failure> {
+        let mut count = 0;
+        let done = |clients: &mut Clients<B::Route>| {
+            while let Some(finished) = clients.poll_finished() {
+                count += 1;
+                take(finished);
+            }
+            count > 0
+        };
+        let ran = self.event_loop.run_until(Some(until), done);
+        self.in_flight -= count;
+        ran.map(|_| ()).map_err(backend_failure)
+    }
+
+    /// The clock's time now.
+    pub fn now(&self) -> Instant {
+        self.event_loop.clock().now()
+    }
+
+    /// Operations that are not over.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Whether `client` may begin another operation.
+    pub fn has_room(&self, client: ClientId) -> bool {
+        self.event_loop.app().in_flight_of(client) < IN_FLIGHT_MAX
+    }
+}

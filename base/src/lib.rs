@@ -1,0 +1,35 @@
+//! What every program of trine needs: output, failures, units, Ctrl-C, and the choice of a network.
+//!
+//! Results go to standard output through [`output`]; everything else through [`announce`], which never fails.
+
+// They panic where the stream cannot be written.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
+pub mod announce;
+pub mod answers;
+pub mod arguments;
+pub mod aside;
+pub mod bars;
+pub mod capture;
+pub mod client;
+pub mod config;
+pub mod document;
+pub mod endpoint;
+pub mod failure;
+pub mod html;
+pub mod interrupt;
+pub mod lane;
+pub mod latency;
+pub mod lines;
+pub mod load;
+pub mod network;
+pub mod output;
+pub mod peers;
+pub mod placement;
+pub mod ports;
+pub mod progress;
+pub mod restoring;
+pub mod survey;
+pub mod units;
+pub mod values;
+pub mod words;

@@ -1,0 +1,103 @@
+//! Driving many clients of one lane in a closed loop: each asks again when its answer is there.
+
+use trine_client::{ClientId, Finished, Mode};
+use trine_kvstore::Command;
+use trine_transport::backend::{Backend, MonotonicClock};
+use trine_transport::time::{Clock, Duration, Instant};
+
+use crate::failure::Failure;
+use crate::interrupt;
+use crate::lane::Lane;
+
+/// The loop looks at least this often whether it shall end.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How long operations under way are waited for after a Ctrl-C.
+const INTERRUPT_PATIENCE: Duration = Duration::from_millis(500);
+
+/// What the clients ask, and who takes the answers.
+pub trait Work {
+    /// Calls `submit` with the next operation of the client in `slot`, or not at all when that
+    /// client has nothing more to do now.
+    fn next(&mut self, slot: usize, submit: &mut dyn FnMut(Mode, &Command<'_>));
+    /// The operation of the client in `slot`, due at `due`, is over.
+    fn ended(&mut self, slot: usize, due: Instant, finished: Finished);
+    /// Called about twenty times a second.
+    fn look(&mut self) {}
+}
+
+/// Why a loop came to its end.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The time was over, or nobody had anything more to do.
+    Done,
+    /// The user ended it.
+    Interrupted,
+}
+
+/// Every client of `clients` asks, waits, and asks again, as long as `go_on` says so of the time
+/// and somebody has something to ask; then the operations that are under way are waited for.
+pub fn closed_loop<B: Backend>(
+    lane: &mut Lane<B>,
+    clients: &[ClientId],
+    go_on: impl Fn(Instant) -> bool,
+    work: &mut impl Work,
+) -> Result<Ended, Failure> {
+    let mut idle: Vec<usize> = (0..clients.len()).collect();
+    let mut ended = Ended::Done;
+    let mut give_up_at = None;
+    let mut look_at = lane.now() + LOOK_EVERY;
+    loop {
+        let running = ended == Ended::Done && go_on(lane.now());
+        if running {
+            for slot in idle.drain(..) {
+                submit_next(lane, clients[slot], slot, work)?;
+            }
+        }
+        if lane.in_flight() == 0 || give_up_at.is_some_and(|at| lane.now() >= at) {
+            return Ok(ended);
+        }
+        lane.run_until(look_at, |finished| {
+            let slot = slot_of(finished.tag);
+            idle.push(slot);
+            work.ended(slot, finished.started, heard_now(finished));
+        })?;
+        if lane.now() >= look_at {
+            work.look();
+            look_at = lane.now() + LOOK_EVERY;
+        }
+        if interrupt::interrupted() {
+            ended = Ended::Interrupted;
+            give_up_at.get_or_insert(lane.now() + INTERRUPT_PATIENCE);
+        }
+    }
+}
+
+/// An event loop reads its clock once a turn, before it takes packets in: an answer that arrives
+/// while the turn waits for a processor would seem faster than it was.
+fn heard_now(finished: Finished) -> Finished {
+    let ended = MonotonicClock.now();
+    Finished { ended, ..finished }
+}
+
+fn submit_next<B: Backend>(
+    lane: &mut Lane<B>,
+    client: ClientId,
+    slot: usize,
+    work: &mut impl Work,
+) -> Result<(), Failure> {
+    let mut refused = None;
+    work.next(slot, &mut |mode, command| {
+        refused = lane.submit(client, mode, command, slot as u64).err();
+    });
+    match refused {
+        None => Ok(()),
+        Some(error) => Err(Failure::usage(
+            format!("an operation could not be begun: {error}"),
+            "",
+        )),
+    }
+}
+
+fn slot_of(tag: u64) -> usize {
+    usize::try_from(tag).expect("tags are slots")
+}

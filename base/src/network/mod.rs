@@ -1,0 +1,201 @@
+//! Which backend carries the packets: chosen once on the command line, a type parameter from there on.
+
+#[cfg(feature = "dpdk")]
+mod dpdk;
+mod udp;
+#[cfg(feature = "verbs")]
+mod verbs;
+
+use std::any::Any;
+use std::ffi::OsString;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use clap::{Args, ValueEnum};
+use trine_protocol::IsAt;
+use trine_protocol::RouteOf;
+use trine_transport::backend::dpdk::DpdkConfig;
+use trine_transport::backend::{Backend, CaptureAddress};
+
+pub use self::udp::Udp;
+use crate::failure::Failure;
+use crate::ports::free_addresses;
+
+/// How packets travel; the same for every member and client of a group.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Network options")]
+pub struct NetworkArguments {
+    /// What carries the packets.
+    #[arg(
+        long,
+        env = "TRINE_TRANSPORT",
+        default_value = "udp",
+        value_enum,
+        global = true
+    )]
+    pub transport: TransportKind,
+    /// verbs: the RDMA device; the first one with an active port if absent.
+    #[arg(long, env = "TRINE_DEVICE", value_name = "NAME", global = true)]
+    pub device: Option<String>,
+    /// verbs: the index of the port's GID; the most routable one if absent.
+    #[arg(long, env = "TRINE_GID_INDEX", value_name = "N", global = true)]
+    pub gid_index: Option<u32>,
+    /// verbs: queue pairs of the process, 1 to 8; one if absent.
+    #[arg(
+        long,
+        env = "TRINE_QUEUE_PAIRS",
+        value_name = "N",
+        global = true,
+        value_parser = clap::value_parser!(u8).range(1..=8)
+    )]
+    pub queue_pairs: Option<u8>,
+    /// dpdk: EAL's arguments, such as "-a 0000:3b:00.0" or "--no-pci --no-huge --vdev=net_af_packet0,iface=veth0".
+    #[arg(
+        long,
+        env = "TRINE_EAL",
+        value_name = "ARGS",
+        global = true,
+        allow_hyphen_values = true
+    )]
+    pub eal: Option<String>,
+    /// dpdk: this process's port: ip=ADDRESS/PREFIX, then gateway=IP, device=NAME and more behind commas (transport/DPDK.md).
+    /// Further ports take the following addresses.
+    #[arg(long, env = "TRINE_DPDK", value_name = "PORT", global = true)]
+    pub dpdk: Option<DpdkConfig>,
+    /// dpdk, up, demo and chaos: the first replica's address; the others take the IP addresses that follow.
+    #[arg(long, env = "TRINE_REPLICAS_AT", value_name = "IP:PORT", global = true)]
+    pub replicas_at: Option<SocketAddr>,
+    /// dpdk, up, demo and chaos: EAL's arguments of each replica; {place} stands for its place.
+    #[arg(
+        long,
+        env = "TRINE_REPLICA_EAL",
+        value_name = "ARGS",
+        global = true,
+        allow_hyphen_values = true
+    )]
+    pub replica_eal: Option<String>,
+}
+
+/// The kinds of backend.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TransportKind {
+    /// The kernel's UDP sockets.
+    Udp,
+    /// InfiniBand Unreliable Datagram: InfiniBand, RoCE, soft-RoCE (feature `verbs`).
+    Verbs,
+    /// A NIC's queues without the kernel, or one of DPDK's virtual devices (feature `dpdk`).
+    Dpdk,
+}
+
+/// A kind of backend, with its settings.
+pub trait Network: Clone + Send + 'static {
+    /// What it opens.
+    type Backend: Backend<Route: CaptureAddress> + Send + 'static;
+
+    /// For a replica that others reach at `own`.
+    fn serve_at(&self, own: SocketAddr) -> Result<Opened<Self::Backend>, Failure>;
+
+    /// For the endpoints of one process that others reach at these addresses, which differ in their ports.
+    fn serve_all(&self, own: &[SocketAddr]) -> Result<Vec<Opened<Self::Backend>>, Failure> {
+        own.iter().map(|address| self.serve_at(*address)).collect()
+    }
+
+    /// For a client of the replicas at `peers`.
+    fn call(&self, peers: &[SocketAddr]) -> Result<Opened<Self::Backend>, Failure>;
+
+    /// Where a capture shows this process, if the backend itself knows.
+    fn local_address(&self, backend: &Self::Backend) -> SocketAddr {
+        let _ = backend;
+        (Ipv4Addr::UNSPECIFIED, 0).into()
+    }
+
+    /// The same choice, as options of `trine serve`.
+    fn serve_args(&self) -> Vec<OsString>;
+
+    /// Whether whoever reaches an address by IP, through the kernel, reaches this: then it is kept to loopback unless
+    /// the user wants otherwise. Other networks are chosen by name, and have no loopback.
+    fn is_ip(&self) -> bool {
+        false
+    }
+
+    /// Whether loopback ports mean nothing here, and the network itself says where replicas are.
+    fn chooses_addresses(&self) -> bool {
+        false
+    }
+
+    /// Addresses for a group of `count` replicas that this process starts.
+    fn group_addresses(&self, count: usize) -> Result<Vec<SocketAddr>, Failure> {
+        free_addresses(count)
+            .map_err(|error| Failure::usage(format!("no ports for the replicas: {error}"), ""))
+    }
+}
+
+/// An open backend and how addresses become its routes.
+pub struct Opened<B: Backend> {
+    /// What sends and receives.
+    pub backend: B,
+    /// The route to an address, if it has one.
+    pub route_of: RouteOf<B::Route>,
+    /// Whether a packet came from the process at an address.
+    pub is_at: IsAt<B::Route>,
+    /// What has to live as long as the backend is in use.
+    pub keep: Option<Box<dyn Any + Send>>,
+}
+
+impl<B: Backend> Opened<B> {
+    /// The same with another backend around this one.
+    pub fn around<C: Backend<Route = B::Route>>(self, wrap: impl FnOnce(B) -> C) -> Opened<C> {
+        Opened {
+            backend: wrap(self.backend),
+            route_of: self.route_of,
+            is_at: self.is_at,
+            keep: self.keep,
+        }
+    }
+}
+
+/// Something to do on whichever network was chosen.
+pub trait OnNetwork {
+    /// Does it.
+    fn run<N: Network>(self, network: &N) -> Result<(), Failure>;
+}
+
+/// Runs `task` on the network that `arguments` choose.
+pub fn on_chosen(arguments: &NetworkArguments, task: impl OnNetwork) -> Result<(), Failure> {
+    let for_verbs = arguments.device.is_some()
+        || arguments.gid_index.is_some()
+        || arguments.queue_pairs.is_some();
+    if arguments.transport != TransportKind::Verbs && for_verbs {
+        return Err(Failure::usage(
+            "--device, --gid-index and --queue-pairs belong to verbs",
+            "add --transport verbs",
+        ));
+    }
+    let for_dpdk = [&arguments.eal, &arguments.replica_eal]
+        .into_iter()
+        .any(Option::is_some);
+    if arguments.transport != TransportKind::Dpdk && (for_dpdk || arguments.dpdk.is_some()) {
+        return Err(Failure::usage(
+            "--eal, --replica-eal and --dpdk belong to DPDK",
+            "add --transport dpdk",
+        ));
+    }
+    match arguments.transport {
+        TransportKind::Udp => task.run(&Udp),
+        #[cfg(feature = "verbs")]
+        TransportKind::Verbs => task.run(&verbs::Verbs::new(arguments)?),
+        #[cfg(not(feature = "verbs"))]
+        TransportKind::Verbs => Err(not_built("verbs")),
+        #[cfg(feature = "dpdk")]
+        TransportKind::Dpdk => task.run(&dpdk::Dpdk::new(arguments)?),
+        #[cfg(not(feature = "dpdk"))]
+        TransportKind::Dpdk => Err(not_built("dpdk")),
+    }
+}
+
+#[cfg(not(all(feature = "verbs", feature = "dpdk")))]
+fn not_built(feature: &str) -> Failure {
+    Failure::usage(
+        format!("this trine was built without the feature {feature}"),
+        format!("build it with: cargo build --release --features {feature}"),
+    )
+}

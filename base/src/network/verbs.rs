@@ -1,0 +1,99 @@
+//! InfiniBand UD: an address is where a process announces its queue pair.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use trine_transport::backend::announce::{Announcer, Resolver};
+use trine_transport::backend::verbs::{VerbsAddress, VerbsBackend, VerbsConfig};
+
+use super::{Network, NetworkArguments, Opened};
+use crate::endpoint::backend_failure;
+use crate::failure::Failure;
+
+/// How long a client waits at its start for all replicas to say where they are.
+const ANNOUNCE_LIMIT: Duration = Duration::from_millis(300);
+
+#[derive(Clone)]
+pub struct Verbs {
+    config: VerbsConfig,
+    resolver: Arc<Resolver<VerbsAddress>>,
+}
+
+impl Verbs {
+    pub(super) fn new(arguments: &NetworkArguments) -> Result<Self, Failure> {
+        let config = VerbsConfig {
+            device: arguments.device.clone(),
+            gid_index: arguments.gid_index,
+            queue_pairs: arguments.queue_pairs.unwrap_or(1),
+            ..VerbsConfig::default()
+        };
+        let resolver = Arc::new(Resolver::start().map_err(backend_failure)?);
+        Ok(Self { config, resolver })
+    }
+
+    fn open(&self) -> Result<Opened<VerbsBackend>, Failure> {
+        let backend = VerbsBackend::open(&self.config)
+            .map_err(|error| Failure::usage(error.to_string(), ""))?;
+        let resolver = Arc::clone(&self.resolver);
+        let announced = Arc::clone(&self.resolver);
+        let own = u32::from(self.config.queue_pairs);
+        // Always the same for one peer and one process, so that a route is news only if the peer is; different for
+        // others, so that callers spread over a peer's queue pairs.
+        let caller = backend.route().queue_pair;
+        Ok(Opened {
+            backend,
+            route_of: Box::new(move |address| {
+                let choice = caller.wrapping_add(u32::from(address.port()));
+                Some(resolver.lookup(address)?.route(choice, own))
+            }),
+            // Not known at the first look, perhaps; the resolver asks then, and whoever sent it repeats it.
+            is_at: Box::new(move |route, address| {
+                let announced = announced.lookup(address);
+                announced.is_some_and(|announced| announced.has(route))
+            }),
+            keep: None,
+        })
+    }
+}
+
+impl Network for Verbs {
+    type Backend = VerbsBackend;
+
+    fn serve_at(&self, own: SocketAddr) -> Result<Opened<VerbsBackend>, Failure> {
+        let mut opened = self.open()?;
+        let announcer = Announcer::start(own, opened.backend.address()).map_err(backend_failure)?;
+        opened.keep = Some(Box::new(announcer));
+        Ok(opened)
+    }
+
+    fn call(&self, peers: &[SocketAddr]) -> Result<Opened<VerbsBackend>, Failure> {
+        let deadline = Instant::now() + ANNOUNCE_LIMIT;
+        for peer in peers {
+            // All are asked at the first look; a replica that is down must not cost a wait for each.
+            let _asked = self.resolver.lookup(*peer);
+        }
+        for peer in peers {
+            let _known = self
+                .resolver
+                .resolve(*peer, deadline.saturating_duration_since(Instant::now()));
+        }
+        self.open()
+    }
+
+    fn serve_args(&self) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = vec!["--transport".into(), "verbs".into()];
+        if let Some(device) = &self.config.device {
+            arguments.extend(["--device".into(), device.into()]);
+        }
+        if let Some(index) = self.config.gid_index {
+            arguments.extend(["--gid-index".into(), index.to_string().into()]);
+        }
+        if self.config.queue_pairs > 1 {
+            let count = self.config.queue_pairs.to_string();
+            arguments.extend(["--queue-pairs".into(), count.into()]);
+        }
+        arguments
+    }
+}

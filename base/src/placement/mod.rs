@@ -1,0 +1,201 @@
+//! On which processors and from which memory does a replica run, and may other machines reach it?
+
+mod numa;
+
+use std::net::{IpAddr, SocketAddr};
+
+use clap::Args;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::failure::Failure;
+use crate::units::show_bytes;
+
+/// Who may reach the process, and which processors and memory it uses.
+#[derive(Clone, Debug, Default, Args)]
+pub struct PlacementArguments {
+    /// Listen on addresses that other machines reach. There is no encryption and no authentication: whoever can send
+    /// packets to a replica can read and write.
+    #[arg(long)]
+    pub allow_remote: bool,
+    /// Run the replica's thread on this processor alone.
+    #[arg(long, value_name = "N")]
+    pub cpu: Option<u32>,
+    /// Take memory from this NUMA node while it has some; without --cpu the replica's thread also runs on its
+    /// processors.
+    #[arg(long, value_name = "N")]
+    pub numa_node: Option<u32>,
+}
+
+/// Puts the calling thread where the settings say. Threads that were started before stay where they are.
+pub fn apply(arguments: &PlacementArguments) -> Result<(), Failure> {
+    if let Some(node) = arguments.numa_node {
+        let processors = numa::processors(node)?;
+        numa::prefer(node)?;
+        if arguments.cpu.is_none() {
+            run_on(&processors, &format!("--numa-node {node}"))?;
+        }
+    }
+    match arguments.cpu {
+        Some(processor) => run_on(&[processor], &format!("--cpu {processor}")),
+        None => Ok(()),
+    }
+}
+
+/// Lets the calling thread run on `processors` alone.
+fn run_on(processors: &[u32], option: &str) -> Result<(), Failure> {
+    let allowed = sched_getaffinity(None)
+        .map_err(|error| Failure::usage(format!("{option}: {error}"), ""))?;
+    let mut wanted = CpuSet::new();
+    for processor in processors {
+        let index = usize::try_from(*processor).unwrap_or(usize::MAX);
+        if index < CpuSet::MAX_CPU && allowed.is_set(index) {
+            wanted.set(index);
+        }
+    }
+    if wanted.count() == 0 {
+        let usable: Vec<usize> = (0..CpuSet::MAX_CPU)
+            .filter(|index| allowed.is_set(*index))
+            .collect();
+        return Err(Failure::usage(
+            format!("{option}: this process may run on no such processor"),
+            format!("it may run on {}", ranges(&usable)),
+        ));
+    }
+    sched_setaffinity(None, &wanted)
+        .map_err(|error| Failure::usage(format!("{option}: the kernel refuses it: {error}"), ""))
+}
+
+/// "0-3,8": numbers in ascending order, as the kernel writes them.
+fn ranges(numbers: &[usize]) -> String {
+    let mut parts: Vec<(usize, usize)> = Vec::new();
+    for number in numbers {
+        match parts.last_mut() {
+            Some((_, last)) if *last + 1 == *number => *last = *number,
+            _ => parts.push((*number, *number)),
+        }
+    }
+    let texts: Vec<String> = parts
+        .iter()
+        .map(|(first, last)| match first == last {
+            true => first.to_string(),
+            false => format!("{first}-{last}"),
+        })
+        .collect();
+    texts.join(",")
+}
+
+/// What `count` processes of this command store sooner or later has to fit: what the machine does not have is refused,
+/// not run into.
+pub fn require_memory(each: u64, count: u64) -> Result<(), Failure> {
+    let known = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = known.lines().find_map(|line| {
+        let rest = line.strip_prefix("MemTotal:")?.trim();
+        rest.strip_suffix(" kB")?.parse::<u64>().ok()
+    });
+    match total.map(|kib| kib << 10) {
+        Some(total) => fits(each, count, total),
+        None => Ok(()),
+    }
+}
+
+fn fits(each: u64, count: u64, total: u64) -> Result<(), Failure> {
+    if each.saturating_mul(count) <= total {
+        return Ok(());
+    }
+    let wanted = match count {
+        1 => show_bytes(each),
+        count => format!("{} for each of {count} replicas", show_bytes(each)),
+    };
+    Err(Failure::usage(
+        format!(
+            "--memory {wanted} is more than this machine has, {}",
+            show_bytes(total)
+        ),
+        "give it less than the machine has room for",
+    ))
+}
+
+/// Refuses an address that other machines reach, unless they may.
+pub fn require_loopback(
+    what: &str,
+    address: SocketAddr,
+    allow_remote: bool,
+) -> Result<(), Failure> {
+    if allow_remote || is_loopback(address.ip()) {
+        return Ok(());
+    }
+    Err(Failure::usage(
+        format!(
+            "{what} {address} is not a loopback address: other machines would reach it, and there is no encryption and no authentication"
+        ),
+        "add --allow-remote (TRINE_ALLOW_REMOTE=true, or allow-remote = true in the file) if the network is trusted",
+    ))
+}
+
+fn is_loopback(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => ip.is_loopback(),
+        IpAddr::V6(ip) => {
+            ip.is_loopback() || ip.to_ipv4_mapped().is_some_and(|ip| ip.is_loopback())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_replicas_of_one_machine_store_counts_together() {
+        assert!(fits(4 << 30, 1, 8 << 30).is_ok() && fits(4 << 30, 2, 8 << 30).is_ok());
+        let failure = fits(4 << 30, 3, 8 << 30).expect_err("too much");
+        assert!(
+            failure.message().contains("4.0 GiB for each of 3 replicas"),
+            "{failure}"
+        );
+        assert!(fits(u64::MAX, 7, 8 << 30).is_err());
+    }
+
+    #[test]
+    fn loopback_is_free_and_the_rest_has_to_be_asked_for() {
+        for (address, free) in [
+            ("127.0.0.1:1", true),
+            ("127.9.9.9:1", true),
+            ("[::1]:1", true),
+            ("[::ffff:127.0.0.1]:1", true),
+            ("10.0.0.1:1", false),
+            ("0.0.0.0:1", false),
+            ("[::]:1", false),
+            ("[fe80::1]:1", false),
+        ] {
+            let parsed = address.parse().expect("an address");
+            assert_eq!(
+                require_loopback("x", parsed, false).is_ok(),
+                free,
+                "{address}"
+            );
+            assert!(require_loopback("x", parsed, true).is_ok());
+        }
+    }
+
+    #[test]
+    fn a_thread_runs_where_it_is_put() {
+        let thread = std::thread::spawn(|| {
+            let allowed = sched_getaffinity(None).expect("asked");
+            let first = (0..CpuSet::MAX_CPU).find(|index| allowed.is_set(*index));
+            let first = first.expect("a processor");
+            run_on(&[u32::try_from(first).expect("small")], "--cpu").expect("put there");
+            let now = sched_getaffinity(None).expect("asked");
+            assert!(now.count() == 1 && now.is_set(first));
+            let failure = run_on(&[4_000_000], "--cpu 4000000").expect_err("no such processor");
+            assert!(failure.to_string().contains("it may run on"), "{failure}");
+        });
+        thread.join().expect("no panic");
+    }
+
+    #[test]
+    fn numbers_are_shown_as_the_kernel_shows_them() {
+        assert_eq!(ranges(&[0, 1, 2, 5, 7, 8]), "0-2,5,7-8");
+        assert_eq!(ranges(&[]), "");
+    }
+}

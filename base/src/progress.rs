@@ -1,0 +1,122 @@
+//! How far is something that takes long? A bar on a terminal, a line now and then elsewhere; always on standard error,
+//! so that standard output holds the result alone.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::announce::{note, stops_writers};
+use crate::bars::bars;
+
+/// Between two lines where there is no terminal; what is over sooner says nothing.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+/// A bar that would be gone before it was read is not drawn.
+const BAR_AFTER: Duration = Duration::from_millis(300);
+
+/// Something on its way from 0 to a total.
+pub struct Progress {
+    what: String,
+    /// Nothing where nobody knows how much there is.
+    total: Option<u64>,
+    /// Whether somebody looks at a terminal.
+    terminal: bool,
+    bar: Option<ProgressBar>,
+    next: Instant,
+}
+
+impl Progress {
+    /// Begins; `what` is a few words in the present tense.
+    pub fn new(what: impl Into<String>, total: u64) -> Self {
+        Self::towards(what, Some(total))
+    }
+
+    /// As [`Progress::new`], where the total may be unknown.
+    pub fn towards(what: impl Into<String>, total: Option<u64>) -> Self {
+        let stderr = std::io::stderr();
+        let terminal = stderr.is_terminal() && !stops_writers(&stderr);
+        let first = if terminal { BAR_AFTER } else { LINE_EVERY };
+        Self {
+            what: what.into(),
+            total,
+            terminal,
+            bar: None,
+            next: Instant::now() + first,
+        }
+    }
+
+    /// Stands at `done` of the total; `detail` says more where somebody looks.
+    pub fn set(&mut self, done: u64, detail: impl FnOnce() -> String) {
+        if self.bar.is_none() {
+            if Instant::now() < self.next {
+                return;
+            }
+            if !self.terminal {
+                self.next = Instant::now() + LINE_EVERY;
+                note(self.line(done, &detail()));
+                return;
+            }
+            let bar = bar(&self.what, self.total);
+            bars().push(bar.clone());
+            self.bar = Some(bar);
+        }
+        if let Some(bar) = &self.bar {
+            // The prefix is what draws, at times: both say the same then.
+            bar.set_position(self.total.map_or(done, |total| done.min(total)));
+            bar.set_prefix(detail());
+        }
+    }
+
+    fn line(&self, done: u64, detail: &str) -> String {
+        let share = self
+            .total
+            .map(|total| format!("{} %", done.min(total) * 100 / total.max(1)));
+        let parts = share.into_iter().chain(Some(detail.to_owned()));
+        let parts: Vec<String> = parts.filter(|part| !part.is_empty()).collect();
+        format!("{}: {}", self.what, parts.join(", "))
+    }
+}
+
+fn bar(what: &str, total: Option<u64>) -> ProgressBar {
+    let (bar, template) = match total {
+        Some(total) => (
+            ProgressBar::new(total),
+            "{msg} {wide_bar} {percent:>3}%  {prefix}",
+        ),
+        None => (ProgressBar::new_spinner(), "{spinner} {msg}  {prefix}"),
+    };
+    let style = ProgressStyle::with_template(template);
+    bar.set_style(style.expect("a constant template that parses"));
+    bar.set_message(what.to_owned());
+    bar
+}
+
+/// The bar goes away with its value: what follows is the result.
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+            bars().retain(|other| !other.is_finished());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_what_how_far_and_more() {
+        let progress = Progress::new("measuring", 40);
+        assert_eq!(
+            progress.line(10, "7 a second"),
+            "measuring: 25 %, 7 a second"
+        );
+        assert_eq!(progress.line(99, ""), "measuring: 100 %");
+        assert_eq!(Progress::new("nothing", 0).line(0, ""), "nothing: 0 %");
+        assert_eq!(
+            Progress::towards("doing", None).line(7, "7 lines"),
+            "doing: 7 lines"
+        );
+    }
+}

@@ -1,0 +1,91 @@
+//! What do the replicas of a group say about it when each is asked by itself?
+
+use std::net::SocketAddr;
+
+use trine_client::{Probed, Report, leader_of, probe_status};
+use trine_protocol::endpoint_config;
+use trine_protocol::status::Status;
+use trine_transport::backend::MonotonicClock;
+use trine_transport::time::{Clock, Duration};
+
+use crate::failure::Failure;
+use crate::network::{Network, Opened};
+
+/// A replica that does not answer within this is shown as silent.
+pub const LOOK_MAX: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// Asks all of `addresses` at once for their status.
+pub fn ask<N: Network>(
+    network: &N,
+    addresses: &[SocketAddr],
+    limit: Duration,
+) -> Result<Vec<Report>, Failure> {
+    let Opened {
+        backend, route_of, ..
+    } = network.call(addresses)?;
+    let clock = MonotonicClock;
+    // No two askers are alike, not even after each other on the same port.
+    let seed = u64::from(std::process::id()) << 32 ^ clock.now().as_nanos();
+    let transport = endpoint_config();
+    let probed = probe_status(backend, clock, transport, &route_of, addresses, limit, seed)
+        .map_err(|error| Failure::usage(error.to_string(), ""))?;
+    let report = |Probed { address, status }| Report {
+        address,
+        answer: status,
+    };
+    Ok(probed.into_iter().map(report).collect())
+}
+
+/// Asks those that are named, and then those members of the group that they know beside.
+pub fn ask_everybody<N: Network>(
+    network: &N,
+    addresses: &[SocketAddr],
+    limit: Duration,
+) -> Result<Vec<Report>, Failure> {
+    let mut reports = ask(network, addresses, limit)?;
+    let members = informant(&reports)
+        .map(|status| status.members.as_slice())
+        .unwrap_or_default();
+    let unnamed: Vec<SocketAddr> = members
+        .iter()
+        .map(|member| member.address)
+        .filter(|address| !addresses.contains(address))
+        .collect();
+    if !unnamed.is_empty() {
+        reports.extend(ask(network, &unnamed, limit)?);
+    }
+    Ok(reports)
+}
+
+/// Whose list of members counts: the leader's, else that of the replica that has applied most.
+pub fn informant(reports: &[Report]) -> Option<&Status> {
+    let known = reports.iter().filter_map(Report::status);
+    let members = known.filter(|status| !status.members.is_empty());
+    leader_of(reports).or_else(|| members.max_by_key(|status| (status.applied, status.term)))
+}
+
+/// Why a group that was reached does nothing: nobody leads it. Nothing if somebody does, or nobody knows.
+pub fn why_it_stands_still(reports: &[Report]) -> Option<String> {
+    if leader_of(reports).is_some() {
+        return None;
+    }
+    let status = informant(reports)?;
+    let answers = |address: SocketAddr| {
+        let mut known = reports.iter().filter_map(Report::status);
+        known.any(|status| status.address == address)
+    };
+    let voters = || status.members.iter().filter(|member| member.voter);
+    let silent: Vec<String> = voters()
+        .filter(|member| !answers(member.address))
+        .map(|member| format!("{} ({})", member.place, member.address))
+        .collect();
+    let silence = match &silent[..] {
+        [] => "all of its voters answer, so it may be electing one".to_owned(),
+        silent => format!(
+            "of its {} voters these do not answer: {}",
+            voters().count(),
+            silent.join(", ")
+        ),
+    };
+    Some(format!("the group has no leader; {silence}"))
+}

@@ -1,0 +1,148 @@
+//! How are sizes, counts and times read from the command line and shown to people?
+
+use std::time::Duration;
+
+/// Reads "64", "64k", "64KiB", "1.5MiB"-like sizes; the letters mean powers of 1024.
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kib" => 10,
+        "m" | "mib" => 20,
+        "g" | "gib" => 30,
+        "t" | "tib" => 40,
+        _ => {
+            return Err(format!(
+                "{text:?} is not a size; write for example 64KiB, 512MiB or 4GiB"
+            ));
+        }
+    };
+    let number: u64 = number
+        .parse()
+        .map_err(|_| format!("{text:?} does not begin with a whole number"))?;
+    number
+        .checked_mul(1 << shift)
+        .ok_or_else(|| format!("{text:?} is too large"))
+}
+
+/// The least that a group's store is worth having.
+const STORE_BYTES_MIN: u64 = 1 << 20;
+
+/// Reads the size of a store.
+pub fn parse_store_bytes(text: &str) -> Result<u64, String> {
+    match parse_bytes(text)? {
+        bytes if bytes < STORE_BYTES_MIN => Err("it must be at least 1MiB".to_owned()),
+        bytes => Ok(bytes),
+    }
+}
+
+/// Reads "20s", "500ms", "1m 30s".
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text)
+        .map_err(|error| format!("{error}; write for example 500ms, 20s or 2m"))
+}
+
+/// Reads a duration that must not be zero.
+pub fn parse_positive_duration(text: &str) -> Result<Duration, String> {
+    match parse_duration(text)? {
+        Duration::ZERO => Err("it must be longer than zero".to_owned()),
+        duration => Ok(duration),
+    }
+}
+
+/// Reads a number of seconds between two looks at something: "1", "0.5".
+pub fn parse_seconds(text: &str) -> Result<f64, String> {
+    let number: Option<f64> = text.parse().ok();
+    number
+        .filter(|seconds| (0.1..=86_400.0).contains(seconds))
+        .ok_or_else(|| "write a number of seconds from 0.1 to 86400".to_owned())
+}
+
+/// A size with a unit that fits it: "512 B", "1.5 KiB".
+pub fn show_bytes(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 {
+        format!("{bytes} B")
+    } else {
+        format!("{value:.1} {}", UNITS[unit])
+    }
+}
+
+/// A time with a unit that fits it and three significant digits: "843 ns", "12.3 us", "1.20 s".
+pub fn show_ns(ns: u64) -> String {
+    const UNITS: [(&str, f64); 4] = [("s", 1e9), ("ms", 1e6), ("us", 1e3), ("ns", 1.0)];
+    let value = ns as f64;
+    let (unit, scale) = UNITS
+        .into_iter()
+        .find(|(_, scale)| value >= *scale)
+        .unwrap_or(("ns", 1.0));
+    let scaled = value / scale;
+    if unit == "ns" || scaled >= 100.0 {
+        format!("{scaled:.0} {unit}")
+    } else if scaled >= 10.0 {
+        format!("{scaled:.1} {unit}")
+    } else {
+        format!("{scaled:.2} {unit}")
+    }
+}
+
+/// A whole number in groups of three: "1,234,567".
+pub fn show_count(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// "1 key", "2 keys".
+pub fn plural(count: u64, noun: &str) -> String {
+    let ending = if count == 1 { "" } else { "s" };
+    format!("{} {noun}{ending}", show_count(count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_powers_of_1024() {
+        assert_eq!(parse_bytes("64"), Ok(64));
+        assert_eq!(parse_bytes("64k"), Ok(65_536));
+        assert_eq!(parse_bytes("2GiB"), Ok(2 << 30));
+        assert!(parse_bytes("GiB").is_err());
+        assert!(parse_bytes("1.5MiB").is_err());
+        assert!(parse_bytes("99999999999999T").is_err());
+    }
+
+    #[test]
+    fn what_people_read_has_three_digits() {
+        assert_eq!(show_ns(843), "843 ns");
+        assert_eq!(show_ns(12_345), "12.3 us");
+        assert_eq!(show_ns(1_204_000_000), "1.20 s");
+        assert_eq!(show_bytes(1536), "1.5 KiB");
+        assert_eq!(show_count(1_234_567), "1,234,567");
+        assert_eq!(show_count(999), "999");
+        assert_eq!(plural(1, "key"), "1 key");
+    }
+
+    #[test]
+    fn durations_need_a_unit_and_some_must_not_be_zero() {
+        assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
+        assert!(parse_duration("20").is_err());
+        assert!(parse_positive_duration("0s").is_err());
+    }
+}

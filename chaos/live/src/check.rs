@@ -1,0 +1,67 @@
+//! `trine chaos --check FILE`: the checkers once more, over a history that a run has kept.
+
+use std::path::Path;
+
+use serde_json::json;
+use trine_chaos::checker::{exactly_once, linearizability};
+use trine_chaos::history::{Action, History};
+
+use super::report;
+use trine_base::failure::Failure;
+use trine_base::output::Output;
+use trine_base::units::{plural, show_count};
+
+/// Judges the history in a file. Whether the run's faults fired is not in it: that stays with the run's own report.
+pub(super) fn run(path: &Path, output: Output) -> Result<(), Failure> {
+    let history = read(path)?;
+    let order = linearizability::check(&history);
+    let once = exactly_once::check(&history);
+    let passed = order.verdict.is_pass() && once.is_pass();
+    output.document(&json!({
+        "passed": passed,
+        "operations": history.tally(),
+        "linearizable": report::verdict(&order.verdict),
+        "exactly_once": report::verdict(&once),
+    }));
+    output.line(format_args!(
+        "operations   {}",
+        show_count(history.tally().called)
+    ));
+    output.line(format_args!("linearizable {}", order.verdict));
+    output.line(format_args!("exactly once {once}"));
+    match passed {
+        true => Ok(()),
+        false => Err(Failure::negative("the history did not pass", "")),
+    }
+}
+
+fn read(path: &Path) -> Result<History, Failure> {
+    let refused = |why: String, cure: &str| {
+        Failure::usage(format!("cannot judge {}: {why}", path.display()), cure)
+    };
+    let text = std::fs::read_to_string(path).map_err(|error| refused(error.to_string(), ""))?;
+    let history = History::from_text(&text).map_err(|error| {
+        refused(
+            error.to_string(),
+            "a history is what `trine chaos --history FILE` writes",
+        )
+    })?;
+    if history.tally().completed == 0 {
+        let why = "no operation in it was completed, so it proves nothing".to_owned();
+        return Err(refused(why, ""));
+    }
+    let expiring = |action: &Action| matches!(action, Action::PutFor { .. });
+    let count = history
+        .operations()
+        .iter()
+        .filter(|operation| expiring(&operation.action))
+        .count();
+    match count {
+        0 => Ok(history),
+        // When they expired depends on clocks and faults, which only the simulator knows.
+        _ => Err(refused(
+            format!("it has {} for a time", plural(count as u64, "write")),
+            "it is of a simulated run: judge that with `trine sim --seed N`",
+        )),
+    }
+}

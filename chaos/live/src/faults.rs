@@ -1,0 +1,80 @@
+//! How often did which fault fire, over all processes?
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use trine_local::faults::Fired;
+use trine_local::{LineSink, Stream};
+
+/// The counts that the replicas of a group tell, added up over their lives.
+#[derive(Debug, Default)]
+pub(super) struct ReplicaFaults {
+    lives: Mutex<BTreeMap<usize, Lives>>,
+}
+
+#[derive(Copy, Clone, Debug, Default)]
+struct Lives {
+    /// Of the lives before the present one.
+    past: Fired,
+    present: Fired,
+}
+
+impl ReplicaFaults {
+    /// Reads the counts from what replicas print.
+    pub(super) fn sink(self: &Arc<Self>) -> LineSink {
+        let counts = Arc::clone(self);
+        Arc::new(move |place, stream, line: &str| {
+            if stream == Stream::Out
+                && let Some(fired) = Fired::from_line(line)
+            {
+                counts.note(place, fired);
+            }
+        })
+    }
+
+    fn note(&self, place: usize, fired: Fired) {
+        let mut all = self.lives.lock().unwrap_or_else(PoisonError::into_inner);
+        let lives = all.entry(place).or_default();
+        // Counts only grow within a life.
+        if fired.packets < lives.present.packets {
+            let ended = lives.present;
+            lives.past.add(&ended);
+        }
+        lives.present = fired;
+    }
+
+    pub(super) fn total(&self) -> Fired {
+        let all = self.lives.lock().unwrap_or_else(PoisonError::into_inner);
+        all.values().fold(Fired::default(), |mut sum, lives| {
+            sum.add(&lives.past);
+            sum.add(&lives.present);
+            sum
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_added_over_replicas_and_their_lives() {
+        let faults = Arc::new(ReplicaFaults::default());
+        let sink = faults.sink();
+        let tell = |place, packets, loss| {
+            let fired = Fired {
+                packets,
+                loss,
+                ..Fired::default()
+            };
+            sink(place, Stream::Out, &fired.to_line());
+        };
+        tell(1, 100, 5);
+        tell(1, 200, 9);
+        tell(2, 50, 1);
+        tell(1, 10, 2);
+        sink(3, Stream::Out, "leader, term 4");
+        let total = faults.total();
+        assert_eq!((total.packets, total.loss), (260, 12));
+    }
+}

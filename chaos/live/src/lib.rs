@@ -1,0 +1,365 @@
+//! `trine chaos`: a group of real processes under faults, clients that record all they see, and
+//! the checkers that judge it.
+
+mod args;
+mod check;
+mod clients;
+mod config;
+mod faults;
+mod html;
+mod kind;
+mod links;
+mod minimal;
+mod nemesis;
+mod report;
+mod sandbox;
+mod schedule;
+mod small_disk;
+mod timeline;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use trine_chaos::checker::{Verdict, coverage, exactly_once, linearizability};
+use trine_chaos::history::History;
+use trine_local::Group;
+use trine_transport::backend::{Faults, MonotonicClock};
+use trine_transport::time::{Clock, Instant};
+
+pub use self::args::ChaosArguments;
+pub use self::kind::Kind as FaultKind;
+
+use self::clients::{Crew, Seen};
+use self::faults::ReplicaFaults;
+use self::links::Links;
+use self::nemesis::{Clock as WorkClock, Failover, Nemesis};
+use self::report::Report;
+use self::sandbox::Sandbox;
+use self::schedule::Planned;
+use self::timeline::{Leads, Timeline};
+use crate::config::CHAOS_OPERATIONS_LEAST;
+use trine_base::arguments::replica_count;
+use trine_base::failure::Failure;
+use trine_base::interrupt;
+use trine_base::network::Network;
+use trine_base::output::Output;
+use trine_local::config::START_LIMIT;
+use trine_local::start as group;
+
+/// Starts a group, breaks it, and checks what its clients saw.
+pub fn run<N: Network>(
+    network: &N,
+    arguments: &ChaosArguments,
+    output: Output,
+) -> Result<(), Failure> {
+    if let Some(path) = &arguments.check {
+        return check::run(path, output);
+    }
+    refuse_contradictions(network, arguments)?;
+    // Before there is a second thread: it may replace this program.
+    let sandbox = sandbox::enter(arguments)?;
+    let schedule = schedule::draw(arguments, &possible(arguments, &sandbox))?;
+    let faults = requested_faults(arguments);
+    if !arguments.faults.is_empty() && schedule.is_empty() && faults.is_none() {
+        return Err(Failure::usage(
+            format!(
+                "no fault that was asked for can be here: {}",
+                sandbox.skipped.join("; ")
+            ),
+            "ask for other faults as well, or remove the obstacle: a run without a fault proves nothing about faults",
+        ));
+    }
+    interrupt::start()?;
+    let lab = Lab {
+        network,
+        arguments,
+        faults,
+        sandbox,
+        schedule,
+        output,
+    };
+    lab.tell();
+    lab.run()
+}
+
+/// What no run can do is refused before anything is started.
+fn refuse_contradictions<N: Network>(
+    network: &N,
+    arguments: &ChaosArguments,
+) -> Result<(), Failure> {
+    arguments.log.check()?;
+    if arguments.faults.contains(&FaultKind::DiskFull) && arguments.log.directory().is_none() {
+        return Err(Failure::usage(
+            "disk-full needs replicas that keep their logs on disk",
+            "add --log disk --data-dir DIR, where DIR is new",
+        ));
+    }
+    if arguments.netns && !network.is_ip() {
+        return Err(Failure::usage(
+            "--netns is for kernel UDP: other networks do not pass through the kernel's rules",
+            "leave --transport or --netns out",
+        ));
+    }
+    schedule::draw(arguments, &arguments.faults)?;
+    // What cannot be written is better known before the run than after it.
+    for (what, path) in [("history", &arguments.history), ("report", &arguments.html)] {
+        if let Some(path) = path {
+            let opened = OpenOptions::new().append(true).create(true).open(path);
+            opened.map_err(|error| not_written(what, path, &error))?;
+        }
+    }
+    Ok(())
+}
+
+fn not_written(what: &str, path: &Path, error: &std::io::Error) -> Failure {
+    Failure::usage(
+        format!("cannot write the {what} to {}: {error}", path.display()),
+        "",
+    )
+}
+
+/// The kinds of fault that can be here.
+fn possible(arguments: &ChaosArguments, sandbox: &Sandbox) -> Vec<FaultKind> {
+    let mut kinds = arguments.faults.clone();
+    kinds.sort_unstable();
+    kinds.dedup();
+    kinds.retain(|kind| *kind != FaultKind::DiskFull || !sandbox.disks.is_empty());
+    kinds
+}
+
+/// What clients saw, and what was done meanwhile.
+struct Worked {
+    seen: Seen,
+    failovers: Vec<Failover>,
+    timeline: Timeline,
+    /// Why the work ended before its time: the worst findings do that.
+    broken_off: Option<Failure>,
+}
+
+/// One run.
+struct Lab<'a, N> {
+    network: &'a N,
+    arguments: &'a ChaosArguments,
+    /// On every link, from the beginning to the end.
+    faults: Faults,
+    sandbox: Sandbox,
+    schedule: Vec<Planned>,
+    output: Output,
+}
+
+impl<N: Network> Lab<'_, N> {
+    /// What is going to happen, as far as that is fixed.
+    fn tell(&self) {
+        for skipped in &self.sandbox.skipped {
+            self.output.line(skipped);
+        }
+        self.output.line(report::seed_line(self.arguments.seed));
+        for planned in &self.schedule {
+            let seconds = planned.at.as_nanos() as f64 / 1e9;
+            self.output
+                .line(format_args!("{seconds:>9.3} s  {planned}"));
+        }
+    }
+
+    fn run(self) -> Result<(), Failure> {
+        let (arguments, output) = (self.arguments, self.output);
+        let (replica_faults, leads) = (Arc::default(), Arc::default());
+        let mut group = self.start_group(&replica_faults, &leads)?;
+        output.line(format_args!(
+            "{} clients work for {}",
+            arguments.clients,
+            humantime::format_duration(arguments.duration)
+        ));
+        let mut worked = self.work(&mut group)?;
+        let history = &worked.seen.history;
+        output.line(format_args!("checking {} operations", history.len()));
+        let addresses = group.addresses().len();
+        // Counts of the replicas arrive a few times a second; the last ones come with their orderly end.
+        let stopped = group.stop().map_err(group::live_failure);
+        worked.timeline.leads = leads.all();
+        let timeline = &worked.timeline;
+        let mut fired = replica_faults.total();
+        fired.add(&worked.seen.fired);
+        let mut counts = fired.requested(&self.faults);
+        counts.extend(timeline.fired(arguments, &possible(arguments, &self.sandbox)));
+        let failovers = worked.failovers;
+        let report = Report {
+            arguments,
+            history,
+            verdicts: judge(history, &counts, &failovers, worked.seen.reread_from),
+            counts,
+            failovers,
+            timeline,
+            broken_off: worked.broken_off.or(stopped.err()),
+            schedule: &self.schedule,
+            skipped: &self.sandbox.skipped,
+            addresses,
+        };
+        report.print(output);
+        self.keep(&report)?;
+        // A run that was cut short has not read everything again; what it saw is judged all the same.
+        interrupt::check()?;
+        report.result()
+    }
+
+    /// Lets clients work while faults come and go.
+    fn work(&self, group: &mut Group) -> Result<Worked, Failure> {
+        let crew = Crew::start(self.network, self.arguments, self.faults, group.addresses())?;
+        let mut nemesis = Nemesis {
+            network: self.network,
+            group,
+            crew: &crew,
+            links: match self.sandbox.network {
+                true => Links::Kernel,
+                false => Links::Injectors(self.faults),
+            },
+            disks: self.sandbox.disks.clone(),
+            output: self.output,
+            failovers: Vec::new(),
+            done: Vec::new(),
+        };
+        let mut clock = WorkClock::new(self.arguments.duration.into());
+        let mut missed = self.schedule.clone();
+        let worked = nemesis.work(&mut clock, &mut missed);
+        let Nemesis {
+            failovers, done, ..
+        } = nemesis;
+        // A replica that ended by itself, or a group that does not come back, ends the work. What clients saw until then
+        // is judged and kept all the same: it is what tells why.
+        let broken_off = worked.err().filter(|_| !interrupt::interrupted());
+        let seen = crew.finish()?;
+        let timeline = Timeline {
+            begun: clock.begun,
+            faults: done,
+            leads: Vec::new(),
+            missed,
+        };
+        Ok(Worked {
+            seen,
+            failovers,
+            timeline,
+            broken_off,
+        })
+    }
+
+    /// Writes the files that were asked for.
+    fn keep(&self, report: &Report<'_>) -> Result<(), Failure> {
+        let write = |what: &str, path: &Path, text: String| {
+            std::fs::write(path, text).map_err(|error| not_written(what, path, &error))
+        };
+        if let Some(path) = &self.arguments.history {
+            write("history", path, report.history.to_text())?;
+        }
+        if let Some(path) = &self.arguments.html {
+            write("report", path, html::page(report))?;
+        }
+        Ok(())
+    }
+
+    fn start_group(
+        &self,
+        replica_faults: &Arc<ReplicaFaults>,
+        leads: &Arc<Leads>,
+    ) -> Result<Group, Failure> {
+        let Self {
+            arguments,
+            faults,
+            output,
+            ..
+        } = self;
+        let count = replica_count(&arguments.replicas);
+        let mut serve_args: Vec<OsString> = vec!["--lab".into()];
+        let (addresses, launcher) = match self.sandbox.network {
+            true => {
+                serve_args.push("--allow-remote".into());
+                (sandbox::addresses(count), sandbox::launcher())
+            }
+            false => (self.network.group_addresses(count)?, Vec::new()),
+        };
+        let list: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+        output.line(format_args!(
+            "starting {count} replicas, a process each: {}",
+            list.join(" ")
+        ));
+        if !faults.is_none() {
+            output.line(format_args!(
+                "faults on every link: {faults} (seed {})",
+                arguments.seed
+            ));
+            serve_args.extend(["--fault".into(), faults.to_string().into()]);
+        }
+        serve_args.extend(["--fault-seed".into(), arguments.seed.to_string().into()]);
+        serve_args.extend(arguments.log.as_serve_args());
+        if !self.sandbox.disks.is_empty() {
+            // So that a log needs room soon after there is none.
+            serve_args.extend(["--log-segment".into(), SMALL_SEGMENT.into()]);
+        }
+        let sink = leads.sink(replica_faults.sink());
+        group::start_by(
+            self.network,
+            addresses,
+            serve_args,
+            Some(sink),
+            launcher,
+            START_LIMIT,
+        )
+    }
+}
+
+/// The faults that the options ask for.
+fn requested_faults(arguments: &ChaosArguments) -> Faults {
+    Faults {
+        loss: arguments.loss,
+        duplicate: arguments.duplicate,
+        reorder: arguments.reorder,
+        corrupt: arguments.corrupt,
+        delay: None,
+    }
+}
+
+/// The size of log segments on a small disk.
+const SMALL_SEGMENT: &str = "64KiB";
+
+/// What each checker says.
+pub(crate) struct Verdicts {
+    pub(crate) linearizability: linearizability::Report,
+    pub(crate) exactly_once: Verdict,
+    pub(crate) coverage: Verdict,
+}
+
+fn judge(
+    history: &History,
+    counts: &BTreeMap<String, u64>,
+    failovers: &[Failover],
+    reread_from: Instant,
+) -> Verdicts {
+    let required = coverage::Required {
+        completed_operations: CHAOS_OPERATIONS_LEAST,
+        passed_ns: 0,
+        least_ns: 0,
+        faults_fired: counts.clone(),
+        fault_kinds: 0,
+        failovers_ns: failovers
+            .iter()
+            .map(|failover| failover.killed_at.as_nanos())
+            .collect(),
+        reread_from_ns: Some(reread_from.as_nanos()),
+    };
+    Verdicts {
+        linearizability: linearizability::check(history),
+        exactly_once: exactly_once::check(history),
+        coverage: coverage::check(history, &required),
+    }
+}
+
+/// Now, on the clock by which histories are recorded.
+fn now() -> Instant {
+    MonotonicClock.now()
+}
+
+/// How long one operation may take: longer than any failover, so that few outcomes are unknown.
+const OPERATION_LIMIT: Duration = Duration::from_secs(15);

@@ -1,0 +1,113 @@
+//! How links between replicas are cut and damaged, and made whole again.
+
+use trine_local::Group;
+use trine_transport::backend::Faults;
+
+use super::sandbox;
+use trine_base::failure::Failure;
+use trine_local::faults::{Order, Way, ask};
+
+/// Who does it.
+pub(super) enum Links {
+    /// The replicas' own fault injectors, which go on with these faults afterwards.
+    Injectors(Faults),
+    /// The kernel, by nftables, in the run's own network.
+    Kernel,
+}
+
+impl Links {
+    /// The victim and the others do not hear each other; nor do clients and victim, if wanted.
+    pub(super) fn part(&self, group: &Group, victim: usize, clients: bool) -> Result<(), Failure> {
+        match self {
+            Self::Injectors(_) if clients => block(group, victim, None, Way::Both),
+            Self::Injectors(_) => others(group, victim)
+                .try_for_each(|other| block(group, victim, Some(other), Way::Both)),
+            Self::Kernel => {
+                self.cut_off(group, victim, true)?;
+                self.cut_off(group, victim, false)?;
+                match clients {
+                    true => sandbox::lose(None, victim, 1_000),
+                    false => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// The victim hears nothing from the others, or is not heard by them.
+    pub(super) fn cut_off(&self, group: &Group, victim: usize, deaf: bool) -> Result<(), Failure> {
+        let way = if deaf { Way::In } else { Way::Out };
+        others(group, victim).try_for_each(|other| match (self, deaf) {
+            (Self::Injectors(_), _) => block(group, victim, Some(other), way),
+            (Self::Kernel, true) => sandbox::lose(Some(other), victim, 1_000),
+            (Self::Kernel, false) => sandbox::lose(Some(victim), other, 1_000),
+        })
+    }
+
+    /// What of these faults can be done: the kernel only loses.
+    pub(super) fn able(&self, faults: Faults) -> Faults {
+        match self {
+            Self::Injectors(_) => faults,
+            Self::Kernel => Faults::loss(faults.loss),
+        }
+    }
+
+    /// Packets from one replica to another suffer these faults.
+    pub(super) fn damage(
+        &self,
+        group: &Group,
+        from: usize,
+        to: usize,
+        faults: &Faults,
+    ) -> Result<(), Failure> {
+        match self {
+            Self::Injectors(_) => {
+                let link = Some(group.addresses()[to - 1].to_string());
+                let (way, faults) = (Way::Out, faults.to_string());
+                give(group, from, &Order::Set { link, way, faults }).map(drop)
+            }
+            Self::Kernel => {
+                let per_mille = (faults.loss.as_f64() * 1_000.0).ceil() as u32;
+                sandbox::lose(Some(from), to, per_mille)
+            }
+        }
+    }
+
+    /// Packets that the replica of a place has damaged so far.
+    pub(super) fn damaged(&self, group: &Group, place: usize) -> Result<u64, Failure> {
+        match self {
+            Self::Injectors(_) => Ok(give(group, place, &Order::Show)?.fired.damaged()),
+            Self::Kernel => Ok(0),
+        }
+    }
+
+    /// Everything is as it was at the beginning. How many packets the kernel lost meanwhile.
+    pub(super) fn heal(&self, group: &Group, victim: usize) -> Result<u64, Failure> {
+        match self {
+            Self::Injectors(faults) => {
+                give(group, victim, &Order::Clear { link: None })?;
+                if !faults.is_none() {
+                    let (way, faults) = (Way::Out, faults.to_string());
+                    let link = None;
+                    give(group, victim, &Order::Set { link, way, faults })?;
+                }
+                Ok(0)
+            }
+            Self::Kernel => (1..=group.addresses().len()).map(sandbox::heal).sum(),
+        }
+    }
+}
+
+fn others(group: &Group, place: usize) -> impl Iterator<Item = usize> + use<> {
+    (1..=group.addresses().len()).filter(move |other| *other != place)
+}
+
+fn block(group: &Group, victim: usize, other: Option<usize>, way: Way) -> Result<(), Failure> {
+    let link = other.map(|other| group.addresses()[other - 1].to_string());
+    let faults = Faults::CUT.to_string();
+    give(group, victim, &Order::Set { link, way, faults }).map(drop)
+}
+
+fn give(group: &Group, place: usize, order: &Order) -> Result<trine_local::faults::State, Failure> {
+    ask(group.addresses()[place - 1], order)
+        .map_err(|error| Failure::usage(format!("replica {place}: {error}"), ""))
+}

@@ -1,0 +1,334 @@
+//! Does what the schedule says, one fault after the other, and waits for all voters in between.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use trine_local::{Group, LiveError};
+use trine_transport::time::{Duration as Nanos, Instant};
+
+use super::clients::Crew;
+use super::kind::Kind;
+use super::links::Links;
+use super::now;
+use super::schedule::{Detail, Planned, Victim};
+use super::small_disk;
+use super::timeline::Done;
+use trine_base::bars::above_bars;
+use trine_base::failure::Failure;
+use trine_base::interrupt;
+use trine_base::network::Network;
+use trine_base::output::Output;
+use trine_base::progress::Progress;
+use trine_base::units::{plural, show_ns};
+use trine_local::config::RECOVERY_LIMIT;
+use trine_local::start as group;
+
+/// How often the passing of time is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// What takes the room of a disk. It is gone before the replica starts again, which finds nothing foreign in its directory.
+const FILLER: &str = "filler";
+/// What a replica says that ends because of it.
+const NO_ROOM: &str = "No space left on device";
+/// How long a replica may take to end that was asked to, or that has no room on its disk.
+const END_LIMIT: Duration = Duration::from_secs(20);
+
+/// One killed leader, or all, and what it cost.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Failover {
+    /// The place; zero for all.
+    pub(super) killed: usize,
+    pub(super) killed_at: Instant,
+    /// Until a write was acknowledged that had been called after the kill.
+    pub(super) first_write: Nanos,
+    /// Until every place had a voter again, the killed one under a new identity.
+    pub(super) whole_again: Nanos,
+}
+
+/// What breaks the group, and what it has done.
+pub(super) struct Nemesis<'a, N: Network> {
+    pub(super) network: &'a N,
+    pub(super) group: &'a mut Group,
+    pub(super) crew: &'a Crew<N>,
+    pub(super) links: Links,
+    /// The directories of the replicas, where each is a small disk.
+    pub(super) disks: Vec<PathBuf>,
+    pub(super) output: Output,
+    pub(super) failovers: Vec<Failover>,
+    pub(super) done: Vec<Done>,
+}
+
+/// The time that the clients work, and how much of it has passed.
+pub(super) struct Clock {
+    pub(super) begun: Instant,
+    end: Instant,
+    progress: Progress,
+}
+
+impl Clock {
+    pub(super) fn new(duration: Nanos) -> Self {
+        let begun = now();
+        Self {
+            begun,
+            end: begun + duration,
+            progress: Progress::new("under faults", duration.as_nanos()),
+        }
+    }
+}
+
+impl<N: Network> Nemesis<'_, N> {
+    /// Lets the clients work until the clock's end, under the faults of the schedule. What of it had no turn stays.
+    pub(super) fn work(
+        &mut self,
+        clock: &mut Clock,
+        schedule: &mut Vec<Planned>,
+    ) -> Result<(), Failure> {
+        while let Some(planned) = schedule.first().copied() {
+            let due = (clock.begun + planned.at).max(now());
+            if due >= clock.end {
+                break;
+            }
+            self.wait_until(clock, due)?;
+            schedule.remove(0);
+            let done = self.strike(clock, planned)?;
+            let whole = show_ns(done.whole.saturating_since(done.begun).as_nanos());
+            let tell = format!("  {}: all voters in step after {whole}", done.what);
+            above_bars(|| self.output.line(tell));
+            self.done.push(done);
+        }
+        let end = clock.end;
+        self.wait_until(clock, end)
+    }
+
+    /// Waits; a replica that ends by itself meanwhile, or the user, ends the wait.
+    fn wait_until(&mut self, clock: &mut Clock, until: Instant) -> Result<(), Failure> {
+        while now() < until {
+            interrupt::check()?;
+            let left = Duration::from(until.saturating_since(now()));
+            interrupt::pause(left.min(LOOK_EVERY));
+            let passed = now().saturating_since(clock.begun).as_nanos();
+            let count = self.done.len() as u64;
+            clock.progress.set(passed, || plural(count, "fault"));
+            let exits = self.group.take_exits().map_err(group::live_failure)?;
+            if let Some(exit) = exits.into_iter().next() {
+                return Err(group::live_failure(LiveError::Ended { exit }));
+            }
+        }
+        Ok(())
+    }
+
+    /// Does one fault, takes it back, and waits for the group to be whole.
+    fn strike(&mut self, clock: &mut Clock, planned: Planned) -> Result<Done, Failure> {
+        let places = self.places(planned.victim)?;
+        let victim = places[0];
+        let begun = now();
+        let hit = match planned.kind {
+            Kind::Kill => self.kill(&places, begun)?,
+            Kind::Restart => self.restart(victim)?,
+            Kind::Pause => self.pause(clock, victim, planned.hold)?,
+            Kind::Partition | Kind::OneWay | Kind::Lossy => self.cut(clock, victim, planned)?,
+            Kind::DiskFull => self.fill_disk(victim)?,
+        };
+        let ended = now();
+        let count = self.group.addresses().len();
+        group::wait_for_voters(self.network, self.group, count, RECOVERY_LIMIT)?;
+        let whole = now();
+        if planned.kind == Kind::Kill {
+            let known = hit.known.unwrap_or(ended);
+            self.failovers.push(Failover {
+                killed: if places.len() > 1 { 0 } else { victim },
+                killed_at: begun,
+                first_write: known.saturating_since(begun),
+                whole_again: whole.saturating_since(begun),
+            });
+        }
+        Ok(Done {
+            planned,
+            what: hit.what,
+            places,
+            begun,
+            ended,
+            whole,
+            fired: hit.fired,
+        })
+    }
+
+    fn places(&mut self, victim: Victim) -> Result<Vec<usize>, Failure> {
+        match victim {
+            Victim::Place(place) => Ok(vec![place]),
+            Victim::All => Ok((1..=self.group.addresses().len()).collect()),
+            Victim::Leader => {
+                let what = "a leader to break";
+                let reports =
+                    group::wait_for(self.network, self.group, what, RECOVERY_LIMIT, |reports| {
+                        trine_client::leader_of(reports).is_some()
+                    })?;
+                let place = group::leader_place(self.group, &reports);
+                let place = place.ok_or_else(|| {
+                    Failure::usage("the leader is none of the replicas that were started", "")
+                })?;
+                Ok(vec![place])
+            }
+        }
+    }
+
+    /// SIGKILL. In memory the others have to go on before the dead one may come back as somebody new; where all die at
+    /// once, what was acknowledged is on the disks.
+    fn kill(&mut self, places: &[usize], begun: Instant) -> Result<Hit, Failure> {
+        for &place in places {
+            self.group.kill(place).map_err(group::live_failure)?;
+        }
+        let restart = |nemesis: &mut Self| {
+            let mut places = places.iter();
+            places
+                .try_for_each(|&place| nemesis.group.restart(place))
+                .map_err(group::live_failure)
+        };
+        let all = places.len() > 1;
+        if all {
+            restart(self)?;
+        }
+        let known = first_write_after(self.group, self.crew, begun)?;
+        if !all {
+            restart(self)?;
+        }
+        let what = match all {
+            true => "killed all replicas".to_owned(),
+            false => format!("killed replica {}", places[0]),
+        };
+        Ok(Hit {
+            known: Some(known),
+            ..Hit::new(what)
+        })
+    }
+
+    fn restart(&mut self, victim: usize) -> Result<Hit, Failure> {
+        let process = self.group.process(victim).ok_or_else(is_down)?;
+        process.ask_to_stop().map_err(control)?;
+        self.wait_for_end(victim, "asked to end")?;
+        self.group.restart(victim).map_err(group::live_failure)?;
+        Ok(Hit::new(format!("restarted replica {victim}")))
+    }
+
+    fn pause(&mut self, clock: &mut Clock, victim: usize, hold: Nanos) -> Result<Hit, Failure> {
+        let process = self.group.process(victim).ok_or_else(is_down)?;
+        process.pause().map_err(control)?;
+        let waited = self.wait_until(clock, now() + hold);
+        // Also when the wait was cut short: a process that stands still cannot be asked to end.
+        let process = self.group.process(victim).ok_or_else(is_down)?;
+        process.resume().map_err(control)?;
+        waited?;
+        let hold = show_ns(hold.as_nanos());
+        Ok(Hit::new(format!("paused replica {victim} for {hold}")))
+    }
+
+    fn cut(&mut self, clock: &mut Clock, victim: usize, planned: Planned) -> Result<Hit, Failure> {
+        let before = self.links.damaged(self.group, victim)?;
+        let what = match planned.detail {
+            Detail::Clients(clients) => {
+                self.links.part(self.group, victim, clients)?;
+                let more = if clients { " and from clients" } else { "" };
+                format!("cut replica {victim} off from the others{more}")
+            }
+            Detail::Deaf(deaf) => {
+                self.links.cut_off(self.group, victim, deaf)?;
+                match deaf {
+                    true => format!("replica {victim} did not hear the others"),
+                    false => format!("the others did not hear replica {victim}"),
+                }
+            }
+            Detail::Link(further, faults) => {
+                let faults = self.links.able(faults);
+                let to = (victim - 1 + further) % self.group.addresses().len() + 1;
+                self.links.damage(self.group, victim, to, &faults)?;
+                format!("link from {victim} to {to} with {faults}")
+            }
+            Detail::None => unreachable!("what cuts links says how"),
+        };
+        let waited = self.wait_until(clock, now() + planned.hold);
+        let after = self.links.damaged(self.group, victim)?;
+        let lost = self.links.heal(self.group, victim)?;
+        waited?;
+        let hold = show_ns(planned.hold.as_nanos());
+        Ok(Hit {
+            fired: after > before || lost > 0,
+            ..Hit::new(format!("{what} for {hold}"))
+        })
+    }
+
+    fn fill_disk(&mut self, victim: usize) -> Result<Hit, Failure> {
+        let filler = self.disks[victim - 1].join(FILLER);
+        small_disk::fill(&filler)?;
+        let ended = self.wait_for_end(victim, "left without room on its disk");
+        small_disk::free(&filler)?;
+        ended?;
+        let process = self.group.process(victim).ok_or_else(is_down)?;
+        let said = process.tail();
+        if !said.iter().any(|line| line.contains(NO_ROOM)) {
+            let said = said.join("\n  ");
+            let message = format!("replica {victim} ended, but not for want of room: {said}");
+            return Err(Failure::negative(message, ""));
+        }
+        self.group.restart(victim).map_err(group::live_failure)?;
+        Ok(Hit::new(format!("filled the disk of replica {victim}")))
+    }
+
+    fn wait_for_end(&mut self, victim: usize, why: &str) -> Result<(), Failure> {
+        let until = now() + Nanos::from(END_LIMIT);
+        while now() < until {
+            interrupt::check()?;
+            let process = self.group.process(victim).ok_or_else(is_down)?;
+            let ended = process.wait_at_most(LOOK_EVERY).map_err(control)?;
+            if ended.is_some() {
+                return Ok(());
+            }
+        }
+        let limit = humantime::format_duration(END_LIMIT);
+        Err(Failure::negative(
+            format!("replica {victim} was {why} and did not end within {limit}"),
+            "",
+        ))
+    }
+}
+
+/// What a fault did.
+struct Hit {
+    what: String,
+    fired: bool,
+    /// When a write was known to have succeeded that was called after the fault began.
+    known: Option<Instant>,
+}
+
+impl Hit {
+    fn new(what: String) -> Self {
+        Self {
+            what,
+            fired: true,
+            known: None,
+        }
+    }
+}
+
+fn is_down() -> Failure {
+    Failure::usage("a replica that was to be broken does not run", "")
+}
+
+fn control(error: std::io::Error) -> Failure {
+    group::live_failure(LiveError::Control(error))
+}
+
+fn first_write_after<N: Network>(
+    group: &mut Group,
+    crew: &Crew<N>,
+    killed_at: Instant,
+) -> Result<Instant, Failure> {
+    group
+        .wait_until(
+            "a write after the leader's death",
+            RECOVERY_LIMIT,
+            |_| match crew.write_called_after(killed_at) {
+                Some(known) => Some(Ok(known)),
+                None => interrupt::check().err().map(Err),
+            },
+        )
+        .map_err(group::live_failure)?
+}

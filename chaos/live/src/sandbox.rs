@@ -1,0 +1,326 @@
+//! Namespaces of the kernel for one run: a network of its own, small disks of its own. They are made by the run, nothing
+//! outside of them is touched, and they go with the run's last process, however that ends.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::process::geteuid;
+
+use super::kind::Kind;
+use crate::ChaosArguments;
+use trine_base::arguments::replica_count;
+use trine_base::failure::Failure;
+
+/// Says inside which namespaces the run was begun, to the program that goes on within new ones.
+const OUTSIDE: &str = "TRINE_CHAOS_OUTSIDE";
+/// The first three bytes of every address in the run's own network; places follow, and clients have the last one.
+const NETWORK: [u8; 3] = [10, 77, 0];
+const CLIENTS_HOST: u8 = 254;
+const PORT: u16 = 7471;
+/// Room on the small disk of each replica, if one is asked for.
+const DISK_SIZE: &str = "128m";
+
+/// What a run has for itself.
+#[derive(Debug, Default)]
+pub(super) struct Sandbox {
+    pub(super) network: bool,
+    /// The directories of the replicas, each a small disk.
+    pub(super) disks: Vec<PathBuf>,
+    /// What was asked for and cannot be here, and why.
+    pub(super) skipped: Vec<String>,
+}
+
+/// Makes what the arguments ask for. The first call replaces this program by itself in new namespaces.
+pub(super) fn enter(arguments: &ChaosArguments) -> Result<Sandbox, Failure> {
+    let network = arguments.netns;
+    let disks = arguments.faults.contains(&Kind::DiskFull);
+    if !network && !disks {
+        return Ok(Sandbox::default());
+    }
+    let names = namespaces();
+    match std::env::var(OUTSIDE) {
+        Ok(outside) if outside == names => Err(Failure::usage(
+            "no new namespaces were made, so nothing was begun: the rules of this machine are not to be touched",
+            format!("unset {OUTSIDE}, which only this program sets"),
+        )),
+        Ok(_) => build(arguments, network, disks),
+        Err(_) => match obstacle(network) {
+            Some(why) => {
+                let mut skipped = Vec::new();
+                if network {
+                    skipped.push(format!(
+                        "--netns: {why}; links are cut by the replicas themselves"
+                    ));
+                }
+                if disks {
+                    skipped.push(format!("disk-full: {why}"));
+                }
+                Ok(Sandbox {
+                    skipped,
+                    ..Sandbox::default()
+                })
+            }
+            None => Err(begin_again(network, &names)),
+        },
+    }
+}
+
+/// Which network and which mounts this process sees.
+fn namespaces() -> String {
+    let of = |kind: &str| {
+        let link = std::fs::read_link(format!("/proc/self/ns/{kind}"));
+        link.map_or_else(|_| "?".to_owned(), |link| link.display().to_string())
+    };
+    format!("{} {}", of("net"), of("mnt"))
+}
+
+/// Why there can be no namespaces here.
+fn obstacle(network: bool) -> Option<String> {
+    if !geteuid().is_root() {
+        return Some("skipped, that takes root".to_owned());
+    }
+    let tools: &[&str] = match network {
+        true => &["unshare", "mount", "ip", "nft"],
+        false => &["unshare", "mount"],
+    };
+    if let Some(tool) = tools.iter().find(|tool| !is_installed(tool)) {
+        return Some(format!("skipped, `{tool}` is not installed"));
+    }
+    // A container may forbid what root may do elsewhere; nft needs a part of the kernel of its own.
+    let script = match network {
+        true => "ip link add trine0 type bridge && nft add table inet trine",
+        false => "true",
+    };
+    let tried = unshare(network).args(["sh", "-c", script]).output();
+    match tried {
+        Ok(output) if output.status.success() => None,
+        Ok(output) => {
+            let why = String::from_utf8_lossy(&output.stderr);
+            Some(format!("skipped, this machine forbids it: {}", why.trim()))
+        }
+        Err(error) => Some(format!("skipped, {error}")),
+    }
+}
+
+fn is_installed(tool: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(tool).is_file())
+}
+
+fn unshare(network: bool) -> Command {
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private"]);
+    if network {
+        command.arg("--net");
+    }
+    command.arg("--").stdin(Stdio::null());
+    command
+}
+
+/// Replaces this process, which keeps its id and its parent; returns only if that fails.
+fn begin_again(network: bool, outside: &str) -> Failure {
+    let program = match std::env::current_exe() {
+        Ok(program) => program,
+        Err(error) => {
+            return Failure::usage(format!("cannot find the path of this program: {error}"), "");
+        }
+    };
+    let mut command = unshare(network);
+    command
+        .arg(program)
+        .args(std::env::args_os().skip(1))
+        .env(OUTSIDE, outside);
+    let error = command.exec();
+    Failure::usage(format!("cannot start `unshare`: {error}"), "")
+}
+
+fn build(arguments: &ChaosArguments, network: bool, disks: bool) -> Result<Sandbox, Failure> {
+    let count = replica_count(&arguments.replicas);
+    if network {
+        build_network(count)?;
+    }
+    let disks = match arguments.log.directory().filter(|_| disks) {
+        Some(directory) => build_disks(directory, count)?,
+        None => Vec::new(),
+    };
+    Ok(Sandbox {
+        network,
+        disks,
+        skipped: Vec::new(),
+    })
+}
+
+/// A bridge with the clients on it, and for each replica a namespace with a cable to the bridge.
+fn build_network(count: usize) -> Result<(), Failure> {
+    // The names of namespaces are files: these are in a directory that only this run sees.
+    run("mount", ["-t", "tmpfs", "trine", "/run"])?;
+    let [a, b, c] = NETWORK;
+    let mut script = format!(
+        "link set lo up\nlink add trine0 type bridge\nlink set trine0 up\n\
+         address add {a}.{b}.{c}.{CLIENTS_HOST}/24 dev trine0\n"
+    );
+    for place in 1..=count {
+        script.push_str(&format!(
+            "netns add replica{place}\nlink add cable{place} type veth peer name cable netns replica{place}\n\
+             link set cable{place} master trine0 up\n"
+        ));
+    }
+    feed("ip", &["-batch", "-"], &script)?;
+    for place in 1..=count {
+        let script = format!(
+            "link set lo up\naddress add {a}.{b}.{c}.{place}/24 dev cable\nlink set cable up\n"
+        );
+        feed("ip", &["-n", &namespace(place), "-batch", "-"], &script)?;
+        // Only what comes in is filtered: a packet that is refused on its way out is an error for its sender.
+        let table =
+            "add table inet trine\nadd chain inet trine cut { type filter hook input priority 0; }";
+        nft(place, table)?;
+    }
+    Ok(())
+}
+
+fn build_disks(directory: &Path, count: usize) -> Result<Vec<PathBuf>, Failure> {
+    let mut disks = Vec::new();
+    for place in 1..=count {
+        let disk = directory.join(format!("replica-{place}"));
+        std::fs::create_dir_all(&disk).map_err(|error| {
+            Failure::usage(format!("cannot make {}: {error}", disk.display()), "")
+        })?;
+        let size = format!("size={DISK_SIZE}");
+        let options = ["-t", "tmpfs", "-o", &size, "trine"].map(OsStr::new);
+        run("mount", options.into_iter().chain([disk.as_os_str()]))?;
+        disks.push(disk);
+    }
+    Ok(disks)
+}
+
+/// Where the replicas are in the run's own network.
+pub(super) fn addresses(count: usize) -> Vec<SocketAddr> {
+    let [a, b, c] = NETWORK;
+    let places = 1..=u8::try_from(count).expect("few replicas");
+    places
+        .map(|place| SocketAddr::from(([a, b, c, place], PORT)))
+        .collect()
+}
+
+/// What stands before the command of a replica, so that it runs in the namespace of its place.
+pub(super) fn launcher() -> Vec<OsString> {
+    ["ip", "netns", "exec", "replica{place}"]
+        .map(OsString::from)
+        .into()
+}
+
+fn namespace(place: usize) -> String {
+    format!("replica{place}")
+}
+
+/// The host part of the address of a replica's place, or of the clients.
+fn host(place: Option<usize>) -> String {
+    let [a, b, c] = NETWORK;
+    let last = place.map_or(usize::from(CLIENTS_HOST), |place| place);
+    format!("{a}.{b}.{c}.{last}")
+}
+
+/// From now on the replica `to` loses this share of the packets from a place, or from the clients.
+pub(super) fn lose(from: Option<usize>, to: usize, per_mille: u32) -> Result<(), Failure> {
+    let share = match per_mille {
+        1_000.. => String::new(),
+        share => format!("numgen random mod 1000 < {share} "),
+    };
+    let rule = format!(
+        "add rule inet trine cut ip saddr {} {share}counter drop",
+        host(from)
+    );
+    nft(to, &rule)
+}
+
+/// Ends that for the replica of a place; how many packets were lost.
+pub(super) fn heal(place: usize) -> Result<u64, Failure> {
+    let listed = Command::new("ip")
+        .args([
+            "netns",
+            "exec",
+            &namespace(place),
+            "nft",
+            "list",
+            "table",
+            "inet",
+            "trine",
+        ])
+        .output()
+        .map_err(|error| Failure::usage(format!("cannot run `nft`: {error}"), ""))?;
+    nft(place, "flush chain inet trine cut")?;
+    Ok(packets_in(&String::from_utf8_lossy(&listed.stdout)))
+}
+
+/// The sum of all counters in a list of rules.
+fn packets_in(listed: &str) -> u64 {
+    let behind = listed.split("counter packets ").skip(1);
+    let counts = behind.filter_map(|rest| rest.split(' ').next()?.parse::<u64>().ok());
+    counts.sum()
+}
+
+fn nft(place: usize, script: &str) -> Result<(), Failure> {
+    let words = ["netns", "exec", &namespace(place), "nft", "-f", "-"];
+    feed("ip", &words, &format!("{script}\n"))
+}
+
+fn run(program: &str, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<(), Failure> {
+    let mut command = Command::new(program);
+    command.args(words).stdin(Stdio::null());
+    finish(program, command.output())
+}
+
+/// Runs a program with a script on its standard input.
+fn feed(program: &str, words: &[&str], script: &str) -> Result<(), Failure> {
+    let mut command = Command::new(program);
+    command.args(words).stdin(Stdio::piped());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let fed = command.spawn().and_then(|mut child| {
+        if let Some(mut stdin) = child.stdin.take() {
+            stdin.write_all(script.as_bytes())?;
+        }
+        child.wait_with_output()
+    });
+    finish(program, fed)
+}
+
+fn finish(program: &str, output: std::io::Result<std::process::Output>) -> Result<(), Failure> {
+    let why = match output {
+        Ok(output) if output.status.success() => return Ok(()),
+        Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        Err(error) => error.to_string(),
+    };
+    Err(Failure::usage(
+        format!("`{program}` failed in the run's namespaces: {why}"),
+        "",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_of_rules_are_added_up() {
+        let listed = "table inet trine {\n chain cut {\n ip saddr 10.77.0.2 counter packets 17 bytes 1700 drop\n \
+                      ip saddr 10.77.0.3 numgen random mod 1000 < 40 counter packets 3 bytes 90 drop\n }\n}\n";
+        assert_eq!(packets_in(listed), 20);
+        assert_eq!(packets_in(""), 0);
+    }
+
+    #[test]
+    fn every_replica_has_an_address_and_clients_have_another() {
+        let addresses = addresses(7);
+        assert_eq!(addresses[6].to_string(), "10.77.0.7:7471");
+        let mut hosts: Vec<String> = addresses.iter().map(|at| at.ip().to_string()).collect();
+        assert_eq!(hosts[2], host(Some(3)));
+        hosts.push(host(None));
+        hosts.dedup();
+        assert_eq!(hosts.len(), 8);
+    }
+}

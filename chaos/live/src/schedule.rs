@@ -1,0 +1,278 @@
+//! Which fault begins when, and whom does it hit? Drawn from the seed before the run begins.
+
+use std::fmt;
+
+use serde::Serialize;
+use trine_transport::backend::Faults;
+use trine_transport::prng::{Prng, Ratio};
+use trine_transport::time::Duration;
+
+use super::kind::Kind;
+use crate::ChaosArguments;
+use trine_base::arguments::replica_count;
+use trine_base::failure::Failure;
+use trine_base::units::show_ns;
+
+/// Shorter would be over before anybody could tell.
+const EVERY_LEAST: Duration = Duration::from_millis(500);
+/// Faults at most in one run.
+const FAULTS_MAX: u64 = 100_000;
+
+/// Whom a fault hits.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Victim {
+    /// Whoever leads when it begins.
+    Leader,
+    /// The replica of this place.
+    Place(usize),
+    /// All of them.
+    All,
+}
+
+/// What is special about one fault.
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub(super) enum Detail {
+    None,
+    /// A partition: whether clients are cut off from the victim as well.
+    Clients(bool),
+    /// One way: whether the victim hears nothing, or is not heard.
+    Deaf(bool),
+    /// A lossy link: to how many places further, and what happens there.
+    Link(usize, Faults),
+}
+
+/// One fault of the schedule.
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub(super) struct Planned {
+    /// After the beginning of the clients' work; later if the one before takes longer.
+    pub(super) at: Duration,
+    pub(super) kind: Kind,
+    pub(super) victim: Victim,
+    /// How long it lasts, where that is for the schedule to say.
+    pub(super) hold: Duration,
+    pub(super) detail: Detail,
+    /// Whether it was asked for by `--faults`, and has to fire for the run to count.
+    pub(super) named: bool,
+}
+
+impl fmt::Display for Planned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let victim = match self.victim {
+            Victim::Leader => "the leader".to_owned(),
+            Victim::Place(place) => format!("replica {place}"),
+            Victim::All => "all replicas".to_owned(),
+        };
+        write!(f, "{} {victim}", self.kind.name())?;
+        match self.kind {
+            Kind::Kill | Kind::Restart | Kind::DiskFull => Ok(()),
+            _ => write!(f, " for {}", show_ns(self.hold.as_nanos())),
+        }
+    }
+}
+
+/// Draws the schedule that the arguments ask for, or says why there is none.
+pub(super) fn draw(arguments: &ChaosArguments, kinds: &[Kind]) -> Result<Vec<Planned>, Failure> {
+    let end = Duration::from(arguments.duration);
+    let mut planned = Vec::new();
+    if !kinds.is_empty() {
+        let count = faults_in(arguments, kinds)?;
+        planned = draw_named(arguments, kinds, count);
+    }
+    let periods = [
+        (
+            arguments.kill_leader_every,
+            Victim::Leader,
+            "--kill-leader-every",
+        ),
+        (arguments.kill_all_every, Victim::All, "--kill-all-every"),
+    ];
+    for (every, victim, option) in periods {
+        let Some(every) = every.map(Duration::from) else {
+            continue;
+        };
+        if every >= end {
+            let (every, end) = (show_ns(every.as_nanos()), show_ns(end.as_nanos()));
+            return Err(Failure::usage(
+                format!("{option} {every} has no turn within --for {end}"),
+                format!("--for longer than {every}, or a shorter period"),
+            ));
+        }
+        let mut at = every;
+        while at < end && (planned.len() as u64) < FAULTS_MAX {
+            planned.push(Planned {
+                at,
+                kind: Kind::Kill,
+                victim,
+                hold: Duration::ZERO,
+                detail: Detail::None,
+                named: false,
+            });
+            at += every;
+        }
+    }
+    planned.sort_by_key(|planned| planned.at);
+    Ok(planned)
+}
+
+/// How many faults fit; refused if not every kind would have its turn.
+fn faults_in(arguments: &ChaosArguments, kinds: &[Kind]) -> Result<u64, Failure> {
+    let (end, every) = (
+        Duration::from(arguments.duration),
+        Duration::from(arguments.fault_every),
+    );
+    if every < EVERY_LEAST {
+        return Err(Failure::usage(
+            format!(
+                "--fault-every {} leaves no time for a fault",
+                show_ns(every.as_nanos())
+            ),
+            format!("at least {} are needed", show_ns(EVERY_LEAST.as_nanos())),
+        ));
+    }
+    // The last one begins up to a quarter of a period late and lasts up to a third of one.
+    let spare = every.as_nanos() * 7 / 12;
+    let fit = end.as_nanos().saturating_sub(spare) / every.as_nanos();
+    let wanted = kinds.len() as u64;
+    if fit >= wanted {
+        return Ok(fit.min(FAULTS_MAX));
+    }
+    let needed = Duration::from_nanos(every.as_nanos() * wanted + spare);
+    Err(Failure::usage(
+        format!(
+            "{wanted} kinds of fault, one every {}, do not fit into --for {}: {fit} would have a turn",
+            show_ns(every.as_nanos()),
+            show_ns(end.as_nanos())
+        ),
+        format!(
+            "--for {}s or more, a shorter --fault-every, or fewer --faults",
+            needed.as_nanos().div_ceil(1_000_000_000)
+        ),
+    ))
+}
+
+/// `count` faults, one in each period; every kind once before any comes again.
+fn draw_named(arguments: &ChaosArguments, kinds: &[Kind], count: u64) -> Vec<Planned> {
+    let mut prng = Prng::new(arguments.seed);
+    let every = Duration::from(arguments.fault_every).as_nanos();
+    let replicas = replica_count(&arguments.replicas) as u64;
+    let mut turn: Vec<Kind> = Vec::new();
+    let mut planned = Vec::new();
+    for number in 1..=count {
+        if turn.is_empty() {
+            turn = kinds.to_vec();
+            prng.shuffle(&mut turn);
+        }
+        let kind = turn.pop().expect("a kind is named");
+        let at = every * number + prng.below(every / 2) - every / 4;
+        let hold = prng.in_range(every / 8..=every / 3);
+        let place = prng.in_range(1..=replicas) as usize;
+        let victim = match prng.chance(Ratio::percent(50)) {
+            true => Victim::Leader,
+            false => Victim::Place(place),
+        };
+        planned.push(Planned {
+            at: Duration::from_nanos(at),
+            kind,
+            victim,
+            hold: Duration::from_nanos(hold),
+            detail: draw_detail(&mut prng, kind, replicas),
+            named: true,
+        });
+    }
+    planned
+}
+
+fn draw_detail(prng: &mut Prng, kind: Kind, replicas: u64) -> Detail {
+    match kind {
+        Kind::Partition => Detail::Clients(prng.chance(Ratio::percent(30))),
+        Kind::OneWay => Detail::Deaf(prng.chance(Ratio::percent(50))),
+        Kind::Lossy => {
+            let mut share = |most| Ratio::percent(prng.below(most) as u32);
+            let (loss, duplicate, reorder) = (share(40), share(10), share(20));
+            let most = Duration::from_micros(prng.in_range(100..=5_000));
+            let faults = Faults {
+                // Something has to happen whatever is drawn.
+                loss: if loss.is_zero() {
+                    Ratio::percent(1)
+                } else {
+                    loss
+                },
+                duplicate,
+                reorder,
+                corrupt: Ratio::ZERO,
+                delay: Some((Duration::ZERO, most)),
+            };
+            Detail::Link(prng.in_range(1..=replicas - 1) as usize, faults)
+        }
+        _ => Detail::None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::parse;
+
+    fn arguments(line: &str) -> ChaosArguments {
+        parse(line.split_whitespace()).expect("parses")
+    }
+
+    fn drawn(line: &str) -> Result<Vec<Planned>, Failure> {
+        let arguments = arguments(line);
+        draw(&arguments, &arguments.faults)
+    }
+
+    #[test]
+    fn the_seed_fixes_the_schedule_and_each_kind_has_its_turn() {
+        let line = "--faults pause,partition,one-way,lossy --fault-every 2s --for 20s --seed";
+        let first = drawn(&format!("{line} 7")).expect("a schedule");
+        assert_eq!(drawn(&format!("{line} 7")).expect("again"), first);
+        assert_ne!(drawn(&format!("{line} 8")).expect("another"), first);
+        assert_eq!(first.len(), 9);
+        let mut kinds: Vec<Kind> = first[..4].iter().map(|planned| planned.kind).collect();
+        kinds.sort_unstable();
+        assert_eq!(
+            kinds,
+            [Kind::Pause, Kind::Partition, Kind::OneWay, Kind::Lossy]
+        );
+        for pair in first.windows(2) {
+            assert!(
+                pair[0].at + pair[0].hold < pair[1].at,
+                "one at a time: {pair:?}"
+            );
+        }
+        let last = first.last().expect("the last");
+        assert!(last.at + last.hold <= Duration::from_secs(20));
+    }
+
+    #[test]
+    fn leaders_die_beside_the_named_faults() {
+        let planned = drawn("--faults pause --fault-every 3s --kill-leader-every 4s --for 10s");
+        let planned = planned.expect("a schedule");
+        let kills = planned.iter().filter(|planned| !planned.named);
+        let at: Vec<u64> = kills
+            .map(|planned| planned.at.as_nanos() / 1_000_000_000)
+            .collect();
+        assert_eq!(at, [4, 8]);
+        assert_eq!(planned.len(), 4, "{planned:?}");
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_what_can() {
+        for (line, part) in [
+            ("--faults pause,kill --fault-every 4s --for 5s", "--for 11s"),
+            ("--faults pause --fault-every 10ms", "no time for a fault"),
+            ("--kill-leader-every 30s --for 20s", "has no turn"),
+        ] {
+            let refused = drawn(line).expect_err(line);
+            assert!(refused.to_string().contains(part), "{refused}");
+        }
+        let refused = parse(["--faults", "gremlins"]).expect_err("unknown");
+        let text = refused.to_string();
+        assert!(
+            text.contains("gremlins") && text.contains("one-way"),
+            "{text}"
+        );
+    }
+}

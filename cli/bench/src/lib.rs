@@ -1,0 +1,624 @@
+//! `trine bench`: throughput and latency of a group, of Redis or of etcd, under the same operations in a closed or an
+//! open loop.
+
+mod args;
+mod compare;
+mod drive;
+mod host;
+mod html;
+mod record;
+mod result;
+pub mod stores;
+mod workload;
+mod zipf;
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use serde_json::json;
+use trine_kvstore::config::VALUE_BYTES_MAX;
+use trine_transport::backend::{Backend, MonotonicClock};
+use trine_transport::prng::Prng;
+use trine_transport::time::{Clock, Duration, Instant};
+
+pub use self::args::BenchArguments;
+use self::drive::{Ended, KEY_BYTES, Pace, Work, drive};
+use self::host::Host;
+use self::record::Recorder;
+use self::result::{RunResult, Settings};
+pub use self::stores::Url;
+use self::stores::{Etcd, IN_FLIGHT_MAX, Outcome, Redis, Target, Trine};
+use self::workload::{Generator, Kind, Mix};
+pub use self::zipf::Distribution;
+use trine_base::announce::note;
+
+use trine_base::capture::{self, CaptureFile};
+use trine_base::failure::Failure;
+use trine_base::lane::Lane;
+use trine_base::network::{Network, Opened};
+use trine_base::output::Output;
+use trine_base::progress::Progress;
+use trine_base::units::{plural, show_bytes, show_count};
+use trine_base::{interrupt, peers};
+
+/// Operations under way while keys are written before the measurement, all clients together.
+const FILL_UNDER_WAY: usize = 64;
+/// YCSB's records have ten fields of a hundred bytes; here they are one value.
+const YCSB_VALUE_BYTES: u64 = 1000;
+const VALUE_BYTES: u64 = 100;
+
+/// Runs a benchmark and prints what came of it.
+pub fn run<N: Network>(
+    network: &N,
+    arguments: &BenchArguments,
+    output: Output,
+) -> Result<(), Failure> {
+    interrupt::start()?;
+    let plan = Plan::new(arguments)?;
+    let earlier = match &arguments.compare {
+        None => None,
+        Some(path) => Some(compare::read(path)?),
+    };
+    let targets = match arguments.targets.is_empty() {
+        true => vec![Url::Trine(None)],
+        false => arguments.targets.clone(),
+    };
+    let mut of_targets: Vec<Vec<RunResult>> = vec![Vec::new(); targets.len()];
+    let mut some = false;
+    // Round by round, so that whatever the machine does meanwhile happens to all targets alike.
+    'rounds: for _ in 0..arguments.rounds {
+        for (target, results) in targets.iter().zip(&mut of_targets) {
+            let measured = plan.measure(network, target, results.is_empty(), output);
+            let result = match measured {
+                // What the targets before have given counts all the same.
+                Err(failure) if failure.is_interrupted() && some => break 'rounds,
+                other => other?,
+            };
+            some = true;
+            let stop = result.interrupted;
+            results.push(result);
+            if stop {
+                break 'rounds;
+            }
+        }
+    }
+    let runs: Vec<RunResult> = of_targets.into_iter().filter_map(middle).collect();
+    finish(arguments, &runs, earlier.as_deref(), output)
+}
+
+/// The result of the middle round by throughput.
+fn middle(mut rounds: Vec<RunResult>) -> Option<RunResult> {
+    let rates: Vec<f64> = rounds.iter().map(|run| run.operations_per_second).collect();
+    rounds.sort_by(|a, b| a.operations_per_second.total_cmp(&b.operations_per_second));
+    let count = rounds.len();
+    let mut middle = rounds.into_iter().nth(count.saturating_sub(1) / 2)?;
+    middle.rounds = rates;
+    Some(middle)
+}
+
+/// Tells the results and compares them.
+fn finish(
+    arguments: &BenchArguments,
+    runs: &[RunResult],
+    earlier: Option<&[RunResult]>,
+    output: Output,
+) -> Result<(), Failure> {
+    let obstacles = earlier
+        .map(|then| compare::obstacles(then, runs))
+        .unwrap_or_default();
+    let comparable = obstacles.is_empty() || arguments.force;
+    let compared = match earlier {
+        Some(then) if comparable => compare::compare(then, runs),
+        _ => Vec::new(),
+    };
+    document(runs, &compared, output);
+    for (index, run) in runs.iter().enumerate() {
+        if index > 0 {
+            output.line("");
+        }
+        run.print(output);
+    }
+    if runs.len() > 1 {
+        side_by_side(runs, output);
+    }
+    if !compared.is_empty() {
+        compare::print(&compared, output);
+    }
+    if let Some(path) = &arguments.html {
+        write_report(path, &html::report(runs, &compared), output)?;
+    }
+    interrupt::check()?;
+    if !obstacles.is_empty() {
+        let message = format!(
+            "these results and those in the file are not comparable: {}",
+            obstacles.join("; ")
+        );
+        if !arguments.force {
+            let cure = "measure both with the same settings on the same machine, or compare all the same with --force";
+            return Err(Failure::negative(message, cure));
+        }
+        note(format_args!("warning: {message}"));
+    }
+    runs.iter().try_for_each(RunResult::judge)
+}
+
+fn document(runs: &[RunResult], compared: &[compare::Compared], output: Output) {
+    let mut document = match runs {
+        [run] => run.document(),
+        runs => json!({ "runs": runs.iter().map(RunResult::document).collect::<Vec<_>>() }),
+    };
+    if !compared.is_empty() {
+        document["comparison"] = json!(compared);
+    }
+    output.document(&document);
+}
+
+fn write_report(path: &Path, page: &str, output: Output) -> Result<(), Failure> {
+    std::fs::write(path, page).map_err(|error| {
+        Failure::usage(
+            format!("cannot write the report to {}: {error}", path.display()),
+            "",
+        )
+    })?;
+    output.line(format_args!("report: {}", path.display()));
+    Ok(())
+}
+
+/// Each further target's throughput and median, as a share of the first one's.
+fn side_by_side(runs: &[RunResult], output: Output) {
+    output.line("");
+    let first = &runs[0];
+    for run in &runs[1..] {
+        output.line(format_args!(
+            "{} against {}: {:.2} of the operations/s, {:.2} of the median latency, {:.2} of p99",
+            run.target,
+            first.target,
+            run.operations_per_second / first.operations_per_second,
+            run.all_corrected.p50_ns as f64 / first.all_corrected.p50_ns.max(1) as f64,
+            run.all_corrected.p99_ns as f64 / first.all_corrected.p99_ns.max(1) as f64,
+        ));
+    }
+}
+
+/// What is to be measured, checked.
+struct Plan<'a> {
+    arguments: &'a BenchArguments,
+    mix: Mix,
+    pace: Pace,
+    value_bytes: u64,
+    settings: Settings,
+    host: Host,
+    /// The capture until the first round takes it.
+    capture: RefCell<Option<CaptureFile>>,
+}
+
+impl<'a> Plan<'a> {
+    fn new(arguments: &'a BenchArguments) -> Result<Self, Failure> {
+        let mut mix = match arguments.workload {
+            Some(workload) => workload.mix(),
+            None => Mix {
+                read: arguments.read_ratio,
+                other: Kind::Update,
+                distribution: Distribution::Uniform,
+            },
+        };
+        mix.distribution = arguments.distribution.unwrap_or(mix.distribution);
+        let default = match arguments.workload {
+            Some(_) => YCSB_VALUE_BYTES,
+            None => VALUE_BYTES,
+        };
+        let value_bytes = arguments.value_size.unwrap_or(default);
+        if value_bytes > VALUE_BYTES_MAX.into() {
+            let limit = show_bytes(VALUE_BYTES_MAX.into());
+            let message = "--value-size is larger than a value can be";
+            return Err(Failure::usage(message, format!("at most {limit}")));
+        }
+        let pace = match arguments.rate {
+            Some(rate) => Pace::Open { rate },
+            None => Pace::Closed {
+                pipeline: arguments.pipeline as usize,
+            },
+        };
+        let settings = Settings {
+            mode: if arguments.rate.is_some() {
+                "open"
+            } else {
+                "closed"
+            }
+            .to_owned(),
+            clients: arguments.clients,
+            pipeline: arguments.pipeline,
+            rate: arguments.rate,
+            value_bytes,
+            keys: arguments.keys,
+            workload: arguments
+                .workload
+                .map(|workload| workload.name().to_owned()),
+            read_ratio: mix.read.to_string(),
+            distribution: mix.distribution.name().to_owned(),
+            for_ns: ns(arguments.duration),
+            warmup_ns: ns(arguments.warmup),
+            seed: arguments.seed,
+        };
+        Ok(Self {
+            arguments,
+            mix,
+            pace,
+            value_bytes,
+            settings,
+            host: Host::look(),
+            capture: RefCell::new(arguments.client.capture.open()?),
+        })
+    }
+
+    /// One round of one target. `first`: the keys have not been written yet.
+    fn measure<N: Network>(
+        &self,
+        network: &N,
+        url: &Url,
+        first: bool,
+        output: Output,
+    ) -> Result<RunResult, Failure> {
+        let clients = self.arguments.clients as usize;
+        let named = (url.text(), url.store().to_owned());
+        match url {
+            Url::Trine(list) => {
+                let list = list
+                    .as_deref()
+                    .unwrap_or(&self.arguments.client.group.peers);
+                let addresses = peers::resolve(list)?;
+                let opened = network.call(&addresses)?;
+                match self.capture()? {
+                    None => self.measure_trine(opened, &addresses, named, first, output),
+                    Some(capture) => {
+                        let opened = capture::around_opened(network, opened, capture);
+                        self.measure_trine(opened, &addresses, named, first, output)
+                    }
+                }
+            }
+            Url::Redis(server) => {
+                self.measure_on(&mut Redis::connect(server, clients)?, named, first, output)
+            }
+            Url::Etcd(servers) => {
+                self.measure_on(&mut Etcd::connect(servers, clients)?, named, first, output)
+            }
+        }
+    }
+
+    /// The capture's next section: each round has an endpoint of its own.
+    fn capture(&self) -> Result<Option<CaptureFile>, Failure> {
+        match self.capture.take() {
+            Some(first) => Ok(Some(first)),
+            None => self.arguments.client.capture.go_on(),
+        }
+    }
+
+    fn measure_trine<B: Backend>(
+        &self,
+        opened: Opened<B>,
+        addresses: &[SocketAddr],
+        named: (String, String),
+        first: bool,
+        output: Output,
+    ) -> Result<RunResult, Failure> {
+        let lane = Lane::over(opened, addresses, self.arguments.client.group.timeout)?;
+        let clients = self.arguments.clients as usize;
+        self.measure_on(&mut Trine::new(lane, clients), named, first, output)
+    }
+
+    fn measure_on(
+        &self,
+        target: &mut impl Target,
+        named: (String, String),
+        first: bool,
+        output: Output,
+    ) -> Result<RunResult, Failure> {
+        let clients = self.arguments.clients as usize;
+        if first && !self.mix.read.is_zero() {
+            self.fill(target, &named.0, output)?;
+        }
+        let generator = Generator::new(self.arguments.seed, self.mix, self.arguments.keys);
+        let mut traffic = Traffic::new(generator, &self.value(), self.duration_ns());
+        if !self.arguments.warmup.is_zero() {
+            let start = traffic.watch("warming up", ns(self.arguments.warmup));
+            let until = start + Duration::from(self.arguments.warmup);
+            let span = (start, Some(until));
+            if drive(target, clients, self.pace, span, &mut traffic)?.interrupted {
+                drop(traffic.progress);
+                let done = "nothing was measured, it was still warming up";
+                return Err(Failure::interrupted_after(done, ""));
+            }
+        }
+        let begun = traffic.begin(&format!("measuring {}", named.0), self.duration_ns());
+        let until = begun + Duration::from(self.arguments.duration);
+        let span = (begun, Some(until));
+        let ended = drive(target, clients, self.pace, span, &mut traffic)?;
+        let took = MonotonicClock.now().saturating_since(begun);
+        drop(traffic.progress);
+        let (settings, host) = (self.settings.clone(), self.host.clone());
+        Ok(RunResult::new(
+            named,
+            settings,
+            host,
+            took,
+            ended,
+            &mut traffic.recorder,
+        ))
+    }
+
+    /// Writes every key once, so that reads find something.
+    fn fill(&self, target: &mut impl Target, name: &str, output: Output) -> Result<(), Failure> {
+        let keys = self.arguments.keys;
+        output.line(format_args!(
+            "writing {} to read from ...",
+            plural(keys, "key")
+        ));
+        let clients = self.arguments.clients as usize;
+        let pipeline = FILL_UNDER_WAY.div_ceil(clients).min(IN_FLIGHT_MAX);
+        let mut filling = Filling {
+            next: 0,
+            keys,
+            done: 0,
+            value: self.value(),
+            failure: None,
+            progress: Progress::new(format!("writing keys to {name}"), keys),
+        };
+        let Ended { interrupted, .. } = drive(
+            target,
+            clients,
+            Pace::Closed { pipeline },
+            (MonotonicClock.now(), None),
+            &mut filling,
+        )?;
+        match filling.failure {
+            Some(failure) => Err(failure.while_doing("the keys could not be written")),
+            None if interrupted => {
+                let done = show_count(filling.done);
+                let keys = plural(keys, "key");
+                Err(Failure::interrupted_after(
+                    format_args!("{done} of {keys} were written, nothing was measured"),
+                    "",
+                ))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn value(&self) -> Vec<u8> {
+        let size = usize::try_from(self.value_bytes).expect("checked against the limit");
+        let mut value = vec![0; size];
+        Prng::new(self.arguments.seed).fill(&mut value);
+        value
+    }
+
+    fn duration_ns(&self) -> u64 {
+        ns(self.arguments.duration)
+    }
+}
+
+fn ns(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Writing every key once.
+struct Filling {
+    next: u64,
+    keys: u64,
+    done: u64,
+    value: Vec<u8>,
+    /// Why going on makes no sense.
+    failure: Option<Failure>,
+    progress: Progress,
+}
+
+impl Work for Filling {
+    fn next(&mut self) -> Option<(Kind, u64)> {
+        let key = self.next;
+        let more = key < self.keys && self.failure.is_none();
+        more.then(|| {
+            self.next += 1;
+            (Kind::Insert, key)
+        })
+    }
+
+    fn over(&mut self, _operation: (Kind, u64), _due: Instant, _ended: Instant, outcome: &Outcome) {
+        match outcome {
+            Outcome::Failed(why) => {
+                self.failure.get_or_insert_with(|| why.clone());
+            }
+            _ => self.done += 1,
+        }
+    }
+
+    fn key(&self, number: u64) -> [u8; KEY_BYTES] {
+        key_of(number)
+    }
+
+    fn value(&self) -> &[u8] {
+        &self.value
+    }
+
+    fn look(&mut self, _now: Instant) {
+        self.progress
+            .set(self.done, || format!("{} keys", show_count(self.done)));
+    }
+}
+
+/// The operations, drawn from the seed, and what became of them.
+struct Traffic {
+    generator: Generator,
+    value: Vec<u8>,
+    recorder: Recorder,
+    begun: Instant,
+    progress: Option<Progress>,
+}
+
+impl Traffic {
+    fn new(generator: Generator, value: &[u8], duration_ns: u64) -> Self {
+        let begun = MonotonicClock.now();
+        Self {
+            generator,
+            value: value.to_vec(),
+            recorder: Recorder::new(begun, duration_ns),
+            begun,
+            progress: None,
+        }
+    }
+
+    fn watch(&mut self, what: &str, duration_ns: u64) -> Instant {
+        self.progress = Some(Progress::new(what, duration_ns));
+        self.begun = MonotonicClock.now();
+        self.begun
+    }
+
+    /// From now on everything counts, and what was before does not.
+    fn begin(&mut self, what: &str, duration_ns: u64) -> Instant {
+        self.watch(what, duration_ns);
+        self.recorder = Recorder::new(self.begun, duration_ns);
+        self.begun
+    }
+}
+
+impl Work for Traffic {
+    fn next(&mut self) -> Option<(Kind, u64)> {
+        Some(self.generator.draw())
+    }
+
+    fn over(&mut self, (kind, key): (Kind, u64), due: Instant, ended: Instant, outcome: &Outcome) {
+        if kind == Kind::Insert {
+            self.generator.inserted(key);
+        }
+        self.recorder.record(kind, due, ended, outcome);
+    }
+
+    fn key(&self, number: u64) -> [u8; KEY_BYTES] {
+        key_of(number)
+    }
+
+    fn value(&self) -> &[u8] {
+        &self.value
+    }
+
+    fn look(&mut self, now: Instant) {
+        let passed = now.saturating_since(self.begun).as_nanos();
+        let operations = self.recorder.operations();
+        if let Some(progress) = &mut self.progress {
+            progress.set(passed, || {
+                let rate = operations as f64 / (passed.max(1) as f64 / 1e9);
+                format!("{} operations/s", show_count(rate as u64))
+            });
+        }
+    }
+}
+
+/// "bench-" and ten digits.
+fn key_of(number: u64) -> [u8; KEY_BYTES] {
+    let mut key = *b"bench-0000000000";
+    let mut rest = number;
+    for digit in key[6..].iter_mut().rev() {
+        *digit = b'0' + u8::try_from(rest % 10).expect("a digit");
+        rest /= 10;
+    }
+    key
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A small result of a target.
+    pub(super) fn result(target: &str) -> RunResult {
+        let begun = Instant::ZERO + Duration::from_millis(1);
+        let mut recorder = Recorder::new(begun, 1_000_000_000);
+        for n in 0..2_000 {
+            let due = begun + Duration::from_micros(n * 100);
+            let kind = if n % 2 == 0 { Kind::Read } else { Kind::Update };
+            recorder.record(
+                kind,
+                due,
+                due + Duration::from_micros(50 + n % 70),
+                &Outcome::Done,
+            );
+        }
+        let settings = Settings {
+            mode: "closed".into(),
+            clients: 4,
+            pipeline: 1,
+            rate: None,
+            value_bytes: 100,
+            keys: 1_000,
+            workload: Some("A".into()),
+            read_ratio: "50%".into(),
+            distribution: "uniform".into(),
+            for_ns: 1,
+            warmup_ns: 1,
+            seed: 1,
+        };
+        let ended = Ended {
+            interrupted: false,
+            never_sent: 0,
+        };
+        let named = (target.to_owned(), "trine".to_owned());
+        RunResult::new(
+            named,
+            settings,
+            Host::look(),
+            Duration::from_millis(200),
+            ended,
+            &mut recorder,
+        )
+    }
+
+    #[test]
+    fn a_result_is_read_as_it_was_written() {
+        let written = result("trine://");
+        let read: RunResult = serde_json::from_value(written.document()).expect("reads");
+        assert_eq!(read.document(), written.document());
+        assert_eq!(read.operations, 2_000);
+        assert!(read.series.len() >= 3, "{:?}", read.series);
+    }
+
+    #[test]
+    fn results_are_compared_only_when_they_are_comparable() {
+        let then = [result("trine://a:1")];
+        let mut now = [result("trine://b:1")];
+        assert_eq!(compare::obstacles(&then, &now), Vec::<String>::new());
+        now[0].operations_per_second *= 2.0;
+        let compared = compare::compare(&then, &now);
+        assert_eq!(
+            (compared[0].figure, compared[0].ratio),
+            ("operations/s", 2.0)
+        );
+        assert!(
+            compared[1..].iter().all(|compared| compared.ratio == 1.0),
+            "{compared:?}"
+        );
+        now[0].settings.clients = 5;
+        now[0].host.kernel = "another".into();
+        let why = compare::obstacles(&then, &now).join("; ");
+        assert!(
+            why.contains("clients: 4 then, 5 now") && why.contains("kernel: "),
+            "{why}"
+        );
+        assert!(!compare::obstacles(&[], &now).is_empty());
+    }
+
+    #[test]
+    fn the_middle_round_counts() {
+        let at = |rate: f64| RunResult {
+            operations_per_second: rate,
+            ..result("x")
+        };
+        let middle = middle(vec![at(3.0), at(1.0), at(2.0)]).expect("one");
+        assert_eq!(
+            (middle.operations_per_second, middle.rounds.as_slice()),
+            (2.0, &[3.0, 1.0, 2.0][..])
+        );
+    }
+
+    #[test]
+    fn keys_have_their_number() {
+        assert_eq!(&key_of(120), b"bench-0000000120");
+    }
+}

@@ -1,0 +1,164 @@
+//! What was measured: latencies by kind of operation, and how throughput and latency went over time.
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+use trine_transport::time::Instant;
+
+use super::stores::Outcome;
+use super::workload::Kind;
+use trine_base::config::LATENCY_MAX;
+use trine_base::failure::Failure;
+use trine_base::latency::Latencies;
+
+/// Points of a plot over time, at most.
+const POINTS_MAX: u64 = 100;
+/// A shorter stretch holds too few operations for a percentile.
+const STRETCH_NS_MIN: u64 = 50_000_000;
+/// Digits of the percentiles in a plot.
+const POINT_DIGITS: u8 = 2;
+
+/// One stretch of the measurement.
+#[derive(Copy, Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Point {
+    /// Where the stretch ends, in seconds from the beginning.
+    pub(super) seconds: f64,
+    pub(super) operations_per_second: f64,
+    pub(super) p50_ns: u64,
+    pub(super) p99_ns: u64,
+    pub(super) errors: u64,
+}
+
+/// Takes every operation that ends.
+pub(super) struct Recorder {
+    begun: Instant,
+    stretch_ns: u64,
+    /// The stretch that `now` counts for.
+    stretch: u64,
+    now: Histogram<u64>,
+    now_errors: u64,
+    points: Vec<Point>,
+    latencies: [Latencies; 4],
+    pub(super) misses: u64,
+    pub(super) errors: u64,
+    pub(super) first_failure: Option<Failure>,
+}
+
+impl Recorder {
+    /// For a measurement that begins now and lasts about `ns`.
+    pub(super) fn new(begun: Instant, ns: u64) -> Self {
+        let most = u64::try_from(LATENCY_MAX.as_nanos()).expect("a constant below 584 years");
+        let now = Histogram::new_with_bounds(1, most, POINT_DIGITS)
+            .expect("constant bounds that are accepted");
+        Self {
+            begun,
+            stretch_ns: (ns / POINTS_MAX).max(STRETCH_NS_MIN),
+            stretch: 0,
+            now,
+            now_errors: 0,
+            points: Vec::new(),
+            latencies: std::array::from_fn(|_| Latencies::new()),
+            misses: 0,
+            errors: 0,
+            first_failure: None,
+        }
+    }
+
+    /// An operation that was due at `due` is over.
+    pub(super) fn record(&mut self, kind: Kind, due: Instant, ended: Instant, outcome: &Outcome) {
+        let stretch = ended.saturating_since(self.begun).as_nanos() / self.stretch_ns;
+        if stretch > self.stretch {
+            self.close_stretch();
+            self.stretch = stretch;
+        }
+        match outcome {
+            Outcome::Failed(why) => {
+                self.errors += 1;
+                self.now_errors += 1;
+                self.first_failure.get_or_insert_with(|| why.clone());
+                return;
+            }
+            Outcome::Missing => self.misses += 1,
+            Outcome::Done => {}
+        }
+        let ns = ended.saturating_since(due).as_nanos();
+        self.latencies[kind as usize].record_ns(ns);
+        self.now.saturating_record(ns.max(1));
+    }
+
+    /// A point for the stretch that is over, if anything ended in it.
+    fn close_stretch(&mut self) {
+        let seconds = self.stretch_ns as f64 / 1e9;
+        if !self.now.is_empty() || self.now_errors > 0 {
+            self.points.push(Point {
+                seconds: (self.stretch + 1) as f64 * seconds,
+                operations_per_second: self.now.len() as f64 / seconds,
+                p50_ns: self.now.value_at_quantile(0.5),
+                p99_ns: self.now.value_at_quantile(0.99),
+                errors: self.now_errors,
+            });
+        }
+        self.now.reset();
+        self.now_errors = 0;
+    }
+
+    /// How it went over time. The last stretch, which was not a whole one, is left out, unless there is no other.
+    pub(super) fn points(&mut self) -> &[Point] {
+        if self.points.is_empty() {
+            self.close_stretch();
+        }
+        &self.points
+    }
+
+    pub(super) fn of(&self, kind: Kind) -> &Latencies {
+        &self.latencies[kind as usize]
+    }
+
+    /// Operations of some kinds together.
+    pub(super) fn together(&self, kinds: &[Kind]) -> Latencies {
+        let mut sum = Latencies::new();
+        kinds.iter().for_each(|kind| sum.add(self.of(*kind)));
+        sum
+    }
+
+    pub(super) fn operations(&self) -> u64 {
+        self.latencies.iter().map(Latencies::count).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trine_transport::time::Duration;
+
+    #[test]
+    fn an_operation_counts_from_when_it_was_due_and_in_the_stretch_in_which_it_ended() {
+        let begun = Instant::ZERO + Duration::from_millis(1_000);
+        let at = |ms| begun + Duration::from_millis(ms);
+        let mut recorder = Recorder::new(begun, 1);
+        // Ten were due while a stall lasted; all end after it. From when they were sent they would take a moment each.
+        (0..10).for_each(|n| recorder.record(Kind::Read, at(n * 10), at(100), &Outcome::Done));
+        recorder.record(
+            Kind::Update,
+            at(120),
+            at(149),
+            &Outcome::Failed(Failure::negative("no", "")),
+        );
+        recorder.record(Kind::Update, at(170), at(171), &Outcome::Missing);
+        let p = recorder.of(Kind::Read).percentiles();
+        assert_eq!(
+            (p.count, p.max_ns / 1_000_000, p.min_ns.div_ceil(1_000_000)),
+            (10, 100, 10)
+        );
+        assert!((50..=60).contains(&(p.p50_ns / 1_000_000)), "{p:?}");
+        assert_eq!(
+            (recorder.errors, recorder.misses, recorder.operations()),
+            (1, 1, 11)
+        );
+        let points = recorder.points();
+        assert_eq!(points.len(), 1, "{points:?}");
+        assert_eq!(
+            (points[0].operations_per_second, points[0].errors),
+            (200.0, 1)
+        );
+    }
+}

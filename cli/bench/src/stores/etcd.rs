@@ -1,0 +1,151 @@
+//! An etcd cluster through its own gRPC API: Range (linearizable, the default) and Put, with as many clients a connection
+//! as etcd's documentation runs its own benchmark with.
+
+use std::collections::BTreeMap;
+
+use trine_transport::time::Instant;
+
+use super::http2::{Answer, Http2};
+use super::protobuf::{field, has_field};
+use super::sockets::Sockets;
+use super::{Finished, IN_FLIGHT_MAX, Outcome, Request, Target};
+use trine_base::failure::Failure;
+
+/// etcd's documentation measures with 1,000 clients on 100 connections.
+const CLIENTS_A_CONNECTION: usize = 10;
+
+/// Clients that share connections.
+pub(crate) struct Etcd {
+    servers: String,
+    sockets: Sockets,
+    connections: Vec<Http2>,
+    /// What is under way: connection and stream, to client and tag.
+    under_way: BTreeMap<(usize, u32), (usize, u64)>,
+    /// How much of it each client has.
+    of_client: Vec<usize>,
+    readable: Vec<usize>,
+    answers: Vec<Answer>,
+}
+
+impl Etcd {
+    pub(crate) fn connect(servers: &str, clients: usize) -> Result<Self, Failure> {
+        let count = clients.div_ceil(CLIENTS_A_CONNECTION);
+        let mut sockets = Sockets::connect(servers, count)?;
+        let authority = servers.split(',').next().unwrap_or_default();
+        let connections = (0..count)
+            .map(|index| Http2::new(authority, sockets.out(index)))
+            .collect();
+        Ok(Self {
+            servers: servers.to_owned(),
+            sockets,
+            connections,
+            under_way: BTreeMap::new(),
+            of_client: vec![0; clients],
+            readable: Vec::new(),
+            answers: Vec::new(),
+        })
+    }
+
+    fn broken(&self, why: impl std::fmt::Display) -> Failure {
+        Failure::not_reachable(
+            format!("the connection to etcd at {} broke: {why}", self.servers),
+            "",
+        )
+    }
+
+    fn finish(
+        &mut self,
+        index: usize,
+        stream: u32,
+        result: Result<Vec<u8>, String>,
+    ) -> Option<Finished> {
+        let (client, tag) = self.under_way.remove(&(index, stream))?;
+        self.of_client[client] -= 1;
+        // Writes and reads share the tags, and only a read's answer can lack a value; see `outcome`.
+        let read = tag & READ != 0;
+        Some((tag & !READ, outcome(read, result)))
+    }
+}
+
+/// Set in the tag of a read while it is under way.
+const READ: u64 = 1 << 63;
+
+impl Target for Etcd {
+    fn has_room(&self, client: usize) -> bool {
+        let connection = &self.connections[client / CLIENTS_A_CONNECTION];
+        self.of_client[client] < IN_FLIGHT_MAX && connection.has_room()
+    }
+
+    fn submit(&mut self, client: usize, tag: u64, request: Request<'_>) -> Result<(), Failure> {
+        let index = client / CLIENTS_A_CONNECTION;
+        let mut message = Vec::new();
+        let (path, tag) = match request {
+            Request::Read { key } => {
+                field(1, key, &mut message);
+                ("/etcdserverpb.KV/Range", tag | READ)
+            }
+            Request::Write { key, value } => {
+                field(1, key, &mut message);
+                field(2, value, &mut message);
+                ("/etcdserverpb.KV/Put", tag)
+            }
+        };
+        let stream = self.connections[index].call(path, &message, self.sockets.out(index));
+        self.under_way.insert((index, stream), (client, tag));
+        self.of_client[client] += 1;
+        Ok(())
+    }
+
+    fn poll(&mut self, until: Instant, finished: &mut Vec<Finished>) -> Result<(), Failure> {
+        let mut readable = std::mem::take(&mut self.readable);
+        if let Err(error) = self.sockets.exchange(until, &mut readable) {
+            return Err(self.broken(error));
+        }
+        for index in &readable {
+            let mut answers = std::mem::take(&mut self.answers);
+            let mut input = std::mem::take(&mut self.sockets.connections[*index].input);
+            let mut out = Vec::new();
+            let received = self.connections[*index].receive(&mut input, &mut out, &mut answers);
+            self.sockets.connections[*index].input = input;
+            if !out.is_empty() {
+                self.sockets.out(*index).extend_from_slice(&out);
+            }
+            if let Err(why) = received {
+                return Err(self.broken(why));
+            }
+            for (stream, result) in answers.drain(..) {
+                finished.extend(self.finish(*index, stream, result));
+            }
+            self.answers = answers;
+        }
+        self.readable = readable;
+        Ok(())
+    }
+}
+
+fn outcome(read: bool, result: Result<Vec<u8>, String>) -> Outcome {
+    match result {
+        Err(why) => Outcome::Failed(Failure::not_reachable(why, "")),
+        // RangeResponse: field 2 is a key with its value.
+        Ok(message) if read && !has_field(&message, 2) => Outcome::Missing,
+        Ok(_) => Outcome::Done,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_key_is_told_from_one_that_is_there() {
+        let mut header = Vec::new();
+        field(1, &[8, 1, 16, 2], &mut header);
+        assert_eq!(outcome(true, Ok(header.clone())), Outcome::Missing);
+        assert_eq!(outcome(false, Ok(header.clone())), Outcome::Done);
+        let mut found = header;
+        field(2, &[7; 300], &mut found);
+        // `count`, a number, behind it.
+        found.extend_from_slice(&[4 << 3, 1]);
+        assert_eq!(outcome(true, Ok(found)), Outcome::Done);
+    }
+}

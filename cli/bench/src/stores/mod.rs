@@ -1,0 +1,131 @@
+//! What is measured: a store behind a URL. All of them get the same operations in the same order from one thread, and
+//! each answer is timed when that thread hears it.
+
+mod etcd;
+pub mod http2;
+pub mod protobuf;
+mod redis;
+pub mod redis_answer;
+mod sockets;
+mod trine;
+
+use std::str::FromStr;
+
+use trine_transport::time::Instant;
+
+pub(super) use self::etcd::Etcd;
+pub(super) use self::redis::Redis;
+pub(super) use self::trine::Trine;
+
+use trine_base::failure::Failure;
+
+/// Operations that one client may have under way, on every target.
+pub(super) const IN_FLIGHT_MAX: usize = 64;
+
+/// One thing to do.
+#[derive(Copy, Clone, Debug)]
+pub(super) enum Request<'a> {
+    Read { key: &'a [u8] },
+    Write { key: &'a [u8], value: &'a [u8] },
+}
+
+/// What became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Done,
+    /// A read of a key that is not there.
+    Missing,
+    Failed(Failure),
+}
+
+/// An operation that is over: its tag, and what became of it.
+pub(super) type Finished = (u64, Outcome);
+
+/// A store with a number of clients of ours.
+pub(super) trait Target {
+    /// Whether a client may begin one more operation.
+    fn has_room(&self, client: usize) -> bool;
+
+    /// Begins an operation of a client.
+    fn submit(&mut self, client: usize, tag: u64, request: Request<'_>) -> Result<(), Failure>;
+
+    /// Waits until something is over, at most until `until`, and hands it out; sends first what was begun.
+    fn poll(&mut self, until: Instant, finished: &mut Vec<Finished>) -> Result<(), Failure>;
+}
+
+/// Where a store is and which one it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Url {
+    /// A group; nothing names the one of --peers.
+    Trine(Option<String>),
+    /// A Redis server at an address.
+    Redis(String),
+    /// An etcd server at an address.
+    Etcd(String),
+}
+
+impl Url {
+    /// As it is typed.
+    pub(super) fn text(&self) -> String {
+        match self {
+            Self::Trine(None) => "trine://".to_owned(),
+            Self::Trine(Some(list)) => format!("trine://{list}"),
+            Self::Redis(server) => format!("redis://{server}"),
+            Self::Etcd(servers) => format!("etcd://{servers}"),
+        }
+    }
+
+    /// The kind of store.
+    pub(super) fn store(&self) -> &'static str {
+        match self {
+            Self::Trine(_) => "trine",
+            Self::Redis(_) => "redis",
+            Self::Etcd(_) => "etcd",
+        }
+    }
+}
+
+impl FromStr for Url {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (scheme, rest) = text
+            .split_once("://")
+            .ok_or("write trine://HOST:PORT,..., redis://HOST:PORT or etcd://HOST:PORT")?;
+        let rest = rest.trim_end_matches('/');
+        if rest.contains(['/', '@', '?']) {
+            return Err(
+                "only hosts and ports are understood, no users, databases or options".into(),
+            );
+        }
+        let or = |default: &str| match rest {
+            "" => default.to_owned(),
+            rest => rest.to_owned(),
+        };
+        match scheme {
+            "trine" => Ok(Self::Trine((!rest.is_empty()).then(|| rest.to_owned()))),
+            "redis" => Ok(Self::Redis(or("127.0.0.1:6379"))),
+            "etcd" => Ok(Self::Etcd(or("127.0.0.1:2379"))),
+            _ => Err(format!("{scheme:?} is none of trine, redis and etcd")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_name_a_store_and_where_it_is() {
+        let url = |text: &str| text.parse::<Url>();
+        assert_eq!(url("trine://"), Ok(Url::Trine(None)));
+        assert_eq!(url("redis://h:1/"), Ok(Url::Redis("h:1".into())));
+        assert_eq!(
+            url("etcd://").map(|url| url.text()),
+            Ok("etcd://127.0.0.1:2379".into())
+        );
+        for wrong in ["redis", "http://x", "redis://user@h:1", "redis://h:1/3"] {
+            assert!(url(wrong).is_err(), "{wrong}");
+        }
+    }
+}

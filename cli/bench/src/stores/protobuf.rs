@@ -1,0 +1,57 @@
+//! As much of Protocol Buffers as etcd's GET and PUT take: fields of bytes are written, and looked for.
+
+/// Appends a field of bytes.
+pub fn field(number: u8, bytes: &[u8], out: &mut Vec<u8>) {
+    out.push(number << 3 | 2);
+    let mut length = bytes.len();
+    while length >= 0x80 {
+        out.push((length & 0x7f) as u8 | 0x80);
+        length >>= 7;
+    }
+    out.push(length as u8);
+    out.extend_from_slice(bytes);
+}
+
+/// Whether the message has a field of bytes with this number.
+pub fn has_field(message: &[u8], number: u64) -> bool {
+    let mut rest = message;
+    while let Some((tag, after)) = varint(rest) {
+        let Some((length, after)) = varint(after) else {
+            return false;
+        };
+        match tag & 7 {
+            0 => rest = after,
+            2 if tag >> 3 == number => return true,
+            2 => match usize::try_from(length)
+                .ok()
+                .and_then(|length| after.get(length..))
+            {
+                Some(after) => rest = after,
+                None => return false,
+            },
+            _ => return false,
+        }
+    }
+    false
+}
+
+fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let mut value = 0;
+    for (index, byte) in bytes.iter().enumerate().take(10) {
+        value |= u64::from(byte & 0x7f) << (7 * index);
+        if byte & 0x80 == 0 {
+            return Some((value, &bytes[index + 1..]));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_message_has_no_field() {
+        assert!(!has_field(&[0x0a, 0xff], 2) && !has_field(&[0xff; 20], 2));
+    }
+}

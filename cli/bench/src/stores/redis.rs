@@ -1,0 +1,147 @@
+//! A Redis server, or anything that speaks its protocol: GET and SET in RESP2, a connection a client.
+
+use std::collections::VecDeque;
+
+use trine_transport::time::Instant;
+
+use super::redis_answer::{Answer, parse};
+use super::sockets::Sockets;
+use super::{Finished, IN_FLIGHT_MAX, Outcome, Request, Target};
+use trine_base::failure::Failure;
+
+/// Clients with a connection each; answers come in the order of the questions.
+pub(crate) struct Redis {
+    server: String,
+    sockets: Sockets,
+    /// Tags of what each connection has under way.
+    under_way: Vec<VecDeque<u64>>,
+    readable: Vec<usize>,
+}
+
+impl Redis {
+    pub(crate) fn connect(server: &str, clients: usize) -> Result<Self, Failure> {
+        Ok(Self {
+            server: server.to_owned(),
+            sockets: Sockets::connect(server, clients)?,
+            under_way: vec![VecDeque::new(); clients],
+            readable: Vec::new(),
+        })
+    }
+
+    fn broken(&self, why: impl std::fmt::Display) -> Failure {
+        Failure::not_reachable(
+            format!("the connection to redis at {} broke: {why}", self.server),
+            "",
+        )
+    }
+}
+
+impl Target for Redis {
+    fn has_room(&self, client: usize) -> bool {
+        self.under_way[client].len() < IN_FLIGHT_MAX
+    }
+
+    fn submit(&mut self, client: usize, tag: u64, request: Request<'_>) -> Result<(), Failure> {
+        self.under_way[client].push_back(tag);
+        encode(request, self.sockets.out(client));
+        Ok(())
+    }
+
+    fn poll(&mut self, until: Instant, finished: &mut Vec<Finished>) -> Result<(), Failure> {
+        let mut readable = std::mem::take(&mut self.readable);
+        if let Err(error) = self.sockets.exchange(until, &mut readable) {
+            return Err(self.broken(error));
+        }
+        for index in &readable {
+            let input = &mut self.sockets.connections[*index].input;
+            let mut taken = 0;
+            while let Some((answer, length)) = parse(&input[taken..]) {
+                taken += length;
+                match (self.under_way[*index].pop_front(), answer) {
+                    (Some(tag), Ok(answer)) => finished.push((tag, outcome(answer))),
+                    (_, Err(why)) => return Err(self.broken(why)),
+                    (None, _) => return Err(self.broken("an answer without a question")),
+                }
+            }
+            input.drain(..taken);
+        }
+        self.readable = readable;
+        Ok(())
+    }
+}
+
+fn encode(request: Request<'_>, out: &mut Vec<u8>) {
+    match request {
+        Request::Read { key } => {
+            out.extend_from_slice(b"*2\r\n$3\r\nGET\r\n");
+            bulk(key, out);
+        }
+        Request::Write { key, value } => {
+            out.extend_from_slice(b"*3\r\n$3\r\nSET\r\n");
+            bulk(key, out);
+            bulk(value, out);
+        }
+    }
+}
+
+fn bulk(bytes: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(format!("${}\r\n", bytes.len()).as_bytes());
+    out.extend_from_slice(bytes);
+    out.extend_from_slice(b"\r\n");
+}
+
+fn outcome(answer: Answer) -> Outcome {
+    match answer {
+        Answer::Done => Outcome::Done,
+        Answer::Missing => Outcome::Missing,
+        Answer::Refused(line) => Outcome::Failed(failure(line)),
+    }
+}
+
+/// The server's error: it has said no, unless it says itself that it had nobody to ask or does not know.
+fn failure(line: String) -> Failure {
+    const WITHOUT_ANSWER: [&str; 5] = [
+        "CLUSTERDOWN",
+        "LOADING",
+        "MASTERDOWN",
+        "TRYAGAIN",
+        "UNKNOWNOUTCOME",
+    ];
+    let code = line.split(' ').next().unwrap_or_default();
+    match WITHOUT_ANSWER.contains(&code) {
+        true => Failure::not_reachable(line, ""),
+        false => Failure::negative(line, ""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_error_that_says_so_is_no_answer() {
+        for (line, failure) in [
+            ("ERR no", Failure::negative("ERR no", "")),
+            (
+                "CLUSTERDOWN gone",
+                Failure::not_reachable("CLUSTERDOWN gone", ""),
+            ),
+        ] {
+            let refused = Answer::Refused(line.to_owned());
+            assert_eq!(outcome(refused), Outcome::Failed(failure));
+        }
+    }
+
+    #[test]
+    fn questions_are_written_as_redis_reads_them() {
+        let mut out = Vec::new();
+        encode(
+            Request::Write {
+                key: b"k",
+                value: b"v\r\n",
+            },
+            &mut out,
+        );
+        assert_eq!(out, b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$3\r\nv\r\n\r\n");
+    }
+}

@@ -1,0 +1,104 @@
+//! A trine group, through the client library.
+
+use trine_client::{ClientId, Error, Mode};
+use trine_kvstore::{Command, Response};
+use trine_transport::backend::Backend;
+use trine_transport::time::Instant;
+
+use super::{Finished, Outcome, Request, Target};
+use trine_base::answers::refusal;
+use trine_base::client::advice;
+use trine_base::failure::Failure;
+use trine_base::lane::Lane;
+use trine_base::units::show_ns;
+
+/// Clients of the library on one endpoint.
+pub(crate) struct Trine<B: Backend> {
+    lane: Lane<B>,
+    clients: Vec<ClientId>,
+}
+
+impl<B: Backend> Trine<B> {
+    pub(crate) fn new(mut lane: Lane<B>, clients: usize) -> Self {
+        let clients = (0..clients).map(|_| lane.open()).collect();
+        Self { lane, clients }
+    }
+}
+
+impl<B: Backend> Target for Trine<B> {
+    fn has_room(&self, client: usize) -> bool {
+        self.lane.has_room(self.clients[client])
+    }
+
+    fn submit(&mut self, client: usize, tag: u64, request: Request<'_>) -> Result<(), Failure> {
+        let (mode, command) = match request {
+            Request::Read { key } => (Mode::Read, Command::Get { key }),
+            Request::Write { key, value } => (Mode::Write, Command::Put { key, value }),
+        };
+        self.lane
+            .submit(self.clients[client], mode, &command, tag)
+            .map_err(|error| {
+                Failure::usage(format!("an operation could not be begun: {error}"), "")
+            })
+    }
+
+    fn poll(&mut self, until: Instant, finished: &mut Vec<Finished>) -> Result<(), Failure> {
+        self.lane.run_until(until, |over| {
+            let outcome = match over.result.as_ref().map(|answer| answer.response()) {
+                Ok(Ok(Response::Written { .. } | Response::Value { .. })) => Outcome::Done,
+                Ok(Ok(Response::NotFound)) => Outcome::Missing,
+                Ok(Ok(Response::Error(error))) => {
+                    Outcome::Failed(refusal(error, error.to_string()))
+                }
+                Ok(other) => Outcome::Failed(Failure::usage(
+                    format!("an answer that does not fit: {other:?}"),
+                    "run the same release on both sides",
+                )),
+                Err(error) => Outcome::Failed(without_answer(error)),
+            };
+            finished.push((over.tag, outcome));
+        })
+    }
+}
+
+/// An operation that nobody has answered, in the words of the other commands; which operation it was does not matter.
+fn without_answer(error: &Error) -> Failure {
+    match error {
+        Error::NotReachable { obstacle, waited } => Failure::not_reachable(
+            format!("{obstacle} (tried for {})", show_ns(waited.as_nanos())),
+            advice(*obstacle),
+        ),
+        Error::OutcomeUnknown { obstacle, waited } => Failure::outcome_unknown(
+            format!("{obstacle} (waited {})", show_ns(waited.as_nanos())),
+            advice(*obstacle),
+        ),
+        Error::Refused { obstacle } => Failure::negative(obstacle.to_string(), advice(*obstacle)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trine_client::Obstacle;
+    use trine_transport::time::Duration;
+
+    /// It said "tried for 5.000123456s".
+    #[test]
+    fn times_are_rounded_as_other_commands_round_them() {
+        let (obstacle, waited) = (Obstacle::NoAnswer, Duration::from_nanos(5_000_123_456));
+        for (error, said) in [
+            (
+                Error::NotReachable { obstacle, waited },
+                "(tried for 5.00 s)",
+            ),
+            (
+                Error::OutcomeUnknown { obstacle, waited },
+                "(waited 5.00 s)",
+            ),
+        ] {
+            let failure = without_answer(&error);
+            assert_eq!(failure.exit_status(), 3);
+            assert!(failure.message().ends_with(said), "{failure}");
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! What is asked: YCSB's workloads, or a share of reads.
+
+use std::collections::BTreeSet;
+use std::str::FromStr;
+
+use trine_transport::prng::{Prng, Ratio};
+
+use super::zipf::{Chooser, Distribution};
+
+/// What one operation does.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Read,
+    Update,
+    Insert,
+    /// A read, and a write of the same key after it; one latency for both.
+    ReadModifyWrite,
+}
+
+/// YCSB's core workloads, as far as a store without ordered keys can run them.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Workload {
+    A,
+    B,
+    C,
+    D,
+    F,
+}
+
+impl Workload {
+    pub(super) fn mix(self) -> Mix {
+        let (read, other, distribution) = match self {
+            Self::A => (50, Kind::Update, Distribution::Zipf),
+            Self::B => (95, Kind::Update, Distribution::Zipf),
+            Self::C => (100, Kind::Update, Distribution::Zipf),
+            Self::D => (95, Kind::Insert, Distribution::Latest),
+            Self::F => (50, Kind::ReadModifyWrite, Distribution::Zipf),
+        };
+        Mix {
+            read: Ratio::percent(read),
+            other,
+            distribution,
+        }
+    }
+
+    /// As it is typed.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::A => "A",
+            Self::B => "B",
+            Self::C => "C",
+            Self::D => "D",
+            Self::F => "F",
+        }
+    }
+}
+
+impl FromStr for Workload {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.to_ascii_uppercase().as_str() {
+            "A" => Ok(Self::A),
+            "B" => Ok(Self::B),
+            "C" => Ok(Self::C),
+            "D" => Ok(Self::D),
+            "E" => Err("workload E scans ranges of keys, and a hash table has no order: there are A, B, C, D and F".into()),
+            "F" => Ok(Self::F),
+            _ => Err("YCSB's workloads are A, B, C, D and F (E scans, which a hash table cannot)".into()),
+        }
+    }
+}
+
+/// Shares of operations and keys.
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub(super) struct Mix {
+    pub(super) read: Ratio,
+    /// What is done when it is no read.
+    pub(super) other: Kind,
+    pub(super) distribution: Distribution,
+}
+
+/// Draws operations from a seed.
+#[derive(Clone, Debug)]
+pub(super) struct Generator {
+    prng: Prng,
+    mix: Mix,
+    chooser: Chooser,
+    /// The number of the next key that is inserted.
+    next: u64,
+    /// Every key below this one is in the store: only those are asked for.
+    there: u64,
+    /// Keys from `there` on that are in the store, while an earlier one is still on its way.
+    early: BTreeSet<u64>,
+}
+
+impl Generator {
+    pub(super) fn new(seed: u64, mix: Mix, keys: u64) -> Self {
+        Self {
+            prng: Prng::new(seed),
+            mix,
+            chooser: Chooser::new(mix.distribution, keys),
+            next: keys,
+            there: keys,
+            early: BTreeSet::new(),
+        }
+    }
+
+    /// The next operation and the number of its key.
+    pub(super) fn draw(&mut self) -> (Kind, u64) {
+        let kind = match self.prng.chance(self.mix.read) {
+            true => Kind::Read,
+            false => self.mix.other,
+        };
+        if kind == Kind::Insert {
+            self.next += 1;
+            return (kind, self.next - 1);
+        }
+        (kind, self.chooser.draw(self.there, &mut self.prng))
+    }
+
+    /// A key that was to be inserted is in the store, or will never be.
+    pub(super) fn inserted(&mut self, key: u64) {
+        self.early.insert(key);
+        while self.early.remove(&self.there) {
+            self.there += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_workload_has_its_shares() {
+        for (workload, reads, other) in [
+            (Workload::A, 50_000, Kind::Update),
+            (Workload::B, 95_000, Kind::Update),
+            (Workload::C, 100_000, Kind::Update),
+            (Workload::D, 95_000, Kind::Insert),
+            (Workload::F, 50_000, Kind::ReadModifyWrite),
+        ] {
+            let mut generator = Generator::new(1, workload.mix(), 1_000);
+            let drawn: Vec<(Kind, u64)> = (0..100_000).map(|_| generator.draw()).collect();
+            let count = |kind| drawn.iter().filter(|(drawn, _)| *drawn == kind).count();
+            assert!(count(Kind::Read).abs_diff(reads) < 1_000, "{workload:?}");
+            assert_eq!(
+                count(Kind::Read) + count(other),
+                drawn.len(),
+                "{workload:?}"
+            );
+        }
+        let why = "e".parse::<Workload>().expect_err("no scans");
+        assert!(why.contains("scans"), "{why}");
+    }
+
+    #[test]
+    fn only_keys_that_are_there_are_asked_for() {
+        let mut generator = Generator::new(1, Workload::D.mix(), 100);
+        let (mut under_way, mut there) = (Vec::new(), 100);
+        for _ in 0..20_000 {
+            match generator.draw() {
+                (Kind::Insert, key) => under_way.push(key),
+                (_, key) => assert!(key < there, "{key} of {there}"),
+            }
+            // Of three that are under way the last is the first to arrive.
+            if under_way.len() == 3 {
+                under_way
+                    .drain(..)
+                    .rev()
+                    .for_each(|key| generator.inserted(key));
+                there += 3;
+            }
+        }
+        assert!(there > 900, "{there}");
+    }
+}

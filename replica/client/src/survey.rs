@@ -1,0 +1,80 @@
+//! What does every replica of a group say about itself, and what does that make of the group?
+
+use std::net::SocketAddr;
+
+use trine_protocol::node_status::NodeStatus;
+use trine_protocol::status::{MemberStatus, Role, Status};
+
+use crate::outcome::Obstacle;
+
+/// One replica's answer.
+#[derive(Debug)]
+pub struct Report {
+    /// Whom was asked.
+    pub address: SocketAddr,
+    /// What it said, or what stood in the way.
+    pub answer: Result<Box<NodeStatus>, Obstacle>,
+}
+
+impl Report {
+    /// What the replica said of itself, if anything.
+    #[must_use]
+    pub fn status(&self) -> Option<&Status> {
+        self.answer.as_ref().ok().map(|node| &node.replica)
+    }
+}
+
+/// The one leader of the group: the replica that says so in the newest term that anybody knows.
+#[must_use]
+pub fn leader_of(reports: &[Report]) -> Option<&Status> {
+    let known = || reports.iter().filter_map(Report::status);
+    let newest = known().map(|status| status.term).max()?;
+    known().find(|status| status.role == Role::Leader && status.term == newest)
+}
+
+/// How many replicas vote, answer, and follow the leader's term; nothing without a leader, none
+/// while the membership changes.
+#[must_use]
+pub fn voters_in_step(reports: &[Report]) -> Option<usize> {
+    let leader = leader_of(reports)?;
+    if leader.change_in_progress {
+        return Some(0);
+    }
+    let in_step = |status: &Status| {
+        let member = leader
+            .members
+            .iter()
+            .find(|member| member.incarnation == status.incarnation);
+        let serves = matches!(status.role, Role::Leader | Role::Follower);
+        serves && status.term == leader.term && member.is_some_and(|member| member.voter)
+    };
+    Some(
+        reports
+            .iter()
+            .filter_map(Report::status)
+            .filter(|status| in_step(status))
+            .count(),
+    )
+}
+
+/// Whether so many members came back without their memory, under other identities, that the rest is
+/// no majority any more: what the group stored is gone, and it will never serve again.
+///
+/// A member that does not answer may still have its memory; only one whose place is filled by
+/// somebody else is certain to have lost it.
+#[must_use]
+pub fn majority_gone(reports: &[Report]) -> bool {
+    if leader_of(reports).is_some() {
+        return false;
+    }
+    let statuses = || reports.iter().filter_map(Report::status);
+    statuses().any(|survivor| {
+        let voters = || survivor.members.iter().filter(|member| member.voter);
+        let is_gone = |member: &MemberStatus| {
+            let same_place = statuses().find(|status| status.address == member.address);
+            same_place.is_some_and(|status| status.incarnation != member.incarnation)
+        };
+        let gone = voters().filter(|member| is_gone(member)).count();
+        voters().count() - gone <= voters().count() / 2 && gone > 0
+    })
+}

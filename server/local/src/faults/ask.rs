@@ -1,0 +1,40 @@
+//! Gives an order to the replica at an address, and reads the answer.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+
+use super::{LIMIT, LINE_BYTES_MAX, Order, State, socket_name};
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// Nobody takes orders there: no replica, one outside of the lab, or one on another machine.
+    #[error("nobody takes orders for {0} on this machine")]
+    Nobody(SocketAddr),
+    /// The replica said no.
+    #[error("{0}")]
+    Refused(String),
+    /// It took the order, and nothing is known of it since.
+    #[error("{0} took the order and did not answer: {1}")]
+    NoAnswer(SocketAddr, io::Error),
+}
+
+/// Gives `order` to the replica at `address`.
+pub fn ask(address: SocketAddr, order: &Order) -> Result<State, AskError> {
+    let name = socket_name(address).map_err(|_| AskError::Nobody(address))?;
+    let stream = UnixStream::connect_addr(&name).map_err(|_| AskError::Nobody(address))?;
+    let answer = converse(&stream, order).map_err(|error| AskError::NoAnswer(address, error))?;
+    answer.map_err(AskError::Refused)
+}
+
+fn converse(mut stream: &UnixStream, order: &Order) -> io::Result<Result<State, String>> {
+    stream.set_read_timeout(Some(LIMIT))?;
+    stream.set_write_timeout(Some(LIMIT))?;
+    let mut line = serde_json::to_vec(order)?;
+    line.push(b'\n');
+    stream.write_all(&line)?;
+    let mut answer = String::new();
+    BufReader::new(stream.take(LINE_BYTES_MAX)).read_line(&mut answer)?;
+    Ok(serde_json::from_str(&answer)?)
+}

@@ -1,0 +1,151 @@
+//! Starting and watching a local group of real processes: what `up`, `demo` and `chaos` share.
+
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use trine_base::{interrupt, survey};
+use trine_client::{Report, leader_of, voters_in_step};
+use trine_transport::time::Duration as Nanos;
+
+use crate::config::START_LIMIT;
+use crate::group::{Group, GroupConfig, LiveError};
+use crate::output::LineSink;
+use trine_base::failure::Failure;
+use trine_base::network::Network;
+
+/// How long each look at the group may take.
+const SURVEY_LIMIT: Nanos = Nanos::from_millis(500);
+
+/// Starts `trine serve` for every address and waits until all of them vote.
+pub fn start<N: Network>(
+    network: &N,
+    addresses: Vec<SocketAddr>,
+    serve_args: Vec<OsString>,
+    sink: Option<LineSink>,
+) -> Result<Group, Failure> {
+    start_by(
+        network,
+        addresses,
+        serve_args,
+        sink,
+        Vec::new(),
+        START_LIMIT,
+    )
+}
+
+/// As [`start`], with `launcher` before the command of each replica, and another limit for the wait.
+pub fn start_by<N: Network>(
+    network: &N,
+    addresses: Vec<SocketAddr>,
+    mut serve_args: Vec<OsString>,
+    sink: Option<LineSink>,
+    launcher: Vec<OsString>,
+    limit: Duration,
+) -> Result<Group, Failure> {
+    let program = std::env::current_exe().map_err(|error| {
+        Failure::usage(format!("cannot find the path of this program: {error}"), "")
+    })?;
+    serve_args.extend(network.serve_args());
+    if !network.chooses_addresses() {
+        ports_are_free(&addresses)?;
+    }
+    let count = addresses.len();
+    let config = GroupConfig {
+        program,
+        addresses,
+        serve_args,
+        sink,
+    };
+    let mut group = Group::start_by(config, launcher).map_err(live_failure)?;
+    wait_for_voters(network, &mut group, count, limit)?;
+    Ok(group)
+}
+
+/// A whole group that runs there already would answer in the place of the one that is to be started, so it is looked for
+/// before anything is.
+fn ports_are_free(addresses: &[SocketAddr]) -> Result<(), Failure> {
+    for address in addresses {
+        match UdpSocket::bind(address) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse => {
+                let message = format!(
+                    "{address} is in use by another process, perhaps by a group that runs already"
+                );
+                let cure = format!(
+                    "talk to that one (`trine status`), stop it (`ss -ulpn 'sport = :{}'` shows which process it is), \
+                     or choose another port",
+                    address.port()
+                );
+                return Err(Failure::usage(message, cure));
+            }
+            // Any other trouble the replica itself explains best.
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Waits until `count` replicas vote and agree on their leader; returns what they say then.
+pub fn wait_for_voters<N: Network>(
+    network: &N,
+    group: &mut Group,
+    count: usize,
+    limit: Duration,
+) -> Result<Vec<Report>, Failure> {
+    let what = format!("a leader with {count} voters in step");
+    wait_for(network, group, &what, limit, |reports| {
+        voters_in_step(reports) == Some(count)
+    })
+}
+
+/// Waits until `condition` holds of what the replicas say.
+pub fn wait_for<N: Network>(
+    network: &N,
+    group: &mut Group,
+    what: &str,
+    limit: Duration,
+    condition: impl Fn(&[Report]) -> bool,
+) -> Result<Vec<Report>, Failure> {
+    let look = |group: &mut Group| {
+        if interrupt::interrupted() {
+            return Some(Err(Failure::interrupted()));
+        }
+        match look(network, group.addresses()) {
+            Ok(reports) if condition(&reports) => Some(Ok(reports)),
+            Ok(_) => None,
+            Err(failure) => Some(Err(failure)),
+        }
+    };
+    group.wait_until(what, limit, look).map_err(live_failure)?
+}
+
+/// Asks every replica for its status once.
+pub fn look<N: Network>(network: &N, addresses: &[SocketAddr]) -> Result<Vec<Report>, Failure> {
+    survey::ask(network, addresses, SURVEY_LIMIT)
+}
+
+/// The place (from 1) of the replica that leads, if one does.
+pub fn leader_place(group: &Group, reports: &[Report]) -> Option<usize> {
+    leader_of(reports).and_then(|leader| group.place_of(leader.address))
+}
+
+/// A group of processes that cannot be run, in words: what a replica said last is the cause.
+pub fn live_failure(error: LiveError) -> Failure {
+    match error {
+        LiveError::Ended { exit } => {
+            let words: Vec<&str> = exit
+                .tail
+                .iter()
+                .map(|line| line.trim_start_matches("trine: "))
+                .collect();
+            let message = format!("replica {} ended ({})", exit.place, exit.status);
+            match words.is_empty() {
+                true => Failure::usage(message, ""),
+                false => Failure::usage(format!("{message}: {}", words.join("\n  ")), ""),
+            }
+        }
+        LiveError::TimedOut { .. } => Failure::not_reachable(error.to_string(), ""),
+        LiveError::Start { .. } | LiveError::Control(_) => Failure::usage(error.to_string(), ""),
+    }
+}

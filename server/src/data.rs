@@ -1,0 +1,216 @@
+//! A replica's data directory: opening it, and what is wrong with it in words.
+
+use std::path::Path;
+
+use serde_json::json;
+use trine_protocol::message::{Incarnation, PlaceId};
+use trine_replica::disk::{
+    Directory, DiskCause, DiskError, Fsync, LostMemory, OpenError, OpenOptions, Opened, Step,
+    open as open_disk, open_anew,
+};
+
+use crate::options::FsyncMode;
+use crate::options::LogArguments;
+use crate::serve::ServeArguments;
+use trine_base::announce::Announcer;
+use trine_base::aside::Aside;
+use trine_base::failure::Failure;
+use trine_base::interrupt;
+use trine_base::progress::Progress;
+use trine_base::units::{show_bytes, show_count};
+
+/// What the line begins with that says that there is a group already.
+pub const BOOTSTRAP_LINE: &str = "--bootstrap has no effect";
+
+/// Opens the directory of a replica in disk mode; nothing in memory mode. Says what it found. With `anew` whatever stands
+/// there is set aside, for that reason.
+pub fn open(
+    arguments: &ServeArguments,
+    fresh: Incarnation,
+    anew: Option<&str>,
+    announcer: Announcer,
+) -> Result<Option<Opened<Directory>>, Failure> {
+    let Some(path) = arguments.log.directory() else {
+        return Ok(None);
+    };
+    let directory = lock(path)?;
+    let options = OpenOptions {
+        place: PlaceId(arguments.id),
+        fsync: arguments.log.fsync.into(),
+        segment_bytes: arguments.log_segment,
+        incarnation: fresh,
+        rejoin: arguments.rejoin,
+    };
+    let opened = match anew {
+        None => open_disk(directory, options),
+        Some(why) => open_anew(directory, options, LostMemory::new("identity", why)),
+    };
+    let mut opened = opened.map_err(|error| failure(path, &error))?;
+    opened.writer.disk_mut().unwatch();
+    tell(&opened, path, arguments.bootstrap, announcer);
+    Ok(Some(opened))
+}
+
+/// Takes the directory for this process. Long work on it shows how far it is, and Ctrl-C ends it.
+pub fn lock(path: &Path) -> Result<Directory, Failure> {
+    let directory = Directory::lock(path).map_err(|error| not_taken(path, &error))?;
+    let shown = path.display().to_string();
+    let mut present: Option<(Step, Progress)> = None;
+    let shower = Aside::start(move |(step, done, total)| {
+        if present.as_ref().is_none_or(|(before, _)| *before != step) {
+            // The bar of the step before goes first.
+            present = None;
+        }
+        let (_, progress) =
+            present.get_or_insert_with(|| (step, Progress::new(words(step, &shown), total)));
+        progress.set(done, || match step {
+            Step::Reading => format!("{} of {}", show_bytes(done), show_bytes(total)),
+            Step::Applying => format!("{} of {} entries", show_count(done), show_count(total)),
+            Step::Writing => show_bytes(done),
+        });
+    });
+    Ok(directory.watched(move |step, done, total| {
+        shower.post((step, done, total));
+        !interrupt::interrupted()
+    }))
+}
+
+/// Makes the directory that those of several replicas come into.
+pub fn make(path: &Path) -> Result<(), Failure> {
+    let what = |error| format!("cannot create the directory {}: {error}", path.display());
+    std::fs::create_dir_all(path).map_err(|error| not_made(path, what(error)))
+}
+
+/// Only a lock is about other processes.
+fn not_taken(path: &Path, error: &DiskError) -> Failure {
+    match error.operation {
+        "lock" => Failure::usage(error.to_string(), USED),
+        _ => not_made(path, error.to_string()),
+    }
+}
+
+/// Why a directory cannot be made or written, and what to do.
+fn not_made(path: &Path, what: String) -> Failure {
+    let nearest = path.ancestors().find(|part| part.exists());
+    if let Some(file) = nearest.filter(|part| !part.is_dir()) {
+        return Failure::usage(
+            format!(
+                "--data-dir {}: {} is no directory",
+                path.display(),
+                file.display()
+            ),
+            "give a directory, or a path at which one can be made, with --data-dir",
+        );
+    }
+    // A path of one name stands in the present directory.
+    let nearest = nearest.unwrap_or(Path::new(".")).display();
+    Failure::usage(
+        what,
+        format!(
+            "this user has to be able to write in {nearest} (ls -ld {nearest}), on a file system with room that is not \
+             read-only (findmnt -T {nearest}); or give another directory with --data-dir"
+        ),
+    )
+}
+
+fn words(step: Step, directory: &str) -> String {
+    match step {
+        Step::Reading => format!("reading {directory}"),
+        Step::Applying => "applying the log".to_owned(),
+        Step::Writing => format!("writing the new state into {directory}"),
+    }
+}
+
+impl From<FsyncMode> for Fsync {
+    fn from(mode: FsyncMode) -> Self {
+        match mode {
+            FsyncMode::Each => Self::Each,
+            FsyncMode::Batch => Self::Batch,
+            FsyncMode::None => Self::None,
+        }
+    }
+}
+
+/// What to do about a directory in use.
+pub const USED: &str =
+    "stop the other process, or give this replica a directory of its own with --data-dir";
+
+/// What to do about lost memory.
+pub const REJOIN: &str = "start it with --rejoin: it sets the files aside and joins its group as a new replica; \
+                                 if a majority of the group is lost, see trine recover";
+
+/// What to do about a quarantine.
+const QUARANTINED: &str = "start it with --rejoin: it sets the files aside and joins its group as a new replica; only if too \
+                           few sound replicas are left for that, `trine recover --quarantined --data-dir DIR` lifts the \
+                           quarantine and keeps this replica's state as it is";
+
+/// Why a directory cannot be opened, and what to do.
+pub fn failure(path: &Path, error: &OpenError) -> Failure {
+    let shown = path.display();
+    let (message, hint) = match error {
+        OpenError::Disk(error) if error.cause == DiskCause::Ended => return Failure::interrupted(),
+        OpenError::Disk(error) => (error.to_string(), ""),
+        OpenError::Lost(_) => (
+            format!(
+                "this replica has lost what it may have promised: {shown}/{error}; it must not go on under its old identity"
+            ),
+            REJOIN,
+        ),
+        OpenError::Quarantined { .. } => (
+            format!("this replica is in quarantine: {shown}/{error}"),
+            QUARANTINED,
+        ),
+        OpenError::Newer { .. } => (
+            format!("{shown}/{error}"),
+            "run the release that wrote it, or a later one",
+        ),
+        OpenError::OtherPlace { .. } => (
+            format!("{shown}/{error}"),
+            "check --id and --data-dir: each replica has a directory of its own",
+        ),
+        OpenError::Recovering { .. } => (
+            format!("{shown}/{error}"),
+            "give the same trine recover once more: it begins with the old files, which are all there",
+        ),
+        OpenError::Foreign { .. } => (
+            format!("{shown}/{error}: a data directory has to be empty at first"),
+            "give an empty directory, or one that does not exist yet, with --data-dir",
+        ),
+    };
+    Failure::usage(message, hint)
+}
+
+fn tell(opened: &Opened<Directory>, path: &Path, bootstrap: bool, announcer: Announcer) {
+    let shown = path.display();
+    if let Some(lost) = &opened.lost {
+        announcer.json_line(&json!({ "lost": lost.to_string(), "directory": path }));
+        announcer.line(format_args!(
+            "does not go on with its files: {shown}/{lost}; they were set aside as {shown}/lost-*, and this replica joins its group as a new one"
+        ));
+    }
+    if let Some(restored) = &opened.restored {
+        let (cluster, last) = (restored.cluster(), restored.last_index());
+        announcer.json_line(&json!({
+            "restored": path, "cluster": cluster.to_string(), "last_index": last,
+        }));
+        announcer.line(format_args!(
+            "goes on in cluster {cluster} with the log up to entry {last} from {shown}"
+        ));
+        if bootstrap {
+            announcer.line(format_args!(
+                "{BOOTSTRAP_LINE}: the directory belongs to a group"
+            ));
+        }
+    }
+}
+
+/// What helps a replica that takes part no more.
+pub fn way_out(log: &LogArguments) -> String {
+    match log.directory() {
+        None => "start it again: it joins its group as a new one".to_owned(),
+        Some(path) => format!(
+            "see to the disk of {} (room, errors) and start it again: what it has acknowledged is there",
+            path.display()
+        ),
+    }
+}

@@ -1,0 +1,61 @@
+//! Takes orders on a replica's Unix socket, from its own user alone.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::geteuid;
+
+use super::Injector;
+use trine_base::failure::Failure;
+use trine_local::faults::{LIMIT, LINE_BYTES_MAX, Order, State, socket_name};
+
+/// Takes orders for `injector` from a thread of its own, for as long as the process lives.
+pub fn serve(own: SocketAddr, injector: Arc<Injector>) -> Result<(), Failure> {
+    let cannot = |error: io::Error| {
+        Failure::usage(
+            format!("--lab: cannot take orders for {own}: {error}"),
+            "another replica in the lab may have this address: stop it",
+        )
+    };
+    let name = socket_name(own).map_err(cannot)?;
+    let listener = UnixListener::bind_addr(&name).map_err(cannot)?;
+    let accept = move || {
+        // One after the other: an order takes no time, and a caller that is silent is left after the limit.
+        for stream in listener.incoming().flatten() {
+            // Whoever went away meanwhile hears nothing.
+            let _ = converse(&stream, &injector);
+        }
+    };
+    std::thread::Builder::new()
+        .name("lab".into())
+        .spawn(accept)
+        .map(drop)
+        .map_err(cannot)
+}
+
+fn converse(mut stream: &UnixStream, injector: &Injector) -> io::Result<()> {
+    stream.set_read_timeout(Some(LIMIT))?;
+    stream.set_write_timeout(Some(LIMIT))?;
+    let caller = socket_peercred(stream)?.uid;
+    let answer = match caller == geteuid() || caller.is_root() {
+        true => obey(stream, injector)?,
+        false => Err("only the user whose replica it is may do that, and root".to_owned()),
+    };
+    let mut line = serde_json::to_vec(&answer)?;
+    line.push(b'\n');
+    stream.write_all(&line)
+}
+
+fn obey(stream: &UnixStream, injector: &Injector) -> io::Result<Result<State, String>> {
+    let mut line = String::new();
+    BufReader::new(stream.take(LINE_BYTES_MAX)).read_line(&mut line)?;
+    Ok(match serde_json::from_str::<Order>(&line) {
+        Ok(order) => injector.follow(&order),
+        Err(error) => Err(format!(
+            "the order cannot be read ({error}); is it the same release?"
+        )),
+    })
+}

@@ -1,0 +1,160 @@
+//! Do the peers that a replica was told of belong to its group? Asked while nobody leads it: a replica on the files of
+//! another group waits for members that are elsewhere, and its peers do not even talk to it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::thread::JoinHandle;
+
+use trine_client::Report;
+use trine_protocol::status::Status;
+use trine_replica::Replica;
+use trine_transport::time::{Duration, Instant};
+
+use trine_base::network::Network;
+use trine_base::survey;
+
+/// A replica without a leader for this long asks: an election takes less.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The pause between two questions.
+const ASK_EVERY: Duration = Duration::from_secs(10);
+/// How long the peers may take to answer one.
+const ANSWER_LIMIT: Duration = Duration::from_millis(500);
+
+/// Asks every peer for its status, on a thread of its own.
+pub(crate) type Ask = Box<dyn Fn() -> io::Result<JoinHandle<Vec<Report>>>>;
+
+/// How a replica at `own` asks `peers`; nothing where a process has one port, and that is the replica's.
+pub(crate) fn asker<N: Network>(network: &N, own: SocketAddr, peers: &[SocketAddr]) -> Option<Ask> {
+    if network.chooses_addresses() {
+        return None;
+    }
+    let network = network.clone();
+    let mut others = peers.to_vec();
+    others.retain(|&address| address != own);
+    Some(Box::new(move || {
+        let (network, others) = (network.clone(), others.clone());
+        std::thread::Builder::new()
+            .name("kin".into())
+            .spawn(move || survey::ask(&network, &others, ANSWER_LIMIT).unwrap_or_default())
+    }))
+}
+
+/// What is known of the peers' groups.
+#[derive(Default)]
+pub(crate) struct Kin {
+    /// When they are asked next; nothing while somebody leads.
+    ask_at: Option<Instant>,
+    asked: Option<JoinHandle<Vec<Report>>>,
+    told: Option<Strangers>,
+}
+
+impl Kin {
+    /// Asks if it is time to. Returns what was found out, once, if the peers belong to other groups.
+    pub(crate) fn look(
+        &mut self,
+        replica: &Replica,
+        now: Instant,
+        ask: Option<&Ask>,
+    ) -> Option<Strangers> {
+        let ask = ask?;
+        let own = replica.discovery();
+        if own.cluster.is_none() || own.leader.is_some() {
+            (self.ask_at, self.asked) = (None, None);
+            return None;
+        }
+        if let Some(answers) = self.asked.take_if(|asked| asked.is_finished()) {
+            let reports = answers.join().unwrap_or_default();
+            let found = strangers(&reports, &own.cluster.to_string());
+            if found.is_some() && self.told != found {
+                self.told.clone_from(&found);
+                return found;
+            }
+        }
+        let ask_at = *self.ask_at.get_or_insert(now + PATIENCE);
+        if self.asked.is_none() && ask_at <= now {
+            self.ask_at = Some(now + ASK_EVERY);
+            // Without a thread there is no answer, and the next question comes later.
+            self.asked = ask().ok();
+        }
+        None
+    }
+}
+
+/// Peers of other groups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Strangers {
+    /// The replica's own group.
+    own: String,
+    /// Whose peers are where.
+    others: BTreeMap<String, Vec<SocketAddr>>,
+    /// Whether somebody leads one of these groups.
+    led: bool,
+}
+
+/// Nothing if a peer belongs to this replica's group: then it is not for this one to say who is wrong.
+fn strangers(reports: &[Report], own: &str) -> Option<Strangers> {
+    let statuses = || reports.iter().filter_map(Report::status);
+    let mut others: BTreeMap<String, Vec<SocketAddr>> = BTreeMap::new();
+    for status in statuses() {
+        if let Some(cluster) = &status.cluster {
+            let of_one = others.entry(cluster.clone()).or_default();
+            of_one.push(status.address);
+        }
+    }
+    let led = |status: &Status| status.leader.is_some();
+    (!others.is_empty() && !others.contains_key(own)).then(|| Strangers {
+        own: own.to_owned(),
+        led: statuses().any(led),
+        others,
+    })
+}
+
+impl Strangers {
+    /// What is wrong and what to do, for a replica whose memory is in `directory`, or nowhere.
+    pub(crate) fn explain(&self, directory: Option<&Path>, rejoin: bool) -> String {
+        let own = &self.own;
+        let whose = match directory {
+            Some(directory) => format!("the directory {} to cluster {own}", directory.display()),
+            None => format!("this replica to cluster {own}"),
+        };
+        let cure = match (self.led, directory) {
+            // The one that is wrong may be the other one: nobody is told to leave a group for one that does not serve.
+            (false, _) => {
+                "the list of peers mixes groups: check --peers and --data-dir of each".to_owned()
+            }
+            (true, None) => format!(
+                "if cluster {own} is gone, start this replica again: it joins its peers; otherwise name the peers of \
+                 cluster {own} with --peers"
+            ),
+            (true, Some(_)) => format!(
+                "to join these peers start it with an empty directory (--data-dir); to go on in cluster {own} name its \
+                 peers with --peers{}",
+                match rejoin {
+                    true =>
+                        "; --rejoin sets aside only what is damaged or was removed, and this is neither",
+                    false => "",
+                }
+            ),
+        };
+        format!("{self}, {whose}\n  {cure}")
+    }
+}
+
+impl fmt::Display for Strangers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, (cluster, addresses)) in self.others.iter().enumerate() {
+            let separator = if place == 0 { "peers " } else { "; " };
+            let list: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
+            let verb = if list.len() == 1 { "belongs" } else { "belong" };
+            write!(
+                f,
+                "{separator}{} {verb} to cluster {cluster}",
+                list.join(", ")
+            )?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,15 @@
+//! A running node: a replica with its threads, metrics, logs, settings, and sockets for Redis clients.
+//!
+//! [`serve`] runs one until it is asked to end. The other modules are its parts, each with the options that set it.
+
+// They panic where the stream cannot be written: a server speaks through `announce` and its log.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
+pub mod data;
+pub mod injection;
+mod kin;
+pub mod logs;
+pub mod metrics;
+pub mod options;
+pub mod resp;
+pub mod serve;

@@ -1,0 +1,220 @@
+//! The log of a server: structured, to standard error, written by a thread of its own so that a slow reader delays nothing.
+//! Raft speaks through it too.
+
+use std::fmt::{self, Write};
+use std::io::IsTerminal;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use clap::ValueEnum;
+use signal_hook::consts::SIGUSR1;
+use signal_hook::iterator::Signals;
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::Registry;
+use tracing_subscriber::reload;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use trine_base::announce;
+use trine_base::failure::Failure;
+use trine_base::lines::Lines;
+
+/// How the lines look.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs: a JSON object a line.
+    Json,
+}
+
+impl LogFormat {
+    /// As it is typed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Json => "json",
+        }
+    }
+}
+
+/// The log of this process.
+pub struct Logs {
+    filter: reload::Handle<Targets, Registry>,
+    /// What the filter says, as it was typed.
+    level: Mutex<String>,
+    lines: Lines,
+}
+
+impl Logs {
+    /// Starts the log. Once a process.
+    pub fn start(level: &str, format: LogFormat) -> Result<Arc<Self>, Failure> {
+        let targets = parse_level(level).map_err(|why| Failure::usage(why, ""))?;
+        let lines = announce::log_lines().expect("a server logs");
+        let (filter, handle) = reload::Layer::new(targets);
+        let writer = lines.clone();
+        let layer = tracing_subscriber::fmt::layer().with_writer(move || writer.clone());
+        let layer = match format {
+            LogFormat::Text => layer.with_ansi(std::io::stderr().is_terminal()).boxed(),
+            LogFormat::Json => layer.json().boxed(),
+        };
+        tracing_subscriber::registry()
+            .with(filter)
+            .with(layer)
+            .try_init()
+            .map_err(|error| Failure::usage(format!("cannot start the log: {error}"), ""))?;
+        trine_replica::log_raft_to(slog::Logger::root(ToTracing, slog::o!()));
+        Ok(Arc::new(Self {
+            filter: handle,
+            level: Mutex::new(level.to_owned()),
+            lines,
+        }))
+    }
+
+    /// What is logged, as it was typed.
+    pub fn level(&self) -> String {
+        self.level
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Changes what is logged from now on.
+    pub fn set_level(&self, level: &str) -> Result<(), String> {
+        let targets = parse_level(level)?;
+        self.filter
+            .reload(targets)
+            .map_err(|error| error.to_string())?;
+        level.clone_into(&mut self.level.lock().unwrap_or_else(PoisonError::into_inner));
+        tracing::info!(level, "the log level was changed");
+        Ok(())
+    }
+
+    /// Lines that were dropped because writing was too slow, or impossible.
+    pub fn dropped_lines(&self) -> u64 {
+        self.lines.lost()
+    }
+
+    /// At SIGUSR1 the level becomes what `said` finds in the settings file; without one, or without the setting in it, it
+    /// is what it was at the start.
+    pub fn reload_at_signal(
+        self: &Arc<Self>,
+        said: impl Fn() -> Result<Option<String>, Failure> + Send + 'static,
+    ) -> Result<(), Failure> {
+        let cannot = |error: std::io::Error| {
+            Failure::usage(format!("cannot watch for SIGUSR1: {error}"), "")
+        };
+        let (logs, first) = (Arc::clone(self), self.level());
+        let mut signals = Signals::new([SIGUSR1]).map_err(cannot)?;
+        let watch = move || {
+            for _ in signals.forever() {
+                let changed = said()
+                    .map_err(|failure| failure.to_string())
+                    .and_then(|level| logs.set_level(level.as_deref().unwrap_or(&first)));
+                if let Err(error) = changed {
+                    tracing::warn!(error, "the log level stays as it is");
+                }
+            }
+        };
+        std::thread::Builder::new()
+            .name("log-level".into())
+            .spawn(watch)
+            .map(drop)
+            .map_err(cannot)
+    }
+}
+
+/// Reads "info" or "warn,raft=debug,trine=trace".
+pub fn parse_level(text: &str) -> Result<Targets, String> {
+    let wrong = |why: String| {
+        format!(
+            "{text:?} is no log level{why}; write off, error, warn, info, debug or trace, or for example warn,raft=debug"
+        )
+    };
+    if text.trim().is_empty() {
+        return Err(wrong(String::new()));
+    }
+    for part in text.split(',') {
+        // A bare word that is no level would be taken for a module's name, and everything of it be logged.
+        let bare = !part.contains('=');
+        let is_level = part.trim().parse::<LevelFilter>().is_ok();
+        if part.trim().is_empty() || bare && !is_level {
+            return Err(wrong(format!(": {part:?} is none")));
+        }
+    }
+    text.parse().map_err(|error| wrong(format!(": {error}")))
+}
+
+/// For clap: the text itself once it is known to be right.
+pub fn checked_level(text: &str) -> Result<String, String> {
+    parse_level(text).map(|_| text.to_owned())
+}
+
+/// Takes what raft says to slog on to tracing, as target `raft`.
+struct ToTracing;
+
+impl slog::Drain for ToTracing {
+    type Ok = ();
+    type Err = slog::Never;
+
+    fn log(
+        &self,
+        record: &slog::Record<'_>,
+        values: &slog::OwnedKVList,
+    ) -> Result<(), slog::Never> {
+        /// One event of a constant level: tracing decides by that, before anything is formatted.
+        macro_rules! event {
+            ($level:expr) => {
+                if tracing::enabled!(target: "raft", $level) {
+                    tracing::event!(target: "raft", $level, values = %Values::of(record, values).0, "{}", record.msg());
+                }
+            };
+        }
+        match record.level() {
+            slog::Level::Critical | slog::Level::Error => event!(tracing::Level::ERROR),
+            slog::Level::Warning => event!(tracing::Level::WARN),
+            slog::Level::Info => event!(tracing::Level::INFO),
+            slog::Level::Debug => event!(tracing::Level::DEBUG),
+            slog::Level::Trace => event!(tracing::Level::TRACE),
+        }
+        Ok(())
+    }
+}
+
+/// A record's values as "key=value key=value".
+struct Values(String);
+
+impl Values {
+    fn of(record: &slog::Record<'_>, values: &slog::OwnedKVList) -> Self {
+        use slog::KV;
+        let mut text = Self(String::new());
+        // A value that cannot be shown is left out; the event itself matters more.
+        let _ = record.kv().serialize(record, &mut text);
+        let _ = values.serialize(record, &mut text);
+        text
+    }
+}
+
+impl slog::Serializer for Values {
+    fn emit_arguments(&mut self, key: slog::Key, value: &fmt::Arguments<'_>) -> slog::Result {
+        let space = if self.0.is_empty() { "" } else { " " };
+        write!(self.0, "{space}{key}={value}").map_err(slog::Error::from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_words_or_lists_by_target() {
+        for right in ["warn", "off", "info,raft=debug", "raft=trace", "INFO"] {
+            assert!(parse_level(right).is_ok(), "{right}");
+        }
+        for wrong in ["", "loud", "raft", "raft=loud", "info,,", "info,perhaps"] {
+            let why = parse_level(wrong).expect_err(wrong);
+            assert!(why.contains("raft=debug"), "{why}");
+        }
+    }
+}

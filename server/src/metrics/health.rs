@@ -1,0 +1,113 @@
+//! Is the process alive, and can the replica be used?
+
+use std::time::Duration;
+
+use trine_protocol::status::Role;
+
+use super::Snapshot;
+use trine_base::units::show_count;
+
+/// The loop leaves a snapshot four times a second; one that has left none for this long does not turn any more.
+const LIVE_LIMIT: Duration = Duration::from_secs(10);
+/// The same for being ready, where a wrong answer costs less.
+const READY_LIMIT: Duration = Duration::from_secs(3);
+/// Committed entries that a ready replica may still have to apply.
+const LAG_MAX: u64 = 10_000;
+
+/// Whether the loop turns.
+pub(super) fn live(snapshot: Option<&Snapshot>) -> Result<String, String> {
+    match snapshot.map(|snapshot| snapshot.taken.elapsed()) {
+        // The endpoint answers before the replica's first turn.
+        None => Ok("starting".into()),
+        Some(age) if age <= LIVE_LIMIT => Ok("the replica's loop turns".into()),
+        Some(age) => Err(format!(
+            "the replica's loop has not turned for {} s",
+            age.as_secs()
+        )),
+    }
+}
+
+/// Whether the replica belongs to a group, knows its leader and has applied what is committed; otherwise why not.
+pub(super) fn ready(snapshot: Option<&Snapshot>) -> Result<String, String> {
+    let Some(snapshot) = snapshot else {
+        return Err("starting".into());
+    };
+    let age = snapshot.taken.elapsed();
+    if age > READY_LIMIT {
+        return Err(format!(
+            "the replica's loop has not turned for {} s",
+            age.as_secs()
+        ));
+    }
+    if snapshot.stopping {
+        return Err("stopping".into());
+    }
+    let status = &snapshot.status.replica;
+    if let Some(why) = &status.not_serving {
+        return Err(why.clone());
+    }
+    if matches!(status.role, Role::Unattached | Role::Joining) {
+        return Err("in no group yet".into());
+    }
+    let Some(leader) = status.leader else {
+        return Err("no leader is known".into());
+    };
+    let lag = status.committed.saturating_sub(status.applied);
+    match lag <= LAG_MAX {
+        true => Ok(format!("{leader} leads in term {}", status.term)),
+        false => Err(format!(
+            "{} committed entries still have to be applied",
+            show_count(lag)
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::metrics::text::tests::snapshot;
+
+    #[test]
+    fn a_replica_is_ready_when_it_can_be_used_and_says_why_not() {
+        let fine = snapshot();
+        assert!(ready(Some(&fine)).expect("ready").contains("leads in term"));
+        assert!(live(Some(&fine)).is_ok());
+        type Change = fn(&mut Snapshot);
+        let cases: [(Change, &str); 6] = [
+            (|snapshot| snapshot.stopping = true, "stopping"),
+            (
+                |snapshot| snapshot.status.replica.leader = None,
+                "no leader",
+            ),
+            (
+                |snapshot| snapshot.status.replica.role = Role::Joining,
+                "no group",
+            ),
+            (
+                |snapshot| snapshot.status.replica.not_serving = Some("no quorum".into()),
+                "no quorum",
+            ),
+            (
+                |snapshot| snapshot.status.replica.committed += 1_000_000,
+                "entries still have to be",
+            ),
+            (
+                |snapshot| {
+                    let old = Instant::now().checked_sub(LIVE_LIMIT * 2);
+                    snapshot.taken = old.expect("the machine has been up that long");
+                },
+                "has not turned",
+            ),
+        ];
+        for (change, part) in cases {
+            let mut changed = snapshot();
+            change(&mut changed);
+            let why = ready(Some(&changed)).expect_err(part);
+            assert!(why.contains(part), "{why}");
+            assert_eq!(live(Some(&changed)).is_ok(), part != "has not turned");
+        }
+        assert!(ready(None).is_err() && live(None).is_ok());
+    }
+}

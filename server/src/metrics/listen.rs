@@ -1,0 +1,104 @@
+//! An address to listen on, as `--metrics` takes it.
+
+use std::fmt;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::str::FromStr;
+
+use trine_base::failure::Failure;
+
+/// "host:port"; "host:port+N" means the port N further, which is how `trine up` tells its replicas apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listen {
+    host_port: String,
+    offset: u16,
+}
+
+impl Listen {
+    /// The address itself; names are looked up now.
+    pub fn resolve(&self) -> Result<SocketAddr, Failure> {
+        let wrong = |why: String| {
+            Failure::usage(
+                format!("--metrics {self} is not a usable address: {why}"),
+                "write for example 127.0.0.1:9471 or [::1]:9471",
+            )
+        };
+        let mut found = self
+            .host_port
+            .to_socket_addrs()
+            .map_err(|error| wrong(error.to_string()))?;
+        let mut address = found
+            .next()
+            .ok_or_else(|| wrong("the name has no address".into()))?;
+        let port = address.port().checked_add(self.offset);
+        address.set_port(port.ok_or_else(|| wrong("the port runs past 65535".into()))?);
+        Ok(address)
+    }
+
+    /// The same for the replica at a place, from 1: the first one has the port as it stands. In the form of an option
+    /// of `trine serve` in which the supervisor puts the place for `{place}`.
+    pub fn for_each_place(&self) -> Result<String, Failure> {
+        let address = self.resolve()?;
+        let before = address.port().checked_sub(1).filter(|port| *port > 0);
+        let before = before.ok_or_else(|| {
+            Failure::usage(
+                format!("--metrics {self}: several replicas need a port of 2 or more"),
+                "the first replica takes it, the others those that follow",
+            )
+        })?;
+        Ok(format!(
+            "{}+{{place}}",
+            SocketAddr::new(address.ip(), before)
+        ))
+    }
+}
+
+impl FromStr for Listen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (host_port, offset) = text.split_once('+').unwrap_or((text, "0"));
+        let wrong = || format!("{text:?} is not host:port, such as 127.0.0.1:9471 or [::1]:9471");
+        let (host, port) = host_port.rsplit_once(':').ok_or_else(wrong)?;
+        let bare_v6 = host.contains(':') && !host.starts_with('[');
+        if host.is_empty() || bare_v6 || port.parse::<u16>().is_err() {
+            return Err(wrong());
+        }
+        Ok(Self {
+            host_port: host_port.to_owned(),
+            offset: offset.parse().map_err(|_| wrong())?,
+        })
+    }
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.host_port)?;
+        match self.offset {
+            0 => Ok(()),
+            offset => write!(f, "+{offset}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_places_get_a_port_each() {
+        let listen: Listen = "localhost:9100+2".parse().expect("reads");
+        assert_eq!(listen.resolve().expect("resolves").port(), 9102);
+        let base: Listen = "[::1]:9100".parse().expect("reads");
+        let option = base.for_each_place().expect("room");
+        let third: Listen = option.replace("{place}", "3").parse().expect("reads");
+        assert_eq!(
+            third.resolve().expect("resolves"),
+            "[::1]:9102".parse().expect("address")
+        );
+        for wrong in ["9100", ":9100", "::1:9100", "host:port", "a:1+x", ""] {
+            assert!(wrong.parse::<Listen>().is_err(), "{wrong}");
+        }
+        let last: Listen = "127.0.0.1:65535+1".parse().expect("reads");
+        assert!(last.resolve().is_err());
+    }
+}

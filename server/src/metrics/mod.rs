@@ -1,0 +1,119 @@
+//! Metrics and health over HTTP, away from the data path: the replica's loop leaves a snapshot of its numbers a few
+//! times a second, and threads of their own answer from the latest one.
+
+mod families;
+mod health;
+mod http;
+mod listen;
+pub mod request;
+mod snapshot;
+mod stages;
+mod text;
+
+use std::net::TcpListener;
+use std::sync::Arc;
+
+use self::health::{live, ready};
+use self::http::Response;
+pub use self::listen::Listen;
+use self::request::{Request, Status};
+pub use self::snapshot::{Published, Snapshot};
+
+use crate::logs::Logs;
+use trine_base::failure::Failure;
+use trine_base::placement;
+
+/// The endpoint's answers.
+struct Service {
+    published: Arc<Published>,
+    logs: Option<Arc<Logs>>,
+}
+
+/// Where the endpoint listens, and where the loop leaves its numbers.
+pub struct Endpoint {
+    /// Where it is.
+    pub url: String,
+    /// Where the replica leaves its numbers.
+    pub published: Arc<Published>,
+}
+
+/// Starts the endpoint at `listen`.
+pub fn start(
+    listen: &Listen,
+    allow_remote: bool,
+    logs: Option<Arc<Logs>>,
+) -> Result<Endpoint, Failure> {
+    let address = listen.resolve()?;
+    placement::require_loopback("the address of --metrics", address, allow_remote)?;
+    let cannot = |error: std::io::Error| {
+        Failure::usage(
+            format!("cannot serve metrics at {address}: {error}"),
+            "give --metrics another port, or stop what uses this one",
+        )
+    };
+    let listener = TcpListener::bind(address).map_err(cannot)?;
+    let url = format!("http://{}", listener.local_addr().map_err(cannot)?);
+    let published = Arc::new(Published::default());
+    let service = Service {
+        published: Arc::clone(&published),
+        logs,
+    };
+    http::serve(listener, move |request| service.answer(request)).map_err(cannot)?;
+    Ok(Endpoint { url, published })
+}
+
+impl Service {
+    fn answer(&self, request: &Request) -> Response {
+        let snapshot = self.published.latest();
+        match (request.method.as_str(), request.path.as_str()) {
+            ("GET" | "HEAD", "/metrics") => {
+                let dropped = self.logs.as_ref().map(|logs| logs.dropped_lines());
+                Response {
+                    status: Status::Ok,
+                    content_type: text::CONTENT_TYPE,
+                    body: text::encode(snapshot.as_deref(), dropped),
+                }
+            }
+            ("GET" | "HEAD", "/livez") => verdict(live(snapshot.as_deref())),
+            ("GET" | "HEAD", "/readyz") => verdict(ready(snapshot.as_deref())),
+            ("GET" | "HEAD", "/log-level") => match &self.logs {
+                Some(logs) => Response::text(Status::Ok, format!("{}\n", logs.level())),
+                None => Response::text(Status::NotFound, "this process writes no log\n"),
+            },
+            ("PUT", "/log-level") => self.set_level(request),
+            (_, "/metrics" | "/livez" | "/readyz" | "/log-level") => Response::text(
+                Status::MethodNotAllowed,
+                "GET and HEAD are; PUT for /log-level\n",
+            ),
+            _ => Response::text(
+                Status::NotFound,
+                "there are /metrics, /livez, /readyz and /log-level\n",
+            ),
+        }
+    }
+
+    /// Only from this machine: whoever may read metrics may not therefore change anything.
+    fn set_level(&self, request: &Request) -> Response {
+        if !request.from_loopback {
+            return Response::text(Status::Forbidden, "only from this machine\n");
+        }
+        let (Some(logs), Ok(wanted)) = (&self.logs, std::str::from_utf8(&request.body)) else {
+            return Response::text(
+                Status::BadRequest,
+                "levels are text, such as info,raft=debug\n",
+            );
+        };
+        match logs.set_level(wanted.trim()) {
+            Ok(()) => Response::text(Status::Ok, format!("{}\n", logs.level())),
+            Err(why) => Response::text(Status::BadRequest, format!("{why}\n")),
+        }
+    }
+}
+
+/// Yes, or no and why.
+fn verdict(verdict: Result<String, String>) -> Response {
+    match verdict {
+        Ok(text) => Response::text(Status::Ok, format!("ok: {text}\n")),
+        Err(why) => Response::text(Status::Unavailable, format!("no: {why}\n")),
+    }
+}

@@ -1,0 +1,177 @@
+//! What does a scraper or a health probe ask for? As much of HTTP/1.1 as that takes, everything bounded.
+
+use std::net::IpAddr;
+
+/// Bytes of a request's first line and headers.
+pub const HEAD_BYTES_MAX: usize = 8 << 10;
+/// Bytes of a request's body.
+pub const BODY_BYTES_MAX: usize = 4 << 10;
+
+/// A request that was understood.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Request {
+    /// `GET`, `PUT`, ...
+    pub method: String,
+    /// Without the query.
+    pub path: String,
+    /// What stood behind the head.
+    pub body: Vec<u8>,
+    /// Whether it came from this machine.
+    pub from_loopback: bool,
+}
+
+/// The statuses that are used here.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// 200.
+    Ok,
+    /// 400.
+    BadRequest,
+    /// 403.
+    Forbidden,
+    /// 404.
+    NotFound,
+    /// 405.
+    MethodNotAllowed,
+    /// 413.
+    TooLarge,
+    /// 503.
+    Unavailable,
+}
+
+impl Status {
+    /// The number and its words, as the first line of an answer has them.
+    pub fn line(self) -> &'static str {
+        match self {
+            Self::Ok => "200 OK",
+            Self::BadRequest => "400 Bad Request",
+            Self::Forbidden => "403 Forbidden",
+            Self::NotFound => "404 Not Found",
+            Self::MethodNotAllowed => "405 Method Not Allowed",
+            Self::TooLarge => "413 Content Too Large",
+            Self::Unavailable => "503 Service Unavailable",
+        }
+    }
+}
+
+/// A request, or what is wrong with it.
+pub type Received = Result<Request, (Status, &'static str)>;
+
+/// What is read of the bytes so far.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Parsed {
+    /// It has, and this is it.
+    Whole(Received),
+    /// The request has not come to its end.
+    More,
+}
+
+/// Reads a request from what has arrived of it.
+pub fn parse(bytes: &[u8], peer: IpAddr) -> Parsed {
+    let refuse = |status, why| Parsed::Whole(Err((status, why)));
+    let Some(head_end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
+        return match bytes.len() > HEAD_BYTES_MAX {
+            true => refuse(Status::TooLarge, "the headers are too long"),
+            false => Parsed::More,
+        };
+    };
+    let Ok(head) = std::str::from_utf8(&bytes[..head_end]) else {
+        return refuse(Status::BadRequest, "the headers are no text");
+    };
+    let mut lines = head.split("\r\n");
+    let mut words = lines.next().unwrap_or_default().split(' ');
+    let (Some(method), Some(target), Some(version), None) =
+        (words.next(), words.next(), words.next(), words.next())
+    else {
+        return refuse(Status::BadRequest, "the first line is no request");
+    };
+    if !version.starts_with("HTTP/1.") {
+        return refuse(Status::BadRequest, "only HTTP/1.0 and 1.1 are spoken here");
+    }
+    let length = match body_length(lines) {
+        Ok(length) => length,
+        Err(why) => return refuse(Status::BadRequest, why),
+    };
+    if length > BODY_BYTES_MAX {
+        return refuse(Status::TooLarge, "the body is too long");
+    }
+    let Some(body) = bytes.get(head_end + 4..head_end + 4 + length) else {
+        return Parsed::More;
+    };
+    Parsed::Whole(Ok(Request {
+        method: method.to_owned(),
+        path: target.split('?').next().unwrap_or_default().to_owned(),
+        body: body.to_vec(),
+        from_loopback: peer.is_loopback(),
+    }))
+}
+
+fn body_length<'a>(headers: impl Iterator<Item = &'a str>) -> Result<usize, &'static str> {
+    let mut length = 0;
+    for header in headers {
+        let Some((name, value)) = header.split_once(':') else {
+            return Err("a header has no colon");
+        };
+        if name.eq_ignore_ascii_case("content-length") {
+            length = value
+                .trim()
+                .parse()
+                .map_err(|_| "the content length is no number")?;
+        } else if name.eq_ignore_ascii_case("transfer-encoding") {
+            return Err("state the length of the body; chunks are not understood");
+        }
+    }
+    Ok(length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Option<Received> {
+        match parse(text.as_bytes(), IpAddr::from([127, 0, 0, 1])) {
+            Parsed::Whole(received) => Some(received),
+            Parsed::More => None,
+        }
+    }
+
+    #[test]
+    fn requests_are_understood_only_when_they_are_whole() {
+        let text = "PUT /log-level?x=1 HTTP/1.1\r\nHost: a\r\ncontent-length: 4\r\n\r\ninfo";
+        for end in 0..text.len() {
+            assert_eq!(parsed(&text[..end]), None, "after {end} bytes");
+        }
+        let request = parsed(text).expect("whole").expect("right");
+        assert_eq!(
+            (request.method.as_str(), request.path.as_str()),
+            ("PUT", "/log-level")
+        );
+        assert!(request.body == b"info" && request.from_loopback);
+    }
+
+    #[test]
+    fn wrong_and_oversized_requests_are_refused() {
+        let long = format!("GET / HTTP/1.1\r\nx: {}", "y".repeat(HEAD_BYTES_MAX));
+        for (text, status) in [
+            ("GET /\r\n\r\n", Status::BadRequest),
+            ("GET / HTTP/2.0\r\n\r\n", Status::BadRequest),
+            ("GET / HTTP/1.1\r\nno colon\r\n\r\n", Status::BadRequest),
+            (
+                "PUT / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+                Status::BadRequest,
+            ),
+            (
+                "PUT / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
+                Status::BadRequest,
+            ),
+            (
+                "PUT / HTTP/1.1\r\nContent-Length: 99999\r\n\r\n",
+                Status::TooLarge,
+            ),
+            (long.as_str(), Status::TooLarge),
+        ] {
+            let refused = parsed(text).expect("an answer").expect_err(text);
+            assert_eq!(refused.0, status, "{text}");
+        }
+    }
+}

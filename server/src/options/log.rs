@@ -1,0 +1,88 @@
+//! Where does a replica keep its log?
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::ValueEnum;
+
+use trine_base::failure::Failure;
+
+/// Where a replica keeps what it has promised.
+#[derive(Clone, Debug, Args)]
+pub struct LogArguments {
+    /// memory: log and store in DRAM, a replica that comes back is a new one. disk: the log is on disk before anything
+    /// is acknowledged, and a replica goes on where it was.
+    #[arg(long, default_value = "memory", value_enum)]
+    pub log: LogMode,
+    /// With --log disk: the directory; it belongs to one replica of one group (trine up and trine chaos: a directory
+    /// for each replica in it).
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// With --log disk: when a write counts as durable.
+    #[arg(long, default_value = "batch", value_enum)]
+    pub fsync: FsyncMode,
+}
+
+/// Where the log is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogMode {
+    /// In DRAM.
+    Memory,
+    /// In files.
+    Disk,
+}
+
+/// When a write to the log counts as durable.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FsyncMode {
+    /// Each write is synced by itself.
+    Each,
+    /// One sync for all that has arrived during the last one.
+    Batch,
+    /// Nothing is synced before an orderly stop; after any other end the memory counts as lost.
+    None,
+}
+
+impl LogArguments {
+    /// Whether the options fit together: who wants a log on disk says where, and who gives a directory wants to find the
+    /// data there.
+    pub fn check(&self) -> Result<(), Failure> {
+        match &self.data_dir {
+            Some(path) if self.log == LogMode::Memory => Err(Failure::usage(
+                format!(
+                    "--data-dir {} means nothing while the log is in memory",
+                    path.display()
+                ),
+                "add --log disk to keep the data there, or leave --data-dir out",
+            )),
+            None if self.log == LogMode::Disk => Err(Failure::usage(
+                "the log is to be on disk, and no directory is given for it",
+                "name one with --data-dir DIR, or leave --log disk out",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// The directory, in disk mode.
+    pub fn directory(&self) -> Option<&PathBuf> {
+        self.data_dir.as_ref().filter(|_| self.log == LogMode::Disk)
+    }
+
+    /// The same, as options of `trine serve` for the replica of each place.
+    pub fn as_serve_args(&self) -> Vec<OsString> {
+        let Some(directory) = self.directory() else {
+            return Vec::new();
+        };
+        let fsync = match self.fsync {
+            FsyncMode::Each => "each",
+            FsyncMode::Batch => "batch",
+            FsyncMode::None => "none",
+        };
+        let own = directory.join("replica-{place}");
+        let words = ["--log", "disk", "--fsync", fsync, "--rejoin", "--data-dir"];
+        let mut args: Vec<OsString> = words.map(OsString::from).into();
+        args.push(own.into());
+        args
+    }
+}

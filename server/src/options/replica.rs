@@ -1,0 +1,133 @@
+//! What `serve` and `up` say of a replica: limits, reads, timing, how many there are.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::Args;
+use clap::ValueEnum;
+
+use trine_base::failure::Failure;
+use trine_base::placement;
+use trine_base::units::parse_duration;
+use trine_base::units::parse_positive_duration;
+use trine_base::units::parse_store_bytes;
+
+/// What a group stores at most unless told otherwise.
+const STORE_BYTES: &str = "1GiB";
+
+/// The limits that a new group gets; they are part of its replicated state.
+#[derive(Clone, Debug, Args)]
+pub struct LimitArguments {
+    /// Most bytes of keys and values the group stores (used by the replica that bootstraps).
+    #[arg(long, default_value = STORE_BYTES, value_name = "SIZE", value_parser = parse_store_bytes)]
+    pub memory: u64,
+    /// How long a replica polls for packets before it sleeps.
+    #[arg(long, default_value = "50us", value_name = "TIME", value_parser = parse_duration)]
+    pub spin: Duration,
+}
+
+impl LimitArguments {
+    /// The same, as options of `trine serve`.
+    pub fn as_serve_args(&self) -> Vec<OsString> {
+        let spin = format!("{}ns", self.spin.as_nanos());
+        [
+            "--memory".into(),
+            self.memory.to_string().into(),
+            "--spin".into(),
+            spin.into(),
+        ]
+        .into()
+    }
+}
+
+impl LimitArguments {
+    /// Whether the machine has what so many replicas on it may store. What nobody asked for keeps nobody from starting: a
+    /// small machine serves a small group by the default, too, which takes memory as it is filled.
+    pub fn require_memory(&self, replicas: u64) -> Result<(), Failure> {
+        match parse_store_bytes(STORE_BYTES) {
+            Ok(default) if self.memory <= default => Ok(()),
+            _ => placement::require_memory(self.memory, replicas),
+        }
+    }
+}
+
+/// How a replica answers linearizable reads while it leads.
+#[derive(Clone, Debug, Args)]
+pub struct ReadArguments {
+    /// How linearizable reads are confirmed. Each leader goes by its own setting: give all replicas the same.
+    #[arg(long, default_value = "index", value_enum)]
+    pub reads: Reads,
+    /// With --reads lease: by how much two replicas' clocks may drift apart during one election timeout. A larger
+    /// drift than this can make a read old.
+    #[arg(long, default_value = "10ms", value_name = "TIME", value_parser = parse_duration)]
+    pub lease_drift: Duration,
+}
+
+/// How linearizable reads are confirmed.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Reads {
+    /// A majority is asked, once for all reads that have arrived; assumes nothing about clocks.
+    Index,
+    /// The leader answers alone while a majority has promised to elect nobody else; assumes --lease-drift.
+    Lease,
+}
+
+impl ReadArguments {
+    /// The same, as options of `trine serve`.
+    pub fn as_serve_args(&self) -> Vec<OsString> {
+        let reads = match self.reads {
+            Reads::Index => "index",
+            Reads::Lease => "lease",
+        };
+        let drift = format!("{}ns", self.lease_drift.as_nanos());
+        ["--reads", reads, "--lease-drift", &drift]
+            .map(OsString::from)
+            .into()
+    }
+}
+
+/// How soon a silent leader is replaced.
+#[derive(Clone, Debug, Args)]
+pub struct TimingArguments {
+    /// The least silence of a leader after which another one is elected; each replica draws up to twice this. Shorter
+    /// means quicker failover and more false alarms. Part of the group from its beginning: a replica with a shorter one
+    /// lengthens it to the group's.
+    #[arg(long, default_value = "150ms", value_name = "TIME", value_parser = parse_election_timeout)]
+    pub election_timeout: Duration,
+}
+
+impl TimingArguments {
+    /// The same, as options of `trine serve`.
+    pub fn as_serve_args(&self) -> Vec<OsString> {
+        let timeout = format!("{}ns", self.election_timeout.as_nanos());
+        ["--election-timeout".into(), timeout.into()].into()
+    }
+}
+
+/// From 3 ms, below which a tick would be shorter than a thread's wait for its turn.
+fn parse_election_timeout(text: &str) -> Result<Duration, String> {
+    let timeout = parse_positive_duration(text)?;
+    if (Duration::from_millis(3)..=Duration::from_secs(60)).contains(&timeout) {
+        Ok(timeout)
+    } else {
+        Err("at least 3ms and at most 60s".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A machine of 2 GiB was refused three replicas of the default, 1 GiB, that nobody had asked for.
+    #[test]
+    fn the_default_starts_on_every_machine() {
+        let limits = |memory| LimitArguments {
+            memory,
+            spin: Duration::ZERO,
+        };
+        let default = parse_store_bytes(STORE_BYTES).expect("a size");
+        assert!(limits(default).require_memory(u64::MAX).is_ok());
+        let failure = limits(default + 1).require_memory(u64::MAX);
+        assert_eq!(failure.expect_err("refused").exit_status(), 2);
+    }
+}

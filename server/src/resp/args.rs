@@ -1,0 +1,253 @@
+//! Options of the Redis protocol, and what they come to.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::Args;
+use rustix::fs::{MemfdFlags, memfd_create};
+
+use trine_base::failure::Failure;
+use trine_base::units::{parse_bytes, parse_positive_duration};
+
+/// `--resp` and what belongs to it; options of `trine serve` and of `trine up`.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Redis protocol")]
+pub struct RespArguments {
+    /// Serve the Redis protocol here: a port of loopback, or address:port. With + behind it each replica takes its own
+    /// port: 7101+ is 7103 at place 3. `trine up` always counts on.
+    #[arg(long, value_name = "PORT|ADDR:PORT")]
+    pub resp: Option<RespAddress>,
+    /// What AUTH has to give before other commands are taken.
+    #[arg(long, value_name = "TEXT", hide_env_values = true)]
+    pub resp_password: Option<String>,
+    /// The same, read from the first line of a file.
+    #[arg(long, value_name = "FILE", conflicts_with = "resp_password")]
+    pub resp_password_file: Option<PathBuf>,
+    /// Connections at the same time; more are turned away with Redis's error.
+    #[arg(long, default_value_t = 10_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=60_000))]
+    pub resp_max_clients: u32,
+    /// How long a command may wait for the group before it is answered with an error.
+    #[arg(long, default_value = "5s", value_name = "TIME", value_parser = parse_positive_duration)]
+    pub resp_timeout: Duration,
+    /// Most bytes of a connection's requests that are not answered; a larger request ends the connection.
+    #[arg(long, default_value = "8MiB", value_name = "SIZE", value_parser = parse_bytes)]
+    pub resp_query_buffer: u64,
+    /// Bytes of replies that may wait for their reader before no more of its commands are taken.
+    #[arg(long, default_value = "1MiB", value_name = "SIZE", value_parser = parse_bytes)]
+    pub resp_output_buffer: u64,
+    /// Most bytes of one part of a request, a value above all.
+    #[arg(long, default_value = "1MiB", value_name = "SIZE", value_parser = parse_bytes)]
+    pub resp_bulk_bytes: u64,
+    /// Commands of one connection that are sent to the group together.
+    #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub resp_pipeline: u32,
+    /// A client that takes no replies for this long, while some wait for it, is disconnected.
+    #[arg(long, default_value = "30s", value_name = "TIME", value_parser = parse_positive_duration)]
+    pub resp_slow_reader: Duration,
+}
+
+/// Where to listen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RespAddress {
+    address: SocketAddr,
+    /// The port is that of place 1.
+    counts_on: bool,
+}
+
+impl FromStr for RespAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (plain, counts_on) = match text.strip_suffix('+') {
+            Some(plain) => (plain, true),
+            None => (text, false),
+        };
+        let port: Option<u16> = plain.parse().ok();
+        let address = match port {
+            Some(port) => Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)),
+            None => plain.parse().ok(),
+        };
+        let address = address.filter(|address| !counts_on || address.port() > 0);
+        address
+            .map(|address| Self { address, counts_on })
+            .ok_or_else(|| {
+                format!("{text:?} is no place to listen at; write 7101, 7101+ or 127.0.0.1:7101")
+            })
+    }
+}
+
+impl RespAddress {
+    /// The address of the replica at `place`, from 1.
+    pub fn of_place(self, place: u32) -> Result<SocketAddr, Failure> {
+        let mut address = self.address;
+        if self.counts_on {
+            let port = u32::from(address.port()) + place - 1;
+            let port = u16::try_from(port).map_err(|_| {
+                let message = format!("--resp {}+ has no port for place {place}", address.port());
+                Failure::usage(message, "choose a smaller port")
+            })?;
+            address.set_port(port);
+        }
+        Ok(address)
+    }
+
+    /// The same, counting on with the places.
+    pub fn counting_on(self) -> Self {
+        Self {
+            counts_on: self.address.port() > 0,
+            ..self
+        }
+    }
+}
+
+/// Whoever gives a password means to protect something; `given` says where it stands.
+pub fn needless_password(given: &str) -> Failure {
+    Failure::usage(
+        format!(
+            "{given}: there is nothing that asks for a password while the Redis protocol is not served"
+        ),
+        "add --resp PORT to serve it, or leave the password out; trine's own clients need none",
+    )
+}
+
+impl RespArguments {
+    /// The setting that gives a password for a protocol that is not served.
+    pub fn needless_password(&self) -> Option<&'static str> {
+        match self {
+            Self { resp: Some(_), .. } => None,
+            Self {
+                resp_password: Some(_),
+                ..
+            } => Some("resp-password"),
+            Self {
+                resp_password_file: Some(_),
+                ..
+            } => Some("resp-password-file"),
+            _ => None,
+        }
+    }
+
+    /// The password, from wherever it is given.
+    pub fn password(&self) -> Result<Option<Vec<u8>>, Failure> {
+        let Some(path) = &self.resp_password_file else {
+            return Ok(self.resp_password.clone().map(String::into_bytes));
+        };
+        let cannot = |why: String| {
+            let message = format!("cannot take the password from {}: {why}", path.display());
+            Failure::usage(message, "write it into the first line of the file")
+        };
+        let text = std::fs::read_to_string(path).map_err(|error| cannot(error.to_string()))?;
+        match text.lines().next() {
+            Some(line) if !line.is_empty() => Ok(Some(line.as_bytes().to_vec())),
+            _ => Err(cannot("its first line is empty".to_owned())),
+        }
+    }
+
+    /// The limits of each connection.
+    pub fn limits(&self) -> trine_resp::Limits {
+        let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        let defaults = trine_resp::Limits::default();
+        trine_resp::Limits {
+            query_bytes: bytes(self.resp_query_buffer).max(4096),
+            output_bytes: bytes(self.resp_output_buffer),
+            part_bytes: bytes(self.resp_bulk_bytes).min(defaults.part_bytes),
+            pipeline_commands: self.resp_pipeline as usize,
+            ..defaults
+        }
+    }
+
+    /// The same, as options of `trine serve` for every replica of a group.
+    pub fn as_serve_args(&self, password: Option<&HiddenPassword>) -> Vec<OsString> {
+        let Some(resp) = self.resp.map(RespAddress::counting_on) else {
+            return Vec::new();
+        };
+        let plus = if resp.counts_on { "+" } else { "" };
+        let mut args: Vec<OsString> =
+            vec!["--resp".into(), format!("{}{plus}", resp.address).into()];
+        if let Some(password) = password {
+            args.extend(["--resp-password-file".into(), password.path()]);
+        }
+        if let Some(file) = &self.resp_password_file {
+            args.extend(["--resp-password-file".into(), file.into()]);
+        }
+        let nanoseconds = |time: Duration| format!("{}ns", time.as_nanos());
+        for (option, value) in [
+            ("--resp-max-clients", self.resp_max_clients.to_string()),
+            ("--resp-timeout", nanoseconds(self.resp_timeout)),
+            ("--resp-query-buffer", self.resp_query_buffer.to_string()),
+            ("--resp-output-buffer", self.resp_output_buffer.to_string()),
+            ("--resp-bulk-bytes", self.resp_bulk_bytes.to_string()),
+            ("--resp-pipeline", self.resp_pipeline.to_string()),
+            ("--resp-slow-reader", nanoseconds(self.resp_slow_reader)),
+        ] {
+            args.extend([option.into(), value.into()]);
+        }
+        args
+    }
+}
+
+/// A password on its way to replicas that this process starts: their environment is made anew, and lists of processes
+/// show their options. They read it, whenever they start, from a file without a name that this process keeps open.
+pub struct HiddenPassword(File);
+
+impl HiddenPassword {
+    /// Of these options, if they have one.
+    pub fn of(arguments: &RespArguments) -> Result<Option<Self>, Failure> {
+        let Some(password) = &arguments.resp_password else {
+            return Ok(None);
+        };
+        if password.is_empty() || password.contains(['\n', '\r']) {
+            let message = "the password of the Redis protocol is empty, or has more than one line";
+            return Err(Failure::usage(message, "give one line of text"));
+        }
+        let kept = Self::keep(password).map_err(|error| {
+            let message = format!("the password cannot be kept for the replicas: {error}");
+            Failure::usage(
+                message,
+                "put it into a file and name that with --resp-password-file",
+            )
+        })?;
+        Ok(Some(kept))
+    }
+
+    /// In memory: a container need not have a directory for temporary files, and on a disk it would stay.
+    fn keep(password: &str) -> std::io::Result<Self> {
+        let mut file = File::from(memfd_create("trine-resp-password", MemfdFlags::CLOEXEC)?);
+        file.write_all(password.as_bytes())?;
+        Ok(Self(file))
+    }
+
+    fn path(&self) -> OsString {
+        let (process, descriptor) = (std::process::id(), self.0.as_raw_fd());
+        format!("/proc/{process}/fd/{descriptor}").into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(text: &str, place: u32) -> String {
+        let address: RespAddress = text.parse().expect(text);
+        address.of_place(place).expect("a port").to_string()
+    }
+
+    #[test]
+    fn a_port_alone_is_one_of_loopback_and_a_plus_counts_places() {
+        assert_eq!(place("7101", 3), "127.0.0.1:7101");
+        assert_eq!(place("7101+", 3), "127.0.0.1:7103");
+        assert_eq!(place("0.0.0.0:7101+", 1), "0.0.0.0:7101");
+        assert_eq!(place("[::1]:7101", 2), "[::1]:7101");
+        for wrong in ["", "x", "70000", "+", "0+", "localhost:7101"] {
+            assert!(wrong.parse::<RespAddress>().is_err(), "{wrong}");
+        }
+        let last: RespAddress = "65535+".parse().expect("an address");
+        assert!(last.of_place(2).is_err());
+    }
+}

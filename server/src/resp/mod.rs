@@ -1,0 +1,135 @@
+//! The Redis protocol at a replica: sockets on one side, a client of the group on the other, in one thread.
+//!
+//! Whoever serves Redis clients is itself a client of the group, so every replica can: commands go to whoever leads,
+//! exactly once, and what all connections asked for in one turn goes out together.
+
+mod args;
+mod hosted;
+mod info;
+mod server;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use trine_client::{ClientConfig, Clients};
+use trine_protocol::endpoint_config;
+use trine_transport::backend::{MonotonicClock, Waker};
+use trine_transport::{Config, EventLoop, Identity};
+
+pub use args::{HiddenPassword, RespArguments, needless_password};
+pub use info::{SharedStats, Stats};
+
+use crate::serve::ServeArguments;
+use hosted::Hosted;
+use server::{Options, Server};
+use trine_base::announce::Announcer;
+use trine_base::endpoint::random_seed;
+use trine_base::failure::Failure;
+use trine_base::network::{Network, Opened};
+use trine_base::placement;
+
+/// Requests of many connections share messages up to this size.
+const BATCH_BYTES: usize = 32 * 1024;
+
+/// The thread that serves Redis clients. Dropping it ends the connections.
+pub struct Resp {
+    stopping: Arc<AtomicBool>,
+    waker: Waker,
+    thread: Option<JoinHandle<()>>,
+    stats: SharedStats,
+}
+
+impl Resp {
+    /// Where its counters can be read.
+    pub fn stats(&self) -> SharedStats {
+        self.stats.clone()
+    }
+}
+
+/// Starts serving, if the options say so.
+pub fn start<N: Network>(
+    network: &N,
+    arguments: &ServeArguments,
+    replicas: &[SocketAddr],
+    announcer: Announcer,
+) -> Result<Option<Resp>, Failure> {
+    let Some(resp) = arguments.resp.resp else {
+        return Ok(None);
+    };
+    let address = resp.of_place(arguments.id)?;
+    let allowed = arguments.placement.allow_remote;
+    placement::require_loopback("the address of --resp", address, allowed)?;
+    let server = Server::open(address, options(&arguments.resp)?)?;
+    let address = server.address();
+    let stats = server.shared();
+    let Opened {
+        backend,
+        route_of,
+        keep,
+        ..
+    } = network.call(replicas)?;
+    let mut config = ClientConfig::new(replicas.to_vec());
+    config.operation_timeout = arguments.resp.resp_timeout.into();
+    config.batch_bytes = BATCH_BYTES;
+    let pool = trine_transport::backend::Backend::pool(&backend).clone();
+    let seed = random_seed()?;
+    let clients = Clients::new(config, route_of, pool.clone(), seed)
+        .map_err(|error| Failure::usage(error.to_string(), ""))?;
+    let stopping = Arc::new(AtomicBool::new(false));
+    let watched = server.descriptor()?;
+    let hosted = Hosted::new(clients, pool, server, Arc::clone(&stopping));
+    let identity = Identity {
+        cluster: 0,
+        incarnation: random_seed()?.max(1),
+    };
+    let transport = Config {
+        spin: arguments.limits.spin.into(),
+        ..endpoint_config()
+    };
+    let mut event_loop = EventLoop::new(backend, MonotonicClock, hosted, transport, identity, seed)
+        .map_err(|error| Failure::usage(format!("cannot set up the endpoint: {error}"), ""))?;
+    if !event_loop.watch(watched) {
+        event_loop.app_mut().look_often();
+    }
+    let waker = event_loop.waker();
+    let drive = move || {
+        let done = |hosted: &mut Hosted<_>| hosted.is_stopping();
+        if let Err(error) = event_loop.run_until(None, done) {
+            tracing::error!(%error, "the Redis protocol is served no more");
+        }
+        drop(keep);
+    };
+    let thread = std::thread::Builder::new()
+        .name("trine-resp".to_owned())
+        .spawn(drive)
+        .map_err(|error| Failure::usage(format!("cannot start a thread: {error}"), ""))?;
+    announcer.line(format_args!("serves Redis clients at {address}"));
+    Ok(Some(Resp {
+        stopping,
+        waker,
+        thread: Some(thread),
+        stats,
+    }))
+}
+
+fn options(arguments: &RespArguments) -> Result<Options, Failure> {
+    Ok(Options {
+        limits: arguments.limits(),
+        password: arguments.password()?,
+        clients_max: arguments.resp_max_clients as usize,
+        slow_reader: arguments.resp_slow_reader.into(),
+    })
+}
+
+impl Drop for Resp {
+    fn drop(&mut self) {
+        self.stopping.store(true, Ordering::SeqCst);
+        self.waker.wake();
+        if let Some(thread) = self.thread.take() {
+            // A panic there was printed there.
+            drop(thread.join());
+        }
+    }
+}

@@ -1,0 +1,526 @@
+//! Sockets of Redis clients: accepted, read, written and closed, as the connections' states want it.
+//!
+//! Readiness is reported once for each change (edge-triggered), so what a socket still has is remembered here. A
+//! connection that cannot go on is left alone until its socket or the group has something new.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use mio::event::Event;
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token};
+use trine_kvstore::Response;
+use trine_resp::{Call, Connection, Environment, Failure as CallFailure, Limits, Submit};
+use trine_transport::time::{Duration, Instant};
+
+use super::info::{SharedStats, Stats, View};
+use trine_base::failure::Failure;
+
+const LISTENER: Token = Token(usize::MAX);
+/// Events taken in one look.
+const EVENTS_MAX: usize = 1024;
+/// Bytes read from a socket at a time.
+const READ_BYTES: usize = 64 * 1024;
+/// How often one connection reads and writes in one turn, before others have their turn.
+const ROUNDS_MAX: usize = 8;
+/// How often slow readers are looked for, and accepting is tried again after the system had no descriptor left.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
+/// How long, and for how many bytes, a client that broke the protocol may go on sending: closed before, the connection
+/// would be reset, and the error that says what was wrong lost.
+const DRAIN_TIME: Duration = Duration::from_secs(2);
+const DRAIN_BYTES_MAX: usize = 64 << 20;
+/// The generation of a slot stands above its index in a tag.
+const GENERATION_SHIFT: u32 = 32;
+
+/// What the options say.
+pub(super) struct Options {
+    pub(super) limits: Limits,
+    pub(super) password: Option<Vec<u8>>,
+    pub(super) clients_max: usize,
+    pub(super) slow_reader: Duration,
+}
+
+pub(super) struct Server {
+    poll: Poll,
+    events: Events,
+    listener: TcpListener,
+    address: SocketAddr,
+    options: Options,
+    slots: Vec<Slot>,
+    free: Vec<usize>,
+    /// Slots with something to do.
+    dirty: Vec<usize>,
+    /// Filled while `dirty` is worked through.
+    later: Vec<usize>,
+    scratch: Box<[u8]>,
+    check_at: Instant,
+    /// Accepting ended without the last connection.
+    accept_again: bool,
+    stats: Stats,
+    shared: SharedStats,
+}
+
+/// A place for a connection; its number stays when the connection goes.
+#[derive(Default)]
+struct Slot {
+    generation: u32,
+    client: Option<Client>,
+}
+
+pub(super) struct Client {
+    stream: TcpStream,
+    pub(super) connection: Connection,
+    readable: bool,
+    writable: bool,
+    /// The peer's end has been seen: a short read is not the last one.
+    peer_ended: bool,
+    queued: bool,
+    /// Errors of the connection that are in the counters.
+    errors_counted: u64,
+    /// Since when the client takes none of the replies that wait for it.
+    blocked_since: Option<Instant>,
+    /// It has been told its last word, and what it still sends is thrown away.
+    drain: Option<Drain>,
+}
+
+/// What is left of the patience with a client that broke the protocol.
+struct Drain {
+    until: Instant,
+    bytes_left: usize,
+}
+
+impl Client {
+    /// Says that nothing more will come, and lets the client end what it sends.
+    fn begin_drain(&mut self, now: Instant) {
+        // One that has gone is noticed by the next read.
+        let _ = self.stream.shutdown(Shutdown::Write);
+        self.readable = true;
+        self.drain = Some(Drain {
+            until: now + DRAIN_TIME,
+            bytes_left: DRAIN_BYTES_MAX,
+        });
+    }
+
+    /// Error replies since the last call.
+    fn take_errors(&mut self) -> u64 {
+        let all = self.connection.errors();
+        all - std::mem::replace(&mut self.errors_counted, all)
+    }
+}
+
+impl Server {
+    /// Listens at `address`.
+    pub(super) fn open(address: SocketAddr, options: Options) -> Result<Self, Failure> {
+        let cannot = |error: io::Error| {
+            let message = format!("cannot serve the Redis protocol at {address}: {error}");
+            Failure::usage(message, "choose another port with --resp")
+        };
+        raise_descriptor_limit();
+        let mut listener = TcpListener::bind(address).map_err(cannot)?;
+        let poll = Poll::new().map_err(cannot)?;
+        poll.registry()
+            .register(&mut listener, LISTENER, Interest::READABLE)
+            .map_err(cannot)?;
+        let address = listener.local_addr().map_err(cannot)?;
+        Ok(Self {
+            poll,
+            events: Events::with_capacity(EVENTS_MAX),
+            listener,
+            address,
+            options,
+            slots: Vec::new(),
+            free: Vec::new(),
+            dirty: Vec::new(),
+            later: Vec::new(),
+            scratch: vec![0; READ_BYTES].into(),
+            check_at: Instant::ZERO,
+            accept_again: false,
+            stats: Stats::new(unix_ms()),
+            shared: SharedStats::default(),
+        })
+    }
+
+    /// Where it listens.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Readable when [`Server::look`] would find something.
+    pub(super) fn descriptor(&self) -> Result<OwnedFd, Failure> {
+        let shared = self.poll.registry().as_fd().try_clone_to_owned();
+        shared.map_err(|error| Failure::usage(format!("no descriptor is left: {error}"), ""))
+    }
+
+    /// Whether connections wait for their next turn.
+    pub(super) fn has_work(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    /// When [`Server::work`] has to run at the latest.
+    pub(super) fn next_timeout(&self, now: Instant) -> Option<Instant> {
+        let waits = |slot: &Slot| {
+            let client = slot.client.as_ref();
+            client.is_some_and(|client| client.blocked_since.is_some() || client.drain.is_some())
+        };
+        let needed = self.accept_again || self.slots.iter().any(waits);
+        needed.then(|| self.check_at.max(now))
+    }
+
+    /// Notes what has happened at the sockets, without waiting.
+    pub(super) fn look(&mut self) {
+        if self
+            .poll
+            .poll(&mut self.events, Some(std::time::Duration::ZERO))
+            .is_err()
+        {
+            return; // Interrupted: the next turn looks again.
+        }
+        let events = std::mem::replace(&mut self.events, Events::with_capacity(0));
+        for event in &events {
+            match event.token() {
+                LISTENER => self.accept(),
+                Token(index) => self.note(index, event),
+            }
+        }
+        self.events = events;
+    }
+
+    fn note(&mut self, index: usize, event: &Event) {
+        let Some(client) = self
+            .slots
+            .get_mut(index)
+            .and_then(|slot| slot.client.as_mut())
+        else {
+            return;
+        };
+        client.readable |= event.is_readable() || event.is_read_closed() || event.is_error();
+        client.peer_ended |= event.is_read_closed() || event.is_error();
+        client.writable |= event.is_writable();
+        self.make_dirty(index);
+    }
+
+    fn make_dirty(&mut self, index: usize) {
+        if let Some(client) = &mut self.slots[index].client
+            && !client.queued
+        {
+            client.queued = true;
+            self.dirty.push(index);
+        }
+    }
+
+    fn accept(&mut self) {
+        self.accept_again = false;
+        loop {
+            match self.listener.accept() {
+                Ok((stream, peer)) => self.admit(stream, peer),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // No descriptor is left, or the client has gone: those that wait are taken later.
+                Err(_) => {
+                    self.stats.accept_errors += 1;
+                    self.accept_again = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn admit(&mut self, mut stream: TcpStream, peer: SocketAddr) {
+        self.stats.accepted += 1;
+        if self.stats.connected >= self.options.clients_max {
+            self.stats.turned_away += 1;
+            // Whoever cannot take even this much loses nothing by not being told.
+            let _ = stream.write(b"-ERR max number of clients reached\r\n");
+            return;
+        }
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            self.slots.len() - 1
+        });
+        // Replies go out at once; if the system cannot do that, they go out a little later.
+        let _ = stream.set_nodelay(true);
+        let both = Interest::READABLE | Interest::WRITABLE;
+        let registered = self
+            .poll
+            .registry()
+            .register(&mut stream, Token(index), both);
+        if registered.is_err() {
+            self.stats.accept_errors += 1;
+            self.free.push(index);
+            return;
+        }
+        let needs_password = self.options.password.is_some();
+        let connection = Connection::new(
+            self.stats.accepted,
+            peer.to_string(),
+            needs_password,
+            unix_ms(),
+        );
+        self.slots[index].client = Some(Client {
+            stream,
+            connection,
+            readable: true,
+            writable: true,
+            peer_ended: false,
+            queued: false,
+            errors_counted: 0,
+            blocked_since: None,
+            drain: None,
+        });
+        self.stats.connected += 1;
+        self.make_dirty(index);
+    }
+
+    /// The call of a connection is over. Connections that have gone meanwhile hear nothing.
+    pub(super) fn on_answer(&mut self, tag: u64, result: Result<Response<'_>, CallFailure>) {
+        let (index, generation) = (tag as u32 as usize, (tag >> GENERATION_SHIFT) as u32);
+        let slot = &mut self.slots[index];
+        if slot.generation != generation {
+            return;
+        }
+        if let Some(client) = &mut slot.client {
+            client.connection.on_answer(result);
+        }
+        self.make_dirty(index);
+    }
+
+    /// Lets every connection go on that can; `begin` takes their calls.
+    pub(super) fn work(&mut self, now: Instant, begin: &mut Begin<'_>) {
+        if now >= self.check_at {
+            self.check(now);
+        }
+        let unix_ms = unix_ms();
+        let mut dirty = std::mem::replace(&mut self.dirty, std::mem::take(&mut self.later));
+        for index in dirty.drain(..) {
+            let tag = u64::from(self.slots[index].generation) << GENERATION_SHIFT | index as u64;
+            // Out of its slot, so that it can ask about the others.
+            let Some(mut client) = self.slots[index].client.take() else {
+                continue;
+            };
+            client.queued = false;
+            let mut submit = Tagged { tag, begin };
+            let mut state = match client.drain {
+                Some(_) => drain(&mut client, &mut self.scratch),
+                None => self.drive(&mut client, unix_ms, now, &mut submit),
+            };
+            if matches!(state, State::Over)
+                && client.connection.is_broken()
+                && client.drain.is_none()
+            {
+                self.stats.protocol_errors += 1;
+                client.begin_drain(now);
+                state = State::GoesOn;
+            }
+            match state {
+                State::Over => self.close(index, client),
+                State::Rests => self.slots[index].client = Some(client),
+                State::GoesOn => {
+                    self.slots[index].client = Some(client);
+                    self.make_dirty(index);
+                }
+            }
+        }
+        self.later = dirty;
+        self.shared.set(self.stats);
+    }
+
+    /// Where the counters can be read from other threads.
+    pub(super) fn shared(&self) -> SharedStats {
+        self.shared.clone()
+    }
+
+    fn drive(
+        &mut self,
+        client: &mut Client,
+        unix_ms: i64,
+        now: Instant,
+        submit: &mut dyn Submit,
+    ) -> State {
+        let before = client.connection.commands();
+        let mut state = State::GoesOn;
+        for _ in 0..ROUNDS_MAX {
+            if self.read(client).is_err() {
+                state = State::Over;
+                break;
+            }
+            let view = View {
+                clients: &|each| self.others(each),
+                address: self.address,
+                stats: &self.stats,
+                limits: &self.options.limits,
+                clients_max: self.options.clients_max,
+                unix_ms,
+            };
+            let environment = Environment {
+                limits: &self.options.limits,
+                password: self.options.password.as_deref(),
+                unix_ms,
+                host: &view,
+            };
+            client.connection.advance(&environment, submit);
+            let limits = &self.options.limits;
+            let clogged = client.connection.is_clogged(limits);
+            if write(client, now, &mut self.stats).is_err() || client.connection.is_over() {
+                state = State::Over;
+                break;
+            }
+            // What was held back for the replies' sake goes on at once: no event at the socket tells that they are written.
+            let cleared = clogged && !client.connection.is_clogged(limits);
+            let reads_on = client.readable && client.connection.wants_bytes(limits);
+            if !reads_on && !cleared {
+                state = State::Rests;
+                break;
+            }
+        }
+        self.stats.commands += client.connection.commands() - before;
+        self.stats.errors += client.take_errors();
+        state
+    }
+
+    /// Reads while the connection wants more.
+    fn read(&mut self, client: &mut Client) -> io::Result<()> {
+        while client.readable && client.connection.wants_bytes(&self.options.limits) {
+            match client.stream.read(&mut self.scratch) {
+                Ok(0) => {
+                    client.readable = false;
+                    client.connection.on_end();
+                }
+                Ok(count) => {
+                    self.stats.bytes_in += count as u64;
+                    client.connection.on_bytes(&self.scratch[..count]);
+                    // Less than there was room for: the socket is empty, unless its end is still to be read.
+                    client.readable = count == self.scratch.len() || client.peer_ended;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => client.readable = false,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn others(&self, each: &mut dyn FnMut(&Connection)) {
+        let clients = self.slots.iter().filter_map(|slot| slot.client.as_ref());
+        clients.for_each(|client| each(&client.connection));
+    }
+
+    fn close(&mut self, index: usize, mut client: Client) {
+        // Bytes that nobody has read would make the system throw the last reply away; what comes later still may.
+        let _ = client.stream.shutdown(Shutdown::Write);
+        for _ in 0..ROUNDS_MAX {
+            if !matches!(client.stream.read(&mut self.scratch), Ok(1..)) {
+                break;
+            }
+        }
+        let _ = self.poll.registry().deregister(&mut client.stream);
+        self.slots[index].generation = self.slots[index].generation.wrapping_add(1);
+        self.free.push(index);
+        self.stats.connected -= 1;
+    }
+
+    /// Disconnects readers that are too slow, and clients that broke the protocol and still send.
+    fn check(&mut self, now: Instant) {
+        self.check_at = now + CHECK_EVERY;
+        if self.accept_again {
+            self.accept();
+        }
+        for index in 0..self.slots.len() {
+            let too_slow = |client: &Client| {
+                let since = client.blocked_since;
+                since.is_some_and(|since| now.saturating_since(since) >= self.options.slow_reader)
+            };
+            let spent = |client: &Client| {
+                let drain = client.drain.as_ref();
+                drain.is_some_and(|drain| now >= drain.until)
+            };
+            let slot = &mut self.slots[index].client;
+            if let Some(client) = slot.take_if(|client| too_slow(client) || spent(client)) {
+                self.stats.slow_readers += u64::from(too_slow(&client));
+                self.dirty.retain(|dirty| *dirty != index);
+                self.close(index, client);
+            }
+        }
+    }
+}
+
+/// Begins a call whose answer comes with the tag.
+pub(super) type Begin<'a> = dyn FnMut(u64, &Call<'_>) -> Result<(), CallFailure> + 'a;
+
+/// Takes the calls of one connection.
+struct Tagged<'a, 'b> {
+    tag: u64,
+    begin: &'a mut Begin<'b>,
+}
+
+impl Submit for Tagged<'_, '_> {
+    fn submit(&mut self, call: &Call<'_>) -> Result<(), CallFailure> {
+        (self.begin)(self.tag, call)
+    }
+}
+
+/// What becomes of a connection after its turn.
+enum State {
+    Over,
+    Rests,
+    GoesOn,
+}
+
+/// Throws away what a client sends that broke the protocol, until it ends or has had enough patience.
+fn drain(client: &mut Client, scratch: &mut [u8]) -> State {
+    for _ in 0..ROUNDS_MAX {
+        let (true, Some(drain)) = (client.readable, &mut client.drain) else {
+            return State::Rests;
+        };
+        match client.stream.read(scratch) {
+            Ok(0) => return State::Over,
+            Ok(count) if count >= drain.bytes_left => return State::Over,
+            Ok(count) => drain.bytes_left -= count,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => client.readable = false,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => return State::Over,
+        }
+    }
+    State::GoesOn
+}
+
+/// Writes what the socket takes.
+fn write(client: &mut Client, now: Instant, stats: &mut Stats) -> io::Result<()> {
+    while !client.connection.output().is_empty() && client.writable {
+        match client.stream.write(client.connection.output()) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(count) => {
+                stats.bytes_out += count as u64;
+                client.connection.on_written(count);
+                client.blocked_since = None;
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => client.writable = false,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    if !client.connection.output().is_empty() {
+        client.blocked_since.get_or_insert(now);
+    }
+    Ok(())
+}
+
+/// Each connection takes a descriptor: as many as the system lets this process have.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    let wanted = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    // Fewer connections are possible then, and refused ones are counted.
+    let _ = setrlimit(Resource::Nofile, wanted);
+}
+
+fn unix_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| {
+        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    })
+}

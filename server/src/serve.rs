@@ -1,0 +1,547 @@
+//! `trine serve`: one replica, until it is asked to end.
+
+mod args;
+mod check;
+
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::json;
+use trine_kvstore::Limits;
+use trine_protocol::endpoint_config;
+use trine_protocol::message::{Discovery, Incarnation, PlaceId, RoleCode};
+use trine_protocol::status::ReceivingStatus;
+use trine_replica::config::ReplicaConfig;
+use trine_replica::disk::WriterThread;
+use trine_replica::node::Node;
+use trine_replica::{Halt, Replica};
+use trine_transport::backend::{Backend, Faults, Faulty, MonotonicClock, Waker};
+use trine_transport::time::{Clock, Duration, Instant};
+use trine_transport::{Config, EventLoop};
+
+pub use self::args::ServeArguments;
+pub use self::check::{check, check_common};
+use self::check::{own_of, replica_config};
+use trine_base::announce::Announcer;
+
+use crate::data;
+use crate::injection::{self, Injector};
+use crate::kin::{self, Kin};
+use crate::logs::Logs;
+use crate::metrics::{self, Snapshot};
+use crate::resp;
+use trine_base::aside::Aside;
+use trine_base::capture::{self, CaptureFile};
+use trine_base::endpoint::{backend_failure, random_seed};
+use trine_base::failure::Failure;
+use trine_base::interrupt;
+use trine_base::network::{Network, Opened};
+use trine_base::output::Output;
+use trine_base::restoring::Restoring;
+use trine_base::{peers, placement};
+use trine_local::faults::Fired;
+
+/// What the line begins with that says where the metrics are.
+pub const METRICS_LINE: &str = "metrics at ";
+/// As which part the log tells changes of role.
+pub const ROLE: &str = "role";
+/// How often a change of role is looked for, to tell it.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// The pause before a replica that cannot go on is replaced by a new one.
+const ANEW_PAUSE: std::time::Duration = std::time::Duration::from_millis(200);
+/// A replica that has been in no group for this long says why.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Which log level a settings file names, if it names one: read again at SIGUSR1.
+pub type LevelOfFile = fn(&Path) -> Result<Option<String>, Failure>;
+
+type ReplicaLoop<B> = EventLoop<B, MonotonicClock, Node<<B as Backend>::Route>>;
+
+/// Runs one replica until it is asked to end, or cannot go on.
+pub fn run<N: Network>(
+    network: &N,
+    arguments: &ServeArguments,
+    level_of_file: LevelOfFile,
+    output: Output,
+) -> Result<(), Failure> {
+    if let Some((_, failure)) = check(arguments, network.is_ip()).into_iter().next() {
+        return Err(failure);
+    }
+    arguments.limits.require_memory(1)?;
+    let announcer = Announcer::start(output.json)?;
+    let mut watch = Watch::start(arguments, level_of_file, announcer)?;
+    interrupt::start_server()?;
+    let (own, peers) = places(arguments)?;
+    if network.is_ip() {
+        let allowed = arguments.placement.allow_remote;
+        placement::require_loopback("this replica's address", own, allowed)?;
+    }
+    // Before the replica's thread is put onto its processor: this one has to run elsewhere.
+    let addresses: Vec<SocketAddr> = peers.iter().map(|&(_, address)| address).collect();
+    let resp = resp::start(network, arguments, &addresses, announcer)?;
+    watch.resp = resp.as_ref().map(resp::Resp::stats);
+    placement::apply(&arguments.placement)?;
+    let injector = injector(arguments, own, &peers)?;
+    let mut life = Life {
+        own,
+        ask_kin: kin::asker(network, own, &addresses),
+        peers,
+        bootstrap: arguments.bootstrap,
+        anew: None,
+        sleeper: Sleeper::default(),
+        injector,
+    };
+    let sleeper = life.sleeper.clone();
+    interrupt::on_interrupt(move || sleeper.wake());
+    let mut capture = arguments.capture.open()?;
+    loop {
+        match live(network, &life, capture.take(), arguments, &watch)? {
+            End::Asked => return Ok(()),
+            End::Anew { why, bootstrap } => {
+                tracing::info!(target: ROLE, why, "goes on as a new replica");
+                announcer.json_line(&json!({ "anew": why }));
+                announcer.line(format_args!("{why}; goes on as a new replica"));
+                life.bootstrap = bootstrap;
+                life.anew = Some(why);
+                interrupt::pause(ANEW_PAUSE);
+                // What watches the network is not why it runs.
+                capture = arguments.capture.go_on().unwrap_or_else(|failure| {
+                    tracing::warn!(why = failure.message(), "captures no more");
+                    None
+                });
+            }
+        }
+    }
+}
+
+/// What every life of this process shares.
+struct Life {
+    own: SocketAddr,
+    peers: Vec<(PlaceId, SocketAddr)>,
+    /// How the peers are asked which group they belong to, if they can be.
+    ask_kin: Option<kin::Ask>,
+    bootstrap: bool,
+    /// Why this life begins anew, if one before it could not go on.
+    anew: Option<String>,
+    sleeper: Sleeper,
+    /// What the network does on purpose, if it does or may come to do anything.
+    injector: Option<Arc<Injector>>,
+}
+
+/// The faults of this replica's network: none, those of `--fault`, those that orders will bring.
+fn injector(
+    arguments: &ServeArguments,
+    own: SocketAddr,
+    peers: &[(PlaceId, SocketAddr)],
+) -> Result<Option<Arc<Injector>>, Failure> {
+    let faults = arguments.fault.unwrap_or(Faults::NONE);
+    if faults.is_none() && !arguments.lab {
+        return Ok(None);
+    }
+    let injector = Injector::new(arguments.id, own, peers.to_vec(), faults);
+    if arguments.lab {
+        injection::serve(own, Arc::clone(&injector))?;
+    }
+    Ok(Some(injector))
+}
+
+/// How a life ended.
+enum End {
+    /// The user wants the process to end.
+    Asked,
+    /// This replica cannot go on as who it was, and another one takes its place.
+    Anew { why: String, bootstrap: bool },
+}
+
+/// Wakes the event loop of the present life.
+#[derive(Clone, Default)]
+struct Sleeper(Arc<Mutex<Option<Waker>>>);
+
+impl Sleeper {
+    fn is(&self, waker: Waker) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(waker);
+    }
+
+    fn wake(&self) {
+        let present = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(waker) = present.as_ref() {
+            waker.wake();
+        }
+    }
+}
+
+/// One life, from its socket to its end.
+fn live<N: Network>(
+    network: &N,
+    life: &Life,
+    capture: Option<CaptureFile>,
+    arguments: &ServeArguments,
+    watch: &Watch,
+) -> Result<End, Failure> {
+    let opened = network.serve_at(life.own)?;
+    let Some(capture) = capture else {
+        return live_with_faults(opened, life, arguments, watch);
+    };
+    // Innermost: the capture shows what the faults have left.
+    let opened = opened.around(|backend| capture::around(backend, life.own, capture));
+    live_with_faults(opened, life, arguments, watch)
+}
+
+fn live_with_faults<B: Backend>(
+    opened: Opened<B>,
+    life: &Life,
+    arguments: &ServeArguments,
+    watch: &Watch,
+) -> Result<End, Failure> {
+    let Some(injector) = life.injector.clone() else {
+        return serve(opened, life, arguments, watch, || {});
+    };
+    let announcer = watch.announcer;
+    // No two replicas of a group draw the same faults.
+    let seed = arguments
+        .fault_seed
+        .wrapping_add(u64::from(arguments.id) << 48);
+    let mut opened = opened.around(|backend| Faulty::new(backend, MonotonicClock, seed));
+    opened.route_of = injector.attach(opened.backend.handle(), opened.route_of);
+    let told = Cell::new(Fired::default());
+    let tell = move || {
+        let fired = injector.fired();
+        if told.replace(fired) != fired {
+            announcer.line(fired.to_line());
+        }
+    };
+    serve(opened, life, arguments, watch, tell)
+}
+
+/// Where this replica listens, and every place that it knows, its own included.
+fn places(arguments: &ServeArguments) -> Result<(SocketAddr, Vec<(PlaceId, SocketAddr)>), Failure> {
+    let addresses = peers::resolve(&arguments.peers)?;
+    let Some(listen) = &arguments.listen else {
+        let own = own_of(arguments.id, &addresses)?;
+        let places = (1..).map(PlaceId);
+        return Ok((own, places.zip(addresses).collect()));
+    };
+    // The list names whom to ask, at whatever places they are: only who begins a group has to know those.
+    let own = peers::resolve_server(listen)?;
+    let others = addresses.into_iter().filter(|&address| address != own);
+    let other_places = (1..).map(PlaceId).filter(|&PlaceId(n)| n != arguments.id);
+    let mut peers: Vec<_> = other_places.zip(others).collect();
+    peers.push((PlaceId(arguments.id), own));
+    Ok((own, peers))
+}
+
+fn serve<B: Backend>(
+    mut opened: Opened<B>,
+    life: &Life,
+    arguments: &ServeArguments,
+    watch: &Watch,
+    tell_faults: impl Fn(),
+) -> Result<End, Failure> {
+    let keep = opened.keep.take();
+    let mut event_loop = match assemble(opened, life, arguments, watch.announcer) {
+        // While it read its directory, in which nothing was changed.
+        Err(failure) if failure.is_interrupted() => return Ok(End::Asked),
+        other => other?,
+    };
+    life.sleeper.is(event_loop.waker());
+    let mut told = Told::new(watch.announcer);
+    let mut kin = Kin::default();
+    while !interrupt::interrupted() {
+        let now = event_loop.clock().now();
+        let replica = event_loop.app().replica();
+        told.tell_receiving(replica.receiving());
+        told.tell_changes(replica, now);
+        if let Some(found) = kin.look(replica, now, life.ask_kin.as_ref()) {
+            let directory = arguments.log.directory().map(PathBuf::as_path);
+            told.tell_idle(&found.explain(directory, arguments.rejoin));
+        }
+        tell_faults();
+        watch.publish(&mut event_loop, false);
+        let look_at = now + LOOK_EVERY;
+        event_loop
+            .run_until(Some(look_at), |_| interrupt::interrupted())
+            .map_err(backend_failure)?;
+        if let Some(end) = end_of(event_loop.app().replica(), life, arguments) {
+            return end;
+        }
+    }
+    watch.publish(&mut event_loop, true);
+    stop(&mut event_loop)?;
+    drop(keep);
+    tell_faults();
+    Ok(End::Asked)
+}
+
+/// What follows if the replica takes part no more.
+fn end_of(
+    replica: &Replica,
+    life: &Life,
+    arguments: &ServeArguments,
+) -> Option<Result<End, Failure>> {
+    let halt = replica.halted()?;
+    let why = halt.to_string();
+    let on_disk = arguments.log.directory().is_some();
+    let bootstrap = match halt {
+        // It has promised nothing to anybody: there is nothing to ask the user about.
+        Halt::NeverBegan { .. } => Some(life.bootstrap),
+        // Its memory is of no use any more.
+        Halt::Removed { .. } | Halt::Diverged { .. } => arguments.rejoin.then_some(false),
+        // In disk mode it has lost nothing: its disk fails, or its release is too old, and what it has acknowledged counts in
+        // the group.
+        Halt::Disk(_) | Halt::TooOld | Halt::Entry(_) | Halt::Broken(_) => {
+            (arguments.rejoin && !on_disk).then_some(false)
+        }
+    };
+    if let Some(bootstrap) = bootstrap {
+        return Some(Ok(End::Anew { why, bootstrap }));
+    }
+    let (place, own) = (arguments.id, life.own);
+    let cure = match (halt, on_disk) {
+        (Halt::Diverged { .. }, true) => data::REJOIN.to_owned(),
+        (Halt::Removed { .. }, false) => format!(
+            "if that was not meant: `trine member add {place} --address {own}`, and start it again; with --rejoin it waits for that by itself"
+        ),
+        (Halt::Removed { .. }, true) => format!(
+            "its directory is of no use any more; if the removal was not meant: `trine member add {place} --address {own}`, and start it \
+             again with an empty directory; with --rejoin it does so by itself"
+        ),
+        _ => data::way_out(&arguments.log),
+    };
+    let message = format!("this replica takes part no more: {why}");
+    Some(Err(Failure::negative(message, cure)))
+}
+
+/// The ways in which this replica is watched: its lines, its log, its metrics.
+struct Watch {
+    announcer: Announcer,
+    endpoint: Option<metrics::Endpoint>,
+    /// The counters of the server for Redis clients, if there is one.
+    resp: Option<resp::SharedStats>,
+}
+
+impl Watch {
+    fn start(
+        arguments: &ServeArguments,
+        level_of_file: LevelOfFile,
+        announcer: Announcer,
+    ) -> Result<Self, Failure> {
+        let settings = &arguments.watch;
+        let logs = Logs::start(&settings.log_level, settings.log_format)?;
+        let file = arguments.file.config.clone();
+        logs.reload_at_signal(move || match &file {
+            Some(path) => level_of_file(path),
+            None => Ok(None),
+        })?;
+        let allow_remote = arguments.placement.allow_remote;
+        let endpoint = match &settings.metrics {
+            None => None,
+            Some(listen) => Some(metrics::start(listen, allow_remote, Some(logs))?),
+        };
+        if let Some(endpoint) = &endpoint {
+            announcer.json_line(&json!({ "metrics": endpoint.url }));
+            announcer.line(format_args!("{METRICS_LINE}{}/metrics", endpoint.url));
+        }
+        Ok(Self {
+            announcer,
+            endpoint,
+            resp: None,
+        })
+    }
+
+    /// Leaves the replica's numbers for the metrics endpoint, if there is one.
+    fn publish<B: Backend>(&self, event_loop: &mut ReplicaLoop<B>, stopping: bool) {
+        let Some(endpoint) = &self.endpoint else {
+            return;
+        };
+        let (status, stats) = event_loop.with(|node, cx| (node.status(cx), cx.stats()));
+        endpoint.published.publish(Snapshot {
+            taken: std::time::Instant::now(),
+            stopping,
+            status,
+            node: event_loop.app().stats(),
+            endpoint: stats,
+            backend: event_loop.backend().stats(),
+            event_loop: event_loop.stats(),
+            resp: self.resp.as_ref().map(resp::SharedStats::get),
+        });
+    }
+}
+
+/// Joins backend, replica and endpoint.
+fn assemble<B: Backend>(
+    opened: Opened<B>,
+    life: &Life,
+    arguments: &ServeArguments,
+    announcer: Announcer,
+) -> Result<ReplicaLoop<B>, Failure> {
+    let Opened {
+        backend,
+        route_of,
+        is_at,
+        ..
+    } = opened;
+    let store_limits = Limits {
+        memory_bytes: arguments.limits.memory,
+        ..Limits::default()
+    };
+    let replica_config = ReplicaConfig {
+        bootstrap: life.bootstrap,
+        store_limits,
+        ..replica_config(&arguments.reading, &arguments.timing)
+    };
+    let fresh = Incarnation(random_seed()?.max(1));
+    let seed = random_seed()?;
+    let data = data::open(arguments, fresh, life.anew.as_deref(), announcer)?;
+    let incarnation = data.as_ref().map_or(fresh, |data| data.incarnation);
+    let pool = backend.pool().clone();
+    let place = PlaceId(arguments.id);
+    let now = MonotonicClock.now();
+    let mut replica = Replica::new(
+        replica_config,
+        incarnation,
+        place,
+        life.own,
+        life.peers.clone(),
+        pool,
+        seed,
+        now,
+    )
+    .map_err(|error| Failure::usage(error.to_string(), ""))?;
+    if arguments.listen.is_some() {
+        replica = replica.with_peers_anywhere();
+    }
+    replica.lend_stopwatch(|| MonotonicClock.now());
+    let node = match data {
+        None => Node::new(replica, route_of, is_at, seed),
+        Some(data) => {
+            let fsync = arguments.log.fsync.into();
+            let replica = replica.on_disk(data.restored, now).synced(fsync);
+            let queue = WriterThread::start(data.writer, backend.waker())
+                .map_err(|error| Failure::usage(error.to_string(), ""))?;
+            Node::new(replica, route_of, is_at, seed).with_disk(Box::new(queue))
+        }
+    };
+    let identity = node.identity();
+    let config = Config {
+        spin: arguments.limits.spin.into(),
+        ..endpoint_config()
+    };
+    EventLoop::new(backend, MonotonicClock, node, config, identity, seed)
+        .map_err(|error| Failure::usage(format!("cannot set up the endpoint: {error}"), ""))
+}
+
+/// Hands the lead over, if this replica has it, and ends.
+fn stop<B: Backend>(event_loop: &mut ReplicaLoop<B>) -> Result<(), Failure> {
+    event_loop.with(|node, cx| node.replica_mut().stop(cx.now()));
+    let clock = MonotonicClock;
+    event_loop
+        .run_until(None, |node| node.replica().is_stopped(clock.now()))
+        .map(|_| ())
+        .map_err(backend_failure)
+}
+
+/// What was told last about the replica's part in the group.
+struct Told {
+    announcer: Announcer,
+    /// How far a state on its way to this replica is, as it was posted last.
+    receiving: Option<ReceivingStatus>,
+    restoring: Aside<Option<ReceivingStatus>>,
+    last: Option<(RoleCode, u64, Option<SocketAddr>)>,
+    /// Since when the replica has been in no group, and whether that was told.
+    idle: Option<(Instant, bool)>,
+}
+
+impl Told {
+    fn new(announcer: Announcer) -> Self {
+        let mut restoring = Restoring::default();
+        Self {
+            announcer,
+            receiving: None,
+            restoring: Aside::start(move |receiving| restoring.look(receiving)),
+            last: None,
+            idle: None,
+        }
+    }
+
+    fn tell_receiving(&mut self, receiving: Option<ReceivingStatus>) {
+        if self.receiving != receiving {
+            self.receiving = receiving;
+            self.restoring.post(receiving);
+        }
+    }
+
+    /// A line for each change of role, term or leader, and one when the replica finds no group.
+    fn tell_changes(&mut self, replica: &Replica, now: Instant) {
+        let discovery = replica.discovery();
+        if matches!(discovery.role, RoleCode::Unattached | RoleCode::Joining) {
+            return self.tell_waiting(replica, now);
+        }
+        self.idle = None;
+        let state = (discovery.role, discovery.term, discovery.leader);
+        if self.last != Some(state) {
+            self.last = Some(state);
+            self.tell(&discovery);
+        }
+    }
+
+    fn tell_waiting(&mut self, replica: &Replica, now: Instant) {
+        let (since, told) = self.idle.get_or_insert((now, false));
+        if *told || now.saturating_since(*since) < PATIENCE {
+            return;
+        }
+        *told = true;
+        if let Some(reason) = replica.status(now).not_serving {
+            self.tell_idle(&reason);
+        }
+    }
+
+    fn tell_idle(&self, reason: &str) {
+        tracing::info!(target: ROLE, reason, "not serving yet");
+        self.announcer.json_line(&json!({ "waiting": reason }));
+        self.announcer
+            .line(format_args!("not serving yet: {reason}"));
+    }
+
+    fn tell(&self, discovery: &Discovery) {
+        let Discovery {
+            place,
+            role,
+            term,
+            leader,
+            ..
+        } = discovery;
+        let leads = leader.map(tracing::field::display);
+        tracing::info!(
+            target: ROLE,
+            place = place.0,
+            role = role_word(*role),
+            term,
+            leader = leads,
+            "changed"
+        );
+        let text = match (role, leader) {
+            (RoleCode::Leader, _) => format!("leads in term {term}"),
+            (RoleCode::Follower, Some(leader)) => format!("follows {leader} in term {term}"),
+            (RoleCode::Follower, None) => format!("waits for a leader in term {term}"),
+            _ => format!("{} in term {term}", role_word(*role)),
+        };
+        self.announcer.json_line(&json!({
+            "place": place.0, "role": role_word(*role), "term": term, "leader": leader,
+        }));
+        self.announcer.line(text);
+    }
+}
+
+/// A role in a word.
+fn role_word(role: RoleCode) -> &'static str {
+    match role {
+        RoleCode::Unattached => "unattached",
+        RoleCode::Joining => "joining",
+        RoleCode::Learner => "learner",
+        RoleCode::Follower => "follower",
+        RoleCode::Candidate => "candidate",
+        RoleCode::Leader => "leader",
+    }
+}

@@ -1,0 +1,83 @@
+//! The options of `trine serve`.
+
+use clap::Args;
+use trine_replica::config::SEGMENT_BYTES;
+use trine_transport::backend::Faults;
+
+use crate::options::FileArguments;
+use crate::options::LimitArguments;
+use crate::options::LogArguments;
+use crate::options::ReadArguments;
+use crate::options::TimingArguments;
+use crate::options::WatchArguments;
+use crate::resp::RespArguments;
+use trine_base::capture::CaptureArguments;
+use trine_base::placement::PlacementArguments;
+use trine_base::units::parse_bytes;
+
+/// The options of `trine serve`.
+#[derive(Debug, Args)]
+pub struct ServeArguments {
+    /// This replica's place in the list of peers, from 1.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub id: u32,
+    /// Every replica of the group in the same order everywhere, this one included: host:port,...
+    #[arg(long, env = "TRINE_PEERS", value_name = "LIST")]
+    pub peers: String,
+    /// Where this replica is reached, if the list of peers does not name it: then the list only says whom to ask, in any
+    /// order, and --id may be any place.
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "bootstrap")]
+    pub listen: Option<String>,
+    /// Begin a new group; needs every peer reachable and in no group. Give it to one replica, once.
+    #[arg(long)]
+    pub bootstrap: bool,
+    /// Where further settings are.
+    #[command(flatten)]
+    pub file: FileArguments,
+    /// Which processors and memory.
+    #[command(flatten)]
+    pub placement: PlacementArguments,
+    /// How it is watched.
+    #[command(flatten)]
+    pub watch: WatchArguments,
+    /// What it stores at most, and how long it polls.
+    #[command(flatten)]
+    pub limits: LimitArguments,
+    /// How reads are confirmed.
+    #[command(flatten)]
+    pub reading: ReadArguments,
+    /// When a silent leader is replaced.
+    #[command(flatten)]
+    pub timing: TimingArguments,
+    /// Where the log is.
+    #[command(flatten)]
+    pub log: LogArguments,
+    /// Join the group as a new replica whenever this one cannot go on as who it was, instead of ending: when it was removed
+    /// or its state differs from the others'; with --log disk also at the start, when the directory has lost something that
+    /// it may have promised. Its files are then set aside.
+    #[arg(long)]
+    pub rejoin: bool,
+    /// Whether and where Redis clients are served.
+    #[command(flatten)]
+    pub resp: RespArguments,
+    /// Lab: damage what this replica sends, for example loss=5%,dup=1%,reorder=2%,corrupt=0.1%,delay=1ms..5ms.
+    #[arg(long, value_name = "FAULTS", help_heading = "Lab options")]
+    pub fault: Option<Faults>,
+    /// Lab: the seed from which the faults are drawn.
+    #[arg(
+        long,
+        default_value_t = 0,
+        value_name = "N",
+        help_heading = "Lab options"
+    )]
+    pub fault_seed: u64,
+    /// Lab: with --log disk, the room that the log takes at a time.
+    #[arg(long, default_value_t = SEGMENT_BYTES, value_name = "SIZE", value_parser = parse_bytes, help_heading = "Lab options")]
+    pub log_segment: u64,
+    /// Lab: let this user, on this machine, change with `trine net` what the network does to this replica's packets.
+    #[arg(long, help_heading = "Lab options")]
+    pub lab: bool,
+    /// Whether packets are captured.
+    #[command(flatten)]
+    pub capture: CaptureArguments,
+}
