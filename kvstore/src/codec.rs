@@ -396,7 +396,7 @@ impl std::error::Error for DecodeError {}
 /// The buffer given to an encoder does not hold the encoding.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub struct BufferTooSmall {
-    /// What the encoding takes.
+    /// Bytes that the encoding takes.
     pub needed: usize,
 }
 

@@ -63,7 +63,7 @@ impl Items {
         self.count
     }
 
-    /// What the memory limit counts.
+    /// Bytes that the memory limit counts.
     pub(crate) fn logical_bytes(&self) -> u64 {
         self.logical_bytes
     }

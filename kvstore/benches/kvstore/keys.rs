@@ -41,7 +41,7 @@ impl Draw {
     }
 }
 
-/// Reads all of a value, as whoever answers a GET must.
+/// Reads all of a value, as the answer to a GET must.
 #[inline(always)]
 pub(crate) fn consume(value: &[u8]) -> u64 {
     let words = value.chunks_exact(8);

@@ -235,8 +235,9 @@ pub(crate) fn memory(report: &mut Report) {
     report.value("restore_and_write_of_13_m_items", next(), "s");
 }
 
-/// Prints the growth of resident memory per item, less key and value, at 90 % of 2^21 buckets, and
-/// the share of resident memory that is in huge pages, and what restoring a snapshot of it takes.
+/// Prints the growth of resident memory per item, less key and value, at 90 % of 2^21 buckets. Also
+/// prints the share of resident memory that is in huge pages, and what restoring a snapshot of it
+/// takes.
 pub(crate) fn memory_job() {
     let items = (1_u64 << 21) * 7 * 9 / 10;
     let before = resident_bytes();

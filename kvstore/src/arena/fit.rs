@@ -71,7 +71,7 @@ fn bin_that_fits(granules: u64) -> usize {
     if exact { bin } else { bin + 1 }
 }
 
-/// What a block for this many bytes takes.
+/// The block size for this many bytes.
 pub(super) fn granules_for(bytes: usize) -> u64 {
     (bytes.div_ceil(GRANULE_BYTES) as u64).max(BLOCK_GRANULES_MIN)
 }

@@ -1,4 +1,4 @@
-//! What a live block holds.
+//! The contents of a live block.
 //!
 //! ```text
 //! word 0    block header with the key and value lengths

@@ -57,7 +57,7 @@ impl Log {
         self.head / self.capacity
     }
 
-    /// The position that an index entry stands for, if its item was not overwritten.
+    /// The position that an index entry means, if its item was not overwritten.
     #[inline(always)]
     pub(super) fn live(&self, stored: Location) -> Option<LogPosition> {
         let age = self.head.wrapping_sub(stored.as_u48()) & ((1 << POSITION_BITS) - 1);

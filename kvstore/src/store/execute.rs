@@ -11,7 +11,7 @@ use crate::position::Position;
 use crate::response::{AbortCause, Response};
 use std::borrow::Cow;
 
-/// What the command that runs has overwritten, oldest first.
+/// The items that the running command has overwritten, oldest first.
 #[derive(Default, Debug)]
 pub(super) struct Journal {
     entries: Vec<JournalEntry>,
@@ -168,7 +168,7 @@ impl Store {
             .map_or(0, |journal| journal.entries.len())
     }
 
-    /// Puts back what was overwritten since the mark. What is put back goes on counting against the limit.
+    /// Puts back what was overwritten since the mark. The restored items still count against the limit.
     pub(super) fn undo_to(&mut self, mark: usize) {
         let Some(journal) = &mut self.journal else {
             return;

@@ -1,8 +1,8 @@
 //! Group time, and keys that live only so long.
 //!
-//! An item whose expiry has come is absent for every command from then on. Its memory is freed by
-//! a sweep that is part of the replicated order (each step of group time removes a few), because
-//! the memory limit must see the same items on every replica.
+//! An item whose expiry has come is absent for every command from then on. Its memory is freed by a
+//! sweep that is part of the replicated order: each step of group time removes a few. The memory
+//! limit must see the same items on every replica.
 
 use super::Store;
 use crate::arena::{Item, Stamp};

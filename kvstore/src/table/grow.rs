@@ -26,8 +26,8 @@ const LEVEL_MAX: u32 = 30;
 impl Table {
     /// Splits a few buckets if growth is due or going on. `hash_of` reads an item's key.
     ///
-    /// Lookups are fastest while all buckets use the same number of hash bits, so growth, once
-    /// begun, goes on until that is so again.
+    /// Lookups are fastest while all buckets use the same number of hash bits. So growth, once
+    /// begun, continues until that is so again.
     pub(crate) fn grow(&mut self, hash_of: impl Fn(Location) -> KeyHash) {
         let mut moves = 0;
         while (self.split != 0 || self.is_loaded()) && moves < MOVES_PER_INSERTION {

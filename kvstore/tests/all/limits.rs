@@ -1,4 +1,4 @@
-//! What is refused, exactly where the limit is, and that a refusal leaves no trace.
+//! Refusals: exactly at the limit, and without a trace in the state.
 
 use trine_kvstore::config::{LIST_ITEMS_MAX, SWEEP_ITEMS_MAX, UNDO_BYTES_MAX};
 use trine_kvstore::limits::item_charge;
@@ -225,7 +225,8 @@ fn an_older_group_refuses_newer_commands_until_it_is_raised() {
         &Command::RaiseVersion { version: 1 },
         StoreError::BadVersion { asked: 1 },
     );
-    // What came later stays refused, in a list as well; another list is none of the newer version.
+    // Commands of a newer version stay refused, in a list as well. Another list does not count as
+    // the newer version.
     let later = [Command::ExpireIf {
         key: b"n",
         after_ns: 5,
