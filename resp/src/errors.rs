@@ -2,7 +2,7 @@
 
 use trine_kvstore::StoreError;
 
-/// Why a request is answered with an error at once.
+/// Why a request is answered with an error immediately.
 pub(crate) type Refusal = String;
 
 pub(crate) const SYNTAX: &str = "ERR syntax error";

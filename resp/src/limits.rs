@@ -1,21 +1,22 @@
-//! What one connection may take.
+//! Limits of one connection.
 
 /// Bytes of a line: an inline command, or the length in front of a part.
 pub(crate) const LINE_BYTES_MAX: usize = 64 * 1024;
 /// Parts of one request: more than the longest list that the store takes.
 pub(crate) const PARTS_MAX: i64 = 64 * 1024;
-/// Parts of a request of somebody who has still to give the password.
+/// Parts of a request of a client that has still to give the password.
 pub(crate) const STRANGER_PARTS_MAX: i64 = 10;
 /// Bytes of a part of such a request.
 pub(crate) const STRANGER_PART_BYTES_MAX: i64 = 16 * 1024;
 /// Bytes of the arguments that the error text for an unknown command repeats.
 pub(crate) const REPEATED_BYTES_MAX: usize = 128;
 
-/// Bytes of a client's name, and of the name and the version of its library: each connection keeps them, and they are repeated
-/// in replies as often as somebody asks.
+/// Bytes of a client's name, and of the name and the version of its library. Each
+/// connection keeps them, and they are repeated in replies whenever a client asks.
 pub(crate) const NAME_BYTES_MAX: usize = 1024;
-/// What a part of a queued command counts beside its bytes: the vector that keeps it, its allocation, and what EXEC makes of
-/// it. Parts may be empty, and a request may have 65,536 of them.
+/// Bytes that a part of a queued command counts beside its own: the vector that keeps
+/// it, its allocation, and its share of EXEC's work. Parts may be empty, and a
+/// request may have 65,536 of them.
 pub(crate) const QUEUED_PART_CHARGE_BYTES: usize = 48;
 
 /// Limits of one connection.

@@ -1,5 +1,5 @@
-//! Requests about keys as operations of the store. Commands that stand one behind the other in a pipeline or a
-//! transaction become one list of operations, with a note for each command how its answers make a reply.
+//! Requests about keys as operations of the store. Consecutive commands of a pipeline or a transaction become one list
+//! of operations. A note for each command says how its answers make a reply.
 
 mod expiry;
 
@@ -40,7 +40,7 @@ pub(crate) struct Operations<'p> {
 }
 
 impl<'a> Plan<'a> {
-    /// What becomes of the answers, in order.
+    /// How the answers become replies, in order.
     pub(crate) fn into_items(self) -> Vec<Item> {
         self.items
     }
@@ -256,8 +256,8 @@ impl<'a> Plan<'a> {
         } else {
             self.set_with(Shape::OkOrNull, key, value, asked.condition, expiry);
         }
-        // The moment is over. Behind NX nobody knows yet whether it is this value that would be deleted: there the key
-        // goes at the next step of group time.
+        // The moment is over. With NX it is not known yet whether this value would be deleted, so the key goes at the
+        // next step of group time.
         if after == Some(None) && asked.condition != SetCondition::Absent {
             self.and_delete(key);
         }

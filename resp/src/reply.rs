@@ -1,5 +1,5 @@
-//! Replies in the client's protocol. Values are encoded by the `redis-protocol` crate; what is here is which frame of
-//! RESP2 stands for which of RESP3.
+//! Replies in the client's protocol. Values are encoded by the `redis-protocol` crate. This file says which frame of
+//! RESP2 replaces which of RESP3.
 
 use redis_protocol::{resp2, resp3};
 

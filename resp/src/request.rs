@@ -1,7 +1,7 @@
 //! Requests as clients send them: an array of strings, or a line of words.
 //!
-//! The limits have to hold before a request has come whole, and a large request must not be looked through again with
-//! each packet; so the parser walks on from where it stopped. It checks each length before anything is kept for it.
+//! The limits have to hold before a request has come whole, and a large request must not be scanned again with each
+//! packet. So the parser continues from where it stopped. It checks each length before anything is kept for it.
 
 mod inline;
 
@@ -85,7 +85,7 @@ impl Parser {
         self.is_line
     }
 
-    /// Goes on with a request that begins at `bytes[0]`; earlier calls saw the same bytes, maybe fewer of them.
+    /// Continues with a request that begins at `bytes[0]`; earlier calls saw the same bytes, maybe fewer of them.
     ///
     /// # Errors
     /// When this is no request, or one beyond the limits.
@@ -160,7 +160,7 @@ impl Parser {
         Ok(true)
     }
 
-    /// What holds for the parts of an array holds for words, too.
+    /// The rules for the parts of an array hold for words, too.
     fn line_of_words(
         &mut self,
         bytes: &[u8],
@@ -188,7 +188,7 @@ impl Parser {
     }
 }
 
-/// The line that begins at `from`, without its end, and where the next byte stands.
+/// The line that begins at `from`, without its end, and the position of the next byte.
 fn line<'a>(
     bytes: &'a [u8],
     from: usize,

@@ -20,7 +20,7 @@ pub(crate) enum Shape {
     ValueFirst,
     /// The length of the value; 0 without one.
     ValueLength,
-    /// What was there before.
+    /// The value before the command.
     Previous,
     /// A number.
     Number,

@@ -1,6 +1,6 @@
 //! Every command that is known: its name, how many parts it has, what it is about.
 
-/// What a command does; the file that does it matches on this.
+/// The action of a command; the file that does it matches on this.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verb {
     Append,

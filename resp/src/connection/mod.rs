@@ -41,7 +41,7 @@ const RESTING_BYTES_MAX: usize = 64 * 1024;
 /// A command for the group.
 #[derive(Debug)]
 pub struct Call<'a> {
-    /// What the store is to do.
+    /// Work for the store.
     pub command: &'a Command<'a>,
     /// It changes nothing, so it needs no log entry.
     pub read_only: bool,
@@ -69,11 +69,11 @@ pub enum Failure {
     TooLarge,
 }
 
-/// What a connection has to know beside its own state.
+/// Settings of a connection beside its own state.
 pub struct Environment<'a> {
     /// The limits of each connection.
     pub limits: &'a Limits,
-    /// What AUTH has to give; without it everybody is welcome.
+    /// The password that AUTH has to give; without one every client is accepted.
     pub password: Option<&'a [u8]>,
     /// Milliseconds of Unix time, for expiries that name a moment.
     pub unix_ms: i64,
@@ -81,17 +81,17 @@ pub struct Environment<'a> {
     pub host: &'a dyn Told,
 }
 
-/// What only the process around the connections can tell.
+/// Values that only the process around the connections knows.
 pub trait Told {
     /// The text of INFO: of these sections, or the usual ones if none is named.
     fn info(&self, sections: &[&[u8]]) -> String;
     /// A line for each of the other connections.
     fn others(&self) -> String;
-    /// What CONFIG GET knows.
+    /// The parameters that CONFIG GET knows.
     fn settings(&self) -> Vec<(&'static str, String)>;
 }
 
-/// What the connection waits for.
+/// The store request that the connection waits for.
 #[derive(Debug)]
 enum Waiting {
     /// The commands of a run.
@@ -140,7 +140,7 @@ pub struct Connection {
     broken: bool,
 }
 
-/// What comes next in the input.
+/// The next item of the input.
 enum Next<'a> {
     Nothing,
     /// Commands for the store.
@@ -209,7 +209,7 @@ impl Connection {
         &self.output[self.written..]
     }
 
-    /// So many bytes of the output were written.
+    /// Drops so many bytes of output: they were written.
     pub fn on_written(&mut self, count: usize) {
         self.written += count;
         if self.written == self.output.len() {

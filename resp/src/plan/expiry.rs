@@ -6,7 +6,7 @@
 use crate::errors::{NOT_AN_INTEGER, Refusal};
 use trine_kvstore::{ExpireCondition, integer};
 
-/// What a time of a request counts, and from when.
+/// The unit of a time in a request, and its origin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Unit {
     Seconds,

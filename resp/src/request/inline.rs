@@ -19,7 +19,7 @@ pub(super) fn split(text: &[u8], words: &mut Vec<u8>, ranges: &mut Vec<Range<usi
     }
 }
 
-/// Appends the first word and returns what stands behind it.
+/// Appends the first word and returns the bytes behind it.
 fn word<'a>(mut rest: &'a [u8], out: &mut Vec<u8>) -> Option<&'a [u8]> {
     while let Some((first, behind)) = rest.split_first() {
         rest = match first {
