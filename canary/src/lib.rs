@@ -10,8 +10,8 @@ mod plant {
     use std::marker::PhantomData;
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    /// Whether any thread of this process has ever planted a bug. The question stands where packets and entries go by, and
-    /// this answers it with one load as long as there is nothing to find.
+    /// Whether any thread of this process has ever planted a bug. Code on the path of packets and entries asks this,
+    /// and the answer costs one load as long as there is nothing to find.
     static EVER: AtomicBool = AtomicBool::new(false);
 
     thread_local! {

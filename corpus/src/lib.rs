@@ -1,5 +1,5 @@
-//! Replays the corpora of fuzz targets without a fuzzer, for tests alone: everybody's compiler runs what the fuzzers begin
-//! from, and a little of what they would make of it.
+//! Replays the corpora of fuzz targets without a fuzzer, for tests alone. The stable compiler runs the fuzzers' seeds,
+//! and a few mutations of them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub fn directory(target: &str) -> PathBuf {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/corpus")).join(target)
 }
 
-/// What the files of a corpus hold, in the order of their names.
+/// The contents of the files of a corpus, in the order of their names.
 ///
 /// # Panics
 ///
@@ -85,7 +85,7 @@ fn mutated(bytes: &[u8], draw: &mut Draw) -> Vec<u8> {
             0 => bytes.truncate(at),
             1 => bytes.extend_from_within(at..),
             2 => bytes.insert(at, draw.byte()),
-            // What stands elsewhere means more to a parser than chance does.
+            // A parser reads bytes from elsewhere in the input further than random ones.
             3 => bytes.insert(at, bytes[draw.below(bytes.len())]),
             4 => bytes[at] = bytes[draw.below(bytes.len())],
             5 => bytes[at] = TELLING[draw.below(TELLING.len())],

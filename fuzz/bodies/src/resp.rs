@@ -16,7 +16,7 @@ const LIMITS: Limits = Limits {
 /// The longest input that is worth running.
 const INPUT_BYTES_MAX: usize = 16 * 1024;
 
-/// Requests come out alike whether their bytes come at once or in pieces, and strings as the crate reads them.
+/// Requests come out alike whether their bytes come whole or in pieces, and strings as the crate reads them.
 pub fn requests(bytes: &[u8]) {
     let mut bytes = &bytes[..bytes.len().min(INPUT_BYTES_MAX)];
     for _ in 0..64 {

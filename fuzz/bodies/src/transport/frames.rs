@@ -1,5 +1,5 @@
-//! What comes from a network below UDP, and from whoever answers at a management address. The first byte says what the
-//! others are; what is read is written so that the same is read again.
+//! Bytes from a network below UDP, and from a peer at a management address. The first byte says what the others are.
+//! Whatever is read is written, and reads back the same.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -156,7 +156,7 @@ fn announced(bytes: &[u8]) {
     }
 }
 
-/// What stands in front of a datagram on a queue pair.
+/// The header of a datagram on a queue pair.
 fn route_header(bytes: &[u8]) {
     let Some((header, _)) = bytes.split_first_chunk::<GRH_BYTES>() else {
         return;

@@ -1,6 +1,6 @@
 //! The corpora of the store.
 //!
-//! `TRINE_WRITE_CORPUS=1 cargo test -p trine-fuzz-bodies kvstore` writes the seeds anew, which is
+//! `TRINE_WRITE_CORPUS=1 cargo test -p trine-fuzz-bodies kvstore` writes the seeds again, which is
 //! needed after a change of an encoding; the commit that does so says why the encoding changed.
 
 use std::fs;
