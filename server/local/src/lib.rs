@@ -1,9 +1,9 @@
 //! Live groups: real `trine serve` processes on loopback that tests, `trine demo`, `trine up`
 //! and `trine chaos` start, kill, restart and always clean up.
 //!
-//! The pieces: [`Group`] owns the processes of one group; [`Process`] is one of them with its
-//! collected output; [`survey()`] asks every replica for its status; [`free_addresses`] chooses
-//! loopback ports; [`die_with_parent`] is what a child calls so that it never survives whoever started it.
+//! The pieces: [`Group`] owns the processes of one group. [`Process`] is one of them with its collected output.
+//! [`survey()`] asks every replica for its status. [`free_addresses`] chooses loopback ports. A child calls
+//! [`die_with_parent`] so that it never survives its parent.
 
 mod group;
 mod lifeline;

@@ -1,4 +1,4 @@
-//! What did a child print? Every line goes to a bounded tail, and to a sink if one is given.
+//! The output of a child. Every line goes to a bounded tail, and to a sink if one is given.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
@@ -79,8 +79,8 @@ impl Output {
     }
 }
 
-/// The next line without its end; `None` at the end of the stream. What exceeds the limit comes
-/// as a line of its own.
+/// The next line without its end; `None` at the end of the stream. The rest of a line beyond the
+/// limit comes as a further line.
 fn next_line(source: &mut impl BufRead) -> Option<String> {
     let mut bytes = Vec::new();
     match source.take(LINE_BYTES).read_until(b'\n', &mut bytes) {

@@ -1,4 +1,4 @@
-//! What does every replica of a group say about itself, and what does that make of the group?
+//! The status of every replica of a group, and the group's status that follows from them.
 
 use std::net::SocketAddr;
 
@@ -17,12 +17,12 @@ use crate::local_address_towards;
 pub struct Report {
     /// Whom was asked.
     pub address: SocketAddr,
-    /// What it said, or what stood in the way.
+    /// Its answer, or the obstacle.
     pub answer: Result<Box<NodeStatus>, Obstacle>,
 }
 
 impl Report {
-    /// What the replica said of itself, if anything.
+    /// The replica's answer, if there is one.
     #[must_use]
     pub fn status(&self) -> Option<&Status> {
         self.answer.as_ref().ok().map(|node| &node.replica)
@@ -40,7 +40,7 @@ pub enum SurveyError {
     Probe(#[from] ProbeError),
 }
 
-/// Asks all of `addresses` at once over UDP and waits at most `limit` for their answers.
+/// Asks all of `addresses` in parallel over UDP and waits at most `limit` for their answers.
 pub fn survey(addresses: &[SocketAddr], limit: Duration) -> Result<Vec<Report>, SurveyError> {
     let local = local_address_towards(addresses);
     let backend = UdpBackend::bind(local, &UdpConfig::default())?;
@@ -66,7 +66,8 @@ pub fn survey_over<B: Backend>(
     Ok(probed.into_iter().map(report).collect())
 }
 
-/// The one leader of the group: the replica that says so in the newest term that anybody knows.
+/// The one leader of the group: the replica that claims it in the newest term that any answer
+/// knows.
 #[must_use]
 pub fn leader_of(reports: &[Report]) -> Option<&Status> {
     let known = || reports.iter().filter_map(Report::status);
@@ -102,8 +103,8 @@ pub fn voters_in_step(reports: &[Report]) -> Option<usize> {
 /// Whether so many members came back without their memory, under other identities, that the rest is
 /// no majority any more: what the group stored is gone, and it will never serve again.
 ///
-/// A member that does not answer may still have its memory; only one whose place is filled by
-/// somebody else is certain to have lost it.
+/// A member that does not answer may still have its memory. It has certainly lost it only if
+/// another replica fills its place.
 #[must_use]
 pub fn majority_gone(reports: &[Report]) -> bool {
     if leader_of(reports).is_some() {
