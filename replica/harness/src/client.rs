@@ -8,7 +8,7 @@ use trine_transport::time::{Duration, Instant};
 
 use super::{World, address};
 
-/// What a client wants.
+/// The request of a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Wish {
     Register,
@@ -27,7 +27,7 @@ impl Wish {
     }
 }
 
-/// What a client was told in the end.
+/// The final answer to a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Outcome {
     pub wish: Wish,
@@ -165,7 +165,7 @@ impl Client {
         if reply.leader.is_some() {
             return self.send(world, me);
         }
-        // Nobody leads: wait a little, as a client would.
+        // No leader: wait a little, as a client would.
         self.attempt += 1;
         world.wake_client(me, self.attempt, Duration::from_millis(5));
     }

@@ -1,7 +1,7 @@
 //! A group of replicas in one thread on virtual time, joined by a bus that delays, loses and cuts.
 //!
-//! The bus keeps the transport's promises and no others: a request is handled at most once, appends of one sender
-//! stay in order, and a request without an answer ends as failed, whether it was handled or not.
+//! The bus keeps the transport's promises and no others. A request is handled at most once. Appends of one sender stay
+//! in order. A request without an answer ends as failed, whether it was handled or not.
 
 #![allow(missing_docs, reason = "tests say what they do with it")]
 
@@ -123,7 +123,7 @@ pub struct World {
     pub config: ReplicaConfig,
     pub prng: Prng,
     pub pool: Pool,
-    /// How often a packet has to be sent again, at 3 ms each time.
+    /// How often a packet has to be retransmitted, at 3 ms each time.
     pub loss: Ratio,
     pub delay: (Duration, Duration),
     /// Directed links that carry nothing.
@@ -641,7 +641,7 @@ impl World {
         }
     }
 
-    /// Hands a replica bytes that nobody in this world has sent, as if they came from another replica's address.
+    /// Hands a replica bytes that no replica has sent, as if they came from another replica's address.
     pub fn inject(&mut self, to: u32, kind: u8, bytes: &[u8]) {
         let other = self.places.keys().find(|&&place| place != to);
         let from = address(*other.unwrap_or(&to));
@@ -658,7 +658,7 @@ impl World {
         self.turn(to);
     }
 
-    /// Gives an operator's order to the leader until it is done or refused; returns what was said in the end.
+    /// Gives an admin command to the leader until it is done or refused; returns the final answer.
     pub fn order(&mut self, order: Order, place: u32, within: Duration) -> (AdminStatus, String) {
         let end = self.now + within;
         let meant = match order {
@@ -702,7 +702,7 @@ impl World {
         Some((reply.status, reply.text.to_owned()))
     }
 
-    /// A process that nobody has started asks every replica for a place, from [`CLAIMANT`].
+    /// A process that no replica knows asks every replica for a place, from [`CLAIMANT`].
     pub fn claim(&mut self, place: u32) {
         let claim = JoinRequest {
             // Another version could be refused for that alone.

@@ -1,4 +1,4 @@
-//! What a node says about itself: its replica, its sessions to peers, and the endpoint under both.
+//! The status of a node: its replica, its sessions to peers, and the endpoint under both.
 
 use std::net::SocketAddr;
 
@@ -69,7 +69,7 @@ pub struct TransportStatus {
     /// Memory that message buffers have taken; as much as they ever needed at a time, of each size.
     #[serde(default)]
     pub buffer_bytes: u64,
-    /// What that memory consists of.
+    /// The parts of that memory.
     #[serde(default)]
     pub buffers: Vec<BufferStatus>,
 }

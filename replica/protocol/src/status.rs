@@ -1,4 +1,4 @@
-//! What a replica says about itself, for people and tools.
+//! The status of a replica, for people and tools.
 
 use std::net::SocketAddr;
 
@@ -19,7 +19,7 @@ pub enum Fsync {
     None,
 }
 
-/// What a replica is at the moment.
+/// The present role of a replica.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -44,7 +44,7 @@ pub struct MemberStatus {
     pub place: u32,
     /// Its present life, in hexadecimal.
     pub incarnation: String,
-    /// Where it is reached.
+    /// The replica's address.
     pub address: SocketAddr,
     /// Whether its vote counts.
     pub voter: bool,
@@ -186,11 +186,11 @@ impl ReceivingStatus {
 /// The lease under which a leader answers reads by itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LeaseStatus {
-    /// What is left of it, in nanoseconds; nothing while there is none.
+    /// The rest of the lease, in nanoseconds; none while there is no lease.
     pub left_ns: Option<u64>,
     /// How long it lasts from the beginning of the round that confirms it.
     pub length_ns: u64,
-    /// The assumption that it stands on: during one election timeout two replicas' clocks drift apart by at most this.
+    /// The assumption of the lease: during one election timeout two replicas' clocks drift apart by at most this.
     pub drift_ns: u64,
 }
 
@@ -203,9 +203,9 @@ pub struct Status {
     pub incarnation: String,
     /// Its cluster, in hexadecimal; nothing while it belongs to none.
     pub cluster: Option<String>,
-    /// Where it is reached.
+    /// The replica's address.
     pub address: SocketAddr,
-    /// What it is at the moment.
+    /// Its present role.
     pub role: Role,
     /// Why it does not serve clients, in a sentence; nothing if it does, or knows who does.
     pub not_serving: Option<String>,

@@ -31,7 +31,7 @@ pub struct Member {
     pub role: MemberRole,
     /// Its present life.
     pub incarnation: Incarnation,
-    /// Where it is reached.
+    /// The replica's address.
     pub address: SocketAddr,
 }
 
@@ -103,7 +103,7 @@ impl Members {
     }
 }
 
-/// What the replica that was started with `--bootstrap` sends to each place.
+/// The message that the replica which was started with `--bootstrap` sends to each place.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum BootstrapRequest<'a> {
     /// Who are you, and do you belong to a group?

@@ -1,4 +1,4 @@
-//! What a client asks of the group, and what it is told.
+//! A client's request to the group, and the reply.
 
 use std::net::SocketAddr;
 
@@ -13,10 +13,10 @@ pub const CLIENT_REQUEST_HEADER_SIZE: usize = 40;
 /// Bytes in front of the body of a [`ClientReply`].
 pub const CLIENT_REPLY_HEADER_SIZE: usize = 24;
 
-/// Bit of byte 2: in a request that the timing of the write is wanted, in a reply that it stands at the end.
+/// Bit of byte 2. In a request it asks for the timing of the write; in a reply it says that the timing is at the end.
 const TIMED: u8 = 1;
 
-/// What the client wants done with the command. The values are those of the log's entries.
+/// The operation on the command. The values are those of the log's entries.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Operation {
@@ -37,7 +37,8 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// In a request, 2 and 3 were writes that did not prove whose session they use: nobody answers those any more.
+    /// In a request, 2 and 3 were writes that did not prove whose session they use: replicas do not answer those any
+    /// more.
     const fn to_wire(self) -> u8 {
         match self {
             Self::Apply => 7,
@@ -83,15 +84,15 @@ pub struct ClientRequest<'a> {
     /// No reply below this sequence will be asked for again: their cached replies may go (zero for reads). At most 255
     /// below `sequence`.
     pub lowest_awaited: u64,
-    /// The random number that the client drew when it registered, which nobody else knows: it proves that the session is
-    /// its own. Never zero for a write; zero for a registration, whose number is `client`, and for reads.
+    /// The random number that the client drew when it registered. Only the client knows it, so it proves that the
+    /// session is its own. Never zero for a write; zero for a registration, whose number is `client`, and for reads.
     pub session_number: u64,
     /// The encoded store command; empty for [`Operation::Register`].
     pub command: &'a [u8],
 }
 
 impl<'a> ClientRequest<'a> {
-    /// An envelope that names nobody yet and holds no command.
+    /// An envelope that names no client yet and holds no command.
     #[must_use]
     pub const fn bare(operation: Operation) -> Self {
         Self {
@@ -209,8 +210,8 @@ pub enum ClientStatus {
     SessionsFull = 9,
     /// Not proposed: the request or its command could not be read.
     Malformed = 10,
-    /// Proposed, but the replica lost the lead before it was applied: it may still come to be committed. The body
-    /// may name the new leader; a retry with the same sequence finds out.
+    /// Proposed, but the replica lost leadership before it was applied: it may still be committed. The body may name
+    /// the new leader; a retry with the same sequence finds out.
     LeadershipLost = 11,
     /// Not proposed: the sequence is too far above the lowest awaited one (64 in flight at most).
     WindowExceeded = 12,

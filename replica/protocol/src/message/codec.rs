@@ -8,7 +8,7 @@ pub enum DecodeError {
     /// The message ends before its layout does.
     #[error("the message is cut short")]
     Truncated,
-    /// The message goes on after its layout has ended.
+    /// The message continues after its layout has ended.
     #[error("the message has bytes behind its end")]
     Trailing,
     /// The sender speaks another version of the messages.

@@ -71,7 +71,7 @@ impl Encode for JoinRequest {
     }
 }
 
-/// Why the group does not take it in, for now or for good.
+/// Why the group does not accept it, temporarily or permanently.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum JoinRefusal {

@@ -1,4 +1,4 @@
-//! What is in front of everything that one replica says to another, and the one-way raft message.
+//! The header of everything that one replica says to another, and the one-way raft message.
 
 use super::MESSAGE_VERSION;
 use super::codec::{DecodeError, Encode, Reader, Writer};

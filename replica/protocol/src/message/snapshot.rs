@@ -72,7 +72,7 @@ impl Encode for SnapshotChunk<'_> {
     }
 }
 
-/// What became of a chunk.
+/// The result of a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum ChunkOutcome {
@@ -87,7 +87,7 @@ pub enum ChunkOutcome {
 /// The answer to a [`SnapshotChunk`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChunkAck {
-    /// What became of the chunk.
+    /// The result of the chunk.
     pub outcome: ChunkOutcome,
     /// The first chunk that the receiver lacks.
     pub next_chunk: u32,

@@ -30,7 +30,7 @@ impl StatusForm {
     }
 }
 
-/// Asks for the status. Answered by any replica at once, attached or not.
+/// Asks for the status. Any replica answers immediately, attached or not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StatusRequest {
     /// The form of the answer.
@@ -63,7 +63,7 @@ impl Encode for StatusRequest {
     }
 }
 
-/// What a replica is at the moment.
+/// The present role of a replica.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum RoleCode {
@@ -95,14 +95,14 @@ impl RoleCode {
     }
 }
 
-/// What a client needs to find the leader.
+/// The facts that a client needs to find the leader.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Discovery {
     /// The answering replica's cluster, [`ClusterId::NONE`] while it has none.
     pub cluster: ClusterId,
     /// The place that it fills.
     pub place: PlaceId,
-    /// What it is at the moment.
+    /// Its present role.
     pub role: RoleCode,
     /// Its present life.
     pub incarnation: Incarnation,
