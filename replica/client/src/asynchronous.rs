@@ -28,7 +28,7 @@ use super::operation::Mode;
 use super::outcome::{Answer, Error};
 use super::submit::{EncodedCommand, SubmitError};
 
-/// What a call is waiting for.
+/// The state of a call that is waited for.
 enum Slot {
     Waiting(Option<Waker>),
     Done(Result<Answer, CallError>),
@@ -61,7 +61,7 @@ struct Held {
     deadline: Instant,
 }
 
-/// What callers' threads and the loop's thread share.
+/// State that callers' threads and the loop's thread share.
 struct Shared {
     /// Bounded by `pending`.
     inbox: Inbox<Call>,
@@ -116,10 +116,10 @@ impl<R: Route> Hosted<R> {
 
     /// Begins what callers have asked for.
     fn take_calls(&mut self, now: Instant) {
-        // In this order: whoever is found to be gone has put all of its calls into the inbox.
+        // In this order: a handle that is found to be gone has put all of its calls into the inbox.
         self.dropped.append(&mut lock(&self.shared.dropped));
         self.shared.inbox.take(&mut self.taken);
-        // The time of a call runs from here on, however long the line is that it stands in.
+        // The time of a call runs from here on, however long its queue is.
         let deadline = now + self.clients.config.operation_timeout;
         let held = |call| Held {
             call,
@@ -216,7 +216,7 @@ impl<R: Route> Hosted<R> {
         cell.complete(result);
     }
 
-    /// Nobody drives the loop any more: whoever waits is told so.
+    /// The loop no longer runs: every waiting call ends with the error.
     fn end_all(&mut self, error: &CallError) {
         let under_way: Vec<Arc<Cell>> = self
             .calls
@@ -274,7 +274,7 @@ impl<R: Route> App<R> for Hosted<R> {
     }
 }
 
-/// The thread that drives the clients. Dropping it stops the thread; whoever still waits is told so.
+/// The thread that drives the clients. Dropping it stops the thread; every waiting call ends with an error.
 pub struct AsyncClients {
     shared: Arc<Shared>,
     pool: Pool,
@@ -309,7 +309,7 @@ impl AsyncClients {
         let thread = std::thread::Builder::new()
             .name("trine-client".to_owned())
             .spawn(move || drive(event_loop));
-        // Without a thread nothing works in this process: there is nobody to go on for.
+        // A process that cannot start a thread can do nothing else either.
         let thread = Some(thread.expect("the system can start a thread"));
         Ok(Self {
             shared,
@@ -342,7 +342,7 @@ struct Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // Nobody is woken for it: what matters is the room for the next handle, and that wakes the loop itself.
+        // No thread is woken for it: only the room for the next handle matters, and that handle wakes the loop itself.
         lock(&self.shared.dropped).push(self.name);
     }
 }
@@ -374,7 +374,7 @@ pub struct AsyncClient {
 }
 
 impl AsyncClient {
-    /// Begins a command at once; the future waits for its end. Dropping the future does not take the command back.
+    /// Begins a command immediately; the future waits for its end. Dropping the future does not take the command back.
     pub fn execute(&self, mode: Mode, command: &Command<'_>) -> AsyncCall {
         let cell = Arc::new(Cell(Mutex::new(Slot::Waiting(None))));
         if let Err(error) = self.begin(mode, command, &cell) {
@@ -530,7 +530,7 @@ mod tests {
         }
     }
 
-    /// Operations whose time was over made room at the end of a turn, and nothing asked for the next one: a call that
+    /// Operations whose time was over made room at the end of a turn, and nothing asked for the next turn. A call that
     /// waited behind them slept until some packet came, or until its own time was over.
     #[test]
     fn operations_that_are_overdue_let_the_next_calls_begin() {

@@ -1,11 +1,11 @@
-//! What a client believes about the leader.
+//! The client's belief about the leader.
 
 use trine_transport::time::Instant;
 
 /// Marks the tag of a question about the leader; the rest is the peer's index.
 pub(super) const QUESTION_BIT: u64 = 1 << 63;
 
-/// What is believed about the leader.
+/// The client's belief about the leader.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Leader {
     /// The peer that is taken for the leader.

@@ -170,8 +170,8 @@ impl<B: Backend, C: Clock> BlockingClient<B, C> {
     }
 }
 
-/// What a client's endpoint says in handshakes: its life, so that replicas can tell it from an earlier client at the
-/// same address, and its cluster only if that is configured.
+/// A client endpoint's claims in handshakes: its incarnation, so that replicas can tell it from an earlier client at
+/// the same address, and its cluster only if that is configured.
 pub(super) fn client_identity(config: &ClientConfig, seed: u64) -> Identity {
     Identity {
         cluster: config.cluster.0,

@@ -1,4 +1,4 @@
-//! What a client can be told, and the limits that no setting passes.
+//! Settings of a client, and their limits.
 
 use std::net::SocketAddr;
 
@@ -37,7 +37,7 @@ pub struct ClientConfig {
     pub attempt_timeout: Duration,
     /// How long the leader may answer nothing at all before the other replicas are asked who leads now.
     pub suspect_after: Duration,
-    /// The first pause before asking again when nobody leads or the leader is busy; it doubles each time.
+    /// The first pause before asking again when there is no leader or the leader is busy; it doubles each time.
     pub pause_min: Duration,
     /// The longest such pause.
     pub pause_max: Duration,
@@ -115,13 +115,13 @@ pub enum ClientConfigError {
     /// A session has 1 to 64 slots.
     #[error("{slots} requests in flight: a session has 1 to 64 slots")]
     Slots {
-        /// What was asked for.
+        /// The value that was asked for.
         slots: u8,
     },
     /// A response buffer has to hold at least a reply without a value.
     #[error("response buffers of {bytes} bytes: at least 64, at most {RESPONSE_BYTES_MAX}")]
     ResponseBytes {
-        /// What was asked for.
+        /// The value that was asked for.
         bytes: usize,
     },
     /// Pauses of no length would keep the processor busy.

@@ -36,10 +36,10 @@ pub struct Finished {
     pub tag: u64,
     /// When it was submitted.
     pub started: Instant,
-    /// When its end was known, by the clock of that turn: a measurement reads the clock itself, because a turn's time is
-    /// taken before its packets are, and a thread may lose the processor in between.
+    /// When its end was known, by the clock of that turn. A measurement reads the clock itself: a turn's time is taken
+    /// before its packets are, and a thread may lose the processor in between.
     pub ended: Instant,
-    /// What became of it.
+    /// The result.
     pub result: Result<Answer, Error>,
 }
 
@@ -75,7 +75,7 @@ pub struct Clients<R: Route> {
     pub(super) cluster: ClusterId,
     pub(super) logical: Slab<Logical>,
     pub(super) operations: Slab<Pending>,
-    /// What can be sent, by [`Lane`]. May name operations that are over.
+    /// Operations that can be sent, by [`Lane`]. May name operations that are over.
     pub(super) ready: [VecDeque<Key>; Lane::COUNT],
     /// Batches under way.
     pub(super) batches: Slab<SentBatch>,
@@ -90,7 +90,7 @@ pub struct Clients<R: Route> {
 }
 
 impl<R: Route> Clients<R> {
-    /// A client endpoint that has not spoken to anybody yet. `pool` is the backend's.
+    /// A client endpoint that has not yet spoken to any replica. `pool` is the backend's.
     ///
     /// # Errors
     /// When the settings contradict themselves.
@@ -307,7 +307,7 @@ impl<R: Route> Clients<R> {
 }
 
 impl<R: Route> App<R> for Clients<R> {
-    /// Clients serve nothing: whoever asks them something gets an empty answer.
+    /// Clients serve nothing: a request to them gets an empty answer.
     fn on_request(&mut self, cx: &mut Cx<'_, R>, _request: Request<'_>) -> Reply {
         self.note_unreadable();
         cx.alloc(0).map_or(Reply::Later, Reply::Now)
@@ -358,7 +358,7 @@ impl<R: Route> App<R> for Clients<R> {
 }
 
 impl<R: Route> Clients<R> {
-    /// Ends every operation at once when no replica is left that belongs to this client's cluster.
+    /// Ends every operation immediately if no replica is left that belongs to this client's cluster.
     pub(super) fn fail_if_all_foreign(&mut self, now: Instant) {
         let Some(obstacle) = self.peers.all_foreign() else {
             return;

@@ -1,4 +1,5 @@
-//! Whom to ask: following hints, turning to others when nobody leads, and finding out why a leader fell silent.
+//! Choosing the replica to ask: following hints, turning to others if there is no leader, and finding out why a leader
+//! fell silent.
 
 use std::net::SocketAddr;
 
@@ -18,7 +19,7 @@ use super::peers::Link;
 const DISCOVERY_BYTES: usize = 4096;
 
 impl<R: Route> Clients<R> {
-    /// The session to the replica that is taken for the leader; another one's if that is not to be reached.
+    /// The session to the replica that is taken for the leader; another one's if that is unreachable.
     pub(super) fn target(&mut self) -> Option<(usize, SessionId)> {
         if let Some(index) = self.leader.target {
             let peer = self.peers.get(index);
@@ -75,7 +76,7 @@ impl<R: Route> Clients<R> {
         self.turn_to(index);
     }
 
-    /// `from` can do nothing and knows nobody who can: pause, then ask the next one.
+    /// `from` can do nothing and knows no leader: pause, then ask the next one.
     pub(super) fn ask_elsewhere(&mut self, now: Instant, from: usize) {
         if self.leader.target != Some(from) {
             return;

@@ -21,7 +21,7 @@ pub(super) enum Registration {
 pub(super) struct GroupSession {
     /// The client id: the position of the registration.
     pub(super) client: u64,
-    /// What the client drew when it registered; every write repeats it.
+    /// The number that the client drew when it registered; every write repeats it.
     pub(super) number: u64,
 }
 

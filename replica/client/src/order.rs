@@ -1,9 +1,9 @@
-//! An operator's order, from the first question to its end: finds who leads, asks, and asks again until what was
-//! ordered is so or is refused.
+//! An admin command, from the first question to its end. It finds the leader, asks it, and asks again until the command
+//! is done or refused.
 //!
-//! Only a replica that has said that it leads, and of which cluster, is given the order: a list of peers that mixes
-//! two groups changes one of them, not both. Who is to be removed or replaced is fixed before the order is first given,
-//! so that a repetition cannot hit whoever came after.
+//! Only a replica that has named itself as the leader of a named cluster gets the command. So a list of peers that
+//! mixes two groups changes one of them, not both. The member to be removed or replaced is fixed before the command is
+//! first given, so that a repetition cannot hit its successor.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -35,7 +35,7 @@ const REPEAT_EVERY: Duration = Duration::from_millis(50);
 /// The end of an order that was followed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OrderDone {
-    /// What the leader says about it.
+    /// The leader's answer.
     pub text: String,
     /// The leader that said so.
     pub leader: SocketAddr,
@@ -44,10 +44,10 @@ pub struct OrderDone {
 /// Why an order has not been followed, as far as that is known.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OrderError {
-    /// Nobody who leads has got it: nothing was changed and nothing will be.
+    /// No leader has got it: nothing was changed and nothing will be.
     #[error("nothing was changed, the group was not reachable within {waited:?}: {obstacle}")]
     NotReachable {
-        /// What stood in the way the last time.
+        /// The obstacle of the last attempt.
         obstacle: Obstacle,
         /// How long it was tried.
         waited: Duration,
@@ -63,7 +63,7 @@ pub enum OrderError {
     /// It was given, and its end was not seen in time: it may have been followed, or may still be.
     #[error("outcome unknown after {waited:?}: {progress}")]
     OutcomeUnknown {
-        /// What was heard last about it.
+        /// The last answer about it.
         progress: String,
         /// How long it was tried.
         waited: Duration,
@@ -79,11 +79,11 @@ pub enum OrderError {
     Backend(BackendError),
 }
 
-/// Gives `request` to whoever leads, until it is done or refused, at most for the configured operation timeout.
+/// Gives `request` to the leader, until it is done or refused, at most for the configured operation timeout.
 ///
-/// Without an incarnation a removal or replacement means the place's holder at the time of the first question, and a
-/// removal from a place that nobody holds then is refused. Without a cluster the first one that is found to have a
-/// leader is meant.
+/// Without an incarnation a removal or replacement means the place's holder at the time of the first question. If the
+/// place has no holder then, a removal is refused. Without a cluster the first one that is found to have a leader is
+/// meant.
 ///
 /// # Errors
 /// [`OrderError`] says what is certain about the order.
@@ -114,12 +114,12 @@ pub fn give_order<B: Backend, C: Clock>(
     }
     let waited = event_loop.now().saturating_since(started);
     let end = event_loop.with(|giver, cx| giver.end(cx, waited));
-    // What was answered is certain; that the replicas hear of the sessions' end is only polite.
+    // The answer is certain; telling the replicas that the sessions end is only polite.
     let _ = event_loop.turn();
     end
 }
 
-/// What is asked of a replica at the moment.
+/// The present question to a replica.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Question {
     WhoLeads,
@@ -135,20 +135,21 @@ enum End {
     Foreign(Obstacle),
 }
 
-/// The program behind [`give_order`], for whoever drives an endpoint by other means.
+/// The program behind [`give_order`], for callers that drive an endpoint by other means.
 pub struct OrderGiver<R: Route> {
     config: ClientConfig,
     peers: Peers<R>,
     rng: Prng,
     request: AdminRequest,
     deadline: Instant,
-    /// Whom to ask next, if somebody was named.
+    /// The replica to ask next, if one was named.
     favourite: Option<usize>,
     /// The last that was asked without having been named.
     last_guess: usize,
     /// Who has said that it leads, and over which session.
     leader: Option<(usize, SessionId)>,
-    /// Replicas without a leader that were told where a new holder will be: they may have to vote for whoever is there.
+    /// Replicas without a leader that were told the address of a new holder: they may have to vote for the replica
+    /// there.
     told: BTreeSet<usize>,
     found_leader: bool,
     asking: Option<Question>,
@@ -199,7 +200,7 @@ impl<R: Route> OrderGiver<R> {
         }
     }
 
-    /// Whether the order was followed, or refused for good.
+    /// Whether the command was done, or permanently refused.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.end.is_some()
@@ -252,7 +253,7 @@ impl<R: Route> OrderGiver<R> {
         if self.asking.is_some() || self.wake_at.is_some() || self.is_over() {
             return;
         }
-        // Whoever can be reached later says so by an event.
+        // A replica that becomes reachable later causes an event.
         let Some((index, session)) = self.choose() else {
             return;
         };
@@ -303,7 +304,7 @@ impl<R: Route> OrderGiver<R> {
         self.pause(now, REPEAT_EVERY);
     }
 
-    /// Somebody else leads, as far as this replica knows.
+    /// Another replica leads, as far as this one knows.
     fn follow_hint(&mut self, now: Instant, index: usize, hint: Option<SocketAddr>) {
         self.try_another(now, Obstacle::NoLeader);
         let named = hint.and_then(|address| self.peers.add(address));

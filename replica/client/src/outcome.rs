@@ -1,4 +1,4 @@
-//! What becomes of an operation: an answer, or an error that says precisely whether it can have been applied.
+//! The result of an operation: an answer, or an error that says precisely whether it can have been applied.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -121,13 +121,13 @@ impl Answer {
     }
 }
 
-/// What stood in an operation's way the last time that it was tried.
+/// The obstacle of an operation's last attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Obstacle {
     /// No replica could be reached.
     NoConnection,
-    /// No way to an address is known on this kind of network: nobody announces one there, or it cannot be carried.
+    /// No way to an address is known on this kind of network: no process announces one there, or it cannot be carried.
     NoRoute {
         /// The address.
         peer: SocketAddr,
@@ -211,10 +211,10 @@ impl fmt::Display for Obstacle {
 /// Why an operation has no answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Error {
-    /// The command was not applied and never will be: nobody took it in time.
+    /// The command was not applied and never will be: no replica accepted it in time.
     #[error("not applied, the group was not reachable within {waited:?}: {obstacle}")]
     NotReachable {
-        /// What stood in the way the last time.
+        /// The obstacle of the last attempt.
         obstacle: Obstacle,
         /// How long it was tried.
         waited: Duration,
@@ -222,7 +222,7 @@ pub enum Error {
     /// The command may have been applied, once, or may still be: it was sent and no answer can tell.
     #[error("outcome unknown after {waited:?}, it may have been applied: {obstacle}")]
     OutcomeUnknown {
-        /// What stood in the way the last time.
+        /// The obstacle of the last attempt.
         obstacle: Obstacle,
         /// How long it was tried.
         waited: Duration,
@@ -242,7 +242,7 @@ impl Error {
         !matches!(self, Self::OutcomeUnknown { .. })
     }
 
-    /// What stood in the way.
+    /// The obstacle.
     #[must_use]
     pub const fn obstacle(&self) -> Obstacle {
         match self {

@@ -18,10 +18,10 @@ use super::peers::obstacle_of;
 /// Room for the longest status in JSON.
 const STATUS_BYTES_MAX: usize = 256 << 10;
 
-/// What one replica said about itself, or why it said nothing.
+/// One replica's status, or why it gave none.
 #[derive(Debug)]
 pub struct Probed {
-    /// Where it was asked.
+    /// The address that was asked.
     pub address: SocketAddr,
     /// Its status.
     pub status: Result<Box<NodeStatus>, Obstacle>,
@@ -200,7 +200,7 @@ pub fn probe_status<B: Backend, C: Clock>(
     Ok(targets.into_iter().map(probed).collect())
 }
 
-/// Why nobody could be asked.
+/// Why no replica could be asked.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ProbeError {
     /// The transport's settings contradict themselves or the backend.

@@ -13,7 +13,7 @@ use super::operation::Lane;
 const SPREAD: [Lane; 3] = [Lane::Stale, Lane::Follower, Lane::Anywhere];
 
 impl<R: Route> Clients<R> {
-    /// Sends what is ready for followers, or for anybody.
+    /// Sends the operations that are ready for followers, or for any replica.
     pub(super) fn dispatch_spread(&mut self, cx: &mut Cx<'_, R>) {
         for lane in SPREAD {
             if self.ready[lane as usize].is_empty() {
@@ -28,7 +28,7 @@ impl<R: Route> Clients<R> {
         }
     }
 
-    /// Whether it is worth to wait for word of who leads: without it nobody is known to follow.
+    /// Whether waiting for news of the leader is worthwhile: without a leader no replica is known to follow.
     fn awaits_leader(&mut self, cx: &mut Cx<'_, R>) -> bool {
         let Some(patience_ends) = self.leader_awaited_until() else {
             return false;
@@ -81,7 +81,7 @@ impl<R: Route> Clients<R> {
         // The first of the fittest: `min_by_key` keeps the order among equals.
         let index = in_turn.filter(usable).min_by_key(fitness)?;
         let peer = self.peers.get(index);
-        // All have refused: nobody is asked again before the first pause is over.
+        // All have refused: no replica is asked again before the first pause is over.
         if peer.avoid_until > now {
             return None;
         }

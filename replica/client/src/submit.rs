@@ -12,7 +12,7 @@ use super::config::{IN_FLIGHT_MAX, OPERATIONS_MAX, RESPONSE_BYTES_MAX};
 use super::core::{ClientId, Clients};
 use super::operation::{Lane, Mode};
 
-/// What a caller asks for.
+/// A caller's request.
 #[derive(Clone, Copy, Debug)]
 pub struct Submission<'a> {
     /// How it is to be done.

@@ -23,7 +23,7 @@ impl Clock for ManualClock {
     }
 }
 
-/// What a scripted replica answers to an order; the last one again and again.
+/// The answers of a scripted replica to a command; it repeats the last one.
 #[derive(Clone)]
 enum Act {
     Say(AdminStatus, Option<SocketAddr>, &'static str),
@@ -177,8 +177,8 @@ fn another_leader_is_told_who_was_meant_when_the_order_was_first_given() {
     let handed_over = Act::Say(AdminStatus::NotLeader, Some(address(0)), "");
     let first = [say(AdminStatus::InProgress, "replacing"), handed_over];
     let second = [say(AdminStatus::Done, "held by another")];
-    // Of two that can be reached the one behind the first of the list is asked first. It leads no more after its
-    // second answer, and by then the place has another holder.
+    // Two replicas can be reached, and the one behind the first of the list is asked first. It no longer leads after
+    // its second answer, and by then the place has another holder.
     let replicas = vec![
         replica(0, OURS.0, 0, 31, &second),
         replica(1, OURS.0, 1, 30, &first),
