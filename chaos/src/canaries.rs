@@ -12,7 +12,7 @@ use trine_replica::config::ReadMode;
 /// Most seeds that a canary may need.
 pub const SEEDS_MAX: u64 = 500;
 
-/// What is simulated to find a bug.
+/// The kind of simulation that finds a bug.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// Whole groups, as `trine sim` does.
@@ -217,7 +217,7 @@ fn may_find(canary: Canary, seed: u64) -> bool {
     }
 }
 
-/// What a seed finds; a run that proves nothing finds nothing.
+/// The finding of a seed; a run that proves nothing finds nothing.
 fn finding_of(subject: Subject, seed: u64) -> Option<String> {
     let verdict = match subject {
         Subject::Group => {

@@ -1,4 +1,4 @@
-//! What `trine sim` has no place for: the transport alone under faults, and the search for planted bugs.
+//! Commands that have no place in `trine sim`: the transport alone under faults, and the search for planted bugs.
 
 use std::process::ExitCode;
 use trine_chaos::seeds::for_each_seed;

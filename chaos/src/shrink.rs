@@ -57,8 +57,8 @@ pub fn shrink(config: &SimConfig, runs_max: u64, go_on: fn() -> bool) -> Option<
     }
 }
 
-/// The run with its faults by name, of which some can then be taken away: those that fired, or else all. What names a
-/// fault asks that it fires, and what is asked of a whole run is not asked of its remains.
+/// The run with its faults by name, so that some can then be taken away: those that fired, or else all. A named fault
+/// must fire. The demands on a whole run do not apply to its remains.
 fn beginnings(config: &SimConfig, report: &SimReport) -> Vec<SimConfig> {
     let of = |faults: BTreeSet<Fault>| {
         let mut named = SimConfig {
@@ -89,10 +89,10 @@ fn kind_of(verdict: &Verdict) -> Option<Failure> {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Failure {
-    /// What the run was asked to do, it did not do.
+    /// The run did not do what it was asked to do.
     NothingProved,
     Undecided,
-    /// What the program said as it ended, without the words that hold a number: they are of that one run.
+    /// The program's last message, without the words that hold a number: they are of that one run.
     Panic(String),
     /// The property, as the checkers name it in front of the first colon.
     Broken(String),

@@ -82,8 +82,8 @@ pub fn answer_of(response: &Response<'_>) -> Option<Answer> {
 mod tests {
     use super::*;
 
-    /// A live run took the answer to a CAS of a missing key for a refusal, which any moment allows: a value that had
-    /// been lost behind a CAS went unseen there, while the simulator, with a translation of its own, would have seen it.
+    /// A live run took the answer to a CAS of a missing key for a refusal, which any moment allows. So it missed a
+    /// value that had been lost behind a CAS. The simulator, with a translation of its own, would have seen it.
     #[test]
     fn a_cas_that_met_no_item_is_no_refusal() {
         let missing = Response::Error(StoreError::KeyMissing);

@@ -1,4 +1,4 @@
-//! What clients ask: a seeded stream of operations over a few hot keys.
+//! The requests of clients: a seeded stream of operations over a few hot keys.
 //!
 //! Keys come in families, because what a checker can decide depends on what may happen to a key:
 //! `r` keys see GET and PUT only, `d` keys also DELETE, `c` keys also CAS, `n` keys hold numbers. `t` keys see all but
@@ -85,7 +85,7 @@ impl Mix {
     }
 }
 
-/// What a workload looks like.
+/// The shape of a workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkloadConfig {
     /// Keys in each family.
@@ -114,7 +114,7 @@ impl Default for WorkloadConfig {
 pub struct Request {
     /// The key.
     pub key: Vec<u8>,
-    /// What to ask of it.
+    /// The action on it.
     pub action: Action,
 }
 
@@ -201,7 +201,7 @@ impl Workload {
             'u' => self.number(),
             _ => self.value(),
         };
-        // Some end before anybody can look, and some are looked at often.
+        // Some end before the client can look, and some are looked at often.
         let (least, most) = match self.prng.below(4) {
             0 => (1, 1_000_000),
             1 => (1_000_000, 50_000_000),

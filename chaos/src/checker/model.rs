@@ -38,7 +38,7 @@ impl State {
     }
 }
 
-/// What an operation does to its key, digested once before a check.
+/// The effect of an operation on its key, digested once before a check.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     Read {
@@ -160,8 +160,8 @@ fn agree(one: Version, two: Version) -> bool {
     one.is_none() || two.is_none() || one == two
 }
 
-/// Whether the state may be of version `wanted` (`None`: absent). An item whose version nobody was
-/// told cannot be of a version that belongs to some other item.
+/// Whether the state may be of version `wanted` (`None`: absent). An item whose version no client
+/// was told cannot be of a version that belongs to some other item.
 fn may_have_version(state: State, wanted: Version, wanted_is_known: bool) -> bool {
     match (state, wanted) {
         (State::Absent, None) => true,
@@ -202,8 +202,9 @@ fn apply_incr(state: State, by: i64, result: Option<(i64, Version)>) -> Option<S
     })
 }
 
-/// The operations of one key as steps, in the order given. Left out is what cannot matter: failed
-/// operations, and reads without an answer. Behind them stands a step for each item that was written for a time: its end.
+/// The operations of one key as steps, in the order given. Operations that cannot matter are left
+/// out: failed ones, and reads without an answer. After them comes a step for each item that was
+/// written for a time: its end.
 pub(crate) fn steps_of(operations: &[&Operation], time: &GroupTime) -> Vec<Step> {
     let mut digest = Digest::new(operations);
     let mut steps = Vec::with_capacity(operations.len());
@@ -234,7 +235,7 @@ pub(crate) fn steps_of(operations: &[&Operation], time: &GroupTime) -> Vec<Step>
     steps
 }
 
-/// What the operations of a key tell about its values and versions.
+/// The values and versions that the operations of a key tell.
 struct Digest {
     contents: FastMap<Vec<u8>, u32>,
     /// Versions that some answer names, with an item.

@@ -30,7 +30,7 @@ pub enum HistoryError {
     BadLine {
         /// Line number, from one.
         line: usize,
-        /// What is wrong with it.
+        /// The reason why it is refused.
         cause: String,
     },
 }

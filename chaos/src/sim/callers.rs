@@ -52,13 +52,13 @@ const READS_ANYWHERE_PERCENT: u64 = 10;
 const UNJUDGED: Ratio = Ratio::percent(8);
 /// Tags of such commands have this bit.
 const UNJUDGED_TAG: u64 = 1 << 63;
-/// How often a write is its session's last; the caller goes on with a new one.
+/// How often a write is its session's last; the caller continues with a new one.
 const LAST_WRITES: Ratio = Ratio::percent(1);
 
 /// Pause of a client whose call the client library has no room for: something has to be answered first.
 const REFUSED_PAUSE: Duration = Duration::from_millis(1);
 
-/// Mean pause of a client behind the rush: there is still somebody to say whether the group serves.
+/// Mean pause of a client behind the rush: some client must still tell whether the group serves.
 pub const LEISURE: Duration = Duration::from_millis(100);
 
 pub(crate) struct Callers {
@@ -73,7 +73,7 @@ pub(crate) struct Callers {
     notes: Notes,
 }
 
-/// Calls and answers, for a trace if somebody reads one.
+/// Calls and answers, for a trace if there is one.
 #[derive(Default)]
 struct Notes {
     wanted: bool,
@@ -139,12 +139,12 @@ impl Callers {
         });
     }
 
-    /// What was called and answered since the last time.
+    /// The calls and answers since the last time.
     pub(crate) fn take_notes(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notes.lines)
     }
 
-    /// Whether somebody reads a trace.
+    /// Whether there is a trace.
     pub(crate) fn trace(&mut self, wanted: bool) {
         self.notes.wanted = wanted;
     }
@@ -424,7 +424,7 @@ fn record(
             history.complete(open.operation, now_ns, answer, Some(position));
         }
         Err(error) if error.is_definitely_not_applied() => history.fail(open.operation, now_ns),
-        // It stays open for good: nobody will ever tell.
+        // It stays open until the end: its outcome will never be known.
         Err(_) => {}
     }
 }

@@ -18,23 +18,23 @@ const RESTART_PAUSE: Duration = Duration::from_millis(200);
 /// How often a stopping replica is asked whether it has stopped.
 const STOPPED_LOOK: Duration = Duration::from_millis(20);
 
-/// How long a leader that has stood still stays cut off.
+/// How long a leader stays cut off after its pause.
 const APART: Duration = Duration::from_millis(300);
-/// How long an order to hand the lead over is watched, and how often.
+/// How long a command to transfer leadership is watched, and how often.
 const HANDOVER: Duration = Duration::from_millis(20);
 const HANDOVER_LOOK: Duration = Duration::from_micros(20);
 
 /// How much longer a run may go on that its faults have kept from so many operations as it has to show.
 const LONGER_MAX: Duration = Duration::from_secs(30);
 
-/// What ends a fault.
+/// The end of a fault.
 enum End {
     Heal(u64),
     Restart(Host),
     DiskHeals(Host),
     /// A new process takes the place of a member that was removed.
     Rejoin(Host),
-    /// Until the moment given: as soon as the lead is being handed over, the leader is cut off for the span.
+    /// Until the moment given: as soon as leadership is being transferred, the leader is cut off for the span.
     CutOld(Instant, Duration),
     /// A stopping replica dies as soon as it may; it is down for the span.
     Kill(Host, Duration),
@@ -121,7 +121,8 @@ impl Chaos {
     fn end(&mut self, cluster: &mut Cluster, end: &End) {
         match end {
             End::Heal(number) => cluster.world.network.heal(*number),
-            // An operator may have filled the place meanwhile; whoever runs there must not lose its memory unasked.
+            // An operator may have filled the place meanwhile; the replica that runs there must not lose its memory
+            // unasked.
             End::Restart(host) if cluster.world.program(*host).is_some() => {}
             End::Restart(host) => {
                 if !cluster.start_replica(*host, false) {
@@ -284,7 +285,7 @@ impl Chaos {
     }
 }
 
-/// Faults of disks, and of what stands on them.
+/// Faults of disks and of the files on them.
 impl Chaos {
     fn blackout(&mut self, cluster: &mut Cluster, span: Duration) {
         if !cluster.keeps_memory() || !cluster.has_begun() {
@@ -375,7 +376,7 @@ impl Chaos {
         self.end_later(cluster, span, End::Restart(host));
     }
 
-    /// The process of a replica that takes part no more would have ended, and been started again.
+    /// The process of a halted replica would have ended, and been started again.
     fn bury_halted(&mut self, cluster: &mut Cluster) {
         if !cluster.keeps_memory() {
             cluster.refill_places();
@@ -485,8 +486,9 @@ mod tests {
     use crate::sim::{SimConfig, Trace};
     use trine_protocol::message::PlaceId;
 
-    /// A replica that was told to stop died of another fault, and the order to kill it was put off for ever, fifty times a
-    /// simulated second; it would have hit a later life at once that was told to stop for reasons of its own.
+    /// A replica that was told to stop died of another fault, and the command to kill it was put off forever, fifty
+    /// times a simulated second. It would immediately have hit a later incarnation that was told to stop for reasons of
+    /// its own.
     #[test]
     fn the_order_to_kill_goes_with_the_replica_that_was_stopping() {
         let mut config = SimConfig::from_seed(1);

@@ -1,8 +1,8 @@
 //! One machine's disk: what was written and not synced is there until the machine dies, and then perhaps.
 //!
-//! The real writer runs on it, so what is simulated is the device: how long a sync takes, in which order unsynced
-//! writes reach the plate, sectors of them that do not, bits that flip and sectors that turn into zeros later, and a disk
-//! without room.
+//! The real writer runs on it, so only the device is simulated: how long a sync takes, and in which order unsynced
+//! writes reach the plate. Some of their sectors do not, some bits flip, some sectors turn into zeros later, and a disk
+//! may be without room.
 
 use crate::fault::Fault;
 use std::collections::{BTreeMap, VecDeque};
@@ -30,12 +30,12 @@ enum Operation {
     SyncNames,
 }
 
-/// What is on the plate, and what is on its way there.
+/// The bytes on the plate, and those on their way there.
 #[derive(Debug)]
 pub(crate) struct Device {
     /// Survives the death of the machine.
     durable: Files,
-    /// What a running machine sees.
+    /// The files as a running machine sees them.
     seen: Files,
     /// Not known to be durable, in the order in which it was issued.
     pending: Vec<Operation>,
@@ -70,7 +70,7 @@ impl Device {
         }
     }
 
-    /// One of the next operations fails, and all behind it until the replica is started anew.
+    /// One of the next operations fails, and all behind it until the replica is restarted.
     pub(crate) fn fail_soon(&mut self, cause: DiskCause) {
         let after = self.prng.in_range(1..=FAILS_WITHIN);
         self.failing.get_or_insert(Failing { after, cause });
@@ -111,8 +111,8 @@ impl Device {
         }
     }
 
-    /// The machine dies. Of a batch that was under way some part was issued; of what was issued and not synced each
-    /// sector may have come through or not, and of the names a part from the front.
+    /// The machine dies. Some part of a batch under way was issued. Each sector that was issued and not synced may have
+    /// come through or not, and so may a part of the names, from the front.
     pub(crate) fn crash(&mut self, torn: bool) {
         let issued = self.pending.len() - self.under_way;
         let cut = issued + self.prng.below(self.under_way as u64 + 1) as usize;
@@ -123,8 +123,8 @@ impl Device {
         let names_until = self
             .prng
             .in_range(synced_names.map_or(0, |at| at as u64 + 1)..=operations.len() as u64);
-        // The dying process and the plate may know different files under one name, so files have numbers here: a write goes
-        // to the file that had the name then, whatever becomes of the name.
+        // The dying process and the plate may know different files under one name, so files have numbers here. A write
+        // goes to the file that had the name then, whatever becomes of the name.
         let durable = std::mem::take(&mut self.durable);
         let mut plate: BTreeMap<String, usize> = durable.keys().cloned().zip(0..).collect();
         let mut files: Vec<Vec<u8>> = durable.into_values().collect();
@@ -182,7 +182,7 @@ impl Device {
         let durable: Vec<bool> = pending.iter().enumerate().map(is_durable).collect();
         for (operation, durable) in pending.into_iter().zip(durable) {
             match &operation {
-                // What is synced in a file whose name is not durable waits for the name, and stays synced.
+                // Bytes that are synced in a file whose name is not durable wait for the name, and stay synced.
                 Operation::Write(name, ..) if durable && self.name_is_pending(name) => {
                     self.pending.push(operation);
                 }
@@ -195,7 +195,7 @@ impl Device {
                 _ => self.pending.push(operation),
             }
         }
-        // What nobody syncs gets there all the same, after a while.
+        // Unsynced bytes get there all the same, after a while.
         while self.pending.len() > PENDING_MAX {
             let oldest = self.pending.remove(0);
             self.reach_plate(&oldest);
@@ -211,7 +211,7 @@ impl Device {
         })
     }
 
-    /// What is still pending goes with its file when that gets another name in front of it, and is void when the file goes.
+    /// Pending bytes go with their file when that gets another name in front of them, and are void when the file goes.
     fn follow(&mut self, changed: &Operation) {
         let (Operation::Create(gone, _) | Operation::Remove(gone) | Operation::Rename(_, gone)) =
             changed
@@ -438,7 +438,7 @@ impl SimDisk {
         Self(Arc::new(Mutex::new(Device::new(prng))))
     }
 
-    /// One thread runs the simulation: nobody else holds it.
+    /// One thread runs the simulation: no other thread holds it.
     pub(crate) fn device(&self) -> MutexGuard<'_, Device> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -545,7 +545,7 @@ impl Disk for SimDisk {
     }
 }
 
-/// What a replica's node and its machine share: writes that wait, the batch that is under way, and what came of it.
+/// State that a replica's node and its machine share: writes that wait, the batch that is under way, and its result.
 #[derive(Debug)]
 pub(crate) struct SimWriter {
     writer: Writer<SimDisk>,
@@ -676,8 +676,9 @@ mod tests {
         assert!(kept > 5 && lost > 5, "{kept} kept, {lost} lost");
     }
 
-    /// Seed 535: a segment was written, synced and given its name; the sync of the names failed, and the process ended. What
-    /// was synced under a name that was not durable yet was dropped: the next process found a segment without a header.
+    /// Seed 535: a segment was written, synced and given its name; the sync of the names failed, and the process ended.
+    /// Bytes that were synced under a name that was not durable yet were dropped: the next process found a segment
+    /// without a header.
     #[test]
     fn what_is_synced_under_a_new_name_is_seen_by_the_next_process_and_stays_synced() {
         for seed in 0..50 {
@@ -701,8 +702,8 @@ mod tests {
         }
     }
 
-    /// Seed 5547: what had been written to a snapshot that was given up was still pending when the next one, under the same
-    /// temporary name, got its own: it went with it, and the snapshot was damaged.
+    /// Seed 5547: a snapshot was given up, and bytes written to it were still pending. The next snapshot, under the
+    /// same temporary name, then got its own name. The pending bytes went with it, and the snapshot was damaged.
     #[test]
     fn what_was_written_to_a_file_that_is_gone_reaches_no_other() {
         for seed in 0..50 {
@@ -719,8 +720,8 @@ mod tests {
         }
     }
 
-    /// A temporary file that was left behind is removed and made anew, and the machine dies before the plate knows any of
-    /// that: what was written to the new one, and synced, used to land on the old one.
+    /// A temporary file that was left behind is removed and made again, and the machine dies before the plate knows any
+    /// of that. Bytes that were written to the new one, and synced, used to land on the old one.
     #[test]
     fn what_is_written_to_a_new_file_never_lands_on_the_old_one_of_that_name() {
         let mut found = std::collections::BTreeSet::new();

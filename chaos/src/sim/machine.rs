@@ -22,7 +22,7 @@ pub(crate) struct Machine<P> {
     pub(crate) clock: LocalClock,
     inbox: Vec<(Host, Vec<u8>)>,
     tx: TxBatch<Host>,
-    /// The machine stands still until then.
+    /// The machine pauses until then.
     pub(crate) paused_until: Instant,
     /// The processor is busy with the last turn until then.
     pub(crate) busy_until: Instant,

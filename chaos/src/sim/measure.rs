@@ -1,5 +1,5 @@
-//! What is simulated to say how fast the simulator is: two loads that are the same on every machine, of a group as its users
-//! have it: in memory, of one version, with the replicas' and clients' own settings of sessions.
+//! The simulations that measure how fast the simulator is: two loads that are the same on every machine. Their group is
+//! as its users have it: in memory, of one version, with the replicas' and clients' own settings of sessions.
 
 use super::callers::Pace;
 use super::{Load, QUIET_MIN, SimConfig};

@@ -28,8 +28,8 @@ pub(crate) struct Observed {
     queue: Option<SimQueue>,
 }
 
-/// What replicas are compared in: the entry at every index, the store at every index at which a turn ended, and everything
-/// else, which costs more to hash, at some.
+/// The states in which replicas are compared: the entry at every index, and the store at every index at which a turn
+/// ended. Everything else costs more to hash, and is compared at some.
 #[derive(Default)]
 pub(crate) struct Agreement {
     pub(crate) entries: LogAgreement,
@@ -92,7 +92,7 @@ impl Observed {
         }
         let life = replica.incarnation().0;
         let mut log = self.log.borrow_mut();
-        // Entries that a snapshot has stood for are in no log here; the state behind them is compared.
+        // Entries that a snapshot has replaced are in no log here; the state behind them is compared.
         for index in self.applied + 1..=applied {
             if let Some((term, digest)) = replica.entry_digest(index) {
                 log.entries.observe_entry(life, index, term, digest);

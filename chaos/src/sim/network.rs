@@ -53,7 +53,7 @@ pub(crate) struct Network {
     pub(crate) stats: NetworkStats,
 }
 
-/// What a cut separates.
+/// The two sides that a cut separates.
 #[derive(Clone, Debug)]
 pub(crate) enum Cut {
     /// The listed hosts from all others, both ways.
@@ -115,7 +115,7 @@ impl Network {
         self.clogs.clear();
     }
 
-    /// What becomes of a packet: nothing, one arrival, or several.
+    /// The fate of a packet: nothing, one arrival, or several.
     pub(crate) fn send(
         &mut self,
         now: Instant,

@@ -7,7 +7,7 @@ use trine_kvstore::config::STATE_VERSION_FIRST;
 use trine_replica::config::ReadMode;
 use trine_transport::time::Duration;
 
-/// What `trine sim` is told about one run.
+/// The settings of `trine sim` for one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// The seed.
@@ -109,7 +109,7 @@ const NEED_SYNCS: [Fault; 4] = [
 ];
 
 impl SimConfig {
-    /// What a seed stands for under a load.
+    /// The run of a seed under a load.
     pub fn of(load: Load, seed: u64) -> Self {
         match load {
             Load::Drawn => Self::from_seed(seed),

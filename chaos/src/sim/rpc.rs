@@ -56,7 +56,7 @@ impl RpcConfig {
     }
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug)]
 pub struct RpcReport {
     /// The judgement.
@@ -209,7 +209,7 @@ fn play(
     world.run_until(schedule.quiet_from);
 }
 
-/// What has to be done when a fault ends.
+/// The action at the end of a fault.
 enum End {
     Heal,
     Restart(Host),
@@ -377,7 +377,7 @@ fn idle(host: Host, machine: &Machine<Peer>) -> Verdict {
     ))
 }
 
-/// What all programs know together.
+/// State that all programs share.
 #[derive(Default)]
 struct Ledger {
     /// How often the handler ran, by caller's life and tag.
@@ -452,7 +452,7 @@ struct Link {
     open: BTreeSet<u64>,
 }
 
-/// What a request asks for.
+/// The content of a request.
 #[derive(Copy, Clone)]
 struct Order {
     life: u64,
@@ -616,7 +616,7 @@ impl Peer {
         self.owed = rest;
         for (_, handle, order) in due {
             if let Some(response) = Self::answer(cx, &order) {
-                // Nobody may be waiting any more; then the buffer comes back and that is all.
+                // The caller may have stopped waiting; then the buffer comes back and that is all.
                 drop(cx.enqueue_response(handle, response));
             }
         }

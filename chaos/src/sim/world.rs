@@ -44,7 +44,7 @@ pub(crate) struct World<P> {
     sent: Vec<(Host, Vec<u8>)>,
 }
 
-/// What the world counts.
+/// Counters of the world.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct WorldStats {
     pub(crate) turns: u64,
@@ -97,7 +97,7 @@ impl<P: Program> World<P> {
         self.now
     }
 
-    /// What a machine's clock will show at its start, now: clocks share no epoch.
+    /// The clock of a machine that starts now: clocks share no epoch.
     pub(crate) fn fresh_clock(&mut self) -> LocalClock {
         let local = Instant::from_nanos(self.prng.in_range(1_000_000_000..=1_000_000_000_000));
         LocalClock::new(self.now, local)
@@ -117,7 +117,7 @@ impl<P: Program> World<P> {
         self.plan_turn(host);
     }
 
-    /// Ends the program on a host at once. Packets that are under way still arrive.
+    /// Ends the program on a host immediately. Packets that are under way still arrive.
     pub(crate) fn kill(&mut self, host: Host) -> Option<P> {
         self.trace.note(self.now, || format!("{host} dies"));
         self.turns[host.index()] = NO_TURN;
@@ -126,7 +126,7 @@ impl<P: Program> World<P> {
             .map(|machine| machine.program)
     }
 
-    /// What a host has sent and what has not arrived yet is lost.
+    /// Packets that a host has sent and that have not arrived yet are lost.
     pub(crate) fn lose_from(&mut self, host: Host) {
         for parcel in &mut self.parcels {
             if parcel.from == host {
@@ -147,7 +147,7 @@ impl<P: Program> World<P> {
             .map(|machine| &mut machine.program)
     }
 
-    /// What a machine's clock shows; nothing if the machine is down.
+    /// The reading of a machine's clock; nothing if the machine is down.
     pub(crate) fn local_time(&self, host: Host, simulated: Instant) -> Option<Instant> {
         let machine = self.machines[host.index()].as_ref()?;
         Some(machine.clock.local(simulated))

@@ -1,5 +1,5 @@
-//! A checker that never found anything proves nothing: with a planted bug, replicas answer reads from their own store,
-//! and the simulation must find a stale read; without it the same runs must pass. All the other planted bugs are found
+//! A checker that never found anything proves nothing. With a planted bug, replicas answer reads from their own store,
+//! and the simulation must find a stale read. Without it the same runs must pass. All the other planted bugs are found
 //! by `cargo run --profile sim -p trine-chaos -- canaries`.
 
 #[cfg(debug_assertions)]
@@ -101,7 +101,7 @@ fn a_failing_run_is_shrunk_to_one_that_fails_alike() {
         fewer_faults || clients(config) < clients(&failing),
         "{report}"
     );
-    // What is printed leads to what is left, and to nothing else.
+    // The printed command leads to the remaining run, and to no other.
     let command = report.replay_command();
     let words: Vec<&str> = command.split(' ').collect();
     let after = |option: &str| {

@@ -77,7 +77,7 @@ impl Telling {
     }
 }
 
-/// Plays a random history; writes take effect at once when they are called or when they return.
+/// Plays a random history; writes take effect immediately when they are called or when they return.
 fn tell(prng: &mut Prng) -> Telling {
     let mut telling = Telling::new();
     let lying = prng.chance(Ratio::percent(50));

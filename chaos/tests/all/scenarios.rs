@@ -270,7 +270,7 @@ fn a_trace_says_why_a_packet_is_lost_and_what_clients_call_and_are_told() {
         let says = |line: &&String| words.iter().all(|word| line.contains(word));
         assert!(lines.iter().any(|line| says(&line)), "{words:?}");
     }
-    // Whoever looks on changes nothing.
+    // A trace changes nothing in the run.
     let unseen = run(config, Trace::Off).expect("a sound configuration");
     assert_eq!(traced.hash, unseen.hash);
     assert_eq!(traced.packets, unseen.packets);

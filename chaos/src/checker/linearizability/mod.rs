@@ -9,9 +9,10 @@
 //! 3. `search`: the Wing-Gong search in Lowe's just-in-time form, with memory of failed
 //!    configurations and a limit on its steps. At the limit the key is undecided.
 //!
-//! An item that is written for a time brings a step of its own: its expiry, which takes effect once, at some moment between
-//! the earliest and the latest that group time allows, and removes the item if it is still there. All stages know it as they
-//! know an operation whose client was not told its position.
+//! An item that is written for a time brings a step of its own: its expiry. It takes effect once,
+//! at some moment between the earliest and the latest that group time allows, and removes the item
+//! if it is still there. All stages treat it like an operation whose client was not told its
+//! position.
 
 mod expiry;
 mod search;

@@ -299,7 +299,7 @@ fn numbers_count() {
     bad(vec![put(10, 20, "text"), incr(30, 40, 1)]);
 }
 
-/// A simulated run with a hundred lost answers to INCR was undecided: the order of positions took
+/// A simulated run with a hundred lost answers to INCR was undecided. The order of positions took
 /// at most one operation of unknown outcome in front of an answer, and the search tried every
 /// subset of the equal ones.
 #[test]

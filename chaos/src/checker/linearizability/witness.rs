@@ -14,7 +14,7 @@ pub(super) enum Doubt {
     NoPosition(usize),
     /// The operation cannot have answered as it did at its place.
     Model(usize),
-    /// The operation stands behind one that was called only after its return.
+    /// The operation comes after one that was called only after its return.
     RealTime(usize),
 }
 
@@ -175,8 +175,9 @@ impl Floating {
         None
     }
 
-    /// What may come next: the first unused operation of each kind that is not among `taken`, and the end of the item that
-    /// is there. What was called only after `until_ns` cannot explain an answer that was there by then.
+    /// Candidates for the next place: the first unused operation of each kind that is not among `taken`, and the end of
+    /// the item that is there. An operation that was called only after `until_ns` cannot explain an answer that was
+    /// there by then.
     fn choices(&self, steps: &[Step], until_ns: u64, taken: &[usize], state: State) -> Vec<usize> {
         let mut kinds = HashSet::new();
         let free = self

@@ -1,10 +1,9 @@
 //! The zone test (Gibbons and Korach, "Testing shared memories", 1997), O(n log n).
 //!
-//! A cluster is a write and the reads of its value. In every linearization the operations of a
-//! cluster stand together, except for reads and writes that change nothing. Let `finish` be the
-//! earliest return and `start` the latest call in a cluster: one cluster has an operation that
-//! must come before another cluster's exactly if `finish` of the one is before `start` of the
-//! other. Two clusters of which each must come first contradict each other. For registers whose
+//! A cluster is a write and the reads of its value. In every linearization the operations of a cluster are contiguous,
+//! except for reads and writes that change nothing. Let `finish` be the earliest return and `start` the latest call in
+//! a cluster. One cluster has an operation that must come before another cluster's exactly if `finish` of the one is
+//! before `start` of the other. Two clusters of which each must come first contradict each other. For registers whose
 //! values are written once the absence of such pairs is also sufficient.
 
 use super::Evidence;
