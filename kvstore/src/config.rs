@@ -40,7 +40,7 @@ pub const STATE_VERSION: u8 = 3;
 /// The version whose commands are GET, PUT, DELETE and the administrative ones.
 pub const STATE_VERSION_FIRST: u8 = 1;
 
-/// The version that brought all other commands but those that came later still.
+/// The version that brought all other commands, except those that came later still.
 pub const STATE_VERSION_SECOND: u8 = 2;
 
 const _: () = assert!(VALUE_BYTES_MAX >= KEY_BYTES_MAX);

@@ -102,7 +102,7 @@ pub fn refill<const N: usize, F: Future>(
     }
 }
 
-/// Futures that are polled where they lie.
+/// Futures that are polled in place.
 struct Lanes<const N: usize, F: Future> {
     futures: [MaybeUninit<F>; N],
     /// A bit for each lane that holds a future: initialized, and not moved from then on.

@@ -62,8 +62,8 @@ impl<T: Plain> Region<T> {
     /// Makes room for `count` values in all; the new ones are zero.
     ///
     /// # Panics
-    /// If the system has no memory left. A replica stops then: the logical limit is what answers
-    /// clients, and running out below it is this machine's trouble alone.
+    /// If the system has no memory left. A replica stops then: clients are answered by the logical
+    /// limit, and running out below it is a fault of this machine alone.
     pub fn grow_to(&mut self, count: usize) {
         let (old, new) = (self.bytes(), count * size_of::<T>());
         assert!(
@@ -97,7 +97,7 @@ impl<T: Plain> Region<T> {
         self.count * size_of::<T>()
     }
 
-    /// Sees to it that `bytes` of address space are reserved, moving the pages if need be.
+    /// Ensures that `bytes` of address space are reserved, and moves the pages if necessary.
     fn reserve(&mut self, bytes: usize) -> bool {
         if bytes <= self.reserved {
             return true;
@@ -158,7 +158,7 @@ impl<T: Plain> fmt::Debug for Region<T> {
 
 type Address = NonNull<libc::c_void>;
 
-/// Reserves generously for `bytes`, or, where address space is short, as little as is useful.
+/// Reserves generously for `bytes`, or, if address space is short, as little as is useful.
 fn reserve_for(bytes: usize) -> Option<(Address, usize)> {
     let least = bytes.next_power_of_two().max(RESERVED_BYTES_FIRST);
     let wide = if least > RESERVED_BYTES_FIRST {

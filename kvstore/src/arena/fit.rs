@@ -98,7 +98,7 @@ impl Arena {
         self.free_and_join(location, header.granules(), header.before_free());
     }
 
-    /// Gives back what a live block has beyond `bytes`, if that is worth a block.
+    /// Gives back what a live block has beyond `bytes`, if the rest is large enough for a block.
     pub(super) fn trim(&mut self, location: Location, bytes: usize) {
         let wanted = granules_for(bytes);
         let header = self.header(location);
@@ -238,8 +238,8 @@ impl Arena {
         self.list(whole, REGION_GRANULES);
     }
 
-    /// Returns a region that has become one free block to the system, if another one is empty
-    /// too: keeping one avoids mapping and unmapping at a size that goes up and down.
+    /// Returns a region that has become one free block to the system, if another one is empty too.
+    /// Keeping one avoids mapping and unmapping at a size that goes up and down.
     fn give_back_if_empty(&mut self, location: Location, granules: u64) {
         if granules < REGION_GRANULES {
             return;
@@ -281,7 +281,7 @@ mod tests {
             last = bin;
             let fits = bin_that_fits(granules);
             assert!(fits == bin || fits == bin + 1);
-            // The smallest block of the fitting bin is large enough, that of the bin before not.
+            // The smallest block of the fitting bin is large enough; that of the bin before is not.
             assert!(
                 fits >= BINS
                     || bin_of(

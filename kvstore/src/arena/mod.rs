@@ -1,4 +1,4 @@
-//! Where items live: regions of memory cut into blocks, found again by segregated fits.
+//! The memory of items: regions cut into blocks, allocated by segregated fits.
 //!
 //! Free blocks of similar size share a list; two bitmaps find the first list that has a block large
 //! enough. A freed block joins its free neighbours immediately. The remaining fragmentation is

@@ -5,9 +5,9 @@
 //! then      key, value
 //! ```
 //!
-//! A position counts granules since the beginning and never repeats; an item is live while less
-//! than the capacity was written since. No item wraps: one that does not fit before the end of
-//! the memory begins at its start, and what is left at the end is passed over.
+//! A position counts granules since the beginning and never repeats. An item is live while less
+//! than the capacity was written since. No item wraps: one that does not fit before the end of the
+//! memory begins at its start, and the rest at the end is skipped.
 
 use crate::arena::Location;
 use crate::machine::prefetch_at;
@@ -36,7 +36,7 @@ impl LogPosition {
 pub(super) struct Log {
     memory: Region<u8>,
     capacity: u64,
-    /// Granules written, those passed over at the end included.
+    /// Granules written, including those skipped at the end.
     head: u64,
 }
 

@@ -167,7 +167,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Forgets a key; whether it was there.
+    /// Forgets a key; returns whether it was there.
     pub fn delete(&mut self, key: &[u8]) -> bool {
         let found = self.find(self.hasher.key(key), key);
         if let Some((slot, _)) = found {

@@ -175,7 +175,7 @@ pub enum ExpireCondition {
     Absent,
     /// Only if the key has an expiry (Redis: XX).
     Present,
-    /// Only if the key then lives longer; without an expiry it lives for ever (Redis: GT).
+    /// Only if the key then lives longer; without an expiry it lives forever (Redis: GT).
     Later,
     /// Only if the key then lives shorter; without an expiry it does (Redis: LT).
     Earlier,
@@ -253,7 +253,7 @@ impl<'a> Command<'a> {
         }
     }
 
-    /// The one key that the command is about; none for lists and administrative commands.
+    /// The one key of the command; none for lists and administrative commands.
     #[must_use]
     pub fn key(&self) -> Option<&'a [u8]> {
         match self {

@@ -195,7 +195,7 @@ pub enum RestoreError {
         /// The chunk.
         sequence: u32,
     },
-    /// Chunks must come in order; the one expected can still be pushed.
+    /// Chunks must come in order; the expected one can still be pushed.
     WrongSequence {
         /// The chunk that is due.
         expected: u32,

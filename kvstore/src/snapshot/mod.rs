@@ -1,4 +1,4 @@
-//! The state as checksummed chunks, written while commands go on, and back.
+//! The state as checksummed chunks, written while commands continue, and restored from them.
 //!
 //! A snapshot is the state between two commands. Its items are in the order of (reversed key hash,
 //! key), so that every replica writes the same bytes at one position. While it is written, an item

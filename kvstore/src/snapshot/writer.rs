@@ -55,8 +55,8 @@ impl fmt::Display for SnapshotError {
 impl std::error::Error for SnapshotError {}
 
 impl Store {
-    /// Begins a snapshot of the state as it is now. Commands may go on while its chunks are
-    /// written; they will not be in it.
+    /// Begins a snapshot of the present state. Commands may continue while its chunks are written; they will not be in
+    /// it.
     ///
     /// # Errors
     /// [`SnapshotError::Busy`] while another one is written or cleared away;

@@ -1,8 +1,8 @@
 //! The deterministic state machine: commands in, answers out.
 //!
-//! Every way in which an answer depends on something is replicated: the items, the limits, group
-//! time, the hash seed, the state-machine version. There is no clock, no randomness and no
-//! iteration order of a standard map in here.
+//! Everything that an answer depends on is replicated: the items, the limits, group time, the hash
+//! seed, the state-machine version. There is no clock, no randomness and no iteration order of a
+//! standard map in here.
 
 mod batch;
 mod execute;

@@ -11,7 +11,7 @@ use trine_kvstore::{Command, Limits, Position, SnapshotReader, SnapshotStep, Sto
 
 /// Fills about four regions of 16 MiB.
 const KEYS: u64 = 100_000;
-/// The longest value; the sizes differ, so that what is freed leaves holes of all sizes.
+/// The longest value. The sizes differ, so that freed blocks leave holes of all sizes.
 const VALUE_BYTES_MAX: usize = 1_000;
 /// Of this many keys next to each other, one goes in each round: regions become sparse evenly.
 const ROUNDS: u64 = 8;

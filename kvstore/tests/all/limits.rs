@@ -76,7 +76,7 @@ fn the_memory_limit_is_exact_in_logical_bytes() {
         },
         full,
     );
-    // The same size and a smaller one fit, and what that frees is exactly what can be used.
+    // The same size and a smaller one fit, and exactly the freed bytes can be used.
     store.put(&[0; 4], &[2; 100]);
     store.put(&[0; 4], &[2; 99]);
     store.put(&1_u32.to_le_bytes(), &[2; 101]);

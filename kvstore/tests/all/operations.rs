@@ -16,7 +16,7 @@ const LIMITS: Limits = Limits {
     value_bytes: 700,
 };
 
-/// A command with everything in it owned, or something else that happens to a store.
+/// A command with everything in it owned, or another event of a store.
 #[derive(Clone, Debug)]
 enum Operation {
     Simple(Simple),
