@@ -22,18 +22,21 @@ pub(crate) const QUEUED_PART_CHARGE_BYTES: usize = 48;
 /// Limits of one connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Bytes received and not yet answered; a request that needs more ends the connection. As many may be queued for one
-    /// EXEC, and as many be replied in it by what needs no store.
+    /// Bytes received and not yet answered; a request that needs more ends the
+    /// connection. The same limit applies to the commands queued for one EXEC, and to
+    /// the replies in it of commands that need no store.
     pub query_bytes: usize,
     /// Bytes received ahead while earlier commands wait for their answers.
     pub ahead_bytes: usize,
     /// Bytes of one part of a request.
     pub part_bytes: usize,
-    /// Commands that are answered together; more of a pipeline wait for them.
+    /// Commands that are answered together; further commands of a pipeline wait for
+    /// them.
     pub pipeline_commands: usize,
     /// Commands of one transaction.
     pub transaction_commands: usize,
-    /// Bytes of replies that wait for their reader before no more commands are taken.
+    /// Bytes of replies that wait for their reader; at this limit no more commands
+    /// are taken.
     pub output_bytes: usize,
 }
 

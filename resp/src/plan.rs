@@ -18,7 +18,7 @@ pub(crate) struct Item {
     pub(crate) operations: usize,
 }
 
-/// One operation; the pairs of an MSET lie beside.
+/// One operation; the pairs of an MSET are stored separately.
 #[derive(Clone, Debug)]
 enum Step<'a> {
     Command(Command<'a>),
@@ -74,7 +74,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// A reply that is known already takes its place among the others.
+    /// A reply that is known already, among those that are not.
     pub(crate) fn add_reply(&mut self, reply: Vec<u8>) {
         self.items.push(Item {
             shape: Shape::Known(reply),
@@ -264,7 +264,7 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    /// The last command also deletes the key; that has no part in its reply.
+    /// The last command also deletes the key; the reply does not show that.
     fn and_delete(&mut self, key: &'a [u8]) {
         self.steps.push(Step::Command(Command::Delete { key }));
         if let Some(item) = self.items.last_mut() {

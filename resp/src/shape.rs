@@ -16,7 +16,7 @@ pub(crate) enum Shape {
     OkOrNull,
     /// The value, or nothing.
     Value,
-    /// The value of the first answer; the others only did something.
+    /// The value of the first answer; the others have no reply.
     ValueFirst,
     /// The length of the value; 0 without one.
     ValueLength,

@@ -1,4 +1,4 @@
-//! CLIENT, COMMAND and CONFIG: what a connection, the commands and the settings are.
+//! CLIENT, COMMAND and CONFIG: information about a connection, the commands and the settings.
 
 use super::{Connection, Environment};
 use crate::errors::{SYNTAX, wrong_arity};

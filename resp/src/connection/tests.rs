@@ -91,7 +91,7 @@ impl Bench {
         output
     }
 
-    /// Sends `bytes` and lets everything be answered.
+    /// Sends `bytes` and answers everything.
     fn send(&mut self, bytes: &[u8]) -> String {
         self.connection.on_bytes(bytes);
         let mut output = String::new();
@@ -324,13 +324,13 @@ fn a_transaction_behind_a_watch_that_failed_is_not_done() {
     let replies = bench.send(b"");
     let failed = "-CLUSTERDOWN not applied: nobody leads\r\n";
     assert_eq!(replies, format!("{failed}+OK\r\n+QUEUED\r\n{EXECABORT}"));
-    // It is over with that transaction, as it would be with an UNWATCH.
+    // It ends with that transaction, as with an UNWATCH.
     bench.says("MULTI", "+OK\r\n");
     bench.says("SET a 2", "+QUEUED\r\n");
     bench.says("EXEC", "*1\r\n+OK\r\n");
 }
 
-/// A client that watches and never executes: the keys were kept without any bound.
+/// A client that watches and never executes: the keys were kept without a bound.
 #[test]
 fn watched_keys_are_bounded() {
     let limits = Limits {
@@ -568,7 +568,7 @@ proptest! {
     }
 }
 
-/// A connection that waits for nothing has nothing to say.
+/// A connection that waits for nothing is silent.
 #[test]
 fn answers_nobody_waits_for_are_ignored() {
     let mut bench = Bench::new();
@@ -639,7 +639,7 @@ fn lines_and_arrays_take_turns() {
     );
 }
 
-/// Lines once became arrays and were held to their limits then; they are held to them as lines.
+/// Lines once became arrays, and the limits applied to the arrays. Now they apply to the lines.
 #[test]
 fn words_are_held_to_the_limits_of_parts() {
     let long = "a".repeat(16 * 1024 + 1);
@@ -665,7 +665,8 @@ fn words_are_held_to_the_limits_of_parts() {
     assert!(bench.connection.is_broken());
 }
 
-/// Errors of commands that need no store counted twice: when their reply was kept for EXEC's, and when that was written.
+/// Errors of commands that need no store counted twice: when their reply was kept for EXEC's, and again when EXEC's was
+/// written.
 #[test]
 fn an_error_in_a_transaction_counts_once() {
     let mut bench = Bench::new();

@@ -82,8 +82,8 @@ impl Connection {
         let mut reply_bytes = 0;
         for parts in &parts {
             reply_bytes += self.plan_queued(&mut plan, parts, environment, submit);
-            // Small commands can ask for long replies, and all of them wait for the store's. Nothing is written by then; what
-            // the connection was told about itself stays.
+            // Small commands can ask for long replies, and all of them wait for the store's. No reply is written by
+            // then; the connection keeps its changed state.
             if reply_bytes > environment.limits.query_bytes {
                 let text = "EXECABORT Transaction discarded because its replies are too large.";
                 return self.writer().error(text);

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// Appends the words of `text` to `words` and where each lies to `ranges`; false if a quote is not closed.
+/// Appends the words of `text` to `words` and the range of each to `ranges`; false if a quote is not closed.
 pub(super) fn split(text: &[u8], words: &mut Vec<u8>, ranges: &mut Vec<Range<usize>>) -> bool {
     let mut rest = text;
     loop {
