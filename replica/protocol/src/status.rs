@@ -25,7 +25,7 @@ pub enum Fsync {
 pub enum Role {
     /// Belongs to no group yet.
     Unattached,
-    /// Asks its peers to take it in, or receives the state.
+    /// Asks its peers to accept it, or receives the state.
     Joining,
     /// Receives the log without a vote.
     Learner,
@@ -52,14 +52,14 @@ pub struct MemberStatus {
     pub this: bool,
     /// Only from a leader: how far its log is known to agree.
     pub matched: Option<u64>,
-    /// Only from a leader: entries that it lacks.
+    /// Only from a leader: the number of entries that it lacks.
     pub behind: Option<u64>,
     /// Only from a leader: whether it is being sent a snapshot.
     pub in_snapshot: Option<bool>,
     /// The newest state-machine version that it understands, if it has said so to the answering replica.
     #[serde(default)]
     pub state_version: Option<u8>,
-    /// Nanoseconds since it was last heard from; nothing if never in this life.
+    /// Nanoseconds since it was last heard from; nothing if never in this incarnation.
     pub silent_ns: Option<u64>,
 }
 
@@ -119,7 +119,7 @@ pub struct Counters {
     pub writes_proposed: u64,
     /// Entries that carried them.
     pub entries_proposed: u64,
-    /// Entries proposed for nothing but the time.
+    /// Entries proposed only to move group time.
     #[serde(default)]
     pub ticks_proposed: u64,
     /// Commands applied.
@@ -142,14 +142,14 @@ pub struct Counters {
     pub redirected: u64,
     /// Messages that made no sense and were dropped.
     pub messages_refused: u64,
-    /// Messages for another cluster or another life, dropped.
+    /// Messages for another cluster or another incarnation, dropped.
     pub messages_foreign: u64,
-    /// Messages between replicas that came from an address at which no replica is known, dropped.
+    /// Messages between replicas from an address that belongs to no known replica, dropped.
     #[serde(default)]
     pub messages_of_strangers: u64,
     /// Messages that could not be sent: no buffer, no address, or too many outstanding.
     pub messages_unsent: u64,
-    /// Appends that were not sent because as many were under way to that member as may be.
+    /// Appends that were not sent because the allowed number was under way to that member.
     #[serde(default)]
     pub appends_withheld: u64,
     /// Times that this replica became leader.
@@ -207,14 +207,14 @@ pub struct Status {
     pub address: SocketAddr,
     /// Its present role.
     pub role: Role,
-    /// Why it does not serve clients, in a sentence; nothing if it does, or knows who does.
+    /// Why it does not serve clients, in a sentence; nothing if it does, or knows the leader.
     pub not_serving: Option<String>,
-    /// How far the group's state has come, while its leader sends it.
+    /// How much of the group's state has arrived, while its leader sends it.
     #[serde(default)]
     pub receiving: Option<ReceivingStatus>,
     /// Its term.
     pub term: u64,
-    /// Who leads, as far as it knows.
+    /// The leader, as far as it knows.
     pub leader: Option<SocketAddr>,
     /// The commit index.
     pub committed: u64,
@@ -240,7 +240,7 @@ pub struct Status {
     pub store: StoreStatus,
     /// Counters since the start.
     pub counters: Counters,
-    /// Where the time of the writes went that this replica has led, by stage, of a sample.
+    /// The time of the writes that this replica has led, by stage, of a sample.
     #[serde(default)]
     pub stages: WriteStages,
 }

@@ -60,10 +60,11 @@ pub struct AdminRequest {
     /// command is done, and repeating it does no harm. [`Incarnation::NONE`] for the present
     /// holder.
     pub incarnation: Incarnation,
-    /// The cluster that is meant; [`ClusterId::NONE`] for whichever one the replica belongs to.
+    /// The cluster of the command; [`ClusterId::NONE`] for whichever one the replica belongs to.
     pub cluster: ClusterId,
-    /// Where the new holder of the place will be, with [`Order::Add`] and [`Order::Replace`]: a process at another address
-    /// is not taken in. None for the address that is known for the place already.
+    /// The address of the place's new holder, with [`Order::Add`] and [`Order::Replace`]: a process
+    /// at another address is not accepted. None for the address that is known for the place
+    /// already.
     pub address: Option<SocketAddr>,
 }
 
@@ -134,7 +135,7 @@ pub enum AdminStatus {
 pub struct AdminReply<'a> {
     /// How far it has come.
     pub status: AdminStatus,
-    /// Who leads, as far as the answering replica knows.
+    /// The leader, as far as the answering replica knows.
     pub leader: Option<SocketAddr>,
     /// A sentence for the operator, in UTF-8.
     pub text: &'a str,

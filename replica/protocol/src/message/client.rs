@@ -27,12 +27,12 @@ pub enum Operation {
     Apply = 2,
     /// Apply as the client's last command, and end its session with it.
     ApplyAndClose = 3,
-    /// Read what is committed by now. No session is needed.
+    /// Read the committed state. No session is needed.
     ReadLinearizable = 4,
-    /// Read what this replica happens to have applied. No session, leader or quorum is needed.
+    /// Read the state that this replica happens to have applied. No session, leader or quorum is needed.
     ReadStale = 5,
-    /// Read what is committed by now, at this replica, whether it leads or not: a follower asks its leader up to where
-    /// that is, and answers once it has applied as much. No session is needed.
+    /// Read the committed state at this replica, whether it leads or not. A follower asks its leader for the commit
+    /// index, and answers once it has applied as much. No session is needed.
     ReadHere = 6,
 }
 
@@ -109,7 +109,7 @@ impl<'a> ClientRequest<'a> {
     }
 
     /// Writes this envelope's cluster, client, sequence, lowest awaited sequence and session number into an encoded
-    /// request: what a client knows only when it sends. Everything else stays as it was encoded.
+    /// request: a client knows them only when it sends. Everything else stays as it was encoded.
     ///
     /// # Panics
     /// When `request` is shorter than [`CLIENT_REQUEST_HEADER_SIZE`]: it was not made by [`ClientRequest`].
@@ -124,7 +124,7 @@ impl<'a> ClientRequest<'a> {
         codec::set(front, 32, self.session_number.to_le_bytes());
     }
 
-    /// How far the lowest awaited sequence lies below this one, as it travels.
+    /// The distance from the lowest awaited sequence to this one, as encoded.
     fn awaited_below(&self) -> u8 {
         let below = self.sequence.saturating_sub(self.lowest_awaited);
         debug_assert!(below <= u64::from(u8::MAX), "a window is far smaller");
@@ -189,16 +189,16 @@ impl Encode for ClientRequest<'_> {
 pub enum ClientStatus {
     /// Committed and applied, or read; the body is the store's response.
     Ok = 0,
-    /// Not proposed: this replica does not lead. The body may name who does.
+    /// Not proposed: this replica does not lead. The body may name the leader.
     NotLeader = 1,
-    /// Not proposed: too much is waiting. Try again after a pause.
+    /// Not proposed: too many requests wait. Try again after a pause.
     Busy = 2,
     /// Never executed by this attempt: the sequence is below the lowest awaited one.
     Stale = 3,
     /// Not executed by this attempt: the session was evicted (or never existed), so whether an earlier attempt was
     /// executed is not known any more.
     SessionExpired = 4,
-    /// Not proposed: the replica belongs to the cluster that the reply carries, not to the client's.
+    /// Not proposed: the replica belongs to the cluster in the reply, not to the client's.
     WrongCluster = 5,
     /// Not proposed: the leader has not heard from a quorum.
     NoQuorum = 6,
@@ -253,7 +253,7 @@ pub struct ClientReply<'a> {
     pub cluster: ClusterId,
     /// A write: the position where it was applied. A read: the applied position that it saw. Else zero.
     pub position: u64,
-    /// Who leads, as far as the answering replica knows; only with `NotLeader` and `LeadershipLost`.
+    /// The leader, as far as the answering replica knows; only with `NotLeader` and `LeadershipLost`.
     pub leader: Option<SocketAddr>,
     /// The store's encoded response; empty unless `Ok`.
     pub response: &'a [u8],

@@ -1,4 +1,4 @@
-//! How a new incarnation asks an existing group to take it in.
+//! How a new incarnation asks an existing group to accept it.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use super::address::{self, ADDRESS_SIZE};
 use super::codec::{DecodeError, Encode, Reader, Writer};
 use super::ids::{ClusterId, Incarnation, PlaceId};
 
-/// "I fill this place now, without any memory: make me a learner and then a voter in the place of who was here."
+/// "I fill this place now, without any memory: make me a learner and then a voter in the place of the old holder."
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct JoinRequest {
     /// The place that the sender fills.
@@ -113,7 +113,7 @@ pub enum JoinReply {
         reason: JoinRefusal,
         /// The cluster of the replica that answers.
         cluster: ClusterId,
-        /// Who leads, as far as it knows.
+        /// The leader, as far as it knows.
         leader_address: Option<SocketAddr>,
     },
 }

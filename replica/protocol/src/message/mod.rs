@@ -46,7 +46,7 @@ pub use timing::{LeaderTiming, TIMING_SIZE};
 /// Version of every layout in this module. A message of another version is refused, never guessed at.
 pub const MESSAGE_VERSION: u8 = 1;
 
-/// The request types that the replica registers with the transport.
+/// The request types that a replica registers with the transport.
 pub mod kind {
     /// A client's command: [`super::ClientRequest`] answered by [`super::ClientReply`].
     pub const CLIENT: u8 = 1;

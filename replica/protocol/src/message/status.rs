@@ -1,4 +1,5 @@
-//! Who is in the group and who leads it: for clients in binary form, for people as JSON.
+//! The members of the group and its leader: for clients in binary form, for people as
+//! JSON.
 
 use std::net::SocketAddr;
 
@@ -12,7 +13,7 @@ use super::ids::{ClusterId, Incarnation, PlaceId};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum StatusForm {
-    /// [`Discovery`]: what a client needs to find the leader.
+    /// [`Discovery`]: the facts that a client needs to find the leader.
     Discovery = 1,
     /// The replica's whole status as JSON text.
     Json = 2,
@@ -69,7 +70,7 @@ impl Encode for StatusRequest {
 pub enum RoleCode {
     /// Belongs to no group yet.
     Unattached = 0,
-    /// Asks its peers to take it in, or receives the state.
+    /// Asks its peers to accept it, or receives the state.
     Joining = 1,
     /// Receives the log without a vote.
     Learner = 2,
@@ -108,7 +109,7 @@ pub struct Discovery {
     pub incarnation: Incarnation,
     /// Its term.
     pub term: u64,
-    /// Who leads, as far as it knows.
+    /// The leader, as far as it knows.
     pub leader: Option<SocketAddr>,
     /// The members that it knows.
     pub members: Members,
