@@ -1,7 +1,7 @@
 //! The async front: a thread drives the event loop, and plain futures wait for it on any executor.
 //!
-//! A caller encodes its command in its own thread, puts it into the inbox, and wakes the loop only if that is about
-//! to sleep. The answer comes back through a cell that the future and the loop share.
+//! A caller encodes its command in its own thread, puts it into the inbox, and wakes the loop only if that is about to
+//! sleep. The answer comes back through a cell that the future and the loop share.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
@@ -54,7 +54,7 @@ struct Call {
     cell: Arc<Cell>,
 }
 
-/// A call whose time runs, and that is not begun yet.
+/// A call whose time runs, and that has not begun yet.
 struct Held {
     call: Call,
     since: Instant,
@@ -89,7 +89,7 @@ struct Hosted<R: Route> {
     /// Calls of clients that have as many operations in flight as they may, in the order in which they came: the first is
     /// the first to be overdue.
     held: VecDeque<Held>,
-    /// Whether calls have ended since the line was looked through.
+    /// Whether calls have ended since the queue was last checked.
     made_room: bool,
     /// Empty between turns; changes memory with the inbox's queue.
     taken: VecDeque<Call>,
@@ -137,7 +137,7 @@ impl<R: Route> Hosted<R> {
         self.release_dropped();
     }
 
-    /// Forgets the logical clients of handles that are gone, once all of their calls are begun; what is under way ends
+    /// Forgets the logical clients of handles that are gone, once all of their calls have begun; calls under way end
     /// first.
     fn release_dropped(&mut self) {
         let Self {
@@ -181,7 +181,7 @@ impl<R: Route> Hosted<R> {
         }
     }
 
-    /// The time of a call is over before its turn came: nothing of it was ever sent.
+    /// The time of a call is over before it began: nothing of it was ever sent.
     fn end_overdue(&self, now: Instant, held: &Held) {
         let error = Error::NotReachable {
             obstacle: self.clients.peers.obstacle(),
@@ -334,7 +334,7 @@ impl AsyncClients {
     }
 }
 
-/// Shared by the clones of a client; the last of them takes the logical client with it.
+/// Shared by the clones of a client; the last of them forgets the logical client.
 struct Handle {
     shared: Arc<Shared>,
     name: u64,
@@ -466,8 +466,8 @@ mod tests {
         Pin::new(call).poll(&mut Context::from_waker(Waker::noop()))
     }
 
-    /// Found by review: the time of a call began when it left the line. Of 640 writes to a group without a quorum, with 5 s for
-    /// each, the last ended after 50 s.
+    /// Found by review: the time of a call began when it left the queue. Of 640 writes to a group without a quorum,
+    /// with 5 s for each, the last ended after 50 s.
     #[test]
     fn the_time_of_a_call_runs_while_it_waits_for_its_turn() {
         let (mut hosted, client) = hosted();
@@ -500,7 +500,7 @@ mod tests {
         assert_eq!(pending, IN_FLIGHT_MAX, "the others make room");
     }
 
-    /// The same for one whose turn does come: it has what is left of its time.
+    /// The same for one that does begin: it has the rest of its time.
     #[test]
     fn a_call_that_had_to_wait_keeps_its_deadline() {
         let (mut hosted, client) = hosted();
@@ -560,8 +560,8 @@ mod tests {
         assert_eq!((under_way, held, due), (0, 1, Some(Instant::ZERO)));
     }
 
-    /// The logical client of every handle that there ever was used to stay: the 65,537th handle of a process could do
-    /// nothing, however few were in use.
+    /// The logical client of every handle that there ever was used to stay. So the 65,537th handle of a process could
+    /// do nothing, however few were in use.
     #[test]
     fn handles_that_are_gone_make_room_for_new_ones() {
         let (mut hosted, _) = hosted();

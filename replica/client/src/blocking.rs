@@ -59,7 +59,8 @@ impl CallError {
 pub struct BlockingClient<B: Backend, C> {
     event_loop: EventLoop<B, C, Clients<B::Route>>,
     client: ClientId,
-    /// Of the present call. An earlier one may still be under way, if the backend failed while it was waited for.
+    /// The tag of the present call. An earlier one may still be under way, if the backend failed while it was waited
+    /// for.
     tag: u64,
 }
 

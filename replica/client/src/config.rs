@@ -31,11 +31,11 @@ pub struct ClientConfig {
     pub peers: Vec<SocketAddr>,
     /// The cluster to talk to; [`ClusterId::NONE`] takes the first that answers, and from then on no other.
     pub cluster: ClusterId,
-    /// How long an operation may take when its caller names no deadline.
+    /// How long an operation may take if its caller names no deadline.
     pub operation_timeout: Duration,
     /// How long a replica may take to answer one attempt before the attempt is given up and repeated.
     pub attempt_timeout: Duration,
-    /// How long the leader may answer nothing at all before the other replicas are asked who leads now.
+    /// How long the leader may be silent before the other replicas are asked for the leader.
     pub suspect_after: Duration,
     /// The first pause before asking again when there is no leader or the leader is busy; it doubles each time.
     pub pause_min: Duration,
@@ -52,7 +52,7 @@ pub struct ClientConfig {
     pub batch_bytes: usize,
     /// First size of a response buffer. A larger response costs a second attempt, with a larger buffer.
     pub response_bytes: usize,
-    /// Of so many writes one is timed, see [`Answer::timing`](super::Answer::timing): 1 times each, 0 none.
+    /// One in this many writes is timed, see [`Answer::timing`](super::Answer::timing): 1 times each, 0 none.
     pub time_every: u32,
 }
 
@@ -124,7 +124,7 @@ pub enum ClientConfigError {
         /// The value that was asked for.
         bytes: usize,
     },
-    /// Pauses of no length would keep the processor busy.
+    /// Pauses without length would keep the processor busy.
     #[error("pauses must be longer than zero")]
     Pause,
 }

@@ -1,7 +1,7 @@
 //! Many logical clients over one endpoint, without I/O: operations in, outcomes out.
 //!
-//! The steps are files of their own: `dispatch` sends what is ready, `reply` takes what comes back, `leader` finds
-//! whom to ask, `expire` gives up what is overdue.
+//! The steps are files of their own: `dispatch` sends ready operations, `reply` handles answers, `leader` finds the
+//! replica to ask, `expire` gives up overdue operations.
 
 use std::collections::VecDeque;
 
@@ -69,7 +69,7 @@ pub struct Clients<R: Route> {
     pub(super) leader: Leader,
     /// Writes until the next one that is timed.
     pub(super) until_timed: u32,
-    /// The replica that was last given reads which need no leader.
+    /// The replica that last got reads which need no leader.
     pub(super) last_spread: usize,
     /// The cluster of this client: configured, or the first that gave an answer.
     pub(super) cluster: ClusterId,
@@ -288,7 +288,7 @@ impl<R: Route> Clients<R> {
         }
     }
 
-    /// How long to pause before asking once more, after `streak` times in vain.
+    /// The pause before asking once more, after `streak` failures.
     pub(super) fn pause(&mut self, streak: u32) -> Duration {
         let longest = self.config.pause_max.as_nanos();
         let pause = self
@@ -375,7 +375,7 @@ impl<R: Route> Clients<R> {
         }
     }
 
-    /// Ends an operation because `obstacle` will not go away.
+    /// Ends an operation because `obstacle` is permanent.
     pub(super) fn refuse(&mut self, now: Instant, key: Key, obstacle: Obstacle) {
         let Some(pending) = self.operations.get(key) else {
             return;
@@ -389,7 +389,7 @@ impl<R: Route> Clients<R> {
         }
     }
 
-    /// The group does not take this client: everything that waited for its session ends.
+    /// The group does not accept this client: everything that waited for its session ends.
     fn finish_refused_registration(
         &mut self,
         now: Instant,

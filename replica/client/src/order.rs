@@ -25,14 +25,14 @@ use super::config::{ClientConfig, ClientConfigError};
 use super::outcome::Obstacle;
 use super::peers::Peers;
 
-/// Room for a discovery with every member, and for an order's progress in words.
+/// Room for a discovery with every member, and for a command's progress in words.
 const RESPONSE_BYTES: usize = 4 << 10;
-/// When no leader was found for this long, the group is taken for unreachable; elections take a tenth of it.
+/// If no leader was found for this long, the group is taken for unreachable; elections take a tenth of it.
 const FIND_LEADER_MAX: Duration = Duration::from_secs(5);
-/// Pause before an order that is under way is given again.
+/// Pause before a command that is under way is given again.
 const REPEAT_EVERY: Duration = Duration::from_millis(50);
 
-/// The end of an order that was followed.
+/// The end of a command that was done.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OrderDone {
     /// The leader's answer.
@@ -41,7 +41,7 @@ pub struct OrderDone {
     pub leader: SocketAddr,
 }
 
-/// Why an order has not been followed, as far as that is known.
+/// Why a command has not been done, as far as that is known.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OrderError {
     /// No leader has got it: nothing was changed and nothing will be.
@@ -57,10 +57,10 @@ pub enum OrderError {
     Refused {
         /// Its reason.
         why: String,
-        /// Whether a leader had begun to follow it: the change may be in the log already.
+        /// Whether a leader had begun it: the change may be in the log already.
         begun: bool,
     },
-    /// It was given, and its end was not seen in time: it may have been followed, or may still be.
+    /// It was given, and its end was not seen in time: it may have been done, or may still be.
     #[error("outcome unknown after {waited:?}: {progress}")]
     OutcomeUnknown {
         /// The last answer about it.
@@ -74,7 +74,7 @@ pub enum OrderError {
     /// The transport's settings contradict themselves or the backend.
     #[error("{0}")]
     Transport(trine_transport::ConfigError),
-    /// The socket became unusable: the order may have been followed.
+    /// The socket became unusable: the command may have been done.
     #[error("outcome unknown: {0}")]
     Backend(BackendError),
 }
@@ -86,7 +86,7 @@ pub enum OrderError {
 /// meant.
 ///
 /// # Errors
-/// [`OrderError`] says what is certain about the order.
+/// [`OrderError`] says what is certain about the command.
 pub fn give_order<B: Backend, C: Clock>(
     backend: B,
     clock: C,
@@ -144,9 +144,9 @@ pub struct OrderGiver<R: Route> {
     deadline: Instant,
     /// The replica to ask next, if one was named.
     favourite: Option<usize>,
-    /// The last that was asked without having been named.
+    /// The last replica that was asked without having been named.
     last_guess: usize,
-    /// Who has said that it leads, and over which session.
+    /// The replica that has named itself as the leader, and the session with it.
     leader: Option<(usize, SessionId)>,
     /// Replicas without a leader that were told the address of a new holder: they may have to vote for the replica
     /// there.
@@ -154,9 +154,9 @@ pub struct OrderGiver<R: Route> {
     found_leader: bool,
     asking: Option<Question>,
     ask_at: Instant,
-    /// When `on_turn` has to look again although nothing comes in.
+    /// When `on_turn` has to run again without input.
     wake_at: Option<Instant>,
-    /// Whether the order may have been followed.
+    /// Whether the command may have been done.
     begun: bool,
     progress: Option<String>,
     obstacle: Option<Obstacle>,
@@ -164,7 +164,7 @@ pub struct OrderGiver<R: Route> {
 }
 
 impl<R: Route> OrderGiver<R> {
-    /// Begins with nothing asked. Who drives it gives up at `deadline`.
+    /// Begins with no question asked. The caller gives up at `deadline`.
     pub fn new(
         config: ClientConfig,
         route_of: RouteOf<R>,
@@ -206,7 +206,7 @@ impl<R: Route> OrderGiver<R> {
         self.end.is_some()
     }
 
-    /// Ends every session and says what became of the order.
+    /// Ends every session and returns the result of the command.
     fn end(&mut self, cx: &mut Cx<'_, R>, waited: Duration) -> Result<OrderDone, OrderError> {
         for (_, peer) in self.peers.iter() {
             if let Some(session) = peer.session() {
@@ -230,7 +230,7 @@ impl<R: Route> OrderGiver<R> {
         }
     }
 
-    /// Whom to ask now: who was named, else the next that can be reached.
+    /// The replica to ask now: the named one, else the next reachable one.
     fn choose(&mut self) -> Option<(usize, SessionId)> {
         let reachable = |index: &usize| {
             let peer = self.peers.get(*index);
@@ -296,7 +296,7 @@ impl<R: Route> OrderGiver<R> {
         self.ask_at = now + pause;
     }
 
-    /// This replica is of no use at the moment: another one is asked after a pause.
+    /// This replica cannot help at the moment: another one is asked after a pause.
     fn try_another(&mut self, now: Instant, obstacle: Obstacle) {
         self.obstacle = Some(obstacle);
         self.leader = None;
@@ -310,7 +310,7 @@ impl<R: Route> OrderGiver<R> {
         let named = hint.and_then(|address| self.peers.add(address));
         if let Some(named) = named.filter(|&named| named != index) {
             self.favourite = Some(named);
-            // Two that name each other are asked in turn, not in a storm.
+            // Two that name each other are asked alternately, not in a storm.
             self.pause(now, self.config.pause_min);
         }
     }
@@ -348,7 +348,7 @@ impl<R: Route> OrderGiver<R> {
         self.pause(now, Duration::ZERO);
     }
 
-    /// Fixes whom a removal or a replacement means, before it is given for the first time.
+    /// Fixes the member that a removal or a replacement means, before it is given for the first time.
     fn fix_holder(&mut self, discovery: &Discovery) {
         let place = self.request.place;
         if !matches!(self.request.order, Order::Remove | Order::Replace)
@@ -389,7 +389,7 @@ impl<R: Route> OrderGiver<R> {
     }
 }
 
-/// Who holds the place that `request` concerns: while one member replaces another, the voter.
+/// The holder of the place that `request` concerns: while one member replaces another, the voter.
 fn holder(members: &[Member], request: AdminRequest) -> Incarnation {
     let at_place = || members.iter().filter(|m| m.place == request.place);
     let voter = at_place().find(|member| member.role == MemberRole::Voter);
@@ -419,7 +419,7 @@ impl<R: Route> App<R> for OrderGiver<R> {
             Question::Order => match AdminReply::decode(&completion.response) {
                 Ok(reply) => self.on_reply(now, index, &reply),
                 Err(_) => {
-                    // The replica had no memory to answer, or it runs another release: it may have followed.
+                    // The replica had no memory to answer, or it runs another release: it may have done the command.
                     self.begun = true;
                     self.try_another(now, Obstacle::UnreadableReply);
                 }

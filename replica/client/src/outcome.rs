@@ -19,7 +19,7 @@ enum Body {
     Reply(MsgBuf),
     /// Here: the reply came with others in one buffer.
     Inline { len: u8, bytes: [u8; INLINE_MAX] },
-    /// The same, for what is too large.
+    /// The same, for a larger response.
     Boxed(Box<[u8]>),
 }
 
@@ -31,14 +31,14 @@ pub struct Answer {
     timing: Option<WriteTiming>,
 }
 
-/// Where the time of one write went.
+/// The time of one write, by stage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WriteTiming {
-    /// In the client, until the attempt that was answered was sent; earlier attempts are part of it.
+    /// In the client, until the answered attempt was sent; earlier attempts are part of it.
     pub client: Duration,
     /// From then until the answer was there.
     pub round_trip: Duration,
-    /// The part of that which the leader has accounted for.
+    /// The part of that time which the leader has accounted for.
     pub leader: LeaderTiming,
 }
 
@@ -96,13 +96,13 @@ impl Answer {
         self
     }
 
-    /// Where the time went, of a write that [`ClientConfig::time_every`](super::ClientConfig::time_every) has chosen.
+    /// The time by stage, for a write that [`ClientConfig::time_every`](super::ClientConfig::time_every) has chosen.
     #[must_use]
     pub const fn timing(&self) -> Option<&WriteTiming> {
         self.timing.as_ref()
     }
 
-    /// A write: where it was applied. A read: the last position that it saw.
+    /// A write: the position where it was applied. A read: the last position that it saw.
     #[must_use]
     pub const fn position(&self) -> Position {
         self.position
@@ -111,7 +111,7 @@ impl Answer {
     /// The store's response.
     ///
     /// # Errors
-    /// Never for an answer that [`super::Clients`] gave: it checks before it hands out.
+    /// Never for an answer from [`super::Clients`]: it checks before it hands out.
     pub fn response(&self) -> Result<Response<'_>, DecodeError> {
         Response::decode(match &self.body {
             Body::Reply(reply) => ClientReply::response_of(reply),
@@ -158,7 +158,7 @@ pub enum Obstacle {
     SessionExpired,
     /// The sequence was given up already.
     Stale,
-    /// The command is larger than the group takes.
+    /// The command is larger than the group accepts.
     TooLarge,
     /// The replica could not read the command: it runs another release.
     Malformed,

@@ -164,7 +164,7 @@ impl<R: Route> Peers<R> {
         }
     }
 
-    /// Notes what became of a session. Returns whether a connection attempt failed, perhaps the last that had hope.
+    /// Notes the new state of a session. Returns whether a connection attempt failed, perhaps the last that had hope.
     pub(super) fn on_event(&mut self, now: Instant, event: &Event<R>, rng: &mut Prng) -> bool {
         match *event {
             Event::Connected { session, .. } => {
@@ -231,7 +231,7 @@ impl<R: Route> Peers<R> {
         self.list.iter().filter_map(due).min()
     }
 
-    /// Why nothing can be sent, if nothing can.
+    /// Why nothing can be sent, if that is so.
     pub(super) fn obstacle(&self) -> Obstacle {
         // One established session counts for more than failures of other replicas: a replica was reached.
         let reached = self.list.iter().any(|peer| peer.session().is_some());

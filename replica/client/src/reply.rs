@@ -94,7 +94,7 @@ impl<R: Route> Clients<R> {
         }
     }
 
-    /// A read that another replica can do as well, and that took this one too long, turns to the others.
+    /// A read that another replica can do as well, and that took too long here, goes to the others.
     pub(super) fn avoid_if_slow(&mut self, now: Instant, key: Key, peer: usize, error: RpcError) {
         if error == RpcError::Cancelled && self.is_spread(key) {
             self.avoid(now, peer);
@@ -270,8 +270,8 @@ impl<R: Route> Clients<R> {
         }
     }
 
-    /// Takes the ticket of an evicted session away from an operation that was certainly not applied under it. The next one
-    /// may be there already. The client's last command, which waits for all others, stays behind it.
+    /// Removes the ticket of an evicted session from an operation that was certainly not applied under it. The next
+    /// session may be there already. The client's last command, which waits for all others, stays behind it.
     pub(super) fn wait_for_session(&mut self, now: Instant, key: Key, owner: Key) {
         let (Some(pending), Some(logical)) =
             (self.operations.get_mut(key), self.logical.get_mut(owner))

@@ -1,4 +1,4 @@
-//! An order and replicas that follow a script, on a ring, on virtual time, in one thread.
+//! An admin command and replicas that follow a script, on a ring, on virtual time, in one thread.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -98,7 +98,7 @@ fn replica(index: usize, cluster: u64, leader: usize, holder: u64, acts: &[Act])
     }
 }
 
-/// Gives `order` for place `place`; how it ended, and what each replica was given.
+/// Gives `order` for place `place`; returns how it ended, and what each replica got.
 fn give(
     replicas: Vec<Scripted>,
     order: Order,
@@ -195,7 +195,7 @@ fn an_order_goes_to_one_cluster_only() {
     let lost = Act::Say(AdminStatus::NotLeader, None, "");
     let done = [say(AdminStatus::Done, "done")];
     for foreign in [0, 1] {
-        // Whichever cluster's leader is found first is the one that is meant, also when it leads no more.
+        // The cluster whose leader is found first is the one that is meant, even after that leader lost leadership.
         let mut replicas = vec![
             replica(0, OURS.0, 0, 30, std::slice::from_ref(&lost)),
             replica(1, OURS.0, 1, 30, std::slice::from_ref(&lost)),
@@ -253,7 +253,7 @@ fn a_removal_from_a_place_that_nobody_holds_is_not_even_given() {
 
 #[test]
 fn whoever_reaches_no_leader_has_changed_nothing() {
-    // Two that name each other: followed, but in no storm, and never taken for a leader.
+    // Two that name each other: the client follows them, but in no storm, and never takes one for a leader.
     let (end, given) = give(
         vec![
             replica(0, OURS.0, 1, 30, &[]),
