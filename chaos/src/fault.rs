@@ -19,7 +19,7 @@ pub enum Fault {
     Delay,
     /// Bits of packets flip.
     Corruption,
-    /// Packets arrive once more, long after the conversation they belonged to.
+    /// Packets arrive a second time, long after their conversation.
     Replay,
     /// Packets above a size vanish.
     Mtu,
@@ -45,25 +45,25 @@ pub enum Fault {
     Blackout,
     /// A disk takes long to sync.
     DiskSlow,
-    /// A replica dies, and of what it had not synced some sectors are written and some are not.
+    /// A replica dies, and of its unsynced bytes some sectors are written and some are not.
     DiskTorn,
-    /// A replica dies, and a bit on its disk flips, or its log's end and the mark of it turn into zeros: it has lost its
-    /// memory.
+    /// A replica dies, and a bit on its disk flips, or its log's end and the mark of it turn into zeros: it has lost
+    /// its memory.
     DiskCorrupt,
     /// A disk has no room; the replica on it ends, and comes back.
     DiskFull,
     /// An operator has leadership transferred.
     Transfer,
-    /// An operator removes a member, and takes a new one in at its place later; or has one replaced.
+    /// An operator removes a member, and later adds a new one at its place; or has one replaced.
     Members,
     /// A replica of another state-machine version takes the place of one: the group is of mixed versions.
     Versions,
     /// A replica's process dies, perhaps amid a batch of writes, and the machine continues: bytes that were written and
     /// not synced are still there. Of disks, like all that follow.
     ProcessKill,
-    /// A write or a sync fails with EIO: the replica ends, and of what was not synced some is there and some is not.
+    /// A write or a sync fails with EIO: the replica ends, and some of its unsynced bytes are there and some are not.
     DiskEio,
-    /// The same with ENOSPC, also where the room was made before.
+    /// The same with ENOSPC, also if the room was made before.
     DiskEnospc,
 }
 
@@ -99,7 +99,7 @@ impl Fault {
         Fault::DiskEnospc,
     ];
 
-    /// Those that mean something only where logs are on disk.
+    /// Faults that mean something only with logs on disk.
     pub const OF_DISKS: [Fault; 8] = [
         Fault::Blackout,
         Fault::DiskSlow,
@@ -176,7 +176,7 @@ impl fmt::Display for Fault {
 pub struct UnknownFault {
     /// The text.
     pub name: String,
-    /// The fault whose name is most like it.
+    /// The fault with the most similar name.
     pub nearest: Fault,
 }
 
@@ -263,7 +263,7 @@ impl Topology {
     }
 }
 
-/// Whom a fault of replicas hits; leaders deserve more than their share.
+/// The target of a fault of replicas; leaders get more than their share.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Victim {
     /// Who leads at that moment.
@@ -284,7 +284,7 @@ pub enum Event {
         /// For how long.
         span: Duration,
     },
-    /// The leader and some of the others are cut off, so that a new leader arises beside it.
+    /// The leader and some of the others are cut off, so that a new leader arises on the other side.
     IsolateLeader {
         /// Whether client machines stay on the old leader's side: their reads must not be stale.
         with_clients: bool,
@@ -332,7 +332,7 @@ pub enum Event {
     },
     /// The leader pauses, cut off with some clients: they can only ask replicas that believe that it still leads.
     PauseApart {
-        /// For how long; the cut lasts a little longer.
+        /// Its length; the cut lasts a little longer.
         span: Duration,
     },
     /// An operator has leadership transferred to a replica.
@@ -461,7 +461,7 @@ pub struct Schedule {
     pub enabled: BTreeSet<Fault>,
     /// The faults, in order of time.
     pub events: Vec<(Instant, Event)>,
-    /// From here on nothing happens and everything is healed.
+    /// From here on no fault happens and everything is healed.
     pub quiet_from: Instant,
 }
 

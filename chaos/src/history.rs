@@ -12,7 +12,7 @@ use std::fmt;
 pub enum Action {
     /// Read the key.
     Get,
-    /// Set the key. Workloads write every value at most once, which is what makes checking cheap.
+    /// Set the key. Workloads write every value at most once, which makes checking cheap.
     Put {
         /// The value written.
         value: Vec<u8>,

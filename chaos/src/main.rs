@@ -104,7 +104,7 @@ fn canaries(words: &[&str]) -> Option<bool> {
         [jobs, name] => (jobs.parse().ok()?, Some(*name), false),
         _ => return None,
     };
-    // Assertions of the system find some of the bugs; what they print is not news here.
+    // Assertions of the system find some of the bugs; their output is not news here.
     std::panic::set_hook(Box::new(|_| {}));
     let chosen = CANARIES
         .iter()

@@ -1,11 +1,11 @@
-//! Between the words of a history and the store's own: the same for simulated and real clients, so that both are judged
-//! by the same rules.
+//! Translation between histories and the store's types: the same for simulated and real clients, so that both are
+//! judged by the same rules.
 
 use crate::history::{Action, Answer};
 use crate::workload::Request;
 use trine_kvstore::{Command, Position, Response, SetCondition, SetExpiry, SetOptions, StoreError};
 
-/// The store's command for what a workload asks.
+/// The store's command for a request of a workload.
 #[must_use]
 pub fn command_of(request: &Request) -> Command<'_> {
     let key = request.key.as_slice();
@@ -50,7 +50,7 @@ pub fn command_of(request: &Request) -> Command<'_> {
     }
 }
 
-/// The store's response in the words of a history; nothing for one that fits no command of a workload.
+/// The store's response as a history records it; nothing for one that fits no command of a workload.
 #[must_use]
 pub fn answer_of(response: &Response<'_>) -> Option<Answer> {
     let told = |version: &Position| Some(version.as_u64());

@@ -1,4 +1,4 @@
-//! Group time as a client can know it: keys expire by it, and it is not the clock that histories are recorded by.
+//! Group time as a client can know it: keys expire by it, and it is not the clock of the recorded times.
 //!
 //! Group time runs with the clock of the leader, and stops while there is none. So only bounds are known for the moment
 //! at which a key with a time to live expires, and the checker holds the group to them. It must not expire before the
@@ -14,7 +14,7 @@ pub struct GroupTime {
     pub drift_per_million: u64,
     /// When a replica's clock jumped ahead, and how far.
     pub jumps_ns: Vec<(u64, u64)>,
-    /// How far recorded times may be beside the true ones: they are made strictly increasing, some nanoseconds each.
+    /// How far recorded times may differ from the true ones: they are made strictly increasing, some nanoseconds each.
     pub rounding_ns: u64,
     /// From when on group time does not stop any more; `None` promises no end to any key.
     pub steady: Option<Steady>,
@@ -52,8 +52,8 @@ impl GroupTime {
         earliest.saturating_sub(self.rounding_ns).max(call_ns)
     }
 
-    /// A key that was there at `seen_ns` and had at most `ttl_ns` to live is gone at this moment; nothing where that is not
-    /// promised.
+    /// A key that was there at `seen_ns` and had at most `ttl_ns` to live is gone at this moment; nothing if that is
+    /// not promised.
     pub(crate) fn latest(&self, seen_ns: u64, ttl_ns: u64) -> Option<u64> {
         let steady = self.steady?;
         let slowest = MILLION.saturating_sub(self.drift_per_million).max(1);

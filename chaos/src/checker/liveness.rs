@@ -10,7 +10,7 @@ pub struct Bound {
     pub healed_at_ns: u64,
     /// How long the group may take from then on until it serves all clients.
     pub recovery_ns: u64,
-    /// When the run ended: what was called too late before it may still be open.
+    /// When the run ended: operations that were called too late before it may still be open.
     pub ended_at_ns: u64,
     /// How long one operation may take once the group serves.
     pub operation_ns: u64,

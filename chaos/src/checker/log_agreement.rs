@@ -78,7 +78,7 @@ impl LogAgreement {
         self.states.contains_key(&applied)
     }
 
-    /// Comparisons made: an index seen on one replica alone says nothing.
+    /// Comparisons made: an index seen on one replica alone proves nothing.
     pub fn observed(&self) -> u64 {
         self.compared
     }

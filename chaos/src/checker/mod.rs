@@ -1,5 +1,5 @@
-//! Judges of a recorded run. None of them trusts the system under test: what its replies claim
-//! about order is used as a hint and then verified.
+//! Judges of a recorded run. None of them trusts the system under test: the order that its replies
+//! claim is used as a hint and then verified.
 
 pub mod coverage;
 pub mod exactly_once;

@@ -11,7 +11,7 @@ pub(crate) enum Content {
     Opaque(u32),
 }
 
-/// Version of an item, where it is known.
+/// Version of an item, if it is known.
 pub(crate) type Version = Option<u64>;
 
 /// The state of one key.
@@ -23,7 +23,8 @@ pub(crate) enum State {
     Present {
         content: Content,
         version: Version,
-        /// The step that wrote it for a time only. CAS and INCR change the item, and leave it its time.
+        /// The step that wrote it for a time only. CAS and INCR change the item, and do not change
+        /// its time.
         mortal: Option<u32>,
     },
 }
@@ -75,7 +76,7 @@ pub(crate) enum Kind {
     },
     /// Refused by the state machine: legal anywhere.
     Nothing,
-    /// Answered with what the action is never answered with: legal nowhere.
+    /// Answered with a response that the action never has: legal nowhere.
     Impossible,
 }
 
@@ -311,7 +312,8 @@ impl Digest {
         }
     }
 
-    /// The end of what this step wrote for a time. It may have no effect: something else may have removed the item before.
+    /// The end of the item that this step wrote for a time. It may have no effect: something else
+    /// may have removed the item before.
     fn end_of(&self, step: &Step, operation: &Operation, time: &GroupTime) -> Option<Step> {
         let Action::PutFor { value, ttl_ns } = &operation.action else {
             return None;
@@ -349,7 +351,7 @@ impl Digest {
         Content::Opaque(next)
     }
 
-    /// The version of an item whose writer was not told it, where a read was.
+    /// The version of an item whose writer was not told it, if a read was.
     fn version_learned(&self, operation: &Operation) -> Version {
         if operation.outcome != Outcome::Unknown {
             return None;

@@ -54,7 +54,7 @@ impl LocalClock {
         self.parts_per_million = parts_per_million;
     }
 
-    /// The clock shows no progress until `until`: what a clock does that does not count a process's suspension.
+    /// The clock shows no progress until `until`, like a clock that does not count a process's suspension.
     pub(crate) fn stand_still(&mut self, simulated: Instant, until: Instant) {
         self.drift(simulated, self.parts_per_million);
         self.simulated_ns = until.as_nanos();

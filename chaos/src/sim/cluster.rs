@@ -54,7 +54,7 @@ pub(crate) struct Cluster {
     disks: Vec<SimDisk>,
     /// Places that an operator takes out of the group, until they are filled again.
     leaving: BTreeSet<Host>,
-    /// Those of them that an operator has ordered to be filled.
+    /// Those of them for which an operator has given the command to fill them.
     rejoining: BTreeSet<Host>,
     /// The identities that a canary does not give up.
     lives: BTreeMap<Host, Incarnation>,
@@ -146,8 +146,8 @@ impl Cluster {
         Box::new(move |address| Host::of_address(address).filter(|host| host.index() < hosts))
     }
 
-    /// Starts a replica: with what its disk has kept, or under a new identity with nothing in memory. False if its disk
-    /// does not let it.
+    /// Starts a replica: with the contents of its disk, or under a new identity with nothing in memory. False if its
+    /// disk does not let it.
     pub(crate) fn start_replica(&mut self, host: Host, bootstrap: bool) -> bool {
         let clock = self.world.fresh_clock();
         let now = clock.local(self.world.now());
@@ -274,7 +274,7 @@ impl Cluster {
         halted.map(|(host, _)| host).collect()
     }
 
-    /// Starts a new process at each place that is to be filled, and whose old one was removed only behind that order.
+    /// Starts a new process at each place that is to be filled, and whose old one was removed only behind that command.
     pub(crate) fn refill_places(&mut self) {
         let was_removed = |host: &Host| {
             let node = self.world.program(*host).and_then(Member::replica);
@@ -311,7 +311,7 @@ impl Cluster {
         hosts.map(place_of).collect()
     }
 
-    /// Nothing is wrong with any disk from here on.
+    /// No disk is faulty from here on.
     pub(crate) fn heal_disks(&mut self) {
         for disk in &self.disks {
             let mut device = disk.device();
@@ -411,7 +411,7 @@ impl Cluster {
         Host((self.config.topology().machines() + host.index()) as u16)
     }
 
-    /// Operators whose orders were followed, or refused, go home.
+    /// Operators whose commands were done, or refused, are removed.
     fn dismiss_operators(&mut self) {
         for host in self.replica_hosts() {
             let operator = self.operator_of(host);
@@ -518,7 +518,7 @@ impl Cluster {
                 .all(|view| view.keeps_majority(&alive, &leaving))
     }
 
-    /// Tells a replica to stop; false if it is down.
+    /// Asks a replica to stop; false if it is down.
     pub(crate) fn stop(&mut self, host: Host) -> bool {
         let simulated = self.world.now();
         let Some(now) = self.world.local_time(host, simulated) else {
@@ -755,8 +755,8 @@ mod tests {
         }
     }
 
-    /// Seed 596: of voters 1, 2 and 3 operators were to remove 2 and 3. Without both 1 is a majority, and 3 was killed. But the
-    /// order to remove 3 had met its predecessor and was over, and without 2 alone 1 is none of two.
+    /// Seed 596: of voters 1, 2 and 3 operators were to remove 2 and 3. Without both 1 is a majority, and 3 was killed.
+    /// But the command to remove 3 had met its predecessor and was over, and without 2 alone 1 is none of two.
     #[test]
     fn of_those_who_are_to_leave_not_all_need_to_do_so() {
         let mut view = view([lives(&[1, 2, 3]), Vec::new()]);

@@ -42,26 +42,26 @@ pub struct SimConfig {
     pub workload: WorkloadConfig,
     /// How fast they ask.
     pub pace: Pace,
-    /// Simulated time in front of the first fault; without any the group forms under faults.
+    /// Simulated time before the first fault; if it is zero the group forms under faults.
     pub forming: Duration,
     /// Simulated time in which faults happen.
     pub faulty: Duration,
-    /// Simulated time behind it, in which the group has to recover and serve.
+    /// Simulated time after the last fault, in which the group has to recover and serve.
     pub quiet: Duration,
     /// The kinds of fault; nothing draws a subset.
     pub faults: Option<BTreeSet<Fault>>,
     /// The faults that replace a drawn schedule, by the time after the group has formed.
     pub script: Option<Vec<(Duration, Event)>>,
-    /// How the replicas are set up, but for who begins the group.
+    /// The replicas' settings, except for the one that begins the group.
     pub replica: ReplicaConfig,
     /// Logs are on disk; nothing keeps them in memory.
     pub disk: Option<DiskConfig>,
-    /// The state-machine version of each replica's first life; the later ones are of `replica`'s, so that a group whose
-    /// members come back one by one is upgraded while it serves.
+    /// The state-machine version of each replica's first incarnation. Later ones have `replica`'s, so that a group
+    /// whose members come back one by one is upgraded while it serves.
     pub first_state_version: u8,
     /// Fewest operations that must complete, or the run proves nothing.
     pub operations_min: u64,
-    /// Least simulated time, or the run proves nothing.
+    /// Shortest simulated time, or the run proves nothing.
     pub simulated_min: Duration,
     /// Limits of the linearizability check.
     pub limits: Limits,
@@ -125,7 +125,7 @@ pub(crate) const RECOVERY: Duration = Duration::from_secs(5);
 pub(crate) const OPERATION: Duration = Duration::from_secs(2);
 /// How long after its time a key may still be found then: a tick, and a commit.
 pub(crate) const EXPIRY_LATE: Duration = Duration::from_millis(500);
-/// The least quiet time: recovery, an operation, and time to be judged in.
+/// The shortest quiet time: recovery, an operation, and time to be judged in.
 pub const QUIET_MIN: Duration = Duration::from_secs(8);
 
 impl SimConfig {
@@ -140,7 +140,7 @@ impl SimConfig {
         let keys = prng.in_range(1..=10);
         let client_machines = prng.in_range(1..=3);
         let clients_per_machine = prng.in_range(1..=4);
-        // One hundred to two thousand operations a second over all clients, where nothing hinders.
+        // One hundred to two thousand operations a second over all clients, if nothing hinders.
         let least = if prng.below(10) == 0 { 500 } else { 2_000 };
         let interval = Duration::from_micros(prng.in_range(least..=10_000));
         let pause =
@@ -260,7 +260,7 @@ impl SimConfig {
     }
 }
 
-/// A third of the seeds keep their logs on disk. Drawn apart, so that the other seeds are what they were.
+/// A third of the seeds keep their logs on disk. Drawn separately, so that the other seeds stay the same.
 fn draw_disk(seed: u64, replica: &mut ReplicaConfig) -> Option<DiskConfig> {
     let mut prng = Prng::new(seed ^ 0xd15c_d15c_d15c_d15c);
     (prng.below(3) == 0).then(|| disk_config(&mut prng, replica))
@@ -322,7 +322,7 @@ fn open_max(prng: &mut Prng) -> usize {
     prng.in_range(1..=most) as usize
 }
 
-/// How one machine's endpoint is set up. Machines differ, so sessions have to agree on something.
+/// The settings of one machine's endpoint. Machines differ, so sessions have to agree on something.
 pub(crate) fn varied_endpoint(prng: &mut Prng) -> EndpointConfig {
     let mut config = endpoint_config();
     if prng.below(3) == 0 {

@@ -1,4 +1,4 @@
-//! One machine's disk: what was written and not synced is there until the machine dies, and then perhaps.
+//! One machine's disk: unsynced bytes are there until the machine dies, and then perhaps.
 //!
 //! The real writer runs on it, so only the device is simulated: how long a sync takes, and in which order unsynced
 //! writes reach the plate. Some of their sectors do not, some bits flip, some sectors turn into zeros later, and a disk
@@ -39,13 +39,13 @@ pub(crate) struct Device {
     seen: Files,
     /// Not known to be durable, in the order in which it was issued.
     pending: Vec<Operation>,
-    /// How much of `pending` a batch that is under way has added.
+    /// How much of `pending` a batch under way has added.
     under_way: usize,
     /// No room for anything new.
     pub(crate) full: bool,
-    /// A failure that is to come, or has come, of the process that runs now.
+    /// A failure, future or past, of the process that runs now.
     failing: Option<Failing>,
-    /// It was damaged since a start last found memory lost, so that a start may find that. On any other it must not.
+    /// It was damaged since a start last found memory lost, so a start may find that. On any other disk it must not.
     damaged: bool,
     /// Damaged such that the next start has to find it.
     blanked: bool,
@@ -85,12 +85,12 @@ impl Device {
         })
     }
 
-    /// No operation fails any more, unless one has.
+    /// No operation fails any more, unless one has already.
     pub(crate) fn forget_failure(&mut self) {
         self.failing = self.failing.filter(|failing| failing.after == 0);
     }
 
-    /// The process dies and the machine does not: what it has written is seen by the next one, though perhaps not durable.
+    /// The process dies and the machine does not: the next one sees the written bytes, though they may not be durable.
     /// Of a batch that was under way some part was issued.
     pub(crate) fn lose_process(&mut self) {
         let issued = self.pending.len() - self.under_way;
@@ -167,7 +167,7 @@ impl Device {
         }
     }
 
-    /// Everything that was issued has come through; what was synced is durable.
+    /// Everything issued has come through; synced bytes are durable.
     fn settle(&mut self) {
         self.under_way = 0;
         let names = self
@@ -202,7 +202,7 @@ impl Device {
         }
     }
 
-    /// Whether the plate does not know yet which file has this name: it may know none, or one of before.
+    /// Whether the plate does not know yet which file has this name: it may know none, or an earlier one.
     fn name_is_pending(&self, name: &str) -> bool {
         self.pending.iter().any(|operation| match operation {
             Operation::Create(changed, _) | Operation::Remove(changed) => changed == name,
@@ -243,16 +243,16 @@ impl Device {
         }
     }
 
-    /// Flips one bit that was written, anywhere in the log or in a snapshot; or turns the log's end and the mark that says
-    /// where it was into zeros. Returns whether there was one.
+    /// Flips one written bit, anywhere in the log or in a snapshot; or turns the log's end and its mark into zeros.
+    /// Returns whether there was one.
     pub(crate) fn corrupt(&mut self) -> bool {
         let harmed = self.prng.chance(BLANKED) && self.blank() || self.flip();
         self.damaged |= harmed;
         harmed
     }
 
-    /// The device forgets what it said was synced: all of the mark, and of the last segment all from some sector on. Returns
-    /// whether the mark was durable.
+    /// The device forgets bytes that it reported as synced: all of the mark, and of the last segment all from some
+    /// sector on. Returns whether the mark was durable.
     fn blank(&mut self) -> bool {
         if !self.durable.contains_key("marked") {
             return false;
@@ -302,7 +302,8 @@ impl Device {
         true
     }
 
-    /// Damage that must be found was found, and none where there is none, whenever the machine or the process died.
+    /// Damage that must be found was found, and none was found on a healthy disk, whenever the machine or the process
+    /// died.
     fn judge<D>(&mut self, opened: &Opened<D>, blanked: bool, fsync: Fsync) {
         let lost = opened.lost.as_ref();
         assert!(
@@ -369,13 +370,13 @@ struct Failing {
     cause: DiskCause,
 }
 
-/// A failure comes within so many operations: a few batches.
+/// A failure comes within this many operations: a few batches.
 const FAILS_WITHIN: u64 = 12;
 /// How often damage is zeros at the log's end and in its mark.
 const BLANKED: Ratio = Ratio::percent(25);
 /// Operations that may stay unsynced before the device does the oldest by itself.
 const PENDING_MAX: usize = 8;
-/// How long a sync takes on a disk that nothing is wrong with.
+/// How long a sync takes on a healthy disk.
 pub(crate) const CALM: (Duration, Duration) =
     (Duration::from_micros(20), Duration::from_micros(2_000));
 
@@ -407,7 +408,7 @@ fn change_names(files: &mut Files, operation: &Operation) {
     change_names_of(files, operation, |size| vec![0; size as usize]);
 }
 
-/// `new` makes a file of so many bytes.
+/// `new` makes a file of this many bytes.
 fn change_names_of<F>(
     files: &mut BTreeMap<String, F>,
     operation: &Operation,
@@ -551,7 +552,7 @@ pub(crate) struct SimWriter {
     writer: Writer<SimDisk>,
     disk: SimDisk,
     waiting: VecDeque<(u64, Write)>,
-    /// When the batch is durable, and what comes of it then.
+    /// When the batch is durable, and its result.
     batch: Option<(Instant, Result<u64, DiskError>)>,
     ended: Option<Result<u64, DiskError>>,
     failed: bool,
@@ -586,7 +587,7 @@ impl SimQueue {
         }
     }
 
-    /// Begins the next batch, if none is under way: all that waits.
+    /// Begins the next batch of all waiting writes, if none is under way.
     pub(crate) fn begin_batch(&self, now: Instant) {
         let mut inner = self.inner();
         if inner.batch.is_some() || inner.failed {
@@ -638,7 +639,7 @@ mod tests {
         bytes
     }
 
-    /// As a file is replaced: the new one is whole, and synced, before it gets the name.
+    /// A file is replaced like this: the new one is whole, and synced, before it gets the name.
     fn replace(disk: &mut SimDisk) {
         disk.create("new", 4).unwrap();
         disk.write("new", 0, b"once").unwrap();
@@ -646,7 +647,7 @@ mod tests {
         disk.rename("new", FILE).unwrap();
     }
 
-    /// The next process sees what was synced, and once the names are synced, too, it outlives the machine.
+    /// The next process sees the synced bytes, and once the names are synced, too, they outlive the machine.
     fn assert_kept(disk: &mut SimDisk) {
         disk.device().settle();
         disk.device().lose_process();
@@ -688,7 +689,7 @@ mod tests {
         }
     }
 
-    /// The same, while the plate still had an older file of that name, which then took what was written.
+    /// The same, while the plate still had an older file of that name, which then got the bytes.
     #[test]
     fn what_is_synced_under_a_name_that_was_used_before_is_not_lost_either() {
         for seed in 0..50 {

@@ -1,4 +1,4 @@
-//! The kinds of programs in a cluster: replicas, machines full of clients, and operators who give one order each.
+//! The kinds of programs in a cluster: replicas, machines full of clients, and operators who give one command each.
 
 use super::callers::Callers;
 use super::disk::SimQueue;
@@ -39,14 +39,14 @@ pub(crate) struct Agreement {
     next_whole: u64,
 }
 
-/// Of that many indexes one has the whole state compared.
+/// One in this many indexes has the whole state compared.
 const WHOLE_STATE_EVERY: u64 = 32;
-/// And of more, if there is much to compare: so many bytes an index on average.
+/// And one in more, if there is much to compare: this many bytes an index on average.
 const WHOLE_STATE_BYTES: u64 = 512;
 
 impl Agreement {
-    /// Whether a replica that has applied `applied` shows its whole state. All of them do at the same indexes: the first
-    /// one to get there decides by what its state costs to look at.
+    /// Whether a replica that has applied `applied` shows its whole state. All of them do at the same indexes: the
+    /// first one to get there decides by the cost of hashing its state.
     fn wants_whole(&mut self, applied: u64, bytes: impl FnOnce() -> u64) -> bool {
         if !applied.is_multiple_of(WHOLE_STATE_EVERY) {
             return false;

@@ -55,8 +55,8 @@ pub fn run(config: SimConfig, trace: Trace) -> Result<SimReport, SimConfigError>
     run_while(config, trace, || true)
 }
 
-/// Simulates one run as long as `go_on` says so, and judges what there is then. A run that was ended early is never a
-/// pass: its verdict is a violation, if it has shown one, or undecided.
+/// Simulates one run as long as `go_on` says so, and judges the result. A run that was ended early is never a pass: its
+/// verdict is a violation, if it has shown one, or undecided.
 ///
 /// # Errors
 /// When the configuration cannot be simulated.
@@ -98,7 +98,7 @@ fn simulate(
     let mut prng = cluster.prng.fork();
     let mut drawn = draw_kinds(&mut prng);
     if cluster.config.replica.reads == ReadMode::Lease {
-        // Leases are promised only where clocks run within their drift.
+        // Leases are promised only if clocks run within their drift.
         drawn.remove(&Fault::Jump);
     }
     if let Some(disk) = &cluster.config.disk {
@@ -172,7 +172,7 @@ pub(crate) trait Program: App<Host> {
         Vec::new()
     }
 
-    /// When the program wants its next turn for reasons of its own, in simulated time.
+    /// When the program wants its next turn for its own purposes, in simulated time.
     fn next_call(&self) -> Option<Instant> {
         None
     }

@@ -1,4 +1,4 @@
-//! The network between machines: what becomes of each wire packet.
+//! The network between machines: the fate of each wire packet.
 
 use super::Host;
 use super::trace::Trace;
@@ -45,7 +45,7 @@ impl NetworkStats {
 pub(crate) struct Network {
     prng: Prng,
     weather: Weather,
-    /// The links that carry nothing, by who cut them, until `heal`.
+    /// The links that carry nothing, by cut, until `heal`.
     cuts: BTreeMap<u64, Cut>,
     clogs: BTreeMap<(Host, Host), Instant>,
     /// When the last ordinary packet of each link arrives: without a fault a link keeps the order.

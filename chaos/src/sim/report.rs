@@ -32,7 +32,7 @@ pub struct SimReport {
     pub linearizability: linearizability::Report,
     /// How often each enabled fault fired.
     pub faults: BTreeMap<Fault, u64>,
-    /// It was told to end before its time: what it has not shown by then, it has not shown.
+    /// It was told to end before its time: anything it has not shown by then is not shown.
     pub ended_early: bool,
     /// Changes of the leader.
     pub failovers: u64,
@@ -178,7 +178,7 @@ const IDLE_TURNS_PER_SECOND: u64 = 2_000;
 const TURNS_PER_PACKET: u64 = 3;
 
 /// A program that names a deadline which has passed, and then does nothing about it, is turned as fast as its machine
-/// goes. Clients did so while the replica that they took for the leader could not be connected to.
+/// goes. Clients did so while they could not connect to the replica that they took for the leader.
 fn nobody_spins(turns: u64, packets: u64, machines: usize, simulated: Duration) -> Verdict {
     let seconds = simulated.as_nanos().div_ceil(1_000_000_000);
     let most = packets * TURNS_PER_PACKET + machines as u64 * seconds * IDLE_TURNS_PER_SECOND;
@@ -190,7 +190,7 @@ fn nobody_spins(turns: u64, packets: u64, machines: usize, simulated: Duration) 
     ))
 }
 
-/// Happenings at one moment are recorded some nanoseconds apart.
+/// Events at one moment are recorded some nanoseconds apart.
 const ROUNDING_NS: u64 = 10_000;
 
 /// Group time runs with the leader's clock, and steadily once the group has recovered.

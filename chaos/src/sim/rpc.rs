@@ -21,7 +21,7 @@ use trine_transport::prng::{Prng, Ratio};
 use trine_transport::session::{ConnectParams, Event, Identity, SessionId};
 use trine_transport::time::{Duration, Instant};
 
-/// Length of the part of a request that says what to answer.
+/// Length of the part of a request that describes the answer.
 const ORDER_BYTES: usize = 24;
 /// Requests that a program keeps under way to each peer.
 const WINDOW: usize = 24;
@@ -103,9 +103,9 @@ pub fn run(config: &RpcConfig, trace: Trace) -> RpcReport {
     play(&mut world, config, &schedule, &mut prng, &ledger);
     world.network.calm();
     let end = schedule.quiet_from + config.quiet;
-    // Then no new requests: everything under way must come to its end. The network's memory is
-    // part of its faults: packets are replayed for some seconds more. They are no sign of life of
-    // the dead, and whatever else they begin must be over as well.
+    // Then no new requests: everything under way must come to its end. The network's memory is part
+    // of its faults: packets are replayed for some seconds more. They are no sign of life of dead
+    // machines, and anything else that they begin must be over as well.
     world.run_until(end);
     stop_asking(&mut world);
     world.run_until(end + Duration::from_nanos(REPLAY_NS.1) + Duration::from_secs(3));
@@ -380,7 +380,7 @@ fn idle(host: Host, machine: &Machine<Peer>) -> Verdict {
 /// State that all programs share.
 #[derive(Default)]
 struct Ledger {
-    /// How often the handler ran, by caller's life and tag.
+    /// How often the handler ran, by caller's incarnation and tag.
     executed: BTreeMap<(u64, u64), u32>,
     ended: BTreeMap<String, u64>,
     wrong: Option<String>,

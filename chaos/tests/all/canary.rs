@@ -68,7 +68,7 @@ fn is_not_linearizable(verdict: &Verdict) -> bool {
     matches!(verdict, Verdict::Violation(violation) if violation.explanation.starts_with("not linearizable"))
 }
 
-/// The same leaders cut off, by a drawn schedule, with faults and clients beside it that have no part in the failure.
+/// The same leaders cut off, by a drawn schedule, with unrelated faults and clients beside it.
 #[cfg(debug_assertions)]
 fn drawn(seed: u64) -> SimConfig {
     let mut config = config(seed);
@@ -79,7 +79,7 @@ fn drawn(seed: u64) -> SimConfig {
     config
 }
 
-/// No test had ever shrunk a run that fails.
+/// No test had ever shrunk a failing run.
 #[test]
 #[cfg(debug_assertions)]
 fn a_failing_run_is_shrunk_to_one_that_fails_alike() {

@@ -40,7 +40,7 @@ impl Default for Limits {
     }
 }
 
-/// The judgement, and how it was come by.
+/// The judgement, and the stages that made it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// The worst over all keys.
@@ -65,7 +65,7 @@ pub fn check_with(history: &History, limits: Limits) -> Report {
     check_timed(history, limits, &GroupTime::default())
 }
 
-/// Judges a history; keys that were written for a time by what is known of group time.
+/// Judges a history; keys that were written for a time by the known facts of group time.
 pub fn check_timed(history: &History, limits: Limits, time: &GroupTime) -> Report {
     let mut report = Report {
         verdict: Verdict::Pass,

@@ -88,7 +88,7 @@ impl Configuration {
     }
 }
 
-/// A choice: the configuration and what may come next in the order, best last.
+/// A choice: the configuration and the candidates for the next place, best last.
 struct Frame {
     configuration: Configuration,
     candidates: Vec<u32>,
@@ -172,7 +172,8 @@ impl<'a> Search<'a> {
         None
     }
 
-    /// Whether this is the expiry of an item that is there no more, and will not be again: nothing is left for it to do.
+    /// Whether this is the expiry of an item that is no longer there, and will not be again: it has
+    /// no effect left.
     fn is_spent(&self, id: u32, configuration: &Configuration) -> bool {
         let Kind::Expiry { of } = self.step(id).kind else {
             return false;
@@ -295,7 +296,7 @@ fn insert(sorted: &mut Vec<u32>, id: u32) {
 }
 
 /// PUTs of unknown outcome whose value no read saw, in histories where only reads could have seen
-/// them: to take them as never done loses nothing, and each would double the search.
+/// them. Taking them as never done loses nothing, and each would double the search.
 fn unobserved_writes(steps: &[Step]) -> HashSet<usize> {
     let only_registers = steps.iter().all(|step| {
         matches!(

@@ -20,7 +20,7 @@ pub(super) enum Finding {
 /// A cluster's extent, with the steps that set it.
 #[derive(Copy, Clone, Debug)]
 struct Zone {
-    /// Earliest return, and whose. Zero for the initial state, which precedes everything.
+    /// The earliest return, and its step. Zero for the initial state, which precedes everything.
     finish_ns: u64,
     finish_step: Option<usize>,
     /// Latest call, and whose.
@@ -78,7 +78,7 @@ struct Clusters {
 }
 
 impl Clusters {
-    /// `None` where a value is written twice or can arise by counting: clusters then mean nothing.
+    /// `None` if a value is written twice or can arise by counting: clusters then mean nothing.
     fn of(steps: &[Step]) -> Option<Self> {
         let mut clusters = Self {
             zones: FastMap::default(),
