@@ -1,8 +1,8 @@
-//! The command: what comes from scrapers and from other servers, and what people write.
+//! The command: bytes from scrapers and from other servers, and text that people write.
 //!
-//! The command has no library yet, so that its parsers are included here, each with as few other files as it names. The
-//! `#[path]` lines go, and with them the aliases in `lib.rs`, as soon as it is split into libraries. Two parsers name too
-//! many other files (the shell's commands, the settings file): their own unit tests replay their corpora.
+//! The command has no library yet, so its parsers are included here, each with as few other files as it names. The
+//! `#[path]` lines go, and with them the aliases in `lib.rs`, as soon as it is split into libraries. Two parsers name
+//! too many other files (the shell's commands, the settings file): their own unit tests replay their corpora.
 
 #![allow(
     dead_code,
@@ -95,7 +95,7 @@ pub fn answers(bytes: &[u8]) {
     }
 }
 
-/// Each answer lies within what came, and is taken only when the last of its bytes is there.
+/// Each answer lies within the received bytes, and is taken only when the last of its bytes is there.
 fn redis_answers(mut bytes: &[u8]) {
     while let Some((answer, length)) = redis_answer::parse(bytes) {
         assert!((1..=bytes.len()).contains(&length));
@@ -198,7 +198,7 @@ pub fn arguments(bytes: &[u8]) {
     lists(text);
 }
 
-/// A list that is numbers is what it resolves to; nothing here may ask a name server.
+/// A list of numeric addresses resolves to itself; nothing here may ask a name server.
 fn lists(text: &str) {
     let _ = peers::check_server(text);
     let checked = peers::check(text);

@@ -58,7 +58,7 @@ fn same<M: PartialEq + Debug>(again: Result<M, DecodeError>, read: M) {
 
 /// The longest input that is worth running.
 const INPUT_BYTES_MAX: usize = 4 * 1024;
-/// In front of each piece of the input: to whom, what it is, and its length.
+/// In front of each piece of the input: its receiver, its kind, and its length.
 const HEAD: usize = 4;
 
 /// An entry that the leader is said to have committed.

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use crate::output::LineSink;
 use crate::process::Process;
 
-/// How often an awaited condition is looked at.
+/// How often an awaited condition is checked.
 const POLL: Duration = Duration::from_millis(10);
-/// How long a replica may take to end after it was asked to, before it is killed.
+/// How long a replica may take to end after the request, before it is killed.
 const KIND_STOP_LIMIT: Duration = Duration::from_secs(3);
 
 /// What to run.
@@ -87,8 +87,8 @@ fn lines(tail: &[String]) -> String {
     tail.iter().map(|line| format!("\n    {line}")).collect()
 }
 
-/// Replica processes of one group. Dropping it kills all of them; and should this process end
-/// without dropping anything, the kernel kills them (see [`die_with_parent`](super::die_with_parent)).
+/// Replica processes of one group. Dropping it kills all of them. If this process ends without dropping anything, the
+/// kernel kills them (see [`die_with_parent`](super::die_with_parent)).
 #[derive(Debug)]
 pub struct Group {
     config: GroupConfig,
@@ -105,8 +105,8 @@ impl Group {
         Self::start_by(config, Vec::new())
     }
 
-    /// As [`start`](Self::start), each replica by another program, such as `ip netns exec replica{place}`, which has to
-    /// become the replica: its process id and its end are the replica's.
+    /// As [`start`](Self::start), but each replica is started by another program, such as `ip netns exec
+    /// replica{place}`. That program has to become the replica: its process id and its end are the replica's.
     pub fn start_by(config: GroupConfig, launcher: Vec<OsString>) -> Result<Self, LiveError> {
         let count = config.addresses.len();
         let mut group = Self {
@@ -219,7 +219,7 @@ impl Group {
         }
     }
 
-    /// Asks all replicas to end, waits a moment for them, and kills what is left.
+    /// Asks all replicas to end, waits a moment for them, and kills the rest.
     pub fn stop(mut self) -> Result<(), LiveError> {
         for process in self.processes.iter_mut().flatten() {
             process.ask_to_stop()?;

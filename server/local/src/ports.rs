@@ -1,4 +1,4 @@
-//! Which loopback addresses can a group use?
+//! The loopback addresses that a group can use.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};

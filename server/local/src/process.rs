@@ -1,4 +1,4 @@
-//! One child process: start it tied to its parent, stop it kindly or not, know how it ended.
+//! One child process: start it tied to its parent, stop it gently or not, know how it ended.
 
 use std::ffi::OsString;
 use std::io;
@@ -14,7 +14,7 @@ use crate::output::{LineSink, Output, Stream};
 
 /// The prefix of all variables that set something for `trine`.
 const SETTINGS_PREFIX: &[u8] = b"TRINE_";
-/// How often an awaited end is looked for.
+/// How often an awaited end is checked.
 const POLL: Duration = Duration::from_millis(2);
 
 /// A running (or just ended) child. Dropping it kills the process and reaps it.
@@ -140,7 +140,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Nothing better can be done with an error here; the child's own lifeline is the second net.
+        // An error here has no better handling; the child's own lifeline is the second net.
         let _ = self.kill();
         self.output.finish();
     }

@@ -55,7 +55,7 @@ pub fn survey_over<B: Backend>(
     limit: Duration,
 ) -> Result<Vec<Report>, SurveyError> {
     let clock = MonotonicClock;
-    // No two askers are alike, not even after each other on the same port.
+    // No two probes are alike, not even consecutive ones on the same port.
     let seed = u64::from(std::process::id()) << 32 ^ clock.now().as_nanos();
     let transport = endpoint_config();
     let probed = probe_status(backend, clock, transport, route_of, addresses, limit, seed)?;
@@ -75,8 +75,8 @@ pub fn leader_of(reports: &[Report]) -> Option<&Status> {
     known().find(|status| status.role == Role::Leader && status.term == newest)
 }
 
-/// How many replicas vote, answer, and follow the leader's term; nothing without a leader, none
-/// while the membership changes.
+/// The number of replicas that vote, answer, and follow the leader's term; nothing without a
+/// leader, none while the membership changes.
 #[must_use]
 pub fn voters_in_step(reports: &[Report]) -> Option<usize> {
     let leader = leader_of(reports)?;
@@ -101,7 +101,7 @@ pub fn voters_in_step(reports: &[Report]) -> Option<usize> {
 }
 
 /// Whether so many members came back without their memory, under other identities, that the rest is
-/// no majority any more: what the group stored is gone, and it will never serve again.
+/// no longer a majority. The group's data is then gone, and it will never serve again.
 ///
 /// A member that does not answer may still have its memory. It has certainly lost it only if
 /// another replica fills its place.

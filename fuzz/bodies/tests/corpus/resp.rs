@@ -1,4 +1,4 @@
-//! The corpora of what Redis clients send.
+//! The corpora of Redis clients' bytes.
 //!
 //! `TRINE_WRITE_CORPUS=1 cargo test -p trine-fuzz-bodies resp` writes the seeds
 //! again.
