@@ -127,7 +127,7 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// The answer, where there was one.
+    /// The answer, if there was one.
     pub fn answer(&self) -> Option<&Answer> {
         match &self.outcome {
             Outcome::Known(answer) => Some(answer),

@@ -13,7 +13,7 @@ pub(crate) fn wrong_arity(name: &str) -> Refusal {
     format!("ERR wrong number of arguments for '{name}' command")
 }
 
-/// The store's errors in Redis's words, where it has words for them.
+/// The store's errors in Redis's words, if it has words for them.
 pub(crate) fn error_text(error: StoreError) -> String {
     match error {
         StoreError::NotANumber => NOT_AN_INTEGER.to_owned(),

@@ -55,7 +55,6 @@ impl<'a> Plan<'a> {
         self.steps.len()
     }
 
-    /// The operations.
     pub(crate) fn operations(&self) -> Operations<'_> {
         let commands: Vec<Command<'_>> = self.steps.iter().map(|step| self.command(step)).collect();
         let read_only = commands.iter().all(Command::is_read_only);

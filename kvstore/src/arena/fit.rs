@@ -12,7 +12,7 @@ const ROWS: usize = (REGION_GRANULES.ilog2() - STEPS_LOG + 2) as usize;
 
 pub(super) const BINS: usize = ROWS * STEPS as usize;
 
-/// How many blocks of a bin are looked at when some of them may be too small.
+/// How many blocks of a bin are checked if some of them may be too small.
 const SEARCH_MAX: u32 = 8;
 
 /// Which bins have blocks.

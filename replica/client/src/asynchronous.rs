@@ -114,7 +114,7 @@ impl<R: Route> Hosted<R> {
         }
     }
 
-    /// Begins what callers have asked for.
+    /// Begins the callers' new calls.
     fn take_calls(&mut self, now: Instant) {
         // In this order: a handle that is found to be gone has put all of its calls into the inbox.
         self.dropped.append(&mut lock(&self.shared.dropped));

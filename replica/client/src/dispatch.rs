@@ -196,7 +196,7 @@ impl<R: Route> Clients<R> {
         peer.outstanding += 1;
     }
 
-    /// Puts an operation whose attempt ended without an answer back to where it waits for the next one.
+    /// Puts an operation whose attempt ended without an answer back into the queue for the next one.
     pub(super) fn requeue(&mut self, key: Key) {
         let Some(pending) = self.operations.get(key) else {
             return;

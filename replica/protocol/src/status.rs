@@ -42,7 +42,7 @@ pub enum Role {
 pub struct MemberStatus {
     /// The place that it fills.
     pub place: u32,
-    /// Its present life, in hexadecimal.
+    /// Its present incarnation, in hexadecimal.
     pub incarnation: String,
     /// The replica's address.
     pub address: SocketAddr,
@@ -199,7 +199,7 @@ pub struct LeaseStatus {
 pub struct Status {
     /// The place that it fills.
     pub place: u32,
-    /// Its present life, in hexadecimal.
+    /// Its present incarnation, in hexadecimal.
     pub incarnation: String,
     /// Its cluster, in hexadecimal; nothing while it belongs to none.
     pub cluster: Option<String>,

@@ -16,7 +16,7 @@ pub enum LifelineError {
     /// The process that started this one has ended already.
     #[error("the process that started this one (pid {expected}) has ended")]
     ParentGone {
-        /// The pid the child was told.
+        /// The parent's process id that the child was given.
         expected: i32,
     },
     /// The variable does not hold a process id.

@@ -54,7 +54,6 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// A frame as it came.
 fn frame(bytes: &[u8]) {
     let strict = parse(bytes, &OURS, UNCHECKED);
     let trusting = parse(bytes, &OURS, CHECKED);
@@ -124,7 +123,6 @@ fn carried(bytes: &[u8]) {
     }
 }
 
-/// An ARP body.
 fn arp(body: &[u8]) {
     let Some(read) = Arp::parse(body) else {
         return;

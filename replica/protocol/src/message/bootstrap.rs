@@ -29,7 +29,7 @@ pub struct Member {
     pub place: PlaceId,
     /// Whether its vote counts.
     pub role: MemberRole,
-    /// Its present life.
+    /// Its present incarnation.
     pub incarnation: Incarnation,
     /// The replica's address.
     pub address: SocketAddr,
@@ -217,7 +217,7 @@ pub enum BootstrapReply {
     Present {
         /// The place that it fills.
         place: PlaceId,
-        /// Its present life.
+        /// Its present incarnation.
         incarnation: Incarnation,
         /// Its cluster, if it has one.
         cluster: ClusterId,
@@ -228,7 +228,7 @@ pub enum BootstrapReply {
     Begun {
         /// The place that it fills.
         place: PlaceId,
-        /// Its present life.
+        /// Its present incarnation.
         incarnation: Incarnation,
         /// Its cluster.
         cluster: ClusterId,
@@ -239,7 +239,7 @@ pub enum BootstrapReply {
         reason: BeginRefusal,
         /// The place that it fills.
         place: PlaceId,
-        /// Its present life.
+        /// Its present incarnation.
         incarnation: Incarnation,
         /// Its cluster, if it has one.
         cluster: ClusterId,

@@ -12,7 +12,7 @@ use super::ids::{ClusterId, Incarnation, PlaceId};
 pub struct JoinRequest {
     /// The place that the sender fills.
     pub place: PlaceId,
-    /// The sender's present life.
+    /// The sender's present incarnation.
     pub incarnation: Incarnation,
     /// Where the sender is reached.
     pub address: SocketAddr,
@@ -104,7 +104,7 @@ pub enum JoinReply {
     Accepted {
         /// The cluster that the sender becomes a member of.
         cluster: ClusterId,
-        /// The leader's present life.
+        /// The leader's present incarnation.
         leader: Incarnation,
     },
     /// Not now, or not here.

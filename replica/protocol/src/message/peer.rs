@@ -14,7 +14,7 @@ pub struct PeerHeader {
     pub cluster: ClusterId,
     /// The raft group inside the cluster.
     pub group: GroupId,
-    /// The sender's present life.
+    /// The sender's present incarnation.
     pub from: Incarnation,
     /// The receiver's incarnation that the sender means.
     pub to: Incarnation,

@@ -105,7 +105,7 @@ pub struct Discovery {
     pub place: PlaceId,
     /// Its present role.
     pub role: RoleCode,
-    /// Its present life.
+    /// Its present incarnation.
     pub incarnation: Incarnation,
     /// Its term.
     pub term: u64,
