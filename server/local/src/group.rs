@@ -105,8 +105,8 @@ impl Group {
         Self::start_by(config, Vec::new())
     }
 
-    /// As [`start`](Self::start), but each replica is started by another program, such as `ip netns exec
-    /// replica{place}`. That program has to become the replica: its process id and its end are the replica's.
+    /// As [`start`](Self::start), but another program starts each replica, such as `ip netns exec replica{place}`. That
+    /// program has to become the replica: its process id and its end are the replica's.
     pub fn start_by(config: GroupConfig, launcher: Vec<OsString>) -> Result<Self, LiveError> {
         let count = config.addresses.len();
         let mut group = Self {
