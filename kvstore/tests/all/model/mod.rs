@@ -47,7 +47,7 @@ impl Model {
             .retain(|_, item| item.expiry_ns == 0 || item.expiry_ns > now);
     }
 
-    /// The answer, and whether all-or-nothing refuses it.
+    /// Applies a command and returns the answer that the store must give.
     pub(crate) fn apply(&mut self, at: Position, command: &Command<'_>) -> Answer {
         match command {
             Command::MultiGet { keys } => {
