@@ -1,4 +1,4 @@
-//! Which loopback addresses can a group use?
+//! The loopback addresses that a group can use.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -23,7 +23,7 @@ pub fn addresses_from(base_port: u16, count: usize) -> Option<Vec<SocketAddr>> {
         .collect()
 }
 
-/// `count` loopback addresses with consecutive UDP ports that nobody holds at this moment.
+/// `count` loopback addresses with consecutive UDP ports that no process holds at this moment.
 ///
 /// The ports are free again when this returns, so another process could take one first; the
 /// caller sees that as "port in use" and may simply ask again.
@@ -43,8 +43,8 @@ pub fn free_addresses(count: usize) -> io::Result<Vec<SocketAddr>> {
     ))
 }
 
-/// What a client binds to that wants to reach `peers`: loopback if they are, else any address of
-/// their family; the port is any free one.
+/// The address that a client of `peers` binds to: loopback if they are, else any address of their
+/// family; the port is any free one.
 #[must_use]
 pub fn local_address_towards(peers: &[SocketAddr]) -> SocketAddr {
     let loopback = peers.iter().all(|peer| peer.ip().is_loopback());

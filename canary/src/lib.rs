@@ -1,8 +1,8 @@
-//! Planted bugs: the proof that the simulator's checkers bite (chaos/README.md).
+//! Planted bugs: they prove that the simulator's checkers find something (chaos/README.md).
 //!
-//! Each is one line of the form `canary::planted("name")`. A build with debug assertions, which tests and the simulator have,
-//! asks at run time; a thread plants at most one bug, and nothing but tests and the simulator plants any. In a release
-//! `planted` is the constant `false`, and nothing of a bug is left in the program: `.ci/run canary` looks for the names.
+//! Each is one line of the form `canary::planted("name")`. A build with debug assertions, which tests and the simulator
+//! have, asks at run time. A thread plants at most one bug, and only tests and the simulator plant any. In a release
+//! `planted` is the constant `false`, and no bug is left in the program: `.ci/run canary` looks for the names.
 
 #[cfg(debug_assertions)]
 mod plant {
@@ -10,15 +10,16 @@ mod plant {
     use std::marker::PhantomData;
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    /// Whether any thread of this process has ever planted a bug. The question stands where packets and entries go by, and
-    /// this answers it with one load as long as there is nothing to find.
+    /// Whether any thread of this process has ever planted a bug. Code on the path of packets and entries asks this,
+    /// and the answer costs one load as long as there is nothing to find.
     static EVER: AtomicBool = AtomicBool::new(false);
 
     thread_local! {
         static PLANTED: Cell<Option<&'static str>> = const { Cell::new(None) };
     }
 
-    /// A bug is planted as long as this lives, which has to end on the same thread: other tests may run there next.
+    /// A bug is planted while this value lives. It has to be dropped on the same thread: other tests may run there
+    /// next.
     #[must_use = "the bug goes with it"]
     #[derive(Debug)]
     pub struct Planted(PhantomData<*const ()>);
@@ -29,7 +30,7 @@ mod plant {
     ///
     /// If there is one already.
     pub fn plant(bug: &'static str) -> Planted {
-        // Relaxed: it says something to this thread alone, which has just set it.
+        // Relaxed: only this thread reads it, and this thread has just set it.
         EVER.store(true, Ordering::Relaxed);
         let before = PLANTED.replace(Some(bug));
         assert_eq!(before, None, "one bug at a time");

@@ -12,7 +12,7 @@ use trine_replica::config::ReadMode;
 /// Most seeds that a canary may need.
 pub const SEEDS_MAX: u64 = 500;
 
-/// What is simulated to find a bug.
+/// The kind of simulation that finds a bug.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// Whole groups, as `trine sim` does.
@@ -28,9 +28,10 @@ pub struct Canary {
     pub name: &'static str,
     /// What is simulated.
     pub subject: Subject,
-    /// Words of the finding, one of which it must have: what finds a bug as something else does not count.
+    /// Words of the finding, one of which it must have: another finding does not count.
     pub found_as: &'static [&'static str],
-    /// The first seed of the short search, which a gate has time for: a little below the one that the full search ended at.
+    /// The first seed of the short search, which a gate has time for: a little below the one at which the full search
+    /// ended.
     pub short_from: u64,
 }
 
@@ -61,7 +62,8 @@ impl Canary {
 /// A stale, lost or doubled answer.
 const ORDER: &[&str] = &["not linearizable"];
 
-/// All that seeds find. ("lease survives a transfer" is found by a directed test alone, `replica/tests/all/lease.rs`.)
+/// All bugs that seeds find. ("lease survives a transfer" is found by a directed test alone,
+/// `replica/tests/all/lease.rs`.)
 pub const CANARIES: &[Canary] = &[
     group("read without ReadIndex", ORDER),
     group("read before its index is applied", ORDER),
@@ -110,7 +112,7 @@ pub struct Search {
     pub canary: Canary,
     /// The seed that it began with.
     pub from: u64,
-    /// The first seed that found it, with what was found.
+    /// The first seed that found it, with the finding.
     pub found: Option<(u64, String)>,
     /// Wall-clock time of the search.
     pub took: Duration,
@@ -132,7 +134,7 @@ pub fn search(canary: Canary, from: u64, jobs: u64) -> Search {
     let started = Instant::now();
     let mut found: Option<(u64, String)> = None;
     let first = AtomicU64::new(u64::MAX);
-    // Seeds below a finding are still run to their end, so that the first one is the first one.
+    // Seeds below a finding still run to their end, so that the reported first one is the first.
     for_each_seed(
         from,
         SEEDS_MAX + 1 - from,
@@ -172,7 +174,7 @@ fn is_what_it_is(canary: Canary, finding: &str) -> bool {
     canary.found_as.iter().any(|words| finding.contains(words))
 }
 
-/// Those of these seeds that find something although nothing is planted.
+/// Those of these seeds that find something although no bug is planted.
 #[must_use]
 pub fn false_alarms(subject: Subject, seeds: &BTreeSet<u64>, jobs: u64) -> Vec<(u64, String)> {
     let numbered: Vec<u64> = seeds.iter().copied().collect();
@@ -192,7 +194,7 @@ pub fn false_alarms(subject: Subject, seeds: &BTreeSet<u64>, jobs: u64) -> Vec<(
     alarms
 }
 
-/// The seeds that these searches ran, by what was simulated: without the bugs they have to pass.
+/// The seeds that these searches ran, by kind of simulation: without the bugs they have to pass.
 #[must_use]
 pub fn seeds_run(searches: &[Search], subject: Subject) -> BTreeSet<u64> {
     let found = searches
@@ -206,8 +208,7 @@ pub fn seeds_run(searches: &[Search], subject: Subject) -> BTreeSet<u64> {
         .collect()
 }
 
-/// A seed without leases cannot find what is wrong with leases, and one without disks not what is wrong with them: it
-/// counts, and need not be run.
+/// A seed without leases cannot find a bug of leases, and one without disks none of disks: it counts, and need not run.
 fn may_find(canary: Canary, seed: u64) -> bool {
     let config = SimConfig::from_seed(seed);
     match canary.name {
@@ -217,7 +218,7 @@ fn may_find(canary: Canary, seed: u64) -> bool {
     }
 }
 
-/// What a seed finds; a run that proves nothing finds nothing.
+/// The finding of a seed; a run that proves nothing finds nothing.
 fn finding_of(subject: Subject, seed: u64) -> Option<String> {
     let verdict = match subject {
         Subject::Group => {

@@ -19,7 +19,7 @@ pub enum Fault {
     Delay,
     /// Bits of packets flip.
     Corruption,
-    /// Packets arrive once more, long after the conversation they belonged to.
+    /// Packets arrive a second time, long after their conversation.
     Replay,
     /// Packets above a size vanish.
     Mtu,
@@ -27,13 +27,13 @@ pub enum Fault {
     Partition,
     /// One machine cannot be heard by another, but hears it.
     OneWay,
-    /// A link holds all packets back, then delivers them at once.
+    /// A link holds all packets back, then delivers them all together.
     Clog,
     /// A replica dies, and comes back without its memory.
     Crash,
-    /// A replica is stopped in an orderly way, hands the lead over, and comes back without its memory.
+    /// A replica is stopped in an orderly way, transfers leadership, and comes back without its memory.
     Stop,
-    /// A replica stands still, and goes on as if nothing had happened.
+    /// A replica pauses, and continues as if nothing had happened.
     Pause,
     /// Clocks run too fast or too slow.
     Drift,
@@ -41,29 +41,29 @@ pub enum Fault {
     Jump,
     /// A client dies with its operations open; another one takes its place.
     ClientCrash,
-    /// All replicas die at once. Only where they keep a log on disk, like all that follow.
+    /// All replicas die at the same time. Only with a log on disk, like all that follow.
     Blackout,
     /// A disk takes long to sync.
     DiskSlow,
-    /// A replica dies, and of what it had not synced some sectors are written and some are not.
+    /// A replica dies, and of its unsynced bytes some sectors are written and some are not.
     DiskTorn,
-    /// A replica dies, and a bit on its disk flips, or its log's end and the mark of it turn into zeros: it has lost its
-    /// memory.
+    /// A replica dies, and a bit on its disk flips, or its log's end and the mark of it turn into zeros: it has lost
+    /// its memory.
     DiskCorrupt,
     /// A disk has no room; the replica on it ends, and comes back.
     DiskFull,
-    /// An operator has the lead handed over.
+    /// An operator has leadership transferred.
     Transfer,
-    /// An operator removes a member, and takes a new one in at its place later; or has one replaced.
+    /// An operator removes a member, and later adds a new one at its place; or has one replaced.
     Members,
     /// A replica of another state-machine version takes the place of one: the group is of mixed versions.
     Versions,
-    /// A replica's process dies, perhaps amid a batch of writes, and the machine goes on: what was written and not synced
-    /// is still there. Of disks, like what follows.
+    /// A replica's process dies, perhaps amid a batch of writes, and the machine continues: bytes that were written and
+    /// not synced are still there. Of disks, like all that follow.
     ProcessKill,
-    /// A write or a sync fails with EIO: the replica ends, and of what was not synced some is there and some is not.
+    /// A write or a sync fails with EIO: the replica ends, and some of its unsynced bytes are there and some are not.
     DiskEio,
-    /// The same with ENOSPC, also where the room was made before.
+    /// The same with ENOSPC, also if the room was made before.
     DiskEnospc,
 }
 
@@ -99,7 +99,7 @@ impl Fault {
         Fault::DiskEnospc,
     ];
 
-    /// Those that mean something only where logs are on disk.
+    /// Faults that mean something only with logs on disk.
     pub const OF_DISKS: [Fault; 8] = [
         Fault::Blackout,
         Fault::DiskSlow,
@@ -151,7 +151,7 @@ pub fn draw_kinds(prng: &mut Prng) -> BTreeSet<Fault> {
     let apart = |fault: &Fault| Fault::OF_DISKS.contains(fault) || *fault == Fault::Versions;
     let mut kinds: Vec<Fault> = Fault::ALL.into_iter().filter(|f| !apart(f)).collect();
     prng.shuffle(&mut kinds);
-    // Two more than must fire: an event may find nobody to hit.
+    // Two more than must fire: an event may find no target.
     let count = prng.in_range(KINDS_MIN as u64 + 2..=kinds.len() as u64) as usize;
     kinds.into_iter().take(count).collect()
 }
@@ -176,7 +176,7 @@ impl fmt::Display for Fault {
 pub struct UnknownFault {
     /// The text.
     pub name: String,
-    /// The fault whose name is most like it.
+    /// The fault with the most similar name.
     pub nearest: Fault,
 }
 
@@ -226,7 +226,7 @@ impl fmt::Display for FaultSet {
 /// The set of no fault.
 const NO_FAULT: &str = "none";
 
-/// What a link does to packets at random.
+/// The random effects of a link on packets.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Weather {
     /// Packets that vanish.
@@ -263,7 +263,7 @@ impl Topology {
     }
 }
 
-/// Whom a fault of replicas hits; leaders deserve more than their share.
+/// The target of a fault of replicas; leaders get more than their share.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Victim {
     /// Who leads at that moment.
@@ -284,7 +284,7 @@ pub enum Event {
         /// For how long.
         span: Duration,
     },
-    /// The leader and some of the others are cut off, so that a new leader arises beside it.
+    /// The leader and some of the others are cut off, so that a new leader arises on the other side.
     IsolateLeader {
         /// Whether client machines stay on the old leader's side: their reads must not be stale.
         with_clients: bool,
@@ -316,26 +316,26 @@ pub enum Event {
         /// How long it is down.
         span: Duration,
     },
-    /// A replica is told to stop, dies when it has, and is started again with nothing in memory.
+    /// A replica gets the request to stop, dies when it has stopped, and is started again with nothing in memory.
     Stop {
         /// Which.
         victim: Victim,
         /// How long it is down.
         span: Duration,
     },
-    /// A replica stands still.
+    /// A replica pauses.
     Pause {
         /// Which.
         victim: Victim,
         /// For how long.
         span: Duration,
     },
-    /// The leader stands still, cut off with some clients: they can only ask whoever believes that it still leads.
+    /// The leader pauses, cut off with some clients: they can only ask replicas that believe that it still leads.
     PauseApart {
-        /// For how long; the cut lasts a little longer.
+        /// Its length; the cut lasts a little longer.
         span: Duration,
     },
-    /// An operator has the lead handed over to a replica.
+    /// An operator has leadership transferred to a replica.
     Transfer {
         /// To which.
         to: usize,
@@ -405,7 +405,7 @@ pub enum Event {
         /// For how long.
         span: Duration,
     },
-    /// A replica's process dies, and its machine goes on.
+    /// A replica's process dies, and its machine continues.
     ProcessKill {
         /// Which.
         victim: Victim,
@@ -416,7 +416,7 @@ pub enum Event {
     DiskError {
         /// Whose.
         victim: Victim,
-        /// For want of room, or for no reason that anybody knows.
+        /// For want of room, or for no known reason.
         full: bool,
     },
     /// A machine of clients dies; new clients take the place of the old.
@@ -454,14 +454,14 @@ impl Event {
     }
 }
 
-/// What happens when, derived from a seed.
+/// The faults of a run and their times, derived from a seed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
     /// The kinds that this seed enables. Each must fire, or the run proves nothing.
     pub enabled: BTreeSet<Fault>,
-    /// What happens, in order of time.
+    /// The faults, in order of time.
     pub events: Vec<(Instant, Event)>,
-    /// From here on nothing happens and everything is healed.
+    /// From here on no fault happens and everything is healed.
     pub quiet_from: Instant,
 }
 
@@ -490,7 +490,7 @@ impl Schedule {
         }
     }
 
-    /// What a script says, by the time after `start`. The kinds it uses are enabled.
+    /// The faults of a script, by the time after `start`. The kinds it uses are enabled.
     pub fn scripted(script: &[(Duration, Event)], start: Instant, quiet_from: Instant) -> Self {
         let mut events: Vec<(Instant, Event)> = script
             .iter()
@@ -508,8 +508,8 @@ impl Schedule {
         }
     }
 
-    /// Draws what these kinds of fault do until `quiet_from`. What one kind does is independent of
-    /// which others are enabled, so that faults can be taken away from a failing run one by one.
+    /// Draws the events of these kinds of fault until `quiet_from`. The events of one kind are independent of which
+    /// others are enabled, so that faults can be taken away from a failing run one by one.
     pub fn of(
         enabled: BTreeSet<Fault>,
         prng: &mut Prng,

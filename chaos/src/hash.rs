@@ -1,7 +1,7 @@
-//! A fast hash without a key, for what no adversary chooses: values of a run's own clients, and histories.
+//! A fast hash without a key, for data that no adversary chooses: values of a run's own clients, and histories.
 //!
-//! The same on every run, which the standard library's hash is not; and long values cost an eighth of a multiplication
-//! a byte.
+//! Unlike the standard library's hash it is the same on every run. Long values cost an eighth of a multiplication a
+//! byte.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -19,7 +19,7 @@ pub(crate) struct FastHasher {
 
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// From so many bytes on a text is long.
+/// A text of at least this many bytes is long.
 const LONG: usize = 128;
 
 fn fold(state: u64, word: u64) -> u64 {

@@ -1,4 +1,4 @@
-//! What clients saw: the record of a run that all checkers work on.
+//! The record of a run as clients saw it; all checkers work on it.
 
 mod codec;
 
@@ -7,12 +7,12 @@ pub use codec::{HistoryError, VERSION};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What a client asked of one key.
+/// The request of a client about one key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Read the key.
     Get,
-    /// Set the key. Workloads write every value at most once, which is what makes checking cheap.
+    /// Set the key. Workloads write every value at most once, which makes checking cheap.
     Put {
         /// The value written.
         value: Vec<u8>,
@@ -57,7 +57,7 @@ impl Action {
     }
 }
 
-/// What the store answered. Versions are `None` where the recording client was not told.
+/// The store's answer. Versions are `None` if the recording client was not told.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Answer {
     /// A read found this value.
@@ -109,7 +109,7 @@ pub enum Outcome {
 /// One operation of one client.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Operation {
-    /// The client that called. A client may have several operations open at once.
+    /// The client that called. A client may have several operations open at a time.
     pub client: u64,
     /// When the call began.
     pub call_ns: u64,
@@ -119,7 +119,7 @@ pub struct Operation {
     pub key: Vec<u8>,
     /// What was asked.
     pub action: Action,
-    /// What came of it.
+    /// The result.
     pub outcome: Outcome,
     /// Position told in the reply: a write's own place in the log, or the applied position that a
     /// read saw. It is a claim of the system under test, so checkers only ever use it as a hint.
@@ -127,7 +127,7 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// The answer, where there was one.
+    /// The answer, if there was one.
     pub fn answer(&self) -> Option<&Answer> {
         match &self.outcome {
             Outcome::Known(answer) => Some(answer),

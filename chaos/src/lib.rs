@@ -1,9 +1,9 @@
 //! The proof of trine: a deterministic simulator of whole clusters, the vocabulary of faults, and
 //! the checkers that judge what clients saw.
 //!
-//! A run, simulated or on real processes, leaves a [`history::History`]: who asked for what, when
-//! the question left and when the answer came. Everything in [`checker`] works on that record
-//! alone and knows nothing of replicas, so a defect in the system cannot excuse itself.
+//! A run, simulated or on real processes, leaves a [`history::History`]: for each request the
+//! client, the content, and the times of call and answer. Everything in [`checker`] works on that
+//! record alone and knows nothing of replicas, so a defect in the system cannot excuse itself.
 
 #[cfg(debug_assertions)]
 pub mod canaries;

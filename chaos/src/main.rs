@@ -1,4 +1,4 @@
-//! What `trine sim` has no place for: the transport alone under faults, and the search for planted bugs.
+//! Commands that have no place in `trine sim`: the transport alone under faults, and the search for planted bugs.
 
 use std::process::ExitCode;
 use trine_chaos::seeds::for_each_seed;
@@ -104,7 +104,7 @@ fn canaries(words: &[&str]) -> Option<bool> {
         [jobs, name] => (jobs.parse().ok()?, Some(*name), false),
         _ => return None,
     };
-    // Assertions of the system find some of the bugs; what they print is not news here.
+    // Assertions of the system find some of the bugs; their output is not news here.
     std::panic::set_hook(Box::new(|_| {}));
     let chosen = CANARIES
         .iter()

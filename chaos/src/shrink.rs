@@ -21,9 +21,9 @@ pub struct Shrunk {
     pub tried: u64,
 }
 
-/// Shrinks the failing run of `config` within `runs_max` runs, and as long as `go_on` says so; `None` if it does not
+/// Shrinks the failing run of `config` within `runs_max` runs, and as long as `go_on` says so. `None` if it does not
 /// fail, or was interrupted before it had. A run that proved nothing is handed back as it is: every smaller one proves
-/// less, so that one fault or client less would always be taken for the same failure.
+/// less, so one fault or client less would always look like the same failure.
 pub fn shrink(config: &SimConfig, runs_max: u64, go_on: fn() -> bool) -> Option<Shrunk> {
     let mut config = config.clone();
     let mut tried = 1;
@@ -57,8 +57,8 @@ pub fn shrink(config: &SimConfig, runs_max: u64, go_on: fn() -> bool) -> Option<
     }
 }
 
-/// The run with its faults by name, of which some can then be taken away: those that fired, or else all. What names a
-/// fault asks that it fires, and what is asked of a whole run is not asked of its remains.
+/// The run with its faults by name, so that some can then be taken away: those that fired, or else all. A named fault
+/// must fire. The demands on a whole run do not apply to its remains.
 fn beginnings(config: &SimConfig, report: &SimReport) -> Vec<SimConfig> {
     let of = |faults: BTreeSet<Fault>| {
         let mut named = SimConfig {
@@ -71,14 +71,14 @@ fn beginnings(config: &SimConfig, report: &SimReport) -> Vec<SimConfig> {
     let fired = report.faults.iter().filter(|(_, fired)| **fired > 0);
     let fired: BTreeSet<Fault> = fired.map(|(&fault, _)| fault).collect();
     let all: BTreeSet<Fault> = report.faults.keys().copied().collect();
-    // A panic leaves no count of what fired behind.
+    // A panic leaves no count of fired faults behind.
     if fired.is_empty() || fired == all {
         return vec![of(all)];
     }
     vec![of(fired), of(all)]
 }
 
-/// In which way a run failed: the property that was broken, not where.
+/// How a run failed: the broken property, not its place.
 fn kind_of(verdict: &Verdict) -> Option<Failure> {
     match verdict {
         Verdict::Pass => None,
@@ -89,12 +89,12 @@ fn kind_of(verdict: &Verdict) -> Option<Failure> {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Failure {
-    /// What the run was asked to do, it did not do.
+    /// The run did not do what it was asked to do.
     NothingProved,
     Undecided,
-    /// What the program said as it ended, without the words that hold a number: they are of that one run.
+    /// The program's last message, without the words that hold a number: they are of that one run.
     Panic(String),
-    /// The property, as the checkers name it in front of the first colon.
+    /// The property, as the checkers name it before the first colon.
     Broken(String),
 }
 
@@ -154,7 +154,7 @@ fn candidates(config: &SimConfig) -> Vec<SimConfig> {
 mod tests {
     use super::*;
 
-    /// Three of these were one kind, and a shrink went from one to another.
+    /// These three were one kind once, and a shrink went from one to another.
     #[test]
     fn failures_of_different_kinds_are_told_apart() {
         let kinds = [
@@ -186,7 +186,7 @@ mod tests {
         }
     }
 
-    /// Of a run that asks for more than it can do every remainder fails likewise: it was shrunk to nothing.
+    /// If a run asks for more than it can do, every remainder fails likewise: it was shrunk to nothing.
     #[test]
     fn a_run_that_proved_nothing_is_not_shrunk() {
         let mut config = SimConfig::from_seed(3);

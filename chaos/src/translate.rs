@@ -1,11 +1,11 @@
-//! Between the words of a history and the store's own: the same for simulated and real clients, so that both are judged
-//! by the same rules.
+//! Translation between histories and the store's types: the same for simulated and real clients, so that both are
+//! judged by the same rules.
 
 use crate::history::{Action, Answer};
 use crate::workload::Request;
 use trine_kvstore::{Command, Position, Response, SetCondition, SetExpiry, SetOptions, StoreError};
 
-/// The store's command for what a workload asks.
+/// The store's command for a request of a workload.
 #[must_use]
 pub fn command_of(request: &Request) -> Command<'_> {
     let key = request.key.as_slice();
@@ -50,7 +50,7 @@ pub fn command_of(request: &Request) -> Command<'_> {
     }
 }
 
-/// The store's response in the words of a history; nothing for one that fits no command of a workload.
+/// The store's response as a history records it; nothing for one that fits no command of a workload.
 #[must_use]
 pub fn answer_of(response: &Response<'_>) -> Option<Answer> {
     let told = |version: &Position| Some(version.as_u64());
@@ -82,8 +82,8 @@ pub fn answer_of(response: &Response<'_>) -> Option<Answer> {
 mod tests {
     use super::*;
 
-    /// A live run took the answer to a CAS of a missing key for a refusal, which any moment allows: a value that had
-    /// been lost behind a CAS went unseen there, while the simulator, with a translation of its own, would have seen it.
+    /// A live run took the answer to a CAS of a missing key for a refusal, which any moment allows. So it missed a
+    /// value that had been lost behind a CAS. The simulator, with a translation of its own, would have seen it.
     #[test]
     fn a_cas_that_met_no_item_is_no_refusal() {
         let missing = Response::Error(StoreError::KeyMissing);

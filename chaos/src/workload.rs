@@ -1,16 +1,16 @@
-//! What clients ask: a seeded stream of operations over a few hot keys.
+//! The requests of clients: a seeded stream of operations over a few hot keys.
 //!
-//! Keys come in families, because what a checker can decide depends on what may happen to a key:
-//! `r` keys see GET and PUT only, `d` keys also DELETE, `c` keys also CAS, `n` keys hold numbers. `t` keys see all but
-//! numbers, and values that live for a time; `u` keys hold numbers, some of them for a time.
-//! Every value is written once in a run; it names its writer, so a foreign byte is noticed.
+//! Keys come in families, because the checkers' power depends on the operations of a key. `r` keys see GET and PUT
+//! only, `d` keys also DELETE, `c` keys also CAS, `n` keys hold numbers. `t` keys see all but numbers, and values that
+//! live for a time; `u` keys hold numbers, some of them for a time. Every value is written once in a run; it names its
+//! writer, so a foreign byte is noticed.
 
 use crate::history::{Action, Answer};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use trine_transport::prng::{Prng, Ratio};
 
-/// The longest time that a value is written for: short enough to end while a run is watched.
+/// The longest time that a value is written for: short enough to end during a run.
 pub const TTL_NS_MAX: u64 = 2_500_000_000;
 
 /// How often each action is asked, relative to the others.
@@ -26,7 +26,7 @@ pub struct Mix {
     pub cas: u32,
     /// INCRs; only for stores that have the command.
     pub incr: u32,
-    /// PUTs for a time; only for stores that have the command, and clients who know how group time runs.
+    /// PUTs for a time; only for stores that have the command, and clients that know how group time runs.
     pub put_for: u32,
 }
 
@@ -73,7 +73,7 @@ impl Mix {
         .sum()
     }
 
-    /// Registers are always there: they are what the zone test decides.
+    /// Registers are always there: the zone test decides them.
     fn uses(&self, family: char) -> bool {
         match family {
             'd' => self.delete > 0,
@@ -85,7 +85,7 @@ impl Mix {
     }
 }
 
-/// What a workload looks like.
+/// The shape of a workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkloadConfig {
     /// Keys in each family.
@@ -94,7 +94,7 @@ pub struct WorkloadConfig {
     pub hot: Ratio,
     /// The actions.
     pub mix: Mix,
-    /// Sizes of values; what does not fit the writer's name is not cut off.
+    /// Sizes of values; the writer's name is not cut off if it is longer.
     pub value_bytes: RangeInclusive<usize>,
 }
 
@@ -114,7 +114,7 @@ impl Default for WorkloadConfig {
 pub struct Request {
     /// The key.
     pub key: Vec<u8>,
-    /// What to ask of it.
+    /// The action on it.
     pub action: Action,
 }
 
@@ -201,7 +201,7 @@ impl Workload {
             'u' => self.number(),
             _ => self.value(),
         };
-        // Some end before anybody can look, and some are looked at often.
+        // Some end before the client can look, and some are looked at often.
         let (least, most) = match self.prng.below(4) {
             0 => (1, 1_000_000),
             1 => (1_000_000, 50_000_000),

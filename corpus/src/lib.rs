@@ -1,23 +1,23 @@
-//! Replays the corpora of fuzz targets without a fuzzer, for tests alone: everybody's compiler runs what the fuzzers begin
-//! from, and a little of what they would make of it.
+//! Replays the corpora of fuzz targets without a fuzzer, for tests alone. The stable compiler runs the fuzzers' seeds,
+//! and a few mutations of them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// With fewer files a target has no corpus worth the name.
+/// A target with fewer files has no real corpus.
 const FILES_MIN: usize = 3;
-/// Bytes of an input that is made up.
+/// Bytes of a generated input.
 const MADE_MAX: usize = 600;
 /// Bytes that mean something in many encodings.
 const TELLING: [u8; 6] = [0, 1, 2, 127, 128, 255];
 
-/// Where the corpus of a target lies.
+/// The directory of a target's corpus.
 #[must_use]
 pub fn directory(target: &str) -> PathBuf {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/corpus")).join(target)
 }
 
-/// What the files of a corpus hold, in the order of their names.
+/// The contents of the files of a corpus, in the order of their names.
 ///
 /// # Panics
 ///
@@ -41,11 +41,11 @@ pub fn files(target: &str) -> Vec<Vec<u8>> {
     paths.iter().map(|path| read(path)).collect()
 }
 
-/// Runs the files of a corpus as they are, then each with `mutations` changes of it. Always the same ones.
+/// Runs the files of a corpus as they are, then each with `mutations` changes of it. The changes are always the same.
 ///
 /// # Panics
 ///
-/// If the corpus cannot be read, or `run` does: that is the finding.
+/// If the corpus cannot be read, or if `run` panics: that is the finding.
 pub fn replay(target: &str, mutations: u32, run: impl Fn(&[u8])) {
     for bytes in files(target) {
         run(&bytes);
@@ -56,7 +56,7 @@ pub fn replay(target: &str, mutations: u32, run: impl Fn(&[u8])) {
     }
 }
 
-/// Runs `count` inputs that are made up, always the same ones, for targets that read any bytes as a program.
+/// Runs `count` generated inputs, always the same ones, for targets that read any bytes as a program.
 pub fn run_made_up(count: u32, run: impl Fn(&[u8])) {
     let mut draw = Draw(1);
     for _ in 0..count {
@@ -67,7 +67,7 @@ pub fn run_made_up(count: u32, run: impl Fn(&[u8])) {
 
 /// A file with its lines in another order behind the first, or with up to four bytes changed.
 fn mutated(bytes: &[u8], draw: &mut Draw) -> Vec<u8> {
-    // Texts whose order matters are hardly ever changed by single bytes into others that can be read.
+    // Single bytes hardly ever turn a text whose order matters into another that can be read.
     let mut lines: Vec<&[u8]> = bytes.split(|&byte| byte == b'\n').collect();
     if lines.len() > 2 && draw.below(5) == 0 {
         for at in (2..lines.len()).rev() {
@@ -85,7 +85,7 @@ fn mutated(bytes: &[u8], draw: &mut Draw) -> Vec<u8> {
             0 => bytes.truncate(at),
             1 => bytes.extend_from_within(at..),
             2 => bytes.insert(at, draw.byte()),
-            // What stands elsewhere means more to a parser than chance does.
+            // A parser reads bytes from elsewhere in the input further than random ones.
             3 => bytes.insert(at, bytes[draw.below(bytes.len())]),
             4 => bytes[at] = bytes[draw.below(bytes.len())],
             5 => bytes[at] = TELLING[draw.below(TELLING.len())],

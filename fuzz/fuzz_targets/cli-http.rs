@@ -1,4 +1,4 @@
-//! What a scraper sends to `/metrics`.
+//! Requests of a scraper to `/metrics`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| trine_fuzz_bodies::cli::http(bytes));

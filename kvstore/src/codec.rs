@@ -153,8 +153,8 @@ impl<'a> Element<'a> for &'a [u8] {
     }
 }
 
-/// A list inside a command or a response: a slice that a caller built, or bytes that were
-/// decoded (and checked element by element) and are read where they lie.
+/// A list inside a command or a response. It is either a slice that a caller built, or decoded
+/// bytes (checked element by element) that are read in place.
 #[derive(Clone)]
 pub struct List<'a, T>(Form<'a, T>);
 
@@ -396,7 +396,7 @@ impl std::error::Error for DecodeError {}
 /// The buffer given to an encoder does not hold the encoding.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub struct BufferTooSmall {
-    /// What the encoding takes.
+    /// Bytes that the encoding takes.
     pub needed: usize,
 }
 

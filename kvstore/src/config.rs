@@ -9,7 +9,7 @@ pub const KEY_BYTES_MAX: u32 = 64 * 1024;
 /// The longest value that any limits may allow.
 pub const VALUE_BYTES_MAX: u32 = 1024 * 1024;
 
-/// What an item counts beside its key and value bytes: its index entry and its header.
+/// Bytes that an item counts beside its key and value: its index entry and its header.
 pub const ITEM_CHARGE_BYTES: u64 = 32;
 
 /// The most elements in a list of keys, pairs, conditions or operations.
@@ -30,8 +30,8 @@ pub const CHUNK_BODY_BYTES: usize = 64 * 1024;
 /// The most bytes that a snapshot chunk can have.
 pub const CHUNK_BYTES_MAX: usize = 64 + KEY_BYTES_MAX as usize + VALUE_BYTES_MAX as usize;
 
-/// What a running snapshot may keep of overwritten items at least; a larger store allows half of
-/// its live bytes.
+/// A running snapshot may keep at least this many bytes of overwritten items; a larger store allows
+/// half of its live bytes.
 pub const SNAPSHOT_KEPT_BYTES_MIN: u64 = 64 * 1024 * 1024;
 
 /// The newest state-machine version that this build understands.
@@ -40,7 +40,7 @@ pub const STATE_VERSION: u8 = 3;
 /// The version whose commands are GET, PUT, DELETE and the administrative ones.
 pub const STATE_VERSION_FIRST: u8 = 1;
 
-/// The version that brought all other commands but those that came later still.
+/// The version that brought all other commands, except those that came later still.
 pub const STATE_VERSION_SECOND: u8 = 2;
 
 const _: () = assert!(VALUE_BYTES_MAX >= KEY_BYTES_MAX);

@@ -29,7 +29,7 @@ pub enum StoreError {
     KeyMissing,
     /// Only reads can be answered without the replicated order.
     NotReadOnly,
-    /// This command cannot stand inside an EXEC.
+    /// This command cannot be an operation of an EXEC.
     NotInExecute,
     /// A list in the command is longer than [`crate::config::LIST_ITEMS_MAX`].
     ListTooLong,

@@ -1,10 +1,10 @@
-//! Which items expire when, in an order that every replica shares.
+//! The expiries of items, in an order that every replica shares.
 
 use crate::hash::KeyHash;
 use std::collections::BTreeMap;
 
 /// Expiries with the hashes of their keys, soonest first. Two keys with one hash and one expiry
-/// share an entry and leave together, so that no order depends on where an item lies.
+/// share an entry and leave together, so that no order depends on where an item lies in memory.
 #[derive(Default, Debug)]
 pub(crate) struct Expiries {
     due: BTreeMap<(u64, KeyHash), u32>,

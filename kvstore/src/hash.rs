@@ -1,8 +1,8 @@
-//! Keyed hashing: where a key lives, and the sum by which replicas compare themselves.
+//! Keyed hashing: the bucket of a key, and the sum by which replicas compare themselves.
 //!
-//! Folded multiplication: the 128-bit product of two words, each masked with a secret, folded to
-//! 64 bits. The secrets come from the replicated hash seed, so that who chooses keys does not
-//! choose buckets, and so that every replica computes the same numbers on every architecture.
+//! Folded multiplication: the 128-bit product of two words, each masked with a secret, folded to 64
+//! bits. The secrets come from the replicated hash seed. So a client that chooses keys does not
+//! choose buckets, and every replica computes the same numbers on every architecture.
 
 use crate::position::Position;
 

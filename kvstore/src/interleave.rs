@@ -1,10 +1,10 @@
 //! Batches of independent lookups that hide the latency of memory from each other.
 //!
-//! A lookup is written once, in a straight line, as an `async` block that awaits [`fetch`] before
-//! it touches a cache line for the first time: that prefetches the line and lets the other
-//! lookups run until it is there. Nothing is allocated, nothing wakes anything: a fixed number of
-//! lanes is polled round-robin. In the batch form all lanes start together; in the refill form a
-//! finished lookup makes room for the next, which is better where lookups differ in length.
+//! A lookup is written once, in a straight line, as an `async` block. It awaits [`fetch`] before it
+//! touches a cache line for the first time. That prefetches the line, and lets the other lookups
+//! run until it is there. Nothing is allocated, nothing wakes anything: a fixed number of lanes is
+//! polled round-robin. In the batch form all lanes start together. In the refill form a finished
+//! lookup makes room for the next, which is better if lookups differ in length.
 //!
 //! Write a lookup as `fn name(..) -> impl Future { async move { .. } }`: an `async fn` would keep
 //! its arguments twice.
@@ -102,7 +102,7 @@ pub fn refill<const N: usize, F: Future>(
     }
 }
 
-/// Futures that are polled where they lie.
+/// Futures that are polled in place.
 struct Lanes<const N: usize, F: Future> {
     futures: [MaybeUninit<F>; N],
     /// A bit for each lane that holds a future: initialized, and not moved from then on.

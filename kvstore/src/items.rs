@@ -40,7 +40,7 @@ impl Items {
         Self::with_table(hash_seed, Table::new())
     }
 
-    /// Ready for `count` items without growing on the way.
+    /// Prepared for `count` items without growing on the way.
     pub(crate) fn for_count(hash_seed: [u64; 2], count: u64) -> Self {
         Self::with_table(hash_seed, Table::for_entries(count))
     }
@@ -63,7 +63,7 @@ impl Items {
         self.count
     }
 
-    /// What the memory limit counts.
+    /// Bytes that the memory limit counts.
     pub(crate) fn logical_bytes(&self) -> u64 {
         self.logical_bytes
     }
@@ -226,8 +226,8 @@ impl Items {
         self.expiries.remove(stamp.expiry_ns, hash);
     }
 
-    /// The work that every change does a little of: defragmentation, and clearing away what an
-    /// abandoned snapshot kept.
+    /// The background work that every change does a little of: defragmentation, and clearing away
+    /// what an abandoned snapshot kept.
     fn maintain(&mut self) {
         for _ in 0..DEFRAGMENT_STEPS_MAX {
             let Some(from) = self.arena.defragment_step() else {

@@ -78,12 +78,12 @@ pub const fn item_charge(key_bytes: usize, value_bytes: usize) -> u64 {
 pub enum LimitsError {
     /// The key limit is zero or above [`KEY_BYTES_MAX`].
     KeyBytes {
-        /// What was asked for.
+        /// The limit that was asked for.
         asked: u32,
     },
     /// The value limit is zero or above [`VALUE_BYTES_MAX`].
     ValueBytes {
-        /// What was asked for.
+        /// The limit that was asked for.
         asked: u32,
     },
     /// The memory limit is zero.

@@ -1,4 +1,5 @@
-//! What the language has no words for: prefetching a cache line, comparing eight lanes at once.
+//! Machine operations that the language lacks: prefetching a cache line, and comparing eight lanes
+//! with one instruction.
 
 #![allow(unsafe_code)]
 

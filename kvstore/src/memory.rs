@@ -1,7 +1,7 @@
 //! Large zeroed memory from the operating system, in huge pages where the system gives them.
 //!
-//! The one place where the store talks to the memory manager. What it hands out is an ordinary
-//! slice; everything above it is safe code with bounds checks.
+//! The one place where the store talks to the memory manager. A region is an ordinary slice to its
+//! users; everything above it is safe code with bounds checks.
 
 #![allow(unsafe_code)]
 
@@ -16,8 +16,8 @@ pub const HUGE_PAGE_BYTES: usize = 2 * 1024 * 1024;
 /// The address space that a run begins with; it costs nothing until it is used.
 const RESERVED_BYTES_FIRST: usize = 64 * 1024 * 1024;
 
-/// What a run that outgrows this moves to, so that large runs need not move: moving gigabytes of
-/// page tables takes milliseconds.
+/// A run that outgrows its reservation moves to one of this size. Large runs then need not move
+/// again: moving gigabytes of page tables takes milliseconds.
 const RESERVED_BYTES_WIDE: usize = 64 * 1024 * 1024 * 1024;
 
 /// Types that a region of zeroed memory may hold.
@@ -62,8 +62,8 @@ impl<T: Plain> Region<T> {
     /// Makes room for `count` values in all; the new ones are zero.
     ///
     /// # Panics
-    /// If the system has no memory left. A replica stops then: the logical limit is what answers
-    /// clients, and running out below it is this machine's trouble alone.
+    /// If the system has no memory left. A replica stops then: clients are answered by the logical
+    /// limit, and running out below it is a fault of this machine alone.
     pub fn grow_to(&mut self, count: usize) {
         let (old, new) = (self.bytes(), count * size_of::<T>());
         assert!(
@@ -97,7 +97,7 @@ impl<T: Plain> Region<T> {
         self.count * size_of::<T>()
     }
 
-    /// Sees to it that `bytes` of address space are reserved, moving the pages if need be.
+    /// Ensures that `bytes` of address space are reserved, and moves the pages if necessary.
     fn reserve(&mut self, bytes: usize) -> bool {
         if bytes <= self.reserved {
             return true;
@@ -122,9 +122,9 @@ impl<T: Plain> Deref for Region<T> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        // SAFETY: `start` points to `count` values that this region alone owns, mapped readable and
-        // writable and zeroed by the system (so initialized, `T: Plain`), aligned to a huge page;
-        // or it dangles, aligned, and `count` is 0.
+        // SAFETY: either `start` dangles, aligned, and `count` is 0, or it points to `count` values
+        // that this region alone owns. The system mapped them readable and writable and zeroed them
+        // (so initialized, `T: Plain`), aligned to a huge page.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.count) }
     }
 }
@@ -158,7 +158,7 @@ impl<T: Plain> fmt::Debug for Region<T> {
 
 type Address = NonNull<libc::c_void>;
 
-/// Reserves generously for `bytes`, or, where address space is short, as little as is useful.
+/// Reserves generously for `bytes`, or, if address space is short, as little as is useful.
 fn reserve_for(bytes: usize) -> Option<(Address, usize)> {
     let least = bytes.next_power_of_two().max(RESERVED_BYTES_FIRST);
     let wide = if least > RESERVED_BYTES_FIRST {
@@ -271,8 +271,8 @@ fn map_again(start: Address, bytes: usize) -> bool {
         libc::PROT_READ | libc::PROT_WRITE,
         libc::MAP_PRIVATE | libc::MAP_ANON,
     );
-    // SAFETY: the range belongs to a reservation that the caller owns and nothing refers to, so
-    // replacing what is mapped there is seen by nobody.
+    // SAFETY: the range belongs to a reservation that the caller owns and nothing refers to. So no
+    // reference sees the mapping replaced.
     let mapped = unsafe {
         libc::mmap(
             start.as_ptr(),

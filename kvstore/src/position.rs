@@ -1,4 +1,4 @@
-//! Where a command stands in the replicated order.
+//! The position of a command in the replicated order.
 
 use std::fmt;
 

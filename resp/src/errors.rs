@@ -2,7 +2,7 @@
 
 use trine_kvstore::StoreError;
 
-/// Why a request is answered with an error at once.
+/// Why a request is answered with an error immediately.
 pub(crate) type Refusal = String;
 
 pub(crate) const SYNTAX: &str = "ERR syntax error";
@@ -13,7 +13,7 @@ pub(crate) fn wrong_arity(name: &str) -> Refusal {
     format!("ERR wrong number of arguments for '{name}' command")
 }
 
-/// The store's errors in Redis's words, where it has words for them.
+/// The store's errors in Redis's words, if it has words for them.
 pub(crate) fn error_text(error: StoreError) -> String {
     match error {
         StoreError::NotANumber => NOT_AN_INTEGER.to_owned(),

@@ -1,10 +1,10 @@
 //! The Redis protocol in front of trine's store, as a value without I/O: bytes of a connection go in, commands of the
 //! store and bytes of replies come out. Sockets, clocks and the way to the group stay outside.
 //!
-//! - `request` takes what a client sends apart, within limits; `reply` puts answers together in RESP2 or RESP3.
-//! - `table` knows every command, `plan` turns the ones about keys into operations of the store, `shape` turns the
-//!   store's answers into replies; `errors` are the texts of those that are errors.
-//! - `connection` holds one client's state: its protocol, its transaction, what it waits for.
+//! - `request` parses a client's bytes, within limits; `reply` writes answers in RESP2 or RESP3.
+//! - `table` knows every command. `plan` turns commands about keys into operations of the store, and `shape` turns the
+//!   store's answers into replies. `errors` has the texts of errors.
+//! - `connection` holds one client's state: its protocol, its transaction, and the call that it waits for.
 
 mod connection;
 mod errors;

@@ -1,38 +1,42 @@
-//! What one connection may take.
+//! Limits of one connection.
 
 /// Bytes of a line: an inline command, or the length in front of a part.
 pub(crate) const LINE_BYTES_MAX: usize = 64 * 1024;
 /// Parts of one request: more than the longest list that the store takes.
 pub(crate) const PARTS_MAX: i64 = 64 * 1024;
-/// Parts of a request of somebody who has still to give the password.
+/// Parts of a request of a client that has still to give the password.
 pub(crate) const STRANGER_PARTS_MAX: i64 = 10;
 /// Bytes of a part of such a request.
 pub(crate) const STRANGER_PART_BYTES_MAX: i64 = 16 * 1024;
 /// Bytes of the arguments that the error text for an unknown command repeats.
 pub(crate) const REPEATED_BYTES_MAX: usize = 128;
 
-/// Bytes of a client's name, and of the name and the version of its library: each connection keeps them, and they are repeated
-/// in replies as often as somebody asks.
+/// Bytes of a client's name, and of the name and the version of its library. Each
+/// connection keeps them, and they are repeated in replies whenever a client asks.
 pub(crate) const NAME_BYTES_MAX: usize = 1024;
-/// What a part of a queued command counts beside its bytes: the vector that keeps it, its allocation, and what EXEC makes of
-/// it. Parts may be empty, and a request may have 65,536 of them.
+/// Bytes that a part of a queued command counts beside its own: the vector that keeps
+/// it, its allocation, and its share of EXEC's work. Parts may be empty, and a
+/// request may have 65,536 of them.
 pub(crate) const QUEUED_PART_CHARGE_BYTES: usize = 48;
 
 /// Limits of one connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Bytes received and not yet answered; a request that needs more ends the connection. As many may be queued for one
-    /// EXEC, and as many be replied in it by what needs no store.
+    /// Bytes received and not yet answered; a request that needs more ends the
+    /// connection. The same limit applies to the commands queued for one EXEC, and to
+    /// the replies in it of commands that need no store.
     pub query_bytes: usize,
     /// Bytes received ahead while earlier commands wait for their answers.
     pub ahead_bytes: usize,
     /// Bytes of one part of a request.
     pub part_bytes: usize,
-    /// Commands that are answered together; more of a pipeline wait for them.
+    /// Commands that are answered together; further commands of a pipeline wait for
+    /// them.
     pub pipeline_commands: usize,
     /// Commands of one transaction.
     pub transaction_commands: usize,
-    /// Bytes of replies that wait for their reader before no more commands are taken.
+    /// Bytes of replies that wait for their reader; at this limit no more commands
+    /// are taken.
     pub output_bytes: usize,
 }
 

@@ -1,5 +1,5 @@
-//! Requests about keys as operations of the store. Commands that stand one behind the other in a pipeline or a
-//! transaction become one list of operations, with a note for each command how its answers make a reply.
+//! Requests about keys as operations of the store. Consecutive commands of a pipeline or a transaction become one list
+//! of operations. A note for each command says how its answers make a reply.
 
 mod expiry;
 
@@ -18,7 +18,7 @@ pub(crate) struct Item {
     pub(crate) operations: usize,
 }
 
-/// One operation; the pairs of an MSET lie beside.
+/// One operation; the pairs of an MSET are stored separately.
 #[derive(Clone, Debug)]
 enum Step<'a> {
     Command(Command<'a>),
@@ -40,7 +40,7 @@ pub(crate) struct Operations<'p> {
 }
 
 impl<'a> Plan<'a> {
-    /// What becomes of the answers, in order.
+    /// How the answers become replies, in order.
     pub(crate) fn into_items(self) -> Vec<Item> {
         self.items
     }
@@ -55,7 +55,6 @@ impl<'a> Plan<'a> {
         self.steps.len()
     }
 
-    /// The operations.
     pub(crate) fn operations(&self) -> Operations<'_> {
         let commands: Vec<Command<'_>> = self.steps.iter().map(|step| self.command(step)).collect();
         let read_only = commands.iter().all(Command::is_read_only);
@@ -74,7 +73,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// A reply that is known already takes its place among the others.
+    /// A reply that is known already, among those that are not.
     pub(crate) fn add_reply(&mut self, reply: Vec<u8>) {
         self.items.push(Item {
             shape: Shape::Known(reply),
@@ -256,15 +255,15 @@ impl<'a> Plan<'a> {
         } else {
             self.set_with(Shape::OkOrNull, key, value, asked.condition, expiry);
         }
-        // The moment is over. Behind NX nobody knows yet whether it is this value that would be deleted: there the key
-        // goes at the next step of group time.
+        // The moment is over. With NX it is not known yet whether this value would be deleted, so the key goes at the
+        // next step of group time.
         if after == Some(None) && asked.condition != SetCondition::Absent {
             self.and_delete(key);
         }
         Ok(())
     }
 
-    /// The last command also deletes the key; that has no part in its reply.
+    /// The last command also deletes the key; the reply does not show that.
     fn and_delete(&mut self, key: &'a [u8]) {
         self.steps.push(Step::Command(Command::Delete { key }));
         if let Some(item) = self.items.last_mut() {

@@ -1,5 +1,5 @@
-//! Replies in the client's protocol. Values are encoded by the `redis-protocol` crate; what is here is which frame of
-//! RESP2 stands for which of RESP3.
+//! Replies in the client's protocol. Values are encoded by the `redis-protocol` crate. This file says which frame of
+//! RESP2 replaces which of RESP3.
 
 use redis_protocol::{resp2, resp3};
 
@@ -87,7 +87,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// There is no list: a transaction that was not done.
+    /// Null instead of a list: a transaction that was not done.
     pub fn null_array(&mut self) {
         match self.resp3 {
             true => self.null(),
@@ -108,7 +108,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The crate encodes a whole tree of frames; a list of replies that are encoded one by one needs its head alone.
+    /// The crate encodes a whole tree of frames. Replies that are encoded one by one need only the list's head.
     fn aggregate(&mut self, kind: char, count: usize) {
         self.out
             .extend_from_slice(format!("{kind}{count}\r\n").as_bytes());

@@ -1,7 +1,7 @@
 //! Requests as clients send them: an array of strings, or a line of words.
 //!
-//! The limits have to hold before a request has come whole, and a large request must not be looked through again with
-//! each packet; so the parser walks on from where it stopped. It checks each length before anything is kept for it.
+//! The limits have to hold before a request has come whole, and a large request must not be scanned again with each
+//! packet. So the parser continues from where it stopped. It checks each length before anything is kept for it.
 
 mod inline;
 
@@ -12,7 +12,7 @@ use crate::limits::{
 };
 use trine_kvstore::integer;
 
-/// Bytes that are no request. The connection cannot go on: where the next request begins is not known.
+/// Bytes that are no request. The connection has to end, because it is not known where the next request begins.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("Protocol error: {0}")]
 pub struct ProtocolError(String);
@@ -38,7 +38,7 @@ pub enum Progress {
 /// Walks over one request after the other.
 #[derive(Clone, Default, Debug)]
 pub struct Parser {
-    /// Where the parts lie, relative to the beginning of the request; those of a line of words in `words`.
+    /// Ranges of the parts, relative to the beginning of the request; those of a line of words in `words`.
     ranges: Vec<Range<usize>>,
     /// The words of a line, without their quotes.
     words: Vec<u8>,
@@ -47,12 +47,12 @@ pub struct Parser {
     parts_left: Option<u32>,
     /// The length of the part whose bytes come next.
     part_bytes: Option<usize>,
-    /// Bytes of the request that were understood.
+    /// Bytes of the request that were parsed.
     done: usize,
 }
 
 impl Parser {
-    /// Forgets what it read of a request, to begin at its first byte again or at another one.
+    /// Forgets the parsed part of a request, to begin at its first byte again or at another one.
     pub fn reset(&mut self) {
         self.ranges.clear();
         self.words.clear();
@@ -66,7 +66,7 @@ impl Parser {
         self.ranges.iter().map(move |range| &from[range.clone()])
     }
 
-    /// The same of an array, borrowed from the request alone. A line of words has none there.
+    /// The same of an array, borrowed from the request alone. A line of words has no parts there.
     pub(crate) fn slices<'a>(&self, request: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         let ranges = match self.is_line {
             true => &[],
@@ -85,7 +85,7 @@ impl Parser {
         self.is_line
     }
 
-    /// Goes on with a request that begins at `bytes[0]`; earlier calls saw the same bytes, maybe fewer of them.
+    /// Continues with a request that begins at `bytes[0]`; earlier calls saw the same bytes, maybe fewer of them.
     ///
     /// # Errors
     /// When this is no request, or one beyond the limits.
@@ -160,7 +160,7 @@ impl Parser {
         Ok(true)
     }
 
-    /// What holds for the parts of an array holds for words, too.
+    /// The rules for the parts of an array hold for words, too.
     fn line_of_words(
         &mut self,
         bytes: &[u8],
@@ -188,7 +188,7 @@ impl Parser {
     }
 }
 
-/// The line that begins at `from`, without its end, and where the next byte stands.
+/// The line that begins at `from`, without its end, and the position of the next byte.
 fn line<'a>(
     bytes: &'a [u8],
     from: usize,

@@ -16,11 +16,11 @@ pub(crate) enum Shape {
     OkOrNull,
     /// The value, or nothing.
     Value,
-    /// The value of the first answer; the others only did something.
+    /// The value of the first answer; the others have no reply.
     ValueFirst,
     /// The length of the value; 0 without one.
     ValueLength,
-    /// What was there before.
+    /// The value before the command.
     Previous,
     /// A number.
     Number,

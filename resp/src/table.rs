@@ -1,6 +1,6 @@
-//! Every command that is known: its name, how many parts it has, what it is about.
+//! Every known command: its name, its number of parts, its subject.
 
-/// What a command does; the file that does it matches on this.
+/// The action of a command; the file that does it matches on this.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verb {
     Append,
@@ -61,7 +61,7 @@ pub(crate) struct Spec {
     /// The first key's place, the last one's (from the end if negative), and the step from one to the next.
     pub(crate) keys: [i64; 3],
     pub(crate) group: &'static str,
-    /// The release of Redis that brought it.
+    /// The Redis release that introduced it.
     pub(crate) since: &'static str,
     pub(crate) summary: &'static str,
 }

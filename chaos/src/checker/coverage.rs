@@ -4,7 +4,7 @@ use super::Verdict;
 use crate::history::{Answer, History, Operation, Outcome};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a run must have done to count.
+/// The minimum that a run must have done to count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Required {
     /// Operations that must have been answered.

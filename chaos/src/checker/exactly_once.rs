@@ -1,8 +1,8 @@
 //! Was each acknowledged write applied exactly once?
 //!
 //! Works on the history alone. Values are written once, so an item that shows one value under two
-//! versions was written twice by one operation; two acknowledged writes at one position cannot
-//! both have been applied; and a version told in a reply must be the version that reads see.
+//! versions was written twice by one operation. Two acknowledged writes at one position cannot both
+//! have been applied. A version told in a reply must be the version that reads see.
 
 use super::{Verdict, Violation};
 use crate::hash::FastMap;

@@ -1,22 +1,22 @@
-//! Group time as a client can know it: keys expire by it, and it is not the clock that histories are recorded by.
+//! Group time as a client can know it: keys expire by it, and it is not the clock of the recorded times.
 //!
-//! Group time runs with the clock of whoever leads, and stands still while nobody does. So a key that was written for a
-//! time expires at a moment of which only bounds are known, and the bounds are what the checker holds the group to: never
-//! before the time has passed, on any clock that a leader may have had; and, once the group has a leader and a quorum for
-//! good, at most a little after it.
+//! Group time runs with the clock of the leader, and stops while there is none. So only bounds are known for the moment
+//! at which a key with a time to live expires, and the checker holds the group to them. It must not expire before the
+//! time has passed, on any clock that a leader may have had. Once the group permanently has a leader and a quorum, it
+//! must expire at most a little after it.
 
 const MILLION: u64 = 1_000_000;
 
-/// What is known of group time against the clock of the history.
+/// The known relation of group time to the clock of the history.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupTime {
     /// How far a replica's clock may run wrong, in millionths.
     pub drift_per_million: u64,
     /// When a replica's clock jumped ahead, and how far.
     pub jumps_ns: Vec<(u64, u64)>,
-    /// How far recorded times may be beside the true ones: they are made strictly increasing, some nanoseconds each.
+    /// How far recorded times may differ from the true ones: they are made strictly increasing, some nanoseconds each.
     pub rounding_ns: u64,
-    /// From when on group time does not stand still any more; `None` promises no end to any key.
+    /// From when on group time does not stop any more; `None` promises no end to any key.
     pub steady: Option<Steady>,
 }
 
@@ -46,14 +46,14 @@ impl GroupTime {
                 break;
             }
             left_ns = left_ns.saturating_sub(span_ns);
-            // Not before the jump itself.
+            // But not before the jump itself.
             earliest = after(left_ns).max(at_ns);
         }
         earliest.saturating_sub(self.rounding_ns).max(call_ns)
     }
 
-    /// A key that was there at `seen_ns` and had at most `ttl_ns` to live is gone at this moment; nothing where that is not
-    /// promised.
+    /// A key that was there at `seen_ns` and had at most `ttl_ns` to live is gone at this moment; nothing if that is
+    /// not promised.
     pub(crate) fn latest(&self, seen_ns: u64, ttl_ns: u64) -> Option<u64> {
         let steady = self.steady?;
         let slowest = MILLION.saturating_sub(self.drift_per_million).max(1);

@@ -3,14 +3,14 @@
 use super::{Verdict, Violation};
 use crate::history::{Action, History, Operation, Outcome};
 
-/// What a run promises after its last fault.
+/// The promises of a run after its last fault.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Bound {
     /// When the last fault was taken away.
     pub healed_at_ns: u64,
-    /// How long the group may take from then on until it serves everybody.
+    /// How long the group may take from then on until it serves all clients.
     pub recovery_ns: u64,
-    /// When the run ended: what was called too late before it may still be open.
+    /// When the run ended: operations that were called too late before it may still be open.
     pub ended_at_ns: u64,
     /// How long one operation may take once the group serves.
     pub operation_ns: u64,

@@ -1,13 +1,13 @@
 //! Do all replicas hold the same log and, at every applied index, the same state?
 //!
-//! Fed while a run goes on, because replicas come and go and logs are compacted: the first replica
-//! to show an index fixes what every other must show there.
+//! Fed during a run, because replicas come and go and logs are compacted. The first replica to show
+//! an index fixes the entry that every other must show there.
 
 use super::Verdict;
 use crate::hash::FastMap;
 use std::collections::hash_map;
 
-/// What is known of the log so far.
+/// The known part of the log.
 #[derive(Clone, Debug, Default)]
 pub struct LogAgreement {
     entries: FastMap<u64, Entry>,
@@ -78,7 +78,7 @@ impl LogAgreement {
         self.states.contains_key(&applied)
     }
 
-    /// Comparisons made: an index seen on one replica alone says nothing.
+    /// Comparisons made: an index seen on one replica alone proves nothing.
     pub fn observed(&self) -> u64 {
         self.compared
     }

@@ -1,5 +1,5 @@
-//! Judges of a recorded run. None of them trusts the system under test: what its replies claim
-//! about order is used as a hint and then verified.
+//! Judges of a recorded run. None of them trusts the system under test: the order that its replies
+//! claim is used as a hint and then verified.
 
 pub mod coverage;
 pub mod exactly_once;
@@ -21,12 +21,12 @@ pub enum Verdict {
     Violation(Violation),
     /// The checker gave up at its limit. This is not a pass.
     Undecided {
-        /// What was left open and why.
+        /// The undecided part and the reason.
         reason: String,
     },
 }
 
-/// What is wrong, and the operations that show it.
+/// The violation, and the operations that show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// The property that was broken, and how.

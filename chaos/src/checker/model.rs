@@ -11,7 +11,7 @@ pub(crate) enum Content {
     Opaque(u32),
 }
 
-/// Version of an item, where it is known.
+/// Version of an item, if it is known.
 pub(crate) type Version = Option<u64>;
 
 /// The state of one key.
@@ -23,7 +23,8 @@ pub(crate) enum State {
     Present {
         content: Content,
         version: Version,
-        /// The step that wrote it for a time only. CAS and INCR change the item, and leave it its time.
+        /// The step that wrote it for a time only. CAS and INCR change the item, and do not change
+        /// its time.
         mortal: Option<u32>,
     },
 }
@@ -38,7 +39,7 @@ impl State {
     }
 }
 
-/// What an operation does to its key, digested once before a check.
+/// The effect of an operation on its key, digested once before a check.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     Read {
@@ -75,7 +76,7 @@ pub(crate) enum Kind {
     },
     /// Refused by the state machine: legal anywhere.
     Nothing,
-    /// Answered with what the action is never answered with: legal nowhere.
+    /// Answered with a response that the action never has: legal nowhere.
     Impossible,
 }
 
@@ -160,8 +161,8 @@ fn agree(one: Version, two: Version) -> bool {
     one.is_none() || two.is_none() || one == two
 }
 
-/// Whether the state may be of version `wanted` (`None`: absent). An item whose version nobody was
-/// told cannot be of a version that belongs to some other item.
+/// Whether the state may be of version `wanted` (`None`: absent). An item whose version no client
+/// was told cannot be of a version that belongs to some other item.
 fn may_have_version(state: State, wanted: Version, wanted_is_known: bool) -> bool {
     match (state, wanted) {
         (State::Absent, None) => true,
@@ -202,8 +203,9 @@ fn apply_incr(state: State, by: i64, result: Option<(i64, Version)>) -> Option<S
     })
 }
 
-/// The operations of one key as steps, in the order given. Left out is what cannot matter: failed
-/// operations, and reads without an answer. Behind them stands a step for each item that was written for a time: its end.
+/// The operations of one key as steps, in the order given. Operations that cannot matter are left
+/// out: failed ones, and reads without an answer. After them comes a step for each item that was
+/// written for a time: its end.
 pub(crate) fn steps_of(operations: &[&Operation], time: &GroupTime) -> Vec<Step> {
     let mut digest = Digest::new(operations);
     let mut steps = Vec::with_capacity(operations.len());
@@ -234,7 +236,7 @@ pub(crate) fn steps_of(operations: &[&Operation], time: &GroupTime) -> Vec<Step>
     steps
 }
 
-/// What the operations of a key tell about its values and versions.
+/// The values and versions that the operations of a key tell.
 struct Digest {
     contents: FastMap<Vec<u8>, u32>,
     /// Versions that some answer names, with an item.
@@ -310,7 +312,8 @@ impl Digest {
         }
     }
 
-    /// The end of what this step wrote for a time. It may have no effect: something else may have removed the item before.
+    /// The end of the item that this step wrote for a time. It may have no effect: something else
+    /// may have removed the item before.
     fn end_of(&self, step: &Step, operation: &Operation, time: &GroupTime) -> Option<Step> {
         let Action::PutFor { value, ttl_ns } = &operation.action else {
             return None;
@@ -348,7 +351,7 @@ impl Digest {
         Content::Opaque(next)
     }
 
-    /// The version of an item whose writer was not told it, where a read was.
+    /// The version of an item whose writer was not told it, if a read was.
     fn version_learned(&self, operation: &Operation) -> Version {
         if operation.outcome != Outcome::Unknown {
             return None;

@@ -1,7 +1,7 @@
 //! The text form of a history: a header line, then one JSON object a line, an operation each.
 //!
 //! The form is canonical: equal histories give equal bytes, so a hash of the text is a hash of the
-//! run. Keys and values are text where they are printable ASCII, else `0x` and hexadecimal digits.
+//! run. Keys and values are text if they are printable ASCII, else `0x` and hexadecimal digits.
 
 use super::{Action, Answer, History, Operation, Outcome};
 use crate::hash::FastHasher;
@@ -30,7 +30,7 @@ pub enum HistoryError {
     BadLine {
         /// Line number, from one.
         line: usize,
-        /// What is wrong with it.
+        /// The reason why it is refused.
         cause: String,
     },
 }
@@ -130,7 +130,7 @@ impl History {
         Ok(Self::from_operations(operations))
     }
 
-    /// A hash over everything that was recorded: two runs were the same, byte for byte, if it is.
+    /// A hash over everything recorded: two runs with the same one were the same, byte for byte.
     pub fn hash(&self) -> u64 {
         let mut hasher = FastHasher::default();
         self.operations.hash(&mut hasher);

@@ -1,5 +1,5 @@
-//! A machine of clients: logical clients of the real client library, each with its stream of
-//! operations, and the record of what they saw.
+//! A machine of clients: logical clients of the real client library, each with its stream of operations, and the record
+//! of what they saw.
 
 use super::Host;
 use crate::history::{Action, History, OperationIndex};
@@ -22,7 +22,7 @@ pub struct Pace {
     pub pause: Duration,
     /// Operations that one client keeps open at most.
     pub open_max: usize,
-    /// How often an operation is given little time, so that its outcome may stay unknown.
+    /// How often an operation gets little time, so that its outcome may stay unknown.
     pub hasty: Ratio,
     /// Operations of all clients together, after which each of them pauses for [`LEISURE`] on average.
     pub rush: u64,
@@ -47,18 +47,18 @@ const LOGGED_READS: Ratio = Ratio::percent(5);
 /// How often a read goes to a follower, and how often to any replica, in percent of those that go through no log.
 const FOLLOWER_READS_PERCENT: u64 = 20;
 const READS_ANYWHERE_PERCENT: u64 = 10;
-/// How often a command is called whose answer no checker understands. It still has to leave all
-/// replicas in the same state.
+/// How often a command is called whose answer no checker understands. It still has to leave all replicas in the same
+/// state.
 const UNJUDGED: Ratio = Ratio::percent(8);
 /// Tags of such commands have this bit.
 const UNJUDGED_TAG: u64 = 1 << 63;
-/// How often a write is its session's last; the caller goes on with a new one.
+/// How often a write is its session's last; the caller continues with a new one.
 const LAST_WRITES: Ratio = Ratio::percent(1);
 
-/// Pause of a client whose call the client library has no room for: something has to be answered first.
+/// Pause of a client whose call the client library has no room for: some call has to be answered first.
 const REFUSED_PAUSE: Duration = Duration::from_millis(1);
 
-/// Mean pause of a client behind the rush: there is still somebody to say whether the group serves.
+/// Mean pause of a client behind the rush: some client must still tell whether the group serves.
 pub const LEISURE: Duration = Duration::from_millis(100);
 
 pub(crate) struct Callers {
@@ -73,7 +73,7 @@ pub(crate) struct Callers {
     notes: Notes,
 }
 
-/// Calls and answers, for a trace if somebody reads one.
+/// Calls and answers, for a trace if there is one.
 #[derive(Default)]
 struct Notes {
     wanted: bool,
@@ -139,12 +139,12 @@ impl Callers {
         });
     }
 
-    /// What was called and answered since the last time.
+    /// The calls and answers since the last time.
     pub(crate) fn take_notes(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notes.lines)
     }
 
-    /// Whether somebody reads a trace.
+    /// Whether there is a trace.
     pub(crate) fn trace(&mut self, wanted: bool) {
         self.notes.wanted = wanted;
     }
@@ -157,12 +157,12 @@ impl Callers {
         }
     }
 
-    /// Whether all errands were called and nothing is open.
+    /// Whether all errands were called and no operation is open.
     pub(crate) fn is_done(&self) -> bool {
         self.open.is_empty() && self.callers.iter().all(|caller| caller.errands.is_empty())
     }
 
-    /// From now on every operation has time: one that gives up early would say nothing about the group.
+    /// From now on every operation has time: one that gives up early would prove nothing about the group.
     pub(crate) fn end_haste(&mut self) {
         self.pace.hasty = Ratio::ZERO;
     }
@@ -217,7 +217,7 @@ impl Callers {
         (!self.silent).then(|| caller.workload.next_request())
     }
 
-    /// Calls an operation; returns the least pause behind it.
+    /// Calls an operation; returns the shortest pause behind it.
     fn submit(
         &mut self,
         now: Instant,
@@ -424,7 +424,7 @@ fn record(
             history.complete(open.operation, now_ns, answer, Some(position));
         }
         Err(error) if error.is_definitely_not_applied() => history.fail(open.operation, now_ns),
-        // It stays open for good: nobody will ever tell.
+        // It stays open until the end: its outcome will never be known.
         Err(_) => {}
     }
 }

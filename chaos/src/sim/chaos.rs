@@ -10,31 +10,31 @@ use trine_protocol::message::Order;
 use trine_replica::disk::DiskCause;
 use trine_transport::time::{Duration, Instant};
 
-/// How often the cluster is looked at.
+/// How often the cluster is checked.
 const PROBE: Duration = Duration::from_millis(5);
 
-/// Until a replica that could not start, or has ended by itself, is started again.
+/// Time until a replica that could not start, or has ended by itself, is started again.
 const RESTART_PAUSE: Duration = Duration::from_millis(200);
 /// How often a stopping replica is asked whether it has stopped.
 const STOPPED_LOOK: Duration = Duration::from_millis(20);
 
-/// How long a leader that has stood still stays cut off.
+/// How long a leader stays cut off after its pause.
 const APART: Duration = Duration::from_millis(300);
-/// How long an order to hand the lead over is watched, and how often.
+/// How long a command to transfer leadership is watched, and how often.
 const HANDOVER: Duration = Duration::from_millis(20);
 const HANDOVER_LOOK: Duration = Duration::from_micros(20);
 
-/// How much longer a run may go on that its faults have kept from so many operations as it has to show.
+/// How much longer a run may take whose faults kept it from the number of operations that it has to show.
 const LONGER_MAX: Duration = Duration::from_secs(30);
 
-/// What ends a fault.
+/// The end of a fault.
 enum End {
     Heal(u64),
     Restart(Host),
     DiskHeals(Host),
     /// A new process takes the place of a member that was removed.
     Rejoin(Host),
-    /// Until the moment given: as soon as the lead is being handed over, the leader is cut off for the span.
+    /// Until the moment given: as soon as leadership is being transferred, the leader is cut off for the span.
     CutOld(Instant, Duration),
     /// A stopping replica dies as soon as it may; it is down for the span.
     Kill(Host, Duration),
@@ -53,7 +53,7 @@ impl Chaos {
         }
     }
 
-    /// Lets everything happen that the schedule says, and takes every fault away at its end.
+    /// Plays all events of the schedule, and takes every fault away at its end.
     pub(crate) fn play(&mut self, cluster: &mut Cluster, schedule: &Schedule) {
         for (at, event) in &schedule.events {
             self.run_until(cluster, *at);
@@ -84,7 +84,7 @@ impl Chaos {
         }
     }
 
-    /// Runs the cluster, ending faults when they are due and looking at it all the time.
+    /// Runs the cluster, ends faults when they are due, and checks the cluster all the time.
     pub(crate) fn run_until(&mut self, cluster: &mut Cluster, until: Instant) {
         while cluster.world.now() < until && cluster.goes_on() {
             let due = self.ends.keys().next().map_or(until, |&(at, _)| at);
@@ -121,7 +121,8 @@ impl Chaos {
     fn end(&mut self, cluster: &mut Cluster, end: &End) {
         match end {
             End::Heal(number) => cluster.world.network.heal(*number),
-            // An operator may have filled the place meanwhile; whoever runs there must not lose its memory unasked.
+            // An operator may have filled the place meanwhile; the replica that runs there must not lose its memory
+            // unasked.
             End::Restart(host) if cluster.world.program(*host).is_some() => {}
             End::Restart(host) => {
                 if !cluster.start_replica(*host, false) {
@@ -136,7 +137,8 @@ impl Chaos {
             }
             End::Rejoin(host) => self.rejoin(cluster, *host),
             End::CutOld(until, span) => self.cut_old(cluster, *until, *span),
-            // It died meanwhile of something else, which has it started again; who runs there now was not told to stop.
+            // It died meanwhile of another fault, which has it started again; the replica that runs there now was not
+            // told to stop.
             End::Kill(host, _) if !cluster.is_stopping(*host) => {}
             End::Kill(host, span) if cluster.is_stopped(*host) && may_die(cluster, *host) => {
                 cluster.kill_replica(*host, false);
@@ -225,7 +227,7 @@ impl Chaos {
                     self.end_later(cluster, HANDOVER_LOOK, End::CutOld(until, *span));
                 }
             }
-            // A disk keeps the identity of its place: there it is not a new member's.
+            // A disk keeps the identity of its place: a process there is not a new member.
             Event::Remove { .. } | Event::Replace { .. } if cluster.config.disk.is_some() => {}
             Event::Remove { place, .. } if !cluster.begins_to_leave(host(*place)) => {}
             Event::Remove { place, span } => {
@@ -284,7 +286,7 @@ impl Chaos {
     }
 }
 
-/// Faults of disks, and of what stands on them.
+/// Faults of disks and of the files on them.
 impl Chaos {
     fn blackout(&mut self, cluster: &mut Cluster, span: Duration) {
         if !cluster.keeps_memory() || !cluster.has_begun() {
@@ -375,7 +377,7 @@ impl Chaos {
         self.end_later(cluster, span, End::Restart(host));
     }
 
-    /// The process of a replica that takes part no more would have ended, and been started again.
+    /// The process of a halted replica would have ended, and been started again.
     fn bury_halted(&mut self, cluster: &mut Cluster) {
         if !cluster.keeps_memory() {
             cluster.refill_places();
@@ -409,7 +411,7 @@ fn break_disk(cluster: &mut Cluster, victim: Victim, cause: DiskCause) {
     }
 }
 
-/// Whether the group comes back to life if this replica dies now.
+/// Whether the group can recover if this replica dies now.
 fn may_die(cluster: &Cluster, host: Host) -> bool {
     if cluster.keeps_memory() {
         return cluster.has_begun();
@@ -418,10 +420,10 @@ fn may_die(cluster: &Cluster, host: Host) -> bool {
 }
 
 impl Chaos {
-    /// Starts a new process at a place whose member was to be removed. If it was not, the order that follows changes
-    /// nothing, and the process replaces its dead predecessor as after a crash.
+    /// Starts a new process at a place whose member was to be removed. If it was not removed, the command that follows
+    /// changes nothing, and the process replaces its dead predecessor as after a crash.
     fn rejoin(&mut self, cluster: &mut Cluster, host: Host) {
-        // It stays what it is while it cannot be spared: then the order finds a member, and changes nothing.
+        // It stays as it is while it cannot be spared: then the command finds a member, and changes nothing.
         let gone = cluster.world.program(host).is_none();
         if gone || cluster.is_no_voter(host) || cluster.survives_without(host) {
             cluster.world.kill(host);
@@ -485,8 +487,9 @@ mod tests {
     use crate::sim::{SimConfig, Trace};
     use trine_protocol::message::PlaceId;
 
-    /// A replica that was told to stop died of another fault, and the order to kill it was put off for ever, fifty times a
-    /// simulated second; it would have hit a later life at once that was told to stop for reasons of its own.
+    /// A replica that was told to stop died of another fault, and the command to kill it was put off forever, fifty
+    /// times a simulated second. It would immediately have hit a later incarnation that was told to stop for reasons of
+    /// its own.
     #[test]
     fn the_order_to_kill_goes_with_the_replica_that_was_stopping() {
         let mut config = SimConfig::from_seed(1);
@@ -527,7 +530,7 @@ mod tests {
         let place = [PlaceId(u32::from(victim.0) + 1)];
         cluster.kill_replica(victim, false);
         assert_eq!(cluster.places_without_vote(), place);
-        // Its place has a voter, the life that died.
+        // Its place has a voter, the incarnation that died.
         cluster.start_replica(victim, false);
         assert_eq!(cluster.places_without_vote(), place);
         run_for(&mut cluster, 3);

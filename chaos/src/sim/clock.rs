@@ -4,7 +4,7 @@ use trine_transport::time::{Duration, Instant};
 
 const MILLION: u64 = 1_000_000;
 
-/// What one machine takes for the time, as a function of simulated time.
+/// The time on one machine's clock, as a function of simulated time.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct LocalClock {
     /// A moment of simulated time at which the local clock showed `local_ns`.
@@ -22,7 +22,7 @@ impl LocalClock {
         }
     }
 
-    /// What the clock shows at a simulated moment, which is not before the last change of the clock.
+    /// The clock's reading at a simulated moment, which is not before the last change of the clock.
     pub(crate) fn local(&self, simulated: Instant) -> Instant {
         let passed = simulated.as_nanos().saturating_sub(self.simulated_ns);
         Instant::from_nanos(self.local_ns + scale(passed, self.speed(), MILLION))
@@ -54,7 +54,7 @@ impl LocalClock {
         self.parts_per_million = parts_per_million;
     }
 
-    /// The clock shows no progress until `until`: what a clock does that does not count a process's suspension.
+    /// The clock shows no progress until `until`, like a clock that does not count a process's suspension.
     pub(crate) fn stand_still(&mut self, simulated: Instant, until: Instant) {
         self.drift(simulated, self.parts_per_million);
         self.simulated_ns = until.as_nanos();

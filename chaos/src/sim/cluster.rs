@@ -46,7 +46,7 @@ pub(crate) struct Cluster {
     /// When the clock of a replica's machine jumped ahead, and how far.
     pub(crate) jumps_ns: Vec<(u64, u64)>,
     clients_made: u64,
-    /// Whether whoever watches wants the run to go on.
+    /// Whether the caller wants the run to continue.
     go_on: fn() -> bool,
     /// Since it was told not to.
     pub(crate) ended_early: bool,
@@ -54,7 +54,7 @@ pub(crate) struct Cluster {
     disks: Vec<SimDisk>,
     /// Places that an operator takes out of the group, until they are filled again.
     leaving: BTreeSet<Host>,
-    /// Those of them that an operator has ordered to be filled.
+    /// Those of them for which an operator has given the command to fill them.
     rejoining: BTreeSet<Host>,
     /// The identities that a canary does not give up.
     lives: BTreeMap<Host, Incarnation>,
@@ -107,7 +107,7 @@ impl Cluster {
         cluster
     }
 
-    /// Whether the run goes on; once it does not, it never does again.
+    /// Whether the run continues; once it does not, it never does again.
     pub(crate) fn goes_on(&mut self) -> bool {
         self.ended_early |= !(self.go_on)();
         !self.ended_early
@@ -146,8 +146,8 @@ impl Cluster {
         Box::new(move |address| Host::of_address(address).filter(|host| host.index() < hosts))
     }
 
-    /// Starts a replica: with what its disk has kept, or under a new identity with nothing in memory. False if its disk
-    /// does not let it.
+    /// Starts a replica: with the contents of its disk, or under a new identity with nothing in memory. False if its
+    /// disk does not let it.
     pub(crate) fn start_replica(&mut self, host: Host, bootstrap: bool) -> bool {
         let clock = self.world.fresh_clock();
         let now = clock.local(self.world.now());
@@ -251,7 +251,7 @@ impl Cluster {
         self.config.disk.as_ref().is_some_and(synced)
     }
 
-    /// Ends a replica at once; what its disk had not synced may be gone.
+    /// Ends a replica immediately; bytes that its disk had not synced may be gone.
     pub(crate) fn kill_replica(&mut self, host: Host, torn: bool) {
         self.world.kill(host);
         if let Some(mut device) = self.device(host) {
@@ -264,7 +264,7 @@ impl Cluster {
         self.leaders.current.is_some()
     }
 
-    /// Replicas that take part no more: their processes would have ended.
+    /// Halted replicas: their processes would have ended.
     pub(crate) fn halted(&self) -> Vec<Host> {
         let machines = self.world.machines();
         let halted = machines.filter(|(_, machine)| {
@@ -274,7 +274,7 @@ impl Cluster {
         halted.map(|(host, _)| host).collect()
     }
 
-    /// Starts a new process at each place that is to be filled, and whose old one was removed only behind that order.
+    /// Starts a new process at each place that is to be filled, and whose old one was removed only behind that command.
     pub(crate) fn refill_places(&mut self) {
         let was_removed = |host: &Host| {
             let node = self.world.program(*host).and_then(Member::replica);
@@ -287,8 +287,9 @@ impl Cluster {
         }
     }
 
-    /// Places that have no voter, or one that is not the process which runs there: once nothing goes wrong any more, each
-    /// process that has lost its memory is to be taken in, whatever has happened to the lives and leaders before it.
+    /// Places that have no voter, or one that is not the process which runs there. Once nothing goes wrong any more,
+    /// the group must accept each process that has lost its memory, whatever has happened to the incarnations and
+    /// leaders before it.
     pub(crate) fn places_without_vote(&self) -> Vec<PlaceId> {
         let members = self
             .leader()
@@ -310,7 +311,7 @@ impl Cluster {
         hosts.map(place_of).collect()
     }
 
-    /// Nothing is wrong with any disk from here on.
+    /// No disk is faulty from here on.
     pub(crate) fn heal_disks(&mut self) {
         for disk in &self.disks {
             let mut device = disk.device();
@@ -340,7 +341,7 @@ impl Cluster {
         fresh
     }
 
-    /// Starts a machine of clients that nobody has seen before.
+    /// Starts a machine of clients that no replica has seen before.
     pub(crate) fn start_callers(&mut self, machine: usize) {
         let host = self.caller_host(machine);
         let clock = self.world.fresh_clock();
@@ -375,8 +376,8 @@ impl Cluster {
             .start(host, endpoint, Member::Callers(Box::new(callers)), clock);
     }
 
-    /// Lets an operator give an order that concerns the place of `host`, in place of the last one about it: that one must not
-    /// arrive behind it, and undo what it was answered.
+    /// Lets an operator give a command that concerns the place of `host`, instead of the last one about it. The old one
+    /// must not arrive behind the new one, and undo what it was answered.
     pub(crate) fn give_order(&mut self, host: Host, order: Order) {
         let operator = self.operator_of(host);
         self.world.lose_from(operator);
@@ -410,7 +411,7 @@ impl Cluster {
         Host((self.config.topology().machines() + host.index()) as u16)
     }
 
-    /// Operators whose orders were followed, or refused, go home.
+    /// Operators whose commands were done, or refused, are removed.
     fn dismiss_operators(&mut self) {
         for host in self.replica_hosts() {
             let operator = self.operator_of(host);
@@ -424,7 +425,7 @@ impl Cluster {
         }
     }
 
-    /// Whether a leader is handing the lead over, and which.
+    /// Whether a leader is transferring leadership, and which.
     pub(crate) fn handing_over(&self) -> Option<Host> {
         let (host, _) = self.leader()?;
         let node = self.world.program(host)?.replica()?;
@@ -453,7 +454,7 @@ impl Cluster {
             .expect("the simulated settings are sound")
     }
 
-    /// What every running replica knows of the group.
+    /// Every running replica's view of the group.
     fn views(&self) -> Vec<View> {
         let replicas = self
             .world
@@ -477,15 +478,15 @@ impl Cluster {
         leading.max_by_key(|&(_, term)| term)
     }
 
-    /// Whether the group keeps a majority of its voters, each with its memory, without `victim`.
-    /// In memory mode nobody could save it otherwise. Members may see different configurations;
-    /// the majority must be there in each that anybody sees, during a joint change in either side.
+    /// Whether the group keeps a majority of its voters, each with its memory, without `victim`. In memory mode the
+    /// group would otherwise be lost. Members may see different configurations. The majority must be there in each
+    /// configuration that any member sees, during a joint change in either side.
     pub(crate) fn survives_without(&self, victim: Host) -> bool {
         self.keeps_majority(Some(victim))
     }
 
-    /// Whether the group keeps a majority when an operator takes the place of `host` out of it: from then on the place
-    /// counts as gone, so that nobody is killed whom the rest needs. False if it is not spared.
+    /// Whether the group keeps a majority when an operator takes the place of `host` out of it. From then on the place
+    /// counts as gone, so that no replica is killed that the rest needs. False if it is not spared.
     pub(crate) fn begins_to_leave(&mut self, host: Host) -> bool {
         let fresh = self.leaving.insert(host);
         if fresh && !self.keeps_majority(None) {
@@ -505,8 +506,8 @@ impl Cluster {
         let alive: BTreeSet<Incarnation> = views
             .iter()
             .filter(|view| Some(view.host) != victim && !self.is_stopping(view.host))
-            // Whoever has not heard yet that the group began cannot vote in it, and if the one who
-            // would tell it dies, nobody will (seed 245): that group is to be begun anew.
+            // A replica that has not heard yet that the group began cannot vote in it. If the one who would tell it
+            // dies, no replica will (seed 245): that group has to be begun again.
             .filter(|view| view.knows_group())
             .map(|view| view.discovery.incarnation)
             .collect();
@@ -517,7 +518,7 @@ impl Cluster {
                 .all(|view| view.keeps_majority(&alive, &leaving))
     }
 
-    /// Tells a replica to stop; false if it is down.
+    /// Asks a replica to stop; false if it is down.
     pub(crate) fn stop(&mut self, host: Host) -> bool {
         let simulated = self.world.now();
         let Some(now) = self.world.local_time(host, simulated) else {
@@ -576,7 +577,7 @@ impl Cluster {
         }
     }
 
-    /// Starts replicas anew whose group never began, as their processes would.
+    /// Restarts replicas whose group never began, as their processes would.
     fn replace_spent(&mut self) {
         let is_spent = |host: &Host| {
             let program = self.world.program(*host);
@@ -624,7 +625,7 @@ impl Cluster {
     }
 }
 
-/// What a running replica knows of the group.
+/// A running replica's view of the group.
 struct View {
     host: Host,
     discovery: Discovery,
@@ -648,9 +649,9 @@ impl View {
         self.sides.iter().any(|side| !side.is_empty())
     }
 
-    /// Whether of each side a majority lives, however many of the places that are `leaving` are gone by then. The worst is that
-    /// those who live have left, and the dead count on. A dead learner counts, too, unless it is to replace a voter: whoever
-    /// makes it one may not know yet that it died.
+    /// Whether of each side a majority lives, however many of the places that are `leaving` are gone by then. In the
+    /// worst case the living have left, and the dead still count. A dead learner counts, too, unless it is to replace a
+    /// voter: the leader that makes it one may not know yet that it died.
     fn keeps_majority(&self, alive: &BTreeSet<Incarnation>, leaving: &[PlaceId]) -> bool {
         let stays = |voter: &&Incarnation| {
             let members = &self.discovery.members.0;
@@ -675,7 +676,7 @@ impl View {
     }
 }
 
-/// Each place has an operator of its own, on a machine that no fault hits but those of the network.
+/// Each place has an operator of its own, on a machine that only faults of the network hit.
 fn hosts_of(config: &SimConfig) -> usize {
     config.topology().machines() + config.replicas
 }
@@ -710,8 +711,9 @@ mod tests {
         }
     }
 
-    /// Seed 124: voters 1, 2, 4 and 5, of which 2 had died and 3 was about to follow it. Three of the five that a member saw
-    /// lived on without 4, and 4 was killed: but of the old side only 1 and 5, and nobody led for ever.
+    /// Seed 124: voters 1, 2, 4 and 5, of which 2 had died and 3 was about to follow it. Three of the five that a
+    /// member saw lived on without 4, and 4 was killed. But of the old side only 1 and 5 lived, and no replica ever led
+    /// again.
     #[test]
     fn a_majority_of_both_sides_together_is_not_one_of_either() {
         let view = view([lives(&[1, 3, 4, 5]), lives(&[1, 2, 4, 5])]);
@@ -721,8 +723,8 @@ mod tests {
         assert!(view.keeps_majority(&with_4, &[]));
     }
 
-    /// Seed 1554: of a group that had come down to voter 3 the learner 1 died, and was made a voter five milliseconds later,
-    /// before anybody could have missed it: a group of two, one of them dead.
+    /// Seed 1554: a group had come down to voter 3. The learner 1 died, and was made a voter five milliseconds later,
+    /// before any member could have missed it: a group of two, one of them dead.
     #[test]
     fn a_newcomer_that_dies_may_become_a_voter() {
         let mut view = view([lives(&[3]), Vec::new()]);
@@ -753,8 +755,8 @@ mod tests {
         }
     }
 
-    /// Seed 596: of voters 1, 2 and 3 operators were to remove 2 and 3. Without both 1 is a majority, and 3 was killed. But the
-    /// order to remove 3 had met its predecessor and was over, and without 2 alone 1 is none of two.
+    /// Seed 596: of voters 1, 2 and 3 operators were to remove 2 and 3. Without both 1 is a majority, and 3 was killed.
+    /// But the command to remove 3 had met its predecessor and was over, and without 2 alone 1 is none of two.
     #[test]
     fn of_those_who_are_to_leave_not_all_need_to_do_so() {
         let mut view = view([lives(&[1, 2, 3]), Vec::new()]);

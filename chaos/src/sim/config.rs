@@ -1,4 +1,4 @@
-//! What a simulation is told. The seed alone is enough: the rest follows from it.
+//! The settings of a simulation. The seed alone is enough: the rest follows from it.
 
 use super::callers::Pace;
 use crate::checker::linearizability::Limits;
@@ -14,7 +14,7 @@ use trine_transport::Config as EndpointConfig;
 use trine_transport::prng::Prng;
 use trine_transport::time::Duration;
 
-/// What a seed is simulated as.
+/// The load that is simulated from a seed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Load {
     /// [`SimConfig::from_seed`].
@@ -28,7 +28,7 @@ pub enum Load {
 /// What to simulate.
 #[derive(Clone, Debug)]
 pub struct SimConfig {
-    /// What the settings follow from, beside the seed; they may have been changed since.
+    /// The source of the settings, beside the seed; they may have been changed since.
     pub load: Load,
     /// Everything random follows from it.
     pub seed: u64,
@@ -38,30 +38,30 @@ pub struct SimConfig {
     pub client_machines: usize,
     /// Clients on each of them.
     pub clients_per_machine: usize,
-    /// What the clients ask.
+    /// The requests of the clients.
     pub workload: WorkloadConfig,
     /// How fast they ask.
     pub pace: Pace,
-    /// Simulated time in front of the first fault; without any the group forms under faults.
+    /// Simulated time before the first fault; if it is zero the group forms under faults.
     pub forming: Duration,
     /// Simulated time in which faults happen.
     pub faulty: Duration,
-    /// Simulated time behind it, in which the group has to recover and serve.
+    /// Simulated time after the last fault, in which the group has to recover and serve.
     pub quiet: Duration,
     /// The kinds of fault; nothing draws a subset.
     pub faults: Option<BTreeSet<Fault>>,
-    /// What happens instead of a drawn schedule, by the time after the group has formed.
+    /// The faults that replace a drawn schedule, by the time after the group has formed.
     pub script: Option<Vec<(Duration, Event)>>,
-    /// How the replicas are set up, but for who begins the group.
+    /// The replicas' settings, except for the one that begins the group.
     pub replica: ReplicaConfig,
     /// Logs are on disk; nothing keeps them in memory.
     pub disk: Option<DiskConfig>,
-    /// The state-machine version of each replica's first life; the later ones are of `replica`'s, so that a group whose
-    /// members come back one by one is upgraded while it serves.
+    /// The state-machine version of each replica's first incarnation. Later ones have `replica`'s, so that a group
+    /// whose members come back one by one is upgraded while it serves.
     pub first_state_version: u8,
     /// Fewest operations that must complete, or the run proves nothing.
     pub operations_min: u64,
-    /// Least simulated time, or the run proves nothing.
+    /// Shortest simulated time, or the run proves nothing.
     pub simulated_min: Duration,
     /// Limits of the linearizability check.
     pub limits: Limits,
@@ -74,7 +74,7 @@ pub struct DiskConfig {
     pub fsync: Fsync,
     /// Size of a log segment.
     pub segment_bytes: u64,
-    /// What the drawn faults of disks follow from.
+    /// The source of the drawn faults of disks.
     pub fault_seed: u64,
 }
 
@@ -84,7 +84,7 @@ pub enum SimConfigError {
     /// A group has three, five or seven replicas.
     #[error("{replicas} replicas: a simulated group has 3, 5 or 7")]
     Replicas {
-        /// What was asked for.
+        /// The value that was asked for.
         replicas: usize,
     },
     /// Nobody would call.
@@ -112,24 +112,24 @@ pub enum SimConfigError {
         "a quiet time of {quiet:?} is too short to judge the recovery: at least {least:?} are needed"
     )]
     Quiet {
-        /// What was asked for.
+        /// The value that was asked for.
         quiet: Duration,
         /// The least.
         least: Duration,
     },
 }
 
-/// How long the group may take to serve everybody after the last fault.
+/// How long the group may take to serve all clients after the last fault.
 pub(crate) const RECOVERY: Duration = Duration::from_secs(5);
 /// How long one operation may take after that.
 pub(crate) const OPERATION: Duration = Duration::from_secs(2);
 /// How long after its time a key may still be found then: a tick, and a commit.
 pub(crate) const EXPIRY_LATE: Duration = Duration::from_millis(500);
-/// The least quiet time: recovery, an operation, and time to be judged in.
+/// The shortest quiet time: recovery, an operation, and time to be judged in.
 pub const QUIET_MIN: Duration = Duration::from_secs(8);
 
 impl SimConfig {
-    /// The run that a seed stands for: 60 simulated seconds, a random subset of the faults.
+    /// The run of a seed: 60 simulated seconds, a random subset of the faults.
     pub fn from_seed(seed: u64) -> Self {
         let mut prng = Prng::new(seed ^ 0x5eed_5eed_5eed_5eed);
         let replicas = match prng.below(100) {
@@ -140,7 +140,7 @@ impl SimConfig {
         let keys = prng.in_range(1..=10);
         let client_machines = prng.in_range(1..=3);
         let clients_per_machine = prng.in_range(1..=4);
-        // One hundred to two thousand operations a second over all clients, where nothing hinders.
+        // One hundred to two thousand operations a second over all clients, if nothing hinders.
         let least = if prng.below(10) == 0 { 500 } else { 2_000 };
         let interval = Duration::from_micros(prng.in_range(least..=10_000));
         let pause =
@@ -190,13 +190,14 @@ impl SimConfig {
             limits: Limits::default(),
         };
         if config.first_state_version < STATE_VERSION {
-            // What the old version lacks is refused until the last old member is gone: it is asked, and not judged.
+            // Requests that the old version lacks are refused until the last old member is gone: they are asked, and
+            // not judged.
             config.workload.mix = Mix::BASIC;
         }
         config
     }
 
-    /// Takes a run for a proof that is shorter than what a seed stands for, and in which so many operations complete.
+    /// Accepts as a proof a run that is shorter than a seed's usual one, and in which so many operations complete.
     pub fn ask_for_less(&mut self, operations_min: u64) {
         self.operations_min = operations_min;
         self.simulated_min = Duration::ZERO;
@@ -259,7 +260,7 @@ impl SimConfig {
     }
 }
 
-/// A third of the seeds keep their logs on disk. Drawn apart, so that the other seeds are what they were.
+/// A third of the seeds keep their logs on disk. Drawn separately, so that the other seeds stay the same.
 fn draw_disk(seed: u64, replica: &mut ReplicaConfig) -> Option<DiskConfig> {
     let mut prng = Prng::new(seed ^ 0xd15c_d15c_d15c_d15c);
     (prng.below(3) == 0).then(|| disk_config(&mut prng, replica))
@@ -302,8 +303,8 @@ fn replica_config(prng: &mut Prng) -> ReplicaConfig {
         config.appends_in_flight_max = prng.in_range(1..=8) as usize;
     }
     if prng.below(4) == 0 {
-        // Clients that crash leave answers behind that nobody fetches: with the usual time to live they would fill the
-        // room until long after the end, and those who live would rightly be refused.
+        // Clients that crash leave answers behind that no client fetches. With the usual time to live they would fill
+        // the room until long after the end, and the living clients would rightly be refused.
         config.session_limits.reply_bytes_max = prng.in_range(16_000..=200_000);
         config.session_limits.ttl_ns = prng.in_range(500_000_000..=2_000_000_000);
     }
@@ -321,7 +322,7 @@ fn open_max(prng: &mut Prng) -> usize {
     prng.in_range(1..=most) as usize
 }
 
-/// How one machine's endpoint is set up. Machines differ, so sessions have to agree on something.
+/// The settings of one machine's endpoint. Machines differ, so sessions have to agree on something.
 pub(crate) fn varied_endpoint(prng: &mut Prng) -> EndpointConfig {
     let mut config = endpoint_config();
     if prng.below(3) == 0 {

@@ -1,4 +1,4 @@
-//! How often did each kind of fault fire, in words?
+//! The counts of each kind of fault, in words.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
-//! One machine's disk: what was written and not synced is there until the machine dies, and then perhaps.
+//! One machine's disk: unsynced bytes are there until the machine dies, and then perhaps.
 //!
-//! The real writer runs on it, so what is simulated is the device: how long a sync takes, in which order unsynced
-//! writes reach the plate, sectors of them that do not, bits that flip and sectors that turn into zeros later, and a disk
-//! without room.
+//! The real writer runs on it, so only the device is simulated: how long a sync takes, and in which order unsynced
+//! writes reach the plate. Some of their sectors do not, some bits flip, some sectors turn into zeros later, and a disk
+//! may be without room.
 
 use crate::fault::Fault;
 use std::collections::{BTreeMap, VecDeque};
@@ -30,22 +30,22 @@ enum Operation {
     SyncNames,
 }
 
-/// What is on the plate, and what is on its way there.
+/// The bytes on the plate, and those on their way there.
 #[derive(Debug)]
 pub(crate) struct Device {
     /// Survives the death of the machine.
     durable: Files,
-    /// What a running machine sees.
+    /// The files as a running machine sees them.
     seen: Files,
     /// Not known to be durable, in the order in which it was issued.
     pending: Vec<Operation>,
-    /// How much of `pending` a batch that is under way has added.
+    /// How much of `pending` a batch under way has added.
     under_way: usize,
     /// No room for anything new.
     pub(crate) full: bool,
-    /// A failure that is to come, or has come, of the process that runs now.
+    /// A failure, future or past, of the process that runs now.
     failing: Option<Failing>,
-    /// It was damaged since a start last found memory lost, so that a start may find that. On any other it must not.
+    /// It was damaged since a start last found memory lost, so a start may find that. On any other disk it must not.
     damaged: bool,
     /// Damaged such that the next start has to find it.
     blanked: bool,
@@ -70,7 +70,7 @@ impl Device {
         }
     }
 
-    /// One of the next operations fails, and all behind it until the replica is started anew.
+    /// One of the next operations fails, and all behind it until the replica is restarted.
     pub(crate) fn fail_soon(&mut self, cause: DiskCause) {
         let after = self.prng.in_range(1..=FAILS_WITHIN);
         self.failing.get_or_insert(Failing { after, cause });
@@ -85,12 +85,12 @@ impl Device {
         })
     }
 
-    /// No operation fails any more, unless one has.
+    /// No operation fails any more, unless one has already.
     pub(crate) fn forget_failure(&mut self) {
         self.failing = self.failing.filter(|failing| failing.after == 0);
     }
 
-    /// The process dies and the machine does not: what it has written is seen by the next one, though perhaps not durable.
+    /// The process dies and the machine does not: the next one sees the written bytes, though they may not be durable.
     /// Of a batch that was under way some part was issued.
     pub(crate) fn lose_process(&mut self) {
         let issued = self.pending.len() - self.under_way;
@@ -111,8 +111,8 @@ impl Device {
         }
     }
 
-    /// The machine dies. Of a batch that was under way some part was issued; of what was issued and not synced each
-    /// sector may have come through or not, and of the names a part from the front.
+    /// The machine dies. Some part of a batch under way was issued. Each sector that was issued and not synced may have
+    /// come through or not, and so may a part of the names, from the front.
     pub(crate) fn crash(&mut self, torn: bool) {
         let issued = self.pending.len() - self.under_way;
         let cut = issued + self.prng.below(self.under_way as u64 + 1) as usize;
@@ -123,8 +123,8 @@ impl Device {
         let names_until = self
             .prng
             .in_range(synced_names.map_or(0, |at| at as u64 + 1)..=operations.len() as u64);
-        // The dying process and the plate may know different files under one name, so files have numbers here: a write goes
-        // to the file that had the name then, whatever becomes of the name.
+        // The dying process and the plate may know different files under one name, so files have numbers here. A write
+        // goes to the file that had the name then, whatever becomes of the name.
         let durable = std::mem::take(&mut self.durable);
         let mut plate: BTreeMap<String, usize> = durable.keys().cloned().zip(0..).collect();
         let mut files: Vec<Vec<u8>> = durable.into_values().collect();
@@ -167,7 +167,7 @@ impl Device {
         }
     }
 
-    /// Everything that was issued has come through; what was synced is durable.
+    /// Everything issued has come through; synced bytes are durable.
     fn settle(&mut self) {
         self.under_way = 0;
         let names = self
@@ -182,7 +182,7 @@ impl Device {
         let durable: Vec<bool> = pending.iter().enumerate().map(is_durable).collect();
         for (operation, durable) in pending.into_iter().zip(durable) {
             match &operation {
-                // What is synced in a file whose name is not durable waits for the name, and stays synced.
+                // Bytes that are synced in a file whose name is not durable wait for the name, and stay synced.
                 Operation::Write(name, ..) if durable && self.name_is_pending(name) => {
                     self.pending.push(operation);
                 }
@@ -195,14 +195,14 @@ impl Device {
                 _ => self.pending.push(operation),
             }
         }
-        // What nobody syncs gets there all the same, after a while.
+        // Unsynced bytes get there all the same, after a while.
         while self.pending.len() > PENDING_MAX {
             let oldest = self.pending.remove(0);
             self.reach_plate(&oldest);
         }
     }
 
-    /// Whether the plate does not know yet which file has this name: it may know none, or one of before.
+    /// Whether the plate does not know yet which file has this name: it may know none, or an earlier one.
     fn name_is_pending(&self, name: &str) -> bool {
         self.pending.iter().any(|operation| match operation {
             Operation::Create(changed, _) | Operation::Remove(changed) => changed == name,
@@ -211,7 +211,7 @@ impl Device {
         })
     }
 
-    /// What is still pending goes with its file when that gets another name in front of it, and is void when the file goes.
+    /// Pending bytes go with their file when that gets another name in front of them, and are void when the file goes.
     fn follow(&mut self, changed: &Operation) {
         let (Operation::Create(gone, _) | Operation::Remove(gone) | Operation::Rename(_, gone)) =
             changed
@@ -243,16 +243,16 @@ impl Device {
         }
     }
 
-    /// Flips one bit that was written, anywhere in the log or in a snapshot; or turns the log's end and the mark that says
-    /// where it was into zeros. Returns whether there was one.
+    /// Flips one written bit, anywhere in the log or in a snapshot; or turns the log's end and its mark into zeros.
+    /// Returns whether there was one.
     pub(crate) fn corrupt(&mut self) -> bool {
         let harmed = self.prng.chance(BLANKED) && self.blank() || self.flip();
         self.damaged |= harmed;
         harmed
     }
 
-    /// The device forgets what it said was synced: all of the mark, and of the last segment all from some sector on. Returns
-    /// whether the mark was durable.
+    /// The device forgets bytes that it reported as synced: all of the mark, and of the last segment all from some
+    /// sector on. Returns whether the mark was durable.
     fn blank(&mut self) -> bool {
         if !self.durable.contains_key("marked") {
             return false;
@@ -302,7 +302,8 @@ impl Device {
         true
     }
 
-    /// Damage that must be found was found, and none where there is none, whenever the machine or the process died.
+    /// Damage that must be found was found, and none was found on a healthy disk, whenever the machine or the process
+    /// died.
     fn judge<D>(&mut self, opened: &Opened<D>, blanked: bool, fsync: Fsync) {
         let lost = opened.lost.as_ref();
         assert!(
@@ -369,13 +370,13 @@ struct Failing {
     cause: DiskCause,
 }
 
-/// A failure comes within so many operations: a few batches.
+/// A failure comes within this many operations: a few batches.
 const FAILS_WITHIN: u64 = 12;
 /// How often damage is zeros at the log's end and in its mark.
 const BLANKED: Ratio = Ratio::percent(25);
 /// Operations that may stay unsynced before the device does the oldest by itself.
 const PENDING_MAX: usize = 8;
-/// How long a sync takes on a disk that nothing is wrong with.
+/// How long a sync takes on a healthy disk.
 pub(crate) const CALM: (Duration, Duration) =
     (Duration::from_micros(20), Duration::from_micros(2_000));
 
@@ -407,7 +408,7 @@ fn change_names(files: &mut Files, operation: &Operation) {
     change_names_of(files, operation, |size| vec![0; size as usize]);
 }
 
-/// `new` makes a file of so many bytes.
+/// `new` makes a file of this many bytes.
 fn change_names_of<F>(
     files: &mut BTreeMap<String, F>,
     operation: &Operation,
@@ -438,7 +439,7 @@ impl SimDisk {
         Self(Arc::new(Mutex::new(Device::new(prng))))
     }
 
-    /// One thread runs the simulation: nobody else holds it.
+    /// One thread runs the simulation: no other thread holds it.
     pub(crate) fn device(&self) -> MutexGuard<'_, Device> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -545,13 +546,13 @@ impl Disk for SimDisk {
     }
 }
 
-/// What a replica's node and its machine share: writes that wait, the batch that is under way, and what came of it.
+/// State that a replica's node and its machine share: writes that wait, the batch that is under way, and its result.
 #[derive(Debug)]
 pub(crate) struct SimWriter {
     writer: Writer<SimDisk>,
     disk: SimDisk,
     waiting: VecDeque<(u64, Write)>,
-    /// When the batch is durable, and what comes of it then.
+    /// When the batch is durable, and its result.
     batch: Option<(Instant, Result<u64, DiskError>)>,
     ended: Option<Result<u64, DiskError>>,
     failed: bool,
@@ -586,7 +587,7 @@ impl SimQueue {
         }
     }
 
-    /// Begins the next batch, if none is under way: all that waits.
+    /// Begins the next batch of all waiting writes, if none is under way.
     pub(crate) fn begin_batch(&self, now: Instant) {
         let mut inner = self.inner();
         if inner.batch.is_some() || inner.failed {
@@ -638,7 +639,7 @@ mod tests {
         bytes
     }
 
-    /// As a file is replaced: the new one is whole, and synced, before it gets the name.
+    /// A file is replaced like this: the new one is whole, and synced, before it gets the name.
     fn replace(disk: &mut SimDisk) {
         disk.create("new", 4).unwrap();
         disk.write("new", 0, b"once").unwrap();
@@ -646,7 +647,7 @@ mod tests {
         disk.rename("new", FILE).unwrap();
     }
 
-    /// The next process sees what was synced, and once the names are synced, too, it outlives the machine.
+    /// The next process sees the synced bytes, and once the names are synced, too, they outlive the machine.
     fn assert_kept(disk: &mut SimDisk) {
         disk.device().settle();
         disk.device().lose_process();
@@ -676,8 +677,9 @@ mod tests {
         assert!(kept > 5 && lost > 5, "{kept} kept, {lost} lost");
     }
 
-    /// Seed 535: a segment was written, synced and given its name; the sync of the names failed, and the process ended. What
-    /// was synced under a name that was not durable yet was dropped: the next process found a segment without a header.
+    /// Seed 535: a segment was written, synced and given its name; the sync of the names failed, and the process ended.
+    /// Bytes that were synced under a name that was not durable yet were dropped: the next process found a segment
+    /// without a header.
     #[test]
     fn what_is_synced_under_a_new_name_is_seen_by_the_next_process_and_stays_synced() {
         for seed in 0..50 {
@@ -687,7 +689,7 @@ mod tests {
         }
     }
 
-    /// The same, while the plate still had an older file of that name, which then took what was written.
+    /// The same, while the plate still had an older file of that name, which then got the bytes.
     #[test]
     fn what_is_synced_under_a_name_that_was_used_before_is_not_lost_either() {
         for seed in 0..50 {
@@ -701,8 +703,8 @@ mod tests {
         }
     }
 
-    /// Seed 5547: what had been written to a snapshot that was given up was still pending when the next one, under the same
-    /// temporary name, got its own: it went with it, and the snapshot was damaged.
+    /// Seed 5547: a snapshot was given up, and bytes written to it were still pending. The next snapshot, under the
+    /// same temporary name, then got its own name. The pending bytes went with it, and the snapshot was damaged.
     #[test]
     fn what_was_written_to_a_file_that_is_gone_reaches_no_other() {
         for seed in 0..50 {
@@ -719,8 +721,8 @@ mod tests {
         }
     }
 
-    /// A temporary file that was left behind is removed and made anew, and the machine dies before the plate knows any of
-    /// that: what was written to the new one, and synced, used to land on the old one.
+    /// A temporary file that was left behind is removed and made again, and the machine dies before the plate knows any
+    /// of that. Bytes that were written to the new one, and synced, used to land on the old one.
     #[test]
     fn what_is_written_to_a_new_file_never_lands_on_the_old_one_of_that_name() {
         let mut found = std::collections::BTreeSet::new();

@@ -1,4 +1,4 @@
-//! One machine: a program on an endpoint, what waits to be received, and its clock.
+//! One machine: a program on an endpoint, its receive queue, and its clock.
 
 use super::clock::LocalClock;
 use super::{Host, Program};
@@ -13,7 +13,7 @@ const INBOX_MAX: usize = 4_096;
 const BURST_MAX: usize = 64;
 /// Buffers of datagrams that are kept for later ones.
 const SPARE_MAX: usize = 256;
-/// Transmit batches of one turn; what is left goes with the next.
+/// Transmit batches of one turn; the rest goes with the next.
 const TRANSMITS_MAX: usize = 16;
 
 pub(crate) struct Machine<P> {
@@ -22,7 +22,7 @@ pub(crate) struct Machine<P> {
     pub(crate) clock: LocalClock,
     inbox: Vec<(Host, Vec<u8>)>,
     tx: TxBatch<Host>,
-    /// The machine stands still until then.
+    /// The machine pauses until then.
     pub(crate) paused_until: Instant,
     /// The processor is busy with the last turn until then.
     pub(crate) busy_until: Instant,
@@ -53,9 +53,9 @@ impl<P: Program> Machine<P> {
         room
     }
 
-    /// One turn of the event loop, in the order of `trine_transport::event_loop`. Wire packets to
-    /// send are appended to `sent`, in buffers of `spare` as long as there are some; those of what was taken in go there.
-    /// The number of datagrams that were taken in is returned.
+    /// One turn of the event loop, in the order of `trine_transport::event_loop`. Appends wire
+    /// packets to `sent`, in buffers of `spare` as long as there are some; buffers of received
+    /// datagrams go there. Returns the number of datagrams received.
     pub(crate) fn turn(
         &mut self,
         simulated: Instant,
@@ -110,7 +110,7 @@ impl<P: Program> Machine<P> {
                 sent.push((item.route, bytes));
             }
             self.tx.clear();
-            // Everything was copied out, so nothing refers to a buffer any more.
+            // Everything was copied out, so there is no reference to a buffer any more.
             if transmit.flush_first {
                 self.endpoint.on_tx_flushed();
             }

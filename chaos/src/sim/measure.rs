@@ -1,5 +1,5 @@
-//! What is simulated to say how fast the simulator is: two loads that are the same on every machine, of a group as its users
-//! have it: in memory, of one version, with the replicas' and clients' own settings of sessions.
+//! The simulations that measure how fast the simulator is: two loads that are the same on every machine. Their group is
+//! as its users have it: in memory, of one version, with the replicas' and clients' own settings of sessions.
 
 use super::callers::Pace;
 use super::{Load, QUIET_MIN, SimConfig};
@@ -14,7 +14,7 @@ use trine_transport::time::Duration;
 const CALM_OPERATIONS: u64 = 200_000;
 
 impl SimConfig {
-    /// Three replicas, 2,000 operations a simulated second, and whatever faults the seed draws.
+    /// Three replicas, 2,000 operations a simulated second, and the faults that the seed draws.
     pub fn measured_with_faults(seed: u64) -> Self {
         let mut config = Self::measured(seed, Load::Measured);
         // Eight clients, one call each every 4 ms on average.
@@ -27,9 +27,9 @@ impl SimConfig {
     pub fn measured_without_faults(seed: u64) -> Self {
         let mut config = Self::measured(seed, Load::MeasuredCalm);
         config.pace.pause = Duration::from_nanos(2_000);
-        // Half of a client's window: what is not judged needs room, too, and a refusal is no operation.
+        // Half of a client's window: unjudged operations need room, too, and a refusal is no operation.
         config.pace.open_max = 32;
-        // As many calls whatever the seed draws: sessions are so wide that a second holds a million of them.
+        // The same number of calls whatever the seed draws: sessions are so wide that a second holds a million of them.
         config.pace.rush = CALM_OPERATIONS;
         config.faults = Some(BTreeSet::<Fault>::new());
         (config.faulty, config.quiet) = (Duration::from_millis(100), QUIET_MIN);

@@ -1,4 +1,4 @@
-//! The kinds of programs in a cluster: replicas, machines full of clients, and operators who give one order each.
+//! The kinds of programs in a cluster: replicas, machines full of clients, and operators who give one command each.
 
 use super::callers::Callers;
 use super::disk::SimQueue;
@@ -28,8 +28,8 @@ pub(crate) struct Observed {
     queue: Option<SimQueue>,
 }
 
-/// What replicas are compared in: the entry at every index, the store at every index at which a turn ended, and everything
-/// else, which costs more to hash, at some.
+/// The states in which replicas are compared: the entry at every index, and the store at every index at which a turn
+/// ended. Everything else costs more to hash, and is compared at some.
 #[derive(Default)]
 pub(crate) struct Agreement {
     pub(crate) entries: LogAgreement,
@@ -39,14 +39,14 @@ pub(crate) struct Agreement {
     next_whole: u64,
 }
 
-/// Of that many indexes one has the whole state compared.
+/// One in this many indexes has the whole state compared.
 const WHOLE_STATE_EVERY: u64 = 32;
-/// And of more, if there is much to compare: so many bytes an index on average.
+/// And one in more, if there is much to compare: this many bytes an index on average.
 const WHOLE_STATE_BYTES: u64 = 512;
 
 impl Agreement {
-    /// Whether a replica that has applied `applied` shows its whole state. All of them do at the same indexes: the first
-    /// one to get there decides by what its state costs to look at.
+    /// Whether a replica that has applied `applied` shows its whole state. All of them do at the same indexes: the
+    /// first one to get there decides by the cost of hashing its state.
     fn wants_whole(&mut self, applied: u64, bytes: impl FnOnce() -> u64) -> bool {
         if !applied.is_multiple_of(WHOLE_STATE_EVERY) {
             return false;
@@ -92,7 +92,7 @@ impl Observed {
         }
         let life = replica.incarnation().0;
         let mut log = self.log.borrow_mut();
-        // Entries that a snapshot has stood for are in no log here; the state behind them is compared.
+        // Entries that a snapshot has replaced are in no log here; the state behind them is compared.
         for index in self.applied + 1..=applied {
             if let Some((term, digest)) = replica.entry_digest(index) {
                 log.entries.observe_entry(life, index, term, digest);

@@ -1,8 +1,8 @@
 //! The simulator: whole clusters in one thread on virtual time.
 //!
-//! What runs is the real thing: the transport's endpoint, the replica on raft, the store, the
-//! client library. Simulated are the network, the clocks, the machines and their deaths. Everything
-//! random is drawn from the seed, so a seed replays its run byte for byte.
+//! The real code runs: the transport's endpoint, the replica on raft, the store, the client library. The network, the
+//! clocks, the machines and their deaths are simulated. Everything random is drawn from the seed, so a seed replays its
+//! run byte for byte.
 //!
 //! [`rpc`] exercises the transport alone, with programs that know what must come back.
 
@@ -55,8 +55,8 @@ pub fn run(config: SimConfig, trace: Trace) -> Result<SimReport, SimConfigError>
     run_while(config, trace, || true)
 }
 
-/// Simulates one run as long as `go_on` says so, and judges what there is then. A run that was ended early is never a
-/// pass: its verdict is a violation, if it has shown one, or undecided.
+/// Simulates one run as long as `go_on` says so, and judges the result. A run that was ended early is never a pass: its
+/// verdict is a violation, if it has shown one, or undecided.
 ///
 /// # Errors
 /// When the configuration cannot be simulated.
@@ -82,7 +82,7 @@ pub(crate) fn message_of(payload: &(dyn Any + Send)) -> String {
     text.unwrap_or("a payload that is no text").to_owned()
 }
 
-/// `asked` is told which faults are about to happen, for whoever has to do without a report.
+/// `asked` receives the faults that are about to happen, for a caller that gets no report.
 fn simulate(
     config: SimConfig,
     trace: Trace,
@@ -98,7 +98,7 @@ fn simulate(
     let mut prng = cluster.prng.fork();
     let mut drawn = draw_kinds(&mut prng);
     if cluster.config.replica.reads == ReadMode::Lease {
-        // Leases are promised only where clocks run within their drift.
+        // Leases are promised only if clocks run within their drift.
         drawn.remove(&Fault::Jump);
     }
     if let Some(disk) = &cluster.config.disk {
@@ -167,12 +167,12 @@ pub(crate) trait Program: App<Host> {
     /// Runs behind each turn.
     fn after_turn(&mut self, _now: Instant, _simulated: Instant) {}
 
-    /// What the last turn has to tell a trace; asked for only where there is one.
+    /// The last turn's message for a trace; asked for only if there is one.
     fn take_notes(&mut self) -> Vec<String> {
         Vec::new()
     }
 
-    /// When the program wants its next turn for reasons of its own, in simulated time.
+    /// When the program wants its next turn for its own purposes, in simulated time.
     fn next_call(&self) -> Option<Instant> {
         None
     }

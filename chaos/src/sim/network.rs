@@ -1,4 +1,4 @@
-//! The network between machines: what becomes of each wire packet.
+//! The network between machines: the fate of each wire packet.
 
 use super::Host;
 use super::trace::Trace;
@@ -45,7 +45,7 @@ impl NetworkStats {
 pub(crate) struct Network {
     prng: Prng,
     weather: Weather,
-    /// The links that carry nothing, by who cut them, until `heal`.
+    /// The links that carry nothing, by cut, until `heal`.
     cuts: BTreeMap<u64, Cut>,
     clogs: BTreeMap<(Host, Host), Instant>,
     /// When the last ordinary packet of each link arrives: without a fault a link keeps the order.
@@ -53,7 +53,7 @@ pub(crate) struct Network {
     pub(crate) stats: NetworkStats,
 }
 
-/// What a cut separates.
+/// The two sides that a cut separates.
 #[derive(Clone, Debug)]
 pub(crate) enum Cut {
     /// The listed hosts from all others, both ways.
@@ -115,7 +115,7 @@ impl Network {
         self.clogs.clear();
     }
 
-    /// What becomes of a packet: nothing, one arrival, or several.
+    /// The fate of a packet: nothing, one arrival, or several.
     pub(crate) fn send(
         &mut self,
         now: Instant,

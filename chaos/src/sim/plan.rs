@@ -1,4 +1,4 @@
-//! The command that replays a run: everything that a run follows from, as the options of `trine sim`.
+//! The command that replays a run: every input of a run, as the options of `trine sim`.
 
 use super::config::{Load, SimConfig, SimConfigError};
 use crate::fault::{Fault, FaultSet};
@@ -7,7 +7,7 @@ use trine_kvstore::config::STATE_VERSION_FIRST;
 use trine_replica::config::ReadMode;
 use trine_transport::time::Duration;
 
-/// What `trine sim` is told about one run.
+/// The settings of `trine sim` for one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// The seed.
@@ -76,7 +76,7 @@ impl Plan {
         }
     }
 
-    /// The command that simulates it and prints what happens.
+    /// The command that simulates it and prints its events.
     pub fn command(&self) -> String {
         let mut command = format!("cargo run --profile sim -- sim --seed {}", self.seed);
         let mut option = |name: &str, value: Option<String>| {
@@ -109,7 +109,7 @@ const NEED_SYNCS: [Fault; 4] = [
 ];
 
 impl SimConfig {
-    /// What a seed stands for under a load.
+    /// The run of a seed under a load.
     pub fn of(load: Load, seed: u64) -> Self {
         match load {
             Load::Drawn => Self::from_seed(seed),
@@ -118,7 +118,7 @@ impl SimConfig {
         }
     }
 
-    /// Changes the group such that the faults can happen in it.
+    /// Changes the group so that the faults can happen in it.
     fn make_room_for<'a>(
         &mut self,
         faults: impl IntoIterator<Item = &'a Fault> + Copy,
@@ -144,7 +144,7 @@ impl SimConfig {
             self.workload.mix = crate::workload::Mix::BASIC;
         }
         if asked(Fault::Jump) {
-            // Leases are promised only where clocks run within their drift.
+            // Leases are promised only if clocks run within their drift.
             self.replica.reads = ReadMode::Index;
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! What came of a simulation.
+//! The result of a simulation.
 
 use super::cluster::Cluster;
 use super::config::{EXPIRY_LATE, OPERATION, RECOVERY, SimConfig};
@@ -13,12 +13,12 @@ use std::fmt;
 use trine_protocol::message::PlaceId;
 use trine_transport::time::{Duration, Instant};
 
-/// What came of a simulation.
+/// The result of a simulation.
 #[derive(Clone, Debug)]
 pub struct SimReport {
     /// The seed.
     pub seed: u64,
-    /// What led to it.
+    /// The settings that led to it.
     pub plan: Plan,
     /// The worst of all judgements.
     pub verdict: Verdict,
@@ -32,7 +32,7 @@ pub struct SimReport {
     pub linearizability: linearizability::Report,
     /// How often each enabled fault fired.
     pub faults: BTreeMap<Fault, u64>,
-    /// It was told to end before its time: what it has not shown by then, it has not shown.
+    /// It was told to end before its time: anything it has not shown by then is not shown.
     pub ended_early: bool,
     /// Changes of the leader.
     pub failovers: u64,
@@ -114,8 +114,8 @@ impl SimReport {
         }
     }
 
-    /// A run in which the system under test, or the simulator, panicked.
-    /// What fired until then died with it, so the faults that were to happen stand there without a count.
+    /// A run in which the system under test, or the simulator, panicked. The counts of faults died with it, so the
+    /// report lists the planned faults without a count.
     pub(crate) fn of_panic(config: &SimConfig, asked: &BTreeSet<Fault>, message: &str) -> Self {
         let history = History::new();
         Self {
@@ -159,8 +159,8 @@ fn states_were_compared(compared: u64) -> Verdict {
     Verdict::violation("nothing proved: no two replicas were ever seen at the same index")
 }
 
-/// A group that has recovered from all faults is whole again: an answer that got lost, and that nobody asks for again, shows
-/// only here.
+/// A group that has recovered from all faults is whole again. A lost answer that no client asks for again shows only
+/// here.
 fn everybody_votes(without: &[PlaceId]) -> Verdict {
     if without.is_empty() {
         return Verdict::Pass;
@@ -178,7 +178,7 @@ const IDLE_TURNS_PER_SECOND: u64 = 2_000;
 const TURNS_PER_PACKET: u64 = 3;
 
 /// A program that names a deadline which has passed, and then does nothing about it, is turned as fast as its machine
-/// goes. Clients did so while the replica that they took for the leader could not be connected to.
+/// goes. Clients did so while they could not connect to the replica that they took for the leader.
 fn nobody_spins(turns: u64, packets: u64, machines: usize, simulated: Duration) -> Verdict {
     let seconds = simulated.as_nanos().div_ceil(1_000_000_000);
     let most = packets * TURNS_PER_PACKET + machines as u64 * seconds * IDLE_TURNS_PER_SECOND;
@@ -190,7 +190,7 @@ fn nobody_spins(turns: u64, packets: u64, machines: usize, simulated: Duration) 
     ))
 }
 
-/// Happenings at one moment are recorded some nanoseconds apart.
+/// Events at one moment are recorded some nanoseconds apart.
 const ROUNDING_NS: u64 = 10_000;
 
 /// Group time runs with the leader's clock, and steadily once the group has recovered.
@@ -269,7 +269,7 @@ impl fmt::Display for SimReport {
         write!(f, "{}", self.verdict)?;
         match &self.verdict {
             Verdict::Pass => Ok(()),
-            // Whoever interrupted it knows how it began, and there is nothing to see again.
+            // The user who interrupted it knows how it began, and there is nothing to see again.
             Verdict::Undecided { .. } if self.ended_early => Ok(()),
             _ => write!(f, "\nreplay with: {}", self.replay_command()),
         }

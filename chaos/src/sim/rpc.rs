@@ -21,7 +21,7 @@ use trine_transport::prng::{Prng, Ratio};
 use trine_transport::session::{ConnectParams, Event, Identity, SessionId};
 use trine_transport::time::{Duration, Instant};
 
-/// Length of the part of a request that says what to answer.
+/// Length of the part of a request that describes the answer.
 const ORDER_BYTES: usize = 24;
 /// Requests that a program keeps under way to each peer.
 const WINDOW: usize = 24;
@@ -56,7 +56,7 @@ impl RpcConfig {
     }
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug)]
 pub struct RpcReport {
     /// The judgement.
@@ -103,9 +103,9 @@ pub fn run(config: &RpcConfig, trace: Trace) -> RpcReport {
     play(&mut world, config, &schedule, &mut prng, &ledger);
     world.network.calm();
     let end = schedule.quiet_from + config.quiet;
-    // Then no new requests: everything under way must come to its end. The network's memory is
-    // part of its faults: packets are replayed for some seconds more. They are no sign of life of
-    // the dead, and whatever else they begin must be over as well.
+    // Then no new requests: everything under way must come to its end. The network's memory is part
+    // of its faults: packets are replayed for some seconds more. They are no sign of life of dead
+    // machines, and anything else that they begin must be over as well.
     world.run_until(end);
     stop_asking(&mut world);
     world.run_until(end + Duration::from_nanos(REPLAY_NS.1) + Duration::from_secs(3));
@@ -209,7 +209,7 @@ fn play(
     world.run_until(schedule.quiet_from);
 }
 
-/// What has to be done when a fault ends.
+/// The action at the end of a fault.
 enum End {
     Heal,
     Restart(Host),
@@ -377,10 +377,10 @@ fn idle(host: Host, machine: &Machine<Peer>) -> Verdict {
     ))
 }
 
-/// What all programs know together.
+/// State that all programs share.
 #[derive(Default)]
 struct Ledger {
-    /// How often the handler ran, by caller's life and tag.
+    /// How often the handler ran, by caller's incarnation and tag.
     executed: BTreeMap<(u64, u64), u32>,
     ended: BTreeMap<String, u64>,
     wrong: Option<String>,
@@ -452,7 +452,7 @@ struct Link {
     open: BTreeSet<u64>,
 }
 
-/// What a request asks for.
+/// The content of a request.
 #[derive(Copy, Clone)]
 struct Order {
     life: u64,
@@ -616,7 +616,7 @@ impl Peer {
         self.owed = rest;
         for (_, handle, order) in due {
             if let Some(response) = Self::answer(cx, &order) {
-                // Nobody may be waiting any more; then the buffer comes back and that is all.
+                // The caller may have stopped waiting; then the buffer comes back and that is all.
                 drop(cx.enqueue_response(handle, response));
             }
         }

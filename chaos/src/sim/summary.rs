@@ -1,4 +1,4 @@
-//! What many seeds together have covered.
+//! The coverage of many seeds together.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What happened, line by line, for whoever replays a seed.
+//! The events of a run, line by line, for the reader of a replayed seed.
 
 use super::Host;
 use trine_transport::time::Instant;
@@ -14,7 +14,7 @@ pub enum Trace {
 }
 
 impl Trace {
-    /// Whether anybody reads it: what is written down for it alone is not made where nobody does.
+    /// Whether the trace has a reader: lines for it alone are not made if it has none.
     pub(crate) fn is_on(&self) -> bool {
         matches!(self, Trace::To(_))
     }

@@ -1,7 +1,7 @@
-//! Simulated time: machines, the network between them, and one queue of what happens next.
+//! Simulated time: machines, the network between them, and one queue of future events.
 //!
-//! Everything runs in one thread. Two happenings at the same nanosecond come in the order in which
-//! they were planned, so the seed fixes the run.
+//! Everything runs in one thread. Two events at the same nanosecond come in the order in which they were planned, so
+//! the seed fixes the run.
 
 use super::clock::LocalClock;
 use super::machine::Machine;
@@ -18,7 +18,7 @@ use trine_transport::time::{Duration, Instant};
 /// Processor time of a turn, and of each datagram in it.
 const TURN_COST_NS: u64 = 1_500;
 const DATAGRAM_COST_NS: u64 = 300;
-/// A machine that waits for a datagram alone, or is down.
+/// A machine that only waits for a datagram, or is down.
 const NO_TURN: (Instant, u64) = (Instant::FAR_FUTURE, 0);
 /// Largest datagram that packets are put together into.
 const DATAGRAM_MAX: usize = 1_472;
@@ -31,8 +31,8 @@ pub(crate) struct World<P> {
     vacant: Vec<u32>,
     planned: u64,
     machines: Vec<Option<Machine<P>>>,
-    /// The next turn of each machine, and in which order it was planned. They lie beside the machines, because all are
-    /// looked at for each happening.
+    /// The next turn of each machine, and the order in which it was planned. They lie beside the machines, because
+    /// every event looks at all of them.
     turns: Vec<(Instant, u64)>,
     /// Buffers of datagrams that have arrived.
     spare: Vec<Vec<u8>>,
@@ -44,7 +44,7 @@ pub(crate) struct World<P> {
     sent: Vec<(Host, Vec<u8>)>,
 }
 
-/// What the world counts.
+/// Counters of the world.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct WorldStats {
     pub(crate) turns: u64,
@@ -52,7 +52,7 @@ pub(crate) struct WorldStats {
     pub(crate) datagrams_lost: u64,
 }
 
-/// A datagram under way: when it arrives, in which order it was planned, and where its bytes are.
+/// A datagram under way: its arrival time, the order in which it was planned, and the place of its bytes.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Due {
     at: Instant,
@@ -97,7 +97,7 @@ impl<P: Program> World<P> {
         self.now
     }
 
-    /// What a machine's clock will show at its start, now: clocks share no epoch.
+    /// The clock of a machine that starts now: clocks share no epoch.
     pub(crate) fn fresh_clock(&mut self) -> LocalClock {
         let local = Instant::from_nanos(self.prng.in_range(1_000_000_000..=1_000_000_000_000));
         LocalClock::new(self.now, local)
@@ -117,7 +117,7 @@ impl<P: Program> World<P> {
         self.plan_turn(host);
     }
 
-    /// Ends the program on a host at once. Packets that are under way still arrive.
+    /// Ends the program on a host immediately. Packets that are under way still arrive.
     pub(crate) fn kill(&mut self, host: Host) -> Option<P> {
         self.trace.note(self.now, || format!("{host} dies"));
         self.turns[host.index()] = NO_TURN;
@@ -126,7 +126,7 @@ impl<P: Program> World<P> {
             .map(|machine| machine.program)
     }
 
-    /// What a host has sent and what has not arrived yet is lost.
+    /// Packets that a host has sent and that have not arrived yet are lost.
     pub(crate) fn lose_from(&mut self, host: Host) {
         for parcel in &mut self.parcels {
             if parcel.from == host {
@@ -147,7 +147,7 @@ impl<P: Program> World<P> {
             .map(|machine| &mut machine.program)
     }
 
-    /// What a machine's clock shows; nothing if the machine is down.
+    /// The reading of a machine's clock; nothing if the machine is down.
     pub(crate) fn local_time(&self, host: Host, simulated: Instant) -> Option<Instant> {
         let machine = self.machines[host.index()].as_ref()?;
         Some(machine.clock.local(simulated))
@@ -187,7 +187,7 @@ impl<P: Program> World<P> {
         true
     }
 
-    /// Makes a machine look at its work, after something outside has given it some.
+    /// Makes a machine check its work, after something outside has given it some.
     pub(crate) fn poke(&mut self, host: Host) {
         let Some(machine) = &mut self.machines[host.index()] else {
             return;
@@ -196,7 +196,7 @@ impl<P: Program> World<P> {
         self.plan_turn(host);
     }
 
-    /// Lets everything happen that is due until `until`.
+    /// Plays all events that are due until `until`.
     pub(crate) fn run_until(&mut self, until: Instant) {
         while let Some((at, next)) = self.next_happening().filter(|&(at, _)| at <= until) {
             self.now = at;
@@ -305,7 +305,7 @@ impl<P: Program> World<P> {
         }
     }
 
-    /// Adds an arrival to the open datagram where that is possible; returns what is open then.
+    /// Adds an arrival to the open datagram if that is possible; returns the datagram that is open then.
     fn join(
         &mut self,
         from: Host,

@@ -1,5 +1,5 @@
-//! A checker that never found anything proves nothing: with a planted bug, replicas answer reads from their own store,
-//! and the simulation must find a stale read; without it the same runs must pass. All the other planted bugs are found
+//! A checker that never found anything proves nothing. With a planted bug, replicas answer reads from their own store,
+//! and the simulation must find a stale read. Without it the same runs must pass. All the other planted bugs are found
 //! by `cargo run --profile sim -p trine-chaos -- canaries`.
 
 #[cfg(debug_assertions)]
@@ -68,7 +68,7 @@ fn is_not_linearizable(verdict: &Verdict) -> bool {
     matches!(verdict, Verdict::Violation(violation) if violation.explanation.starts_with("not linearizable"))
 }
 
-/// The same leaders cut off, by a drawn schedule, with faults and clients beside it that have no part in the failure.
+/// The same leaders cut off, by a drawn schedule, with unrelated faults and clients beside it.
 #[cfg(debug_assertions)]
 fn drawn(seed: u64) -> SimConfig {
     let mut config = config(seed);
@@ -79,7 +79,7 @@ fn drawn(seed: u64) -> SimConfig {
     config
 }
 
-/// No test had ever shrunk a run that fails.
+/// No test had ever shrunk a failing run.
 #[test]
 #[cfg(debug_assertions)]
 fn a_failing_run_is_shrunk_to_one_that_fails_alike() {
@@ -101,7 +101,7 @@ fn a_failing_run_is_shrunk_to_one_that_fails_alike() {
         fewer_faults || clients(config) < clients(&failing),
         "{report}"
     );
-    // What is printed leads to what is left, and to nothing else.
+    // The printed command leads to the remaining run, and to no other.
     let command = report.replay_command();
     let words: Vec<&str> = command.split(' ').collect();
     let after = |option: &str| {

@@ -1,5 +1,5 @@
-//! The simulator's and the checkers' tests from outside, as one program: each further one is linked, and waits for the one
-//! before it.
+//! The simulator's and the checkers' tests from outside, as one program: each
+//! further program is linked, and waits for the one before it.
 
 mod canary;
 mod referee;

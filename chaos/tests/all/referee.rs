@@ -12,7 +12,7 @@ const HISTORIES: u64 = 2_000;
 const CLIENTS: u64 = 3;
 const EVENTS: u64 = 18;
 
-/// One history, told to both checkers as it happens. Zero is the state in which the key is absent.
+/// One history, given to both checkers as it happens. Zero is the state in which the key is absent.
 struct Telling {
     history: History,
     tester: LinearizabilityTester<u64, Register<u64>>,
@@ -77,7 +77,7 @@ impl Telling {
     }
 }
 
-/// Plays a random history; writes take effect at once when they are called or when they return.
+/// Plays a random history; writes take effect immediately when they are called or when they return.
 fn tell(prng: &mut Prng) -> Telling {
     let mut telling = Telling::new();
     let lying = prng.chance(Ratio::percent(50));

@@ -1,5 +1,5 @@
-//! Scenarios of a group, told one by one. Each is judged by all checkers: linearizable, exactly
-//! once, in agreement, live after its last fault.
+//! Scenarios of a group, one by one. Each is judged by all checkers: linearizable, exactly once, in agreement, live
+//! after its last fault.
 
 use std::collections::BTreeSet;
 use trine_chaos::fault::{Event, Fault, FaultSet, Victim, Weather};
@@ -245,7 +245,7 @@ fn every_fault_fires_when_it_is_asked_for_alone() {
     }
 }
 
-/// A trace said what was sent and what arrived, but neither why the rest did not nor what the clients saw.
+/// A trace showed sent and arrived packets, but neither the reason for a loss nor what the clients saw.
 #[test]
 fn a_trace_says_why_a_packet_is_lost_and_what_clients_call_and_are_told() {
     use std::{cell::RefCell, rc::Rc};
@@ -270,7 +270,7 @@ fn a_trace_says_why_a_packet_is_lost_and_what_clients_call_and_are_told() {
         let says = |line: &&String| words.iter().all(|word| line.contains(word));
         assert!(lines.iter().any(|line| says(&line)), "{words:?}");
     }
-    // Whoever looks on changes nothing.
+    // A trace changes nothing in the run.
     let unseen = run(config, Trace::Off).expect("a sound configuration");
     assert_eq!(traced.hash, unseen.hash);
     assert_eq!(traced.packets, unseen.packets);

@@ -8,7 +8,7 @@ use trine_transport::time::Duration;
 const GROUP_SEEDS: std::ops::Range<u64> = 1_000..1_006;
 const RPC_SEEDS: std::ops::Range<u64> = 1_000..1_002;
 
-/// A third of what a seed stands for on the command line: tests are built without optimization.
+/// A third of a seed's run on the command line: tests are built without optimization.
 fn simulate(seed: u64) -> SimReport {
     let mut config = SimConfig::from_seed(seed);
     config.faulty = Duration::from_secs(10);
@@ -112,8 +112,8 @@ fn a_run_that_is_interrupted_is_not_a_pass_and_nothing_to_shrink() {
     assert!(shrink(&config, 1, || false).is_none());
 }
 
-/// What was measured without a fault lasted for a time, and a seed with wide sessions called millions of operations in
-/// it: `sim --measure` did not end.
+/// A measured run without faults lasted for a fixed time, and a seed with wide sessions called millions of operations
+/// in it: `sim --measure` did not end.
 #[test]
 fn the_load_that_is_measured_is_a_number_of_operations() {
     for seed in [1, 4] {
@@ -126,10 +126,10 @@ fn the_load_that_is_measured_is_a_number_of_operations() {
     }
 }
 
-/// After all faults the lead went on changing hands, several times a second. A session had two
-/// credits and 32 slots. Two appends that waited in the receiver's reorder buffer for an earlier
-/// one kept both credits; the earlier one, and every heartbeat, could not be sent until their
-/// deadlines passed. A session is now never granted more slots than credits.
+/// After all faults leadership kept changing, several times a second. A session had two credits and 32 slots. Two
+/// appends that waited in the receiver's reorder buffer for an earlier one kept both credits; the earlier one, and
+/// every heartbeat, could not be sent until their deadlines passed. A session is now never granted more slots than
+/// credits.
 #[test]
 fn appends_that_wait_do_not_starve_the_one_they_wait_for() {
     let report = run(SimConfig::from_seed(40_070), Trace::Off).expect("a sound configuration");

@@ -3,7 +3,7 @@
 use trine_chaos::fault::FaultSet;
 use trine_chaos::history::History;
 
-/// A history that is read is written so that the same is read again, in the same words: its hash names it.
+/// A history that is read is written, and reads back the same, in the same words: its hash names it.
 pub fn histories(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
@@ -22,7 +22,7 @@ pub fn histories(bytes: &[u8]) {
 
 /// Faults as the command line names them.
 pub fn faults(bytes: &[u8]) {
-    // A longer name is compared with all there are for nothing.
+    // Comparing a longer name with all known ones is useless.
     let Ok(text) = std::str::from_utf8(&bytes[..bytes.len().min(100)]) else {
         return;
     };

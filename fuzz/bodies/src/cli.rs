@@ -1,4 +1,4 @@
-//! The command: what comes from scrapers and from other servers, and what people write.
+//! The command: bytes from scrapers and from other servers, and text that people write.
 //!
 //! Two parsers need the definition of the command line (the shell's commands, the settings file): their own unit tests
 //! replay their corpora.
@@ -20,8 +20,8 @@ fn piece(bytes: &[u8]) -> usize {
     1 + bytes.len() / 16
 }
 
-/// A request is the same whether it comes at once or in pieces, it lies within its limits, and the same is read of what we
-/// would write for it.
+/// A request is the same whether it comes whole or in pieces. It lies within its limits, and what we would write for it
+/// reads back the same.
 pub fn http(bytes: &[u8]) {
     // A head that is too long is refused only while its end is out of sight.
     let bytes = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
@@ -57,7 +57,7 @@ fn written(request: &Request) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-/// What a server answers; the first byte says which.
+/// The answers of a server; the first byte says which server.
 pub fn answers(bytes: &[u8]) {
     let Some((kind, bytes)) = bytes.split_first() else {
         return;
@@ -70,7 +70,7 @@ pub fn answers(bytes: &[u8]) {
     }
 }
 
-/// Each answer lies within what came, and is taken only when the last of its bytes is there.
+/// Each answer lies within the received bytes, and is taken only when the last of its bytes is there.
 fn redis_answers(mut bytes: &[u8]) {
     while let Some((answer, length)) = redis_answer::parse(bytes) {
         assert!((1..=bytes.len()).contains(&length));
@@ -85,8 +85,8 @@ fn redis_answers(mut bytes: &[u8]) {
     }
 }
 
-/// Three calls, one of them perhaps more than the server's window takes, and what the server says to that: the same comes of
-/// it at once and in pieces, and no call ends twice.
+/// Three calls, one of them perhaps more than the server's window takes, and the server's answers. The outcome is the
+/// same whether they come whole or in pieces, and no call ends twice.
 fn grpc_answers(bytes: &[u8], large: bool) {
     let (whole, whole_fails) = grpc(bytes, bytes.len().max(1), large);
     let (pieces, pieces_fail) = grpc(bytes, piece(bytes), large);
@@ -115,7 +115,7 @@ fn grpc(bytes: &[u8], piece: usize, large: bool) -> (Vec<Answer>, Option<String>
     (answers, None)
 }
 
-/// A message of etcd's: a field is found behind others, and nothing that stands behind it hides it.
+/// A message of etcd's: a field is found behind others, and no field behind it hides it.
 fn message(bytes: &[u8]) {
     let found = protobuf::has_field(bytes, 2);
     let mut written = Vec::new();
@@ -129,7 +129,7 @@ fn message(bytes: &[u8]) {
     assert!(protobuf::has_field(&joined, 2));
 }
 
-/// A cache's first answer is one of its own in just one form.
+/// Just one form counts as a cache's own first answer.
 fn hello(bytes: &[u8]) {
     if let Some(hello) = Hello::decode(bytes) {
         assert!(hello.shard < hello.shards);
@@ -137,7 +137,7 @@ fn hello(bytes: &[u8]) {
     }
 }
 
-/// Words that are shown are read again, be it a command's name or bytes that nobody can type.
+/// Words that are shown are read again, also a command's name or bytes that no keyboard can type.
 pub fn words(bytes: &[u8]) {
     for line in bytes.split(|&byte| byte == b'\n') {
         match words::split(line) {
@@ -151,7 +151,7 @@ pub fn words(bytes: &[u8]) {
     }
 }
 
-/// What stands behind options and in settings: sizes, times, and who the peers are.
+/// Values of options and settings: sizes, times, and lists of peers.
 pub fn arguments(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
@@ -173,7 +173,7 @@ pub fn arguments(bytes: &[u8]) {
     lists(text);
 }
 
-/// A list that is numbers is what it resolves to; nothing here may ask a name server.
+/// A list of numeric addresses resolves to itself; nothing here may ask a name server.
 fn lists(text: &str) {
     let _ = peers::check_server(text);
     let checked = peers::check(text);

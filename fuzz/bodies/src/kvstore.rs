@@ -42,8 +42,9 @@ pub fn response(bytes: &[u8]) {
     assert_eq!(again, bytes, "an encoding is canonical");
 }
 
-/// Chunks with a length of two bytes in front of each. Their checksums and lengths are mended, so
-/// that damage gets past the first check; what is restored nevertheless must be a state.
+/// Chunks with a length of two bytes in front of each. Their checksums and lengths are corrected,
+/// so that damage gets past the first check. If a store is restored nevertheless, it must be a
+/// valid state.
 pub fn snapshot(bytes: &[u8]) {
     let mut reader = SnapshotReader::new();
     let mut rest = bytes;
@@ -76,7 +77,7 @@ fn mend(chunk: &mut [u8]) {
     chunk[28..32].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Four bytes an operation: two stores get the same ones, one of them is rebuilt now and then and
+/// Four bytes an operation. Two stores get the same ones; one of them is rebuilt now and then, and
 /// the other writes snapshots in between.
 pub fn operations(bytes: &[u8]) {
     let bytes = &bytes[..bytes.len().min(INPUT_BYTES_MAX)];

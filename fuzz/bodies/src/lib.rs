@@ -1,5 +1,5 @@
-//! What the fuzz targets do with their bytes: a module for each crate, a function for each target. The targets in
-//! `../fuzz_targets` call it with what libfuzzer makes, `tests/corpus` with the corpora, by everybody's compiler.
+//! The bodies of the fuzz targets: a module for each crate, a function for each target. The targets in
+//! `../fuzz_targets` call it with libfuzzer's input, `tests/corpus` with the corpora, under the stable compiler.
 
 #![allow(missing_docs, reason = "each module says what it expects of its bytes")]
 

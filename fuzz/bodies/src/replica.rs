@@ -18,7 +18,8 @@ pub fn directory(bytes: &[u8]) {
     trine_replica::disk::fuzz_open(bytes);
 }
 
-/// Every decoder over the same bytes. What one of them reads it writes so that the same is read again.
+/// Every decoder over the same bytes. If one of them reads a value, it writes it, and the written
+/// bytes read back the same.
 pub fn messages(bytes: &[u8]) {
     macro_rules! survive {
         ($($message:ident),*) => {$(
@@ -57,18 +58,20 @@ fn same<M: PartialEq + Debug>(again: Result<M, DecodeError>, read: M) {
 
 /// The longest input that is worth running.
 const INPUT_BYTES_MAX: usize = 4 * 1024;
-/// In front of each piece of the input: to whom, what it is, and its length.
+/// In front of each piece of the input: its receiver, its kind, and its length.
 const HEAD: usize = 4;
 
 /// An entry that the leader is said to have committed.
 const ENTRY: u8 = 0x40;
-/// A part of a snapshot, its checksum right; the first byte says which part, and whether it is the last one. Between it and
-/// the content of a first part stands the index that the snapshot is said to be of.
+/// A part of a snapshot, with a right checksum. The first byte says which part it is, and whether
+/// it is the last one. A first part has the index of the snapshot between that byte and its
+/// content.
 const SNAPSHOT_PART: u8 = 0x80;
 
-/// Three replicas at work get the input piece by piece: as a message of whatever kind, as an entry, as a part of a snapshot,
-/// the latter two in the leader's name and with everything around them right, so that they are read. A replica may stop,
-/// and say why; none may panic. Returns them.
+/// Three working replicas get the input piece by piece: as a message of whatever kind, as an entry,
+/// as a part of a snapshot. Entries and parts come in the leader's name and with everything around
+/// them right, so that they are read. A replica may stop, and say why; none may panic. Returns
+/// them.
 pub fn peers(bytes: &[u8]) -> World {
     let mut rest = &bytes[..bytes.len().min(INPUT_BYTES_MAX)];
     let mut world = World::serving(3, small(), 1);
@@ -90,7 +93,7 @@ pub fn peers(bytes: &[u8]) -> World {
     world
 }
 
-/// From the leader to a follower; none if nobody leads, or it is sent to itself.
+/// From the leader to a follower; none if there is no leader, or it would be sent to itself.
 fn header(world: &World, to: u32) -> Option<PeerHeader> {
     let leader = world.leader().filter(|&leader| leader != to)?;
     Some(PeerHeader {

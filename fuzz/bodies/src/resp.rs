@@ -1,4 +1,4 @@
-//! The Redis protocol: what a client sends.
+//! The Redis protocol: a client's bytes.
 
 use redis_protocol::{resp2, resp3};
 use trine_kvstore::{Command, Limits as StoreLimits, Position, Store};
@@ -16,7 +16,7 @@ const LIMITS: Limits = Limits {
 /// The longest input that is worth running.
 const INPUT_BYTES_MAX: usize = 16 * 1024;
 
-/// Requests come out alike whether their bytes come at once or in pieces, and strings as the crate reads them.
+/// Requests come out alike whether their bytes come whole or in pieces, and strings as the crate reads them.
 pub fn requests(bytes: &[u8]) {
     let mut bytes = &bytes[..bytes.len().min(INPUT_BYTES_MAX)];
     for _ in 0..64 {
@@ -32,7 +32,7 @@ pub fn requests(bytes: &[u8]) {
                 break;
             }
         }
-        // A broken end may be hidden behind a request that is whole; what comes first counts.
+        // A broken end may be hidden behind a complete request; the first one counts.
         assert_eq!(once, last);
         let Ok(Progress::Complete { length }) = once else {
             return;
@@ -97,8 +97,8 @@ impl Submit for Calls {
     }
 }
 
-/// The first byte says into what pieces the rest is cut and how calls end; then the bytes are what a client sends.
-/// Memory stays within the limits, and what comes back are whole replies.
+/// The first byte says into what pieces the rest is cut and how calls end; the rest is a client's bytes. Memory stays
+/// within the limits, and the replies are whole.
 pub fn connection(bytes: &[u8]) {
     let Some((how, bytes)) = bytes.split_first() else {
         return;

@@ -14,7 +14,7 @@ pub(crate) fn thread_ns() -> u64 {
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
-/// What two readings of the clock take at best.
+/// The shortest time between two readings of the clock.
 pub(crate) fn clock_cost_ns() -> u64 {
     let pair = |_| {
         let start = thread_ns();
@@ -46,7 +46,7 @@ impl Histogram {
         self.total += 1;
     }
 
-    /// What `per_10_000` in 10,000 do not exceed, to a sixteenth.
+    /// The value that `per_10_000` in 10,000 do not exceed, to a sixteenth.
     pub(crate) fn percentile(&self, per_10_000: u64) -> f64 {
         let mut left = (self.total * per_10_000).div_ceil(10_000);
         for (step, &count) in self.counts.iter().enumerate() {

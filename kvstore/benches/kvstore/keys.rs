@@ -1,9 +1,7 @@
 //! Keys, values and random order, the same in every run.
 
-/// An item's key.
 pub(crate) type Key = [u8; 16];
 
-/// An item's value.
 pub(crate) const VALUE: [u8; 64] = [7; 64];
 
 /// Spreads a counter over 64 bits (splitmix64).
@@ -14,7 +12,6 @@ pub(crate) fn mix(counter: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// The key of item `number`.
 pub(crate) fn key(number: u64) -> Key {
     let mut key = [0; 16];
     key[..8].copy_from_slice(&mix(number).to_le_bytes());
@@ -41,7 +38,7 @@ impl Draw {
     }
 }
 
-/// Reads all of a value, as whoever answers a GET must.
+/// Reads all of a value, as the answer to a GET must.
 #[inline(always)]
 pub(crate) fn consume(value: &[u8]) -> u64 {
     let words = value.chunks_exact(8);

@@ -12,8 +12,8 @@ pub(crate) const LANES: usize = trine_kvstore::interleave::LANES;
 /// Does all lookups of one set and returns a sum over the results.
 pub(crate) type Way<'a> = &'a dyn Fn(usize) -> u64;
 
-/// Sets of lookups. Neighbouring runs take different ones: what one run has brought into the cache
-/// is of no use to the next.
+/// Sets of lookups. Neighbouring runs take different ones, so a run gains nothing from what the
+/// last one brought into the cache.
 pub(crate) const SETS: usize = 8;
 
 /// One case: each way does all of its lookups and returns a sum over the results.

@@ -11,7 +11,7 @@ const ITEMS: u64 = 10_000_000;
 const OPERATIONS: usize = 1 << 20;
 const BATCH: usize = 16;
 
-/// One chunk for so many PUTs: a snapshot of 10 M items then takes 65 M of them.
+/// One chunk for this many PUTs: a snapshot of 10 M items then takes 65 M of them.
 const PUTS_PER_CHUNK: usize = 4_096;
 
 /// PUTs of one window of a snapshot.
@@ -63,7 +63,7 @@ fn boxed() -> Boxed {
     map
 }
 
-/// Millions a second of this thread's CPU time: other programs on the machine take none of it.
+/// Millions a second of this thread's CPU time: other programs on the machine do not reduce it.
 fn rate(operations: usize, run: impl FnOnce() -> u64) -> f64 {
     let start = thread_ns();
     black_box(run());
@@ -235,8 +235,9 @@ pub(crate) fn memory(report: &mut Report) {
     report.value("restore_and_write_of_13_m_items", next(), "s");
 }
 
-/// Prints the growth of resident memory per item, less key and value, at 90 % of 2^21 buckets, and
-/// the share of resident memory that is in huge pages, and what restoring a snapshot of it takes.
+/// Prints the growth of resident memory per item, less key and value, at 90 % of 2^21 buckets. Also
+/// prints the share of resident memory that is in huge pages, and what restoring a snapshot of it
+/// takes.
 pub(crate) fn memory_job() {
     let items = (1_u64 << 21) * 7 * 9 / 10;
     let before = resident_bytes();
@@ -294,8 +295,8 @@ fn huge_page_bytes() -> u64 {
     kib * 1024
 }
 
-/// One snapshot from beginning to end while PUTs go on, in windows that alternate with as many PUTs
-/// on a second store without a snapshot.
+/// One snapshot from beginning to end beside PUTs, in windows that alternate with as many PUTs on a
+/// second store without a snapshot.
 pub(crate) fn snapshot(report: &mut Report) {
     let (mut own, mut quiet) = (Own::filled(ITEMS), Own::filled(ITEMS));
     let windows = snapshot_windows(&mut own, &mut quiet);

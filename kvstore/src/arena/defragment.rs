@@ -1,7 +1,7 @@
 //! Emptying the sparsest region, a few blocks at a time.
 //!
 //! First a walk takes the region's free blocks out of their lists, so that nothing new is put
-//! there; then a second walk moves its items to other regions, and the region goes back to the
+//! there. Then a second walk moves its items to other regions, and the region goes back to the
 //! system. Freed blocks of a leaving region join their neighbours but enter no list.
 
 use super::block::Header;
@@ -70,7 +70,7 @@ impl Arena {
         None
     }
 
-    /// Moves a live block elsewhere; whoever refers to it must be told.
+    /// Moves a live block elsewhere; the caller must update all references to it.
     pub(crate) fn relocate(&mut self, from: Location) -> Location {
         let header = self.header(from);
         let bytes = header.granules() as usize * super::GRANULE_BYTES;

@@ -12,7 +12,7 @@ const ROWS: usize = (REGION_GRANULES.ilog2() - STEPS_LOG + 2) as usize;
 
 pub(super) const BINS: usize = ROWS * STEPS as usize;
 
-/// How many blocks of a bin are looked at when some of them may be too small.
+/// How many blocks of a bin are checked if some of them may be too small.
 const SEARCH_MAX: u32 = 8;
 
 /// Which bins have blocks.
@@ -71,7 +71,7 @@ fn bin_that_fits(granules: u64) -> usize {
     if exact { bin } else { bin + 1 }
 }
 
-/// What a block for this many bytes takes.
+/// The block size for this many bytes.
 pub(super) fn granules_for(bytes: usize) -> u64 {
     (bytes.div_ceil(GRANULE_BYTES) as u64).max(BLOCK_GRANULES_MIN)
 }
@@ -98,7 +98,7 @@ impl Arena {
         self.free_and_join(location, header.granules(), header.before_free());
     }
 
-    /// Gives back what a live block has beyond `bytes`, if that is worth a block.
+    /// Gives back what a live block has beyond `bytes`, if the rest is large enough for a block.
     pub(super) fn trim(&mut self, location: Location, bytes: usize) {
         let wanted = granules_for(bytes);
         let header = self.header(location);
@@ -238,8 +238,8 @@ impl Arena {
         self.list(whole, REGION_GRANULES);
     }
 
-    /// Returns a region that has become one free block to the system, if another one is empty
-    /// too: keeping one avoids mapping and unmapping at a size that goes up and down.
+    /// Returns a region that has become one free block to the system, if another one is empty too.
+    /// Keeping one avoids mapping and unmapping at a size that goes up and down.
     fn give_back_if_empty(&mut self, location: Location, granules: u64) {
         if granules < REGION_GRANULES {
             return;
@@ -281,7 +281,7 @@ mod tests {
             last = bin;
             let fits = bin_that_fits(granules);
             assert!(fits == bin || fits == bin + 1);
-            // The smallest block of the fitting bin is large enough, that of the bin before not.
+            // The smallest block of the fitting bin is large enough; that of the bin before is not.
             assert!(
                 fits >= BINS
                     || bin_of(

@@ -1,4 +1,4 @@
-//! What a live block holds.
+//! The contents of a live block.
 //!
 //! ```text
 //! word 0    block header with the key and value lengths
@@ -28,7 +28,7 @@ pub(crate) struct Stamp {
     pub(crate) expiry_ns: u64,
 }
 
-/// An item where it lies.
+/// An item in its block.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Item<'a> {
     pub(crate) key: &'a [u8],
@@ -141,7 +141,6 @@ impl Arena {
         self.header(location).shadow() && self.item(location).key == key
     }
 
-    /// Bytes of the item's block.
     pub(crate) fn block_bytes(&self, location: Location) -> u64 {
         self.header(location).granules() * super::GRANULE_BYTES as u64
     }

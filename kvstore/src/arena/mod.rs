@@ -1,9 +1,9 @@
-//! Where items live: regions of memory cut into blocks, found again by segregated fits.
+//! The memory of items: regions cut into blocks, allocated by segregated fits.
 //!
-//! Free blocks of similar size share a list; two bitmaps find the first list that has a block
-//! large enough. A freed block joins its free neighbours at once. What fragmentation is left is
-//! undone by moving the items of the emptiest region elsewhere (`defragment.rs`). Everything is
-//! an index into a region, checked by the language.
+//! Free blocks of similar size share a list; two bitmaps find the first list that has a block large
+//! enough. A freed block joins its free neighbours immediately. The remaining fragmentation is
+//! undone by moving the items of the emptiest region elsewhere (`defragment.rs`). Everything is an
+//! index into a region, checked by the language.
 
 mod block;
 mod defragment;
@@ -79,7 +79,7 @@ struct Space {
     live: u64,
 }
 
-/// What the arena uses.
+/// The arena's memory use.
 #[derive(Copy, Clone, Eq, PartialEq, Default, Debug)]
 pub(crate) struct Usage {
     /// Bytes in live blocks.

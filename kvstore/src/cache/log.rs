@@ -5,9 +5,9 @@
 //! then      key, value
 //! ```
 //!
-//! A position counts granules since the beginning and never repeats; an item is live while less
-//! than the capacity was written since. No item wraps: one that does not fit before the end of
-//! the memory begins at its start, and what is left at the end is passed over.
+//! A position counts granules since the beginning and never repeats. An item is live while less
+//! than the capacity was written since. No item wraps: one that does not fit before the end of the
+//! memory begins at its start, and the rest at the end is skipped.
 
 use crate::arena::Location;
 use crate::machine::prefetch_at;
@@ -36,7 +36,7 @@ impl LogPosition {
 pub(super) struct Log {
     memory: Region<u8>,
     capacity: u64,
-    /// Granules written, those passed over at the end included.
+    /// Granules written, including those skipped at the end.
     head: u64,
 }
 
@@ -57,7 +57,7 @@ impl Log {
         self.head / self.capacity
     }
 
-    /// The position that an index entry stands for, if its item was not overwritten.
+    /// The position that an index entry means, if its item was not overwritten.
     #[inline(always)]
     pub(super) fn live(&self, stored: Location) -> Option<LogPosition> {
         let age = self.head.wrapping_sub(stored.as_u48()) & ((1 << POSITION_BITS) - 1);

@@ -40,7 +40,7 @@ pub const CACHE_LOG_BYTES_MIN: usize = 8 * 1024 * 1024;
 pub enum CacheConfigError {
     /// The log is smaller than [`CACHE_LOG_BYTES_MIN`].
     LogTooSmall {
-        /// What was asked for.
+        /// The size that was asked for, in bytes.
         asked: usize,
     },
     /// There is no memory for an index.
@@ -63,7 +63,7 @@ impl fmt::Display for CacheConfigError {
 
 impl std::error::Error for CacheConfigError {}
 
-/// What a cache has done.
+/// Counters of a cache.
 #[derive(Copy, Clone, Eq, PartialEq, Default, Debug)]
 pub struct CacheStats {
     /// Items that a full bucket forgot while they were still in the log.
@@ -94,7 +94,8 @@ pub fn shard_of(key: &[u8], shards: u32) -> u32 {
 }
 
 impl Cache {
-    /// An empty cache. Take a random `hash_seed`: whoever knows it can make keys displace others.
+    /// An empty cache. Take a random `hash_seed`: a client that knows it can make keys displace
+    /// others.
     ///
     /// # Errors
     /// When the configuration leaves no room.
@@ -166,7 +167,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Forgets a key; whether it was there.
+    /// Forgets a key; returns whether it was there.
     pub fn delete(&mut self, key: &[u8]) -> bool {
         let found = self.find(self.hasher.key(key), key);
         if let Some((slot, _)) = found {
@@ -193,7 +194,7 @@ impl Cache {
         }
     }
 
-    /// What the cache has done.
+    /// The cache's counters.
     #[must_use]
     pub fn stats(&self) -> CacheStats {
         self.stats

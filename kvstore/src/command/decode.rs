@@ -132,7 +132,7 @@ impl<'a> Command<'a> {
     }
 }
 
-/// Key and value, if the bytes are exactly a PUT: on its way into the store each is looked at three times, and the
+/// Key and value, if the bytes are exactly a PUT. Each PUT is read three times on its way into the store, and the
 /// general reader takes seven times as many instructions.
 #[inline]
 fn read_put(bytes: &[u8]) -> Option<(&[u8], &[u8])> {

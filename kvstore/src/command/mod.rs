@@ -8,7 +8,7 @@ use crate::config::{STATE_VERSION, STATE_VERSION_FIRST, STATE_VERSION_SECOND};
 use crate::limits::Limits;
 use crate::position::Position;
 
-/// One command. It borrows its keys and values from whoever sent it, usually from a log entry.
+/// One command. It borrows its keys and values from the sender's bytes, usually from a log entry.
 #[derive(Clone, Eq, PartialEq, Debug)]
 pub enum Command<'a> {
     /// Reads a value.
@@ -105,11 +105,11 @@ pub enum Command<'a> {
     Count,
     /// Applies operations at one position if every condition holds.
     Execute {
-        /// What a failing operation does to the others.
+        /// The effect of a failing operation on the others.
         mode: ExecuteMode,
         /// All must hold, or nothing is applied.
         conditions: List<'a, Condition<'a>>,
-        /// Applied in order; an MGET, an EXEC and administrative commands cannot stand here.
+        /// Applied in order; an MGET, an EXEC and administrative commands cannot be operations.
         operations: List<'a, Command<'a>>,
     },
     /// Changes the replicated limits. Items beyond a lowered limit stay; writes are refused.
@@ -133,12 +133,12 @@ pub struct Pair<'a> {
     pub value: &'a [u8],
 }
 
-/// What SET does beside writing.
+/// The effects of SET beside writing.
 #[derive(Copy, Clone, Eq, PartialEq, Default, Debug)]
 pub struct SetOptions {
     /// When the value is written.
     pub condition: SetCondition,
-    /// What happens to the expiry.
+    /// The effect on the expiry.
     pub expiry: SetExpiry,
     /// Whether the answer carries the value that was there.
     pub return_previous: bool,
@@ -156,7 +156,7 @@ pub enum SetCondition {
     Present,
 }
 
-/// What SET does to the expiry.
+/// The effect of SET on the expiry.
 #[derive(Copy, Clone, Eq, PartialEq, Default, Debug)]
 pub enum SetExpiry {
     /// The key does not expire.
@@ -175,7 +175,7 @@ pub enum ExpireCondition {
     Absent,
     /// Only if the key has an expiry (Redis: XX).
     Present,
-    /// Only if the key then lives longer; without an expiry it lives for ever (Redis: GT).
+    /// Only if the key then lives longer; without an expiry it lives forever (Redis: GT).
     Later,
     /// Only if the key then lives shorter; without an expiry it does (Redis: LT).
     Earlier,
@@ -229,7 +229,7 @@ impl<'a> Condition<'a> {
     }
 }
 
-/// What a failing operation does to the others of its EXEC.
+/// The effect of a failing operation on the others of its EXEC.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum ExecuteMode {
     /// It undoes them all.
@@ -253,7 +253,7 @@ impl<'a> Command<'a> {
         }
     }
 
-    /// The one key that the command is about; none for lists and administrative commands.
+    /// The one key of the command; none for lists and administrative commands.
     #[must_use]
     pub fn key(&self) -> Option<&'a [u8]> {
         match self {
@@ -288,7 +288,7 @@ impl<'a> Command<'a> {
             | Self::SetLimits { .. }
             | Self::RaiseVersion { .. } => STATE_VERSION_FIRST,
             Self::ExpireIf { .. } => STATE_VERSION,
-            // What stands in a list has to be understood, too.
+            // A list's elements have to be understood, too.
             Self::Execute { operations, .. } => operations
                 .iter()
                 .map(|operation| operation.version())

@@ -5,7 +5,6 @@ use crate::codec::{BufferTooSmall, Counter, DecodeError, Element, List, Reader, 
 use crate::error::StoreError;
 use crate::position::Position;
 
-/// The version of the response encoding.
 const RESPONSE_VERSION: u8 = 1;
 
 mod kind {

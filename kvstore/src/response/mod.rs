@@ -1,4 +1,4 @@
-//! What the state machine answers.
+//! The answers of the state machine.
 
 mod codec;
 
@@ -49,7 +49,7 @@ pub enum Response<'a> {
     },
     /// SET with `return_previous` was answered.
     Exchanged {
-        /// What was there before.
+        /// The value before the command.
         previous: Option<Versioned<'a>>,
         /// The new version; none if the condition did not hold.
         written: Option<Position>,

@@ -28,7 +28,7 @@ pub(super) const ITEM_HEADER_BYTES: usize = 24;
 
 const CRC_AT: usize = 28;
 
-/// What a chunk carries.
+/// The contents of a chunk.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub(super) enum Kind {
     Head,
@@ -55,7 +55,7 @@ impl Kind {
     }
 }
 
-/// What a snapshot is of: all replicated state but the items, and the totals of those.
+/// The subject of a snapshot: all replicated state but the items, and the totals of those.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub struct SnapshotSummary {
     /// The last command that the snapshot includes.
@@ -70,7 +70,7 @@ pub struct SnapshotSummary {
     pub state_version: u8,
     /// Live items.
     pub items: u64,
-    /// What the memory limit counts.
+    /// Bytes that the memory limit counts.
     pub logical_bytes: u64,
     /// [`crate::Store::state_hash`] at this position.
     pub state_hash: u128,
@@ -195,7 +195,7 @@ pub enum RestoreError {
         /// The chunk.
         sequence: u32,
     },
-    /// Chunks must come in order; the one expected can still be pushed.
+    /// Chunks must come in order; the expected one can still be pushed.
     WrongSequence {
         /// The chunk that is due.
         expected: u32,

@@ -5,7 +5,7 @@ use crate::config::SNAPSHOT_KEPT_BYTES_MIN;
 use crate::hash::KeyHash;
 use crate::position::Position;
 
-/// What the walk is for.
+/// The purpose of the walk.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 enum Purpose {
     /// Writing items and clearing the shadows that were written.
@@ -108,15 +108,14 @@ impl Progress {
         self.purpose = Purpose::Clearing;
     }
 
-    /// The walk goes on with this item.
+    /// The walk continues with this item.
     pub(super) fn stop_before(&mut self, order: u64, key: &[u8]) {
         self.cursor_order = order;
         self.cursor_key.clear();
         self.cursor_key.extend_from_slice(key);
     }
 
-    /// The walk goes on with the first item of the range behind the one of `bits` hash bits that
-    /// the cursor is in.
+    /// The walk continues with the first item of the range behind the one of `bits` hash bits that the cursor is in.
     pub(super) fn pass_range(&mut self, bits: u32) {
         self.cursor_key.clear();
         let size = 1_u64 << (64 - bits);

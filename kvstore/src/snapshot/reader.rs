@@ -39,13 +39,13 @@ impl SnapshotReader {
         self.next_sequence
     }
 
-    /// What is being restored, once the head has come.
+    /// The snapshot that is being restored, once the head has come.
     #[must_use]
     pub fn summary(&self) -> Option<SnapshotSummary> {
         self.restoring.as_ref().map(|restoring| restoring.summary)
     }
 
-    /// What the items that have come take of [`SnapshotSummary::logical_bytes`].
+    /// The share of [`SnapshotSummary::logical_bytes`] that the received items take.
     #[must_use]
     pub fn logical_bytes(&self) -> u64 {
         let restoring = self.restoring.as_ref();

@@ -1,4 +1,4 @@
-//! Snapshots while writes go on, and damaged ones.
+//! Snapshots during writes, and damaged ones.
 
 use super::*;
 use crate::{Command, Limits, Position, Response, Store};
@@ -100,9 +100,9 @@ fn an_abandoned_snapshot_leaves_nothing_behind() {
     assert_eq!(restored.state_hash(), hash);
 }
 
-/// The receiver of a snapshot died, and then nobody wrote any more. A replica asks each tick whether the way is free again,
-/// and each time as little was cleared away as behind a command: a store of ten million items took half an hour, and as
-/// long no member could come back.
+/// The receiver of a snapshot died, and then no client wrote any more. A replica asks each tick whether a new snapshot
+/// can begin, and each time only as much was cleared away as behind a command. So a store of ten million items took
+/// half an hour, and meanwhile no member could come back.
 #[test]
 fn an_abandoned_snapshot_is_cleared_away_without_any_writes() {
     let mut store = store();

@@ -17,7 +17,7 @@ const WALK_BUCKETS_MAX: u32 = 2048;
 /// Buckets whose shadows one command clears away.
 const CLEAR_BUCKETS_MAX: u32 = 8;
 
-/// What [`Store::snapshot_chunk`] has done.
+/// The result of [`Store::snapshot_chunk`].
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum SnapshotStep {
     /// No chunk yet: the walk came through too many empty buckets. Call again.
@@ -55,8 +55,8 @@ impl fmt::Display for SnapshotError {
 impl std::error::Error for SnapshotError {}
 
 impl Store {
-    /// Begins a snapshot of the state as it is now. Commands may go on while its chunks are
-    /// written; they will not be in it.
+    /// Begins a snapshot of the present state. Commands may continue while its chunks are written; they will not be in
+    /// it.
     ///
     /// # Errors
     /// [`SnapshotError::Busy`] while another one is written or cleared away;
@@ -121,7 +121,7 @@ impl Store {
         Ok(SnapshotStep::Last)
     }
 
-    /// Gives the running snapshot up. What it kept is cleared away by the following commands.
+    /// Gives the running snapshot up. The following commands clear its shadows away.
     pub fn abandon_snapshot(&mut self) {
         if let Some(progress) = &mut self.items.snapshot {
             progress.give_up();
@@ -145,7 +145,7 @@ impl Store {
 }
 
 impl Items {
-    /// What one command clears away of an abandoned snapshot.
+    /// How much of an abandoned snapshot one command clears away.
     pub(crate) fn clear_a_little(&mut self) {
         self.clear_shadows(CLEAR_BUCKETS_MAX);
     }
@@ -177,7 +177,7 @@ impl Items {
         full
     }
 
-    /// Brings the next ranges' buckets and items into the cache, all of them at once.
+    /// Brings the next ranges' buckets and items into the cache, all of them together.
     fn warm_ranges(&self, progress: &Progress) {
         let mut order = progress.cursor_order();
         let start = |_| {
@@ -194,8 +194,7 @@ impl Items {
         batch::<LANES, _>(LANES, start, |_, ()| {});
     }
 
-    /// The items that the snapshot needs of the cursor's bucket, in order, and how many hash bits
-    /// that bucket stands for.
+    /// The items that the snapshot needs of the cursor's bucket, in order, and how many hash bits that bucket covers.
     fn collect_range(&self, progress: &Progress, range: &mut Vec<(u64, Location)>) -> u32 {
         range.clear();
         let hash = KeyHash::from_order(progress.cursor_order());

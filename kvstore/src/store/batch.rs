@@ -1,4 +1,5 @@
-//! Batches of commands: what they will touch is brought into the cache first, all of it at once.
+//! Batches of commands: the memory that they will touch is first brought into the cache, all of it
+//! together.
 
 use super::Store;
 use crate::command::Command;
@@ -22,8 +23,8 @@ impl Store {
         }
     }
 
-    /// Brings bucket and item of each key into the cache, interleaved. It changes nothing; whoever
-    /// applies the commands about these keys soon after finds their memory near.
+    /// Brings bucket and item of each key into the cache, interleaved. It changes nothing. If
+    /// commands about these keys are applied soon after, they find the memory near.
     pub fn warm<'k>(&self, count: usize, key: impl Fn(usize) -> Option<&'k [u8]>) {
         batch::<LANES, _>(
             count,

@@ -11,7 +11,7 @@ use crate::position::Position;
 use crate::response::{AbortCause, Response};
 use std::borrow::Cow;
 
-/// What the command that runs has overwritten, oldest first.
+/// The items that the running command has overwritten, oldest first.
 #[derive(Default, Debug)]
 pub(super) struct Journal {
     entries: Vec<JournalEntry>,
@@ -127,7 +127,8 @@ impl Store {
             response.write_element(responses);
             let cause = failure(&response, length_u32(index));
             match cause {
-                // Too much to undo is no failure of one operation: nothing could go on after it.
+                // Too much to undo is no failure of one operation: no operation could continue
+                // after it.
                 Some(AbortCause::Refused {
                     error: StoreError::ExecuteTooLarge,
                     ..
@@ -146,7 +147,7 @@ impl Store {
         Ok(())
     }
 
-    /// From here on, what commands overwrite is kept.
+    /// From here on, overwritten items are kept.
     pub(super) fn begin_undoable(&mut self) {
         debug_assert!(self.journal.is_none());
         self.journal = Some(Journal::default());
@@ -168,7 +169,8 @@ impl Store {
             .map_or(0, |journal| journal.entries.len())
     }
 
-    /// Puts back what was overwritten since the mark. What is put back goes on counting against the limit.
+    /// Puts back what was overwritten since the mark. The restored items still count against the
+    /// limit.
     pub(super) fn undo_to(&mut self, mark: usize) {
         let Some(journal) = &mut self.journal else {
             return;

@@ -1,8 +1,8 @@
-//! Group time, and keys that live only so long.
+//! Group time, and keys that expire.
 //!
-//! An item whose expiry has come is absent for every command from then on. Its memory is freed by
-//! a sweep that is part of the replicated order (each step of group time removes a few), because
-//! the memory limit must see the same items on every replica.
+//! An item whose expiry has come is absent for every command from then on. Its memory is freed by a
+//! sweep that is part of the replicated order: each step of group time removes a few. The memory
+//! limit must see the same items on every replica.
 
 use super::Store;
 use crate::arena::{Item, Stamp};
@@ -35,8 +35,8 @@ impl Store {
         self.group_time_ns
     }
 
-    /// When the next item expires, in nanoseconds of group time: when the leader must see to it
-    /// that group time moves.
+    /// When the next item expires, in nanoseconds of group time. By then the leader must have moved
+    /// group time.
     #[must_use]
     pub fn next_expiry(&self) -> Option<u64> {
         self.items.expiries.first().map(|(expiry_ns, _)| expiry_ns)

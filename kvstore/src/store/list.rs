@@ -89,7 +89,7 @@ impl Store {
         written.map_or_else(Response::Error, |version| Response::Written { version })
     }
 
-    /// MSET as one operation of an EXEC: all of its pairs or none, whatever becomes of the others.
+    /// MSET as one operation of an EXEC: all of its pairs or none, whatever the others do.
     pub(super) fn put_all(&mut self, at: Position, pairs: &List<'_, Pair<'_>>) -> Response<'_> {
         let mark = self.undo_mark();
         let written = self.try_put_all(at, pairs);

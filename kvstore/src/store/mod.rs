@@ -1,8 +1,8 @@
 //! The deterministic state machine: commands in, answers out.
 //!
-//! Every way in which an answer depends on something is replicated: the items, the limits, group
-//! time, the hash seed, the state-machine version. There is no clock, no randomness and no
-//! iteration order of a standard map in here.
+//! Everything that an answer depends on is replicated: the items, the limits, group time, the hash
+//! seed, the state-machine version. There is no clock, no randomness and no iteration order of a
+//! standard map in here.
 
 mod batch;
 mod execute;
@@ -43,12 +43,12 @@ pub struct Store {
     scratch: Vec<u8>,
 }
 
-/// What a store holds and takes.
+/// A store's items and memory.
 #[derive(Copy, Clone, Eq, PartialEq, Default, Debug)]
 pub struct Stats {
     /// Live items.
     pub items: u64,
-    /// What the memory limit counts.
+    /// Bytes that the memory limit counts.
     pub logical_bytes: u64,
     /// Bytes in the blocks of items.
     pub arena_live_bytes: u64,
@@ -198,7 +198,7 @@ impl Store {
         self.applied
     }
 
-    /// What the store holds and takes.
+    /// The store's items and memory.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let (arena, index_bytes) = self.items.usage();
@@ -211,8 +211,8 @@ impl Store {
         }
     }
 
-    /// A 128-bit sum over all that a snapshot holds, at no cost: two replicas that applied the
-    /// same commands have the same one. Whoever keeps more replicated state beside the store adds
+    /// A 128-bit sum over all that a snapshot holds, at no cost: two replicas that applied the same
+    /// commands have the same one. A program that keeps more replicated state beside the store adds
     /// the hash of that (wrapping).
     #[must_use]
     pub fn state_hash(&self) -> u128 {

@@ -42,8 +42,8 @@ impl Store {
     }
 }
 
-/// The number that exactly these bytes are the decimal form of: no sign but a minus, no leading zero, no space. What INCR
-/// takes for a number.
+/// The number whose decimal form is exactly these bytes, as INCR reads it: no
+/// sign but a minus, no leading zero, no space.
 #[must_use]
 pub fn integer(text: &[u8]) -> Option<i64> {
     let number: i64 = std::str::from_utf8(text).ok()?.parse().ok()?;

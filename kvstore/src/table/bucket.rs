@@ -44,7 +44,7 @@ impl Bucket {
         lanes_equal(&self.tags, tag) & ((1 << SLOTS) - 1)
     }
 
-    /// What `check` makes of the first entry with this tag that it accepts.
+    /// The result of `check` for the first entry with this tag that it accepts.
     #[inline(always)]
     pub(super) fn find<T>(
         &self,

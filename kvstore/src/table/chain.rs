@@ -11,8 +11,7 @@ impl Table {
         self.append(self.home(hash), hash, location)
     }
 
-    /// Removes an entry. The chain's last entry takes its place, so no other slot but that one's
-    /// stays what it was.
+    /// Removes an entry. The chain's last entry takes its place, so only that one slot changes.
     pub(crate) fn remove(&mut self, hash: KeyHash, slot: Slot) {
         self.entries -= 1;
         let (before_last, last) = self.last_of_chain(self.home(hash));

@@ -13,21 +13,21 @@ const MOVES_PER_INSERTION: u32 = 4;
 const _: () = assert!(MOVES_PER_INSERTION <= MOVES_PER_COMMAND_MAX);
 
 /// Growth begins when more than this share of the main buckets' slots is in use, and doubles the
-/// table. Chains take what exceeds a bucket: at this load, just before growth, one key in ten
-/// lies behind a link, at three quarters of it one in fifty.
+/// table. Chains take what exceeds a bucket. At this load, just before growth, one key in ten lies
+/// behind a link; at three quarters of it one in fifty.
 const LOAD_MAX: (u64, u64) = (29, 32);
 
-/// The most entries that a table is made ready for: what announces a number may be wrong.
+/// The most entries that a table is prepared for: an announced number may be wrong.
 const PRESIZE_MAX: u64 = 1 << 26;
 
 /// The largest number of hash bits that bucket numbers may use.
 const LEVEL_MAX: u32 = 30;
 
 impl Table {
-    /// Splits a few buckets if growth is due or going on. `hash_of` reads an item's key.
+    /// Splits a few buckets if growth is due or has begun. `hash_of` reads an item's key.
     ///
-    /// Lookups are fastest while all buckets use the same number of hash bits, so growth, once
-    /// begun, goes on until that is so again.
+    /// Lookups are fastest while all buckets use the same number of hash bits. So growth, once
+    /// begun, continues until that is so again.
     pub(crate) fn grow(&mut self, hash_of: impl Fn(Location) -> KeyHash) {
         let mut moves = 0;
         while (self.split != 0 || self.is_loaded()) && moves < MOVES_PER_INSERTION {

@@ -117,7 +117,7 @@ impl Table {
         &self.main[self.home(hash).0 as usize]
     }
 
-    /// How many hash bits the bucket of this hash stands for.
+    /// How many hash bits the bucket of this hash covers.
     pub(crate) fn home_bits(&self, hash: KeyHash) -> u32 {
         if hash.0 as u32 & self.mask < self.split {
             self.level + 1
@@ -178,7 +178,7 @@ impl Table {
         }
     }
 
-    /// What `check` makes of the first entry with the hash's tag that it accepts.
+    /// The result of `check` for the first entry with the hash's tag that it accepts.
     #[inline(always)]
     pub(crate) fn lookup<T>(
         &self,

@@ -1,9 +1,9 @@
-//! The table beside a model, with locations that stand for their own hash.
+//! The table beside a model, with locations that equal their own hash.
 
 use super::*;
 use std::collections::BTreeMap;
 
-/// Spreads a number over 64 bits, so that it can stand for a key's hash.
+/// Spreads a number over 64 bits, so that it can serve as a key's hash.
 fn hash_of(number: u64) -> KeyHash {
     KeyHash(
         (number + 1)

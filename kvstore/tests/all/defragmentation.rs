@@ -1,17 +1,17 @@
 //! Snapshots while defragmentation moves the items that are kept for them.
 //!
 //! A review found that such a snapshot ended the replica. An item that is overwritten or deleted before a running
-//! snapshot has passed it stays as a shadow, and its block's bytes are counted in, and out again when it is written.
+//! snapshot has passed it stays as a shadow. Its block's bytes are counted in, and out again when it is written.
 //! Defragmentation moves shadows as it moves everything else, and the new block may be a granule larger: a hole that
-//! would leave less than a block behind is taken whole. More was counted out than in, or with several shadows the sum
-//! no longer came to nothing, and the assertion at the end of the snapshot (or at the end of clearing an abandoned one
-//! away) failed: on every replica, with nothing but ordinary writes and deletes.
+//! would leave less than a block behind is taken whole. So more was counted out than in, or with several shadows the
+//! sum no longer came to nothing. Then the assertion at the end of the snapshot failed, or the one at the end of
+//! clearing an abandoned one away. It failed on every replica, with nothing but ordinary writes and deletes.
 
 use trine_kvstore::{Command, Limits, Position, SnapshotReader, SnapshotStep, Store};
 
 /// Fills about four regions of 16 MiB.
 const KEYS: u64 = 100_000;
-/// The longest value; the sizes differ, so that what is freed leaves holes of all sizes.
+/// The longest value. The sizes differ, so that freed blocks leave holes of all sizes.
 const VALUE_BYTES_MAX: usize = 1_000;
 /// Of this many keys next to each other, one goes in each round: regions become sparse evenly.
 const ROUNDS: u64 = 8;

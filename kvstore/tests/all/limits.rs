@@ -1,4 +1,4 @@
-//! What is refused, exactly where the limit is, and that a refusal leaves no trace.
+//! Refusals: exactly at the limit, and without a trace in the state.
 
 use trine_kvstore::config::{LIST_ITEMS_MAX, SWEEP_ITEMS_MAX, UNDO_BYTES_MAX};
 use trine_kvstore::limits::item_charge;
@@ -76,7 +76,7 @@ fn the_memory_limit_is_exact_in_logical_bytes() {
         },
         full,
     );
-    // The same size and a smaller one fit, and what that frees is exactly what can be used.
+    // The same size and a smaller one fit, and exactly the freed bytes can be used.
     store.put(&[0; 4], &[2; 100]);
     store.put(&[0; 4], &[2; 99]);
     store.put(&1_u32.to_le_bytes(), &[2; 101]);
@@ -225,7 +225,8 @@ fn an_older_group_refuses_newer_commands_until_it_is_raised() {
         &Command::RaiseVersion { version: 1 },
         StoreError::BadVersion { asked: 1 },
     );
-    // What came later stays refused, in a list as well; another list is none of the newer version.
+    // Commands of a newer version stay refused, in a list as well. Another list does not count as
+    // the newer version.
     let later = [Command::ExpireIf {
         key: b"n",
         after_ns: 5,

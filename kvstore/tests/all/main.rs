@@ -1,5 +1,5 @@
-//! The store's tests from outside, as one program: each further one is linked, and waits for the one before it.
-//! `allocations` stands beside it, because it counts what its whole process allocates.
+//! The store's tests from outside, as one program: each further program is linked, and waits for the one before it.
+//! `allocations` is a second program, because it counts what its whole process allocates.
 
 mod defragmentation;
 mod limits;

@@ -1,6 +1,6 @@
-//! Lists of random operations against the model, with snapshots in between: every answer, the
-//! logical bytes and every snapshot must be what the model says, and a store that was rebuilt
-//! half-way must go on exactly like the one that was not.
+//! Lists of random operations against the model, with snapshots in between. Every answer, the
+//! logical bytes and every snapshot must be what the model says. A store that was rebuilt half-way
+//! must continue exactly like the one that was not.
 
 use crate::model::Model;
 use proptest::collection::vec;
@@ -16,7 +16,7 @@ const LIMITS: Limits = Limits {
     value_bytes: 700,
 };
 
-/// A command with everything in it owned, or something else that happens to a store.
+/// A command with everything in it owned, or another event of a store.
 #[derive(Clone, Debug)]
 enum Operation {
     Simple(Simple),

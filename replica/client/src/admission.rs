@@ -53,7 +53,7 @@ impl<R: Route> Clients<R> {
 
     /// Begins to open a session with the group for `owner`.
     fn register(&mut self, now: Instant, owner: Key) {
-        // Zero is refused: it would name sessions of which nobody knows the number.
+        // Zero is refused: it would name sessions whose number no client knows.
         let nonce = self.rng.next_u64().max(1);
         let Some(mut request) = self.pool.alloc(CLIENT_REQUEST_HEADER_SIZE) else {
             return;
@@ -63,7 +63,7 @@ impl<R: Route> Clients<R> {
             ..ClientRequest::bare(Operation::Register)
         }
         .encode_to_slice(&mut request);
-        // It is repeated until it succeeds: what waits for it has deadlines of its own.
+        // It is repeated until it succeeds: the operations that wait for it have deadlines of their own.
         let pending = self.pending(
             owner,
             Operation::Register,

@@ -1,7 +1,7 @@
 //! The async front: a thread drives the event loop, and plain futures wait for it on any executor.
 //!
-//! A caller encodes its command in its own thread, puts it into the inbox, and wakes the loop only if that is about
-//! to sleep. The answer comes back through a cell that the future and the loop share.
+//! A caller encodes its command in its own thread, puts it into the inbox, and wakes the loop only if that is about to
+//! sleep. The answer comes back through a cell that the future and the loop share.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
@@ -28,7 +28,7 @@ use super::operation::Mode;
 use super::outcome::{Answer, Error};
 use super::submit::{EncodedCommand, SubmitError};
 
-/// What a call is waiting for.
+/// The state of a call that is waited for.
 enum Slot {
     Waiting(Option<Waker>),
     Done(Result<Answer, CallError>),
@@ -54,14 +54,14 @@ struct Call {
     cell: Arc<Cell>,
 }
 
-/// A call whose time runs, and that is not begun yet.
+/// A call whose time runs, and that has not begun yet.
 struct Held {
     call: Call,
     since: Instant,
     deadline: Instant,
 }
 
-/// What callers' threads and the loop's thread share.
+/// State that callers' threads and the loop's thread share.
 struct Shared {
     /// Bounded by `pending`.
     inbox: Inbox<Call>,
@@ -89,7 +89,7 @@ struct Hosted<R: Route> {
     /// Calls of clients that have as many operations in flight as they may, in the order in which they came: the first is
     /// the first to be overdue.
     held: VecDeque<Held>,
-    /// Whether calls have ended since the line was looked through.
+    /// Whether calls have ended since the queue was last checked.
     made_room: bool,
     /// Empty between turns; changes memory with the inbox's queue.
     taken: VecDeque<Call>,
@@ -114,12 +114,12 @@ impl<R: Route> Hosted<R> {
         }
     }
 
-    /// Begins what callers have asked for.
+    /// Begins the callers' new calls.
     fn take_calls(&mut self, now: Instant) {
-        // In this order: whoever is found to be gone has put all of its calls into the inbox.
+        // In this order: a handle that is found to be gone has put all of its calls into the inbox.
         self.dropped.append(&mut lock(&self.shared.dropped));
         self.shared.inbox.take(&mut self.taken);
-        // The time of a call runs from here on, however long the line is that it stands in.
+        // The time of a call runs from here on, however long its queue is.
         let deadline = now + self.clients.config.operation_timeout;
         let held = |call| Held {
             call,
@@ -137,7 +137,7 @@ impl<R: Route> Hosted<R> {
         self.release_dropped();
     }
 
-    /// Forgets the logical clients of handles that are gone, once all of their calls are begun; what is under way ends
+    /// Forgets the logical clients of handles that are gone, once all of their calls have begun; calls under way end
     /// first.
     fn release_dropped(&mut self) {
         let Self {
@@ -181,7 +181,7 @@ impl<R: Route> Hosted<R> {
         }
     }
 
-    /// The time of a call is over before its turn came: nothing of it was ever sent.
+    /// The time of a call is over before it began: nothing of it was ever sent.
     fn end_overdue(&self, now: Instant, held: &Held) {
         let error = Error::NotReachable {
             obstacle: self.clients.peers.obstacle(),
@@ -216,7 +216,7 @@ impl<R: Route> Hosted<R> {
         cell.complete(result);
     }
 
-    /// Nobody drives the loop any more: whoever waits is told so.
+    /// The loop no longer runs: every waiting call ends with the error.
     fn end_all(&mut self, error: &CallError) {
         let under_way: Vec<Arc<Cell>> = self
             .calls
@@ -274,7 +274,7 @@ impl<R: Route> App<R> for Hosted<R> {
     }
 }
 
-/// The thread that drives the clients. Dropping it stops the thread; whoever still waits is told so.
+/// The thread that drives the clients. Dropping it stops the thread; every waiting call ends with an error.
 pub struct AsyncClients {
     shared: Arc<Shared>,
     pool: Pool,
@@ -309,7 +309,7 @@ impl AsyncClients {
         let thread = std::thread::Builder::new()
             .name("trine-client".to_owned())
             .spawn(move || drive(event_loop));
-        // Without a thread nothing works in this process: there is nobody to go on for.
+        // A process that cannot start a thread can do nothing else either.
         let thread = Some(thread.expect("the system can start a thread"));
         Ok(Self {
             shared,
@@ -334,7 +334,7 @@ impl AsyncClients {
     }
 }
 
-/// Shared by the clones of a client; the last of them takes the logical client with it.
+/// Shared by the clones of a client; the last of them forgets the logical client.
 struct Handle {
     shared: Arc<Shared>,
     name: u64,
@@ -342,7 +342,7 @@ struct Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // Nobody is woken for it: what matters is the room for the next handle, and that wakes the loop itself.
+        // No thread is woken for it: only the room for the next handle matters, and that handle wakes the loop itself.
         lock(&self.shared.dropped).push(self.name);
     }
 }
@@ -374,7 +374,7 @@ pub struct AsyncClient {
 }
 
 impl AsyncClient {
-    /// Begins a command at once; the future waits for its end. Dropping the future does not take the command back.
+    /// Begins a command immediately; the future waits for its end. Dropping the future does not take the command back.
     pub fn execute(&self, mode: Mode, command: &Command<'_>) -> AsyncCall {
         let cell = Arc::new(Cell(Mutex::new(Slot::Waiting(None))));
         if let Err(error) = self.begin(mode, command, &cell) {
@@ -466,8 +466,8 @@ mod tests {
         Pin::new(call).poll(&mut Context::from_waker(Waker::noop()))
     }
 
-    /// Found by review: the time of a call began when it left the line. Of 640 writes to a group without a quorum, with 5 s for
-    /// each, the last ended after 50 s.
+    /// Found by review: the time of a call began when it left the queue. Of 640 writes to a group without a quorum,
+    /// with 5 s for each, the last ended after 50 s.
     #[test]
     fn the_time_of_a_call_runs_while_it_waits_for_its_turn() {
         let (mut hosted, client) = hosted();
@@ -500,7 +500,7 @@ mod tests {
         assert_eq!(pending, IN_FLIGHT_MAX, "the others make room");
     }
 
-    /// The same for one whose turn does come: it has what is left of its time.
+    /// The same for one that does begin: it has the rest of its time.
     #[test]
     fn a_call_that_had_to_wait_keeps_its_deadline() {
         let (mut hosted, client) = hosted();
@@ -530,7 +530,7 @@ mod tests {
         }
     }
 
-    /// Operations whose time was over made room at the end of a turn, and nothing asked for the next one: a call that
+    /// Operations whose time was over made room at the end of a turn, and nothing asked for the next turn. A call that
     /// waited behind them slept until some packet came, or until its own time was over.
     #[test]
     fn operations_that_are_overdue_let_the_next_calls_begin() {
@@ -560,8 +560,8 @@ mod tests {
         assert_eq!((under_way, held, due), (0, 1, Some(Instant::ZERO)));
     }
 
-    /// The logical client of every handle that there ever was used to stay: the 65,537th handle of a process could do
-    /// nothing, however few were in use.
+    /// The logical client of every handle that there ever was used to stay. So the 65,537th handle of a process could
+    /// do nothing, however few were in use.
     #[test]
     fn handles_that_are_gone_make_room_for_new_ones() {
         let (mut hosted, _) = hosted();

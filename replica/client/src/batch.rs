@@ -1,7 +1,7 @@
-//! Operations that are ready together travel together: one message there, one message back.
+//! Operations that are ready together share a message, and so do their replies.
 //!
 //! A packet's way through the transport costs the same whatever it carries, and so does each request that the replica
-//! keeps in mind. Every operation keeps its own sequence and its own fate; only the attempt is shared.
+//! tracks. Every operation keeps its own sequence and its own result; only the attempt is shared.
 
 use trine_protocol::message::{
     BATCH_HEADER_SIZE, BATCH_ITEM_HEADER_SIZE, BatchItems, BatchWriter, CLIENT_REPLY_HEADER_SIZE,
@@ -21,7 +21,7 @@ use super::reply::Incoming;
 use super::sent_batch::{BATCH_BIT, SentBatch};
 
 impl<R: Route> Clients<R> {
-    /// Sends what was picked in one message; says whether it could be.
+    /// Sends the picked operations in one message; returns whether it could be sent.
     pub(super) fn send_batch(
         &mut self,
         cx: &mut Cx<'_, R>,
@@ -97,7 +97,7 @@ impl<R: Route> Clients<R> {
         false
     }
 
-    /// Keeps the vector of a batch that is over for the next one.
+    /// Keeps the vector of a finished batch for the next one.
     fn recycle(&mut self, mut keys: Vec<Key>) {
         const SPARE_MAX: usize = 64;
         if self.spare.len() < SPARE_MAX {
@@ -148,7 +148,7 @@ impl<R: Route> Clients<R> {
             .filter(|items| items.len() == keys.len());
         let mut items = items.into_iter().flatten();
         for &key in keys {
-            // Without an item for each operation the whole reply is unreadable, and an empty item is.
+            // Without an item for each operation the whole reply is unreadable; an empty item is unreadable alone.
             self.on_reply(
                 now,
                 key,
@@ -176,7 +176,7 @@ impl<R: Route> Clients<R> {
             if let Some(pending) = self.operations.get_mut(key)
                 && error == RpcError::ResponseTooLarge
             {
-                // Which of them was too large is not known: each finds out for itself.
+                // It is not known which of them was too large: each finds out by itself.
                 pending.alone = true;
                 pending.response_bytes = response_bytes;
             }

@@ -1,25 +1,25 @@
-//! What a client believes about the leader.
+//! The client's belief about the leader.
 
 use trine_transport::time::Instant;
 
 /// Marks the tag of a question about the leader; the rest is the peer's index.
 pub(super) const QUESTION_BIT: u64 = 1 << 63;
 
-/// What is believed about the leader.
+/// The client's belief about the leader.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Leader {
     /// The peer that is taken for the leader.
     pub(super) target: Option<usize>,
     /// The highest term in which a replica has named a leader.
     pub(super) term: u64,
-    /// Answers in vain since the last answer that was none.
+    /// Failed attempts in a row since the last real answer.
     pub(super) streak: u32,
     /// Nothing is sent to the leader before this moment.
     pub(super) resume_at: Instant,
     /// The others are not asked before this moment.
     pub(super) ask_at: Instant,
-    /// The peer that was last chosen without a hint. Going round from here, and not from the peer that has just
-    /// been asked, makes sure that hints cannot keep the client away from some replica for ever.
+    /// The peer that was last chosen without a hint. The rotation continues from here, and not from the peer that has
+    /// just been asked. So hints cannot keep the client away from some replica forever.
     pub(super) last_guess: usize,
 }
 

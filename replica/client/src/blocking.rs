@@ -59,7 +59,8 @@ impl CallError {
 pub struct BlockingClient<B: Backend, C> {
     event_loop: EventLoop<B, C, Clients<B::Route>>,
     client: ClientId,
-    /// Of the present call. An earlier one may still be under way, if the backend failed while it was waited for.
+    /// The tag of the present call. An earlier one may still be under way, if the backend failed while it was waited
+    /// for.
     tag: u64,
 }
 
@@ -170,8 +171,8 @@ impl<B: Backend, C: Clock> BlockingClient<B, C> {
     }
 }
 
-/// What a client's endpoint says in handshakes: its life, so that replicas can tell it from an earlier client at the
-/// same address, and its cluster only if that is configured.
+/// A client endpoint's claims in handshakes: its incarnation, so that replicas can tell it from an earlier client at
+/// the same address, and its cluster only if that is configured.
 pub(super) fn client_identity(config: &ClientConfig, seed: u64) -> Identity {
     Identity {
         cluster: config.cluster.0,

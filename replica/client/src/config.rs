@@ -1,4 +1,4 @@
-//! What a client can be told, and the limits that no setting passes.
+//! Settings of a client, and their limits.
 
 use std::net::SocketAddr;
 
@@ -31,13 +31,13 @@ pub struct ClientConfig {
     pub peers: Vec<SocketAddr>,
     /// The cluster to talk to; [`ClusterId::NONE`] takes the first that answers, and from then on no other.
     pub cluster: ClusterId,
-    /// How long an operation may take when its caller names no deadline.
+    /// How long an operation may take if its caller names no deadline.
     pub operation_timeout: Duration,
     /// How long a replica may take to answer one attempt before the attempt is given up and repeated.
     pub attempt_timeout: Duration,
-    /// How long the leader may answer nothing at all before the other replicas are asked who leads now.
+    /// How long the leader may be silent before the other replicas are asked for the leader.
     pub suspect_after: Duration,
-    /// The first pause before asking again when nobody leads or the leader is busy; it doubles each time.
+    /// The first pause before asking again when there is no leader or the leader is busy; it doubles each time.
     pub pause_min: Duration,
     /// The longest such pause.
     pub pause_max: Duration,
@@ -52,7 +52,7 @@ pub struct ClientConfig {
     pub batch_bytes: usize,
     /// First size of a response buffer. A larger response costs a second attempt, with a larger buffer.
     pub response_bytes: usize,
-    /// Of so many writes one is timed, see [`Answer::timing`](super::Answer::timing): 1 times each, 0 none.
+    /// One in this many writes is timed, see [`Answer::timing`](super::Answer::timing): 1 times each, 0 none.
     pub time_every: u32,
 }
 
@@ -115,16 +115,16 @@ pub enum ClientConfigError {
     /// A session has 1 to 64 slots.
     #[error("{slots} requests in flight: a session has 1 to 64 slots")]
     Slots {
-        /// What was asked for.
+        /// The value that was asked for.
         slots: u8,
     },
     /// A response buffer has to hold at least a reply without a value.
     #[error("response buffers of {bytes} bytes: at least 64, at most {RESPONSE_BYTES_MAX}")]
     ResponseBytes {
-        /// What was asked for.
+        /// The value that was asked for.
         bytes: usize,
     },
-    /// Pauses of no length would keep the processor busy.
+    /// Pauses without length would keep the processor busy.
     #[error("pauses must be longer than zero")]
     Pause,
 }

@@ -1,7 +1,7 @@
 //! Many logical clients over one endpoint, without I/O: operations in, outcomes out.
 //!
-//! The steps are files of their own: `dispatch` sends what is ready, `reply` takes what comes back, `leader` finds
-//! whom to ask, `expire` gives up what is overdue.
+//! The steps are files of their own: `dispatch` sends ready operations, `reply` handles answers, `leader` finds the
+//! replica to ask, `expire` gives up overdue operations.
 
 use std::collections::VecDeque;
 
@@ -36,10 +36,10 @@ pub struct Finished {
     pub tag: u64,
     /// When it was submitted.
     pub started: Instant,
-    /// When its end was known, by the clock of that turn: a measurement reads the clock itself, because a turn's time is
-    /// taken before its packets are, and a thread may lose the processor in between.
+    /// When its end was known, by the clock of that turn. A measurement reads the clock itself: a turn's time is taken
+    /// before its packets are, and a thread may lose the processor in between.
     pub ended: Instant,
-    /// What became of it.
+    /// The result.
     pub result: Result<Answer, Error>,
 }
 
@@ -69,13 +69,13 @@ pub struct Clients<R: Route> {
     pub(super) leader: Leader,
     /// Writes until the next one that is timed.
     pub(super) until_timed: u32,
-    /// The replica that was last given reads which need no leader.
+    /// The replica that last got reads which need no leader.
     pub(super) last_spread: usize,
     /// The cluster of this client: configured, or the first that gave an answer.
     pub(super) cluster: ClusterId,
     pub(super) logical: Slab<Logical>,
     pub(super) operations: Slab<Pending>,
-    /// What can be sent, by [`Lane`]. May name operations that are over.
+    /// Operations that can be sent, by [`Lane`]. May name operations that are over.
     pub(super) ready: [VecDeque<Key>; Lane::COUNT],
     /// Batches under way.
     pub(super) batches: Slab<SentBatch>,
@@ -90,7 +90,7 @@ pub struct Clients<R: Route> {
 }
 
 impl<R: Route> Clients<R> {
-    /// A client endpoint that has not spoken to anybody yet. `pool` is the backend's.
+    /// A client endpoint that has not yet spoken to any replica. `pool` is the backend's.
     ///
     /// # Errors
     /// When the settings contradict themselves.
@@ -288,7 +288,7 @@ impl<R: Route> Clients<R> {
         }
     }
 
-    /// How long to pause before asking once more, after `streak` times in vain.
+    /// The pause before asking once more, after `streak` failures.
     pub(super) fn pause(&mut self, streak: u32) -> Duration {
         let longest = self.config.pause_max.as_nanos();
         let pause = self
@@ -307,7 +307,7 @@ impl<R: Route> Clients<R> {
 }
 
 impl<R: Route> App<R> for Clients<R> {
-    /// Clients serve nothing: whoever asks them something gets an empty answer.
+    /// Clients serve nothing: a request to them gets an empty answer.
     fn on_request(&mut self, cx: &mut Cx<'_, R>, _request: Request<'_>) -> Reply {
         self.note_unreadable();
         cx.alloc(0).map_or(Reply::Later, Reply::Now)
@@ -358,7 +358,7 @@ impl<R: Route> App<R> for Clients<R> {
 }
 
 impl<R: Route> Clients<R> {
-    /// Ends every operation at once when no replica is left that belongs to this client's cluster.
+    /// Ends every operation immediately if no replica is left that belongs to this client's cluster.
     pub(super) fn fail_if_all_foreign(&mut self, now: Instant) {
         let Some(obstacle) = self.peers.all_foreign() else {
             return;
@@ -375,7 +375,7 @@ impl<R: Route> Clients<R> {
         }
     }
 
-    /// Ends an operation because `obstacle` will not go away.
+    /// Ends an operation because `obstacle` is permanent.
     pub(super) fn refuse(&mut self, now: Instant, key: Key, obstacle: Obstacle) {
         let Some(pending) = self.operations.get(key) else {
             return;
@@ -389,7 +389,7 @@ impl<R: Route> Clients<R> {
         }
     }
 
-    /// The group does not take this client: everything that waited for its session ends.
+    /// The group does not accept this client: everything that waited for its session ends.
     fn finish_refused_registration(
         &mut self,
         now: Instant,

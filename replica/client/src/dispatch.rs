@@ -14,7 +14,7 @@ use super::operation::{Lane, Stage};
 use super::outcome::Obstacle;
 
 impl<R: Route> Clients<R> {
-    /// Sends everything that is ready and can go somewhere.
+    /// Sends every ready operation that has a target.
     pub(super) fn dispatch(&mut self, cx: &mut Cx<'_, R>) {
         self.dispatch_spread(cx);
         if !self.has_ready_for_leader() || cx.now() < self.leader.resume_at {
@@ -56,7 +56,7 @@ impl<R: Route> Clients<R> {
         }
     }
 
-    /// Takes what can share the next message out of `lane`; says whether there is anything.
+    /// Takes the operations for the next message out of `lane`; returns whether there are any.
     fn pick(&mut self, now: Instant, lane: Lane) -> bool {
         let mut bytes = BATCH_HEADER_SIZE;
         while let Some(key) = self.ready[lane as usize].pop_front() {
@@ -83,7 +83,7 @@ impl<R: Route> Clients<R> {
         !self.picked.is_empty()
     }
 
-    /// Sends one operation in the buffer that it was encoded into; says whether it could be.
+    /// Sends one operation in the buffer that it was encoded into; returns whether it could be sent.
     fn send_alone(
         &mut self,
         cx: &mut Cx<'_, R>,
@@ -116,7 +116,7 @@ impl<R: Route> Clients<R> {
         }
     }
 
-    /// Writes into an operation's request what only its sending decides.
+    /// Writes the fields that are known only when an operation is sent.
     pub(super) fn fill_in(&mut self, key: Key) {
         let cluster = self.cluster;
         let Some(pending) = self.operations.get_mut(key) else {
@@ -137,7 +137,7 @@ impl<R: Route> Clients<R> {
                 .logical
                 .get(pending.owner)
                 .filter(|logical| logical.epoch == ticket.epoch);
-            // Of an older session nothing but this very command is asked for any more.
+            // Of an older session only this very command is still asked for.
             let lowest = logical.map_or(ticket.sequence, |logical| logical.window.lowest_awaited());
             envelope.client = ticket.session.client;
             envelope.session_number = ticket.session.number;
@@ -166,7 +166,7 @@ impl<R: Route> Clients<R> {
             .min(now + self.config.attempt_timeout);
     }
 
-    /// Whether a key from a ready queue still names something to send. A write whose session was evicted before it
+    /// Whether a key from a ready queue still names an operation to send. A write whose session was evicted before it
     /// was ever sent goes back to wait for the next session.
     fn is_current(&mut self, now: Instant, key: Key) -> bool {
         let Some(pending) = self.operations.get_mut(key) else {
@@ -196,7 +196,7 @@ impl<R: Route> Clients<R> {
         peer.outstanding += 1;
     }
 
-    /// Puts an operation whose attempt ended without an answer back to where it waits for the next one.
+    /// Puts an operation whose attempt ended without an answer back into the queue for the next one.
     pub(super) fn requeue(&mut self, key: Key) {
         let Some(pending) = self.operations.get(key) else {
             return;

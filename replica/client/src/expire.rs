@@ -8,7 +8,7 @@ use trine_transport::time::Instant;
 use super::core::Clients;
 use super::operation::{Pending, Stage};
 
-/// What is to be done about an operation now.
+/// The action that is due for an operation now.
 enum Overdue {
     /// Its deadline passed while nothing was under way.
     Ended,
@@ -32,7 +32,8 @@ impl<R: Route> Clients<R> {
                 Ok(at) => next = next.min(at),
                 Err(what) => {
                     if let Overdue::Attempt = what {
-                        // The operation goes on, and waits perhaps for longer than it may before it is sent again.
+                        // The operation continues, and waits perhaps for longer than it may before it is sent a second
+                        // time.
                         next = next.min(pending.deadline);
                     }
                     overdue.push((key, what));
@@ -45,7 +46,7 @@ impl<R: Route> Clients<R> {
         }
     }
 
-    /// What is overdue about `pending`, or when something will be.
+    /// The overdue action for `pending`, or the time of the next one.
     fn judge(&self, pending: &Pending, now: Instant) -> Result<Instant, Overdue> {
         let attempt_ends = match pending.stage {
             // The cancelled attempt's completion is on its way, and nothing else can happen.

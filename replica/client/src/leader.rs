@@ -1,4 +1,5 @@
-//! Whom to ask: following hints, turning to others when nobody leads, and finding out why a leader fell silent.
+//! Choosing the replica to ask: following hints, turning to others if there is no leader, and finding out why a leader
+//! fell silent.
 
 use std::net::SocketAddr;
 
@@ -18,7 +19,7 @@ use super::peers::Link;
 const DISCOVERY_BYTES: usize = 4096;
 
 impl<R: Route> Clients<R> {
-    /// The session to the replica that is taken for the leader; another one's if that is not to be reached.
+    /// The session to the replica that is taken for the leader; another one's if that is unreachable.
     pub(super) fn target(&mut self) -> Option<(usize, SessionId)> {
         if let Some(index) = self.leader.target {
             let peer = self.peers.get(index);
@@ -36,7 +37,7 @@ impl<R: Route> Clients<R> {
             .map(|session| (index, session))
     }
 
-    /// Whether [`Clients::target`] would find one. While it would not, a connection has to come first.
+    /// Whether [`Clients::target`] would find one. If not, a connection has to come first.
     pub(super) fn has_target(&self) -> bool {
         if let Some(index) = self.leader.target {
             let peer = self.peers.get(index);
@@ -56,7 +57,7 @@ impl<R: Route> Clients<R> {
         }
     }
 
-    /// `from` does not lead; it may have said who does.
+    /// `from` does not lead; it may have named the leader.
     pub(super) fn redirect(&mut self, now: Instant, from: usize, hint: Option<SocketAddr>) {
         if self.leader.target != Some(from) {
             return; // Said by one that is no longer asked.
@@ -75,7 +76,7 @@ impl<R: Route> Clients<R> {
         self.turn_to(index);
     }
 
-    /// `from` can do nothing and knows nobody who can: pause, then ask the next one.
+    /// `from` can do nothing and knows no leader: pause, then ask the next one.
     pub(super) fn ask_elsewhere(&mut self, now: Instant, from: usize) {
         if self.leader.target != Some(from) {
             return;
@@ -84,7 +85,7 @@ impl<R: Route> Clients<R> {
         self.guess();
     }
 
-    /// Takes the next replica that can be reached for the leader.
+    /// Takes the next reachable replica for the leader.
     fn guess(&mut self) -> Option<usize> {
         let index = self.peers.next_up(self.leader.last_guess)?;
         self.leader.last_guess = index;
@@ -121,7 +122,7 @@ impl<R: Route> Clients<R> {
         Some((peer.heard_at + self.config.suspect_after).max(self.leader.ask_at))
     }
 
-    /// Asks the other replicas who leads, if the one that is taken for the leader says nothing.
+    /// Asks the other replicas for the leader, if the presumed one is silent.
     pub(super) fn ask_if_silent(&mut self, cx: &mut Cx<'_, R>) {
         let now = cx.now();
         if self.silence_ends_at().is_none_or(|at| at > now) {
@@ -202,7 +203,7 @@ impl<R: Route> Clients<R> {
         self.turn_to(leader);
     }
 
-    /// Cancels every attempt that is under way at a replica that no longer leads; each is made again elsewhere.
+    /// Cancels every attempt that is under way at a replica that no longer leads; each is repeated elsewhere.
     fn take_back(&mut self, cx: &mut Cx<'_, R>, peer: usize) {
         for (_, pending) in self.operations.iter() {
             match pending.stage {

@@ -1,8 +1,8 @@
 //! The client library: one sans-IO core that hosts many logical clients, a blocking and an async front.
 //!
 //! A client never says "done" of a write that was not committed. When it cannot have an answer it says which of two
-//! things is true: [`Error::NotReachable`], the command was not applied and never will be, or
-//! [`Error::OutcomeUnknown`], it may have been. [`give_order`] does the same for an operator's orders.
+//! things is true. [`Error::NotReachable`] means that the command was not applied and never will be,
+//! [`Error::OutcomeUnknown`] that it may have been. [`give_order`] does the same for admin commands.
 
 mod admission;
 mod asynchronous;

@@ -1,4 +1,4 @@
-//! One logical client: its session with the group and what waits for it.
+//! One logical client: its session with the group and the operations that wait for it.
 
 use std::collections::VecDeque;
 use trine_transport::slab::Key;
@@ -21,7 +21,7 @@ pub(super) enum Registration {
 pub(super) struct GroupSession {
     /// The client id: the position of the registration.
     pub(super) client: u64,
-    /// What the client drew when it registered; every write repeats it.
+    /// The number that the client drew when it registered; every write repeats it.
     pub(super) number: u64,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Logical {
     /// Counts the sessions that this client has had.
     pub(super) epoch: u32,
     pub(super) window: Window,
-    /// Operations that the caller has not had back yet.
+    /// Operations that the caller has not got back yet.
     pub(super) in_flight: usize,
     /// Writes without a sequence, in the order of their submission. May name operations that are over.
     pub(super) waiting: VecDeque<Key>,

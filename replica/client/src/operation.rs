@@ -1,4 +1,4 @@
-//! One operation on its way: what it is, how far it got, and what is certain about it.
+//! One operation under way: its kind, its progress, and the certain facts about it.
 
 use trine_protocol::message::Operation;
 use trine_transport::app::RequestId;
@@ -16,14 +16,14 @@ pub enum Mode {
     Write,
     /// Through the log, as the client's last command: its session ends with it.
     WriteAndClose,
-    /// What is committed by now.
+    /// A read of the committed state.
     Read,
-    /// The same, read at a follower, which asks the leader how far it has to be. Where no follower can be reached the
+    /// The same, read at a follower, which asks the leader for the commit index. If no follower can be reached, the
     /// leader does it.
     ReadFollower,
-    /// The same, read at each replica in turn.
+    /// The same, read at each replica by rotation.
     ReadAnywhere,
-    /// What some replica happens to know, also without a leader or a quorum.
+    /// A read of any replica's applied state, also without a leader or a quorum.
     ReadStale,
 }
 
@@ -54,7 +54,7 @@ pub(super) enum Lane {
     Stale,
     /// Linearizable reads that a follower is to do.
     Follower,
-    /// Linearizable reads that replicas do in turn.
+    /// Linearizable reads that replicas do by rotation.
     Anywhere,
 }
 
@@ -72,12 +72,12 @@ impl Lane {
     }
 }
 
-/// Where an operation stands.
+/// The progress of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
     /// A write that has no sequence yet: its client is not registered, or its window is full.
     Waiting,
-    /// Can be sent; its key stands in one of the ready queues.
+    /// Can be sent; its key is in one of the ready queues.
     Ready,
     /// One attempt is under way, alone or in a batch; the transport owes a completion.
     Sent {
@@ -101,27 +101,27 @@ pub(super) struct Pending {
     pub(super) owner: Key,
     pub(super) tag: u64,
     pub(super) operation: Operation,
-    /// Where it waits when it is ready.
+    /// The queue for it when it is ready.
     pub(super) lane: Lane,
     pub(super) stage: Stage,
     /// None exactly while an attempt is under way that is no part of a batch: the transport has it then.
     pub(super) request: Option<MsgBuf>,
     pub(super) response_bytes: usize,
-    /// What the caller expects the store's response to take; zero if it did not say.
+    /// The response size in bytes that the caller expects; zero if it did not say.
     pub(super) expected_bytes: usize,
-    /// Whether it may not share a message with others: a batch with it brought a reply that was too large.
+    /// Whether it must travel alone: a batch with it brought a reply that was too large.
     pub(super) alone: bool,
     /// None for reads, for registrations, and for writes that wait.
     pub(super) ticket: Option<Ticket>,
     pub(super) started: Instant,
     /// When the last attempt left.
     pub(super) sent_at: Instant,
-    /// Whether the reply shall say where the time went.
+    /// Whether the reply shall include the time by stage.
     pub(super) timed: bool,
     pub(super) deadline: Instant,
     /// Whether an attempt of this write ended without saying that it was not executed.
     pub(super) may_be_applied: bool,
-    /// What stood in the way the last time.
+    /// The obstacle of the last attempt.
     pub(super) obstacle: Option<Obstacle>,
     /// Set when the deadline passed during an attempt: no further attempt is made.
     pub(super) given_up: bool,
@@ -151,7 +151,7 @@ impl Pending {
         }
     }
 
-    /// Whether no further attempt is to be made.
+    /// Whether no further attempt may be made.
     pub(super) fn is_over(&self, now: Instant) -> bool {
         self.given_up || self.deadline <= now
     }

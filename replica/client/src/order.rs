@@ -1,9 +1,9 @@
-//! An operator's order, from the first question to its end: finds who leads, asks, and asks again until what was
-//! ordered is so or is refused.
+//! An admin command, from the first question to its end. It finds the leader, asks it, and asks again until the command
+//! is done or refused.
 //!
-//! Only a replica that has said that it leads, and of which cluster, is given the order: a list of peers that mixes
-//! two groups changes one of them, not both. Who is to be removed or replaced is fixed before the order is first given,
-//! so that a repetition cannot hit whoever came after.
+//! Only a replica that has named itself as the leader of a named cluster gets the command. So a list of peers that
+//! mixes two groups changes one of them, not both. The member to be removed or replaced is fixed before the command is
+//! first given, so that a repetition cannot hit its successor.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -25,29 +25,29 @@ use super::config::{ClientConfig, ClientConfigError};
 use super::outcome::Obstacle;
 use super::peers::Peers;
 
-/// Room for a discovery with every member, and for an order's progress in words.
+/// Room for a discovery with every member, and for a command's progress in words.
 const RESPONSE_BYTES: usize = 4 << 10;
-/// When no leader was found for this long, the group is taken for unreachable; elections take a tenth of it.
+/// If no leader was found for this long, the group is taken for unreachable; elections take a tenth of it.
 const FIND_LEADER_MAX: Duration = Duration::from_secs(5);
-/// Pause before an order that is under way is given again.
+/// Pause before a command that is under way is given again.
 const REPEAT_EVERY: Duration = Duration::from_millis(50);
 
-/// The end of an order that was followed.
+/// The end of a command that was done.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OrderDone {
-    /// What the leader says about it.
+    /// The leader's answer.
     pub text: String,
     /// The leader that said so.
     pub leader: SocketAddr,
 }
 
-/// Why an order has not been followed, as far as that is known.
+/// Why a command has not been done, as far as that is known.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OrderError {
-    /// Nobody who leads has got it: nothing was changed and nothing will be.
+    /// No leader has got it: nothing was changed and nothing will be.
     #[error("nothing was changed, the group was not reachable within {waited:?}: {obstacle}")]
     NotReachable {
-        /// What stood in the way the last time.
+        /// The obstacle of the last attempt.
         obstacle: Obstacle,
         /// How long it was tried.
         waited: Duration,
@@ -57,13 +57,13 @@ pub enum OrderError {
     Refused {
         /// Its reason.
         why: String,
-        /// Whether a leader had begun to follow it: the change may be in the log already.
+        /// Whether a leader had begun it: the change may be in the log already.
         begun: bool,
     },
-    /// It was given, and its end was not seen in time: it may have been followed, or may still be.
+    /// It was given, and its end was not seen in time: it may have been done, or may still be.
     #[error("outcome unknown after {waited:?}: {progress}")]
     OutcomeUnknown {
-        /// What was heard last about it.
+        /// The last answer about it.
         progress: String,
         /// How long it was tried.
         waited: Duration,
@@ -74,19 +74,19 @@ pub enum OrderError {
     /// The transport's settings contradict themselves or the backend.
     #[error("{0}")]
     Transport(trine_transport::ConfigError),
-    /// The socket became unusable: the order may have been followed.
+    /// The socket became unusable: the command may have been done.
     #[error("outcome unknown: {0}")]
     Backend(BackendError),
 }
 
-/// Gives `request` to whoever leads, until it is done or refused, at most for the configured operation timeout.
+/// Gives `request` to the leader, until it is done or refused, at most for the configured operation timeout.
 ///
-/// Without an incarnation a removal or replacement means the place's holder at the time of the first question, and a
-/// removal from a place that nobody holds then is refused. Without a cluster the first one that is found to have a
-/// leader is meant.
+/// Without an incarnation a removal or replacement means the place's holder at the time of the first question. If the
+/// place has no holder then, a removal is refused. Without a cluster the first one that is found to have a leader is
+/// meant.
 ///
 /// # Errors
-/// [`OrderError`] says what is certain about the order.
+/// [`OrderError`] says what is certain about the command.
 pub fn give_order<B: Backend, C: Clock>(
     backend: B,
     clock: C,
@@ -114,12 +114,12 @@ pub fn give_order<B: Backend, C: Clock>(
     }
     let waited = event_loop.now().saturating_since(started);
     let end = event_loop.with(|giver, cx| giver.end(cx, waited));
-    // What was answered is certain; that the replicas hear of the sessions' end is only polite.
+    // The answer is certain; telling the replicas that the sessions end is only polite.
     let _ = event_loop.turn();
     end
 }
 
-/// What is asked of a replica at the moment.
+/// The present question to a replica.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Question {
     WhoLeads,
@@ -135,27 +135,28 @@ enum End {
     Foreign(Obstacle),
 }
 
-/// The program behind [`give_order`], for whoever drives an endpoint by other means.
+/// The program behind [`give_order`], for callers that drive an endpoint by other means.
 pub struct OrderGiver<R: Route> {
     config: ClientConfig,
     peers: Peers<R>,
     rng: Prng,
     request: AdminRequest,
     deadline: Instant,
-    /// Whom to ask next, if somebody was named.
+    /// The replica to ask next, if one was named.
     favourite: Option<usize>,
-    /// The last that was asked without having been named.
+    /// The last replica that was asked without having been named.
     last_guess: usize,
-    /// Who has said that it leads, and over which session.
+    /// The replica that has named itself as the leader, and the session with it.
     leader: Option<(usize, SessionId)>,
-    /// Replicas without a leader that were told where a new holder will be: they may have to vote for whoever is there.
+    /// Replicas without a leader that were told the address of a new holder: they may have to vote for the replica
+    /// there.
     told: BTreeSet<usize>,
     found_leader: bool,
     asking: Option<Question>,
     ask_at: Instant,
-    /// When `on_turn` has to look again although nothing comes in.
+    /// When `on_turn` has to run again without input.
     wake_at: Option<Instant>,
-    /// Whether the order may have been followed.
+    /// Whether the command may have been done.
     begun: bool,
     progress: Option<String>,
     obstacle: Option<Obstacle>,
@@ -163,7 +164,7 @@ pub struct OrderGiver<R: Route> {
 }
 
 impl<R: Route> OrderGiver<R> {
-    /// Begins with nothing asked. Who drives it gives up at `deadline`.
+    /// Begins with no question asked. The caller gives up at `deadline`.
     pub fn new(
         config: ClientConfig,
         route_of: RouteOf<R>,
@@ -199,13 +200,13 @@ impl<R: Route> OrderGiver<R> {
         }
     }
 
-    /// Whether the order was followed, or refused for good.
+    /// Whether the command was done, or permanently refused.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.end.is_some()
     }
 
-    /// Ends every session and says what became of the order.
+    /// Ends every session and returns the result of the command.
     fn end(&mut self, cx: &mut Cx<'_, R>, waited: Duration) -> Result<OrderDone, OrderError> {
         for (_, peer) in self.peers.iter() {
             if let Some(session) = peer.session() {
@@ -229,7 +230,7 @@ impl<R: Route> OrderGiver<R> {
         }
     }
 
-    /// Whom to ask now: who was named, else the next that can be reached.
+    /// The replica to ask now: the named one, else the next reachable one.
     fn choose(&mut self) -> Option<(usize, SessionId)> {
         let reachable = |index: &usize| {
             let peer = self.peers.get(*index);
@@ -252,7 +253,7 @@ impl<R: Route> OrderGiver<R> {
         if self.asking.is_some() || self.wake_at.is_some() || self.is_over() {
             return;
         }
-        // Whoever can be reached later says so by an event.
+        // A replica that becomes reachable later causes an event.
         let Some((index, session)) = self.choose() else {
             return;
         };
@@ -295,7 +296,7 @@ impl<R: Route> OrderGiver<R> {
         self.ask_at = now + pause;
     }
 
-    /// This replica is of no use at the moment: another one is asked after a pause.
+    /// This replica cannot help at the moment: another one is asked after a pause.
     fn try_another(&mut self, now: Instant, obstacle: Obstacle) {
         self.obstacle = Some(obstacle);
         self.leader = None;
@@ -303,13 +304,13 @@ impl<R: Route> OrderGiver<R> {
         self.pause(now, REPEAT_EVERY);
     }
 
-    /// Somebody else leads, as far as this replica knows.
+    /// Another replica leads, as far as this one knows.
     fn follow_hint(&mut self, now: Instant, index: usize, hint: Option<SocketAddr>) {
         self.try_another(now, Obstacle::NoLeader);
         let named = hint.and_then(|address| self.peers.add(address));
         if let Some(named) = named.filter(|&named| named != index) {
             self.favourite = Some(named);
-            // Two that name each other are asked in turn, not in a storm.
+            // Two that name each other are asked alternately, not in a storm.
             self.pause(now, self.config.pause_min);
         }
     }
@@ -347,7 +348,7 @@ impl<R: Route> OrderGiver<R> {
         self.pause(now, Duration::ZERO);
     }
 
-    /// Fixes whom a removal or a replacement means, before it is given for the first time.
+    /// Fixes the member that a removal or a replacement means, before it is given for the first time.
     fn fix_holder(&mut self, discovery: &Discovery) {
         let place = self.request.place;
         if !matches!(self.request.order, Order::Remove | Order::Replace)
@@ -388,7 +389,7 @@ impl<R: Route> OrderGiver<R> {
     }
 }
 
-/// Who holds the place that `request` concerns: while one member replaces another, the voter.
+/// The holder of the place that `request` concerns: while one member replaces another, the voter.
 fn holder(members: &[Member], request: AdminRequest) -> Incarnation {
     let at_place = || members.iter().filter(|m| m.place == request.place);
     let voter = at_place().find(|member| member.role == MemberRole::Voter);
@@ -418,7 +419,7 @@ impl<R: Route> App<R> for OrderGiver<R> {
             Question::Order => match AdminReply::decode(&completion.response) {
                 Ok(reply) => self.on_reply(now, index, &reply),
                 Err(_) => {
-                    // The replica had no memory to answer, or it runs another release: it may have followed.
+                    // The replica had no memory to answer, or it runs another release: it may have done the command.
                     self.begun = true;
                     self.try_another(now, Obstacle::UnreadableReply);
                 }

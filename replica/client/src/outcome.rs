@@ -1,4 +1,4 @@
-//! What becomes of an operation: an answer, or an error that says precisely whether it can have been applied.
+//! The result of an operation: an answer, or an error that says precisely whether it can have been applied.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ enum Body {
     Reply(MsgBuf),
     /// Here: the reply came with others in one buffer.
     Inline { len: u8, bytes: [u8; INLINE_MAX] },
-    /// The same, for what is too large.
+    /// The same, for a larger response.
     Boxed(Box<[u8]>),
 }
 
@@ -31,14 +31,14 @@ pub struct Answer {
     timing: Option<WriteTiming>,
 }
 
-/// Where the time of one write went.
+/// The time of one write, by stage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WriteTiming {
-    /// In the client, until the attempt that was answered was sent; earlier attempts are part of it.
+    /// In the client, until the answered attempt was sent; earlier attempts are part of it.
     pub client: Duration,
     /// From then until the answer was there.
     pub round_trip: Duration,
-    /// The part of that which the leader has accounted for.
+    /// The part of that time which the leader has accounted for.
     pub leader: LeaderTiming,
 }
 
@@ -96,13 +96,13 @@ impl Answer {
         self
     }
 
-    /// Where the time went, of a write that [`ClientConfig::time_every`](super::ClientConfig::time_every) has chosen.
+    /// The time by stage, for a write that [`ClientConfig::time_every`](super::ClientConfig::time_every) has chosen.
     #[must_use]
     pub const fn timing(&self) -> Option<&WriteTiming> {
         self.timing.as_ref()
     }
 
-    /// A write: where it was applied. A read: the last position that it saw.
+    /// A write: the position where it was applied. A read: the last position that it saw.
     #[must_use]
     pub const fn position(&self) -> Position {
         self.position
@@ -111,7 +111,7 @@ impl Answer {
     /// The store's response.
     ///
     /// # Errors
-    /// Never for an answer that [`super::Clients`] gave: it checks before it hands out.
+    /// Never for an answer from [`super::Clients`]: it checks before it hands out.
     pub fn response(&self) -> Result<Response<'_>, DecodeError> {
         Response::decode(match &self.body {
             Body::Reply(reply) => ClientReply::response_of(reply),
@@ -121,13 +121,13 @@ impl Answer {
     }
 }
 
-/// What stood in an operation's way the last time that it was tried.
+/// The obstacle of an operation's last attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Obstacle {
     /// No replica could be reached.
     NoConnection,
-    /// No way to an address is known on this kind of network: nobody announces one there, or it cannot be carried.
+    /// No way to an address is known on this kind of network: no process announces one there, or it cannot be carried.
     NoRoute {
         /// The address.
         peer: SocketAddr,
@@ -158,7 +158,7 @@ pub enum Obstacle {
     SessionExpired,
     /// The sequence was given up already.
     Stale,
-    /// The command is larger than the group takes.
+    /// The command is larger than the group accepts.
     TooLarge,
     /// The replica could not read the command: it runs another release.
     Malformed,
@@ -211,10 +211,10 @@ impl fmt::Display for Obstacle {
 /// Why an operation has no answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Error {
-    /// The command was not applied and never will be: nobody took it in time.
+    /// The command was not applied and never will be: no replica accepted it in time.
     #[error("not applied, the group was not reachable within {waited:?}: {obstacle}")]
     NotReachable {
-        /// What stood in the way the last time.
+        /// The obstacle of the last attempt.
         obstacle: Obstacle,
         /// How long it was tried.
         waited: Duration,
@@ -222,7 +222,7 @@ pub enum Error {
     /// The command may have been applied, once, or may still be: it was sent and no answer can tell.
     #[error("outcome unknown after {waited:?}, it may have been applied: {obstacle}")]
     OutcomeUnknown {
-        /// What stood in the way the last time.
+        /// The obstacle of the last attempt.
         obstacle: Obstacle,
         /// How long it was tried.
         waited: Duration,
@@ -242,7 +242,7 @@ impl Error {
         !matches!(self, Self::OutcomeUnknown { .. })
     }
 
-    /// What stood in the way.
+    /// The obstacle.
     #[must_use]
     pub const fn obstacle(&self) -> Obstacle {
         match self {

@@ -13,7 +13,7 @@ use trine_transport::time::{Duration, Instant};
 use super::config::{ClientConfig, PEERS_MAX};
 use super::outcome::Obstacle;
 
-/// How the session with one replica stands.
+/// The state of the session with one replica.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Link {
     /// None; the next attempt is due at this moment.
@@ -38,7 +38,7 @@ pub(super) struct Peer {
     pub(super) heard_at: Instant,
     /// Whether a question about the leader is under way there.
     pub(super) asked: bool,
-    /// Reads that need no leader are not sent there before this moment, unless there is nobody else.
+    /// Reads that need no leader are not sent there before this moment, unless there is no other replica.
     pub(super) avoid_until: Instant,
 }
 
@@ -50,7 +50,7 @@ impl Peer {
         }
     }
 
-    /// Whether it belongs to another cluster or speaks another version: nothing is to be had there.
+    /// Whether it belongs to another cluster or speaks another version: it cannot serve this client.
     pub(super) const fn is_foreign(&self) -> bool {
         matches!(
             self.obstacle,
@@ -151,7 +151,7 @@ impl<R: Route> Peers<R> {
             if retry_at > now {
                 continue;
             }
-            // Looked up anew each time: on some backends a restarted peer has another route.
+            // Looked up each time: on some backends a restarted peer has another route.
             let address = self.list[index].address;
             let Some(route) = (self.route_of)(address) else {
                 self.on_failed(index, now, Obstacle::NoRoute { peer: address }, rng);
@@ -164,7 +164,7 @@ impl<R: Route> Peers<R> {
         }
     }
 
-    /// Notes what became of a session. Returns whether a connection attempt failed, perhaps the last that had hope.
+    /// Notes the new state of a session. Returns whether a connection attempt failed, perhaps the last that had hope.
     pub(super) fn on_event(&mut self, now: Instant, event: &Event<R>, rng: &mut Prng) -> bool {
         match *event {
             Event::Connected { session, .. } => {
@@ -215,7 +215,7 @@ impl<R: Route> Peers<R> {
         };
     }
 
-    /// The session that stood is over: the first attempt to make another one follows at once.
+    /// The established session is over: the first attempt to make another one follows immediately.
     fn on_down(&mut self, index: usize, now: Instant) {
         let peer = &mut self.list[index];
         peer.link = Link::Down { retry_at: now };
@@ -231,9 +231,9 @@ impl<R: Route> Peers<R> {
         self.list.iter().filter_map(due).min()
     }
 
-    /// Why nothing can be sent, if nothing can.
+    /// Why nothing can be sent, if that is so.
     pub(super) fn obstacle(&self) -> Obstacle {
-        // One replica that stands is worth more than others that do not: it was reached.
+        // One established session counts for more than failures of other replicas: a replica was reached.
         let reached = self.list.iter().any(|peer| peer.session().is_some());
         let fallback = if reached {
             Obstacle::NoAnswer
@@ -255,7 +255,7 @@ impl<R: Route> Peers<R> {
     }
 }
 
-/// What a failed connection attempt says to people.
+/// The text of a failed connection attempt, for people.
 pub(super) const fn obstacle_of(error: ConnectError) -> Obstacle {
     match error {
         ConnectError::WrongCluster { theirs } => Obstacle::WrongCluster {

@@ -18,10 +18,10 @@ use super::peers::obstacle_of;
 /// Room for the longest status in JSON.
 const STATUS_BYTES_MAX: usize = 256 << 10;
 
-/// What one replica said about itself, or why it said nothing.
+/// One replica's status, or why it gave none.
 #[derive(Debug)]
 pub struct Probed {
-    /// Where it was asked.
+    /// The address that was asked.
     pub address: SocketAddr,
     /// Its status.
     pub status: Result<Box<NodeStatus>, Obstacle>,
@@ -124,7 +124,7 @@ impl<R: Route> App<R> for Probe<R> {
             Ok(()) => read_status(&completion.response),
             Err(_) => Err(Obstacle::NoAnswer),
         };
-        // Gone once the probe has left: its sessions end then, and questions under way with them.
+        // None once the probe has left: its sessions end then, and questions under way with them.
         if let Some(target) = self.targets.get_mut(tag as usize) {
             target.outcome = Some(outcome);
         }
@@ -200,7 +200,7 @@ pub fn probe_status<B: Backend, C: Clock>(
     Ok(targets.into_iter().map(probed).collect())
 }
 
-/// Why nobody could be asked.
+/// Why no replica could be asked.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ProbeError {
     /// The transport's settings contradict themselves or the backend.
@@ -220,8 +220,8 @@ mod tests {
     use trine_protocol::endpoint_config;
 
     /// `trine demo` on a slow machine: a question was still under way when the probe's time was
-    /// over. Ending the session completed it, for a target that had been taken out already, and
-    /// the program panicked with an index out of bounds.
+    /// over. Ending the session completed it, for a target that had been removed already, and the
+    /// program panicked with an index out of bounds.
     #[test]
     fn a_question_that_ends_after_the_probe_has_left_is_nothing() {
         let (backend, _) = RingBackend::pair(RingConfig::default());

@@ -1,4 +1,4 @@
-//! What comes back: each status of a reply, and each way in which an attempt ends without one.
+//! Each status of a reply, and each way in which an attempt ends without one.
 
 use trine_kvstore::{Position, Response};
 use trine_protocol::message::{ClientReply, ClientStatus, ClusterId, LeaderTiming, Operation};
@@ -94,7 +94,7 @@ impl<R: Route> Clients<R> {
         }
     }
 
-    /// A read that another replica can do as well, and that took this one too long, turns to the others.
+    /// A read that another replica can do as well, and that took too long here, goes to the others.
     pub(super) fn avoid_if_slow(&mut self, now: Instant, key: Key, peer: usize, error: RpcError) {
         if error == RpcError::Cancelled && self.is_spread(key) {
             self.avoid(now, peer);
@@ -141,7 +141,7 @@ impl<R: Route> Clients<R> {
         if !self.cluster.admits(heard.cluster) || heard.status == ClientStatus::WrongCluster {
             return self.on_wrong_cluster(now, key, peer, heard.cluster);
         }
-        // Not a refusal's: a replica of another group in the list, which nobody leads, could answer first.
+        // A refusal does not count: a leaderless replica of another group in the list could answer first.
         if self.cluster.is_none() && heard.status == ClientStatus::Ok {
             self.cluster = heard.cluster;
         }
@@ -243,8 +243,8 @@ impl<R: Route> Clients<R> {
         })
     }
 
-    /// The state machine no longer knows the session. What was never sent before goes on under a new one; for the
-    /// rest nobody can tell any more.
+    /// The state machine no longer knows the session. A write that was never sent before continues under a new one. For
+    /// the rest the outcome can no longer be known.
     fn on_session_expired(&mut self, now: Instant, key: Key) {
         let Some(pending) = self.operations.get_mut(key) else {
             return;
@@ -270,8 +270,8 @@ impl<R: Route> Clients<R> {
         }
     }
 
-    /// Takes the ticket of an evicted session away from an operation that was certainly not applied under it. The next one
-    /// may be there already. The client's last command, which waits for all others, stays behind it.
+    /// Removes the ticket of an evicted session from an operation that was certainly not applied under it. The next
+    /// session may be there already. The client's last command, which waits for all others, stays behind it.
     pub(super) fn wait_for_session(&mut self, now: Instant, key: Key, owner: Key) {
         let (Some(pending), Some(logical)) =
             (self.operations.get_mut(key), self.logical.get_mut(owner))
@@ -298,7 +298,7 @@ impl<R: Route> Clients<R> {
         }
     }
 
-    /// Notes what stood in the way and tries again.
+    /// Notes the obstacle and tries again.
     fn obstructed(&mut self, now: Instant, key: Key, obstacle: Obstacle) {
         self.with_pending(key, |pending| pending.obstacle = Some(obstacle));
         self.try_again(now, key);

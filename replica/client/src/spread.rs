@@ -1,4 +1,4 @@
-//! Reads that need not be done by the leader: which replica is given them.
+//! Reads that do not need the leader, and the choice of their replica.
 
 use trine_transport::app::Cx;
 use trine_transport::backend::Route;
@@ -13,7 +13,7 @@ use super::operation::Lane;
 const SPREAD: [Lane; 3] = [Lane::Stale, Lane::Follower, Lane::Anywhere];
 
 impl<R: Route> Clients<R> {
-    /// Sends what is ready for followers, or for anybody.
+    /// Sends the operations that are ready for followers, or for any replica.
     pub(super) fn dispatch_spread(&mut self, cx: &mut Cx<'_, R>) {
         for lane in SPREAD {
             if self.ready[lane as usize].is_empty() {
@@ -28,7 +28,7 @@ impl<R: Route> Clients<R> {
         }
     }
 
-    /// Whether it is worth to wait for word of who leads: without it nobody is known to follow.
+    /// Whether waiting for news of the leader is worthwhile: without a leader no replica is known to follow.
     fn awaits_leader(&mut self, cx: &mut Cx<'_, R>) -> bool {
         let Some(patience_ends) = self.leader_awaited_until() else {
             return false;
@@ -44,7 +44,7 @@ impl<R: Route> Clients<R> {
         true
     }
 
-    /// Until when reads for followers wait for word of who leads; nothing if it is known or no such read waits.
+    /// Until when reads for followers wait for news of the leader; nothing if it is known or no such read waits.
     fn leader_awaited_until(&self) -> Option<Instant> {
         let &first = self.ready[Lane::Follower as usize].front()?;
         let pending = self.operations.get(first)?;
@@ -54,9 +54,9 @@ impl<R: Route> Clients<R> {
         }
     }
 
-    /// The next replica for a read of `lane`: each in turn, those last that have refused one lately. Stale reads stay with
-    /// one as long as it answers, because what they see would go back and forth: with the leader, or else the one that
-    /// would be asked first.
+    /// The next replica for a read of `lane`, by rotation; those that have refused one lately come last. Stale reads
+    /// stay with one replica as long as it answers, because otherwise their state would go back and forth. That replica
+    /// is the leader, or else the one that would be asked first.
     fn next_spread(&mut self, lane: Lane, now: Instant) -> Option<(usize, SessionId)> {
         let count = self.peers.len();
         let stays = lane == Lane::Stale;
@@ -81,7 +81,7 @@ impl<R: Route> Clients<R> {
         // The first of the fittest: `min_by_key` keeps the order among equals.
         let index = in_turn.filter(usable).min_by_key(fitness)?;
         let peer = self.peers.get(index);
-        // All have refused: nobody is asked again before the first pause is over.
+        // All have refused: no replica is asked again before the first pause is over.
         if peer.avoid_until > now {
             return None;
         }
@@ -92,7 +92,7 @@ impl<R: Route> Clients<R> {
         Some((index, session))
     }
 
-    /// When reads that wait for a replica are to be looked at again.
+    /// When the reads that wait for a replica are due again.
     pub(super) fn spread_resumes_at(&self) -> Option<Instant> {
         let waits = |lane: &Lane| !self.ready[*lane as usize].is_empty();
         if !SPREAD.iter().any(waits) {
@@ -102,10 +102,10 @@ impl<R: Route> Clients<R> {
             .peers
             .iter()
             .filter(|(_, peer)| peer.session().is_some() && !peer.is_foreign());
-        // Without any to send to, a connection has to come first.
+        // Without a replica to send to, a connection has to come first.
         let paused = up.map(|(_, peer)| peer.avoid_until).min()?;
         let awaited = self.leader_awaited_until();
-        // Only reads for followers wait for word of who leads.
+        // Only reads for followers wait for news of the leader.
         let others_wait = waits(&Lane::Stale) || waits(&Lane::Anywhere);
         Some(match awaited {
             Some(until) if !others_wait => until.max(paused),

@@ -12,14 +12,14 @@ use super::config::{IN_FLIGHT_MAX, OPERATIONS_MAX, RESPONSE_BYTES_MAX};
 use super::core::{ClientId, Clients};
 use super::operation::{Lane, Mode};
 
-/// What a caller asks for.
+/// A caller's request.
 #[derive(Clone, Copy, Debug)]
 pub struct Submission<'a> {
     /// How it is to be done.
     pub mode: Mode,
     /// The store's command.
     pub command: &'a Command<'a>,
-    /// When to give up; nothing takes the configured timeout.
+    /// When to give up; nothing means the configured timeout.
     pub deadline: Option<Instant>,
     /// Comes back with the outcome.
     pub tag: u64,
@@ -56,7 +56,8 @@ impl EncodedCommand {
         })
     }
 
-    /// Makes room for a response of so many bytes. A response that does not fit costs a second attempt.
+    /// Makes room for a response of this many bytes. A response that does not fit costs a second
+    /// attempt.
     #[must_use]
     pub fn expecting(self, response_bytes: usize) -> Self {
         let expected_bytes = response_bytes.min(RESPONSE_BYTES_MAX - CLIENT_REPLY_HEADER_SIZE);
@@ -67,7 +68,7 @@ impl EncodedCommand {
     }
 }
 
-/// Why an operation was not even begun.
+/// Why an operation did not begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SubmitError {
     /// As many operations as one client may have are in flight: take an outcome first.

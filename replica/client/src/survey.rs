@@ -1,4 +1,4 @@
-//! What does every replica of a group say about itself, and what does that make of the group?
+//! The status of every replica of a group, and the group's status that follows from them.
 
 use std::net::SocketAddr;
 
@@ -12,19 +12,20 @@ use crate::outcome::Obstacle;
 pub struct Report {
     /// Whom was asked.
     pub address: SocketAddr,
-    /// What it said, or what stood in the way.
+    /// Its answer, or the obstacle.
     pub answer: Result<Box<NodeStatus>, Obstacle>,
 }
 
 impl Report {
-    /// What the replica said of itself, if anything.
+    /// The replica's answer, if there is one.
     #[must_use]
     pub fn status(&self) -> Option<&Status> {
         self.answer.as_ref().ok().map(|node| &node.replica)
     }
 }
 
-/// The one leader of the group: the replica that says so in the newest term that anybody knows.
+/// The one leader of the group: the replica that claims it in the newest term that any answer
+/// knows.
 #[must_use]
 pub fn leader_of(reports: &[Report]) -> Option<&Status> {
     let known = || reports.iter().filter_map(Report::status);
@@ -32,8 +33,8 @@ pub fn leader_of(reports: &[Report]) -> Option<&Status> {
     known().find(|status| status.role == Role::Leader && status.term == newest)
 }
 
-/// How many replicas vote, answer, and follow the leader's term; nothing without a leader, none
-/// while the membership changes.
+/// The number of replicas that vote, answer, and follow the leader's term; nothing without a
+/// leader, none while the membership changes.
 #[must_use]
 pub fn voters_in_step(reports: &[Report]) -> Option<usize> {
     let leader = leader_of(reports)?;
@@ -58,10 +59,10 @@ pub fn voters_in_step(reports: &[Report]) -> Option<usize> {
 }
 
 /// Whether so many members came back without their memory, under other identities, that the rest is
-/// no majority any more: what the group stored is gone, and it will never serve again.
+/// no longer a majority. The group's data is then gone, and it will never serve again.
 ///
-/// A member that does not answer may still have its memory; only one whose place is filled by
-/// somebody else is certain to have lost it.
+/// A member that does not answer may still have its memory. It has certainly lost it only if
+/// another replica fills its place.
 #[must_use]
 pub fn majority_gone(reports: &[Report]) -> bool {
     if leader_of(reports).is_some() {

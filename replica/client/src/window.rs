@@ -1,4 +1,4 @@
-//! The numbers of one client session: which are in flight, and below which none is awaited any more.
+//! The numbers of one client session: which are in flight, and the lowest that is still awaited.
 
 use super::config::IN_FLIGHT_MAX;
 

@@ -1,4 +1,5 @@
-//! A client that keeps asking until it knows, and judges every answer by itself.
+//! A client that keeps asking until it has an answer, and judges every answer by
+//! itself.
 
 use trine_kvstore::{Command, Response};
 use trine_protocol::message::{
@@ -8,7 +9,7 @@ use trine_transport::time::{Duration, Instant};
 
 use super::{World, address};
 
-/// What a client wants.
+/// The request of a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Wish {
     Register,
@@ -27,7 +28,7 @@ impl Wish {
     }
 }
 
-/// What a client was told in the end.
+/// The final answer to a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Outcome {
     pub wish: Wish,
@@ -58,9 +59,9 @@ pub struct Client {
     asked: Option<Asked>,
     attempt: u64,
     pub outcomes: Vec<Outcome>,
-    /// Every status that any attempt was told.
+    /// Every status that any attempt got.
     pub heard: Vec<ClientStatus>,
-    /// Whether refusals end the wish instead of being asked again.
+    /// Whether a refusal ends the wish instead of a repeated request.
     pub gives_up: bool,
     pub patience: Duration,
 }
@@ -165,7 +166,7 @@ impl Client {
         if reply.leader.is_some() {
             return self.send(world, me);
         }
-        // Nobody leads: wait a little, as a client would.
+        // No leader: wait a little, as a client would.
         self.attempt += 1;
         world.wake_client(me, self.attempt, Duration::from_millis(5));
     }
@@ -237,7 +238,7 @@ impl World {
         self.schedule(at, super::Happening::ClientWakes { client, attempt });
     }
 
-    /// Lets a client begin with something new.
+    /// Starts a new wish of a client.
     pub fn ask(&mut self, client: usize, wish: Wish) {
         let mut clients = std::mem::take(&mut self.clients);
         let it = &mut clients[client];
@@ -268,7 +269,7 @@ impl World {
         self.outcome(client)
     }
 
-    /// Waits for the end of what was begun.
+    /// Waits for the end of the present wish.
     pub fn outcome(&mut self, client: usize) -> Outcome {
         self.expect("an answer", Duration::from_secs(10), |world| {
             world.clients[client].is_idle()

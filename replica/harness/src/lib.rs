@@ -1,7 +1,7 @@
 //! A group of replicas in one thread on virtual time, joined by a bus that delays, loses and cuts.
 //!
-//! The bus keeps the transport's promises and no others: a request is handled at most once, appends of one sender
-//! stay in order, and a request without an answer ends as failed, whether it was handled or not.
+//! The bus keeps the transport's promises and no others. A request is handled at most once. Appends of one sender stay
+//! in order. A request without an answer ends as failed, whether it was handled or not.
 
 #![allow(missing_docs, reason = "tests say what they do with it")]
 
@@ -34,7 +34,7 @@ pub fn address(place: u32) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, place as u8], 7471))
 }
 
-/// Who has asked, so that the answer finds its way back.
+/// The sender of a request, so that the answer finds its way back.
 #[derive(Clone, Copy, Debug)]
 enum Asker {
     Replica { place: u32, life: u64, tag: u64 },
@@ -87,13 +87,13 @@ impl Ord for Scheduled {
 /// One place, and the replica that fills it at the moment.
 pub struct Place {
     pub replica: Option<Replica>,
-    /// Counts the lives, so that what was meant for an earlier one gets lost.
+    /// Counts the incarnations, so that messages for an earlier one get lost.
     life: u64,
-    /// A paused process: what arrives waits in the queue, and no turn is taken.
+    /// A paused process: messages wait in the queue, and no turn is taken.
     pub paused: bool,
     paused_at: Instant,
     waiting: Vec<Happening>,
-    /// Outgoing requests of the present life that have not ended: tag and deadline.
+    /// Outgoing requests of the present incarnation that have not ended: tag and deadline.
     outstanding: BTreeMap<u64, Instant>,
     /// Incoming requests that are not answered yet.
     askers: BTreeMap<u64, Asker>,
@@ -123,7 +123,7 @@ pub struct World {
     pub config: ReplicaConfig,
     pub prng: Prng,
     pub pool: Pool,
-    /// How often a packet has to be sent again, at 3 ms each time.
+    /// How often a packet has to be retransmitted, at 3 ms each time.
     pub loss: Ratio,
     pub delay: (Duration, Duration),
     /// Directed links that carry nothing.
@@ -140,9 +140,9 @@ pub struct World {
     /// A running hash of everything that was delivered.
     pub trace: u64,
     pub deliveries: u64,
-    /// Where operators say that the new holder of a place will be, if not at the place's own address.
+    /// Addresses that operators name for new holders of a place, if not the place's own.
     pub newcomer: Option<SocketAddr>,
-    /// The next answer of which it says yes gets lost.
+    /// The next answer for which it returns true gets lost.
     pub lose_answer: Option<fn(&[u8]) -> bool>,
 }
 
@@ -184,14 +184,14 @@ impl World {
         world
     }
 
-    /// One place more, which the group does not know yet.
+    /// Adds a place that the group does not know yet.
     pub fn add_place(&mut self) -> u32 {
         let number = self.places.len() as u32 + 1;
         self.places.insert(number, Place::empty());
         number
     }
 
-    /// Starts a replica at a place, in a new life.
+    /// Starts a replica at a place, as a new incarnation.
     pub fn start(&mut self, number: u32, bootstrap: bool) {
         let incarnation = Incarnation(self.prng.next_u64().max(1));
         let peers = self
@@ -221,7 +221,7 @@ impl World {
         place.life += 1;
     }
 
-    /// Ends a replica without a word: its memory is gone.
+    /// Ends a replica without notice: its memory is gone.
     pub fn kill(&mut self, number: u32) {
         let place = self.places.get_mut(&number).unwrap();
         place.replica = None;
@@ -241,8 +241,8 @@ impl World {
         place.paused_at = self.now;
     }
 
-    /// The process had just looked at its clock when it was stopped: it handles everything that has arrived meanwhile as
-    /// if no time had passed, and looks at the clock only then.
+    /// The process had just read its clock when it was stopped. It handles everything that has arrived meanwhile as if
+    /// no time had passed, and reads the clock only then.
     pub fn resume(&mut self, number: u32) {
         let place = self.places.get_mut(&number).unwrap();
         place.paused = false;
@@ -319,7 +319,7 @@ impl World {
             .then_some(place)
     }
 
-    /// Runs until nothing is left to do before `end`.
+    /// Runs until `end`, or until no event is left before it.
     pub fn run_until(&mut self, end: Instant) {
         while let Some(at) = self.next_event().filter(|&at| at <= end) {
             self.now = self.now.max(at);
@@ -332,7 +332,7 @@ impl World {
         self.run_until(self.now + span);
     }
 
-    /// Runs until `condition` holds; panics with what the replicas say if it does not hold in time.
+    /// Runs until `condition` holds; panics with the replicas' statuses if it does not hold in time.
     pub fn expect(
         &mut self,
         what: &str,
@@ -378,7 +378,7 @@ impl World {
         replicas.chain(queued).min().map(|at| at.max(self.now))
     }
 
-    /// Everything that is due now, then a turn for each replica that it touched.
+    /// Delivers everything that is due now, then takes a turn for each replica that it touched.
     fn step(&mut self) {
         let mut touched = BTreeSet::new();
         while self
@@ -538,7 +538,7 @@ impl World {
         });
     }
 
-    /// Lets something happen and returns the place that needs a turn for it.
+    /// Plays one event and returns the place that needs a turn for it.
     fn happen(&mut self, what: Happening) -> Option<u32> {
         let concerned = match &what {
             Happening::Request { to, .. } => Some(*to),
@@ -641,7 +641,7 @@ impl World {
         }
     }
 
-    /// Hands a replica bytes that nobody in this world has sent, as if they came from another replica's address.
+    /// Hands a replica bytes that no replica has sent, as if they came from another replica's address.
     pub fn inject(&mut self, to: u32, kind: u8, bytes: &[u8]) {
         let other = self.places.keys().find(|&&place| place != to);
         let from = address(*other.unwrap_or(&to));
@@ -658,7 +658,7 @@ impl World {
         self.turn(to);
     }
 
-    /// Gives an operator's order to the leader until it is done or refused; returns what was said in the end.
+    /// Gives an admin command to the leader until it is done or refused; returns the final answer.
     pub fn order(&mut self, order: Order, place: u32, within: Duration) -> (AdminStatus, String) {
         let end = self.now + within;
         let meant = match order {
@@ -678,7 +678,7 @@ impl World {
         }
     }
 
-    /// Gives an order to one replica once, and returns what that has answered a millisecond later.
+    /// Gives an admin command to one replica once, and returns its answer of a millisecond later.
     pub fn order_once(
         &mut self,
         to: u32,
@@ -702,7 +702,7 @@ impl World {
         Some((reply.status, reply.text.to_owned()))
     }
 
-    /// A process that nobody has started asks every replica for a place, from [`CLAIMANT`].
+    /// A process that no replica knows asks every replica for a place, from [`CLAIMANT`].
     pub fn claim(&mut self, place: u32) {
         let claim = JoinRequest {
             // Another version could be refused for that alone.
@@ -723,7 +723,7 @@ impl World {
         }
     }
 
-    /// The voter at a place, as the leader has it.
+    /// The voter at a place, in the leader's configuration.
     pub fn holder(&self, place: u32) -> Incarnation {
         let members = self
             .leader()
@@ -768,7 +768,7 @@ impl World {
     }
 }
 
-/// Quick timers, small limits: what takes a day otherwise happens in a second.
+/// Quick timers, small limits: events that otherwise take a day happen in a second.
 pub fn small() -> ReplicaConfig {
     ReplicaConfig {
         log_entries_max: 200,

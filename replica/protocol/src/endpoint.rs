@@ -3,8 +3,9 @@
 use trine_transport::Config;
 
 /// The transport's settings that suit a replica or a client: as many requests a session as a client may pipeline, a
-/// packet for each, and more sessions than the receive queue has room for at once. A machine with the kernel's usual
-/// limits would otherwise take three clients; the loss that a burst of all sessions can bring is repaired and counted.
+/// packet for each, and more sessions than the receive queue has room for at one moment. A machine with the kernel's
+/// usual limits would otherwise accept three clients. The loss that a burst of all sessions can bring is repaired and
+/// counted.
 #[must_use]
 pub fn endpoint_config() -> Config {
     Config {

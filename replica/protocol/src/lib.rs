@@ -1,5 +1,6 @@
-//! What replicas and clients say to each other: messages, the status of a replica and of its node, and where the time of
-//! writes goes. The layouts are drawn in `replica/PROTOCOL.md`.
+//! The protocol between replicas and clients: messages, the status of a replica
+//! and of its node, and where the time of writes goes. The layouts are drawn in
+//! `replica/PROTOCOL.md`.
 
 pub mod endpoint;
 pub mod message;

@@ -1,4 +1,4 @@
-//! What a node says about itself: its replica, its sessions to peers, and the endpoint under both.
+//! The status of a node: its replica, its sessions to peers, and the endpoint under both.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::status::Status;
 
-/// Everything that a node says about itself: the answer to a STATUS request in JSON form.
+/// The full status of a node: the answer to a STATUS request in JSON form.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct NodeStatus {
     /// The replica.
@@ -40,18 +40,18 @@ pub struct LinkStatus {
     /// Credits in use.
     #[serde(default)]
     pub credits_in_use: Option<u16>,
-    /// Times that there was something to send but no credit.
+    /// Times that it had something to send but no credit.
     #[serde(default)]
     pub credit_stalls: Option<u64>,
     /// The present retransmission timeout.
     #[serde(default)]
     pub rto_ns: Option<u64>,
-    /// The rate at which congestion control lets it send; zero with congestion control off.
+    /// Congestion control's sending rate; zero with congestion control off.
     #[serde(default)]
     pub rate_bytes_per_second: Option<u64>,
 }
 
-/// The endpoint's counters that a person asks for.
+/// The endpoint's counters that matter to people.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct TransportStatus {
     /// Sessions that peers and clients opened.
@@ -66,10 +66,10 @@ pub struct TransportStatus {
     pub retransmissions: u64,
     /// Received packets that were dropped for whatever reason.
     pub packets_dropped: u64,
-    /// Memory that message buffers have taken; as much as they ever needed at a time, of each size.
+    /// Memory that message buffers have taken; as much of each size as was ever needed at one time.
     #[serde(default)]
     pub buffer_bytes: u64,
-    /// What that memory consists of.
+    /// The parts of that memory.
     #[serde(default)]
     pub buffers: Vec<BufferStatus>,
 }

@@ -1,16 +1,16 @@
-//! How an address becomes the route of whichever backend carries the packets, and the other way round: the caller knows,
-//! this crate does not.
+//! Conversion between addresses and the routes of the backend that carries the packets: the caller
+//! knows it, this crate does not.
 
 use std::net::{IpAddr, SocketAddr};
 
 /// Turns a `host:port` into a backend's route; nothing for an address that the backend cannot carry.
 pub type RouteOf<R> = Box<dyn Fn(SocketAddr) -> Option<R> + Send>;
 
-/// Whether packets that came from a route were sent by the process that is reached at a `host:port`.
+/// Whether packets from a route were sent by the process at a `host:port`.
 pub type IsAt<R> = Box<dyn Fn(&R, SocketAddr) -> bool + Send>;
 
-/// Whether two addresses are one. The scope of a link-local address is a number of the host that writes it, and its flow
-/// label says nothing about who it is.
+/// Whether two addresses are one. The scope of a link-local address is a number of the host that
+/// writes it, and its flow label says nothing about the host.
 #[must_use]
 pub fn is_same_address(a: SocketAddr, b: SocketAddr) -> bool {
     let plain =

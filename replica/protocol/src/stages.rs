@@ -1,10 +1,10 @@
-//! Where the time of writes goes at the leader, counted over many of them.
+//! The time of writes at the leader, by stage, counted over many of them.
 
 use serde::{Deserialize, Serialize};
 
 use crate::message::LeaderTiming;
 
-/// Times are counted by their length in bits; the last class holds everything that is longer.
+/// Times are counted by their length in bits; the last class holds all longer ones.
 const CLASSES: usize = 33;
 
 /// How long something took, many times.
@@ -14,8 +14,8 @@ pub struct Histogram {
     pub count: u64,
     /// All of them together, in nanoseconds.
     pub sum_ns: u64,
-    /// `classes[n]` counts the times below 2^n ns that no earlier class holds; the last one holds whatever is longer.
-    /// Classes behind the last that holds anything are left out.
+    /// `classes[n]` counts the times below 2^n ns that no earlier class holds; the last one holds all longer ones.
+    /// Empty classes at the end are left out.
     pub classes: Vec<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! What a replica says about itself, for people and tools.
+//! The status of a replica, for people and tools.
 
 use std::net::SocketAddr;
 
@@ -19,13 +19,13 @@ pub enum Fsync {
     None,
 }
 
-/// What a replica is at the moment.
+/// The present role of a replica.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// Belongs to no group yet.
     Unattached,
-    /// Asks its peers to take it in, or receives the state.
+    /// Asks its peers to accept it, or receives the state.
     Joining,
     /// Receives the log without a vote.
     Learner,
@@ -42,9 +42,9 @@ pub enum Role {
 pub struct MemberStatus {
     /// The place that it fills.
     pub place: u32,
-    /// Its present life, in hexadecimal.
+    /// Its present incarnation, in hexadecimal.
     pub incarnation: String,
-    /// Where it is reached.
+    /// The replica's address.
     pub address: SocketAddr,
     /// Whether its vote counts.
     pub voter: bool,
@@ -52,14 +52,14 @@ pub struct MemberStatus {
     pub this: bool,
     /// Only from a leader: how far its log is known to agree.
     pub matched: Option<u64>,
-    /// Only from a leader: entries that it lacks.
+    /// Only from a leader: the number of entries that it lacks.
     pub behind: Option<u64>,
     /// Only from a leader: whether it is being sent a snapshot.
     pub in_snapshot: Option<bool>,
     /// The newest state-machine version that it understands, if it has said so to the answering replica.
     #[serde(default)]
     pub state_version: Option<u8>,
-    /// Nanoseconds since it was last heard from; nothing if never in this life.
+    /// Nanoseconds since it was last heard from; nothing if never in this incarnation.
     pub silent_ns: Option<u64>,
 }
 
@@ -119,7 +119,7 @@ pub struct Counters {
     pub writes_proposed: u64,
     /// Entries that carried them.
     pub entries_proposed: u64,
-    /// Entries proposed for nothing but the time.
+    /// Entries proposed only to move group time.
     #[serde(default)]
     pub ticks_proposed: u64,
     /// Commands applied.
@@ -142,14 +142,14 @@ pub struct Counters {
     pub redirected: u64,
     /// Messages that made no sense and were dropped.
     pub messages_refused: u64,
-    /// Messages for another cluster or another life, dropped.
+    /// Messages for another cluster or another incarnation, dropped.
     pub messages_foreign: u64,
-    /// Messages between replicas that came from an address at which no replica is known, dropped.
+    /// Messages between replicas from an address that belongs to no known replica, dropped.
     #[serde(default)]
     pub messages_of_strangers: u64,
     /// Messages that could not be sent: no buffer, no address, or too many outstanding.
     pub messages_unsent: u64,
-    /// Appends that were not sent because as many were under way to that member as may be.
+    /// Appends that were not sent because the allowed number was under way to that member.
     #[serde(default)]
     pub appends_withheld: u64,
     /// Times that this replica became leader.
@@ -186,11 +186,11 @@ impl ReceivingStatus {
 /// The lease under which a leader answers reads by itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LeaseStatus {
-    /// What is left of it, in nanoseconds; nothing while there is none.
+    /// The rest of the lease, in nanoseconds; none while there is no lease.
     pub left_ns: Option<u64>,
     /// How long it lasts from the beginning of the round that confirms it.
     pub length_ns: u64,
-    /// The assumption that it stands on: during one election timeout two replicas' clocks drift apart by at most this.
+    /// The assumption of the lease: during one election timeout two replicas' clocks drift apart by at most this.
     pub drift_ns: u64,
 }
 
@@ -199,22 +199,22 @@ pub struct LeaseStatus {
 pub struct Status {
     /// The place that it fills.
     pub place: u32,
-    /// Its present life, in hexadecimal.
+    /// Its present incarnation, in hexadecimal.
     pub incarnation: String,
     /// Its cluster, in hexadecimal; nothing while it belongs to none.
     pub cluster: Option<String>,
-    /// Where it is reached.
+    /// The replica's address.
     pub address: SocketAddr,
-    /// What it is at the moment.
+    /// Its present role.
     pub role: Role,
-    /// Why it does not serve clients, in a sentence; nothing if it does, or knows who does.
+    /// Why it does not serve clients, in a sentence; nothing if it does, or knows the leader.
     pub not_serving: Option<String>,
-    /// How far the group's state has come, while its leader sends it.
+    /// How much of the group's state has arrived, while its leader sends it.
     #[serde(default)]
     pub receiving: Option<ReceivingStatus>,
     /// Its term.
     pub term: u64,
-    /// Who leads, as far as it knows.
+    /// The leader, as far as it knows.
     pub leader: Option<SocketAddr>,
     /// The commit index.
     pub committed: u64,
@@ -240,7 +240,7 @@ pub struct Status {
     pub store: StoreStatus,
     /// Counters since the start.
     pub counters: Counters,
-    /// Where the time of the writes went that this replica has led, by stage, of a sample.
+    /// The time of the writes that this replica has led, by stage, of a sample.
     #[serde(default)]
     pub stages: WriteStages,
 }

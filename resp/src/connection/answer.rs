@@ -142,7 +142,7 @@ impl Connection {
 
 const NO_ANSWER: &str = "ERR the replica's answer does not belong to this command";
 
-/// An error that says precisely whether anything can have been changed.
+/// An error that says precisely whether the command can have changed anything.
 fn failure_text(failure: &Failure, read_only: bool) -> String {
     match failure {
         Failure::NotApplied(why) => format!("CLUSTERDOWN not applied: {why}"),

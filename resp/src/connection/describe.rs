@@ -1,4 +1,4 @@
-//! CLIENT, COMMAND and CONFIG: what a connection, the commands and the settings are.
+//! CLIENT, COMMAND and CONFIG: information about a connection, the commands and the settings.
 
 use super::{Connection, Environment};
 use crate::errors::{SYNTAX, wrong_arity};
@@ -44,7 +44,7 @@ impl Connection {
         }
     }
 
-    /// What a command with subcommands understands, as Redis says it: of this server's subcommands alone.
+    /// The help text of a command with subcommands, in Redis's form: it lists this server's subcommands alone.
     fn help(&mut self, command: &str, lines: &[&str]) {
         let first = format!("{command} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
         let mut writer = self.writer();
@@ -55,7 +55,7 @@ impl Connection {
         writer.simple("    Print this help.");
     }
 
-    /// What libraries say about themselves when they connect.
+    /// The attributes that libraries send about themselves when they connect.
     fn set_library(&mut self, field: &[u8], value: &[u8]) {
         let place = match field.to_ascii_lowercase().as_slice() {
             b"lib-name" => 0,

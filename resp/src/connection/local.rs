@@ -15,7 +15,7 @@ const NO_PASSWORD: &str = "ERR AUTH <password> called without any password confi
     sure your configuration is correct?";
 
 impl Connection {
-    /// A request that is not simply planned for the store.
+    /// A request that is more than a plan for the store.
     pub(super) fn local(
         &mut self,
         parts: &[&[u8]],
@@ -34,7 +34,7 @@ impl Connection {
         self.answer_here(spec, parts, environment, submit);
     }
 
-    /// Does a command that is not for the store.
+    /// Executes a command that is not for the store.
     pub(super) fn answer_here(
         &mut self,
         spec: &Spec,
@@ -207,7 +207,7 @@ impl Connection {
     }
 }
 
-/// Compares without telling by its time where the difference is.
+/// Compares in a time that does not depend on the position of the difference.
 fn is_same_secret(expected: &[u8], given: &[u8]) -> bool {
     let difference = expected
         .iter()

@@ -31,17 +31,17 @@ use crate::request::{Parser, Progress, ProtocolError};
 use crate::table::{self, Spec, Verb};
 use transaction::Transaction;
 
-/// Bytes of requests that are sent to the store together; a single larger request goes alone.
+/// Bytes of requests that are sent to the store together; a larger single request goes alone.
 const RUN_BYTES_MAX: usize = 256 * 1024;
-/// Operations of the store that are sent together; a single command of more goes alone.
+/// Operations of the store that are sent together; a command with more goes alone.
 const RUN_OPERATIONS_MAX: usize = 4 * 1024;
-/// Buffers of a connection that is at rest are not larger.
+/// An idle connection shrinks its buffers to this size.
 const RESTING_BYTES_MAX: usize = 64 * 1024;
 
 /// A command for the group.
 #[derive(Debug)]
 pub struct Call<'a> {
-    /// What the store is to do.
+    /// Work for the store.
     pub command: &'a Command<'a>,
     /// It changes nothing, so it needs no log entry.
     pub read_only: bool,
@@ -69,11 +69,11 @@ pub enum Failure {
     TooLarge,
 }
 
-/// What a connection has to know beside its own state.
+/// Settings of a connection beside its own state.
 pub struct Environment<'a> {
     /// The limits of each connection.
     pub limits: &'a Limits,
-    /// What AUTH has to give; without it everybody is welcome.
+    /// The password that AUTH has to give; without one every client is accepted.
     pub password: Option<&'a [u8]>,
     /// Milliseconds of Unix time, for expiries that name a moment.
     pub unix_ms: i64,
@@ -81,17 +81,17 @@ pub struct Environment<'a> {
     pub host: &'a dyn Told,
 }
 
-/// What only the process around the connections can tell.
+/// Values that only the process around the connections knows.
 pub trait Told {
     /// The text of INFO: of these sections, or the usual ones if none is named.
     fn info(&self, sections: &[&[u8]]) -> String;
     /// A line for each of the other connections.
     fn others(&self) -> String;
-    /// What CONFIG GET knows.
+    /// The parameters that CONFIG GET knows.
     fn settings(&self) -> Vec<(&'static str, String)>;
 }
 
-/// What the connection waits for.
+/// The store request that the connection waits for.
 #[derive(Debug)]
 enum Waiting {
     /// The commands of a run.
@@ -114,7 +114,7 @@ pub struct Connection {
     /// The password was given, or none is needed.
     known: bool,
     input: Vec<u8>,
-    /// Where the first request begins that is not answered. Never behind `scan`.
+    /// Where the first unanswered request begins. Never behind `scan`.
     start: usize,
     /// Where the request begins that the parser is in.
     scan: usize,
@@ -129,7 +129,7 @@ pub struct Connection {
     transaction: Option<Transaction>,
     /// Watched keys with their versions; none for a key that was absent.
     watched: BTreeMap<Vec<u8>, Option<Position>>,
-    /// A WATCH was answered with an error: the next EXEC would not be under the conditions that its client has in mind.
+    /// A WATCH was answered with an error: the next EXEC would not have the conditions that its client expects.
     watch_failed: bool,
     /// No more requests are taken.
     ending: bool,
@@ -140,7 +140,7 @@ pub struct Connection {
     broken: bool,
 }
 
-/// What comes next in the input.
+/// The next item of the input.
 enum Next<'a> {
     Nothing,
     /// Commands for the store.
@@ -209,7 +209,7 @@ impl Connection {
         &self.output[self.written..]
     }
 
-    /// So many bytes of the output were written.
+    /// Drops so many bytes of output: they were written.
     pub fn on_written(&mut self, count: usize) {
         self.written += count;
         if self.written == self.output.len() {
@@ -263,8 +263,8 @@ impl Connection {
         }
     }
 
-    /// Whether so many replies wait for their reader that no more requests are handled, whole as they may be. Once they are
-    /// written, [`Connection::advance`] has to be called again.
+    /// Whether so many replies wait for their reader that no more requests are handled, even if they are complete. Once
+    /// they are written, [`Connection::advance`] has to be called again.
     #[must_use]
     pub fn is_clogged(&self, limits: &Limits) -> bool {
         self.output().len() > limits.output_bytes
@@ -301,7 +301,7 @@ impl Connection {
         going_on
     }
 
-    /// The next commands for the store, as many as go together, or the next request of another kind.
+    /// The next commands for the store, as many as fit together, or the next request of another kind.
     fn next<'a>(&mut self, input: &'a [u8], environment: &Environment<'_>) -> Next<'a> {
         let mut plan = Plan::default();
         let commands_max = match self.alone {
@@ -319,7 +319,7 @@ impl Connection {
                 Ok(Progress::Incomplete) if plan.len() == 0 => return Next::Nothing,
                 Ok(Progress::Incomplete) => break,
                 Err(error) if plan.len() == 0 => return Next::Broken(error),
-                // It is found again when the commands before it are answered.
+                // The parser finds it again when the commands before it are answered.
                 Err(_) => {
                     self.parser.reset();
                     break;
@@ -347,7 +347,7 @@ impl Connection {
         Next::Run(plan)
     }
 
-    /// Takes a command into the plan, if it is one for the store and now is its time.
+    /// Adds a command to the plan, if it is one for the store and may be added now.
     fn plan<'a>(
         &self,
         plan: &mut Plan<'a>,
@@ -419,8 +419,8 @@ impl Connection {
         self.start = self.scan;
     }
 
-    /// A request of `length` bytes that came as a line of words. Its parts lie with the parser, so it goes alone. The input
-    /// is not rewritten for it: that would move all that was sent ahead once for each line.
+    /// A request of `length` bytes that came as a line of words. Its parts are in the parser's memory, so it goes
+    /// alone. The input is not rewritten for it: that would move all that was sent ahead once for each line.
     fn on_line(&mut self, length: usize, environment: &Environment<'_>, submit: &mut dyn Submit) {
         let mut parser = std::mem::take(&mut self.parser);
         let parts: Vec<&[u8]> = parser.parts(&[]).collect();
@@ -435,7 +435,7 @@ impl Connection {
         self.parser = parser;
     }
 
-    /// Nothing whole is there: more has to come, or the connection is at its end.
+    /// No complete request is there: more has to come, or the connection is at its end.
     fn on_nothing(&mut self, input_bytes: usize, limits: &Limits) -> bool {
         if self.at_end {
             self.ending = true;

@@ -91,7 +91,7 @@ impl Bench {
         output
     }
 
-    /// Sends `bytes` and lets everything be answered.
+    /// Sends `bytes` and answers everything.
     fn send(&mut self, bytes: &[u8]) -> String {
         self.connection.on_bytes(bytes);
         let mut output = String::new();
@@ -309,8 +309,9 @@ fn transactions_are_one_command_and_watched_keys_are_conditions() {
     bench.says("EXEC", "*1\r\n$1\r\n9\r\n");
 }
 
-/// No leader was there when a client watched, and one was when it executed: both requests stood in one pipeline, so nobody
-/// could look at the first reply before the second request. The write used to be done under no condition at all.
+/// No leader was there when a client watched, and one was when it executed. Both requests were in one pipeline, so the
+/// client could not look at the first reply before the second request. The write used to be done under no condition at
+/// all.
 #[test]
 fn a_transaction_behind_a_watch_that_failed_is_not_done() {
     let mut bench = Bench::new();
@@ -323,13 +324,13 @@ fn a_transaction_behind_a_watch_that_failed_is_not_done() {
     let replies = bench.send(b"");
     let failed = "-CLUSTERDOWN not applied: nobody leads\r\n";
     assert_eq!(replies, format!("{failed}+OK\r\n+QUEUED\r\n{EXECABORT}"));
-    // It is over with that transaction, as it would be with an UNWATCH.
+    // It ends with that transaction, as with an UNWATCH.
     bench.says("MULTI", "+OK\r\n");
     bench.says("SET a 2", "+QUEUED\r\n");
     bench.says("EXEC", "*1\r\n+OK\r\n");
 }
 
-/// A client that watches and never executes: the keys were kept without any bound.
+/// A client that watches and never executes: the keys were kept without a bound.
 #[test]
 fn watched_keys_are_bounded() {
     let limits = Limits {
@@ -462,7 +463,7 @@ fn the_memory_of_a_connection_is_bounded() {
     bench.connection.on_bytes(&b"PING\r\n".repeat(200));
     assert!(!bench.connection.wants_bytes(&limits));
     bench.answer(&calls[0]);
-    // Nobody reads: after some replies no more requests are taken, and all of them once somebody does.
+    // The client does not read: after some replies no more requests are taken. All are taken once it reads.
     assert!(bench.advance().is_empty());
     assert!(bench.connection.output().len() < 200);
     let mut replies = String::new();
@@ -504,9 +505,10 @@ fn large_transactions_are_refused() {
     );
 }
 
-/// The fuzzer found replies in two protocols within one list: `HELLO` was done while `EXEC` put its list together, so that
-/// what had been written before it was RESP3 and the store's answers, which came later, were RESP2, those to commands in
-/// front of it too. Nobody can read such a list, in whichever order its halves stand (Redis sends one of that kind).
+/// The fuzzer found replies in two protocols within one list. `HELLO` was done while `EXEC` put its list together. So
+/// what had been written before it was RESP3, and the store's answers, which came later, were RESP2, those to commands
+/// in front of it too. No client can read such a list, in whichever order its halves come (Redis sends one of that
+/// kind).
 #[test]
 fn the_protocol_does_not_change_inside_a_transaction() {
     let mut bench = Bench::new();
@@ -566,7 +568,7 @@ proptest! {
     }
 }
 
-/// A connection that waits for nothing has nothing to say.
+/// A connection that waits for nothing is silent.
 #[test]
 fn answers_nobody_waits_for_are_ignored() {
     let mut bench = Bench::new();
@@ -574,10 +576,10 @@ fn answers_nobody_waits_for_are_ignored() {
     assert!(bench.connection.output().is_empty());
 }
 
-/// A review found that lines of words cost time with the square of their number: each was written over with the array that
-/// it stands for, in front of all that was sent ahead, and so moved the whole rest of the input. 8 MiB of `PING` lines, which
-/// nobody has to have given a password for, kept the thread of all connections busy for minutes. Nothing of the input is
-/// written over or moved for a line now: what was sent is still there, byte for byte, while a line of it is waited for.
+/// A review found that lines of words cost time with the square of their number. Each was written over with the array
+/// that it means, in front of all that was sent ahead, and so moved the whole rest of the input. 8 MiB of `PING` lines,
+/// which need no password, kept the thread of all connections busy for minutes. Now no input is written over or moved
+/// for a line: all sent bytes are unchanged while the end of a line is awaited.
 #[test]
 fn lines_sent_ahead_stay_as_they_were_sent() {
     let mut bench = Bench::new();
@@ -607,7 +609,7 @@ fn lines_sent_ahead_stay_as_they_were_sent() {
     assert_eq!(bench.connection.input, lines.as_bytes());
 }
 
-/// See above. A mebibyte of lines in one piece: each is answered, in its place.
+/// See above. A mebibyte of lines in a single read: each is answered, in its place.
 #[test]
 fn a_mebibyte_of_lines_is_answered_in_order() {
     let count = (1 << 20) / b"PING 000000\r\n".len();
@@ -637,7 +639,7 @@ fn lines_and_arrays_take_turns() {
     );
 }
 
-/// Lines once became arrays and were held to their limits then; they are held to them as lines.
+/// Lines once became arrays, and the limits applied to the arrays. Now they apply to the lines.
 #[test]
 fn words_are_held_to_the_limits_of_parts() {
     let long = "a".repeat(16 * 1024 + 1);
@@ -663,7 +665,8 @@ fn words_are_held_to_the_limits_of_parts() {
     assert!(bench.connection.is_broken());
 }
 
-/// Errors of commands that need no store counted twice: when their reply was kept for EXEC's, and when that was written.
+/// Errors of commands that need no store counted twice: when their reply was kept for EXEC's, and again when EXEC's was
+/// written.
 #[test]
 fn an_error_in_a_transaction_counts_once() {
     let mut bench = Bench::new();
@@ -673,9 +676,9 @@ fn an_error_in_a_transaction_counts_once() {
     assert_eq!(bench.connection.errors(), 2);
 }
 
-/// A review found that one connection could take all memory of a replica by way of MULTI: a name of 1 MiB, asked for 4,096
-/// times (a queue of 80 KB), and EXEC built 4 GiB of replies before it wrote one. The replies are bounded now as the queue is,
-/// and what is over that does nothing to the store; names are short.
+/// A review found that one connection could take all memory of a replica through MULTI. It asked for a name of 1 MiB
+/// 4,096 times (a queue of 80 KB), and EXEC built 4 GiB of replies before it wrote one. The replies are bounded now as
+/// the queue is. A transaction beyond the bound does nothing to the store, and names are short.
 #[test]
 fn replies_do_not_pile_up_in_a_transaction() {
     let limits = Limits {
@@ -705,8 +708,8 @@ fn replies_do_not_pile_up_in_a_transaction() {
     }
 }
 
-/// The other half of that finding: only the parts' bytes counted against the limit of a transaction, so 4,096 commands of
-/// 65,535 empty keys each did not count at all, and took 6 GiB.
+/// The other half of that finding: only the parts' bytes counted against the limit of a transaction. So 4,096 commands
+/// of 65,535 empty keys each did not count at all, and took 6 GiB.
 #[test]
 fn empty_parts_of_a_transaction_count() {
     let mut bench = Bench::new();
@@ -723,7 +726,7 @@ fn empty_parts_of_a_transaction_count() {
     bench.says("EXEC", EXECABORT);
 }
 
-/// Names stay with the connection and are repeated as often as somebody asks; they once had up to 1 MiB.
+/// Names stay with the connection and are repeated whenever a client asks; they once had up to 1 MiB.
 #[test]
 fn names_are_short() {
     let (long, longest) = ("n".repeat(1025), "n".repeat(1024));

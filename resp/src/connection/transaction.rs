@@ -16,7 +16,7 @@ const PROTOCOL_STAYS: &str = "ERR HELLO cannot change the protocol inside a tran
 #[derive(Default, Debug)]
 pub(super) struct Transaction {
     queued: Vec<Vec<Vec<u8>>>,
-    /// What is queued counts this.
+    /// Bytes that the queued commands count.
     bytes: usize,
     /// A command was refused: EXEC will be, too.
     broken: bool,
@@ -82,8 +82,8 @@ impl Connection {
         let mut reply_bytes = 0;
         for parts in &parts {
             reply_bytes += self.plan_queued(&mut plan, parts, environment, submit);
-            // Small commands can ask for long replies, and all of them wait for the store's. Nothing is written by then; what
-            // the connection was told about itself stays.
+            // Small commands can ask for long replies, and all of them wait for the store's. No reply is written by
+            // then; the connection keeps its changed state.
             if reply_bytes > environment.limits.query_bytes {
                 let text = "EXECABORT Transaction discarded because its replies are too large.";
                 return self.writer().error(text);
@@ -133,7 +133,7 @@ impl Connection {
                 Err(text) => self.error_bytes(&text),
             }
         } else {
-            // What needs no store writes its reply, which waits among the others.
+            // A command that needs no store writes its reply, which waits among the others.
             let (before, resp3) = (std::mem::take(&mut self.output), self.resp3);
             let errors = self.errors;
             self.answer_here(spec, parts, environment, submit);
@@ -199,7 +199,7 @@ impl Connection {
         self.watch_failed = false;
     }
 
-    /// Whether a command is done at once although a transaction is being put together.
+    /// Whether a command is done immediately although a transaction is being put together.
     pub(super) fn ends_or_is_outside_of_transaction(spec: &Spec) -> bool {
         matches!(
             spec.verb,

@@ -1,12 +1,12 @@
 //! Times of requests, as nanoseconds of group time from now on.
 //!
 //! The store knows no wall clock. A moment of Unix time becomes a distance by the clock of the replica that read the
-//! request; from there on group time counts.
+//! request. From there on group time counts.
 
 use crate::errors::{NOT_AN_INTEGER, Refusal};
 use trine_kvstore::{ExpireCondition, integer};
 
-/// What a time of a request counts, and from when.
+/// The unit of a time in a request, and its origin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Unit {
     Seconds,
@@ -60,7 +60,7 @@ impl Expiry {
         let amount_ms = amount_ms.ok_or_else(|| invalid(command))?;
         let after_ms = match self.unit {
             Unit::AtSeconds | Unit::AtMilliseconds => amount_ms.saturating_sub(unix_ms),
-            // As a moment it has to be a number, too.
+            // It must also be a number as a moment.
             Unit::Seconds | Unit::Milliseconds => amount_ms
                 .checked_add(unix_ms)
                 .map(|_| amount_ms)
@@ -95,7 +95,7 @@ pub(super) fn expire_condition(words: &[&[u8]]) -> Result<Option<ExpireCondition
     }
     Ok(match (nx, xx, gt, lt) {
         (true, ..) => Some(ExpireCondition::Absent),
-        // Only what has an expiry can get a later one.
+        // Only a key with an expiry can get a later one.
         (_, _, true, _) => Some(ExpireCondition::Later),
         (_, true, _, true) => Some(ExpireCondition::PresentAndEarlier),
         (_, false, _, true) => Some(ExpireCondition::Earlier),

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// Appends the words of `text` to `words` and where each lies to `ranges`; false if a quote is not closed.
+/// Appends the words of `text` to `words` and the range of each to `ranges`; false if a quote is not closed.
 pub(super) fn split(text: &[u8], words: &mut Vec<u8>, ranges: &mut Vec<Range<usize>>) -> bool {
     let mut rest = text;
     loop {
@@ -19,7 +19,7 @@ pub(super) fn split(text: &[u8], words: &mut Vec<u8>, ranges: &mut Vec<Range<usi
     }
 }
 
-/// Appends the first word and returns what stands behind it.
+/// Appends the first word and returns the bytes behind it.
 fn word<'a>(mut rest: &'a [u8], out: &mut Vec<u8>) -> Option<&'a [u8]> {
     while let Some((first, behind)) = rest.split_first() {
         rest = match first {

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use crate::output::LineSink;
 use crate::process::Process;
 
-/// How often an awaited condition is looked at.
+/// How often an awaited condition is checked.
 const POLL: Duration = Duration::from_millis(10);
-/// How long a replica may take to end after it was asked to, before it is killed.
+/// How long a replica may take to end after the request, before it is killed.
 const KIND_STOP_LIMIT: Duration = Duration::from_secs(3);
 
 /// What to run.
@@ -23,7 +23,7 @@ pub struct GroupConfig {
     pub program: PathBuf,
     /// One address a replica; place `n` (from 1) is `addresses[n - 1]`.
     pub addresses: Vec<SocketAddr>,
-    /// Further arguments for each `trine serve`; `{place}` in them stands for the replica's place.
+    /// Further arguments for each `trine serve`; `{place}` in them is replaced by the replica's place.
     pub serve_args: Vec<OsString>,
     /// Sees every line that a replica prints.
     pub sink: Option<LineSink>,
@@ -61,13 +61,13 @@ pub enum LiveError {
         /// The operating system's reason.
         source: io::Error,
     },
-    /// A replica ended though nobody asked it to.
+    /// A replica ended without being asked to.
     #[error("replica {} ended by itself ({}){}", exit.place, exit.status, lines(&exit.tail))]
     Ended {
         /// Which, how, and what it said.
         exit: Exit,
     },
-    /// What was awaited did not happen in time.
+    /// The awaited condition did not come true in time.
     #[error("{what} did not happen within {limit:?}{}", lines(tail))]
     TimedOut {
         /// The condition, in words.
@@ -87,26 +87,26 @@ fn lines(tail: &[String]) -> String {
     tail.iter().map(|line| format!("\n    {line}")).collect()
 }
 
-/// Replica processes of one group. Dropping it kills all of them; and should this process end
-/// without dropping anything, the kernel kills them (see [`die_with_parent`](super::die_with_parent)).
+/// Replica processes of one group. Dropping it kills all of them. If this process ends without dropping anything, the
+/// kernel kills them (see [`die_with_parent`](super::die_with_parent)).
 #[derive(Debug)]
 pub struct Group {
     config: GroupConfig,
-    /// What stands before the command of each replica; `{place}` in it stands for its place.
+    /// Words before the command of each replica; `{place}` in them is replaced by its place.
     launcher: Vec<OsString>,
     /// `None` while a replica is down on purpose.
     processes: Vec<Option<Process>>,
 }
 
 impl Group {
-    /// Starts every replica; the first one bootstraps the group. Returns at once: what "ready"
-    /// means is the caller's question, see [`wait_until`](Self::wait_until).
+    /// Starts every replica; the first one bootstraps the group. Returns immediately: the caller decides what "ready"
+    /// means, see [`wait_until`](Self::wait_until).
     pub fn start(config: GroupConfig) -> Result<Self, LiveError> {
         Self::start_by(config, Vec::new())
     }
 
-    /// As [`start`](Self::start), each replica by another program, such as `ip netns exec replica{place}`, which has to
-    /// become the replica: its process id and its end are the replica's.
+    /// As [`start`](Self::start), but another program starts each replica, such as `ip netns exec replica{place}`. That
+    /// program has to become the replica: its process id and its end are the replica's.
     pub fn start_by(config: GroupConfig, launcher: Vec<OsString>) -> Result<Self, LiveError> {
         let count = config.addresses.len();
         let mut group = Self {
@@ -192,8 +192,8 @@ impl Group {
         Ok(exits)
     }
 
-    /// Looks at `condition` until it answers, at most for `limit`. A replica that ends by itself
-    /// meanwhile is an error: nobody has to wait out the limit to see it.
+    /// Evaluates `condition` until it answers, at most for `limit`. If a replica ends by itself meanwhile, the call
+    /// returns that error without waiting out the limit.
     pub fn wait_until<T>(
         &mut self,
         what: &str,
@@ -219,7 +219,7 @@ impl Group {
         }
     }
 
-    /// Asks all replicas to end, waits a moment for them, and kills what is left.
+    /// Asks all replicas to end, waits a moment for them, and kills the rest.
     pub fn stop(mut self) -> Result<(), LiveError> {
         for process in self.processes.iter_mut().flatten() {
             process.ask_to_stop()?;
@@ -298,7 +298,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use trine_base::ports::free_addresses;
 
-    /// A group of scripts that stand for `trine`.
+    /// A group of scripts that play `trine`.
     fn group_of(name: &str, script: &str) -> Group {
         let path = std::env::temp_dir().join(format!("trine-live-{}-{name}", std::process::id()));
         std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("write the script");

@@ -1,9 +1,9 @@
 //! Live groups: real `trine serve` processes on loopback that tests, `trine demo`, `trine up`
 //! and `trine chaos` start, kill, restart and always clean up.
 //!
-//! The pieces: [`Group`] owns the processes of one group; [`Process`] is one of them with its collected output; [`start`]
-//! starts a group and waits until it serves; [`faults`] changes what the network of a replica does; [`die_with_parent`] is
-//! what a child calls so that it never survives whoever started it.
+//! The pieces: [`Group`] owns the processes of one group. [`Process`] is one of them with its collected output. [`start`]
+//! starts a group and waits until it serves. [`faults`] changes what the network of a replica does. A child calls
+//! [`die_with_parent`] so that it never survives its parent.
 
 pub mod config;
 pub mod faults;

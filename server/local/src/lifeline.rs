@@ -1,9 +1,9 @@
 //! How does a child learn that its parent is gone, however the parent ended?
 //!
-//! The child asks the kernel (Linux: `PR_SET_PDEATHSIG`) for SIGKILL at its parent's death, then
-//! checks that the parent it expects is still there, which closes the window between the two.
-//! The kernel's "parent" is the thread that spawned the child: start a [`Group`](super::Group)
-//! on a thread that lives as long as the group shall.
+//! The child asks the kernel (Linux: `PR_SET_PDEATHSIG`) for SIGKILL at its parent's death. Then it
+//! checks that the parent it expects is still there, which closes the window between the two. The
+//! kernel's "parent" is the thread that spawned the child: start a [`Group`](super::Group) on a
+//! thread that lives as long as the group shall.
 
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
@@ -16,7 +16,7 @@ pub enum LifelineError {
     /// The process that started this one has ended already.
     #[error("the process that started this one (pid {expected}) has ended")]
     ParentGone {
-        /// The pid the child was told.
+        /// The parent's process id that the child was given.
         expected: i32,
     },
     /// The variable does not hold a process id.
@@ -27,8 +27,8 @@ pub enum LifelineError {
     Refused(#[from] rustix::io::Errno),
 }
 
-/// Ties this process to the one that started it, when that one asked for it through the
-/// environment; does nothing otherwise. Call it before anything else in `main`.
+/// Ties this process to the one that started it, if that one asked for it through the environment;
+/// does nothing otherwise. Call it before anything else in `main`.
 pub fn die_with_parent() -> Result<(), LifelineError> {
     let Some(text) = std::env::var_os(PARENT_VARIABLE) else {
         return Ok(());

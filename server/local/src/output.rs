@@ -1,4 +1,4 @@
-//! What did a child print? Every line goes to a bounded tail, and to a sink if one is given.
+//! The output of a child. Every line goes to a bounded tail, and to a sink if one is given.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 const TAIL_LINES: usize = 100;
 /// A longer line is cut, so that a child cannot grow its parent's memory.
 const LINE_BYTES: u64 = 16 * 1024;
-/// How long the rest of an ended child's output is waited for, and how often it is looked for.
+/// How long the rest of an ended child's output is awaited, and how often it is checked.
 const FINISH_LIMIT: Duration = Duration::from_secs(1);
 const FINISH_POLL: Duration = Duration::from_micros(200);
 
@@ -58,8 +58,8 @@ impl Output {
         }));
     }
 
-    /// Waits until everything the (ended) child printed has been read, but not for a process that
-    /// the child left behind with its streams: such a reader ends with that process.
+    /// Waits until everything the (ended) child printed has been read. It does not wait for a
+    /// process that the child left behind with its streams: such a reader ends with that process.
     pub(super) fn finish(&mut self) {
         let until = Instant::now() + FINISH_LIMIT;
         while self.readers.iter().any(|reader| !reader.is_finished()) && Instant::now() < until {
@@ -79,8 +79,8 @@ impl Output {
     }
 }
 
-/// The next line without its end; `None` at the end of the stream. What exceeds the limit comes
-/// as a line of its own.
+/// The next line without its end; `None` at the end of the stream. The rest of a line beyond the
+/// limit comes as a further line.
 fn next_line(source: &mut impl BufRead) -> Option<String> {
     let mut bytes = Vec::new();
     match source.take(LINE_BYTES).read_until(b'\n', &mut bytes) {

@@ -1,4 +1,4 @@
-//! One child process: start it tied to its parent, stop it kindly or not, know how it ended.
+//! One child process: start it tied to its parent, stop it gently or not, know how it ended.
 
 use std::ffi::OsString;
 use std::io;
@@ -12,9 +12,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::lifeline::PARENT_VARIABLE;
 use crate::output::{LineSink, Output, Stream};
 
-/// What the names of all variables begin with that set something for `trine`.
+/// The prefix of all variables that set something for `trine`.
 const SETTINGS_PREFIX: &[u8] = b"TRINE_";
-/// How often an awaited end is looked for.
+/// How often an awaited end is checked.
 const POLL: Duration = Duration::from_millis(2);
 
 /// A running (or just ended) child. Dropping it kills the process and reaps it.
@@ -26,8 +26,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `program` with `args`. The child sits in a process group of its own, so that a
-    /// Ctrl-C at the terminal reaches only the parent, who decides what happens to the child.
+    /// Starts `program` with `args`. The child is in a process group of its own, so that a Ctrl-C at the terminal
+    /// reaches only the parent, who decides what happens to the child.
     pub fn start(
         program: &Path,
         args: &[OsString],
@@ -35,7 +35,7 @@ impl Process {
         sink: Option<LineSink>,
     ) -> io::Result<Self> {
         let mut command = Command::new(program);
-        // Settings that are meant for the parent are not the child's: it is told everything by its arguments.
+        // Settings that are meant for the parent are not the child's: its arguments say everything.
         for (name, _) in std::env::vars_os() {
             if name.as_encoded_bytes().starts_with(SETTINGS_PREFIX) {
                 command.env_remove(name);
@@ -77,7 +77,7 @@ impl Process {
         Ok(self.ended)
     }
 
-    /// Kills it at once (SIGKILL) and reaps it: nothing of it runs any more on return.
+    /// Kills it immediately (SIGKILL) and reaps it: on return nothing of it runs any more.
     pub fn kill(&mut self) -> io::Result<ExitStatus> {
         if let Some(status) = self.poll_exit()? {
             return Ok(status);
@@ -140,7 +140,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Nothing better can be done with an error here; the child's own lifeline is the second net.
+        // An error here has no better handling; the child's own lifeline is the second net.
         let _ = self.kill();
         self.output.finish();
     }

@@ -1,4 +1,4 @@
-//! Was it the time to live that was not kept? Asked of a key that has no order: perhaps it has one if items may expire
+//! Was the time to live the broken promise? Asked of a key that has no order: perhaps it has one if items may expire
 //! before their time, or never have to.
 
 use super::{Limits, judge_key};
@@ -9,7 +9,7 @@ use crate::history::Operation;
 /// Operations that are added to what shows the violation.
 const WRITES_SHOWN: usize = 2;
 
-/// Names the broken promise, where it is one about expiry, and shows the writes whose time it was.
+/// Names the broken promise, if it is one about expiry, and shows the writes whose time it was.
 pub(super) fn diagnose(
     violation: Violation,
     steps: Vec<Step>,

@@ -9,9 +9,10 @@
 //! 3. `search`: the Wing-Gong search in Lowe's just-in-time form, with memory of failed
 //!    configurations and a limit on its steps. At the limit the key is undecided.
 //!
-//! An item that is written for a time brings a step of its own: its expiry, which takes effect once, at some moment between
-//! the earliest and the latest that group time allows, and removes the item if it is still there. All stages know it as they
-//! know an operation whose client was not told its position.
+//! An item that is written for a time brings a step of its own: its expiry. It takes effect once,
+//! at some moment between the earliest and the latest that group time allows, and removes the item
+//! if it is still there. All stages treat it like an operation whose client was not told its
+//! position.
 
 mod expiry;
 mod search;
@@ -39,7 +40,7 @@ impl Default for Limits {
     }
 }
 
-/// The judgement, and how it was come by.
+/// The judgement, and the stages that made it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// The worst over all keys.
@@ -64,7 +65,7 @@ pub fn check_with(history: &History, limits: Limits) -> Report {
     check_timed(history, limits, &GroupTime::default())
 }
 
-/// Judges a history; keys that were written for a time by what is known of group time.
+/// Judges a history; keys that were written for a time by the known facts of group time.
 pub fn check_timed(history: &History, limits: Limits, time: &GroupTime) -> Report {
     let mut report = Report {
         verdict: Verdict::Pass,

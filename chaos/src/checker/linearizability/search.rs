@@ -2,10 +2,10 @@
 //! just-in-time form of Lowe ("Testing for linearizability", 2017).
 //!
 //! Calls and returns are walked in the order of time. An operation is put into the order only when
-//! its own return comes up, or when it is needed in front of one whose return comes up; so what is
-//! kept does not grow with the history, only with what is open at one moment. An answered
-//! operation that only observes and fits the current state is put into the order at once: nothing
-//! can be gained by waiting.
+//! its own return comes up, or when it is needed in front of one whose return comes up. So the
+//! memory does not grow with the history, only with the operations that are open at one moment. An
+//! answered operation that only observes and fits the current state is put into the order
+//! immediately: nothing can be gained by waiting.
 //!
 //! Configurations that failed are remembered. At the limit of steps the answer is "undecided".
 
@@ -69,7 +69,7 @@ enum Event {
     Return(u32),
 }
 
-/// Where a partial order stands. Both lists are sorted.
+/// The state of a partial order. Both lists are sorted.
 #[derive(Clone)]
 struct Configuration {
     /// The next event to look at.
@@ -82,13 +82,13 @@ struct Configuration {
 }
 
 impl Configuration {
-    /// What is ordered follows from what is pending and the place among the events.
+    /// The ordered operations follow from the pending ones and the place among the events.
     fn key(&self) -> (usize, State, Vec<u32>) {
         (self.event, self.state, self.pending.clone())
     }
 }
 
-/// A choice: the configuration and what may come next in the order, best last.
+/// A choice: the configuration and the candidates for the next place, best last.
 struct Frame {
     configuration: Configuration,
     candidates: Vec<u32>,
@@ -172,7 +172,8 @@ impl<'a> Search<'a> {
         None
     }
 
-    /// Whether this is the expiry of an item that is there no more, and will not be again: nothing is left for it to do.
+    /// Whether this is the expiry of an item that is no longer there, and will not be again: it has
+    /// no effect left.
     fn is_spent(&self, id: u32, configuration: &Configuration) -> bool {
         let Kind::Expiry { of } = self.step(id).kind else {
             return false;
@@ -202,10 +203,11 @@ impl<'a> Search<'a> {
         observer && step.apply(state).is_some()
     }
 
-    /// What may come next in the order, best last: first what lets the returning operation answer
-    /// as it did, then by position where the replies told one, then by call.
+    /// Candidates for the next place in the order, best last. First come those that let the
+    /// returning operation answer as it did, then by position where the replies told one, then by
+    /// call.
     fn candidates(&mut self, configuration: &Configuration, returning: u32) -> Vec<u32> {
-        // Of unknown operations that do the same, the one called first stands for all.
+        // Of unknown operations that do the same, the one called first represents all.
         let mut unknown_kinds = HashSet::new();
         let mut stands_for_all =
             |step: &Step| !step.is_unknown() || unknown_kinds.insert(step.kind);
@@ -248,7 +250,7 @@ impl<'a> Search<'a> {
             .partition(|&&id| self.only_observes(id, after.state) || self.is_spent(id, &after));
         after.pending = pending;
         for id in absorbed {
-            // What has no end needs no place among what has not returned.
+            // An operation without an end needs no place among those that have not returned.
             if !self.step(id).is_unknown() {
                 insert(&mut after.ordered, id);
             }
@@ -294,7 +296,7 @@ fn insert(sorted: &mut Vec<u32>, id: u32) {
 }
 
 /// PUTs of unknown outcome whose value no read saw, in histories where only reads could have seen
-/// them: to take them as never done loses nothing, and each would double the search.
+/// them. Taking them as never done loses nothing, and each would double the search.
 fn unobserved_writes(steps: &[Step]) -> HashSet<usize> {
     let only_registers = steps.iter().all(|step| {
         matches!(

@@ -164,7 +164,8 @@ fn bad(operations: Vec<Operation>) -> Violation {
     }
 }
 
-/// The model panicked: a replica that answers nonsense was a fault of the checker, and ended a live run without a verdict.
+/// The model panicked. A replica that answers nonsense counted as a fault of the checker, and ended
+/// a live run without a verdict.
 #[test]
 fn an_answer_that_the_action_never_has_is_a_violation_in_words() {
     let mut nonsense = put(30, 40, "b");
@@ -299,7 +300,7 @@ fn numbers_count() {
     bad(vec![put(10, 20, "text"), incr(30, 40, 1)]);
 }
 
-/// A simulated run with a hundred lost answers to INCR was undecided: the order of positions took
+/// A simulated run with a hundred lost answers to INCR was undecided. The order of positions took
 /// at most one operation of unknown outcome in front of an answer, and the search tried every
 /// subset of the equal ones.
 #[test]

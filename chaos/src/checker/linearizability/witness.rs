@@ -7,14 +7,14 @@
 use crate::checker::model::{Kind, State, Step};
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
-/// Where the order of the positions fails, in terms of steps. This condemns nothing.
+/// Where the order of the positions fails, in terms of steps. This proves no violation.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Doubt {
     /// An answered operation told no position.
     NoPosition(usize),
     /// The operation cannot have answered as it did at its place.
     Model(usize),
-    /// The operation stands behind one that was called only after its return.
+    /// The operation comes after one that was called only after its return.
     RealTime(usize),
 }
 
@@ -89,8 +89,8 @@ fn claimed_order(steps: &[Step]) -> Result<Vec<usize>, Doubt> {
     Ok(order)
 }
 
-/// For each place in the order the first return there or behind it: what is put in front of the place has to have been
-/// called by then.
+/// For each place in the order the first return there or behind it: an operation that is put in front of the place must
+/// have been called by then.
 fn soonest_returns(steps: &[Step], placed: &[usize]) -> Vec<u64> {
     let mut soonest: Vec<u64> = placed
         .iter()
@@ -113,13 +113,12 @@ fn is_read(step: &Step) -> bool {
 const HELPERS_MAX: usize = 24;
 const COMBINATIONS_MAX: usize = 4_000;
 
-/// Operations of unknown outcome that no answer has shown to have taken effect, by call. Some are
-/// put into the order when nothing else explains an answer, as late as possible: their only duty
-/// towards real time is to come after their call. Of several that do the same, the one called
-/// first is always the best choice.
+/// Operations of unknown outcome that no answer has shown to have taken effect, by call. Some are put into the order
+/// when nothing else explains an answer, as late as possible: real time only demands that they come after their call.
+/// Of several that do the same, the one called first is always the best choice.
 ///
-/// So do expiries, which have no position either; the one of the item that is there comes at the latest before an operation
-/// that was called after its last moment.
+/// The same holds for expiries, which have no position either. The expiry of the present item comes at the latest
+/// before an operation that was called after its last moment.
 #[derive(Default)]
 struct Floating {
     unused: Vec<usize>,
@@ -175,8 +174,9 @@ impl Floating {
         None
     }
 
-    /// What may come next: the first unused operation of each kind that is not among `taken`, and the end of the item that
-    /// is there. What was called only after `until_ns` cannot explain an answer that was there by then.
+    /// Candidates for the next place: the first unused operation of each kind that is not among `taken`, and the end of
+    /// the item that is there. An operation that was called only after `until_ns` cannot explain an answer that was
+    /// there by then.
     fn choices(&self, steps: &[Step], until_ns: u64, taken: &[usize], state: State) -> Vec<usize> {
         let mut kinds = HashSet::new();
         let free = self

@@ -1,10 +1,9 @@
 //! The zone test (Gibbons and Korach, "Testing shared memories", 1997), O(n log n).
 //!
-//! A cluster is a write and the reads of its value. In every linearization the operations of a
-//! cluster stand together, except for reads and writes that change nothing. Let `finish` be the
-//! earliest return and `start` the latest call in a cluster: one cluster has an operation that
-//! must come before another cluster's exactly if `finish` of the one is before `start` of the
-//! other. Two clusters of which each must come first contradict each other. For registers whose
+//! A cluster is a write and the reads of its value. In every linearization the operations of a cluster are contiguous,
+//! except for reads and writes that change nothing. Let `finish` be the earliest return and `start` the latest call in
+//! a cluster. One cluster has an operation that must come before another cluster's exactly if `finish` of the one is
+//! before `start` of the other. Two clusters of which each must come first contradict each other. For registers whose
 //! values are written once the absence of such pairs is also sufficient.
 
 use super::Evidence;
@@ -21,7 +20,7 @@ pub(super) enum Finding {
 /// A cluster's extent, with the steps that set it.
 #[derive(Copy, Clone, Debug)]
 struct Zone {
-    /// Earliest return, and whose. Zero for the initial state, which precedes everything.
+    /// The earliest return, and its step. Zero for the initial state, which precedes everything.
     finish_ns: u64,
     finish_step: Option<usize>,
     /// Latest call, and whose.
@@ -79,7 +78,7 @@ struct Clusters {
 }
 
 impl Clusters {
-    /// `None` where a value is written twice or can arise by counting: clusters then mean nothing.
+    /// `None` if a value is written twice or can arise by counting: clusters then mean nothing.
     fn of(steps: &[Step]) -> Option<Self> {
         let mut clusters = Self {
             zones: FastMap::default(),

@@ -1,5 +1,5 @@
-//! What comes from a network below UDP, and from whoever answers at a management address. The first byte says what the
-//! others are; what is read is written so that the same is read again.
+//! Bytes from a network below UDP, and from a peer at a management address. The first byte says what the others are.
+//! Whatever is read is written, and reads back the same.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -29,7 +29,7 @@ const UNCHECKED: Checked = Checked {
     ip: false,
     udp: false,
 };
-/// The port has checked the sums: without them chance gets much further.
+/// The port has checked the sums: without the check random frames get much further.
 const CHECKED: Checked = Checked {
     ip: true,
     udp: true,
@@ -54,14 +54,13 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// A frame as it came.
 fn frame(bytes: &[u8]) {
     let strict = parse(bytes, &OURS, UNCHECKED);
     let trusting = parse(bytes, &OURS, CHECKED);
     match strict {
         Ok(_) => assert_eq!(strict, trusting),
         Err(Reject::IpChecksum | Reject::UdpChecksum) => {}
-        // Refused before the sums, or after them; a trusting reader comes to the same.
+        // Refused before the sums, or after them; a reader without the check has the same result.
         Err(reason) => assert_eq!(trusting, Err(reason)),
     }
     match trusting {
@@ -71,7 +70,7 @@ fn frame(bytes: &[u8]) {
     }
 }
 
-/// A datagram lies in its frame, behind the headers, and travels again in one that we make.
+/// A datagram lies in its frame, behind the headers, and travels again in a frame that we make.
 fn whole(frame: &[u8], datagram: &Datagram<'_>) {
     let (inside, payload) = (frame.as_ptr_range(), datagram.payload.as_ptr_range());
     assert!(inside.start <= payload.start && payload.end <= inside.end);
@@ -104,7 +103,8 @@ fn framed(sender: &Local, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A payload in a frame of our making: it arrives, and with a bit inverted (the first bytes say which) nothing else does.
+/// A payload in a frame that we made: it arrives. With a bit inverted (the first bytes say which) no other payload
+/// does.
 fn carried(bytes: &[u8]) {
     let Some((at, payload)) = bytes.split_first_chunk::<2>() else {
         return;
@@ -117,13 +117,12 @@ fn carried(bytes: &[u8]) {
     let sent = datagram.payload.to_vec();
     let bit = usize::from(u16::from_le_bytes(*at)) % (frame.len() * 8);
     frame[bit / 8] ^= 1 << (bit % 8);
-    // Nothing covers the Ethernet source, and a UDP sum whose only bit is gone says that there is none.
+    // No sum covers the Ethernet source, and a UDP sum whose only bit is gone says that there is none.
     if let Ok(Incoming::Udp(damaged)) = parse(&frame, &OURS, UNCHECKED) {
         assert_eq!(damaged.payload, sent, "bit {bit}");
     }
 }
 
-/// An ARP body.
 fn arp(body: &[u8]) {
     let Some(read) = Arp::parse(body) else {
         return;
@@ -137,7 +136,7 @@ fn arp(body: &[u8]) {
     );
 }
 
-/// A verbs address, alone and in an announcement that is right around it.
+/// A verbs address, alone and in an announcement that is otherwise correct.
 fn announced(bytes: &[u8]) {
     let bytes = &bytes[..bytes.len().min(ROUTE_BYTES_MAX)];
     let mut datagram = [0; ANNOUNCEMENT_HEAD + ROUTE_BYTES_MAX];
@@ -156,7 +155,7 @@ fn announced(bytes: &[u8]) {
     }
 }
 
-/// What stands in front of a datagram on a queue pair.
+/// The header of a datagram on a queue pair.
 fn route_header(bytes: &[u8]) {
     let Some((header, _)) = bytes.split_first_chunk::<GRH_BYTES>() else {
         return;

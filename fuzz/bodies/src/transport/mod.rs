@@ -1,4 +1,4 @@
-//! The transport: what comes from a network, from people and from the owners of endpoints.
+//! The transport: bytes from a network, from people and from the owners of endpoints.
 
 pub mod frames;
 pub mod operations;

@@ -1,5 +1,5 @@
 //! The input as datagrams for two endpoints with a session: `[to and from][length][bytes]...`.
-//! Nothing may panic, and a session that still stands must still work.
+//! Nothing may panic, and a session that is still established must still work.
 
 use trine_transport::time::Duration;
 

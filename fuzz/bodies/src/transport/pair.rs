@@ -24,7 +24,7 @@ pub(crate) struct Node {
     tx: TxBatch<u32>,
 }
 
-/// Echoes at once or later, counts executions by the request's first byte.
+/// Echoes immediately or later, counts executions by the request's first byte.
 #[derive(Default)]
 pub(crate) struct Counter {
     pub(crate) answers_later: bool,

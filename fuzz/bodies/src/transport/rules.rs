@@ -1,5 +1,6 @@
-//! Text as people write it: faults of links, probabilities, Ethernet addresses, ports of DPDK. What is read is written so that the same is
-//! read again, and what is refused is quoted.
+//! Text as people write it: faults of links, probabilities, Ethernet addresses,
+//! ports of DPDK. Whatever is read is written, and reads back the same. A
+//! refused text is quoted.
 
 use std::fmt::{Debug, Display};
 use std::str::FromStr;

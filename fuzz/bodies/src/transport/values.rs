@@ -1,4 +1,4 @@
-//! What a peer's typed message carries: what is read as a value is what that value is written as, byte for byte.
+//! The content of a peer's typed message: a value that is read is written as the same bytes.
 
 use std::fmt::Debug;
 

@@ -16,7 +16,7 @@ fn histories() {
     trine_corpus::replay("chaos-histories", MUTATIONS, bodies::histories);
 }
 
-/// Mutations of what is refused at once would find nothing.
+/// Mutations of an input that is refused immediately would find nothing.
 #[test]
 fn most_of_the_corpus_is_histories() {
     let files = trine_corpus::files("chaos-histories");

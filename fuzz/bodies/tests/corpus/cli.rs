@@ -1,4 +1,5 @@
-//! The corpora of what scrapers and other servers send the command, and of what people write.
+//! The corpora of bytes that scrapers and other servers send the command, and of text that people
+//! write.
 
 use trine_fuzz_bodies::cli as bodies;
 

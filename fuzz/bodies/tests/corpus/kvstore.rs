@@ -1,6 +1,6 @@
 //! The corpora of the store.
 //!
-//! `TRINE_WRITE_CORPUS=1 cargo test -p trine-fuzz-bodies kvstore` writes the seeds anew, which is
+//! `TRINE_WRITE_CORPUS=1 cargo test -p trine-fuzz-bodies kvstore` writes the seeds again, which is
 //! needed after a change of an encoding; the commit that does so says why the encoding changed.
 
 use std::fs;
@@ -40,7 +40,7 @@ fn operation_lists() {
     trine_corpus::replay("kvstore-operations", LIST_MUTATIONS, bodies::operations);
 }
 
-/// The checked-in seeds are what today's encoders write: the encodings have not changed.
+/// The checked-in seeds equal the output of today's encoders: the encodings have not changed.
 fn seed(target: &str, seeds: &[Vec<u8>]) {
     let write = std::env::var_os("TRINE_WRITE_CORPUS").is_some();
     let directory = trine_corpus::directory(target);

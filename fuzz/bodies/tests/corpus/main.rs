@@ -1,5 +1,5 @@
-//! Replays the corpora of the fuzz targets, and mutations of them, through the same functions as the fuzzers, with the compiler
-//! that everybody has.
+//! Replays the corpora of the fuzz targets, and mutations of them, through the
+//! same functions as the fuzzers, with the stable compiler.
 
 mod chaos;
 mod cli;

@@ -24,7 +24,7 @@ fn file(name: &str) -> Vec<u8> {
     std::fs::read(corpus.join(name)).expect("the file is checked in")
 }
 
-/// What is forged is taken for real: mutations of it get as far.
+/// Forged messages are read like real ones: mutations of them get as far.
 #[test]
 fn the_corpus_of_peers_reaches_the_parsers_of_entries_and_of_snapshots() {
     let world = bodies::peers(&file("seed-08"));

@@ -1,6 +1,7 @@
-//! The corpora of what Redis clients send.
+//! The corpora of Redis clients' bytes.
 //!
-//! `TRINE_WRITE_CORPUS=1 cargo test -p trine-fuzz-bodies resp` writes the seeds anew.
+//! `TRINE_WRITE_CORPUS=1 cargo test -p trine-fuzz-bodies resp` writes the seeds
+//! again.
 
 use std::fs;
 use trine_fuzz_bodies::resp as bodies;

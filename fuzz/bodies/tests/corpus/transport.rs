@@ -2,7 +2,7 @@
 
 use trine_fuzz_bodies::transport::{frames, operations, packets, rules, values};
 
-/// Inputs that are made up, for the targets that read any bytes as a program.
+/// Generated inputs, for the targets that read any bytes as a program.
 const MADE_UP: u32 = if cfg!(debug_assertions) { 300 } else { 3_000 };
 /// Of each file, for targets of which a run takes microseconds.
 const MUTATIONS: u32 = 2_000;

@@ -47,7 +47,7 @@ impl Model {
             .retain(|_, item| item.expiry_ns == 0 || item.expiry_ns > now);
     }
 
-    /// The answer, and whether it is one that all-or-nothing does not accept.
+    /// Applies a command and returns the answer that the store must give.
     pub(crate) fn apply(&mut self, at: Position, command: &Command<'_>) -> Answer {
         match command {
             Command::MultiGet { keys } => {
@@ -233,7 +233,7 @@ impl Model {
         let Some(item) = self.items.get_mut(key) else {
             return (answer(Response::NotFound), None);
         };
-        // What has no expiry lives for ever.
+        // An item without expiry lives forever.
         let current = if item.expiry_ns == 0 {
             u64::MAX
         } else {

@@ -1,4 +1,4 @@
-//! An order and replicas that follow a script, on a ring, on virtual time, in one thread.
+//! An admin command and replicas that follow a script, on a ring, on virtual time, in one thread.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -23,7 +23,7 @@ impl Clock for ManualClock {
     }
 }
 
-/// What a scripted replica answers to an order; the last one again and again.
+/// The answers of a scripted replica to a command; it repeats the last one.
 #[derive(Clone)]
 enum Act {
     Say(AdminStatus, Option<SocketAddr>, &'static str),
@@ -98,7 +98,7 @@ fn replica(index: usize, cluster: u64, leader: usize, holder: u64, acts: &[Act])
     }
 }
 
-/// Gives `order` for place `place`; how it ended, and what each replica was given.
+/// Gives `order` for place `place`; returns how it ended, and what each replica got.
 fn give(
     replicas: Vec<Scripted>,
     order: Order,
@@ -177,8 +177,8 @@ fn another_leader_is_told_who_was_meant_when_the_order_was_first_given() {
     let handed_over = Act::Say(AdminStatus::NotLeader, Some(address(0)), "");
     let first = [say(AdminStatus::InProgress, "replacing"), handed_over];
     let second = [say(AdminStatus::Done, "held by another")];
-    // Of two that can be reached the one behind the first of the list is asked first. It leads no more after its
-    // second answer, and by then the place has another holder.
+    // Two replicas can be reached, and the one behind the first of the list is asked first. It no longer leads after
+    // its second answer, and by then the place has another holder.
     let replicas = vec![
         replica(0, OURS.0, 0, 31, &second),
         replica(1, OURS.0, 1, 30, &first),
@@ -195,7 +195,7 @@ fn an_order_goes_to_one_cluster_only() {
     let lost = Act::Say(AdminStatus::NotLeader, None, "");
     let done = [say(AdminStatus::Done, "done")];
     for foreign in [0, 1] {
-        // Whichever cluster's leader is found first is the one that is meant, also when it leads no more.
+        // The cluster whose leader is found first is the one that is meant, even after that leader lost leadership.
         let mut replicas = vec![
             replica(0, OURS.0, 0, 30, std::slice::from_ref(&lost)),
             replica(1, OURS.0, 1, 30, std::slice::from_ref(&lost)),
@@ -253,7 +253,7 @@ fn a_removal_from_a_place_that_nobody_holds_is_not_even_given() {
 
 #[test]
 fn whoever_reaches_no_leader_has_changed_nothing() {
-    // Two that name each other: followed, but in no storm, and never taken for a leader.
+    // Two that name each other: the client follows them, but in no storm, and never takes one for a leader.
     let (end, given) = give(
         vec![
             replica(0, OURS.0, 1, 30, &[]),

@@ -1,4 +1,4 @@
-//! How a `host:port` travels: 24 bytes, whatever the family.
+//! The encoding of a `host:port`: 24 bytes, whatever the family.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 

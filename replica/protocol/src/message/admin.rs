@@ -1,4 +1,4 @@
-//! What an operator asks of the leader: changes of the membership, and who leads.
+//! Admin commands to the leader: changes of the membership, and transfers of leadership.
 
 use std::net::SocketAddr;
 
@@ -7,10 +7,10 @@ use super::address::{self, ADDRESS_SIZE};
 use super::codec::{DecodeError, Encode, Reader, Writer};
 use super::ids::{ClusterId, Incarnation, PlaceId};
 
-/// What is to be done. Asking again does no harm: each says what shall be, not by which step.
+/// The admin command. Repeating it does no harm: each names the wanted state, not a step.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Order {
-    /// Take in whoever asks to fill this new place: as a voter, or as a learner only.
+    /// Accept the process that asks to fill this new place: as a voter, or as a learner only.
     Add {
         /// Whether it shall vote once it has caught up.
         voter: bool,
@@ -21,7 +21,7 @@ pub enum Order {
     Remove,
     /// Let a new process take this place although its present holder may be alive.
     Replace,
-    /// Hand the lead over to this place.
+    /// Transfer leadership to this place.
     Lead,
 }
 
@@ -52,17 +52,19 @@ impl Order {
 /// An operator's order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AdminRequest {
-    /// What is to be done.
+    /// The admin command.
     pub order: Order,
     /// The place that it concerns.
     pub place: PlaceId,
-    /// The holder of the place that is meant by a removal or a replacement: once another one is there the order is done,
-    /// and asking again does no harm. [`Incarnation::NONE`] for the present holder.
+    /// The holder of the place that a removal or a replacement means. Once another one is there the
+    /// command is done, and repeating it does no harm. [`Incarnation::NONE`] for the present
+    /// holder.
     pub incarnation: Incarnation,
-    /// The cluster that is meant; [`ClusterId::NONE`] for whichever one the replica belongs to.
+    /// The cluster of the command; [`ClusterId::NONE`] for whichever one the replica belongs to.
     pub cluster: ClusterId,
-    /// Where the new holder of the place will be, with [`Order::Add`] and [`Order::Replace`]: a process at another address
-    /// is not taken in. None for the address that is known for the place already.
+    /// The address of the place's new holder, with [`Order::Add`] and [`Order::Replace`]: a process
+    /// at another address is not accepted. None for the address that is known for the place
+    /// already.
     pub address: Option<SocketAddr>,
 }
 
@@ -118,7 +120,7 @@ impl Encode for AdminRequest {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum AdminStatus {
-    /// What was ordered is so.
+    /// The command is done.
     Done = 0,
     /// Under way, or waiting for what the text says: ask again.
     InProgress = 1,
@@ -133,7 +135,7 @@ pub enum AdminStatus {
 pub struct AdminReply<'a> {
     /// How far it has come.
     pub status: AdminStatus,
-    /// Who leads, as far as the answering replica knows.
+    /// The leader, as far as the answering replica knows.
     pub leader: Option<SocketAddr>,
     /// A sentence for the operator, in UTF-8.
     pub text: &'a str,

@@ -1,4 +1,4 @@
-//! What a member's state is at an agreed index, so that a replica that has gone astray is found.
+//! A member's state hash at an agreed index, so that a diverged replica is found.
 
 use super::codec::{DecodeError, Encode, Writer};
 use super::peer::{PEER_HEADER_SIZE, PeerHeader};

@@ -1,4 +1,4 @@
-//! Log entries on their way to one peer, numbered so that the receiver can put them back into order.
+//! Log entries for one peer, numbered so that the receiver can put them back into order.
 
 use super::codec::{DecodeError, Encode, Writer};
 use super::peer::{PEER_HEADER_SIZE, PeerHeader};
@@ -16,7 +16,7 @@ const SEQUENCE_OFFSET: usize = PEER_HEADER_SIZE + 8;
 pub struct AppendFrame<'a> {
     /// Who says it, to whom.
     pub header: PeerHeader,
-    /// Counts the starts over at one sender: a lost append ends its stream, and what is left of it is dropped.
+    /// Counts the restarts of the stream at one sender: a lost append ends its stream, and the rest of it is dropped.
     pub stream: u32,
     /// Place in the stream, from zero.
     pub sequence: u64,

@@ -1,4 +1,4 @@
-//! How a group begins: every named replica is asked who it is, and then told that the group exists.
+//! The beginning of a group: every named replica is asked who it is, and then told that the group exists.
 
 use std::net::SocketAddr;
 
@@ -29,9 +29,9 @@ pub struct Member {
     pub place: PlaceId,
     /// Whether its vote counts.
     pub role: MemberRole,
-    /// Its present life.
+    /// Its present incarnation.
     pub incarnation: Incarnation,
-    /// Where it is reached.
+    /// The replica's address.
     pub address: SocketAddr,
 }
 
@@ -67,7 +67,7 @@ impl Member {
     }
 }
 
-/// A list of members: owned where it is made, so at most [`MEMBERS_MAX`].
+/// A list of members: owned on the encoding side, so at most [`MEMBERS_MAX`].
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Members(pub Vec<Member>);
 
@@ -103,19 +103,19 @@ impl Members {
     }
 }
 
-/// What the replica that was started with `--bootstrap` sends to each place.
+/// The message that the replica which was started with `--bootstrap` sends to each place.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum BootstrapRequest<'a> {
     /// Who are you, and do you belong to a group?
     Probe {
-        /// The place that the sender believes to be asking at.
+        /// The place that the sender expects at this address.
         place: PlaceId,
     },
     /// The group exists; you are one of its members.
     Begin {
         /// The place that the receiver fills.
         place: PlaceId,
-        /// The life of the receiver that answered the probe; another life has to refuse.
+        /// The incarnation that answered the probe; another incarnation has to refuse.
         incarnation: Incarnation,
         /// The new group's cluster id.
         cluster: ClusterId,
@@ -213,11 +213,11 @@ pub enum BeginRefusal {
 /// The answer to a [`BootstrapRequest`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BootstrapReply {
-    /// To a probe: who answers. `cluster` is [`ClusterId::NONE`] while it is unattached.
+    /// To a probe: the answering replica. `cluster` is [`ClusterId::NONE`] while it is unattached.
     Present {
         /// The place that it fills.
         place: PlaceId,
-        /// Its present life.
+        /// Its present incarnation.
         incarnation: Incarnation,
         /// Its cluster, if it has one.
         cluster: ClusterId,
@@ -228,7 +228,7 @@ pub enum BootstrapReply {
     Begun {
         /// The place that it fills.
         place: PlaceId,
-        /// Its present life.
+        /// Its present incarnation.
         incarnation: Incarnation,
         /// Its cluster.
         cluster: ClusterId,
@@ -239,7 +239,7 @@ pub enum BootstrapReply {
         reason: BeginRefusal,
         /// The place that it fills.
         place: PlaceId,
-        /// Its present life.
+        /// Its present incarnation.
         incarnation: Incarnation,
         /// Its cluster, if it has one.
         cluster: ClusterId,

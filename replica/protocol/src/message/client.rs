@@ -1,4 +1,4 @@
-//! What a client asks of the group, and what it is told.
+//! A client's request to the group, and the reply.
 
 use std::net::SocketAddr;
 
@@ -13,10 +13,10 @@ pub const CLIENT_REQUEST_HEADER_SIZE: usize = 40;
 /// Bytes in front of the body of a [`ClientReply`].
 pub const CLIENT_REPLY_HEADER_SIZE: usize = 24;
 
-/// Bit of byte 2: in a request that the timing of the write is wanted, in a reply that it stands at the end.
+/// Bit of byte 2. In a request it asks for the timing of the write; in a reply it says that the timing is at the end.
 const TIMED: u8 = 1;
 
-/// What the client wants done with the command. The values are those of the log's entries.
+/// The operation on the command. The values are those of the log's entries.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Operation {
@@ -27,17 +27,18 @@ pub enum Operation {
     Apply = 2,
     /// Apply as the client's last command, and end its session with it.
     ApplyAndClose = 3,
-    /// Read what is committed by now. No session is needed.
+    /// Read the committed state. No session is needed.
     ReadLinearizable = 4,
-    /// Read what this replica happens to have applied. No session, leader or quorum is needed.
+    /// Read the state that this replica happens to have applied. No session, leader or quorum is needed.
     ReadStale = 5,
-    /// Read what is committed by now, at this replica, whether it leads or not: a follower asks its leader up to where
-    /// that is, and answers once it has applied as much. No session is needed.
+    /// Read the committed state at this replica, whether it leads or not. A follower asks its leader for the commit
+    /// index, and answers once it has applied as much. No session is needed.
     ReadHere = 6,
 }
 
 impl Operation {
-    /// In a request, 2 and 3 were writes that did not prove whose session they use: nobody answers those any more.
+    /// In a request, 2 and 3 were writes that did not prove whose session they use: replicas do not answer those any
+    /// more.
     const fn to_wire(self) -> u8 {
         match self {
             Self::Apply => 7,
@@ -83,15 +84,15 @@ pub struct ClientRequest<'a> {
     /// No reply below this sequence will be asked for again: their cached replies may go (zero for reads). At most 255
     /// below `sequence`.
     pub lowest_awaited: u64,
-    /// The random number that the client drew when it registered, which nobody else knows: it proves that the session is
-    /// its own. Never zero for a write; zero for a registration, whose number is `client`, and for reads.
+    /// The random number that the client drew when it registered. Only the client knows it, so it proves that the
+    /// session is its own. Never zero for a write; zero for a registration, whose number is `client`, and for reads.
     pub session_number: u64,
     /// The encoded store command; empty for [`Operation::Register`].
     pub command: &'a [u8],
 }
 
 impl<'a> ClientRequest<'a> {
-    /// An envelope that names nobody yet and holds no command.
+    /// An envelope that names no client yet and holds no command.
     #[must_use]
     pub const fn bare(operation: Operation) -> Self {
         Self {
@@ -108,7 +109,7 @@ impl<'a> ClientRequest<'a> {
     }
 
     /// Writes this envelope's cluster, client, sequence, lowest awaited sequence and session number into an encoded
-    /// request: what a client knows only when it sends. Everything else stays as it was encoded.
+    /// request: a client knows them only when it sends. Everything else stays as it was encoded.
     ///
     /// # Panics
     /// When `request` is shorter than [`CLIENT_REQUEST_HEADER_SIZE`]: it was not made by [`ClientRequest`].
@@ -123,7 +124,7 @@ impl<'a> ClientRequest<'a> {
         codec::set(front, 32, self.session_number.to_le_bytes());
     }
 
-    /// How far the lowest awaited sequence lies below this one, as it travels.
+    /// The distance from the lowest awaited sequence to this one, as encoded.
     fn awaited_below(&self) -> u8 {
         let below = self.sequence.saturating_sub(self.lowest_awaited);
         debug_assert!(below <= u64::from(u8::MAX), "a window is far smaller");
@@ -188,16 +189,16 @@ impl Encode for ClientRequest<'_> {
 pub enum ClientStatus {
     /// Committed and applied, or read; the body is the store's response.
     Ok = 0,
-    /// Not proposed: this replica does not lead. The body may name who does.
+    /// Not proposed: this replica does not lead. The body may name the leader.
     NotLeader = 1,
-    /// Not proposed: too much is waiting. Try again after a pause.
+    /// Not proposed: too many requests wait. Try again after a pause.
     Busy = 2,
     /// Never executed by this attempt: the sequence is below the lowest awaited one.
     Stale = 3,
     /// Not executed by this attempt: the session was evicted (or never existed), so whether an earlier attempt was
     /// executed is not known any more.
     SessionExpired = 4,
-    /// Not proposed: the replica belongs to the cluster that the reply carries, not to the client's.
+    /// Not proposed: the replica belongs to the cluster in the reply, not to the client's.
     WrongCluster = 5,
     /// Not proposed: the leader has not heard from a quorum.
     NoQuorum = 6,
@@ -209,8 +210,8 @@ pub enum ClientStatus {
     SessionsFull = 9,
     /// Not proposed: the request or its command could not be read.
     Malformed = 10,
-    /// Proposed, but the replica lost the lead before it was applied: it may still come to be committed. The body
-    /// may name the new leader; a retry with the same sequence finds out.
+    /// Proposed, but the replica lost leadership before it was applied: it may still be committed. The body may name
+    /// the new leader; a retry with the same sequence finds out.
     LeadershipLost = 11,
     /// Not proposed: the sequence is too far above the lowest awaited one (64 in flight at most).
     WindowExceeded = 12,
@@ -252,7 +253,7 @@ pub struct ClientReply<'a> {
     pub cluster: ClusterId,
     /// A write: the position where it was applied. A read: the applied position that it saw. Else zero.
     pub position: u64,
-    /// Who leads, as far as the answering replica knows; only with `NotLeader` and `LeadershipLost`.
+    /// The leader, as far as the answering replica knows; only with `NotLeader` and `LeadershipLost`.
     pub leader: Option<SocketAddr>,
     /// The store's encoded response; empty unless `Ok`.
     pub response: &'a [u8],

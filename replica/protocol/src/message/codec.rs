@@ -1,4 +1,4 @@
-//! How fixed layouts are read and written: a cursor on either side that knows nothing of the messages.
+//! Reading and writing of fixed layouts: a cursor on either side that knows nothing of the messages.
 
 use super::MESSAGE_VERSION;
 
@@ -8,7 +8,7 @@ pub enum DecodeError {
     /// The message ends before its layout does.
     #[error("the message is cut short")]
     Truncated,
-    /// The message goes on after its layout has ended.
+    /// The message continues after its layout has ended.
     #[error("the message has bytes behind its end")]
     Trailing,
     /// The sender speaks another version of the messages.
@@ -55,7 +55,7 @@ pub trait Encode {
     }
 }
 
-/// Writes fields one behind the other. Running over the end is the caller's bug and panics.
+/// Writes fields one behind the other. Writing beyond the end is the caller's bug and panics.
 #[derive(Debug)]
 pub struct Writer<'a> {
     rest: &'a mut [u8],
@@ -81,7 +81,7 @@ impl<'a> Writer<'a> {
         self.rest = tail;
     }
 
-    /// Appends `count` zero bytes: what is reserved goes out as zero.
+    /// Appends `count` zero bytes: reserved bytes are zero on the wire.
     pub(super) fn zeros(&mut self, count: usize) {
         let (head, tail) = std::mem::take(&mut self.rest).split_at_mut(count);
         head.fill(0);
@@ -105,8 +105,8 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// The fixed front of a message that every command brings, and what is behind it: one check for all its fields, which
-/// [`u32_at`] and [`u64_at`] then read without any.
+/// The fixed front of a message that every command brings, and the rest. One check covers all fields of the front,
+/// which [`u32_at`] and [`u64_at`] then read without checks.
 pub(super) fn front<const N: usize>(bytes: &[u8]) -> Result<(&[u8; N], &[u8]), DecodeError> {
     match bytes.first() {
         Some(&MESSAGE_VERSION) => bytes.split_first_chunk::<N>().ok_or(DecodeError::Truncated),

@@ -1,4 +1,4 @@
-//! Which thing is meant: the identifiers that messages carry, each a type of its own.
+//! The identifiers that messages carry, each a type of its own.
 
 use std::fmt;
 
@@ -16,8 +16,8 @@ impl ClusterId {
         self.0 == 0
     }
 
-    /// Whether a message that names `self` may be taken by a node of `other`: only where both name a group do they
-    /// have to be the same one.
+    /// Whether a node of `other` may accept a message that names `self`. They must be the same only if both name a
+    /// group.
     #[must_use]
     pub const fn admits(self, other: Self) -> bool {
         self.0 == 0 || other.0 == 0 || self.0 == other.0
@@ -34,7 +34,7 @@ impl fmt::Display for ClusterId {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct GroupId(pub u32);
 
-/// The raft id of one life of a replica: a random number, never zero and never used again.
+/// The raft id of one incarnation of a replica: a random number, never zero and never used again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Incarnation(pub u64);
 
@@ -55,7 +55,7 @@ impl fmt::Display for Incarnation {
     }
 }
 
-/// The place that a replica fills (`--id`). It survives restarts, and says nothing about what the replica remembers.
+/// The place that a replica fills (`--id`). It survives restarts, and says nothing about the replica's memory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct PlaceId(pub u32);
 

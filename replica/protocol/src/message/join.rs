@@ -1,4 +1,4 @@
-//! How a new incarnation asks an existing group to take it in.
+//! How a new incarnation asks an existing group to accept it.
 
 use std::net::SocketAddr;
 
@@ -7,12 +7,12 @@ use super::address::{self, ADDRESS_SIZE};
 use super::codec::{DecodeError, Encode, Reader, Writer};
 use super::ids::{ClusterId, Incarnation, PlaceId};
 
-/// "I fill this place now, without any memory: make me a learner and then a voter in the place of who was here."
+/// "I fill this place now, without any memory: make me a learner and then a voter in the place of the old holder."
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct JoinRequest {
     /// The place that the sender fills.
     pub place: PlaceId,
-    /// The sender's present life.
+    /// The sender's present incarnation.
     pub incarnation: Incarnation,
     /// Where the sender is reached.
     pub address: SocketAddr,
@@ -71,7 +71,7 @@ impl Encode for JoinRequest {
     }
 }
 
-/// Why the group does not take it in, for now or for good.
+/// Why the group does not accept it, temporarily or permanently.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum JoinRefusal {
@@ -104,7 +104,7 @@ pub enum JoinReply {
     Accepted {
         /// The cluster that the sender becomes a member of.
         cluster: ClusterId,
-        /// The leader's present life.
+        /// The leader's present incarnation.
         leader: Incarnation,
     },
     /// Not now, or not here.
@@ -113,7 +113,7 @@ pub enum JoinReply {
         reason: JoinRefusal,
         /// The cluster of the replica that answers.
         cluster: ClusterId,
-        /// Who leads, as far as it knows.
+        /// The leader, as far as it knows.
         leader_address: Option<SocketAddr>,
     },
 }

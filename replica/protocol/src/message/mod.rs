@@ -1,4 +1,4 @@
-//! What crosses the wire above the transport: one file per message, fixed little-endian layouts.
+//! Messages on the wire above the transport: one file per message, fixed little-endian layouts.
 //!
 //! Decoding borrows from the received bytes and never panics. Encoding writes straight into the message buffer that
 //! is going to be sent. The layouts are drawn in `replica/PROTOCOL.md` and pinned by golden-byte tests.
@@ -46,7 +46,7 @@ pub use timing::{LeaderTiming, TIMING_SIZE};
 /// Version of every layout in this module. A message of another version is refused, never guessed at.
 pub const MESSAGE_VERSION: u8 = 1;
 
-/// The request types that the replica registers with the transport.
+/// The request types that a replica registers with the transport.
 pub mod kind {
     /// A client's command: [`super::ClientRequest`] answered by [`super::ClientReply`].
     pub const CLIENT: u8 = 1;
@@ -62,7 +62,7 @@ pub mod kind {
     pub const JOIN: u8 = 6;
     /// Group discovery and the status page: [`super::StatusRequest`] answered by [`super::StatusReply`].
     pub const STATUS: u8 = 7;
-    /// An operator's order: [`super::AdminRequest`] answered by [`super::AdminReply`].
+    /// An admin command: [`super::AdminRequest`] answered by [`super::AdminReply`].
     pub const ADMIN: u8 = 8;
     /// A member's state hash at an agreed index: [`super::StateReport`]; the answer is empty.
     pub const AGREE: u8 = 10;

@@ -1,4 +1,4 @@
-//! What is in front of everything that one replica says to another, and the one-way raft message.
+//! The header of everything that one replica says to another, and the one-way raft message.
 
 use super::MESSAGE_VERSION;
 use super::codec::{DecodeError, Encode, Reader, Writer};
@@ -7,16 +7,16 @@ use super::ids::{ClusterId, GroupId, Incarnation};
 /// Bytes of a [`PeerHeader`].
 pub const PEER_HEADER_SIZE: usize = 32;
 
-/// Who says it, to whom, in which group. A replica drops what is not addressed to its present incarnation.
+/// Sender, receiver and group. A replica drops a message that is not addressed to its present incarnation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PeerHeader {
     /// The group's cluster.
     pub cluster: ClusterId,
     /// The raft group inside the cluster.
     pub group: GroupId,
-    /// The sender's present life.
+    /// The sender's present incarnation.
     pub from: Incarnation,
-    /// The life of the receiver that the sender means.
+    /// The receiver's incarnation that the sender means.
     pub to: Incarnation,
     /// The newest state-machine version that the sender understands; zero says nothing.
     pub state_version: u8,

@@ -1,4 +1,4 @@
-//! One piece of a snapshot on its way to a replica that the log can no longer help, and its acknowledgement.
+//! One piece of a snapshot for a replica that the log can no longer help, and its acknowledgement.
 
 use super::MESSAGE_VERSION;
 use super::codec::{DecodeError, Encode, Reader, Writer};
@@ -16,13 +16,13 @@ pub struct SnapshotChunk<'a> {
     pub index: u64,
     /// Term of the entry at `index`.
     pub term: u64,
-    /// Tells apart two snapshots of the same index; drawn by the sender for each transfer.
+    /// Distinguishes two snapshots of the same index; drawn by the sender for each transfer.
     pub transfer: u64,
     /// Number of this chunk, from zero.
     pub chunk: u32,
     /// Whether no chunk follows.
     pub last: bool,
-    /// The chunk; with its own checksum inside, made by the store.
+    /// The chunk with its own checksum inside, made by the store.
     pub data: &'a [u8],
 }
 
@@ -72,7 +72,7 @@ impl Encode for SnapshotChunk<'_> {
     }
 }
 
-/// What became of a chunk.
+/// The result of a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum ChunkOutcome {
@@ -80,14 +80,14 @@ pub enum ChunkOutcome {
     Wanted = 0,
     /// The whole snapshot is installed.
     Installed = 1,
-    /// The transfer is of no use to the receiver: stop it.
+    /// The receiver does not need the transfer: stop it.
     Refused = 2,
 }
 
 /// The answer to a [`SnapshotChunk`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChunkAck {
-    /// What became of the chunk.
+    /// The result of the chunk.
     pub outcome: ChunkOutcome,
     /// The first chunk that the receiver lacks.
     pub next_chunk: u32,

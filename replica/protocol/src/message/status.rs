@@ -1,4 +1,5 @@
-//! Who is in the group and who leads it: for clients in binary form, for people as JSON.
+//! The members of the group and its leader: for clients in binary form, for people as
+//! JSON.
 
 use std::net::SocketAddr;
 
@@ -12,7 +13,7 @@ use super::ids::{ClusterId, Incarnation, PlaceId};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum StatusForm {
-    /// [`Discovery`]: what a client needs to find the leader.
+    /// [`Discovery`]: the facts that a client needs to find the leader.
     Discovery = 1,
     /// The replica's whole status as JSON text.
     Json = 2,
@@ -30,7 +31,7 @@ impl StatusForm {
     }
 }
 
-/// Asks for the status. Answered by any replica at once, attached or not.
+/// Asks for the status. Any replica answers immediately, attached or not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StatusRequest {
     /// The form of the answer.
@@ -63,13 +64,13 @@ impl Encode for StatusRequest {
     }
 }
 
-/// What a replica is at the moment.
+/// The present role of a replica.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum RoleCode {
     /// Belongs to no group yet.
     Unattached = 0,
-    /// Asks its peers to take it in, or receives the state.
+    /// Asks its peers to accept it, or receives the state.
     Joining = 1,
     /// Receives the log without a vote.
     Learner = 2,
@@ -95,20 +96,20 @@ impl RoleCode {
     }
 }
 
-/// What a client needs to find the leader.
+/// The facts that a client needs to find the leader.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Discovery {
     /// The answering replica's cluster, [`ClusterId::NONE`] while it has none.
     pub cluster: ClusterId,
     /// The place that it fills.
     pub place: PlaceId,
-    /// What it is at the moment.
+    /// Its present role.
     pub role: RoleCode,
-    /// Its present life.
+    /// Its present incarnation.
     pub incarnation: Incarnation,
     /// Its term.
     pub term: u64,
-    /// Who leads, as far as it knows.
+    /// The leader, as far as it knows.
     pub leader: Option<SocketAddr>,
     /// The members that it knows.
     pub members: Members,

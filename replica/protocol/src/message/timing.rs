@@ -1,4 +1,4 @@
-//! Where the time of one write went at the leader: the end of a reply to a request that has asked for it.
+//! The time of one write at the leader, by stage: the end of a reply to a request that has asked for it.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,8 +7,8 @@ use super::codec::{DecodeError, Reader, Writer};
 /// Bytes of a [`LeaderTiming`].
 pub const TIMING_SIZE: usize = 16;
 
-/// The stages of a write at the leader, in nanoseconds and in their order. A stage that took longer than 4 seconds says
-/// that it took as long as 32 bits hold.
+/// The stages of a write at the leader, in nanoseconds and in their order. A stage of more than 4 seconds is stored as
+/// the largest 32-bit number.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct LeaderTiming {
     /// From its arrival until the entry that it rides in was proposed.

@@ -1,15 +1,15 @@
 //! The definition of linearizability, tried out on every order. It shares nothing with the model
 //! that the checkers use.
 //!
-//! What is written for a time brings a happening of its own, its end, which has its place in the order too: after the write,
-//! not before the earliest moment and not after the latest.
+//! An item that is written for a time brings a happening of its own, its end, which has its place in the order too. It
+//! comes after the write, not before the earliest moment and not after the latest.
 
 use crate::history::{Action, Answer, Operation, Outcome};
 
 /// Value, version, and the operation that wrote it for a time.
 type Item = Option<(Vec<u8>, Option<u64>, Option<usize>)>;
 
-/// What has a place in the order.
+/// A happening with a place in the order.
 struct Happening<'a> {
     /// The operation that brings it.
     operation: &'a Operation,
@@ -19,8 +19,8 @@ struct Happening<'a> {
     return_ns: Option<u64>,
 }
 
-/// Whether any subset of the unknown operations, with all answered ones, has a legal order. What is written for a time
-/// ends at the latest `late_ns` after its time, if that is told.
+/// Whether any subset of the unknown operations, with all answered ones, has a legal order. If `late_ns` is given, an
+/// item that is written for a time ends at the latest that long after its time.
 pub(super) fn is_linearizable(operations: &[Operation], late_ns: Option<u64>) -> bool {
     let versions = Versions { operations };
     let mut happenings = Vec::new();

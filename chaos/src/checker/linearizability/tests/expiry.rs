@@ -253,8 +253,8 @@ fn brief_unknown(call_ns: u64, value: &str) -> Operation {
     }
 }
 
-/// Seed 161: the item that stood there in the order of the positions could not have expired yet; an unknown write for a
-/// short time, and its end, explain what was read. The witness took the item's own end, failed, and the search found no end.
+/// Seed 161: the item at that place in the order of the positions could not have expired yet. An unknown write for a
+/// short time, and its end, explain the read. The witness took the item's own end, failed, and the search found no end.
 #[test]
 fn an_expiry_that_comes_too_late_explains_no_answer() {
     let operations = vec![
@@ -265,8 +265,9 @@ fn an_expiry_that_comes_too_late_explains_no_answer() {
     proved_by_positions(operations);
 }
 
-/// Seed 497: the read that found nothing was answered so late that the item could have expired by then, but a write behind it
-/// in the order of the positions had been answered before. The witness let the item expire, which contradicted real time.
+/// Seed 497: the read that found nothing was answered so late that the item could have expired by then. But a write
+/// behind it in the order of the positions had been answered before. The witness let the item expire, which
+/// contradicted real time.
 #[test]
 fn an_expiry_that_a_later_position_rules_out_explains_no_answer() {
     proved_by_positions(vec![
@@ -277,7 +278,7 @@ fn an_expiry_that_a_later_position_rules_out_explains_no_answer() {
     ]);
 }
 
-/// In the order of the positions nobody sees that the key has outlived its time; the clock does.
+/// The order of the positions does not show that the key has outlived its time; the clock does.
 #[test]
 fn consistent_positions_do_not_hide_a_key_that_outlives_its_time() {
     bad_timed(

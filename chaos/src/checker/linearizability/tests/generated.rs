@@ -1,5 +1,5 @@
 //! Small generated histories: every stage against the brute-force judge. Half are true executions,
-//! the other half true ones with something wrong.
+//! the other half true ones with an error.
 
 use super::brute_force::is_linearizable;
 use super::{operation, search, witness, zones};
@@ -42,7 +42,7 @@ fn draft(actions: std::ops::Range<u8>) -> impl Strategy<Value = Draft> {
 }
 
 /// Executes the drafts one after the other at fixed instants, each called some time before and
-/// answered some time after; now and then an answer is a lie.
+/// answered some time after. Now and then an answer is a lie.
 // Long because each kind of action has an arm.
 fn execute(drafts: &[Draft], lies: bool, told: bool) -> Vec<Operation> {
     let mut item: Option<(Vec<u8>, u64)> = None;
@@ -109,7 +109,7 @@ fn execute(drafts: &[Draft], lies: bool, told: bool) -> Vec<Operation> {
             }
             7 | 8 => {
                 let ttl_ns = u64::from(draft.of % 5) * 8 + 1;
-                // It lives a little longer, as far as that is allowed.
+                // It lives a little longer, as far as allowed.
                 let late_ns = u64::from(draft.of / 5) % (LATE_NS + 1);
                 // A number, so that it can be counted on.
                 let value = if draft.action == 8 {
@@ -207,7 +207,7 @@ fn lie(action: &Action, draft: &Draft, truth: Answer) -> Answer {
     }
 }
 
-/// How much longer than its time an item may be there, in histories where that is bounded at all.
+/// How much longer than its time an item may be there, in histories where that is bounded.
 const LATE_NS: u64 = 12;
 
 fn group_time(bounded: bool) -> GroupTime {

@@ -1,4 +1,4 @@
-//! What is encoded is decoded again, and arbitrary or damaged bytes are refused or read, but never panic.
+//! Encoded messages are decoded again, and arbitrary or damaged bytes are refused or read, but never panic.
 
 use std::net::{IpAddr, SocketAddr};
 
