@@ -91,6 +91,12 @@ impl ResponseHandle {
     pub fn session(&self) -> SessionId {
         self.session
     }
+
+    /// The slot of that session that the request occupies until it is answered.
+    #[must_use]
+    pub fn slot(&self) -> u8 {
+        self.slot
+    }
 }
 
 /// A request that was not accepted, with its buffers.

@@ -62,17 +62,10 @@
 //! # }
 //! ```
 //!
-//! That is the raw layer: no copy and no thread that a program did not ask for. Over it lies
-//! [`typed`]: calls as futures for any executor, and handlers by request type.
+//! This is the raw layer: no copy and no thread that a program did not ask for. The crate `trine-rpc` is above it: calls
+//! as futures for any executor, handlers by request type, and handlers in worker threads.
 //!
-//! | example | shows |
-//! |---|---|
-//! | `hello` | the shortest whole program: a typed request and its answer |
-//! | `nested` | a handler that calls two other servers and answers when both have |
-//! | `worker` | long requests in threads, short ones answered meanwhile |
-//! | `large_transfer` | messages of 8 MiB both ways, two under way together |
-//! | `echo_server`, `echo_client` | the raw layer in two processes, small and large messages measured |
-//!
+//! The examples `echo_server` and `echo_client` measure small and large messages between two processes:
 //! `cargo run --release -p trine-transport --example NAME`.
 
 pub mod app;
@@ -92,9 +85,7 @@ pub mod slab;
 pub mod stats;
 pub mod time;
 mod timing_wheel;
-pub mod typed;
 pub mod wire;
-pub mod worker;
 
 pub use app::{App, Cx};
 pub use config::{Config, ConfigError, CongestionConfig};
@@ -107,7 +98,6 @@ pub use session::{
     ConnectError, ConnectParams, ConnectRefused, DownReason, Event, Identity, PeerInfo, SessionId,
 };
 pub use stats::{Drops, EndpointStats, RttHistogram, SessionStats};
-pub use worker::{WithWorkers, WorkerStats};
 
 #[cfg(test)]
 mod tests;

@@ -132,6 +132,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     ("cli/bench/report", &[]),
     ("transport/testnet", &[]),
+    ("transport/rpc", &["trine-transport"]),
     (
         "cli",
         &[
@@ -164,6 +165,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "trine-replica",
             "trine-replica-harness",
             "trine-resp",
+            "trine-rpc",
             "trine-server",
             "trine-transport",
             "trine-kvstore",
@@ -192,6 +194,7 @@ const PACKAGES: &[&str] = &[
     "trine-live",
     "trine-server",
     "trine-testnet",
+    "trine-rpc",
 ];
 
 /// The modules that may hold `unsafe`. Each denies nothing silently: it carries its own
@@ -211,7 +214,7 @@ const UNSAFE_MODULES: &[&str] = &[
     "transport/benches/",
     "kvstore/benches/",
     "transport/tests/dpdk/",
-    "transport/tests/allocations.rs",
+    "transport/rpc/tests/allocations.rs",
     "transport/tests/session_memory.rs",
     "kvstore/tests/allocations.rs",
     "kvstore/src/memory.rs",

@@ -11,14 +11,6 @@ mod echo_client;
 #[allow(dead_code)]
 #[path = "../../examples/echo_server.rs"]
 mod echo_server;
-#[path = "../../examples/hello.rs"]
-mod hello;
-#[path = "../../examples/large_transfer.rs"]
-mod large_transfer;
-#[path = "../../examples/nested.rs"]
-mod nested;
-#[path = "../../examples/worker.rs"]
-mod worker;
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -30,26 +22,6 @@ fn ends(example: fn() -> Result<(), Box<dyn Error>>) {
         .recv_timeout(PATIENCE)
         .expect("it hangs or has panicked");
     assert_eq!(end, Ok(()));
-}
-
-#[test]
-fn hello() {
-    ends(hello::main);
-}
-
-#[test]
-fn large_transfer() {
-    ends(large_transfer::main);
-}
-
-#[test]
-fn nested() {
-    ends(nested::main);
-}
-
-#[test]
-fn worker() {
-    ends(worker::main);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use trine_transport::typed::Message;
+use trine_rpc::Message;
 
 pub fn run(data: &[u8]) {
     macro_rules! read {

@@ -10,10 +10,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use super::error::NotSent;
-use crate::buf::MsgBuf;
-use crate::exchange::{RequestId, RpcError};
-use crate::session::{ConnectError, ConnectRefused, SessionId};
-use crate::stats::EndpointStats;
+use trine_transport::buf::MsgBuf;
+use trine_transport::session::{ConnectError, ConnectRefused, SessionId};
+use trine_transport::stats::EndpointStats;
+use trine_transport::{RequestId, RpcError};
 
 /// All cells of a node.
 pub(super) struct Calls {
@@ -240,12 +240,38 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::SessionId;
-
-    const SESSION: SessionId = SessionId {
-        index: 3,
-        generation: 0,
+    use trine_transport::backend::{MonotonicClock, RingBackend, RingConfig, RingRoute};
+    use trine_transport::session::SessionId;
+    use trine_transport::{
+        App, Completion, Config, ConnectParams, Cx, Event, EventLoop, Identity, Reply, Request,
     };
+
+    struct Nobody;
+
+    impl App<RingRoute> for Nobody {
+        fn on_request(&mut self, _: &mut Cx<'_, RingRoute>, _: Request<'_>) -> Reply {
+            Reply::Later
+        }
+
+        fn on_event(&mut self, _: &mut Cx<'_, RingRoute>, _: Event<RingRoute>) {}
+
+        fn on_completion(&mut self, _: &mut Cx<'_, RingRoute>, _: u64, _: Completion) {}
+    }
+
+    /// Names as an endpoint gives them out: of a session, and of a request that waits for it.
+    fn names() -> (SessionId, RequestId) {
+        let (ours, theirs) = RingBackend::pair(RingConfig::default());
+        let route = theirs.route();
+        let (config, identity) = (Config::default(), Identity::default());
+        let mut event_loop = EventLoop::new(ours, MonotonicClock, Nobody, config, identity, 1)
+            .expect("a good configuration");
+        event_loop.with(|_, cx| {
+            let session = cx.connect(route, ConnectParams::default()).expect("room");
+            let (request, response) = (cx.alloc(1).expect("memory"), cx.alloc(1).expect("memory"));
+            let queued = cx.enqueue_request(session, 1, request, response, 0, None);
+            (session, queued.expect("the queue is empty"))
+        })
+    }
 
     fn poll(calls: &Calls, ticket: Ticket) -> Poll<Outcome> {
         calls.poll(ticket, &mut Context::from_waker(Waker::noop()))
@@ -253,15 +279,16 @@ mod tests {
 
     #[test]
     fn a_cell_serves_one_call_after_the_other() {
+        let (session, _) = names();
         let calls = Calls::new(1);
         let first = calls.take().expect("one is free");
         assert!(calls.take().is_none());
         assert!(poll(&calls, first).is_pending());
-        assert!(calls.begin(first, UnderWay::Session(SESSION)));
-        assert!(calls.complete(first, Outcome::Session(SESSION)));
+        assert!(calls.begin(first, UnderWay::Session(session)));
+        assert!(calls.complete(first, Outcome::Session(session)));
         assert!(matches!(
             poll(&calls, first),
-            Poll::Ready(Outcome::Session(SESSION))
+            Poll::Ready(Outcome::Session(opened)) if opened == session
         ));
         let second = calls.take().expect("it is free again");
         assert_ne!(first, second);
@@ -270,25 +297,26 @@ mod tests {
 
     #[test]
     fn a_future_dropped_at_any_moment_frees_its_cell() {
+        let (session, _) = names();
         let calls = Calls::new(1);
         // In the inbox: the loop finds out when it begins.
         let ticket = calls.take().expect("free");
         assert_eq!(calls.abandon(ticket), None);
         assert!(!calls.is_wanted(ticket));
-        assert!(!calls.begin(ticket, UnderWay::Session(SESSION)));
-        assert!(!calls.complete(ticket, Outcome::Session(SESSION)));
+        assert!(!calls.begin(ticket, UnderWay::Session(session)));
+        assert!(!calls.complete(ticket, Outcome::Session(session)));
         assert_eq!(calls.used(), 0);
         // Under way: the loop is told what to take back.
         let ticket = calls.take().expect("free");
-        assert!(calls.begin(ticket, UnderWay::Session(SESSION)));
-        assert_eq!(calls.abandon(ticket), Some(UnderWay::Session(SESSION)));
+        assert!(calls.begin(ticket, UnderWay::Session(session)));
+        assert_eq!(calls.abandon(ticket), Some(UnderWay::Session(session)));
         assert_eq!(calls.used(), 1, "the loop still has it");
         calls.complete(ticket, Outcome::Failed(RpcError::Cancelled));
         assert_eq!(calls.used(), 0);
         // A session that nobody has taken is closed.
         let ticket = calls.take().expect("free");
-        calls.complete(ticket, Outcome::Session(SESSION));
-        assert_eq!(calls.abandon(ticket), Some(UnderWay::Session(SESSION)));
+        calls.complete(ticket, Outcome::Session(session));
+        assert_eq!(calls.abandon(ticket), Some(UnderWay::Session(session)));
         // Over: there is nothing left to do.
         let ticket = calls.take().expect("free");
         calls.complete(ticket, Outcome::Failed(RpcError::NotSent));
@@ -300,10 +328,7 @@ mod tests {
     fn the_end_tells_everybody_who_waits() {
         let calls = Calls::new(3);
         let (queued, sent) = (calls.take().expect("free"), calls.take().expect("free"));
-        let request = RequestId {
-            index: 0,
-            generation: 0,
-        };
+        let (_, request) = names();
         assert!(calls.begin(sent, UnderWay::Request(request)));
         let dropped = calls.take().expect("free");
         calls.abandon(dropped);

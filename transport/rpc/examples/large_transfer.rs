@@ -8,9 +8,9 @@
 use std::error::Error;
 use std::time::Instant;
 
+use trine_rpc::{Call, CallError, Node, Rpc, Session};
 use trine_transport::ConnectParams;
 use trine_transport::backend::{UdpBackend, UdpConfig};
-use trine_transport::typed::{Call, CallError, Node, Rpc, Session};
 
 /// The largest message, less the byte that the typed layer adds to a response.
 const BYTES: usize = (8 << 20) - 1;

@@ -9,12 +9,12 @@ use super::serve::{Caller, Handler};
 use super::shared::{Command, Shared, Submission};
 use super::status::{self, Status};
 use super::tasks::Tasks;
-use crate::app::{App, Cx};
-use crate::backend::Route;
-use crate::buf::MsgBuf;
-use crate::exchange::{Completion, RefusedReason, Reply, Request, RpcError};
-use crate::session::{ConnectParams, Event, SessionId};
-use crate::time::Instant;
+use trine_transport::app::{App, Cx};
+use trine_transport::backend::Route;
+use trine_transport::buf::MsgBuf;
+use trine_transport::session::{ConnectParams, Event, SessionId};
+use trine_transport::time::Instant;
+use trine_transport::{Completion, RefusedReason, Reply, Request, RpcError};
 
 /// Looks into the inbox in one turn at most: a handler that calls and is answered at once ends in
 /// the turn in which it began, and packets are never shut out.

@@ -4,7 +4,7 @@
 
 use super::error::{CallError, Refusal};
 use super::message::Message;
-use crate::buf::{MESSAGE_BYTES_MAX, MsgBuf, Pool};
+use trine_transport::buf::{MESSAGE_BYTES_MAX, MsgBuf, Pool};
 
 /// PROTOCOL.md section 8.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -61,7 +61,7 @@ pub(super) fn read<T: Message>(bytes: &[u8]) -> Result<T, CallError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::buf::PoolConfig;
+    use trine_transport::buf::PoolConfig;
 
     #[test]
     fn each_status_is_read_as_what_it_says() {

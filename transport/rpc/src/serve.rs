@@ -9,17 +9,17 @@ use super::message::Message;
 use super::shared::{Command, Shared};
 use super::status::{self, Status};
 use super::tasks::TaskFuture;
-use crate::backend::Route;
-use crate::buf::{MsgBuf, Pool};
-use crate::exchange::ResponseHandle;
-use crate::session::SessionId;
-use crate::time::Instant;
+use trine_transport::ResponseHandle;
+use trine_transport::backend::Route;
+use trine_transport::buf::{MsgBuf, Pool};
+use trine_transport::session::SessionId;
+use trine_transport::time::Instant;
 
 /// What a handler knows about a request beside its content.
 ///
 /// ```
-/// # use trine_transport::typed::{Caller, doc::Shout};
-/// # use trine_transport::typed::Rpc;
+/// # use trine_rpc::{Caller, doc::Shout};
+/// # use trine_rpc::Rpc;
 /// fn shout(text: String, caller: &Caller) -> String {
 ///     match caller.deadline() {
 ///         Some(deadline) => format!("{text} (by {} ns)", deadline.as_nanos()),
@@ -51,7 +51,7 @@ impl Caller {
 /// it tells the caller so ([`CallError::Unanswered`](super::CallError::Unanswered)).
 ///
 /// ```
-/// # use trine_transport::typed::{Node, Responder, doc::{DocNodes, Shout}};
+/// # use trine_rpc::{Node, Responder, doc::{DocNodes, Shout}};
 /// # use trine_transport::backend::{RingBackend, RingConfig};
 /// # let (backend, _peer) = RingBackend::pair(RingConfig::default());
 /// let (to_thread, requests) = std::sync::mpsc::channel();
@@ -66,7 +66,7 @@ impl Caller {
 ///     }
 /// });
 /// # drop(node);
-/// # Ok::<(), trine_transport::typed::StartError>(())
+/// # Ok::<(), trine_rpc::StartError>(())
 /// ```
 #[must_use = "a responder that is dropped answers that there is no answer"]
 pub struct Responder<P: Rpc, R: Route = SocketAddr> {

@@ -13,17 +13,17 @@ use super::error::{CallError, NotSent, SessionError};
 use super::message::Message;
 use super::shared::{Command, Shared, Submission};
 use super::status::{self, STATUS_BYTES};
-use crate::backend::{MonotonicClock, Route};
-use crate::buf::MESSAGE_BYTES_MAX;
-use crate::exchange::RpcError;
-use crate::session::{ConnectParams, SessionId};
-use crate::stats::EndpointStats;
-use crate::time::{Clock, Duration, Instant};
+use trine_transport::RpcError;
+use trine_transport::backend::{MonotonicClock, Route};
+use trine_transport::buf::MESSAGE_BYTES_MAX;
+use trine_transport::session::{ConnectParams, SessionId};
+use trine_transport::stats::EndpointStats;
+use trine_transport::time::{Clock, Duration, Instant};
 
 /// Opens sessions from a node. A clone is as good; any thread and any executor may use it.
 ///
 /// ```
-/// # use trine_transport::typed::{Client, SessionError, doc::DocNodes};
+/// # use trine_rpc::{Client, SessionError, doc::DocNodes};
 /// # let nodes = DocNodes::start();
 /// # let (client, route) = (nodes.client(), nodes.route());
 /// # pollster::block_on(async {
@@ -50,7 +50,7 @@ impl<R: Route> Client<R> {
     /// Opens a session with the node at `route`; the handshake begins at once.
     ///
     /// ```
-    /// # use trine_transport::typed::{Client, SessionError, doc::DocNodes};
+    /// # use trine_rpc::{Client, SessionError, doc::DocNodes};
     /// # let nodes = DocNodes::start();
     /// # let (client, route) = (nodes.client(), nodes.route());
     /// # pollster::block_on(async {
@@ -66,7 +66,7 @@ impl<R: Route> Client<R> {
     /// The same with wishes of its own: credits, slots, how long to try.
     ///
     /// ```
-    /// # use trine_transport::typed::{Client, SessionError, doc::DocNodes};
+    /// # use trine_rpc::{Client, SessionError, doc::DocNodes};
     /// # use trine_transport::ConnectParams;
     /// # let nodes = DocNodes::start();
     /// # let (client, route) = (nodes.client(), nodes.route());
@@ -143,7 +143,7 @@ fn session_error(outcome: Outcome) -> SessionError {
 /// complete in any order; more wait in order.
 ///
 /// ```
-/// # use trine_transport::typed::{CallError, doc::{DocNodes, Shout}};
+/// # use trine_rpc::{CallError, doc::{DocNodes, Shout}};
 /// # let nodes = DocNodes::start();
 /// # let session = nodes.session();
 /// # pollster::block_on(async {
@@ -181,7 +181,7 @@ impl<R: Route> Session<R> {
     /// response does what its type does.
     ///
     /// ```
-    /// # use trine_transport::typed::{CallError, doc::{DocNodes, Shout}};
+    /// # use trine_rpc::{CallError, doc::{DocNodes, Shout}};
     /// # let nodes = DocNodes::start();
     /// # let session = nodes.session();
     /// # pollster::block_on(async {
@@ -197,7 +197,7 @@ impl<R: Route> Session<R> {
     /// does not execute it, and the call ends with [`CallError::DeadlineExceeded`].
     ///
     /// ```
-    /// # use trine_transport::typed::{CallError, doc::{DocNodes, Sleepy}};
+    /// # use trine_rpc::{CallError, doc::{DocNodes, Sleepy}};
     /// # use trine_transport::time::Duration;
     /// # let nodes = DocNodes::start();
     /// # let session = nodes.session();
@@ -255,7 +255,7 @@ impl<R: Route> Session<R> {
 /// what the handler does with it, once or not at all, nobody learns.
 ///
 /// ```
-/// # use trine_transport::typed::{CallError, doc::{DocNodes, Shout, Sleepy}};
+/// # use trine_rpc::{CallError, doc::{DocNodes, Shout, Sleepy}};
 /// # let nodes = DocNodes::start();
 /// # let session = nodes.session();
 /// # pollster::block_on(async {

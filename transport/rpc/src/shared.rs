@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::calls::{Calls, Ticket, UnderWay};
-use crate::backend::{Route, Waker};
-use crate::buf::{MsgBuf, Pool};
-use crate::exchange::ResponseHandle;
-use crate::inbox::Inbox;
-use crate::session::{ConnectParams, SessionId};
-use crate::time::Instant;
+use trine_transport::ResponseHandle;
+use trine_transport::backend::{Route, Waker};
+use trine_transport::buf::{MsgBuf, Pool};
+use trine_transport::inbox::Inbox;
+use trine_transport::session::{ConnectParams, SessionId};
+use trine_transport::time::Instant;
 
 /// The meeting place. The inbox is bounded by what puts into it: a cell has at most two commands
 /// under way, a session's handle one, a received request one, a task one.

@@ -11,9 +11,9 @@ use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
+use trine_rpc::{CallError, Node, Rpc, Session};
 use trine_transport::backend::{UdpBackend, UdpConfig};
 use trine_transport::time::Duration;
-use trine_transport::typed::{CallError, Node, Rpc, Session};
 
 /// What a shop wants for an article.
 struct Price;

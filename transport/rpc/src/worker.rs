@@ -14,12 +14,12 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use crate::app::{App, Cx};
-use crate::backend::{Route, Waker};
-use crate::buf::{MsgBuf, Pool};
-use crate::exchange::{Completion, Reply, Request, ResponseHandle};
-use crate::session::{Event, SessionId};
-use crate::time::Instant;
+use trine_transport::app::{App, Cx};
+use trine_transport::backend::{Route, Waker};
+use trine_transport::buf::{MsgBuf, Pool};
+use trine_transport::session::{Event, SessionId};
+use trine_transport::time::Instant;
+use trine_transport::{Completion, Reply, Request, ResponseHandle};
 
 /// Above this many waiting jobs, each new one looks for the one that it makes stale.
 const JOBS_UNSORTED_MAX: usize = 256;
@@ -226,7 +226,7 @@ impl Workers {
     fn submit(&self, job: Job) {
         let mut queues = self.shared.lock();
         if queues.jobs.len() >= JOBS_UNSORTED_MAX {
-            let place = |job: &Job| (job.handle.session(), job.handle.slot);
+            let place = |job: &Job| (job.handle.session(), job.handle.slot());
             let taken = place(&job);
             queues.jobs.retain(|waiting| place(waiting) != taken);
         }
@@ -314,8 +314,8 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
-    use crate::backend::{Backend, MonotonicClock, RingBackend, RingConfig, RingRoute};
-    use crate::{Config, ConnectParams, EventLoop, Identity, RequestId, RpcError};
+    use trine_transport::backend::{Backend, MonotonicClock, RingBackend, RingConfig, RingRoute};
+    use trine_transport::{Config, ConnectParams, EventLoop, Identity, RequestId, RpcError};
 
     const SHORT: u8 = 1;
     const LONG: u8 = 2;

@@ -1,4 +1,4 @@
-//! Typed calls as futures, and handlers by request type, over the raw layer of [`crate::app`].
+//! Typed calls as futures, and handlers by request type, over the raw layer of [`trine_transport::app`].
 //!
 //! A [`Node`] runs an event loop in a thread of its own. A [`Client`] opens [`Session`]s from it,
 //! whose calls are plain futures: any executor runs them, and none comes along. On the other side a
@@ -8,7 +8,7 @@
 //!
 //! ```
 //! use trine_transport::backend::{UdpBackend, UdpConfig};
-//! use trine_transport::typed::{Node, Rpc};
+//! use trine_rpc::{Node, Rpc};
 //!
 //! /// Greets whoever tells a name.
 //! struct Greet;
@@ -39,10 +39,19 @@
 //! What it costs over the raw layer: a call passes a mutex-protected queue into the loop's thread and
 //! a cell back, and wakes the waiting task; nothing is allocated for it (the cells are a fixed table,
 //! [`Builder::calls`]; the messages lie in the backend's pool). A program that wants the last
-//! microsecond runs in the loop's thread itself, as an [`crate::App`].
+//! microsecond runs in the loop's thread itself, as an [`trine_transport::App`].
 //!
 //! Dropping a [`Call`] cancels it, dropping the last clone of a [`Session`] closes it, dropping the
-//! [`Node`] ends all.
+//! [`Node`] ends all. [`WithWorkers`] gives an [`App`](trine_transport::App) of the raw layer worker threads.
+//!
+//! | example | shows |
+//! |---|---|
+//! | `hello` | the shortest whole program: a typed request and its answer |
+//! | `nested` | a handler that calls two other servers and answers when both have |
+//! | `worker` | long requests in threads, short ones answered meanwhile |
+//! | `large_transfer` | messages of 8 MiB both ways, two under way together |
+//!
+//! `cargo run --release -p trine-rpc --example NAME`.
 
 mod calls;
 mod client;
@@ -56,12 +65,14 @@ mod serve;
 mod shared;
 mod status;
 mod tasks;
+pub mod worker;
 
 pub use client::{Call, Client, Connect, Session};
 pub use error::{CallError, NodeError, NotSent, Refusal, SessionError, StartError};
 pub use message::{DecodeError, Message};
 pub use node::{Builder, Node};
 pub use serve::{Caller, Responder};
+pub use worker::{WithWorkers, WorkerStats};
 
 /// Calls and connects under way together, unless `Builder::calls` says otherwise.
 const CALLS_DEFAULT: usize = 4_096;
@@ -71,7 +82,7 @@ const TASKS_DEFAULT: usize = 4_096;
 /// A request type: its number, what it asks and what it answers. Both sides share it.
 ///
 /// ```
-/// use trine_transport::typed::Rpc;
+/// use trine_rpc::Rpc;
 ///
 /// /// The value of a key, if it is there.
 /// struct Get;

@@ -7,8 +7,8 @@
 
 use std::error::Error;
 
+use trine_rpc::{Node, Rpc};
 use trine_transport::backend::{UdpBackend, UdpConfig};
-use trine_transport::typed::{Node, Rpc};
 
 /// Greets whoever tells a name. Both sides share this definition.
 struct Greet;

@@ -3,15 +3,15 @@
 use std::fmt;
 
 use super::message::DecodeError;
-use crate::backend::BackendError;
-use crate::config::ConfigError;
-use crate::session::{ConnectError, ConnectRefused};
+use trine_transport::backend::BackendError;
+use trine_transport::config::ConfigError;
+use trine_transport::session::{ConnectError, ConnectRefused};
 
 /// Why a call has no response. [`CallError::may_have_run`] tells whether it may be repeated without
 /// a second thought.
 ///
 /// ```
-/// use trine_transport::typed::{CallError, NotSent, Refusal};
+/// use trine_rpc::{CallError, NotSent, Refusal};
 ///
 /// assert!(!CallError::NotSent(NotSent::SessionOver).may_have_run());
 /// assert!(!CallError::Refused(Refusal::Overloaded).may_have_run());
@@ -119,7 +119,7 @@ impl std::error::Error for CallError {}
 ///
 /// ```
 /// use trine_transport::ConnectError;
-/// use trine_transport::typed::SessionError;
+/// use trine_rpc::SessionError;
 ///
 /// let error = SessionError::Failed(ConnectError::TimedOut);
 /// assert!(error.to_string().contains("nobody answered"));

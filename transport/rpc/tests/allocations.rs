@@ -5,12 +5,12 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use trine_rpc::{Node, Rpc};
 use trine_transport::backend::{
     Backend, MonotonicClock, RingBackend, RingConfig, RingRoute, RxBatch, RxPacket, TxBatch,
 };
 use trine_transport::buf::MsgBuf;
 use trine_transport::time::{Duration, Instant};
-use trine_transport::typed::{Node, Rpc};
 use trine_transport::wire::{Connect, Features, Header, NO_SESSION, PacketType, Seed};
 use trine_transport::{
     App, Completion, Config, CongestionConfig, ConnectParams, Cx, Endpoint, Event, EventLoop,

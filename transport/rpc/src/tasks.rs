@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
 
 use super::shared::{Command, Shared, TaskId};
-use crate::backend::Route;
+use trine_transport::backend::Route;
 
 pub(super) type TaskFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 

@@ -6,7 +6,7 @@ use std::fmt;
 /// are little-endian; a struct writes its fields one after the other, or calls its favourite codec.
 ///
 /// ```
-/// use trine_transport::typed::{DecodeError, Message};
+/// use trine_rpc::{DecodeError, Message};
 ///
 /// #[derive(Debug, PartialEq)]
 /// struct Point {
@@ -55,7 +55,7 @@ pub trait Message: Sized {
 /// Bytes that are no value of the type.
 ///
 /// ```
-/// use trine_transport::typed::{DecodeError, Message};
+/// use trine_rpc::{DecodeError, Message};
 ///
 /// let error = u32::decode(b"abc").unwrap_err();
 /// assert_eq!(error, DecodeError::new("another number of bytes than the type has"));

@@ -1,7 +1,7 @@
 //! What the examples in this module's documentation run against: two nodes in one process.
 
 use super::{Client, Node, Rpc, Session};
-use crate::backend::{RingBackend, RingConfig, RingRoute};
+use trine_transport::backend::{RingBackend, RingConfig, RingRoute};
 
 /// Answers in capitals.
 pub struct Shout;

@@ -7,10 +7,10 @@ use futures_executor::ThreadPool;
 use pollster::block_on;
 
 use super::*;
-use crate::backend::{Backend, RingBackend, RingConfig, RingRoute};
-use crate::config::Config;
-use crate::session::{ConnectError, ConnectParams};
-use crate::time::Duration;
+use trine_transport::backend::{Backend, RingBackend, RingConfig, RingRoute};
+use trine_transport::config::Config;
+use trine_transport::session::{ConnectError, ConnectParams};
+use trine_transport::time::Duration;
 
 /// Adds 1.
 struct Increment;

@@ -10,18 +10,18 @@ use super::hosted::Hosted;
 use super::serve::{self, Caller, Handler, Responder, Work};
 use super::shared::Shared;
 use super::{CALLS_DEFAULT, Rpc, TASKS_DEFAULT};
-use crate::app::App;
-use crate::backend::{Backend, BackendError, MonotonicClock, Route};
-use crate::config::Config;
-use crate::event_loop::EventLoop;
-use crate::session::Identity;
 use crate::worker::WithWorkers;
+use trine_transport::app::App;
+use trine_transport::backend::{Backend, BackendError, MonotonicClock, Route};
+use trine_transport::config::Config;
+use trine_transport::event_loop::EventLoop;
+use trine_transport::session::Identity;
 
 /// A running node. Dropping it closes its sessions and ends its thread; calls that wait are told so.
 ///
 /// ```
 /// use trine_transport::backend::{UdpBackend, UdpConfig};
-/// use trine_transport::typed::Node;
+/// use trine_rpc::Node;
 ///
 /// let backend = UdpBackend::bind("127.0.0.1:0".parse()?, &UdpConfig::default())?;
 /// let node = Node::builder(backend).start()?;
@@ -96,7 +96,7 @@ impl<R: Route> Drop for Node<R> {
 ///
 /// ```
 /// # use trine_transport::backend::{RingBackend, RingConfig};
-/// use trine_transport::typed::{Node, Rpc};
+/// use trine_rpc::{Node, Rpc};
 ///
 /// /// Adds 1.
 /// struct Increment;
@@ -166,12 +166,12 @@ impl<B: Backend> Builder<B> {
     ///
     /// ```
     /// # use trine_transport::backend::{RingBackend, RingConfig};
-    /// # use trine_transport::typed::{Node, doc::Shout};
+    /// # use trine_rpc::{Node, doc::Shout};
     /// # let (backend, _peer) = RingBackend::pair(RingConfig::default());
     /// let node = Node::builder(backend)
     ///     .handle_async::<Shout, _, _>(|text, _| async move { text.to_uppercase() })
     ///     .start()?;
-    /// # Ok::<(), trine_transport::typed::StartError>(())
+    /// # Ok::<(), trine_rpc::StartError>(())
     /// ```
     pub fn handle_async<P: Rpc, F, T>(mut self, handler: F) -> Self
     where
@@ -187,13 +187,13 @@ impl<B: Backend> Builder<B> {
     ///
     /// ```
     /// # use trine_transport::backend::{RingBackend, RingConfig};
-    /// # use trine_transport::typed::{Node, doc::Shout};
+    /// # use trine_rpc::{Node, doc::Shout};
     /// # let (backend, _peer) = RingBackend::pair(RingConfig::default());
     /// let node = Node::builder(backend)
     ///     .handle_worker::<Shout, _>(|text| text.to_uppercase())
     ///     .workers(4)
     ///     .start()?;
-    /// # Ok::<(), trine_transport::typed::StartError>(())
+    /// # Ok::<(), trine_rpc::StartError>(())
     /// ```
     pub fn handle_worker<P: Rpc, F>(mut self, handler: F) -> Self
     where

@@ -6,8 +6,8 @@
 
 use std::error::Error;
 
+use trine_rpc::{Node, Rpc};
 use trine_transport::backend::{UdpBackend, UdpConfig};
-use trine_transport::typed::{Node, Rpc};
 
 /// How many primes there are below a number. Long: a worker's.
 struct CountPrimes;
