@@ -70,6 +70,8 @@
 
 pub mod app;
 pub mod backend;
+#[doc(hidden)]
+pub mod backend_api;
 pub mod buf;
 pub mod config;
 mod congestion;

@@ -5,10 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use trine_dpdk::{DpdkBackend, DpdkConfig, DpdkError, DpdkPorts, Eal, arguments};
 use trine_protocol::route::is_same_address;
-use trine_transport::backend::dpdk::{
-    DpdkBackend, DpdkConfig, DpdkError, DpdkPorts, Eal, arguments,
-};
 use trine_transport::buf::PoolConfig;
 
 use super::{Network, NetworkArguments, Opened};
@@ -19,7 +17,7 @@ use crate::failure::Failure;
 const CLIENT_PORTS: RangeInclusive<u16> = 49_152..=65_535;
 
 #[derive(Clone)]
-pub struct Dpdk {
+pub(super) struct Dpdk {
     eal: Arc<Eal>,
     port: Option<DpdkConfig>,
     /// The ports of a process that calls; a replica takes its address from the list of peers.

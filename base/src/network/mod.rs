@@ -11,9 +11,9 @@ use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use clap::{Args, ValueEnum};
+use trine_dpdk::DpdkConfig;
 use trine_protocol::IsAt;
 use trine_protocol::RouteOf;
-use trine_transport::backend::dpdk::DpdkConfig;
 use trine_transport::backend::{Backend, CaptureAddress};
 
 pub use self::udp::Udp;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use trine_transport::backend::announce::{Announcer, Resolver};
-use trine_transport::backend::verbs::{VerbsAddress, VerbsBackend, VerbsConfig};
+use trine_verbs::{VerbsAddress, VerbsBackend, VerbsConfig};
 
 use super::{Network, NetworkArguments, Opened};
 use crate::endpoint::backend_failure;
@@ -16,7 +16,7 @@ use crate::failure::Failure;
 const ANNOUNCE_LIMIT: Duration = Duration::from_millis(300);
 
 #[derive(Clone)]
-pub struct Verbs {
+pub(super) struct Verbs {
     config: VerbsConfig,
     resolver: Arc<Resolver<VerbsAddress>>,
 }

@@ -12,15 +12,7 @@ use std::path::{Component, Path, PathBuf};
 const EDGES: &[(&str, &[&str])] = &[
     ("canary", &[]),
     ("corpus", &[]),
-    (
-        "transport",
-        &[
-            "trine-dpdk-sys",
-            "trine-canary",
-            "trine-report",
-            "trine-testnet",
-        ],
-    ),
+    ("transport", &["trine-canary", "trine-report"]),
     ("kvstore", &["trine-canary", "trine-report"]),
     ("resp", &["trine-kvstore"]),
     // With `replica/harness`, a crate for its tests, which names it.
@@ -58,6 +50,8 @@ const EDGES: &[(&str, &[&str])] = &[
         "base",
         &[
             "trine-client",
+            "trine-dpdk",
+            "trine-verbs",
             "trine-protocol",
             "trine-transport",
             "trine-kvstore",
@@ -134,6 +128,16 @@ const EDGES: &[(&str, &[&str])] = &[
     ("transport/testnet", &[]),
     ("transport/rpc", &["trine-transport"]),
     (
+        "transport/dpdk",
+        &[
+            "trine-dpdk-sys",
+            "trine-transport",
+            "trine-report",
+            "trine-testnet",
+        ],
+    ),
+    ("transport/verbs", &["trine-transport"]),
+    (
         "cli",
         &[
             "trine-apps",
@@ -161,11 +165,15 @@ const EDGES: &[(&str, &[&str])] = &[
             "trine-base",
             "trine-bench",
             "trine-chaos",
+            "trine-dpdk",
+            "trine-verbs",
             "trine-protocol",
             "trine-replica",
             "trine-replica-harness",
             "trine-resp",
             "trine-rpc",
+            "trine-dpdk",
+            "trine-verbs",
             "trine-server",
             "trine-transport",
             "trine-kvstore",
@@ -204,16 +212,18 @@ const UNSAFE_MODULES: &[&str] = &[
     "transport/src/backend/clock.rs",
     "transport/src/backend/tsc.rs",
     "transport/src/backend/udp/",
-    "transport/src/backend/dpdk/",
-    "transport/src/backend/verbs/",
+    "transport/dpdk/src/",
+    "transport/verbs/src/",
     "transport/dpdk-sys/",
     "transport/src/backend/wake.rs",
     "transport/src/wire/crc.rs",
     "transport/src/prefetch.rs",
     // Baselines that use the operating system as a C program would, and tests that drop rights.
     "transport/benches/",
+    "transport/dpdk/benches/",
+    "transport/verbs/benches/",
     "kvstore/benches/",
-    "transport/tests/dpdk/",
+    "transport/dpdk/tests/",
     "transport/rpc/tests/allocations.rs",
     "transport/tests/session_memory.rs",
     "kvstore/tests/allocations.rs",
@@ -289,9 +299,9 @@ const FILE_LINES_MAX: usize = 900;
 const SLEEP_ALLOWED: &[&str] = &[
     "server/local/src/",
     "transport/src/backend/announce.rs",
-    "transport/src/backend/dpdk/",
+    "transport/dpdk/src/",
     "cli/tests/dpdk.rs",
-    "transport/tests/dpdk/",
+    "transport/dpdk/tests/",
 ];
 
 struct Source {

@@ -1,7 +1,6 @@
 //! `cargo bench -p trine-transport [NAME...]`: see `BENCHMARKS.md`.
 
 mod count;
-mod pin;
 mod raw;
 mod rpc;
 
@@ -10,6 +9,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use rpc::Setup;
+use trine_report::pin;
 use trine_report::{PAIRS_MIN, Pairs, Report};
 use trine_transport::Config;
 use trine_transport::backend::{Direction, Faults, MonotonicClock, RingBackend};

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::pin::pin;
 use trine_report::median;
+use trine_report::pin::pin;
 
 /// A thread that answers until it is dropped.
 pub(crate) struct Server {

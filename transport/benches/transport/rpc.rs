@@ -17,8 +17,8 @@ use trine_transport::{
     SessionId,
 };
 
-use crate::pin::pin;
 use trine_report::median;
+use trine_report::pin::pin;
 
 /// Request type of all benchmarks.
 const KIND: u8 = 1;

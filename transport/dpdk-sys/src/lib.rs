@@ -1,6 +1,6 @@
 //! Raw bindings to the libdpdk that is installed on the building machine, and to the shim in `shim/`.
 //!
-//! Nothing here is safe to use by itself; `trine_transport::backend::dpdk` is the safe wrapper. The bindings are made
+//! Nothing here is safe to use by itself; `trine_dpdk` is the safe wrapper. The bindings are made
 //! at build time because the layouts of DPDK's structures change from release to release. What DPDK defines as an
 //! inline function, and every access to a field of an mbuf, is in the shim: one call a burst, not one a packet.
 //!

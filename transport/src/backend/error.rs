@@ -39,7 +39,8 @@ pub enum BackendError {
 
 impl BackendError {
     /// The failure of `call` as the operating system reported it.
-    pub(crate) fn from_io(call: &'static str, error: &io::Error) -> Self {
+    #[doc(hidden)]
+    pub fn from_io(call: &'static str, error: &io::Error) -> Self {
         Self::System {
             call,
             os_error: error.raw_os_error().unwrap_or(0),

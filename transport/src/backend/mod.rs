@@ -8,18 +8,13 @@
 pub mod announce;
 mod batch;
 mod clock;
-pub mod dpdk;
 mod error;
 mod faulty;
 mod pcap;
 mod ring;
 mod tsc;
 mod udp;
-#[cfg(feature = "verbs")]
-pub mod verbs;
-#[doc(hidden)]
-pub mod verbs_route;
-mod wake;
+pub(crate) mod wake;
 
 pub use batch::{Body, RxBatch, RxPacket, RxSlot, TxBatch, TxItem};
 pub use clock::MonotonicClock;

@@ -12,7 +12,7 @@ use crate::time::Duration;
 
 /// Sleeps until one of the descriptors is readable or `timeout` has passed. Says whether the
 /// second one is.
-pub(super) fn wait_readable(
+pub fn wait_readable(
     socket: BorrowedFd<'_>,
     wake: BorrowedFd<'_>,
     watched: Option<BorrowedFd<'_>>,
@@ -45,13 +45,14 @@ pub(super) fn wait_readable(
 }
 
 /// An eventfd that ends a poll, written only if somebody has not done so already.
-pub(super) struct WakeEvent {
+pub struct WakeEvent {
     event: File,
     pending: AtomicBool,
 }
 
 impl WakeEvent {
-    pub(super) fn new() -> io::Result<Self> {
+    /// An event that nobody has raised.
+    pub fn new() -> io::Result<Self> {
         // SAFETY: no pointers.
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         if fd < 0 {
@@ -66,13 +67,13 @@ impl WakeEvent {
     }
 
     /// True if a wake came since the last [`WakeEvent::clear`].
-    pub(super) fn is_pending(&self) -> bool {
+    pub fn is_pending(&self) -> bool {
         self.pending.load(Ordering::Acquire)
     }
 
     /// Forgets wakes so far. A waker that was just about to write makes the next poll return once
     /// more, without a reason.
-    pub(super) fn clear(&self) {
+    pub fn clear(&self) {
         // Drain first: a wake between the two statements finds `pending` set and is covered by
         // this one; the caller looks for work after `clear`.
         let mut count = [0u8; 8];
@@ -80,7 +81,8 @@ impl WakeEvent {
         self.pending.store(false, Ordering::Release);
     }
 
-    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+    /// What to poll for it.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
 }

@@ -5,6 +5,8 @@
 //! goals stand in `cli/bench/goals.json`, by crate and name. Whether a goal is met is computed in
 //! one place, `Goal::met`.
 
+pub mod pin;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

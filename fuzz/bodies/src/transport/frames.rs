@@ -3,16 +3,14 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
+use trine_dpdk::arp::Arp;
+use trine_dpdk::ethernet::ETHERNET_HEADER;
+use trine_dpdk::frame::{Checked, Datagram, HEADERS, Incoming, Local, Reject, parse};
+use trine_dpdk::mac::MacAddr;
+use trine_dpdk::template::{Checksums, Fill, Template};
 use trine_transport::backend::CaptureAddress;
 use trine_transport::backend::announce::{Announce, fuzz_datagram};
-use trine_transport::backend::dpdk::arp::Arp;
-use trine_transport::backend::dpdk::ethernet::ETHERNET_HEADER;
-use trine_transport::backend::dpdk::frame::{
-    Checked, Datagram, HEADERS, Incoming, Local, Reject, parse,
-};
-use trine_transport::backend::dpdk::mac::MacAddr;
-use trine_transport::backend::dpdk::template::{Checksums, Fill, Template};
-use trine_transport::backend::verbs_route::{GRH_BYTES, VerbsAddress, VerbsRoute};
+use trine_verbs::{GRH_BYTES, VerbsAddress, VerbsRoute};
 
 const OURS: Local = Local {
     mac: MacAddr([2, 0, 0, 0, 0, 1]),

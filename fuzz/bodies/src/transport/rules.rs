@@ -5,9 +5,9 @@
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
+use trine_dpdk::DpdkConfig;
+use trine_dpdk::mac::MacAddr;
 use trine_transport::backend::Faults;
-use trine_transport::backend::dpdk::DpdkConfig;
-use trine_transport::backend::dpdk::mac::MacAddr;
 use trine_transport::prng::Ratio;
 
 pub fn run(data: &[u8]) {

@@ -1,0 +1,386 @@
+//! InfiniBand Unreliable Datagram through libibverbs: InfiniBand, RoCE and soft-RoCE.
+//!
+//! One queue pair an endpoint, or several if the configuration says so. What each choice follows from "Design Guidelines for High
+//! Performance RDMA Systems" is told in `VERBS.md`.
+#![allow(unsafe_code)]
+
+mod address;
+mod channel;
+mod device;
+mod error;
+mod lane;
+mod memory;
+mod queue_pair;
+mod receive;
+mod send;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use self::address::{AddressHandles, Handle, REFUSED_QKEY};
+use self::channel::Channel;
+use self::device::Device;
+use self::lane::Lane;
+use self::memory::RegisteredRegions;
+use crate::route::Port;
+use trine_transport::backend::{
+    Backend, BackendError, BackendStats, Caps, RxBatch, TxBatch, Waker,
+};
+use trine_transport::backend_api::{WakeEvent, wait_readable};
+use trine_transport::buf::{Pool, PoolConfig};
+use trine_transport::config::{MTU_MAX, MTU_MIN};
+use trine_transport::time::Duration;
+
+pub use self::error::VerbsError;
+use crate::route::{QUEUE_PAIRS_MAX, VerbsAddress, VerbsRoute};
+
+/// How a queue pair is opened. The defaults are for latency.
+#[derive(Clone, Debug)]
+pub struct VerbsConfig {
+    /// Device name (`rdma link` lists them); the first with an active port if absent.
+    pub device: Option<String>,
+    /// Port of the device, from 1.
+    pub port: u8,
+    /// Index into the port's GID table; the most routable one if absent.
+    pub gid_index: Option<u32>,
+    /// Key that receivers insist on; the same for all of a group, not zero.
+    pub qkey: u32,
+    /// Queue pairs of the endpoint, 1 to [`QUEUE_PAIRS_MAX`]. One keeps the least state in the device; several let a
+    /// device that works on them in parallel send and receive more for one thread.
+    pub queue_pairs: u8,
+    /// Packets that can wait to be received (|RQ|), for each queue pair.
+    pub receive_queue: u32,
+    /// Receives are given back to the device when so many are free, with one doorbell; 1 gives back each by itself. At
+    /// most a quarter of the receive queue.
+    pub receive_batch: u32,
+    /// Sends that the device may have in hand, for each queue pair; at least 128.
+    pub send_queue: u32,
+    /// One send in so many asks for a completion; 1 signals every send. At most half the send queue.
+    pub signal_interval: u32,
+    /// Packets up to this length, and to the device's limit, travel inside the work request; 0 turns
+    /// that off.
+    pub inline_bytes: u32,
+    /// One doorbell for a list of sends; off posts each by itself.
+    pub doorbell_batching: bool,
+    /// Largest packet in bytes; the port's active MTU bounds it.
+    pub mtu: usize,
+    /// Limits of the message pool, whose memory is registered as it grows.
+    pub pool: PoolConfig,
+    /// Single-packet message buffers that are registered at the start.
+    pub reserved_buffers: usize,
+}
+
+impl Default for VerbsConfig {
+    fn default() -> Self {
+        Self {
+            device: None,
+            port: 1,
+            gid_index: None,
+            qkey: 0x5472_696e,
+            queue_pairs: 1,
+            receive_queue: 1024,
+            receive_batch: 16,
+            send_queue: 256,
+            signal_interval: 16,
+            inline_bytes: 256,
+            doorbell_batching: true,
+            mtu: 4096,
+            pool: PoolConfig::default(),
+            reserved_buffers: 512,
+        }
+    }
+}
+
+/// What the queue pairs did, besides [`BackendStats`].
+#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+pub struct VerbsStats {
+    /// Send work requests that the device took.
+    pub sends: u64,
+    /// Of those, requests that carried their bytes themselves.
+    pub sends_inline: u64,
+    /// Of those, requests that asked for a completion.
+    pub sends_signaled: u64,
+    /// Parts of those that the device has to fetch from memory: heads that were not inline, and bodies.
+    pub sends_gathered: u64,
+    /// Calls that handed sends to the device.
+    pub send_doorbells: u64,
+    /// Packets that the device did not take, or that go to a place it cannot reach.
+    pub sends_refused: u64,
+    /// Sends that completed with an error.
+    pub sends_failed: u64,
+    /// Waits until the device had read everything.
+    pub flushes: u64,
+    /// Datagrams received.
+    pub receives: u64,
+    /// Bytes in them, route headers not counted.
+    pub received_bytes: u64,
+    /// Receive work requests handed to the device.
+    pub receives_posted: u64,
+    /// Calls that handed receives to the device.
+    pub receive_doorbells: u64,
+    /// Receives that completed with an error.
+    pub receives_failed: u64,
+    /// Memory registrations, from the start on.
+    pub registrations: u64,
+    /// Restarts of a queue pair after an error.
+    pub restarts: u64,
+}
+
+/// UD queue pairs as a backend.
+pub struct VerbsBackend {
+    // The queue pairs go first: the device then uses none of the memory below any more.
+    lanes: Vec<Lane>,
+    addresses: AddressHandles,
+    pool: Pool,
+    caps: Caps,
+    address: VerbsAddress,
+    /// The lane that `rx_burst` looks at first: none may starve.
+    next_lane: usize,
+    channel: Arc<Channel>,
+    wake: Arc<WakeEvent>,
+    registrations: Arc<AtomicU64>,
+    /// What `verbs` does not count.
+    stats: BackendStats,
+    verbs: VerbsStats,
+}
+
+impl VerbsBackend {
+    /// Opens a device and makes a queue pair that is ready to receive.
+    ///
+    /// # Errors
+    ///
+    /// [`VerbsError`] with cause and cure.
+    ///
+    /// # Panics
+    ///
+    /// If `config` breaks one of the bounds stated at its fields.
+    pub fn open(config: &VerbsConfig) -> Result<Self, VerbsError> {
+        config.check();
+        let device = Arc::new(Device::open(config)?);
+        let mtu = config.mtu.min(device.port.mtu).min(MTU_MAX);
+        if mtu < MTU_MIN {
+            return Err(VerbsError::MtuTooSmall { mtu });
+        }
+        let registrations = Arc::new(AtomicU64::new(0));
+        let channel = Arc::new(Channel::new(&device)?);
+        let lane = |via| Lane::new(&device, &channel, config, mtu, via, &registrations);
+        let mut lanes: Vec<Lane> = (0..config.queue_pairs)
+            .map(lane)
+            .collect::<Result<_, _>>()?;
+        let regions = RegisteredRegions::new(Arc::clone(&device), Arc::clone(&registrations));
+        let pool = Pool::with_region_allocator(config.pool, regions);
+        pool.reserve(mtu, config.reserved_buffers);
+        let wake = WakeEvent::new().map_err(|_| VerbsError::last("eventfd"))?;
+        let numbers: Vec<u32> = lanes.iter().map(|lane| lane.pair.number()).collect();
+        let mut verbs = VerbsStats::default();
+        lanes.iter_mut().for_each(|lane| lane.fill(&mut verbs));
+        Ok(Self {
+            lanes,
+            address: VerbsAddress::of_port(&device.port, &numbers, config.qkey),
+            addresses: AddressHandles::new(device),
+            pool,
+            caps: Caps {
+                mtu,
+                rto_floor: Duration::from_micros(50),
+                copies: false,
+                // All sessions may share one of the queue pairs.
+                rx_queue_packets: config.receive_queue,
+                packet_is_dear: false,
+            },
+            next_lane: 0,
+            channel,
+            wake: Arc::new(wake),
+            registrations,
+            stats: BackendStats::default(),
+            verbs,
+        })
+    }
+
+    /// Where peers reach this endpoint, all its queue pairs: what it announces.
+    #[must_use]
+    pub fn address(&self) -> VerbsAddress {
+        self.address
+    }
+
+    /// The first queue pair, as a peer whose own first queue pair is meant to talk to it names it.
+    #[must_use]
+    pub fn route(&self) -> VerbsRoute {
+        self.address.route(0, 1)
+    }
+
+    /// The way to `peer` for one session: one of its queue pairs and one of ours, both chosen by `choice`. A session
+    /// stays with the two, because packets on different queue pairs overtake each other, and the protocol takes
+    /// reordered packets for lost ones; different sessions had better choose differently.
+    #[must_use]
+    pub fn route_to(&self, peer: &VerbsAddress, choice: u32) -> VerbsRoute {
+        peer.route(choice, self.lanes.len() as u32)
+    }
+
+    /// Counters of the queue pairs.
+    #[must_use]
+    pub fn verbs_stats(&self) -> VerbsStats {
+        VerbsStats {
+            registrations: self.registrations.load(Ordering::Relaxed),
+            ..self.verbs
+        }
+    }
+
+    /// Drives all queue pairs into the error state, as a failing device would; for tests.
+    ///
+    /// # Errors
+    ///
+    /// [`VerbsError`] if the device refuses.
+    pub fn fail_queue_pair(&self) -> Result<(), VerbsError> {
+        self.lanes.iter().try_for_each(|lane| lane.pair.fail())
+    }
+
+    /// Makes sure of an address handle for `route`. `None`: the device cannot reach this place, as if the packet were
+    /// lost.
+    #[inline]
+    fn handle_for(&mut self, route: &VerbsRoute) -> Option<Handle> {
+        if let Some(handle) = self.addresses.known(route) {
+            return Some(handle);
+        }
+        if self.addresses.is_full() {
+            // All handles are thrown away: nothing posted may refer to one any more.
+            self.flush();
+        }
+        self.addresses.get(route)
+    }
+}
+
+impl VerbsConfig {
+    fn check(&self) {
+        assert!(self.qkey != REFUSED_QKEY, "the key 0 is reserved");
+        assert!(
+            (1..=QUEUE_PAIRS_MAX).contains(&usize::from(self.queue_pairs)),
+            "an endpoint has 1 to {QUEUE_PAIRS_MAX} queue pairs"
+        );
+        assert!(
+            self.receive_batch >= 1 && self.receive_batch <= self.receive_queue / 4,
+            "receives are given back long before the ring is empty"
+        );
+        assert!(
+            self.send_queue >= 128,
+            "a send queue holds two lists of sends"
+        );
+        assert!(
+            self.signal_interval >= 1,
+            "some sends have to ask for a completion"
+        );
+        assert!(
+            self.signal_interval <= self.send_queue / 2,
+            "completions come before the queue is full"
+        );
+    }
+}
+
+impl Backend for VerbsBackend {
+    type Route = VerbsRoute;
+
+    fn caps(&self) -> Caps {
+        self.caps
+    }
+
+    fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// The first burst that one of the queue pairs has, beginning behind the one that had the last.
+    #[inline]
+    fn rx_burst(&mut self) -> Result<RxBatch<'_, VerbsRoute>, BackendError> {
+        for _ in 0..self.lanes.len() {
+            let at = self.next_lane;
+            self.next_lane = if at + 1 == self.lanes.len() {
+                0
+            } else {
+                at + 1
+            };
+            let count = self.lanes[at]
+                .receive(&mut self.verbs)
+                .map_err(|error| unusable(&error))?;
+            if count > 0 {
+                return Ok(self.lanes[at].receive.burst());
+            }
+        }
+        Ok(RxBatch::empty())
+    }
+
+    #[inline]
+    fn tx_burst(&mut self, tx: &mut TxBatch<VerbsRoute>) -> Result<(), BackendError> {
+        for item in tx.iter() {
+            self.stats.tx_bytes += item.len() as u64;
+            let handle = self.handle_for(&item.route);
+            let lane = self.lanes.get_mut(usize::from(item.route.via));
+            let (Some(handle), Some(lane)) = (handle, lane) else {
+                self.verbs.sends_refused += 1;
+                continue;
+            };
+            lane.send
+                .add(&mut lane.pair, handle, &item, &mut self.verbs);
+        }
+        for lane in &mut self.lanes {
+            lane.send.post(&mut lane.pair, &mut self.verbs);
+        }
+        self.stats.tx_packets += tx.len() as u64;
+        tx.clear();
+        Ok(())
+    }
+
+    fn flush(&mut self) {
+        for lane in &mut self.lanes {
+            lane.flush(&mut self.addresses, &mut self.verbs);
+        }
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) -> Result<(), BackendError> {
+        if self.wake.is_pending() {
+            self.wake.clear();
+            return Ok(());
+        }
+        for lane in &mut self.lanes {
+            lane.pair.arm().map_err(|error| unusable(&error))?;
+        }
+        // A datagram that came before its queue was armed raises no event.
+        let mut lanes = self.lanes.iter_mut();
+        if lanes.any(|lane| lane.receive.peek(&mut lane.pair)) {
+            return Ok(());
+        }
+        self.stats.waits += 1;
+        let (channel, wake) = (self.channel.descriptor(), self.wake.descriptor());
+        let woken = wait_readable(channel, wake, None, timeout)
+            .map_err(|error| BackendError::from_io("ppoll", &error))?;
+        self.channel.take_events();
+        if woken {
+            self.wake.clear();
+        }
+        Ok(())
+    }
+
+    fn waker(&self) -> Waker {
+        Waker::new(Arc::clone(&self.wake) as _)
+    }
+
+    fn stats(&self) -> BackendStats {
+        BackendStats {
+            rx_datagrams: self.verbs.receives,
+            rx_bytes: self.verbs.received_bytes,
+            rx_errors: self.verbs.receives_failed,
+            tx_datagrams: self.stats.tx_packets,
+            tx_refused: self.verbs.sends_refused,
+            ..self.stats
+        }
+    }
+}
+
+fn unusable(error: &VerbsError) -> BackendError {
+    match error {
+        VerbsError::Call { call, os_error } => BackendError::System {
+            call,
+            os_error: *os_error,
+        },
+        _ => BackendError::DeviceFailed {
+            reason: error.to_string(),
+        },
+    }
+}

@@ -1,0 +1,12 @@
+//! InfiniBand Unreliable Datagram: InfiniBand, RoCE and soft-RoCE.
+//!
+//! Routes and addresses are plain code that every build compiles and tests. What touches a device is behind the feature
+//! `device`. `transport/VERBS.md` says how to run it.
+
+#[cfg(feature = "device")]
+mod backend;
+mod route;
+
+#[cfg(feature = "device")]
+pub use backend::{VerbsBackend, VerbsConfig, VerbsError, VerbsStats};
+pub use route::{GRH_BYTES, QUEUE_PAIRS_MAX, VerbsAddress, VerbsRoute};
