@@ -10,6 +10,8 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
+use zerocopy::FromBytes;
+
 /// The size of a huge page, and the alignment of every region.
 pub const HUGE_PAGE_BYTES: usize = 2 * 1024 * 1024;
 
@@ -20,19 +22,10 @@ const RESERVED_BYTES_FIRST: usize = 64 * 1024 * 1024;
 /// again: moving gigabytes of page tables takes milliseconds.
 const RESERVED_BYTES_WIDE: usize = 64 * 1024 * 1024 * 1024;
 
-/// Types that a region of zeroed memory may hold.
-///
-/// # Safety
-/// All bit patterns, zero among them, are valid values; there is no drop glue; the size divides
-/// [`HUGE_PAGE_BYTES`] and the alignment is at most that.
-pub unsafe trait Plain: Copy {}
+/// Types that a region of zeroed memory may hold: every pattern of bits is a value, and nothing is dropped.
+pub trait Plain: FromBytes + Copy {}
 
-// SAFETY: every byte is a valid u8, and its size is 1.
-unsafe impl Plain for u8 {}
-// SAFETY: every pattern is a valid u32; its size and alignment are 4.
-unsafe impl Plain for u32 {}
-// SAFETY: every pattern is a valid u64; its size and alignment are 8.
-unsafe impl Plain for u64 {}
+impl<T: FromBytes + Copy> Plain for T {}
 
 /// A growing run of `T` that starts out zeroed and is aligned to a huge page.
 ///
@@ -48,9 +41,17 @@ pub struct Region<T: Plain> {
 }
 
 impl<T: Plain> Region<T> {
+    /// Values end where huge pages do.
+    const FITS: () = assert!(
+        size_of::<T>() > 0
+            && HUGE_PAGE_BYTES.is_multiple_of(size_of::<T>())
+            && align_of::<T>() <= HUGE_PAGE_BYTES
+    );
+
     /// Holds nothing and takes nothing.
     #[must_use]
     pub const fn empty() -> Self {
+        const { Self::FITS };
         Self {
             start: NonNull::dangling(),
             count: 0,

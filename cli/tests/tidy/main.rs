@@ -210,7 +210,6 @@ const PACKAGES: &[&str] = &[
 const UNSAFE_MODULES: &[&str] = &[
     "transport/src/buf/",
     "transport/src/backend/clock.rs",
-    "transport/src/backend/tsc.rs",
     "transport/src/backend/udp/",
     "transport/dpdk/src/",
     "transport/verbs/src/",
@@ -230,7 +229,6 @@ const UNSAFE_MODULES: &[&str] = &[
     "kvstore/src/memory.rs",
     "kvstore/src/machine.rs",
     "kvstore/src/interleave.rs",
-    "kvstore/src/table/bucket.rs",
     // One system call that no crate wraps.
     "base/src/placement/numa.rs",
 ];

@@ -1,11 +1,10 @@
 //! One cache line of the index.
 
-#![allow(unsafe_code)]
+use zerocopy::FromBytes;
 
 use super::BucketId;
 use crate::arena::Location;
 use crate::machine::lanes_equal;
-use crate::memory::Plain;
 
 /// Entries in a bucket.
 pub(crate) const SLOTS: u32 = 7;
@@ -14,7 +13,7 @@ pub(crate) const SLOTS: u32 = 7;
 ///
 /// The eighth lane of each array belongs to the bucket itself: `low[7]` is the number of the next
 /// spare bucket plus one, `tags[7]` and `high[7]` are zero.
-#[derive(Copy, Clone, Debug)]
+#[derive(Copy, Clone, Debug, FromBytes)]
 #[repr(C, align(64))]
 pub(crate) struct Bucket {
     /// 0 marks an empty slot.
@@ -25,9 +24,6 @@ pub(crate) struct Bucket {
 
 const _: () = assert!(size_of::<Bucket>() == 64);
 const _: () = assert!(align_of::<Bucket>() == 64);
-
-// SAFETY: a bucket is made of integer arrays without padding; its size and alignment are 64.
-unsafe impl Plain for Bucket {}
 
 const LINK: usize = SLOTS as usize;
 

@@ -27,6 +27,7 @@ pub mod raw;
 pub mod rss;
 pub mod template;
 pub mod templates;
+mod tsc;
 
 pub use config::DpdkConfig;
 #[cfg(feature = "device")]
@@ -36,3 +37,4 @@ pub use error::DpdkError;
 pub use ports::DpdkPorts;
 #[cfg(feature = "device")]
 pub use queue::{DpdkBackend, DpdkStats};
+pub use tsc::TscClock;

@@ -12,7 +12,6 @@ mod error;
 mod faulty;
 mod pcap;
 mod ring;
-mod tsc;
 mod udp;
 pub(crate) mod wake;
 
@@ -24,7 +23,6 @@ pub use faulty::{
 };
 pub use pcap::{Capture, CaptureAddress, CaptureEnd, Pcap};
 pub use ring::{RingBackend, RingConfig, RingRoute};
-pub use tsc::TscClock;
 pub use udp::{MTU_DEFAULT, MTU_MAX, RxQueueShortfall, UdpBackend, UdpConfig};
 
 use std::fmt::Debug;

@@ -4,7 +4,8 @@ use std::net::SocketAddrV4;
 use std::time::Instant;
 
 use trine_dpdk::DpdkBackend;
-use trine_transport::backend::{Route, TscClock};
+use trine_dpdk::TscClock;
+use trine_transport::backend::Route;
 use trine_transport::buf::{MsgBuf, PoolConfig};
 use trine_transport::time::{Clock, Duration};
 use trine_transport::{

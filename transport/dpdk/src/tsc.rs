@@ -16,8 +16,8 @@
 
 use std::cell::Cell;
 
-use super::MonotonicClock;
-use crate::time::{Clock, Duration, Instant};
+use trine_transport::backend::MonotonicClock;
+use trine_transport::time::{Clock, Duration, Instant};
 
 /// Longest time between two looks at the operating system's clock.
 const RESYNC: Duration = Duration::from_millis(1);
@@ -259,7 +259,7 @@ fn trusted() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::prng::Prng;
+    use trine_transport::prng::Prng;
 
     const START: Instant = Instant::from_nanos(5_000_000_000);
 
