@@ -73,7 +73,7 @@ pub struct RpcReport {
 
 /// The command that replays a seed and prints what happens.
 pub fn replay_command(seed: u64) -> String {
-    format!("cargo run --profile sim -p trine-chaos -- rpc seed {seed} trace")
+    format!("cargo run --profile sim -- sim --rpc --seed {seed} --trace")
 }
 
 /// [`run`], where a panic is a finding about this seed and not the end of all runs.

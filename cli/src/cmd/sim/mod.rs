@@ -1,5 +1,9 @@
 //! `trine sim`: whole groups on virtual time, from a seed; the same seed gives the same history, byte for byte.
 
+mod args;
+mod planted;
+mod transport;
+
 use std::time::Instant;
 
 use serde_json::{Value, json};
@@ -8,59 +12,13 @@ use trine_chaos::seeds::for_each_seed;
 use trine_chaos::shrink::shrink;
 use trine_chaos::sim::{self, Plan, SimConfig, SimConfigError, SimReport, Summary, Trace};
 
-use clap::Args;
-use std::time::Duration;
 use trine_base::bars::above_bars;
 use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_base::output::Output;
 use trine_base::progress::Progress;
-use trine_base::units::parse_positive_duration;
-use trine_chaos::fault::FaultSet;
 
-#[derive(Debug, Args)]
-pub(crate) struct SimArguments {
-    /// Simulate this seed alone.
-    #[arg(long, value_name = "S", conflicts_with_all = ["seeds", "from", "jobs", "twice"])]
-    pub(crate) seed: Option<u64>,
-    /// Print every packet, fault and change of leader.
-    #[arg(long, requires = "seed", conflicts_with_all = ["shrink", "json"])]
-    pub(crate) trace: bool,
-    /// Print what the clients saw, a JSON line an operation.
-    #[arg(long, requires = "seed", conflicts_with_all = ["shrink", "json"])]
-    pub(crate) history: bool,
-    /// Take away faults and clients as long as the run still fails.
-    #[arg(long, requires = "seed")]
-    pub(crate) shrink: bool,
-    /// How many seeds to simulate.
-    #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) seeds: u64,
-    /// The first of them.
-    #[arg(long, default_value_t = 1, value_name = "S")]
-    pub(crate) from: u64,
-    /// How many threads simulate, a seed each.
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
-    pub(crate) jobs: u64,
-    /// Run each seed a second time and compare the histories.
-    #[arg(long)]
-    pub(crate) twice: bool,
-    /// Simulate these kinds of fault instead of those that each seed draws: names with commas between, or `none`.
-    #[arg(long, value_name = "NAMES")]
-    pub(crate) faults: Option<FaultSet>,
-    /// How many machines clients run on, with --seed.
-    #[arg(long, value_name = "N", requires = "seed")]
-    pub(crate) client_machines: Option<usize>,
-    /// How many clients run on each of them, with --seed.
-    #[arg(long = "clients", value_name = "N", requires = "seed")]
-    pub(crate) clients_per_machine: Option<usize>,
-    /// The simulated time in which faults happen, with --seed.
-    #[arg(long, value_name = "TIME", requires = "seed", value_parser = parse_positive_duration)]
-    pub(crate) faulty: Option<Duration>,
-    /// Measure how fast the simulator is, with and without faults, on one thread; with --seed only replay one of these
-    /// runs, with `--faults none` one of those without.
-    #[arg(long, conflicts_with_all = ["seeds", "from", "jobs", "twice"])]
-    pub(crate) measure: bool,
-}
+pub(crate) use self::args::SimArguments;
 
 /// Runs that shrinking tries at most.
 const SHRINK_RUNS_MAX: u64 = 200;
@@ -70,6 +28,12 @@ pub(crate) fn run(arguments: &SimArguments, output: Output) -> Result<(), Failur
     // Replicas that come and go touch little of what they set aside: the kernel need not clear two megabytes each time.
     // Where it cannot be asked for small pages, it is only slower.
     let _ = rustix::thread::disable_transparent_huge_pages(true);
+    if let Some(name) = &arguments.planted_bugs {
+        return planted::run(name, arguments, output);
+    }
+    if arguments.rpc {
+        return transport::run(arguments, output);
+    }
     match arguments.seed {
         None if arguments.measure && arguments.faults.is_some() => Err(Failure::usage(
             "what is measured is the same everywhere: --measure takes no faults",

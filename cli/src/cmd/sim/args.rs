@@ -1,0 +1,70 @@
+//! The options of `trine sim`.
+
+use std::time::Duration;
+
+use clap::Args;
+use trine_base::units::parse_positive_duration;
+use trine_chaos::fault::FaultSet;
+
+#[derive(Debug, Args)]
+pub(crate) struct SimArguments {
+    /// Simulate this seed alone.
+    #[arg(long, value_name = "S", conflicts_with_all = ["seeds", "from", "jobs", "twice"])]
+    pub(crate) seed: Option<u64>,
+    /// Print every packet, fault and change of leader.
+    #[arg(long, requires = "seed", conflicts_with_all = ["shrink", "json"])]
+    pub(crate) trace: bool,
+    /// Print what the clients saw, a JSON line an operation.
+    #[arg(long, requires = "seed", conflicts_with_all = ["shrink", "json"])]
+    pub(crate) history: bool,
+    /// Take away faults and clients as long as the run still fails.
+    #[arg(long, requires = "seed")]
+    pub(crate) shrink: bool,
+    /// How many seeds to simulate.
+    #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) seeds: u64,
+    /// The first of them.
+    #[arg(long, default_value_t = 1, value_name = "S")]
+    pub(crate) from: u64,
+    /// How many threads simulate, a seed each.
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    pub(crate) jobs: u64,
+    /// Run each seed a second time and compare the histories.
+    #[arg(long)]
+    pub(crate) twice: bool,
+    /// Simulate these kinds of fault instead of those that each seed draws: names with commas between, or `none`.
+    #[arg(long, value_name = "NAMES")]
+    pub(crate) faults: Option<FaultSet>,
+    /// How many machines clients run on, with --seed.
+    #[arg(long, value_name = "N", requires = "seed")]
+    pub(crate) client_machines: Option<usize>,
+    /// How many clients run on each of them, with --seed.
+    #[arg(long = "clients", value_name = "N", requires = "seed")]
+    pub(crate) clients_per_machine: Option<usize>,
+    /// The simulated time in which faults happen, with --seed.
+    #[arg(long, value_name = "TIME", requires = "seed", value_parser = parse_positive_duration)]
+    pub(crate) faulty: Option<Duration>,
+    /// Measure how fast the simulator is, with and without faults, on one thread; with --seed only replay one of these
+    /// runs, with `--faults none` one of those without.
+    #[arg(long, conflicts_with_all = ["seeds", "from", "jobs", "twice"])]
+    pub(crate) measure: bool,
+    /// Simulate the transport alone: a client and a server whose answers are known.
+    #[arg(
+        long,
+        conflicts_with_all = ["shrink", "history", "faults", "client_machines", "clients_per_machine", "faulty", "measure"]
+    )]
+    pub(crate) rpc: bool,
+    /// Look for each bug that is planted in the program, or for the one that is named. Only builds with debug assertions
+    /// have them, as `--profile sim` makes.
+    #[arg(
+        long,
+        value_name = "NAME",
+        num_args = 0..=1,
+        default_missing_value = "all",
+        conflicts_with_all = ["seed", "seeds", "from", "twice", "rpc", "shrink", "history", "faults", "measure"]
+    )]
+    pub(crate) planted_bugs: Option<String>,
+    /// With --planted-bugs: begin shortly before the seed that found the bug last.
+    #[arg(long, requires = "planted_bugs")]
+    pub(crate) short: bool,
+}
