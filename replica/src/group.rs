@@ -2,8 +2,12 @@
 
 mod agreement;
 mod clients;
+mod clock;
+mod consensus;
 mod departure;
 mod durability;
+mod lease;
+mod local;
 mod members;
 mod orders;
 mod peers;
@@ -12,25 +16,24 @@ mod reads;
 mod receiving_tests;
 mod report;
 mod snapshots;
-mod time;
 mod versions;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use raft::eraftpb::{Entry, EntryType, Message, MessageType};
 use trine_canary as canary;
-use trine_protocol::message::{ClusterId, GroupId, Incarnation, Member, PeerHeader, ReplyToken};
+use trine_protocol::message::{ClusterId, Incarnation, Member, PeerHeader};
 use trine_protocol::stages::WriteStages;
-use trine_transport::time::{Duration, Instant};
+use trine_transport::time::Instant;
 
 use crate::bootstrap::Origin;
-use crate::config::{COMPACTED_SHARE, READY_ROUNDS_MAX, ReplicaConfig};
+use crate::config::{READY_ROUNDS_MAX, ReplicaConfig};
 use crate::halt::Halt;
-use crate::log::{Log, MemoryLog};
+use crate::log::MemoryLog;
 use crate::membership;
 use crate::outbox::Outbox;
-use crate::raft_group::{RaftGroup, Work, is_answer};
+use crate::raft_group::{RaftGroup, Work};
 use crate::reads::Reads;
 use crate::snapshot_transfer::{Image, Incoming, Outgoing};
 use crate::state_machine::StateMachine;
@@ -38,37 +41,30 @@ use crate::state_machine::genesis::{FIRST_INDEX, FIRST_TERM};
 use crate::timing::{Stopwatch, Watched};
 use crate::writes::Writes;
 use agreement::Agreement;
+use clock::GroupClock;
+use consensus::Consensus;
 use departure::Doubt;
 use durability::Durability;
+use local::{Local, election_timeout};
 use orders::{Remembered, Unconfirmed};
-use reads::Lease;
-use time::GroupClock;
 use versions::Heard;
 
 /// A member of a group, or one that is being taken in.
 pub(crate) struct Group {
-    cluster: ClusterId,
-    own: Member,
-    config: ReplicaConfig,
-    raft: RaftGroup<MemoryLog>,
+    local: Local,
+    consensus: Consensus,
     /// Nothing until the first snapshot has arrived, for a replica that joins.
     state: Option<StateMachine>,
     /// How the group began, if this replica was there: a first member that has missed it is told by anybody who knows.
     origin: Option<Origin>,
     writes: Writes,
     reads: Reads,
-    lease: Lease,
-    /// One for each answer that raft has made and not handed out yet: the request that it belongs to, if it came as one.
-    answers: VecDeque<Option<ReplyToken>>,
-    /// The term in which this replica leads, as far as it has acted on it.
-    leads_in: Option<u64>,
     clock: GroupClock,
     /// When each member was last heard from, and which state-machine version it understands.
     heard: BTreeMap<Incarnation, Heard>,
     /// The version that this leader has proposed to switch to, and the index of the entry.
     raising: Option<(u64, u8)>,
     doubt: Doubt,
-    leaderless_since: Option<Instant>,
     image: Option<Image>,
     outgoing: Vec<Outgoing>,
     next_transfer: u64,
@@ -80,7 +76,6 @@ pub(crate) struct Group {
     /// Orders that are done, if this replica still leads.
     unconfirmed: Vec<Unconfirmed>,
     agreement: Agreement,
-    compactions: u64,
     /// See [`crate::timing`].
     stopwatch: Option<Stopwatch>,
     stages: WriteStages,
@@ -162,22 +157,20 @@ impl Group {
         now: Instant,
     ) -> Self {
         Self {
-            cluster,
-            own,
-            config,
-            raft,
+            local: Local {
+                cluster,
+                own,
+                config,
+            },
+            consensus: Consensus::new(raft, now),
             state: state.map(|state| state.understanding(config.state_version)),
             origin,
             writes: Writes::default(),
             reads: Reads::default(),
-            lease: Lease::default(),
-            answers: VecDeque::new(),
-            leads_in: None,
             clock: GroupClock::new(now),
             heard: BTreeMap::new(),
             raising: None,
             doubt: Doubt::default(),
-            leaderless_since: Some(now),
             image: None,
             outgoing: Vec::new(),
             next_transfer: 1,
@@ -186,7 +179,6 @@ impl Group {
             remembered: Vec::new(),
             unconfirmed: Vec::new(),
             agreement: Agreement::default(),
-            compactions: 0,
             stopwatch: None,
             stages: WriteStages::default(),
             stopping: None,
@@ -208,7 +200,7 @@ impl Group {
 
     /// Asks for votes at once: the bootstrapper knows that there is no leader.
     pub(crate) fn campaign(&mut self) {
-        self.raft.campaign();
+        self.consensus.campaign();
     }
 
     /// One turn: proposes what has arrived, ticks if a tick is due, and runs raft until it wants nothing.
@@ -219,7 +211,7 @@ impl Group {
         out: &mut Outbox,
     ) {
         if self.halted.is_some() {
-            if self.leads_in.take().is_some() {
+            if self.consensus.stop_leading() {
                 self.abandon_clients(out);
             }
             return;
@@ -227,13 +219,16 @@ impl Group {
         self.release_reads(now, out);
         self.propose_waiting(now, out);
         self.begin_read_round(now, out);
-        let ticked = self.raft.tick_if_due(now);
+        let ticked = self.consensus.tick_if_due(now);
         if ticked {
             self.mind_forwarded_reads(now, out);
         }
         self.pump(now, out);
         if ticked {
-            self.fit_appends(lanes);
+            if let Some(state) = &self.state {
+                let most = self.local.config.appends_in_flight_max;
+                self.consensus.fit_appends(state.members(), lanes, most);
+            }
             self.maintain(now, out);
             self.pump(now, out);
         }
@@ -254,7 +249,7 @@ impl Group {
         self.outgoing
             .iter()
             .filter_map(Outgoing::next_timeout)
-            .chain([self.raft.next_tick()])
+            .chain([self.consensus.raft().next_tick()])
             .min()
     }
 
@@ -263,7 +258,7 @@ impl Group {
         self.pumped_to_the_end = false;
         for _ in 0..READY_ROUNDS_MAX {
             let work = match &mut self.disk {
-                None => self.raft.poll_work(),
+                None => self.consensus.poll_work(),
                 Some(_) => self.poll_work_durably(out),
             };
             let Some(work) = work else {
@@ -303,10 +298,10 @@ impl Group {
             applied = Some(index);
         }
         if let Some(index) = applied {
-            self.raft.applied_to(index);
+            self.consensus.applied_to(index);
         }
         for state in work.read_states {
-            if let Some(context) = self.raft.own_context(&state.request_ctx) {
+            if let Some(context) = self.consensus.raft().own_context(&state.request_ctx) {
                 self.on_round_confirmed(context, state.index);
                 self.answer_confirmed_orders(context, out);
             }
@@ -319,16 +314,8 @@ impl Group {
         if message.get_msg_type() == MessageType::MsgSnapshot {
             return self.begin_transfer(now, message, out);
         }
-        let to = Incarnation(message.to);
-        let request = if is_answer(&message) {
-            self.answers.pop_front().flatten()
-        } else {
-            None
-        };
-        match request {
-            Some(token) => out.reply_raft(token, self.header_to(to), &message),
-            None => self.send_to_member(to, &message, out),
-        }
+        self.consensus
+            .dispatch(&message, &self.local, self.state.as_ref(), out);
     }
 
     fn apply(&mut self, now: Instant, entry: Entry, out: &mut Outbox) {
@@ -342,7 +329,7 @@ impl Group {
             return self.apply_conf_change(now, &entry);
         }
         let applied = self.writes.take_applied(entry.index, entry.term);
-        let (cluster, stages) = (self.cluster, &mut self.stages);
+        let (cluster, stages) = (self.local.cluster, &mut self.stages);
         let mut watched = applied
             .as_ref()
             .and_then(|applied| Watched::of(&applied.traces, self.stopwatch, now));
@@ -364,23 +351,20 @@ impl Group {
         if let Some(applied) = applied {
             self.writes.recycle(applied.tokens);
         }
-        if entry.data.is_empty() && self.leads_in == Some(entry.term) {
+        if self.consensus.begins_leadership(&entry) {
             // Everything that earlier leaders have stamped is applied now.
             self.anchor_time(now);
         }
     }
 
     fn apply_conf_change(&mut self, now: Instant, entry: &Entry) {
-        self.lease.interrupt(now);
         // What cannot be read changes nothing, on every replica alike.
         let change = membership::decode_change(&entry.data);
         let named = change.as_ref().and_then(membership::named_member);
-        let conf = change
-            .as_ref()
-            .and_then(|change| self.raft.apply_conf_change(change));
+        let conf = self.consensus.apply_conf_change(now, change.as_ref());
         let mut was_member = false;
         if let Some(state) = &mut self.state {
-            was_member = state.members().get(self.own.incarnation).is_some();
+            was_member = state.members().get(self.local.own.incarnation).is_some();
             state.apply_conf_change(entry.index, named.as_ref(), conf.as_ref());
             self.heard
                 .retain(|incarnation, _| state.members().get(*incarnation).is_some());
@@ -390,26 +374,18 @@ impl Group {
 
     /// Notices that this replica has come to lead, or leads no more.
     fn follow_role(&mut self, now: Instant, out: &mut Outbox) {
-        if self.raft.leader() != 0 {
-            self.leaderless_since = None;
-        } else if self.leaderless_since.is_none() {
-            self.leaderless_since = Some(now);
-        }
-        let leads_in = self.raft.is_leader().then(|| self.raft.term());
-        if leads_in == self.leads_in {
+        let Some(change) = self.consensus.follow_role(now) else {
             return;
-        }
-        if self.leads_in.is_some() {
+        };
+        if change.led {
             self.abandon_clients(out);
             self.drop_image();
             self.remembered.clear();
         }
-        self.leads_in = leads_in;
         self.raising = None;
-        self.lease.end();
-        // What was asked of an earlier leader is asked anew.
+        // What was asked of an earlier leader is asked again.
         self.reads.ask_anew(Instant::FAR_FUTURE);
-        if leads_in.is_some() {
+        if change.leads {
             out.counters.elections_won += 1;
             self.anchor_time(now);
         }
@@ -420,7 +396,7 @@ impl Group {
         self.offer_snapshot(now);
         self.begin_own_snapshot(now, out);
         self.adopt_late();
-        if self.raft.is_leader() {
+        if self.consensus.raft().is_leader() {
             self.propose_tick(now, out);
             self.raise_version(now);
             self.change_members(now);
@@ -431,29 +407,14 @@ impl Group {
         self.ask_whether_member(now, out);
         self.doubt_beginning(now);
         self.follow_suspicions(now, out);
-        out.settle_debts(self.cluster);
+        out.settle_debts(self.local.cluster);
     }
 
     fn compact(&mut self) {
-        let log = self.raft.log();
-        if log.bytes() <= self.config.log_bytes_max
-            && log.entry_count() <= self.config.log_entries_max
-        {
-            return;
-        }
-        let (entries, bytes) = (self.config.log_entries_max, self.config.log_bytes_max);
-        // In small steps: a step frees what it takes away within one turn, and a follower that lags needs what is left.
-        let kept = |max: usize| max - max / COMPACTED_SHARE;
-        let mut point = log.compaction_point(kept(entries), kept(bytes));
-        if let Some(image) = self.image.as_ref().filter(|_| !self.outgoing.is_empty()) {
-            // Whoever installs the image goes on from there: without these entries it would need another one.
-            point = point
-                .min(image.index)
-                .max(log.compaction_point(entries, bytes));
-        }
-        let through = point.min(self.raft.applied());
-        self.raft.log_mut().compact(through);
-        self.compactions += 1;
+        // Whoever installs the image goes on from there: without the entries behind it, it would need another one.
+        let image = self.image.as_ref().filter(|_| !self.outgoing.is_empty());
+        let needed = image.map(|image| image.index);
+        self.consensus.compact(&self.local.config, needed);
     }
 
     /// Takes part no more: whatever it did next could differ from what the others do.
@@ -468,22 +429,19 @@ impl Group {
 
     /// Whether this replica has a vote.
     pub(crate) fn is_voter(&self) -> bool {
-        self.state.is_some() && self.raft.is_voter()
+        self.state.is_some() && self.consensus.raft().is_voter()
     }
 
     /// The group that this replica belongs to.
     pub(crate) fn cluster(&self) -> ClusterId {
-        self.cluster
+        self.local.cluster
     }
 
     /// Whether a message is for this life of this replica and names a member as its sender. Without a state nobody is
     /// known.
     pub(crate) fn is_from_member(&self, header: &PeerHeader) -> bool {
         let known = |state: &StateMachine| state.members().get(header.from).is_some();
-        header.cluster == self.cluster
-            && header.group == GroupId(0)
-            && header.to == self.own.incarnation
-            && self.state.as_ref().is_some_and(known)
+        self.local.is_addressed_by(header) && self.state.as_ref().is_some_and(known)
     }
 
     /// Where the members are, as far as this replica knows them.
@@ -499,11 +457,11 @@ impl Group {
 
     /// Whether this replica knows of a leader.
     pub(crate) fn has_leader(&self) -> bool {
-        self.raft.leader() != 0
+        self.consensus.raft().leader() != 0
     }
 
     fn leader_address(&self) -> Option<SocketAddr> {
-        let leader = Incarnation(self.raft.leader());
+        let leader = Incarnation(self.consensus.raft().leader());
         self.state
             .as_ref()?
             .members()
@@ -524,12 +482,7 @@ impl Group {
 
     /// Whoever was not heard from since then counts as dead.
     fn lately(&self, now: Instant) -> Instant {
-        let patience = 2 * election_timeout(&self.config).as_nanos();
+        let patience = 2 * election_timeout(&self.local.config).as_nanos();
         Instant::from_nanos(now.as_nanos().saturating_sub(patience))
     }
-}
-
-/// The least election timeout.
-pub(crate) fn election_timeout(config: &ReplicaConfig) -> Duration {
-    Duration::from_nanos(config.tick.as_nanos() * config.election_ticks as u64)
 }

@@ -13,7 +13,8 @@ use trine_protocol::message::{
 };
 use trine_transport::time::Instant;
 
-use super::{Group, election_timeout};
+use super::Group;
+use super::local::election_timeout;
 use crate::disk::Write;
 use crate::halt::Halt;
 use crate::outbox::{Letter, Outbox, Purpose};
@@ -136,7 +137,7 @@ impl Group {
         let hash = state.store().state_hash();
         let hash = [(hash >> 64) as u64, hash as u64];
         self.agreement
-            .note_answered(index, self.own.incarnation, hash);
+            .note_answered(index, self.local.own.incarnation, hash);
         self.send_report(index, hash, |_| true, out);
         self.settle_check(index, out);
     }
@@ -151,12 +152,12 @@ impl Group {
     ) {
         let Some(state) = &self.state else { return };
         for member in state.members().all() {
-            if member.incarnation == self.own.incarnation || !to(member.role) {
+            if member.incarnation == self.local.own.incarnation || !to(member.role) {
                 continue;
             }
             let to = member.incarnation;
             let report = StateReport {
-                header: self.header_to(to),
+                header: self.local.header_to(to),
                 index,
                 hash,
             };
@@ -166,7 +167,7 @@ impl Group {
                 kind: kind::AGREE,
                 class: Class::Bulk,
                 purpose: Purpose::Report { to, index },
-                timeout: election_timeout(&self.config),
+                timeout: election_timeout(&self.local.config),
                 answer_bytes_max: report.encoded_len(),
             };
             out.send(letter, &report);
@@ -185,11 +186,14 @@ impl Group {
         if !self.is_sensible(&report.header, report.index, out) {
             return out.reply_empty(token);
         }
-        match self.agreement.hash_of(report.index, self.own.incarnation) {
+        match self
+            .agreement
+            .hash_of(report.index, self.local.own.incarnation)
+        {
             Some(hash) => out.reply(
                 token,
                 &StateReport {
-                    header: self.header_to(from),
+                    header: self.local.header_to(from),
                     index: report.index,
                     hash,
                 },
@@ -222,15 +226,15 @@ impl Group {
     }
 
     fn is_sensible(&self, header: &PeerHeader, index: u64, out: &mut Outbox) -> bool {
-        let ahead = self.raft.applied() + CHECK_EVERY * CHECKS_MAX as u64;
+        let ahead = self.consensus.raft().applied() + CHECK_EVERY * CHECKS_MAX as u64;
         let expected = index.is_multiple_of(CHECK_EVERY) && index <= ahead;
         self.concerns(header, out) && self.is_member(header.from) && expected
     }
 
     /// Asks the voters where what members have told speaks against this replica; again if nobody has settled it.
     pub(super) fn follow_suspicions(&mut self, now: Instant, out: &mut Outbox) {
-        let own = self.own.incarnation;
-        let patience = election_timeout(&self.config).as_nanos();
+        let own = self.local.own.incarnation;
+        let patience = election_timeout(&self.local.config).as_nanos();
         let since = Instant::from_nanos(now.as_nanos().saturating_sub(patience));
         for index in self.agreement.suspicions(own, &self.voter_sides(), since) {
             let Some(hash) = self.agreement.hash_of(index, own) else {
@@ -250,7 +254,7 @@ impl Group {
     /// Halts if the voters' answers prove that this replica has diverged. A majority of the voters is sound then, so the
     /// group loses nothing with its files.
     fn settle_check(&mut self, index: u64, out: &mut Outbox) {
-        let own = self.own.incarnation;
+        let own = self.local.own.incarnation;
         let Some(hash) = self.agreement.hash_of(index, own) else {
             return;
         };

@@ -8,7 +8,8 @@ use trine_protocol::message::{
 };
 use trine_transport::time::Instant;
 
-use super::{Group, election_timeout};
+use super::Group;
+use super::local::election_timeout;
 use crate::config::SESSION_WINDOW;
 use crate::outbox::Outbox;
 use crate::raft_group::ProposeError;
@@ -92,7 +93,7 @@ impl Group {
         match state.sessions().number_of(request.client) {
             Some(number) if number == request.session_number && number != 0 => Ok(*request),
             Some(_) => Err(ClientStatus::SessionExpired),
-            None if self.raft.has_applied_in_term() => Ok(ClientRequest {
+            None if self.consensus.raft().has_applied_in_term() => Ok(ClientRequest {
                 client: 0,
                 ..*request
             }),
@@ -117,8 +118,8 @@ impl Group {
                 | Operation::ReadStale
                 | Operation::ReadHere
         );
-        let known =
-            request.cluster == self.cluster || (request.cluster.is_none() && nameless_allowed);
+        let known = request.cluster == self.local.cluster
+            || (request.cluster.is_none() && nameless_allowed);
         if !known || request.group != GroupId(0) {
             return Err(ClientStatus::WrongCluster);
         }
@@ -126,7 +127,7 @@ impl Group {
         let anywhere = request.operation == Operation::ReadStale
             || (canary::planted("read without ReadIndex")
                 && request.operation == Operation::ReadLinearizable);
-        let here = request.operation == Operation::ReadHere && self.raft.leader() != 0;
+        let here = request.operation == Operation::ReadHere && self.consensus.raft().leader() != 0;
         if !anywhere {
             self.admit_to_leader(now, here)?;
         }
@@ -135,10 +136,11 @@ impl Group {
 
     /// `here`: a follower will do that has a leader to ask.
     fn admit_to_leader(&self, now: Instant, here: bool) -> Result<(), ClientStatus> {
-        if !self.raft.is_leader() && !here {
-            let patience = election_timeout(&self.config).as_nanos() * 4;
+        if !self.consensus.raft().is_leader() && !here {
+            let patience = election_timeout(&self.local.config).as_nanos() * 4;
             let forsaken = self
-                .leaderless_since
+                .consensus
+                .leaderless_since()
                 .is_some_and(|since| now.saturating_since(since).as_nanos() > patience);
             return Err(if forsaken {
                 ClientStatus::NoQuorum
@@ -147,9 +149,9 @@ impl Group {
             });
         }
         let waiting = self.writes.commands() + self.reads.count();
-        let full = waiting >= self.config.pending_requests_max
-            || self.writes.bytes() + self.reads.bytes() >= self.config.pending_bytes_max;
-        if full || self.raft.is_transferring() {
+        let full = waiting >= self.local.config.pending_requests_max
+            || self.writes.bytes() + self.reads.bytes() >= self.local.config.pending_bytes_max;
+        if full || self.consensus.raft().is_transferring() {
             Err(ClientStatus::Busy)
         } else {
             Ok(())
@@ -165,12 +167,12 @@ impl Group {
         }
         let leader = self
             .leader_address()
-            .filter(|&leader| leader != self.own.address);
+            .filter(|&leader| leader != self.local.own.address);
         out.reply(
             token,
             &ClientReply {
                 leader,
-                ..ClientReply::refusal(status, self.cluster)
+                ..ClientReply::refusal(status, self.local.cluster)
             },
         );
     }
@@ -188,7 +190,7 @@ impl Group {
         let ahead = required > active;
         if ahead {
             let error = StoreError::VersionNotActive { required, active };
-            out.reply_response(token, self.cluster, 0, &Response::Error(error));
+            out.reply_response(token, self.local.cluster, 0, &Response::Error(error));
         }
         ahead
     }
@@ -224,7 +226,7 @@ impl Group {
         let proposed = watches.then(|| self.look_at_stopwatch(now));
         let data = self.writes.take_entry(self.clock.stamp(now));
         let bytes = data.len();
-        match self.raft.propose(data) {
+        match self.consensus.propose(data) {
             Ok((index, term)) => {
                 out.counters.entries_proposed += 1;
                 self.writes.on_proposed(index, term, bytes, proposed);
@@ -253,7 +255,12 @@ impl Group {
         match Command::decode(command) {
             Ok(command) => {
                 let position = state.applied_position().as_u64();
-                out.reply_response(token, self.cluster, position, &state.store().read(&command));
+                out.reply_response(
+                    token,
+                    self.local.cluster,
+                    position,
+                    &state.store().read(&command),
+                );
             }
             Err(_) => self.refuse(token, ClientStatus::Malformed, out),
         }

@@ -7,7 +7,8 @@
 use trine_protocol::message::{ClusterId, Encode, JoinRefusal, JoinReply, JoinRequest, kind};
 use trine_transport::time::{Duration, Instant};
 
-use super::{Group, election_timeout};
+use super::Group;
+use super::local::election_timeout;
 use crate::config::{BEGIN_PATIENCE, MEMBERSHIP_QUESTION_EVERY};
 use crate::halt::Halt;
 use crate::outbox::{Letter, Outbox, Purpose};
@@ -25,14 +26,14 @@ pub(super) struct Doubt {
 impl Group {
     /// This replica is no member any more.
     pub(super) fn leave(&mut self) {
-        let (place, cluster) = (self.own.place, self.cluster);
+        let (place, cluster) = (self.local.own.place, self.local.cluster);
         self.halt(Halt::Removed { place, cluster });
     }
 
     /// The configuration has changed: this replica may have been a member until now.
     pub(super) fn notice_removal(&mut self, was_member: bool) {
         let members = self.state.as_ref().map(|state| state.members());
-        let is_member = members.is_some_and(|m| m.get(self.own.incarnation).is_some());
+        let is_member = members.is_some_and(|m| m.get(self.local.own.incarnation).is_some());
         if was_member && !is_member {
             self.leave();
         }
@@ -41,13 +42,13 @@ impl Group {
     /// Asks another member, now and then while nobody leads.
     pub(super) fn ask_whether_member(&mut self, now: Instant, out: &mut Outbox) {
         let Some(state) = &self.state else { return };
-        let patience = 4 * election_timeout(&self.config).as_nanos();
+        let patience = 4 * election_timeout(&self.local.config).as_nanos();
         let long = |since: Instant| now.saturating_since(since).as_nanos() > patience;
-        if !self.leaderless_since.is_some_and(long) || now < self.doubt.ask_at {
+        if !self.consensus.leaderless_since().is_some_and(long) || now < self.doubt.ask_at {
             return;
         }
         self.doubt.ask_at = now + MEMBERSHIP_QUESTION_EVERY;
-        let own = self.own.incarnation;
+        let own = self.local.own.incarnation;
         let others: Vec<_> = state
             .members()
             .all()
@@ -58,7 +59,7 @@ impl Group {
         let Some(member) = others.get(self.doubt.turn % others.len().max(1)) else {
             return;
         };
-        let cluster = self.cluster;
+        let cluster = self.local.cluster;
         let answer_bytes_max = JoinReply::Accepted {
             cluster,
             leader: own,
@@ -74,11 +75,11 @@ impl Group {
             answer_bytes_max,
         };
         let question = JoinRequest {
-            place: self.own.place,
+            place: self.local.own.place,
             incarnation: own,
-            address: self.own.address,
+            address: self.local.own.address,
             cluster,
-            state_version: self.config.state_version,
+            state_version: self.local.config.state_version,
             member: true,
         };
         out.send(letter, &question);
@@ -88,7 +89,7 @@ impl Group {
     pub(crate) fn on_membership_answer(&mut self, answer: &[u8]) {
         let removed = |reply: JoinReply, cluster: ClusterId| matches!(reply, JoinReply::Refused { reason: JoinRefusal::Removed, cluster: theirs, .. } if theirs == cluster);
         let reply = JoinReply::decode(answer);
-        if reply.is_ok_and(|reply| removed(reply, self.cluster)) && self.halted.is_none() {
+        if reply.is_ok_and(|reply| removed(reply, self.local.cluster)) && self.halted.is_none() {
             self.leave();
         }
     }
@@ -99,10 +100,10 @@ impl Group {
         // A disk remembers, and others may be slow to come back to it.
         if self.origin.is_some()
             && self.disk.is_none()
-            && self.raft.last_index() == FIRST_INDEX
-            && self.leaderless_since.is_some_and(long)
+            && self.consensus.raft().last_index() == FIRST_INDEX
+            && self.consensus.leaderless_since().is_some_and(long)
         {
-            let cluster = self.cluster;
+            let cluster = self.local.cluster;
             self.halt(Halt::NeverBegan { cluster });
         }
     }

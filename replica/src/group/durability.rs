@@ -10,7 +10,8 @@ use trine_protocol::message::{ChunkAck, ChunkOutcome, ClusterId, Member, ReplyTo
 use trine_transport::prng::Prng;
 use trine_transport::time::Instant;
 
-use super::{Group, election_timeout};
+use super::Group;
+use super::local::election_timeout;
 use crate::config::{OWN_SNAPSHOT_BYTES_PER_TURN, ReplicaConfig, SNAPSHOT_BYTES_WAITING_MAX};
 use crate::disk::{
     DiskError, Identity, Restored, SnapshotHead, Write, begin_piece, end_piece, middle_piece,
@@ -171,9 +172,9 @@ impl Group {
     /// Everything that this member promises goes through the disk from here on; its identity goes first.
     pub(crate) fn keep_on_disk(&mut self, out: &mut Outbox) {
         let identity = Identity {
-            place: self.own.place,
-            incarnation: self.own.incarnation,
-            cluster: self.cluster,
+            place: self.local.own.place,
+            incarnation: self.local.own.incarnation,
+            cluster: self.local.cluster,
             origin: self.origin.clone(),
         };
         out.write(Write::Identity(identity.encode()));
@@ -198,7 +199,7 @@ impl Group {
         if self.halted.is_some() {
             return;
         }
-        if let Some(work) = self.raft.on_written(number) {
+        if let Some(work) = self.consensus.on_written(number) {
             self.do_work(now, work, out);
         }
     }
@@ -210,10 +211,13 @@ impl Group {
 
     pub(super) fn poll_work_durably(&mut self, out: &mut Outbox) -> Option<Work> {
         let Self {
-            raft, disk, state, ..
+            consensus,
+            disk,
+            state,
+            ..
         } = self;
         let disk = disk.as_mut()?;
-        raft.poll_work_durably(|record, snapshot: Option<&Snapshot>| {
+        consensus.poll_work_durably(|record, snapshot: Option<&Snapshot>| {
             if let Some(snapshot) = snapshot {
                 disk.give_up_own(state.as_mut(), out);
                 disk.end_incoming_with(snapshot.get_metadata().index, out);
@@ -280,10 +284,10 @@ impl Group {
     pub(super) fn adopt_late(&mut self) {
         if let Some(disk) = &mut self.disk
             && disk.adopt_later
-            && self.raft.is_settled()
+            && self.consensus.raft().is_settled()
         {
             disk.adopt_later = false;
-            self.raft.adopt(&self.config);
+            self.consensus.adopt(&self.local.config);
         }
     }
 
@@ -294,7 +298,11 @@ impl Group {
     /// Begins a snapshot of the own state if enough log has piled up.
     pub(super) fn begin_own_snapshot(&mut self, now: Instant, out: &mut Outbox) {
         let Some(disk) = &mut self.disk else { return };
-        let enough = self.config.disk_log_bytes_max.max(disk.snapshot_bytes);
+        let enough = self
+            .local
+            .config
+            .disk_log_bytes_max
+            .max(disk.snapshot_bytes);
         let busy = disk.own.is_some()
             || disk.incoming.is_some()
             || self.image.is_some()
@@ -305,15 +313,15 @@ impl Group {
         if disk.log_bytes < enough {
             return;
         }
-        let (index, conf) = (state.applied_index(), self.raft.conf_state());
-        let Some(term) = self.raft.term_at(index) else {
+        let (index, conf) = (state.applied_index(), self.consensus.raft().conf_state());
+        let Some(term) = self.consensus.raft().term_at(index) else {
             return;
         };
-        let Some(image) = Image::begin(now, state, self.config.snapshot_chunk_bytes) else {
+        let Some(image) = Image::begin(now, state, self.local.config.snapshot_chunk_bytes) else {
             return;
         };
         let head = SnapshotHead {
-            cluster: self.cluster,
+            cluster: self.local.cluster,
             index,
             term,
             conf,
@@ -517,8 +525,14 @@ mod tests {
         for tick in 1..patient.election_ticks {
             at += config.tick;
             group.on_turn(at, &BTreeMap::new(), &mut out);
-            assert_eq!(group.raft.role(), StateRole::Follower, "tick {tick}");
-            let answer = group.raft.step(at, 12, vote.clone());
+            assert_eq!(
+                group.consensus.raft().role(),
+                StateRole::Follower,
+                "tick {tick}"
+            );
+            let answer = group
+                .consensus
+                .step(at, Incarnation(12), vote.clone(), None);
             assert_eq!(answer, Err(Refusal::TooEarlyToVote), "tick {tick}");
         }
         // Afterwards it is free to campaign by its own timeout.
@@ -526,6 +540,6 @@ mod tests {
             at += config.tick;
             group.on_turn(at, &BTreeMap::new(), &mut out);
         }
-        assert_eq!(group.raft.role(), StateRole::PreCandidate);
+        assert_eq!(group.consensus.raft().role(), StateRole::PreCandidate);
     }
 }

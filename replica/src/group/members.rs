@@ -4,7 +4,6 @@
 use std::net::SocketAddr;
 
 use raft::eraftpb::ConfChangeV2;
-use trine_canary as canary;
 use trine_kvstore::config::STATE_VERSION_FIRST;
 use trine_protocol::message::{
     Incarnation, JoinRefusal, JoinReply, JoinRequest, MEMBERS_MAX, Member, MemberRole, Order,
@@ -13,7 +12,8 @@ use trine_protocol::message::{
 use trine_protocol::route::is_same_address;
 use trine_transport::time::Instant;
 
-use super::{Group, election_timeout};
+use super::Group;
+use super::local::election_timeout;
 use crate::addresses::Addresses;
 use crate::membership::{add_learner, leave_joint, promote, replace};
 use crate::outbox::Outbox;
@@ -34,14 +34,14 @@ impl Group {
     ) -> JoinReply {
         match self.consider(now, request, known, comes_from, out) {
             Ok(()) => JoinReply::Accepted {
-                cluster: self.cluster,
-                leader: self.own.incarnation,
+                cluster: self.local.cluster,
+                leader: self.local.own.incarnation,
             },
             Err(reason) => {
                 let leader_address = self.leader_address();
                 JoinReply::Refused {
                     reason,
-                    cluster: self.cluster,
+                    cluster: self.local.cluster,
                     leader_address,
                 }
             }
@@ -62,7 +62,7 @@ impl Group {
         if self.halted.is_some() {
             return Err(JoinRefusal::NotAttached);
         }
-        if !request.cluster.is_none() && request.cluster != self.cluster {
+        if !request.cluster.is_none() && request.cluster != self.local.cluster {
             return Err(JoinRefusal::WrongCluster);
         }
         if request.cluster.is_none() && self.remind_first_member(request.incarnation, out) {
@@ -72,7 +72,7 @@ impl Group {
         if state.members().was_removed(request.incarnation) {
             return Err(JoinRefusal::Removed);
         }
-        if !self.raft.leads_with_commit() {
+        if !self.consensus.raft().leads_with_commit() {
             return Err(JoinRefusal::NotLeader);
         }
         if request.state_version.max(STATE_VERSION_FIRST) < self.required_version() {
@@ -108,7 +108,7 @@ impl Group {
             return Err(JoinRefusal::ChangeInProgress);
         }
         let change = add_learner(&new, state.members());
-        if !self.is_settled(now) || self.raft.propose_conf_change(change).is_err() {
+        if !self.is_settled(now) || self.consensus.propose_conf_change(change).is_err() {
             return Err(JoinRefusal::ChangeInProgress);
         }
         Ok(())
@@ -166,12 +166,12 @@ impl Group {
     fn may_be_replaced(&self, now: Instant, old: &Member) -> bool {
         let silent = self.is_settled(now) && !self.is_alive(old.incarnation, now);
         let gone = silent || self.is_ordered(now, old.place, Order::Replace);
-        gone && old.incarnation != self.own.incarnation
+        gone && old.incarnation != self.local.own.incarnation
     }
 
     /// Whoever has come to lead just now has heard nobody before, and must not take silence for death at once.
     pub(super) fn is_settled(&self, now: Instant) -> bool {
-        now.saturating_since(self.clock.anchored_at()) >= election_timeout(&self.config)
+        now.saturating_since(self.clock.anchored_at()) >= election_timeout(&self.local.config)
     }
 
     fn is_invited(&self, now: Instant, place: PlaceId) -> bool {
@@ -198,22 +198,30 @@ impl Group {
             .as_ref()
             .is_some_and(|state| state.members().get(incarnation).is_some());
         if still_voter {
-            origin.send_begin(member, self.config.attach_retry, out);
+            origin.send_begin(member, self.local.config.attach_retry, out);
         }
         still_voter
     }
 
     /// Proposes the next change that is due, if any: at most one is under way at a time.
     pub(super) fn change_members(&mut self, now: Instant) {
-        if self.raft.has_pending_conf() || !self.raft.leads_with_commit() || self.stopping.is_some()
+        if self.consensus.raft().has_pending_conf()
+            || !self.consensus.raft().leads_with_commit()
+            || self.stopping.is_some()
         {
             return;
         }
         // Refused while raft is busy with something else; the next tick asks again.
-        if !self.raft.conf_state().voters_outgoing.is_empty() {
-            let _ = self.raft.propose_conf_change(leave_joint());
+        if !self
+            .consensus
+            .raft()
+            .conf_state()
+            .voters_outgoing
+            .is_empty()
+        {
+            let _ = self.consensus.propose_conf_change(leave_joint());
         } else if let Some((place, change)) = self.due_promotion(now)
-            && self.raft.propose_conf_change(change).is_ok()
+            && self.consensus.propose_conf_change(change).is_ok()
         {
             self.forget_order(place);
         }
@@ -240,9 +248,10 @@ impl Group {
     }
 
     pub(super) fn has_caught_up(&self, learner: Incarnation, now: Instant) -> bool {
-        let close =
-            |matched: u64| matched + PROMOTION_LAG_MAX >= self.raft.last_index() && matched > 0;
-        let progress = self.raft.progress(learner.0);
+        let close = |matched: u64| {
+            matched + PROMOTION_LAG_MAX >= self.consensus.raft().last_index() && matched > 0
+        };
+        let progress = self.consensus.raft().progress(learner.0);
         // Raft may be probing it: while nothing is written it stays at that behind a snapshot.
         self.is_alive(learner, now) && progress.is_some_and(|p| !p.in_snapshot && close(p.matched))
     }
@@ -250,18 +259,21 @@ impl Group {
     /// Begins a graceful stop.
     pub(crate) fn stop(&mut self, now: Instant) {
         self.stopping
-            .get_or_insert(now + self.config.handover_timeout);
+            .get_or_insert(now + self.local.config.handover_timeout);
         self.hand_over(now);
     }
 
     /// Whether the lead is in other hands, or nobody has taken it in time.
     pub(crate) fn is_stopped(&self, now: Instant) -> bool {
-        !self.raft.is_leader() || self.stopping.is_some_and(|deadline| now >= deadline)
+        !self.consensus.raft().is_leader() || self.stopping.is_some_and(|deadline| now >= deadline)
     }
 
     /// A leader that stops asks the member with the longest log to take over.
     pub(super) fn hand_over(&mut self, now: Instant) {
-        if self.stopping.is_none() || !self.raft.is_leader() || self.raft.is_transferring() {
+        if self.stopping.is_none()
+            || !self.consensus.raft().is_leader()
+            || self.consensus.raft().is_transferring()
+        {
             return;
         }
         if let Some(successor) = self.best_successor(now) {
@@ -274,11 +286,11 @@ impl Group {
         let members = self.state.as_ref()?.members().all().iter();
         let candidates = members.filter(|member| {
             member.role == MemberRole::Voter
-                && member.incarnation != self.own.incarnation
+                && member.incarnation != self.local.own.incarnation
                 && self.is_alive(member.incarnation, now)
         });
         let matched = |member: &&Member| {
-            let progress = self.raft.progress(member.incarnation.0);
+            let progress = self.consensus.raft().progress(member.incarnation.0);
             progress.map(|progress| progress.matched)
         };
         candidates
@@ -287,10 +299,6 @@ impl Group {
     }
 
     pub(super) fn begin_transfer_of_lead(&mut self, to: Incarnation) {
-        // The new leader does not wait until the lease has ended.
-        if !canary::planted("lease survives a transfer") {
-            self.lease.bar(self.raft.term());
-        }
-        self.raft.transfer_leader(to.0);
+        self.consensus.transfer_leadership(to);
     }
 }

@@ -132,10 +132,13 @@ impl Group {
     }
 
     fn follow_order(&mut self, now: Instant, request: &AdminRequest, known: &Addresses) -> Verdict {
-        if !request.cluster.is_none() && request.cluster != self.cluster {
-            return refused(format!("this replica belongs to cluster {}", self.cluster));
+        if !request.cluster.is_none() && request.cluster != self.local.cluster {
+            return refused(format!(
+                "this replica belongs to cluster {}",
+                self.local.cluster
+            ));
         }
-        if !self.raft.leads_with_commit() || self.halted.is_some() {
+        if !self.consensus.raft().leads_with_commit() || self.halted.is_some() {
             return not_leading();
         }
         let place = request.place;
@@ -148,7 +151,7 @@ impl Group {
         };
         match verdict {
             // What is so now may be undone by an earlier order, which is in the log and not applied yet.
-            (AdminStatus::Done, _) if self.raft.has_pending_conf() => {
+            (AdminStatus::Done, _) if self.consensus.raft().has_pending_conf() => {
                 under_way("waiting for a change of the members that is under way")
             }
             verdict => verdict,
@@ -251,7 +254,7 @@ impl Group {
             {
                 return under_way("waiting for a sign of life of the voters that would be left");
             }
-            if member.incarnation == self.own.incarnation {
+            if member.incarnation == self.local.own.incarnation {
                 return self.give_the_lead_away(now, "it leads, and hands the lead over first");
             }
         }
@@ -274,7 +277,7 @@ impl Group {
             .iter()
             .filter(|member| member.role == MemberRole::Voter && member.incarnation != leaving);
         let (alive, all) = left.fold((0, 0), |(alive, all), member| {
-            let lives = member.incarnation == self.own.incarnation
+            let lives = member.incarnation == self.local.own.incarnation
                 || self.was_heard_since(member.incarnation, since);
             (alive + usize::from(lives), all + 1)
         });
@@ -303,7 +306,7 @@ impl Group {
         if let Err(why) = self.check_quorum_without(self.lately(now), member.incarnation) {
             return refused(why);
         }
-        if member.incarnation == self.own.incarnation {
+        if member.incarnation == self.local.own.incarnation {
             return self.give_the_lead_away(now, "it leads, and hands the lead over first");
         }
         self.remember(now, place, Order::Replace, request.address);
@@ -317,7 +320,7 @@ impl Group {
         let Some(member) = self.member_at(place) else {
             return refused(format!("place {place} is not a member"));
         };
-        if member.incarnation == self.own.incarnation {
+        if member.incarnation == self.local.own.incarnation {
             return done(format!("place {place} leads"));
         }
         if member.role != MemberRole::Voter {
@@ -348,7 +351,7 @@ impl Group {
     }
 
     fn propose_order(&mut self, change: raft::eraftpb::ConfChangeV2, text: String) -> Verdict {
-        match self.raft.propose_conf_change(change) {
+        match self.consensus.propose_conf_change(change) {
             Ok(_) => under_way(text),
             Err(error) => under_way(format!("waiting: {error}")),
         }

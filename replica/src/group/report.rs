@@ -16,18 +16,18 @@ impl Group {
         if self.state.is_none() {
             return Role::Joining;
         }
-        match self.raft.role() {
+        match self.consensus.raft().role() {
             StateRole::Leader => Role::Leader,
             StateRole::Candidate | StateRole::PreCandidate => Role::Candidate,
-            StateRole::Follower if self.raft.is_voter() => Role::Follower,
+            StateRole::Follower if self.consensus.raft().is_voter() => Role::Follower,
             StateRole::Follower => Role::Learner,
         }
     }
 
     /// Fills in what a client needs to find the leader.
     pub(crate) fn discover(&self, discovery: &mut Discovery) {
-        discovery.cluster = self.cluster;
-        discovery.term = self.raft.term();
+        discovery.cluster = self.local.cluster;
+        discovery.term = self.consensus.raft().term();
         discovery.leader = self.leader_address();
         discovery.role = match self.role() {
             Role::Unattached => RoleCode::Unattached,
@@ -44,17 +44,20 @@ impl Group {
 
     /// See [`crate::Replica::leads_in`].
     pub(crate) fn leads_in(&self) -> Option<u64> {
-        self.raft.is_leader().then(|| self.raft.term())
+        self.consensus
+            .raft()
+            .is_leader()
+            .then(|| self.consensus.raft().term())
     }
 
     /// See [`crate::Replica::is_handing_over`].
     pub(crate) fn is_handing_over(&self) -> bool {
-        self.raft.is_leader() && self.raft.is_transferring()
+        self.consensus.raft().is_leader() && self.consensus.raft().is_transferring()
     }
 
     /// See [`crate::Replica::entry_digest`].
     pub(crate) fn entry_digest(&self, index: u64) -> Option<(u64, u64)> {
-        let log = self.raft.log();
+        let log = self.consensus.raft().log();
         let context = GetEntriesContext::empty(false);
         let held = log.first_index().ok()?..=log.last_index().ok()?;
         let entries = held
@@ -76,7 +79,7 @@ impl Group {
 
     /// See [`crate::Replica::voter_sides`].
     pub(crate) fn voter_sides(&self) -> [Vec<Incarnation>; 2] {
-        let conf = self.raft.conf_state();
+        let conf = self.consensus.raft().conf_state();
         [conf.voters, conf.voters_outgoing].map(|side| side.into_iter().map(Incarnation).collect())
     }
 
@@ -100,22 +103,27 @@ impl Group {
 
     /// Fills in everything that there is to say.
     pub(crate) fn report(&self, now: Instant, status: &mut Status) {
-        status.cluster = Some(self.cluster.to_string());
+        status.cluster = Some(self.local.cluster.to_string());
         status.role = self.role();
         status.not_serving = self.why_not_serving(now);
         status.receiving = self.receiving();
-        status.term = self.raft.term();
+        status.term = self.consensus.raft().term();
         status.leader = self.leader_address();
-        status.committed = self.raft.committed();
-        status.change_in_progress =
-            self.raft.has_pending_conf() || !self.raft.conf_state().voters_outgoing.is_empty();
-        let log = self.raft.log();
+        status.committed = self.consensus.raft().committed();
+        status.change_in_progress = self.consensus.raft().has_pending_conf()
+            || !self
+                .consensus
+                .raft()
+                .conf_state()
+                .voters_outgoing
+                .is_empty();
+        let log = self.consensus.raft().log();
         status.log = LogStatus {
             first_index: log.first_index().unwrap_or_default(),
-            last_index: self.raft.last_index(),
+            last_index: self.consensus.raft().last_index(),
             entries: log.entry_count() as u64,
             bytes: log.bytes() as u64,
-            compactions: self.compactions,
+            compactions: self.consensus.compactions(),
             ..status.log
         };
         status.lease = self.lease_status(now);
@@ -150,19 +158,20 @@ impl Group {
     }
 
     fn lease_status(&self, now: Instant) -> Option<LeaseStatus> {
-        (self.config.reads == ReadMode::Lease).then(|| LeaseStatus {
+        (self.local.config.reads == ReadMode::Lease).then(|| LeaseStatus {
             left_ns: self.lease_left(now).map(|left| left.as_nanos()),
             length_ns: self.lease_length().as_nanos(),
-            drift_ns: self.config.lease_drift.as_nanos(),
+            drift_ns: self.local.config.lease_drift.as_nanos(),
         })
     }
 
     fn member_status(&self, now: Instant, member: &Member) -> MemberStatus {
-        let this = member.incarnation == self.own.incarnation;
+        let this = member.incarnation == self.local.own.incarnation;
         let progress = self
-            .raft
+            .consensus
+            .raft()
             .is_leader()
-            .then(|| self.raft.progress(member.incarnation.0))
+            .then(|| self.consensus.raft().progress(member.incarnation.0))
             .flatten();
         MemberStatus {
             place: member.place.0,
@@ -171,8 +180,12 @@ impl Group {
             voter: member.role == MemberRole::Voter,
             this,
             matched: progress.map(|progress| progress.matched),
-            behind: progress
-                .map(|progress| self.raft.last_index().saturating_sub(progress.matched)),
+            behind: progress.map(|progress| {
+                self.consensus
+                    .raft()
+                    .last_index()
+                    .saturating_sub(progress.matched)
+            }),
             in_snapshot: progress.map(|progress| progress.in_snapshot),
             state_version: Some(self.understands(member.incarnation))
                 .filter(|&version| version != 0),
@@ -193,13 +206,13 @@ impl Group {
         let Some(state) = &self.state else {
             return Some("waiting for the group's state".to_owned());
         };
-        if state.members().get(self.own.incarnation).is_none() {
-            let place = self.own.place;
+        if state.members().get(self.local.own.incarnation).is_none() {
+            let place = self.local.own.place;
             return Some(format!(
                 "this replica is not a member any more: place {place} was removed or given to another one"
             ));
         }
-        if self.raft.leader() != 0 {
+        if self.consensus.raft().leader() != 0 {
             return None;
         }
         let voters = state
@@ -208,7 +221,7 @@ impl Group {
             .iter()
             .filter(|member| member.role == MemberRole::Voter);
         let (alive, all) = voters.fold((0, 0), |(alive, all), member| {
-            let lives = member.incarnation == self.own.incarnation
+            let lives = member.incarnation == self.local.own.incarnation
                 || self.is_alive(member.incarnation, now);
             (alive + u32::from(lives), all + 1)
         });

@@ -8,7 +8,6 @@ use trine_transport::time::{Duration, Instant};
 use super::Group;
 use crate::config::SNAPSHOT_TRANSFERS_MAX;
 use crate::halt::Halt;
-use crate::log::Log;
 use crate::outbox::Outbox;
 use crate::snapshot_transfer::{Image, Incoming, Outgoing, Outlook, ended};
 use crate::state_machine::StateMachine;
@@ -19,7 +18,7 @@ const OFFER_TIME: Duration = Duration::from_secs(1);
 impl Group {
     /// Begins an image if raft has looked for a snapshot, and lets go of one that nobody needs.
     pub(super) fn offer_snapshot(&mut self, now: Instant) {
-        let wanted = self.raft.log_mut().take_snapshot_wanted() && self.raft.is_leader();
+        let wanted = self.consensus.take_snapshot_wanted() && self.consensus.raft().is_leader();
         let busy = !self.outgoing.is_empty();
         if self.writes_own_snapshot() {
             // The store makes one image at a time. Raft asks again.
@@ -27,7 +26,7 @@ impl Group {
         }
         if let Some(image) = &self.image {
             let fresh = image.is_whole() && now.saturating_since(image.begun) < OFFER_TIME;
-            if busy || (self.raft.is_leader() && fresh && !wanted) {
+            if busy || (self.consensus.raft().is_leader() && fresh && !wanted) {
                 return;
             }
             // Nobody takes it, or nobody who needs one is in it.
@@ -43,18 +42,18 @@ impl Group {
     fn begin_image(&mut self, now: Instant) {
         let Some(state) = &mut self.state else { return };
         let index = state.applied_index();
-        let Some(term) = self.raft.term_at(index) else {
+        let Some(term) = self.consensus.raft().term_at(index) else {
             return;
         };
-        let Some(image) = Image::begin(now, state, self.config.snapshot_chunk_bytes) else {
+        let Some(image) = Image::begin(now, state, self.local.config.snapshot_chunk_bytes) else {
             return;
         };
         let mut snapshot = Snapshot::default();
         let metadata = snapshot.mut_metadata();
         (metadata.index, metadata.term) = (index, term);
-        metadata.conf_state = Some(self.raft.conf_state());
+        metadata.conf_state = Some(self.consensus.raft().conf_state());
         self.image = Some(image);
-        self.raft.log_mut().offer_snapshot(Some(snapshot));
+        self.consensus.offer_snapshot(Some(snapshot));
     }
 
     /// Ends the image, and every transfer of it.
@@ -63,7 +62,7 @@ impl Group {
             image.abandon(state.store_mut());
         }
         self.outgoing.clear();
-        self.raft.log_mut().offer_snapshot(None);
+        self.consensus.offer_snapshot(None);
     }
 
     /// Raft wants `message`'s snapshot sent: the state goes in front of it.
@@ -81,11 +80,11 @@ impl Group {
             (image, member, self.outgoing.len() < SNAPSHOT_TRANSFERS_MAX)
         else {
             out.counters.snapshots_failed += 1;
-            return self.raft.report_snapshot(to.0, false);
+            return self.consensus.report_snapshot(to, false);
         };
         let transfer = self.next_transfer;
         self.next_transfer += 1;
-        let (header, address, term) = (self.header_to(to), member.address, metadata.term);
+        let (header, address, term) = (self.local.header_to(to), member.address, metadata.term);
         let bytes = message.encode_to_vec();
         let index = image.index;
         self.outgoing.push(Outgoing::new(
@@ -110,18 +109,18 @@ impl Group {
             image.forget_below(needed);
             if !image.is_whole() {
                 // Who comes now comes too late for its beginning.
-                self.raft.log_mut().offer_snapshot(None);
+                self.consensus.offer_snapshot(None);
             }
         }
         for to in failed {
             out.counters.snapshots_failed += 1;
-            self.raft.report_snapshot(to.0, false);
+            self.consensus.report_snapshot(to, false);
         }
     }
 
     /// Raft has turned away from the snapshot: the receiver was helped otherwise, or is gone.
     pub(super) fn end_useless_transfers(&mut self) {
-        let raft = &self.raft;
+        let raft = self.consensus.raft();
         self.outgoing.retain(|transfer| {
             raft.progress(transfer.to().0)
                 .is_some_and(|progress| progress.in_snapshot)
@@ -160,7 +159,7 @@ impl Group {
             &mut out.counters.snapshots_failed
         };
         *counter += 1;
-        self.raft.report_snapshot(to.0, installed);
+        self.consensus.report_snapshot(to, installed);
     }
 
     /// A chunk has arrived.
@@ -221,7 +220,7 @@ impl Group {
         if self.finish_incoming(now, chunk.header.from, out) {
             return Some(ended(ChunkOutcome::Installed, chunk.transfer));
         }
-        (!self.raft.awaits_snapshot()).then_some(refused)
+        (!self.consensus.raft().awaits_snapshot()).then_some(refused)
     }
 
     fn begin_incoming(
@@ -238,14 +237,17 @@ impl Group {
             return Some(incoming.wanted());
         }
         let incoming = Incoming::begin(now, chunk)?;
-        if self.raft.is_leader() || self.raft.awaits_snapshot() {
+        if self.consensus.raft().is_leader() || self.consensus.raft().awaits_snapshot() {
             return None;
         }
-        if chunk.index <= self.raft.applied() {
+        if chunk.index <= self.consensus.raft().applied() {
             // It stands here already. Who asks again has missed that answer; a refusal would make raft want it anew.
             return Some(ended(ChunkOutcome::Installed, chunk.transfer));
         }
-        let checked = self.raft.check(chunk.header.from.0, incoming.message());
+        let checked = self
+            .consensus
+            .raft()
+            .check(chunk.header.from.0, incoming.message());
         if checked.is_err() {
             out.counters.messages_refused += 1;
             return None;
@@ -253,7 +255,7 @@ impl Group {
         let ack = incoming.wanted();
         self.end_incoming(out);
         if let Some(disk) = &mut self.disk {
-            disk.begin_incoming(self.cluster, incoming.message(), out);
+            disk.begin_incoming(self.local.cluster, incoming.message(), out);
         }
         self.incoming = Some(incoming);
         Some(ack)
@@ -261,7 +263,10 @@ impl Group {
 
     /// Lets go of what is received and will not be finished: it holds half a state, and the own snapshots wait for it.
     pub(super) fn end_abandoned_incoming(&mut self, now: Instant, out: &mut Outbox) {
-        let (leader, applied) = (self.raft.leader(), self.raft.applied());
+        let (leader, applied) = (
+            self.consensus.raft().leader(),
+            self.consensus.raft().applied(),
+        );
         let abandoned = |incoming: &Incoming| incoming.is_abandoned(now, leader, applied);
         if self.incoming.as_ref().is_some_and(abandoned) {
             self.end_incoming(out);
@@ -275,7 +280,7 @@ impl Group {
             self.end_incoming(out);
             return false;
         };
-        if state.cluster() != self.cluster {
+        if state.cluster() != self.local.cluster {
             out.counters.messages_foreign += 1;
             self.end_incoming(out);
             return false;
@@ -284,7 +289,7 @@ impl Group {
         self.installing = Some(state);
         self.step(now, from, message, None, out);
         self.pump(now, out);
-        if self.raft.awaits_snapshot() {
+        if self.consensus.raft().awaits_snapshot() {
             return false;
         }
         self.end_incoming(out);
@@ -298,13 +303,13 @@ impl Group {
 
     /// A replica that joins learns only now what the group has promised its leaders.
     fn adapt_to(&mut self, state: &StateMachine) {
-        let config = state.genesis().adapt(&self.config);
-        if config != self.config {
-            self.config = config;
-            self.raft.promise_silence(config.election_ticks);
+        let config = state.genesis().adapt(&self.local.config);
+        if config != self.local.config {
+            self.local.config = config;
+            self.consensus.promise_silence(config.election_ticks);
             match &mut self.disk {
                 Some(disk) => disk.adopt_later = true,
-                None => self.raft.adopt(&config),
+                None => self.consensus.adopt(&config),
             }
         }
     }
@@ -314,9 +319,9 @@ impl Group {
         let index = snapshot.get_metadata().index;
         match self.installing.take() {
             Some(state) if state.applied_index() == index => {
-                self.raft.applied_to(index);
+                self.consensus.applied_to(index);
                 self.adapt_to(&state);
-                let state = state.understanding(self.config.state_version);
+                let state = state.understanding(self.local.config.state_version);
                 if state.is_too_new() {
                     return self.halt(Halt::TooOld);
                 }

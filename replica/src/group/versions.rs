@@ -28,8 +28,8 @@ impl Group {
     }
 
     pub(super) fn understands(&self, member: Incarnation) -> u8 {
-        if member == self.own.incarnation {
-            return self.config.state_version;
+        if member == self.local.own.incarnation {
+            return self.local.config.state_version;
         }
         self.heard
             .get(&member)
@@ -47,12 +47,12 @@ impl Group {
             return;
         };
         // Whoever is being taken in at the moment is not in the list yet.
-        let settled = !self.raft.has_pending_conf() && self.stopping.is_none();
-        if !settled || !self.raft.leads_with_commit() {
+        let settled = !self.consensus.raft().has_pending_conf() && self.stopping.is_none();
+        if !settled || !self.consensus.raft().leads_with_commit() {
             return;
         }
         let entry = raise_version(self.clock.stamp(now), version);
-        if let Ok((index, _)) = self.raft.propose(entry) {
+        if let Ok((index, _)) = self.consensus.propose(entry) {
             self.raising = Some((index, version));
         }
     }

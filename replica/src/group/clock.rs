@@ -73,12 +73,15 @@ impl Group {
             .next_expiry()
             .is_some_and(|expiry| expiry <= stamp);
         if !due
-            || !self.raft.leads_with_commit()
+            || !self.consensus.raft().leads_with_commit()
             || !self.clock.may_tick(now, state.applied_index())
         {
             return;
         }
-        if let Ok((index, _)) = self.raft.propose(EntryBuilder::default().finish(stamp)) {
+        if let Ok((index, _)) = self
+            .consensus
+            .propose(EntryBuilder::default().finish(stamp))
+        {
             self.clock.last_tick = Some((index, now));
             out.counters.ticks_proposed += 1;
         }
