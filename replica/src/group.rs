@@ -12,9 +12,12 @@ mod members;
 mod orders;
 mod peers;
 mod reads;
+mod receiving;
 #[cfg(test)]
 mod receiving_tests;
 mod report;
+mod restored;
+mod sending;
 mod snapshots;
 mod versions;
 
@@ -35,7 +38,6 @@ use crate::membership;
 use crate::outbox::Outbox;
 use crate::raft_group::{RaftGroup, Work};
 use crate::reads::Reads;
-use crate::snapshot_transfer::{Image, Incoming, Outgoing};
 use crate::state_machine::StateMachine;
 use crate::state_machine::genesis::{FIRST_INDEX, FIRST_TERM};
 use crate::timing::{Stopwatch, Watched};
@@ -47,6 +49,8 @@ use departure::Doubt;
 use durability::Durability;
 use local::{Local, election_timeout};
 use orders::{Remembered, Unconfirmed};
+use receiving::Receiving;
+use sending::Sending;
 use versions::Heard;
 
 /// A member of a group, or one that is being taken in.
@@ -65,12 +69,8 @@ pub(crate) struct Group {
     /// The version that this leader has proposed to switch to, and the index of the entry.
     raising: Option<(u64, u8)>,
     doubt: Doubt,
-    image: Option<Image>,
-    outgoing: Vec<Outgoing>,
-    next_transfer: u64,
-    incoming: Option<Incoming>,
-    /// Received and checked, while raft makes up its mind about it.
-    installing: Option<StateMachine>,
+    sending: Sending,
+    receiving: Receiving,
     /// Orders that wait for a process to ask for its place.
     remembered: Vec<Remembered>,
     /// Orders that are done, if this replica still leads.
@@ -171,11 +171,8 @@ impl Group {
             heard: BTreeMap::new(),
             raising: None,
             doubt: Doubt::default(),
-            image: None,
-            outgoing: Vec::new(),
-            next_transfer: 1,
-            incoming: None,
-            installing: None,
+            sending: Sending::starting_at(1),
+            receiving: Receiving::default(),
             remembered: Vec::new(),
             unconfirmed: Vec::new(),
             agreement: Agreement::default(),
@@ -234,8 +231,11 @@ impl Group {
         }
         self.read_under_lease(now, out);
         self.compact();
-        self.send_chunks(now, out);
-        self.write_own_snapshot(out);
+        self.sending
+            .send_chunks(now, self.state.as_mut(), &mut self.consensus, out);
+        if let (Some(disk), Some(state)) = (&mut self.disk, &mut self.state) {
+            disk.write_own_snapshot(state, out);
+        }
     }
 
     /// When the next turn is due.
@@ -246,11 +246,9 @@ impl Group {
         if !self.pumped_to_the_end || self.reads.holds_answers() {
             return Some(Instant::ZERO);
         }
-        self.outgoing
-            .iter()
-            .filter_map(Outgoing::next_timeout)
-            .chain([self.consensus.raft().next_tick()])
-            .min()
+        let tick = self.consensus.raft().next_tick();
+        let chunk = self.sending.next_timeout();
+        Some(chunk.map_or(tick, |chunk| chunk.min(tick)))
     }
 
     /// Runs raft's ready loop; bounded, so that clients and the clock get their turn.
@@ -259,7 +257,12 @@ impl Group {
         for _ in 0..READY_ROUNDS_MAX {
             let work = match &mut self.disk {
                 None => self.consensus.poll_work(),
-                Some(_) => self.poll_work_durably(out),
+                Some(disk) => {
+                    let state = self.state.as_mut();
+                    let submit =
+                        |record, snapshot: Option<&_>| disk.submit(record, snapshot, state, out);
+                    self.consensus.poll_work_durably(submit)
+                }
             };
             let Some(work) = work else {
                 self.pumped_to_the_end = true;
@@ -312,7 +315,14 @@ impl Group {
     /// Where a message of raft goes: with the response to the request that it answers, or on its own.
     fn dispatch(&mut self, now: Instant, message: Message, out: &mut Outbox) {
         if message.get_msg_type() == MessageType::MsgSnapshot {
-            return self.begin_transfer(now, message, out);
+            return self.sending.begin_transfer(
+                now,
+                &message,
+                &self.local,
+                self.state.as_ref(),
+                &mut self.consensus,
+                out,
+            );
         }
         self.consensus
             .dispatch(&message, &self.local, self.state.as_ref(), out);
@@ -379,7 +389,8 @@ impl Group {
         };
         if change.led {
             self.abandon_clients(out);
-            self.drop_image();
+            self.sending
+                .drop_image(self.state.as_mut(), &mut self.consensus);
             self.remembered.clear();
         }
         self.raising = None;
@@ -393,17 +404,16 @@ impl Group {
 
     /// What is due once a tick: nothing here is urgent.
     fn maintain(&mut self, now: Instant, out: &mut Outbox) {
-        self.offer_snapshot(now);
-        self.begin_own_snapshot(now, out);
-        self.adopt_late();
+        self.maintain_snapshots(now, out);
         if self.consensus.raft().is_leader() {
             self.propose_tick(now, out);
             self.raise_version(now);
             self.change_members(now);
-            self.end_useless_transfers();
+            self.sending.end_useless_transfers(&self.consensus);
             self.hand_over(now);
         }
-        self.end_abandoned_incoming(now, out);
+        self.receiving
+            .end_abandoned(now, &self.consensus, self.disk.as_deref_mut(), out);
         self.ask_whether_member(now, out);
         self.doubt_beginning(now);
         self.follow_suspicions(now, out);
@@ -411,9 +421,7 @@ impl Group {
     }
 
     fn compact(&mut self) {
-        // Whoever installs the image goes on from there: without the entries behind it, it would need another one.
-        let image = self.image.as_ref().filter(|_| !self.outgoing.is_empty());
-        let needed = image.map(|image| image.index);
+        let needed = self.sending.log_needed_from();
         self.consensus.compact(&self.local.config, needed);
     }
 

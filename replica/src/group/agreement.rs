@@ -14,8 +14,8 @@ use trine_protocol::message::{
 use trine_transport::time::Instant;
 
 use super::Group;
+use super::durability::Durability;
 use super::local::election_timeout;
-use crate::disk::Write;
 use crate::halt::Halt;
 use crate::outbox::{Letter, Outbox, Purpose};
 use crate::output::Class;
@@ -270,8 +270,7 @@ impl Group {
             majority,
         };
         if self.disk.is_some() && self.halted.is_none() {
-            // The same state would come out of the log and the snapshots.
-            out.write(Write::Condemned(why.to_string()));
+            Durability::quarantine(why.to_string(), out);
         }
         self.halt(why);
     }

@@ -98,7 +98,7 @@ impl Group {
 
     /// See [`crate::Replica::receiving`].
     pub(crate) fn receiving(&self) -> Option<ReceivingStatus> {
-        self.incoming.as_ref()?.progress()
+        self.receiving.progress()
     }
 
     /// Fills in everything that there is to say.
