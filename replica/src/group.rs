@@ -1,35 +1,39 @@
 //! A replica that belongs to a group: raft, the replicated state, and everything that waits for either.
+//!
+//! The parts are values with private state: consensus, service, membership, durability, and the snapshots that go out and
+//! come in. A part takes from the others what it needs as arguments. `Group` puts them together: it says in which order
+//! they get their turn, and carries what one has found out to the next.
 
 mod agreement;
-mod clients;
 mod clock;
 mod consensus;
-mod departure;
+mod cx;
 mod durability;
 mod lease;
+mod life;
 mod local;
 mod members;
-mod orders;
 mod peers;
-mod reads;
 mod receiving;
 #[cfg(test)]
 mod receiving_tests;
 mod report;
 mod restored;
 mod sending;
+mod service;
 mod snapshots;
-mod versions;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use raft::eraftpb::{Entry, EntryType, Message, MessageType};
 use trine_canary as canary;
-use trine_protocol::message::{ClusterId, Incarnation, Member, PeerHeader};
-use trine_protocol::stages::WriteStages;
+use trine_protocol::message::{
+    AdminRequest, ClientRequest, ClusterId, JoinReply, JoinRequest, Member, ReplyToken,
+};
 use trine_transport::time::Instant;
 
+use crate::addresses::Addresses;
 use crate::bootstrap::Origin;
 use crate::config::{READY_ROUNDS_MAX, ReplicaConfig};
 use crate::halt::Halt;
@@ -37,54 +41,38 @@ use crate::log::MemoryLog;
 use crate::membership;
 use crate::outbox::Outbox;
 use crate::raft_group::{RaftGroup, Work};
-use crate::reads::Reads;
 use crate::state_machine::StateMachine;
 use crate::state_machine::genesis::{FIRST_INDEX, FIRST_TERM};
-use crate::timing::{Stopwatch, Watched};
-use crate::writes::Writes;
+use crate::timing::Stopwatch;
 use agreement::Agreement;
 use clock::GroupClock;
 use consensus::Consensus;
-use departure::Doubt;
+use cx::Cx;
 use durability::Durability;
+use life::Life;
 use local::{Local, election_timeout};
-use orders::{Remembered, Unconfirmed};
+use members::Membership;
 use receiving::Receiving;
 use sending::Sending;
-use versions::Heard;
+use service::Service;
 
 /// A member of a group, or one that is being taken in.
 pub(crate) struct Group {
     local: Local,
+    life: Life,
     consensus: Consensus,
     /// Nothing until the first snapshot has arrived, for a replica that joins.
     state: Option<StateMachine>,
-    /// How the group began, if this replica was there: a first member that has missed it is told by anybody who knows.
-    origin: Option<Origin>,
-    writes: Writes,
-    reads: Reads,
+    service: Service,
     clock: GroupClock,
-    /// When each member was last heard from, and which state-machine version it understands.
-    heard: BTreeMap<Incarnation, Heard>,
-    /// The version that this leader has proposed to switch to, and the index of the entry.
-    raising: Option<(u64, u8)>,
-    doubt: Doubt,
+    membership: Membership,
+    agreement: Agreement,
     sending: Sending,
     receiving: Receiving,
-    /// Orders that wait for a process to ask for its place.
-    remembered: Vec<Remembered>,
-    /// Orders that are done, if this replica still leads.
-    unconfirmed: Vec<Unconfirmed>,
-    agreement: Agreement,
-    /// See [`crate::timing`].
-    stopwatch: Option<Stopwatch>,
-    stages: WriteStages,
-    stopping: Option<Instant>,
-    /// Why this replica takes part no more.
-    halted: Option<Halt>,
-    pumped_to_the_end: bool,
     /// Some exactly in disk mode.
     disk: Option<Box<Durability>>,
+    /// Whether raft wanted nothing more when its ready loop ended last.
+    pumped_to_the_end: bool,
 }
 
 impl Group {
@@ -162,37 +150,23 @@ impl Group {
                 own,
                 config,
             },
+            life: Life::Running,
             consensus: Consensus::new(raft, now),
             state: state.map(|state| state.understanding(config.state_version)),
-            origin,
-            writes: Writes::default(),
-            reads: Reads::default(),
+            service: Service::starting_at(0),
             clock: GroupClock::new(now),
-            heard: BTreeMap::new(),
-            raising: None,
-            doubt: Doubt::default(),
+            membership: Membership::new(origin),
+            agreement: Agreement::default(),
             sending: Sending::starting_at(1),
             receiving: Receiving::default(),
-            remembered: Vec::new(),
-            unconfirmed: Vec::new(),
-            agreement: Agreement::default(),
-            stopwatch: None,
-            stages: WriteStages::default(),
-            stopping: None,
-            halted: None,
-            pumped_to_the_end: true,
             disk: None,
+            pumped_to_the_end: true,
         }
     }
 
     /// What writes are timed with, see [`crate::timing`].
     pub(crate) fn lend_stopwatch(&mut self, stopwatch: Option<Stopwatch>) {
-        self.stopwatch = stopwatch;
-    }
-
-    /// The time to report about something that happens in the turn that began at `now`.
-    fn look_at_stopwatch(&self, now: Instant) -> Instant {
-        self.stopwatch.map_or(now, |stopwatch| stopwatch())
+        self.service.lend_stopwatch(stopwatch);
     }
 
     /// Asks for votes at once: the bootstrapper knows that there is no leader.
@@ -200,37 +174,75 @@ impl Group {
         self.consensus.campaign();
     }
 
+    fn serving<'a>(&'a mut self, now: Instant, out: &'a mut Outbox) -> (&'a mut Service, Cx<'a>) {
+        let cx = Cx {
+            now,
+            local: &self.local,
+            state: self.state.as_ref(),
+            clock: &self.clock,
+            halted: self.life.is_halted(),
+            consensus: &mut self.consensus,
+            out,
+        };
+        (&mut self.service, cx)
+    }
+
+    fn governing<'a>(
+        &'a mut self,
+        now: Instant,
+        out: &'a mut Outbox,
+    ) -> (&'a mut Membership, Cx<'a>) {
+        let cx = Cx {
+            now,
+            local: &self.local,
+            state: self.state.as_ref(),
+            clock: &self.clock,
+            halted: self.life.is_halted(),
+            consensus: &mut self.consensus,
+            out,
+        };
+        (&mut self.membership, cx)
+    }
+
     /// One turn: proposes what has arrived, ticks if a tick is due, and runs raft until it wants nothing.
     pub(crate) fn on_turn(
         &mut self,
         now: Instant,
-        lanes: &BTreeMap<SocketAddr, usize>,
+        slots: &BTreeMap<SocketAddr, usize>,
         out: &mut Outbox,
     ) {
-        if self.halted.is_some() {
+        if self.life.is_halted() {
             if self.consensus.stop_leading() {
-                self.abandon_clients(out);
+                self.abandon_clients(now, out);
             }
             return;
         }
-        self.release_reads(now, out);
-        self.propose_waiting(now, out);
-        self.begin_read_round(now, out);
+        self.propose(now, out);
         let ticked = self.consensus.tick_if_due(now);
         if ticked {
-            self.mind_forwarded_reads(now, out);
+            // The tick may have found that there is no leader to wait for.
+            let (service, mut cx) = self.serving(now, out);
+            service.mind_forwarded_reads(&mut cx);
         }
+        // Everything that has arrived leaves together, in as few messages as possible.
         self.pump(now, out);
         if ticked {
+            // Behind the loop: it applies changes of the members, and raft forgets the limits of whoever is added.
             if let Some(state) = &self.state {
                 let most = self.local.config.appends_in_flight_max;
-                self.consensus.fit_appends(state.members(), lanes, most);
+                self.consensus.fit_appends(state.members(), slots, most);
             }
             self.maintain(now, out);
+            // What a tick has proposed does not wait for the next turn.
             self.pump(now, out);
         }
-        self.read_under_lease(now, out);
-        self.compact();
+        // Behind the loop, because only a state that has applied everything committed may be read.
+        let (service, mut cx) = self.serving(now, out);
+        service.read_under_lease(&mut cx);
+        // Behind the last message that is made from the log, and behind the last entry that is applied.
+        let needed = self.sending.log_needed_from();
+        self.consensus.compact(&self.local.config, needed);
+        // Bulk data goes last: what waits for a quorum is ahead of it on the network and on the disk.
         self.sending
             .send_chunks(now, self.state.as_mut(), &mut self.consensus, out);
         if let (Some(disk), Some(state)) = (&mut self.disk, &mut self.state) {
@@ -238,12 +250,25 @@ impl Group {
         }
     }
 
+    /// Hands to raft what has arrived since the last turn.
+    fn propose(&mut self, now: Instant, out: &mut Outbox) {
+        let admin_waits = self.membership.has_unconfirmed();
+        let (service, mut cx) = self.serving(now, out);
+        // First: `now` is the second look at the clock that the answers of the last turn wait for. Reads whose lease has
+        // ended meanwhile ride in the round that begins below.
+        service.release_reads(&mut cx);
+        // Ahead of the tick, which may end this leadership: what came in time is in the log by then.
+        service.propose_waiting(&mut cx);
+        // Behind the writes: raft sends the question of a round at once, and the ready loop sends both together.
+        service.begin_read_round(&mut cx, admin_waits);
+    }
+
     /// When the next turn is due.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
-        if self.halted.is_some() {
+        if self.life.is_halted() {
             return None;
         }
-        if !self.pumped_to_the_end || self.reads.holds_answers() {
+        if !self.pumped_to_the_end || self.service.holds_answers() {
             return Some(Instant::ZERO);
         }
         let tick = self.consensus.raft().next_tick();
@@ -269,101 +294,81 @@ impl Group {
                 break;
             };
             self.do_work(now, work, out);
-            if self.halted.is_some() {
+            if self.life.is_halted() {
                 return;
             }
         }
-        self.answer_ready_reads(out);
+        let (service, mut cx) = self.serving(now, out);
+        service.answer_ready_reads(&mut cx);
     }
 
     fn do_work(&mut self, now: Instant, work: Work, out: &mut Outbox) {
         if let Some(snapshot) = work.snapshot {
             // Goes first: a member that had no state knows nobody whom it could send raft's own answer to.
             self.install(&snapshot, out);
-            if self.halted.is_some() {
+            if self.life.is_halted() {
                 return;
             }
         }
         for message in work.messages {
-            self.dispatch(now, message, out);
+            self.dispatch(now, &message, out);
         }
-        let stopwatch = self.stopwatch;
-        self.writes
-            .on_appended(|| stopwatch.map_or(now, |stopwatch| stopwatch()));
+        self.service.on_appended(now);
         let mut applied = None;
         for entry in work.committed {
-            let index = entry.index;
-            self.apply(now, entry, out);
-            self.report_state(index, out);
-            if self.halted.is_some() {
+            self.apply(now, &entry, out);
+            self.check_agreement(entry.index, out);
+            if self.life.is_halted() {
                 return;
             }
-            applied = Some(index);
+            applied = Some(entry.index);
         }
         if let Some(index) = applied {
             self.consensus.applied_to(index);
         }
         for state in work.read_states {
             if let Some(context) = self.consensus.raft().own_context(&state.request_ctx) {
-                self.on_round_confirmed(context, state.index);
-                self.answer_confirmed_orders(context, out);
+                self.on_round_confirmed(now, context, state.index, out);
             }
         }
         self.follow_role(now, out);
     }
 
-    /// Where a message of raft goes: with the response to the request that it answers, or on its own.
-    fn dispatch(&mut self, now: Instant, message: Message, out: &mut Outbox) {
-        if message.get_msg_type() == MessageType::MsgSnapshot {
-            return self.sending.begin_transfer(
-                now,
-                &message,
-                &self.local,
-                self.state.as_ref(),
-                &mut self.consensus,
-                out,
-            );
-        }
-        self.consensus
-            .dispatch(&message, &self.local, self.state.as_ref(), out);
+    /// A quorum has confirmed a ReadIndex round, and with it the leadership when that began.
+    fn on_round_confirmed(&mut self, now: Instant, context: u64, index: u64, out: &mut Outbox) {
+        let (service, mut cx) = self.serving(now, out);
+        service.on_round_confirmed(&mut cx, context, index);
+        let (membership, mut cx) = self.governing(now, out);
+        membership.on_round_confirmed(&mut cx, context);
     }
 
-    fn apply(&mut self, now: Instant, entry: Entry, out: &mut Outbox) {
+    fn dispatch(&mut self, now: Instant, message: &Message, out: &mut Outbox) {
+        let (local, state) = (&self.local, self.state.as_ref());
+        let consensus = &mut self.consensus;
+        if message.get_msg_type() == MessageType::MsgSnapshot {
+            self.sending
+                .begin_transfer(now, message, local, state, consensus, out);
+        } else {
+            consensus.dispatch(message, local, state, out);
+        }
+    }
+
+    fn apply(&mut self, now: Instant, entry: &Entry, out: &mut Outbox) {
         let Some(state) = &mut self.state else {
-            self.halt(Halt::Broken(
+            return self.life.halt(Halt::Broken(
                 "the log holds entries that no state can be found for",
             ));
-            return;
         };
         if entry.get_entry_type() == EntryType::EntryConfChangeV2 {
-            return self.apply_conf_change(now, &entry);
+            return self.apply_conf_change(now, entry);
         }
-        let applied = self.writes.take_applied(entry.index, entry.term);
-        let (cluster, stages) = (self.local.cluster, &mut self.stages);
-        let mut watched = applied
-            .as_ref()
-            .and_then(|applied| Watched::of(&applied.traces, self.stopwatch, now));
-        let result = state.apply(entry.index, &entry.data, |place, answer| {
-            let tokens = applied.as_ref().map(|applied| &applied.tokens);
-            if let Some(&token) = tokens.and_then(|tokens| tokens.get(place)) {
-                let timing = watched
-                    .as_mut()
-                    .and_then(|watched| watched.on_answer(place, stages));
-                clients::answer(token, cluster, &answer, timing, out);
-            }
-        });
-        if canary::planted("TTL from the local clock") {
-            state.store_mut().set_group_time(now.as_nanos());
+        let cluster = self.local.cluster;
+        if let Err(error) = self.service.apply(now, entry, cluster, state, out) {
+            return self.life.halt(Halt::Entry(error.to_string()));
         }
-        if let Err(error) = result {
-            return self.halt(Halt::Entry(error.to_string()));
-        }
-        if let Some(applied) = applied {
-            self.writes.recycle(applied.tokens);
-        }
-        if self.consensus.begins_leadership(&entry) {
+        if self.consensus.begins_leadership(entry) {
             // Everything that earlier leaders have stamped is applied now.
-            self.anchor_time(now);
+            self.clock.anchor(now, Some(state));
         }
     }
 
@@ -372,14 +377,38 @@ impl Group {
         let change = membership::decode_change(&entry.data);
         let named = change.as_ref().and_then(membership::named_member);
         let conf = self.consensus.apply_conf_change(now, change.as_ref());
-        let mut was_member = false;
-        if let Some(state) = &mut self.state {
-            was_member = state.members().get(self.local.own.incarnation).is_some();
-            state.apply_conf_change(entry.index, named.as_ref(), conf.as_ref());
-            self.heard
-                .retain(|incarnation, _| state.members().get(*incarnation).is_some());
+        let Some(state) = &mut self.state else { return };
+        let own = self.local.own.incarnation;
+        let was_member = state.members().get(own).is_some();
+        state.apply_conf_change(entry.index, named.as_ref(), conf.as_ref());
+        self.membership.on_members_changed(state.members());
+        if was_member && state.members().get(own).is_none() {
+            self.leave();
         }
-        self.notice_removal(was_member);
+    }
+
+    /// This replica is no member any more.
+    fn leave(&mut self) {
+        let (place, cluster) = (self.local.own.place, self.local.cluster);
+        self.life.halt(Halt::Removed { place, cluster });
+    }
+
+    /// Everything up to `index` is applied: a check of the states may be due.
+    fn check_agreement(&mut self, index: u64, out: &mut Outbox) {
+        let state = self.state.as_ref();
+        let diverged = self
+            .agreement
+            .on_applied(index, &self.local, state, &self.consensus, out);
+        self.halt_diverged(diverged, out);
+    }
+
+    /// Halts if this member has diverged. What it has on disk must not be used again.
+    fn halt_diverged(&mut self, diverged: Option<Halt>, out: &mut Outbox) {
+        let Some(why) = diverged else { return };
+        if self.disk.is_some() && !self.life.is_halted() {
+            Durability::quarantine(why.to_string(), out);
+        }
+        self.life.halt(why);
     }
 
     /// Notices that this replica has come to lead, or leads no more.
@@ -388,109 +417,125 @@ impl Group {
             return;
         };
         if change.led {
-            self.abandon_clients(out);
+            self.abandon_clients(now, out);
             self.sending
                 .drop_image(self.state.as_mut(), &mut self.consensus);
-            self.remembered.clear();
+            self.membership.on_leadership_lost();
         }
-        self.raising = None;
-        // What was asked of an earlier leader is asked again.
-        self.reads.ask_anew(Instant::FAR_FUTURE);
+        self.membership.on_role_change();
+        self.service.ask_again();
         if change.leads {
             out.counters.elections_won += 1;
-            self.anchor_time(now);
+            self.clock.anchor(now, self.state.as_ref());
         }
+    }
+
+    /// Leadership is lost: whoever waits here has to ask somebody else.
+    fn abandon_clients(&mut self, now: Instant, out: &mut Outbox) {
+        let (service, mut cx) = self.serving(now, out);
+        service.abandon_clients(&mut cx);
+        let (membership, mut cx) = self.governing(now, out);
+        membership.abandon_admin_clients(&mut cx);
     }
 
     /// What is due once a tick: nothing here is urgent.
     fn maintain(&mut self, now: Instant, out: &mut Outbox) {
+        // Ahead of the proposals: raft can be set up for other settings only while it waits for nothing.
         self.maintain_snapshots(now, out);
         if self.consensus.raft().is_leader() {
-            self.propose_tick(now, out);
-            self.raise_version(now);
-            self.change_members(now);
-            self.sending.end_useless_transfers(&self.consensus);
-            self.hand_over(now);
+            self.lead(now, out);
         }
+        let disk = self.disk.as_deref_mut();
         self.receiving
-            .end_abandoned(now, &self.consensus, self.disk.as_deref_mut(), out);
-        self.ask_whether_member(now, out);
-        self.doubt_beginning(now);
-        self.follow_suspicions(now, out);
+            .end_abandoned(now, &self.consensus, disk, out);
+        let (membership, mut cx) = self.governing(now, out);
+        membership.probe_membership(&mut cx);
+        // A disk remembers, and others may be slow to come back to it.
+        if self.disk.is_none() && self.membership.never_began(now, &self.consensus) {
+            let cluster = self.local.cluster;
+            self.life.halt(Halt::NeverBegan { cluster });
+        }
+        let (local, state) = (&self.local, self.state.as_ref());
+        self.agreement
+            .follow_suspicions(now, local, state, &self.consensus, out);
+        // Last: whatever could not be answered above for want of a buffer is tried again, too.
         out.settle_debts(self.local.cluster);
     }
 
-    fn compact(&mut self) {
-        let needed = self.sending.log_needed_from();
-        self.consensus.compact(&self.local.config, needed);
+    /// What a leader does once a tick.
+    fn lead(&mut self, now: Instant, out: &mut Outbox) {
+        let stopping = self.life.is_stopping();
+        let (state, consensus) = (self.state.as_ref(), &mut self.consensus);
+        self.clock.propose_tick(now, state, consensus, out);
+        let (membership, mut cx) = self.governing(now, out);
+        // Ahead of the changes: whoever is taken in after it has to understand the new version.
+        membership.raise_version(&mut cx, stopping);
+        membership.change_members(&mut cx, stopping);
+        self.sending.end_useless_transfers(&self.consensus);
+        // Behind all proposals: raft takes none while leadership is transferred.
+        self.hand_over(now, out);
     }
 
-    /// Takes part no more: whatever it did next could differ from what the others do.
-    fn halt(&mut self, why: Halt) {
-        self.halted.get_or_insert(why);
+    /// A client's request, whose envelope could be read.
+    pub(crate) fn on_client(
+        &mut self,
+        now: Instant,
+        token: ReplyToken,
+        request: &ClientRequest<'_>,
+        out: &mut Outbox,
+    ) {
+        if !self.life.is_halted() {
+            // The vote that decides may have come in the same burst: nothing is taken, or stamped, as an earlier leader.
+            self.follow_role(now, out);
+        }
+        let (service, mut cx) = self.serving(now, out);
+        service.on_client(&mut cx, token, request);
     }
 
-    /// Why it takes part no more.
-    pub(crate) fn halted(&self) -> Option<&Halt> {
-        self.halted.as_ref()
+    /// A new identity asks to be taken in.
+    pub(crate) fn on_join(
+        &mut self,
+        now: Instant,
+        request: &JoinRequest,
+        known: &Addresses,
+        comes_from: impl Fn(SocketAddr) -> bool,
+        out: &mut Outbox,
+    ) -> JoinReply {
+        let (membership, mut cx) = self.governing(now, out);
+        membership.on_join(&mut cx, request, known, comes_from)
     }
 
-    /// Whether this replica has a vote.
-    pub(crate) fn is_voter(&self) -> bool {
-        self.state.is_some() && self.consensus.raft().is_voter()
+    /// An admin command has arrived.
+    pub(crate) fn on_admin_command(
+        &mut self,
+        now: Instant,
+        token: ReplyToken,
+        request: &AdminRequest,
+        known: &Addresses,
+        out: &mut Outbox,
+    ) {
+        let next_round = self.service.next_round();
+        let (membership, mut cx) = self.governing(now, out);
+        membership.on_admin_command(&mut cx, token, request, known, next_round);
     }
 
-    /// The group that this replica belongs to.
-    pub(crate) fn cluster(&self) -> ClusterId {
-        self.local.cluster
+    /// Begins a graceful stop.
+    pub(crate) fn stop(&mut self, now: Instant, out: &mut Outbox) {
+        self.life.stop(now + self.local.config.handover_timeout);
+        self.hand_over(now, out);
     }
 
-    /// Whether a message is for this life of this replica and names a member as its sender. Without a state nobody is
-    /// known.
-    pub(crate) fn is_from_member(&self, header: &PeerHeader) -> bool {
-        let known = |state: &StateMachine| state.members().get(header.from).is_some();
-        self.local.is_addressed_by(header) && self.state.as_ref().is_some_and(known)
+    /// A leader that stops transfers leadership.
+    fn hand_over(&mut self, now: Instant, out: &mut Outbox) {
+        if self.life.is_stopping() {
+            let (membership, mut cx) = self.governing(now, out);
+            membership.hand_over(&mut cx);
+        }
     }
 
-    /// Where the members are, as far as this replica knows them.
-    pub(crate) fn member_addresses(&self) -> impl Iterator<Item = SocketAddr> {
-        let members = self.state.iter().flat_map(|state| state.members().all());
-        members.map(|member| member.address)
-    }
-
-    /// Whether the group's state has arrived here.
-    pub(crate) fn has_state(&self) -> bool {
-        self.state.is_some()
-    }
-
-    /// Whether this replica knows of a leader.
-    pub(crate) fn has_leader(&self) -> bool {
-        self.consensus.raft().leader() != 0
-    }
-
-    fn leader_address(&self) -> Option<SocketAddr> {
-        let leader = Incarnation(self.consensus.raft().leader());
-        self.state
-            .as_ref()?
-            .members()
-            .get(leader)
-            .map(|member| member.address)
-    }
-
-    /// Whether a member was heard from within two election timeouts.
-    fn is_alive(&self, incarnation: Incarnation, now: Instant) -> bool {
-        self.was_heard_since(incarnation, self.lately(now))
-    }
-
-    fn was_heard_since(&self, incarnation: Incarnation, since: Instant) -> bool {
-        self.heard
-            .get(&incarnation)
-            .is_some_and(|heard| heard.at >= since)
-    }
-
-    /// Whoever was not heard from since then counts as dead.
-    fn lately(&self, now: Instant) -> Instant {
-        let patience = 2 * election_timeout(&self.local.config).as_nanos();
-        Instant::from_nanos(now.as_nanos().saturating_sub(patience))
+    /// Whether another one leads, or nobody has come to lead in time.
+    pub(crate) fn is_stopped(&self, now: Instant) -> bool {
+        let is_over = |until: Instant| now >= until;
+        !self.consensus.raft().is_leader() || self.life.stop_until().is_some_and(is_over)
     }
 }

@@ -274,9 +274,8 @@ impl Replica {
             kind::AGREE => {
                 StateReport::decode(request).map(|report| self.on_state_report(now, token, &report))
             }
-            kind::ADMIN => {
-                AdminRequest::decode(request).map(|request| self.on_order(now, token, &request))
-            }
+            kind::ADMIN => AdminRequest::decode(request)
+                .map(|request| self.on_admin_command(now, token, &request)),
             _ => Err(DecodeError::Field { field: "kind" }),
         };
         if result.is_err() {
@@ -413,7 +412,7 @@ impl Replica {
         self.out.reply(token, &reply);
     }
 
-    fn on_order(&mut self, now: Instant, token: ReplyToken, request: &AdminRequest) {
+    fn on_admin_command(&mut self, now: Instant, token: ReplyToken, request: &AdminRequest) {
         let ours = request.cluster.is_none() || request.cluster == self.cluster();
         let leaderless = self.group.as_ref().is_some_and(|group| !group.has_leader());
         if let (Some(address), true) = (request.address, ours && leaderless) {
@@ -421,7 +420,9 @@ impl Replica {
             self.addresses.learn(address);
         }
         match &mut self.group {
-            Some(group) => group.on_order(now, token, request, &self.addresses, &mut self.out),
+            Some(group) => {
+                group.on_admin_command(now, token, request, &self.addresses, &mut self.out)
+            }
             None => {
                 let text = "this replica belongs to no group yet";
                 let reply = AdminReply {
@@ -641,7 +642,7 @@ impl Replica {
     pub fn stop(&mut self, now: Instant) {
         self.stopping = true;
         if let Some(group) = &mut self.group {
-            group.stop(now);
+            group.stop(now, &mut self.out);
         }
     }
 

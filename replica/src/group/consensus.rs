@@ -151,6 +151,12 @@ impl Consensus {
         self.raft.log_mut().offer_snapshot(snapshot);
     }
 
+    /// The voters of the configuration in force, and, during a joint change, those of the one that it replaces.
+    pub(super) fn voter_sides(&self) -> [Vec<Incarnation>; 2] {
+        let conf = self.raft.conf_state();
+        [conf.voters, conf.voters_outgoing].map(|side| side.into_iter().map(Incarnation).collect())
+    }
+
     /// Since when this replica knows of no leader, if it knows of none.
     pub(super) fn leaderless_since(&self) -> Option<Instant> {
         self.leaderless_since

@@ -1,13 +1,14 @@
-//! Raft messages from and to other members.
+//! What other members say: raft's messages, reports of their state, and answers to both.
 
 use std::net::SocketAddr;
 
 use prost::Message as _;
 use raft::eraftpb::{Message, MessageType};
-use trine_protocol::message::{Incarnation, PeerHeader, ReplyToken};
+use trine_protocol::message::{Incarnation, PeerHeader, ReplyToken, StateReport};
 use trine_transport::time::Instant;
 
 use super::Group;
+use super::members::says_removed;
 use crate::outbox::Outbox;
 
 impl Group {
@@ -53,12 +54,8 @@ impl Group {
     /// The session to the members at this address has ended.
     pub(crate) fn on_unreachable(&mut self, address: SocketAddr) {
         let Some(state) = &self.state else { return };
-        for member in state
-            .members()
-            .all()
-            .iter()
-            .filter(|member| member.address == address)
-        {
+        let members = state.members().all().iter();
+        for member in members.filter(|member| member.address == address) {
             self.consensus.report_unreachable(member.incarnation);
         }
     }
@@ -69,23 +66,13 @@ impl Group {
     }
 
     pub(super) fn hear(&mut self, now: Instant, from: Incarnation, version: u8) {
-        let known = self
-            .state
-            .as_ref()
-            .is_some_and(|state| state.members().get(from).is_some());
-        if known {
-            let heard = self.heard.entry(from).or_default();
-            heard.at = now;
-            // An answer without content says nothing about it.
-            if version != 0 {
-                heard.state_version = version;
-            }
-        }
+        self.membership
+            .hear(now, from, version, self.state.as_ref());
     }
 
-    /// Whether a frame is meant for this life of this replica, in this cluster.
+    /// Whether a frame is meant for this incarnation, in this cluster.
     pub(super) fn concerns(&self, header: &PeerHeader, out: &mut Outbox) -> bool {
-        let concerns = self.local.is_addressed_by(header) && self.halted.is_none();
+        let concerns = self.local.is_addressed_by(header) && !self.life.is_halted();
         out.counters.messages_foreign += u64::from(!concerns);
         concerns
     }
@@ -128,5 +115,57 @@ impl Group {
             out.counters.messages_refused += 1;
             false
         })
+    }
+
+    /// A member says what its state is. The answer is this replica's own, if it has got there.
+    pub(crate) fn on_state_report(
+        &mut self,
+        now: Instant,
+        token: ReplyToken,
+        report: &StateReport,
+        out: &mut Outbox,
+    ) {
+        if !self.expects(report, out) {
+            return out.reply_empty(token);
+        }
+        self.hear(now, report.header.from, 0);
+        self.agreement.on_report(token, report, &self.local, out);
+    }
+
+    /// The answer of the member `to` to a report, over a session that leads to it.
+    pub(crate) fn on_report_answer(
+        &mut self,
+        now: Instant,
+        to: Incarnation,
+        index: u64,
+        answer: &[u8],
+        out: &mut Outbox,
+    ) {
+        // Empty: it has not got there, or belongs to an earlier release.
+        let Ok(report) = StateReport::decode(answer) else {
+            return;
+        };
+        let is_its = report.header.from == to && report.index == index;
+        if is_its && self.expects(&report, out) {
+            self.hear(now, to, 0);
+            let diverged = self
+                .agreement
+                .on_answer(&report, &self.local, &self.consensus);
+            self.halt_diverged(diverged, out);
+        }
+    }
+
+    fn expects(&self, report: &StateReport, out: &mut Outbox) -> bool {
+        let (from, index) = (report.header.from, report.index);
+        let state = self.state.as_ref();
+        self.concerns(&report.header, out)
+            && self.agreement.expects(from, index, state, &self.consensus)
+    }
+
+    /// Whoever was asked whether this replica still is a member has answered.
+    pub(crate) fn on_membership_answer(&mut self, answer: &[u8]) {
+        if says_removed(answer, self.local.cluster) && !self.life.is_halted() {
+            self.leave();
+        }
     }
 }

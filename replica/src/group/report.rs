@@ -1,17 +1,65 @@
 //! What a member says about itself.
 
+use std::net::SocketAddr;
+
 use raft::{GetEntriesContext, StateRole, Storage};
-use trine_protocol::message::{Discovery, Incarnation, Member, MemberRole, Members, RoleCode};
+use trine_protocol::message::{
+    ClusterId, Discovery, Incarnation, Member, MemberRole, Members, PeerHeader, RoleCode,
+};
 use trine_protocol::status::{
     LeaseStatus, LogStatus, MemberStatus, ReceivingStatus, Role, SessionStatus, Status, StoreStatus,
 };
 use trine_transport::time::Instant;
 
 use super::Group;
+use super::cx::leader_address;
 use crate::config::ReadMode;
+use crate::halt::Halt;
 use crate::log::Log;
+use crate::state_machine::StateMachine;
 
 impl Group {
+    /// Why it has halted, if it has.
+    pub(crate) fn halted(&self) -> Option<&Halt> {
+        self.life.halted()
+    }
+
+    /// Whether this replica has a vote.
+    pub(crate) fn is_voter(&self) -> bool {
+        self.state.is_some() && self.consensus.raft().is_voter()
+    }
+
+    /// The group that this replica belongs to.
+    pub(crate) fn cluster(&self) -> ClusterId {
+        self.local.cluster
+    }
+
+    /// Whether a message is for this incarnation and names a member as its sender. Without a state nobody is known.
+    pub(crate) fn is_from_member(&self, header: &PeerHeader) -> bool {
+        let known = |state: &StateMachine| state.members().get(header.from).is_some();
+        self.local.is_addressed_by(header) && self.state.as_ref().is_some_and(known)
+    }
+
+    /// Where the members are, as far as this replica knows them.
+    pub(crate) fn member_addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        let members = self.state.iter().flat_map(|state| state.members().all());
+        members.map(|member| member.address)
+    }
+
+    /// Whether the group's state has arrived here.
+    pub(crate) fn has_state(&self) -> bool {
+        self.state.is_some()
+    }
+
+    /// Whether this replica knows of a leader.
+    pub(crate) fn has_leader(&self) -> bool {
+        self.consensus.raft().leader() != 0
+    }
+
+    fn leader_address(&self) -> Option<SocketAddr> {
+        leader_address(&self.consensus, self.state.as_ref())
+    }
+
     fn role(&self) -> Role {
         if self.state.is_none() {
             return Role::Joining;
@@ -79,8 +127,7 @@ impl Group {
 
     /// See [`crate::Replica::voter_sides`].
     pub(crate) fn voter_sides(&self) -> [Vec<Incarnation>; 2] {
-        let conf = self.consensus.raft().conf_state();
-        [conf.voters, conf.voters_outgoing].map(|side| side.into_iter().map(Incarnation).collect())
+        self.consensus.voter_sides()
     }
 
     /// See [`crate::Replica::state_digest`].
@@ -127,7 +174,7 @@ impl Group {
             ..status.log
         };
         status.lease = self.lease_status(now);
-        status.stages = self.stages.clone();
+        status.stages = self.service.stages().clone();
         let Some(state) = &self.state else { return };
         status.applied = state.applied_index();
         status.state_version = state.version();
@@ -158,10 +205,12 @@ impl Group {
     }
 
     fn lease_status(&self, now: Instant) -> Option<LeaseStatus> {
-        (self.local.config.reads == ReadMode::Lease).then(|| LeaseStatus {
-            left_ns: self.lease_left(now).map(|left| left.as_nanos()),
-            length_ns: self.lease_length().as_nanos(),
-            drift_ns: self.local.config.lease_drift.as_nanos(),
+        let local = &self.local;
+        let until = self.consensus.lease_until(now, local);
+        (local.config.reads == ReadMode::Lease).then(|| LeaseStatus {
+            left_ns: until.map(|until| until.saturating_since(now).as_nanos()),
+            length_ns: local.lease_length(self.state.as_ref()).as_nanos(),
+            drift_ns: local.config.lease_drift.as_nanos(),
         })
     }
 
@@ -187,20 +236,14 @@ impl Group {
                     .saturating_sub(progress.matched)
             }),
             in_snapshot: progress.map(|progress| progress.in_snapshot),
-            state_version: Some(self.understands(member.incarnation))
+            state_version: Some(self.membership.understands(member.incarnation, &self.local))
                 .filter(|&version| version != 0),
-            silent_ns: self.silence(now, member.incarnation),
+            silent_ns: self.membership.silence_ns(now, member.incarnation),
         }
     }
 
-    fn silence(&self, now: Instant, incarnation: Incarnation) -> Option<u64> {
-        self.heard
-            .get(&incarnation)
-            .map(|heard| now.saturating_since(heard.at).as_nanos())
-    }
-
     fn why_not_serving(&self, now: Instant) -> Option<String> {
-        if let Some(why) = &self.halted {
+        if let Some(why) = self.life.halted() {
             return Some(format!("stopped taking part: {why}"));
         }
         let Some(state) = &self.state else {
@@ -222,7 +265,9 @@ impl Group {
             .filter(|member| member.role == MemberRole::Voter);
         let (alive, all) = voters.fold((0, 0), |(alive, all), member| {
             let lives = member.incarnation == self.local.own.incarnation
-                || self.is_alive(member.incarnation, now);
+                || self
+                    .membership
+                    .is_alive(member.incarnation, now, &self.local);
             (alive + u32::from(lives), all + 1)
         });
         let quorum = all / 2 + 1;

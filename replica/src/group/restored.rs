@@ -9,13 +9,13 @@ use super::Group;
 use super::durability::Durability;
 use super::local::election_timeout;
 use super::sending::Sending;
+use super::service::Service;
 use crate::config::ReplicaConfig;
 use crate::disk::{DiskError, Identity, Restored};
 use crate::halt::Halt;
 use crate::log::{Log, MemoryLog};
 use crate::outbox::Outbox;
 use crate::raft_group::RaftGroup;
-use crate::reads::Reads;
 use crate::state_machine::StateMachine;
 use crate::state_machine::genesis::{FIRST_INDEX, FIRST_TERM};
 
@@ -68,7 +68,7 @@ impl Group {
         // The identity is that of an earlier life, to which answers may still be on their way: no read of this life is
         // confirmed by one of them, and no chunk of an old transfer is taken for one of a new.
         let first = Prng::new(seed).next_u64() >> 2;
-        group.reads = Reads::starting_at(first);
+        group.service = Service::starting_at(first);
         group.sending = Sending::starting_at(first);
         group.disk = Some(Box::new(Durability::with_log(log_bytes)));
         group
@@ -76,7 +76,7 @@ impl Group {
 
     /// Everything that this member promises goes through the disk from here on.
     pub(crate) fn keep_on_disk(&mut self, out: &mut Outbox) {
-        let disk = Durability::begin(&self.local, self.origin.as_ref(), out);
+        let disk = Durability::begin(&self.local, self.membership.origin(), out);
         self.disk = Some(Box::new(disk));
     }
 
@@ -84,7 +84,7 @@ impl Group {
     pub(crate) fn on_written(&mut self, now: Instant, number: u64, out: &mut Outbox) {
         let Some(disk) = &mut self.disk else { return };
         disk.on_written(number, out);
-        if self.halted.is_some() {
+        if self.life.is_halted() {
             return;
         }
         if let Some(work) = self.consensus.on_written(number) {
@@ -94,7 +94,7 @@ impl Group {
 
     /// The disk takes nothing any more.
     pub(crate) fn on_write_failed(&mut self, error: &DiskError) {
-        self.halt(Halt::Disk(error.clone()));
+        self.life.halt(Halt::Disk(error.clone()));
     }
 }
 
@@ -155,22 +155,27 @@ mod tests {
             .perform([Write::Identity(identity.encode())])
             .unwrap();
         let disk = writer.disk_mut().clone();
+        let mut out = Outbox::new(Pool::new(PoolConfig::default()));
         let mut later = 0;
         for seed in 0..32 {
             let asked = |group: &mut Group| {
-                group.reads.push(Instant::ZERO, ReplyToken(1), &[]);
-                let context = group.reads.next_round().unwrap();
-                group.reads.on_begun(Instant::ZERO, context);
+                let reads = group.service.reads_mut();
+                reads.push(Instant::ZERO, ReplyToken(1), &[]);
+                let context = reads.next_round().unwrap();
+                reads.on_begun(Instant::ZERO, context);
                 context
             };
             let before = asked(&mut restored(&disk, own, 2 * seed));
             let mut group = restored(&disk, own, 2 * seed + 1);
             let present = asked(&mut group);
             later += u32::from(before > present);
-            group.on_round_confirmed(before, 5);
-            assert!(group.reads.take_ready(100).is_empty(), "seed {seed}");
-            group.on_round_confirmed(present, 5);
-            assert_eq!(group.reads.take_ready(100).len(), 1);
+            group.on_round_confirmed(Instant::ZERO, before, 5, &mut out);
+            assert!(
+                group.service.reads_mut().take_ready(100).is_empty(),
+                "seed {seed}"
+            );
+            group.on_round_confirmed(Instant::ZERO, present, 5, &mut out);
+            assert_eq!(group.service.reads_mut().take_ready(100).len(), 1);
         }
         assert!(later > 0, "both orders were tried");
     }

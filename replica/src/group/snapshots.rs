@@ -133,7 +133,7 @@ impl Group {
     pub(super) fn install(&mut self, snapshot: &Snapshot, out: &mut Outbox) {
         let index = snapshot.get_metadata().index;
         let Some(state) = self.receiving.take_installing(index) else {
-            return self.halt(Halt::Broken(
+            return self.life.halt(Halt::Broken(
                 "raft has taken a snapshot whose state is not here",
             ));
         };
@@ -141,7 +141,7 @@ impl Group {
         self.adapt_to(&state);
         let state = state.understanding(self.local.config.state_version);
         if state.is_too_new() {
-            return self.halt(Halt::TooOld);
+            return self.life.halt(Halt::TooOld);
         }
         self.state = Some(state);
         out.counters.snapshots_installed += 1;
