@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 
 use raft::eraftpb::{ConfChangeV2, ConfState, Entry, Message, MessageType, Snapshot};
 use raft::{
-    CAMPAIGN_TRANSFER, Config, ProgressState, RawNode, ReadOnlyOption, ReadState, SnapshotStatus,
-    StateRole,
+    CAMPAIGN_TRANSFER, Config, ProgressState, RawNode, ReadOnlyOption, ReadState, Ready,
+    SnapshotStatus, StateRole,
 };
 use trine_canary as canary;
 use trine_transport::time::Instant;
@@ -59,6 +59,16 @@ pub(crate) struct Work {
     pub(crate) committed: Vec<Entry>,
     /// Index rounds that a quorum has confirmed.
     pub(crate) read_states: Vec<ReadState>,
+}
+
+/// What raft hands out in one round of the ready loop, before it is known what has to wait for the disk.
+struct Round {
+    messages: Vec<Message>,
+    /// They promise what the round writes, and leave behind it.
+    persisted_messages: Vec<Message>,
+    snapshot: Option<Snapshot>,
+    committed: Vec<Entry>,
+    read_states: Vec<ReadState>,
 }
 
 /// Why raft did not take a proposal. It has put nothing into the log.
@@ -305,41 +315,62 @@ impl<L: Log> RaftGroup<L> {
         base + (mixed % base as u64) as usize
     }
 
-    /// One round of the ready loop, or nothing if raft wants nothing.
+    /// One round of the ready loop in memory mode, or nothing if raft wants nothing.
     pub(crate) fn poll_work(&mut self) -> Option<Work> {
         if canary::planted("commit without quorum") && self.is_leader() {
             let own = self.node.store().last_index().unwrap_or(0);
             self.node.raft.raft_log.commit_to(own);
         }
+        let (ready, round) = self.begin_round()?;
+        Some(self.finish_in_memory(ready, round))
+    }
+
+    /// The part of a round that both log modes share: raft hands it out, and the log in memory takes what is new.
+    fn begin_round(&mut self) -> Option<(Ready, Round)> {
         if !self.node.has_ready() {
             return None;
         }
         let mut ready = self.node.ready();
-        let mut work = Work {
+        let round = Round {
             read_states: ready.take_read_states(),
-            ..Work::default()
+            messages: ready.take_messages(),
+            persisted_messages: ready.take_persisted_messages(),
+            snapshot: (!ready.snapshot().is_empty()).then(|| ready.snapshot().clone()),
+            committed: ready.take_committed_entries(),
         };
-        // Only a leader has messages here; they may leave before its own write.
-        work.messages = ready.take_messages();
-        if !ready.snapshot().is_empty() {
-            let snapshot = ready.snapshot().clone();
-            self.node.mut_store().restore(&snapshot);
-            work.snapshot = Some(snapshot);
+        let log = self.node.mut_store();
+        if let Some(snapshot) = &round.snapshot {
+            log.restore(snapshot);
         }
-        self.node.mut_store().append(ready.entries());
+        log.append(ready.entries());
         if let Some(state) = ready.hs() {
-            let state = state.clone();
-            self.node.mut_store().set_hard_state(state);
+            log.set_hard_state(state.clone());
         }
-        work.messages.append(&mut ready.take_persisted_messages());
-        work.committed = ready.take_committed_entries();
+        Some((ready, round))
+    }
+
+    /// In memory mode a round is durable as soon as the log has it.
+    ///
+    /// It would be one code with disk mode, with a disk that is durable at once, if raft gave out what a write sets free
+    /// in the same round. It does so here (`advance_append`), but asks for a round of its own behind `on_persist_ready`.
+    /// The leader's PUT would cost more (`raft_group/durable.rs` says how much), and messages would leave in another order.
+    fn finish_in_memory(&mut self, ready: Ready, round: Round) -> Work {
+        // Only a leader has messages that come ahead of the others; they may leave before its own write.
+        let mut work = Work {
+            messages: round.messages,
+            snapshot: round.snapshot,
+            committed: round.committed,
+            read_states: round.read_states,
+        };
+        let mut persisted = round.persisted_messages;
+        work.messages.append(&mut persisted);
         let mut light = self.node.advance_append(ready);
         if let Some(commit) = light.commit_index() {
             self.node.mut_store().set_commit(commit);
         }
         work.messages.append(&mut light.take_messages());
         work.committed.append(&mut light.take_committed_entries());
-        Some(work)
+        work
     }
 
     /// Puts a committed change of the configuration into force. Raft may refuse it: then it is as if it said nothing,
