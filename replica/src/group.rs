@@ -217,32 +217,34 @@ impl Group {
             }
             return;
         }
+        // What has arrived goes in first, so that the ready loop below sends it together with what the tick adds.
         self.propose(now, out);
         let ticked = self.consensus.tick_if_due(now);
         if ticked {
-            // The tick may have found that there is no leader to wait for.
+            // Behind the tick, which may have given the leader up: without one nobody can answer these reads.
             let (service, mut cx) = self.serving(now, out);
             service.mind_forwarded_reads(&mut cx);
         }
-        // Everything that has arrived leaves together, in as few messages as possible.
+        // Once for all of it: each round of the loop costs a message to every follower.
         self.pump(now, out);
         if ticked {
-            // Behind the loop: it applies changes of the members, and raft forgets the limits of whoever is added.
+            // Behind the loop, which may have added a member: raft has no limit for it yet.
             if let Some(state) = &self.state {
                 let most = self.local.config.appends_in_flight_max;
                 self.consensus.fit_appends(state.members(), slots, most);
             }
+            // Behind the loop: it decides by what is applied, and by who leads.
             self.maintain(now, out);
-            // What a tick has proposed does not wait for the next turn.
+            // What maintenance has proposed does not wait for the next turn.
             self.pump(now, out);
         }
-        // Behind the loop, because only a state that has applied everything committed may be read.
+        // Behind the loops: only a state that has applied everything committed may be read under the lease.
         let (service, mut cx) = self.serving(now, out);
         service.read_under_lease(&mut cx);
-        // Behind the last message that is made from the log, and behind the last entry that is applied.
+        // Behind the loops: only applied entries may go, and the appends of this turn are made by now.
         let needed = self.sending.log_needed_from();
         self.consensus.compact(&self.local.config, needed);
-        // Bulk data goes last: what waits for a quorum is ahead of it on the network and on the disk.
+        // Bulk data goes last: what a quorum waits for is ahead of it on the network and on the disk.
         self.sending
             .send_chunks(now, self.state.as_mut(), &mut self.consensus, out);
         if let (Some(disk), Some(state)) = (&mut self.disk, &mut self.state) {
@@ -254,12 +256,11 @@ impl Group {
     fn propose(&mut self, now: Instant, out: &mut Outbox) {
         let admin_waits = self.membership.has_unconfirmed();
         let (service, mut cx) = self.serving(now, out);
-        // First: `now` is the second look at the clock that the answers of the last turn wait for. Reads whose lease has
-        // ended meanwhile ride in the round that begins below.
+        // First: `now` is the second look at the clock that the answers of the last turn wait for.
         service.release_reads(&mut cx);
-        // Ahead of the tick, which may end this leadership: what came in time is in the log by then.
+        // Anywhere ahead of the ready loop would do for the writes.
         service.propose_waiting(&mut cx);
-        // Behind the writes: raft sends the question of a round at once, and the ready loop sends both together.
+        // Behind the release: a read whose lease has ended rides in the round that begins now.
         service.begin_read_round(&mut cx, admin_waits);
     }
 
@@ -440,7 +441,7 @@ impl Group {
 
     /// What is due once a tick: nothing here is urgent.
     fn maintain(&mut self, now: Instant, out: &mut Outbox) {
-        // Ahead of the proposals: raft can be set up for other settings only while it waits for nothing.
+        // Ahead of the proposals: raft can be set up again for other settings only while nothing waits.
         self.maintain_snapshots(now, out);
         if self.consensus.raft().is_leader() {
             self.lead(now, out);
@@ -458,7 +459,7 @@ impl Group {
         let (local, state) = (&self.local, self.state.as_ref());
         self.agreement
             .follow_suspicions(now, local, state, &self.consensus, out);
-        // Last: whatever could not be answered above for want of a buffer is tried again, too.
+        // Last, so that it covers the answers which found no buffer just now.
         out.settle_debts(self.local.cluster);
     }
 

@@ -71,6 +71,13 @@ struct Round {
     read_states: Vec<ReadState>,
 }
 
+/// Where an entry stands in the log that was proposed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Proposal {
+    pub(crate) index: u64,
+    pub(crate) term: u64,
+}
+
 /// Why raft did not take a proposal. It has put nothing into the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum ProposeError {
@@ -200,11 +207,11 @@ impl<L: Log> RaftGroup<L> {
             || self.node.raft.raft_log.unstable_snapshot().is_some()
     }
 
-    /// Proposes one entry and returns its index and term.
+    /// Proposes one entry.
     ///
     /// # Errors
     /// Nothing was proposed.
-    pub(crate) fn propose(&mut self, data: Vec<u8>) -> Result<(u64, u64), ProposeError> {
+    pub(crate) fn propose(&mut self, data: Vec<u8>) -> Result<Proposal, ProposeError> {
         // A follower would forward the proposal without a word.
         if !self.is_leader() {
             return Err(ProposeError::NotLeader);
@@ -212,7 +219,10 @@ impl<L: Log> RaftGroup<L> {
         self.node
             .propose(Vec::new(), data)
             .map_err(|_| ProposeError::Dropped)?;
-        Ok((self.last_index(), self.term()))
+        Ok(Proposal {
+            index: self.last_index(),
+            term: self.term(),
+        })
     }
 
     /// Proposes a change of the configuration and returns the index of its entry.

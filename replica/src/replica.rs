@@ -172,7 +172,7 @@ impl Replica {
         }
     }
 
-    /// A write has failed: nobody knows what the disk holds, so this replica takes part no more.
+    /// A write has failed: nobody knows what the disk holds, so this replica halts.
     pub fn on_write_failed(&mut self, error: &DiskError) {
         self.disk_failed = Some(Halt::Disk(error.clone()));
         if let Some(group) = self.life.group_mut() {
@@ -612,22 +612,26 @@ impl Replica {
     /// To be called once after each burst of the calls above, and whenever [`Replica::next_timeout`] has passed: packs
     /// what has arrived into one proposal, runs raft, applies what is committed, ticks if a tick is due.
     pub fn on_turn(&mut self, now: Instant) {
+        // Ahead of the bootstrap: one that is due again takes its first step in this turn.
         self.bootstrap_again(now);
         if let Some(bootstrap) = self.life.bootstrap_mut() {
             let progress = bootstrap.on_turn(now, &mut self.out);
             self.follow_bootstrap(now, progress);
         }
+        // Behind the bootstrap: a group that has just begun campaigns in this turn.
         if let Some(group) = self.life.group_mut() {
             group.on_turn(now, &self.slots, &mut self.out);
             if group.is_voter() {
                 self.life.become_voter();
             }
         }
+        // Behind the group: whoever has a vote by now asks nobody any more.
         let cluster = self.cluster();
         if self.life.asks_to_join() {
             self.joiner
                 .on_turn(now, cluster, &self.addresses, &mut self.out);
         }
+        // Last, because any step above may want to know.
         self.ask_for_members(now);
     }
 
@@ -679,7 +683,7 @@ impl Replica {
             .is_some_and(|group| group.is_handing_over())
     }
 
-    /// Why this replica takes part no more, if that is so: whatever it did next could differ from what the others do.
+    /// Why this replica has halted, if it has: whatever it did next could differ from what the others do.
     pub fn halted(&self) -> Option<&Halt> {
         let of_group = self.life.group().and_then(|group| group.halted());
         of_group.or(self.disk_failed.as_ref())

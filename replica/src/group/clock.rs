@@ -99,8 +99,11 @@ impl GroupClock {
         {
             return;
         }
-        if let Ok((index, _)) = consensus.propose(EntryBuilder::default().finish(stamp)) {
-            self.last_tick = Some(TickEntry { index, at: now });
+        if let Ok(entry) = consensus.propose(EntryBuilder::default().finish(stamp)) {
+            self.last_tick = Some(TickEntry {
+                index: entry.index,
+                at: now,
+            });
             out.counters.ticks_proposed += 1;
         }
     }

@@ -16,7 +16,7 @@ use crate::config::{APPENDS_PER_SLOT, COMPACTED_SHARE, ReadMode, ReplicaConfig};
 use crate::disk::Record;
 use crate::log::{Log, MemoryLog};
 use crate::membership::MemberTable;
-use crate::raft_group::{ProposeError, RaftGroup, Refusal, Work};
+use crate::raft_group::{Proposal, ProposeError, RaftGroup, Refusal, Work};
 
 /// One member's raft, and what follows from its role.
 ///
@@ -92,11 +92,11 @@ impl Consensus {
         self.raft.applied_to(index);
     }
 
-    /// Proposes one entry and returns its index and term.
+    /// Proposes one entry.
     ///
     /// # Errors
     /// Nothing was proposed.
-    pub(super) fn propose(&mut self, data: Vec<u8>) -> Result<(u64, u64), ProposeError> {
+    pub(super) fn propose(&mut self, data: Vec<u8>) -> Result<Proposal, ProposeError> {
         self.raft.propose(data)
     }
 

@@ -26,10 +26,10 @@ pub(super) struct Durability {
     own: Option<OwnSnapshot>,
     /// The snapshot that is being received.
     incoming: Option<IncomingStream>,
-    /// Who waits for an installed snapshot to be durable, and its transfer.
-    installed_asker: Option<(ReplyToken, u64)>,
-    /// Who waits, to send the next chunk, until the disk has got on, and what it will be answered.
-    chunk_asker: Option<(ReplyToken, ChunkAck)>,
+    /// Who waits for an installed snapshot to be durable.
+    installed_asker: Option<Asker>,
+    /// Who waits, to send the next chunk, until the disk has got on.
+    chunk_asker: Option<Asker>,
     /// Bytes of log since the last snapshot was begun, and the bytes that one had.
     log_bytes: u64,
     snapshot_bytes: u64,
@@ -37,6 +37,13 @@ pub(super) struct Durability {
     waiting: VecDeque<WaitingPiece>,
     /// Settings that came with a snapshot are taken over once the disk has everything.
     adopt_later: bool,
+}
+
+/// The sender of a snapshot waits for the disk.
+struct Asker {
+    token: ReplyToken,
+    /// What it will be answered.
+    answer: ChunkAck,
 }
 
 struct OwnSnapshot {
@@ -114,9 +121,9 @@ impl Durability {
             self.waiting.pop_front();
         }
         if !self.is_behind()
-            && let Some((token, ack)) = self.chunk_asker.take()
+            && let Some(asker) = self.chunk_asker.take()
         {
-            out.reply(token, &ack);
+            out.reply(asker.token, &asker.answer);
         }
     }
 
@@ -185,7 +192,7 @@ impl Durability {
         ack: ChunkAck,
         out: &mut Outbox,
     ) {
-        answer_later(&mut self.chunk_asker, token, ack, out);
+        answer_later(&mut self.chunk_asker, Asker { token, answer: ack }, out);
     }
 
     /// The sender of a snapshot hears of its end when it is durable.
@@ -195,13 +202,14 @@ impl Durability {
         transfer: u64,
         out: &mut Outbox,
     ) {
-        answer_later(&mut self.installed_asker, token, transfer, out);
+        let answer = ended(ChunkOutcome::Installed, transfer);
+        answer_later(&mut self.installed_asker, Asker { token, answer }, out);
     }
 
     /// The snapshot is durable and in place.
     pub(super) fn answer_installed(&mut self, out: &mut Outbox) {
-        if let Some((token, transfer)) = self.installed_asker.take() {
-            out.reply(token, &ended(ChunkOutcome::Installed, transfer));
+        if let Some(asker) = self.installed_asker.take() {
+            out.reply(asker.token, &asker.answer);
         }
     }
 
@@ -310,14 +318,9 @@ impl Durability {
 }
 
 /// Keeps who will be answered. Who was kept before has asked again since, and is answered nothing.
-fn answer_later<T>(
-    asker: &mut Option<(ReplyToken, T)>,
-    token: ReplyToken,
-    about: T,
-    out: &mut Outbox,
-) {
-    if let Some((before, _)) = asker.replace((token, about)) {
-        out.reply_empty(before);
+fn answer_later(kept: &mut Option<Asker>, asker: Asker, out: &mut Outbox) {
+    if let Some(before) = kept.replace(asker) {
+        out.reply_empty(before.token);
     }
 }
 

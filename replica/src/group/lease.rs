@@ -52,3 +52,46 @@ impl Lease {
         self.until.filter(|&until| now < until)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LENGTH: Duration = Duration::from_nanos(100);
+
+    fn at(ns: u64) -> Instant {
+        Instant::from_nanos(ns)
+    }
+
+    #[test]
+    fn a_lease_ends_its_length_behind_the_latest_beginning() {
+        let mut lease = Lease::default();
+        lease.extend(at(50), LENGTH, 3);
+        lease.extend(at(10), LENGTH, 3);
+        assert_eq!(lease.until(at(149)), Some(at(150)));
+        assert_eq!(lease.until(at(150)), None);
+    }
+
+    /// The confirmation of a round that began before the change may come from a quorum of the old configuration alone.
+    #[test]
+    fn a_round_of_before_a_change_extends_nothing() {
+        let mut lease = Lease::default();
+        lease.extend(at(10), LENGTH, 3);
+        lease.interrupt(at(20));
+        lease.extend(at(19), LENGTH, 3);
+        assert_eq!(lease.until(at(21)), None);
+        lease.extend(at(20), LENGTH, 3);
+        assert_eq!(lease.until(at(21)), Some(at(120)));
+    }
+
+    #[test]
+    fn a_transfer_bars_the_rest_of_the_term_and_no_other() {
+        let mut lease = Lease::default();
+        lease.extend(at(10), LENGTH, 3);
+        lease.bar(3);
+        lease.extend(at(20), LENGTH, 3);
+        assert_eq!(lease.until(at(21)), None);
+        lease.extend(at(20), LENGTH, 4);
+        assert_eq!(lease.until(at(21)), Some(at(120)));
+    }
+}

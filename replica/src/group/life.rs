@@ -66,3 +66,33 @@ impl Life {
         self.stop_until().is_some()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_reason_stays() {
+        let mut life = Life::Running;
+        life.halt(Halt::TooOld);
+        life.halt(Halt::Broken("what follows from it"));
+        assert_eq!(life.halted(), Some(&Halt::TooOld));
+    }
+
+    /// A leader that halts while it stops still waits for the others no longer than it would have.
+    #[test]
+    fn a_stop_keeps_its_first_end_whether_it_begins_before_or_behind_the_halt() {
+        let (first, later) = (Instant::from_nanos(5), Instant::from_nanos(9));
+        let mut before = Life::Running;
+        before.stop(first);
+        before.halt(Halt::TooOld);
+        let mut behind = Life::Running;
+        behind.halt(Halt::TooOld);
+        behind.stop(first);
+        for mut life in [before, behind] {
+            life.stop(later);
+            assert!(life.is_halted() && life.is_stopping());
+            assert_eq!(life.stop_until(), Some(first));
+        }
+    }
+}

@@ -14,7 +14,7 @@ use trine_transport::time::Instant;
 
 use super::cx::Cx;
 use crate::outbox::Outbox;
-use crate::raft_group::ProposeError;
+use crate::raft_group::{Proposal, ProposeError};
 use crate::reads::Reads;
 use crate::state_machine::entry::EntryError;
 use crate::state_machine::{Answer, StateMachine};
@@ -75,7 +75,7 @@ impl Service {
         let data = self.writes.take_entry(cx.clock.stamp(cx.now));
         let bytes = data.len();
         match cx.consensus.propose(data) {
-            Ok((index, term)) => {
+            Ok(Proposal { index, term }) => {
                 cx.out.counters.entries_proposed += 1;
                 self.writes.on_proposed(index, term, bytes, proposed);
             }

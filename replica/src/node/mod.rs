@@ -372,11 +372,14 @@ impl<R: Route> App<R> for Node<R> {
     }
 
     fn on_turn(&mut self, cx: &mut Cx<'_, R>) {
+        // What the replica has to hear comes ahead of its turn: messages that found no session, and durable writes.
         self.fail_overdue(cx.now());
         self.hear_of_writes(cx.now());
         self.replica.on_turn(cx.now());
         self.drain(cx);
+        // Behind the messages: appends to followers are on their way before the leader's own write is.
         self.submit_writes();
+        // Last: the turn may have made this replica a member of a cluster.
         self.follow_cluster(cx);
     }
 
@@ -399,7 +402,6 @@ impl<R: Route> Node<R> {
         }
     }
 
-    /// Behind the messages: appends to followers are on their way before the leader's own write is.
     fn submit_writes(&mut self) {
         let Some(disk) = &mut self.disk else { return };
         while let Some((number, write)) = self.replica.poll_write() {

@@ -93,3 +93,38 @@ impl Pending {
         self.place == place && self.command == command && self.until > now
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ADD: Order = Order::Add { voter: true };
+
+    fn at(ns: u64) -> Instant {
+        Instant::from_nanos(ns)
+    }
+
+    #[test]
+    fn a_command_that_is_asked_again_keeps_its_first_time_until_it_is_over() {
+        let (mut pending, place) = (PendingCommands::default(), PlaceId(4));
+        let mut ask = |now, until| pending.remember(at(now), place, Order::Remove, None, at(until));
+        assert_eq!(ask(1, 10), at(1));
+        assert_eq!(ask(5, 20), at(1));
+        assert_eq!(ask(20, 30), at(20));
+        assert!(pending.wants(at(29), place, Order::Remove));
+        assert!(!pending.wants(at(30), place, Order::Remove));
+    }
+
+    /// To add a voter means to promote it in the end: the promotion must not end the invitation.
+    #[test]
+    fn a_promotion_leaves_the_addition_and_any_other_command_replaces_it() {
+        let (mut pending, place) = (PendingCommands::default(), PlaceId(4));
+        let mut ask = |command| pending.remember(at(1), place, command, None, at(9));
+        ask(ADD);
+        ask(Order::Promote);
+        assert!(pending.wants(at(2), place, ADD));
+        pending.remember(at(1), place, Order::Remove, None, at(9));
+        assert!(!pending.wants(at(2), place, ADD));
+        assert!(!pending.wants(at(2), place, Order::Promote));
+    }
+}
