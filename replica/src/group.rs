@@ -174,6 +174,7 @@ impl Group {
         self.consensus.campaign();
     }
 
+    /// The service, and what a call lends to it.
     fn serving<'a>(&'a mut self, now: Instant, out: &'a mut Outbox) -> (&'a mut Service, Cx<'a>) {
         let cx = Cx {
             now,
@@ -187,6 +188,7 @@ impl Group {
         (&mut self.service, cx)
     }
 
+    /// The membership, and what a call lends to it.
     fn governing<'a>(
         &'a mut self,
         now: Instant,

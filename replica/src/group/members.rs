@@ -5,16 +5,17 @@ mod departure;
 mod join;
 mod liveness;
 mod pending;
+mod unconfirmed;
 
 use raft::eraftpb::ConfChangeV2;
 use trine_protocol::message::{Incarnation, Member, MemberRole, Order, PlaceId};
 use trine_transport::time::Instant;
 
-use self::admin::UnconfirmedAnswer;
 use self::departure::MembershipProbe;
 pub(super) use self::departure::says_removed;
 use self::liveness::PeerLiveness;
 use self::pending::PendingCommands;
+use self::unconfirmed::UnconfirmedAnswers;
 use super::cx::Cx;
 use super::local::Local;
 use crate::bootstrap::Origin;
@@ -37,7 +38,7 @@ pub(super) struct Membership {
     /// Admin commands that this leader cannot follow yet.
     pending: PendingCommands,
     /// Admin commands that are done, if this replica still leads.
-    unconfirmed: Vec<UnconfirmedAnswer>,
+    unconfirmed: UnconfirmedAnswers,
 }
 
 impl Membership {
@@ -48,7 +49,7 @@ impl Membership {
             raising: None,
             probe: MembershipProbe::default(),
             pending: PendingCommands::default(),
-            unconfirmed: Vec::new(),
+            unconfirmed: UnconfirmedAnswers::default(),
         }
     }
 

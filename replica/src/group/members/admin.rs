@@ -25,18 +25,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a command that waits for signs of life counts as wanted after it was asked for last; admin clients ask again
 /// many times a second.
 const SIGN_OF_LIFE_PATIENCE: Duration = Duration::from_secs(2);
-/// Most answers that wait until it is certain that this replica still leads.
-const UNCONFIRMED_MAX: usize = 64;
-
-/// The answer to a command that is done, as far as this replica knows. Another one may lead already, and have undone it:
-/// like a read, it is given once a quorum has confirmed the leadership behind the question.
-#[derive(Debug)]
-pub(super) struct UnconfirmedAnswer {
-    token: ReplyToken,
-    /// Context of the first ReadIndex round that begins behind the question.
-    round: u64,
-    text: String,
-}
 
 type Verdict = (AdminStatus, String);
 
@@ -73,14 +61,10 @@ impl Membership {
         next_round: u64,
     ) {
         match self.follow(cx, request, known) {
-            (AdminStatus::Done, text) if self.unconfirmed.len() < UNCONFIRMED_MAX => {
-                let round = next_round;
-                self.unconfirmed
-                    .push(UnconfirmedAnswer { token, round, text });
-            }
-            (AdminStatus::Done, _) => {
+            (AdminStatus::Done, _) if self.unconfirmed.is_full() => {
                 answer(cx, token, under_way("too many orders at a time"));
             }
+            (AdminStatus::Done, text) => self.unconfirmed.push(token, next_round, text),
             verdict => answer(cx, token, verdict),
         }
     }
@@ -92,17 +76,15 @@ impl Membership {
 
     /// A quorum has confirmed the round `context`, and with it the leadership when that began.
     pub(in crate::group) fn on_round_confirmed(&mut self, cx: &mut Cx<'_>, context: u64) {
-        let is_confirmed = |waiting: &mut UnconfirmedAnswer| waiting.round <= context;
-        let confirmed: Vec<_> = self.unconfirmed.extract_if(.., is_confirmed).collect();
-        for waiting in confirmed {
-            answer(cx, waiting.token, done(waiting.text));
+        for (token, text) in self.unconfirmed.take_confirmed(context) {
+            answer(cx, token, done(text));
         }
     }
 
     /// Leadership is lost: another replica knows what is done.
     pub(in crate::group) fn abandon_admin_clients(&mut self, cx: &mut Cx<'_>) {
-        for waiting in std::mem::take(&mut self.unconfirmed) {
-            answer(cx, waiting.token, not_leading());
+        for token in self.unconfirmed.take_all() {
+            answer(cx, token, not_leading());
         }
     }
 
