@@ -361,9 +361,10 @@ impl<L: Log> RaftGroup<L> {
 
     /// In memory mode a round is durable as soon as the log has it.
     ///
-    /// It would be one code with disk mode, with a disk that is durable at once, if raft gave out what a write sets free
-    /// in the same round. It does so here (`advance_append`), but asks for a round of its own behind `on_persist_ready`.
-    /// The leader's PUT would cost more (`raft_group/durable.rs` says how much), and messages would leave in another order.
+    /// Disk mode's code would do the same with a disk that is durable at once. It was measured, and costs 2 %: 4,510
+    /// instructions for each PUT of the leader instead of 4,423, in batches of 64
+    /// (`cargo bench -p trine-replica -- put_instructions_leader`). Here raft gives out in the same round what the write
+    /// sets free. Behind `on_persist_ready` it asks for a round of its own, and messages would leave in another order.
     fn finish_in_memory(&mut self, ready: Ready, round: Round) -> Work {
         // Only a leader has messages that come ahead of the others; they may leave before its own write.
         let mut work = Work {

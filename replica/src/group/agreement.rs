@@ -1,4 +1,4 @@
-//! Replicas that have applied the same entries hold the same state: this is checked while they run.
+//! Do replicas that have applied the same entries hold the same state? This is checked while they run.
 //!
 //! Behind every [`CHECK_EVERY`]th entry each replica tells the others the hash of its state, and each answers with its own.
 //! A report that arrives only raises a suspicion, for anybody can write one. What counts is what the voters answer over

@@ -60,13 +60,13 @@ impl Group {
         };
         let log = MemoryLog::restored(base, conf, hard_state, entries);
         let log_bytes = log.bytes() as u64;
-        // The life before may have promised its silence to a leader a moment ago.
+        // Before the restart it may have promised its silence to a leader, a moment ago.
         let votes_from = now + election_timeout(&config);
         let id = own.incarnation.0;
         let raft = RaftGroup::new(&config, id, log, base.0, seed, now, votes_from);
         let mut group = Self::with(config, own, cluster, raft, state, origin, now);
-        // The identity is that of an earlier life, to which answers may still be on their way: no read of this life is
-        // confirmed by one of them, and no chunk of an old transfer is taken for one of a new.
+        // The identity stays the same over a restart, and answers to what was asked before may still be on their way. None
+        // of them may confirm a read of now, and no chunk of an old transfer may pass for one of a new.
         let first = Prng::new(seed).next_u64() >> 2;
         group.service = Service::starting_at(first);
         group.sending = Sending::starting_at(first);
