@@ -174,26 +174,12 @@ impl Group {
         self.consensus.campaign();
     }
 
-    /// The service, and what a call lends to it.
-    fn serving<'a>(&'a mut self, now: Instant, out: &'a mut Outbox) -> (&'a mut Service, Cx<'a>) {
-        let cx = Cx {
-            now,
-            local: &self.local,
-            state: self.state.as_ref(),
-            clock: &self.clock,
-            halted: self.life.is_halted(),
-            consensus: &mut self.consensus,
-            out,
-        };
-        (&mut self.service, cx)
-    }
-
-    /// The membership, and what a call lends to it.
-    fn governing<'a>(
+    /// What a call lends to the parts that propose through consensus, and these parts.
+    fn lend<'a>(
         &'a mut self,
         now: Instant,
         out: &'a mut Outbox,
-    ) -> (&'a mut Membership, Cx<'a>) {
+    ) -> (Cx<'a>, &'a mut Service, &'a mut Membership) {
         let cx = Cx {
             now,
             local: &self.local,
@@ -203,7 +189,7 @@ impl Group {
             consensus: &mut self.consensus,
             out,
         };
-        (&mut self.membership, cx)
+        (cx, &mut self.service, &mut self.membership)
     }
 
     /// One turn: proposes what has arrived, ticks if a tick is due, and runs raft until it wants nothing.
@@ -224,7 +210,7 @@ impl Group {
         let ticked = self.consensus.tick_if_due(now);
         if ticked {
             // Behind the tick, which may have given the leader up: without one nobody can answer these reads.
-            let (service, mut cx) = self.serving(now, out);
+            let (mut cx, service, _) = self.lend(now, out);
             service.mind_forwarded_reads(&mut cx);
         }
         // Once for all of it: each round of the loop costs a message to every follower.
@@ -241,7 +227,7 @@ impl Group {
             self.pump(now, out);
         }
         // Behind the loops: only a state that has applied everything committed may be read under the lease.
-        let (service, mut cx) = self.serving(now, out);
+        let (mut cx, service, _) = self.lend(now, out);
         service.read_under_lease(&mut cx);
         // Behind the loops: only applied entries may go, and the appends of this turn are made by now.
         let needed = self.sending.log_needed_from();
@@ -256,14 +242,13 @@ impl Group {
 
     /// Hands to raft what has arrived since the last turn.
     fn propose(&mut self, now: Instant, out: &mut Outbox) {
-        let admin_waits = self.membership.has_unconfirmed();
-        let (service, mut cx) = self.serving(now, out);
+        let (mut cx, service, membership) = self.lend(now, out);
         // First: `now` is the second look at the clock that the answers of the last turn wait for.
         service.release_reads(&mut cx);
         // Anywhere ahead of the ready loop would do for the writes.
         service.propose_waiting(&mut cx);
         // Behind the release: a read whose lease has ended rides in the round that begins now.
-        service.begin_read_round(&mut cx, admin_waits);
+        service.begin_read_round(&mut cx, membership.has_unconfirmed());
     }
 
     /// When the next turn is due.
@@ -301,7 +286,7 @@ impl Group {
                 return;
             }
         }
-        let (service, mut cx) = self.serving(now, out);
+        let (mut cx, service, _) = self.lend(now, out);
         service.answer_ready_reads(&mut cx);
     }
 
@@ -339,9 +324,8 @@ impl Group {
 
     /// A quorum has confirmed a ReadIndex round, and with it the leadership when that began.
     fn on_round_confirmed(&mut self, now: Instant, context: u64, index: u64, out: &mut Outbox) {
-        let (service, mut cx) = self.serving(now, out);
+        let (mut cx, service, membership) = self.lend(now, out);
         service.on_round_confirmed(&mut cx, context, index);
-        let (membership, mut cx) = self.governing(now, out);
         membership.on_round_confirmed(&mut cx, context);
     }
 
@@ -435,9 +419,8 @@ impl Group {
 
     /// Leadership is lost: whoever waits here has to ask somebody else.
     fn abandon_clients(&mut self, now: Instant, out: &mut Outbox) {
-        let (service, mut cx) = self.serving(now, out);
+        let (mut cx, service, membership) = self.lend(now, out);
         service.abandon_clients(&mut cx);
-        let (membership, mut cx) = self.governing(now, out);
         membership.abandon_admin_clients(&mut cx);
     }
 
@@ -451,7 +434,7 @@ impl Group {
         let disk = self.disk.as_deref_mut();
         self.receiving
             .end_abandoned(now, &self.consensus, disk, out);
-        let (membership, mut cx) = self.governing(now, out);
+        let (mut cx, _, membership) = self.lend(now, out);
         membership.probe_membership(&mut cx);
         // A disk remembers, and others may be slow to come back to it.
         if self.disk.is_none() && self.membership.never_began(now, &self.consensus) {
@@ -470,7 +453,7 @@ impl Group {
         let stopping = self.life.is_stopping();
         let (state, consensus) = (self.state.as_ref(), &mut self.consensus);
         self.clock.propose_tick(now, state, consensus, out);
-        let (membership, mut cx) = self.governing(now, out);
+        let (mut cx, _, membership) = self.lend(now, out);
         // Ahead of the changes: whoever is taken in after it has to understand the new version.
         membership.raise_version(&mut cx, stopping);
         membership.change_members(&mut cx, stopping);
@@ -491,7 +474,7 @@ impl Group {
             // The vote that decides may have come in the same burst: nothing is taken, or stamped, as an earlier leader.
             self.follow_role(now, out);
         }
-        let (service, mut cx) = self.serving(now, out);
+        let (mut cx, service, _) = self.lend(now, out);
         service.on_client(&mut cx, token, request);
     }
 
@@ -504,7 +487,7 @@ impl Group {
         comes_from: impl Fn(SocketAddr) -> bool,
         out: &mut Outbox,
     ) -> JoinReply {
-        let (membership, mut cx) = self.governing(now, out);
+        let (mut cx, _, membership) = self.lend(now, out);
         membership.on_join(&mut cx, request, known, comes_from)
     }
 
@@ -517,8 +500,8 @@ impl Group {
         known: &Addresses,
         out: &mut Outbox,
     ) {
-        let next_round = self.service.next_round();
-        let (membership, mut cx) = self.governing(now, out);
+        let (mut cx, service, membership) = self.lend(now, out);
+        let next_round = service.next_round();
         membership.on_admin_command(&mut cx, token, request, known, next_round);
     }
 
@@ -531,7 +514,7 @@ impl Group {
     /// A leader that stops transfers leadership.
     fn hand_over(&mut self, now: Instant, out: &mut Outbox) {
         if self.life.is_stopping() {
-            let (membership, mut cx) = self.governing(now, out);
+            let (mut cx, _, membership) = self.lend(now, out);
             membership.hand_over(&mut cx);
         }
     }
