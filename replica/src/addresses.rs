@@ -1,4 +1,4 @@
-//! From which addresses do messages between replicas count, and who is asked for those that are missing?
+//! From which addresses do messages between replicas count?
 //!
 //! Anybody can write a peer message, so it counts only if its session leads to an address that this replica has reason to
 //! trust: a member's, one of `--peers`, or one that was named by an answer over a session that this replica opened itself.
@@ -9,9 +9,8 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use trine_protocol::message::PlaceId;
 use trine_protocol::route::is_same_address;
-use trine_transport::time::Instant;
 
-use crate::config::{LEARNED_ADDRESSES_MAX, MEMBERS_QUESTION_EVERY};
+use crate::config::LEARNED_ADDRESSES_MAX;
 
 /// The addresses that this replica trusts beside those of the members.
 #[derive(Debug)]
@@ -22,11 +21,6 @@ pub(crate) struct Addresses {
     learned: VecDeque<SocketAddr>,
     /// Whether `peers` tells which place has which address, or only whom to ask.
     placed: bool,
-    /// Somebody unknown has spoken, or the members are not known yet: a known replica is to be asked who they are.
-    wanted: bool,
-    ask_at: Instant,
-    /// Counts the questions, so that all are asked in turn.
-    turn: usize,
 }
 
 impl Addresses {
@@ -35,9 +29,6 @@ impl Addresses {
             peers,
             learned: VecDeque::new(),
             placed: true,
-            wanted: false,
-            ask_at: Instant::ZERO,
-            turn: 0,
         }
     }
 
@@ -45,33 +36,6 @@ impl Addresses {
     pub(crate) fn without_places(mut self) -> Self {
         self.placed = false;
         self
-    }
-
-    /// Somebody who is not known speaks as a member would. If the members have changed while this replica was away, one
-    /// that it knows can say so.
-    pub(crate) fn want_members(&mut self) {
-        self.wanted = true;
-    }
-
-    /// Whom to ask now who the members are, if anybody: `members` and these addresses in turn.
-    pub(crate) fn due_question(
-        &mut self,
-        now: Instant,
-        members: impl Iterator<Item = SocketAddr>,
-    ) -> Option<SocketAddr> {
-        if !self.wanted || now < self.ask_at {
-            return None;
-        }
-        self.wanted = false;
-        self.ask_at = now + MEMBERS_QUESTION_EVERY;
-        self.turn = self.turn.wrapping_add(1);
-        let all: Vec<SocketAddr> = members.chain(self.iter()).collect();
-        all.get(self.turn % all.len().max(1)).copied()
-    }
-
-    /// When [`Addresses::due_question`] has something to say.
-    pub(crate) fn next_timeout(&self) -> Option<Instant> {
-        self.wanted.then_some(self.ask_at)
     }
 
     /// The other places that were named at the start.

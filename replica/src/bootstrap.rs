@@ -40,22 +40,42 @@ pub(crate) struct Origin {
     pub(crate) genesis: Genesis,
 }
 
+/// A bootstrapper's request to begin as a first member.
+#[derive(Debug)]
+pub(crate) struct Begin<'a> {
+    /// Who is meant.
+    pub(crate) place: PlaceId,
+    /// Its incarnation that is meant.
+    pub(crate) incarnation: Incarnation,
+    /// The new group.
+    pub(crate) cluster: ClusterId,
+    /// Its first members.
+    pub(crate) members: Members,
+    /// Its settings, encoded.
+    pub(crate) first_entry: &'a [u8],
+}
+
 impl Origin {
-    /// Reads a begin that is meant for `place` in its life `incarnation`.
+    /// Reads a begin that is meant for `place` and `incarnation`.
     ///
     /// # Errors
     /// Why it cannot be followed.
     pub(crate) fn from_begin(
-        request: (PlaceId, Incarnation, ClusterId, Members, &[u8]),
+        begin: Begin<'_>,
         place: PlaceId,
         incarnation: Incarnation,
         state_version: u8,
     ) -> Result<Self, BeginRefusal> {
-        let (for_place, for_incarnation, cluster, members, first_entry) = request;
-        if for_place != place {
+        let Begin {
+            cluster,
+            members,
+            first_entry,
+            ..
+        } = begin;
+        if begin.place != place {
             return Err(BeginRefusal::WrongPlace);
         }
-        if for_incarnation != incarnation {
+        if begin.incarnation != incarnation {
             return Err(BeginRefusal::WrongIncarnation);
         }
         let genesis = Genesis::decode(first_entry).map_err(|_| BeginRefusal::BadSettings)?;

@@ -1,95 +1,78 @@
 //! A replica that belongs to a group: raft, the replicated state, and everything that waits for either.
+//!
+//! The parts are values with private state: consensus, service, membership, durability, and the snapshots that go out and
+//! come in. A part takes from the others what it needs as arguments. `Group` puts them together: it says in which order
+//! they get their turn, and carries what one has found out to the next.
 
 mod agreement;
-mod clients;
-mod departure;
+mod clock;
+mod consensus;
+mod cx;
 mod durability;
+mod lease;
+mod life;
+mod local;
 mod members;
-mod orders;
 mod peers;
-mod reads;
+mod receiving;
 #[cfg(test)]
 mod receiving_tests;
 mod report;
+mod restored;
+mod sending;
+mod service;
 mod snapshots;
-mod time;
-mod versions;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use raft::eraftpb::{Entry, EntryType, Message, MessageType};
 use trine_canary as canary;
-use trine_protocol::message::{ClusterId, GroupId, Incarnation, Member, PeerHeader, ReplyToken};
-use trine_protocol::stages::WriteStages;
-use trine_transport::time::{Duration, Instant};
+use trine_protocol::message::{
+    AdminRequest, ClientRequest, ClusterId, JoinReply, JoinRequest, Member, ReplyToken,
+};
+use trine_transport::time::Instant;
 
+use crate::addresses::Addresses;
 use crate::bootstrap::Origin;
-use crate::config::{COMPACTED_SHARE, READY_ROUNDS_MAX, ReplicaConfig};
+use crate::config::{READY_ROUNDS_MAX, ReplicaConfig};
 use crate::halt::Halt;
-use crate::log::{Log, MemoryLog};
+use crate::log::MemoryLog;
 use crate::membership;
 use crate::outbox::Outbox;
-use crate::raft_group::{RaftGroup, Work, is_answer};
-use crate::reads::Reads;
-use crate::snapshot_transfer::{Image, Incoming, Outgoing};
+use crate::raft_group::{RaftGroup, Work};
 use crate::state_machine::StateMachine;
 use crate::state_machine::genesis::{FIRST_INDEX, FIRST_TERM};
-use crate::timing::{Stopwatch, Watched};
-use crate::writes::Writes;
+use crate::timing::Stopwatch;
 use agreement::Agreement;
-use departure::Doubt;
+use clock::GroupClock;
+use consensus::Consensus;
+use cx::Cx;
 use durability::Durability;
-use orders::{Remembered, Unconfirmed};
-use reads::Lease;
-use time::GroupClock;
-use versions::Heard;
+use life::Life;
+use local::{Local, election_timeout};
+use members::Membership;
+use receiving::Receiving;
+use sending::Sending;
+use service::Service;
 
 /// A member of a group, or one that is being taken in.
 pub(crate) struct Group {
-    cluster: ClusterId,
-    own: Member,
-    config: ReplicaConfig,
-    raft: RaftGroup<MemoryLog>,
+    local: Local,
+    life: Life,
+    consensus: Consensus,
     /// Nothing until the first snapshot has arrived, for a replica that joins.
     state: Option<StateMachine>,
-    /// How the group began, if this replica was there: a first member that has missed it is told by anybody who knows.
-    origin: Option<Origin>,
-    writes: Writes,
-    reads: Reads,
-    lease: Lease,
-    /// One for each answer that raft has made and not handed out yet: the request that it belongs to, if it came as one.
-    answers: VecDeque<Option<ReplyToken>>,
-    /// The term in which this replica leads, as far as it has acted on it.
-    leads_in: Option<u64>,
+    service: Service,
     clock: GroupClock,
-    /// When each member was last heard from, and which state-machine version it understands.
-    heard: BTreeMap<Incarnation, Heard>,
-    /// The version that this leader has proposed to switch to, and the index of the entry.
-    raising: Option<(u64, u8)>,
-    doubt: Doubt,
-    leaderless_since: Option<Instant>,
-    image: Option<Image>,
-    outgoing: Vec<Outgoing>,
-    next_transfer: u64,
-    incoming: Option<Incoming>,
-    /// Received and checked, while raft makes up its mind about it.
-    installing: Option<StateMachine>,
-    /// Orders that wait for a process to ask for its place.
-    remembered: Vec<Remembered>,
-    /// Orders that are done, if this replica still leads.
-    unconfirmed: Vec<Unconfirmed>,
+    membership: Membership,
     agreement: Agreement,
-    compactions: u64,
-    /// See [`crate::timing`].
-    stopwatch: Option<Stopwatch>,
-    stages: WriteStages,
-    stopping: Option<Instant>,
-    /// Why this replica takes part no more.
-    halted: Option<Halt>,
-    pumped_to_the_end: bool,
+    sending: Sending,
+    receiving: Receiving,
     /// Some exactly in disk mode.
     disk: Option<Box<Durability>>,
+    /// Whether raft wanted nothing more when its ready loop ended last.
+    pumped_to_the_end: bool,
 }
 
 impl Group {
@@ -162,100 +145,123 @@ impl Group {
         now: Instant,
     ) -> Self {
         Self {
-            cluster,
-            own,
-            config,
-            raft,
+            local: Local {
+                cluster,
+                own,
+                config,
+            },
+            life: Life::Running,
+            consensus: Consensus::new(raft, now),
             state: state.map(|state| state.understanding(config.state_version)),
-            origin,
-            writes: Writes::default(),
-            reads: Reads::default(),
-            lease: Lease::default(),
-            answers: VecDeque::new(),
-            leads_in: None,
+            service: Service::starting_at(0),
             clock: GroupClock::new(now),
-            heard: BTreeMap::new(),
-            raising: None,
-            doubt: Doubt::default(),
-            leaderless_since: Some(now),
-            image: None,
-            outgoing: Vec::new(),
-            next_transfer: 1,
-            incoming: None,
-            installing: None,
-            remembered: Vec::new(),
-            unconfirmed: Vec::new(),
+            membership: Membership::new(origin),
             agreement: Agreement::default(),
-            compactions: 0,
-            stopwatch: None,
-            stages: WriteStages::default(),
-            stopping: None,
-            halted: None,
-            pumped_to_the_end: true,
+            sending: Sending::starting_at(1),
+            receiving: Receiving::default(),
             disk: None,
+            pumped_to_the_end: true,
         }
     }
 
     /// What writes are timed with, see [`crate::timing`].
     pub(crate) fn lend_stopwatch(&mut self, stopwatch: Option<Stopwatch>) {
-        self.stopwatch = stopwatch;
-    }
-
-    /// The time to report about something that happens in the turn that began at `now`.
-    fn look_at_stopwatch(&self, now: Instant) -> Instant {
-        self.stopwatch.map_or(now, |stopwatch| stopwatch())
+        self.service.lend_stopwatch(stopwatch);
     }
 
     /// Asks for votes at once: the bootstrapper knows that there is no leader.
     pub(crate) fn campaign(&mut self) {
-        self.raft.campaign();
+        self.consensus.campaign();
+    }
+
+    /// What a call lends to the parts that propose through consensus, and these parts.
+    fn lend<'a>(
+        &'a mut self,
+        now: Instant,
+        out: &'a mut Outbox,
+    ) -> (Cx<'a>, &'a mut Service, &'a mut Membership) {
+        let cx = Cx {
+            now,
+            local: &self.local,
+            state: self.state.as_ref(),
+            clock: &self.clock,
+            halted: self.life.is_halted(),
+            consensus: &mut self.consensus,
+            out,
+        };
+        (cx, &mut self.service, &mut self.membership)
     }
 
     /// One turn: proposes what has arrived, ticks if a tick is due, and runs raft until it wants nothing.
     pub(crate) fn on_turn(
         &mut self,
         now: Instant,
-        lanes: &BTreeMap<SocketAddr, usize>,
+        slots: &BTreeMap<SocketAddr, usize>,
         out: &mut Outbox,
     ) {
-        if self.halted.is_some() {
-            if self.leads_in.take().is_some() {
-                self.abandon_clients(out);
+        if self.life.is_halted() {
+            if self.consensus.stop_leading() {
+                self.abandon_clients(now, out);
             }
             return;
         }
-        self.release_reads(now, out);
-        self.propose_waiting(now, out);
-        self.begin_read_round(now, out);
-        let ticked = self.raft.tick_if_due(now);
+        // What has arrived goes in first, so that the ready loop below sends it together with what the tick adds.
+        self.propose(now, out);
+        let ticked = self.consensus.tick_if_due(now);
         if ticked {
-            self.mind_forwarded_reads(now, out);
+            // Behind the tick, which may have given the leader up: without one nobody can answer these reads.
+            let (mut cx, service, _) = self.lend(now, out);
+            service.mind_forwarded_reads(&mut cx);
         }
+        // Once for all of it: each round of the loop costs a message to every follower.
         self.pump(now, out);
         if ticked {
-            self.fit_appends(lanes);
+            // Behind the loop, which may have added a member: raft has no limit for it yet.
+            if let Some(state) = &self.state {
+                let most = self.local.config.appends_in_flight_max;
+                self.consensus.fit_appends(state.members(), slots, most);
+            }
+            // Behind the loop: it decides by what is applied, and by who leads.
             self.maintain(now, out);
+            // What maintenance has proposed does not wait for the next turn.
             self.pump(now, out);
         }
-        self.read_under_lease(now, out);
-        self.compact();
-        self.send_chunks(now, out);
-        self.write_own_snapshot(out);
+        // Behind the loops: only a state that has applied everything committed may be read under the lease.
+        let (mut cx, service, _) = self.lend(now, out);
+        service.read_under_lease(&mut cx);
+        // Behind the loops: only applied entries may go, and the appends of this turn are made by now.
+        let needed = self.sending.log_needed_from();
+        self.consensus.compact(&self.local.config, needed);
+        // Bulk data goes last: what a quorum waits for is ahead of it on the network and on the disk.
+        self.sending
+            .send_chunks(now, self.state.as_mut(), &mut self.consensus, out);
+        if let (Some(disk), Some(state)) = (&mut self.disk, &mut self.state) {
+            disk.write_own_snapshot(state, out);
+        }
+    }
+
+    /// Hands to raft what has arrived since the last turn.
+    fn propose(&mut self, now: Instant, out: &mut Outbox) {
+        let (mut cx, service, membership) = self.lend(now, out);
+        // First: `now` is the second look at the clock that the answers of the last turn wait for.
+        service.release_reads(&mut cx);
+        // Anywhere ahead of the ready loop would do for the writes.
+        service.propose_waiting(&mut cx);
+        // Behind the release: a read whose lease has ended rides in the round that begins now.
+        service.begin_read_round(&mut cx, membership.has_unconfirmed());
     }
 
     /// When the next turn is due.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
-        if self.halted.is_some() {
+        if self.life.is_halted() {
             return None;
         }
-        if !self.pumped_to_the_end || self.reads.holds_answers() {
+        if !self.pumped_to_the_end || self.service.holds_answers() {
             return Some(Instant::ZERO);
         }
-        self.outgoing
-            .iter()
-            .filter_map(Outgoing::next_timeout)
-            .chain([self.raft.next_tick()])
-            .min()
+        let tick = self.consensus.raft().next_tick();
+        let chunk = self.sending.next_timeout();
+        Some(chunk.map_or(tick, |chunk| chunk.min(tick)))
     }
 
     /// Runs raft's ready loop; bounded, so that clients and the clock get their turn.
@@ -263,273 +269,259 @@ impl Group {
         self.pumped_to_the_end = false;
         for _ in 0..READY_ROUNDS_MAX {
             let work = match &mut self.disk {
-                None => self.raft.poll_work(),
-                Some(_) => self.poll_work_durably(out),
+                None => self.consensus.poll_work(),
+                Some(disk) => {
+                    let state = self.state.as_mut();
+                    let submit =
+                        |record, snapshot: Option<&_>| disk.submit(record, snapshot, state, out);
+                    self.consensus.poll_work_durably(submit)
+                }
             };
             let Some(work) = work else {
                 self.pumped_to_the_end = true;
                 break;
             };
             self.do_work(now, work, out);
-            if self.halted.is_some() {
+            if self.life.is_halted() {
                 return;
             }
         }
-        self.answer_ready_reads(out);
+        let (mut cx, service, _) = self.lend(now, out);
+        service.answer_ready_reads(&mut cx);
     }
 
     fn do_work(&mut self, now: Instant, work: Work, out: &mut Outbox) {
         if let Some(snapshot) = work.snapshot {
             // Goes first: a member that had no state knows nobody whom it could send raft's own answer to.
             self.install(&snapshot, out);
-            if self.halted.is_some() {
+            if self.life.is_halted() {
                 return;
             }
         }
         for message in work.messages {
-            self.dispatch(now, message, out);
+            self.dispatch(now, &message, out);
         }
-        let stopwatch = self.stopwatch;
-        self.writes
-            .on_appended(|| stopwatch.map_or(now, |stopwatch| stopwatch()));
+        self.service.on_appended(now);
         let mut applied = None;
         for entry in work.committed {
-            let index = entry.index;
-            self.apply(now, entry, out);
-            self.report_state(index, out);
-            if self.halted.is_some() {
+            self.apply(now, &entry, out);
+            self.check_agreement(entry.index, out);
+            if self.life.is_halted() {
                 return;
             }
-            applied = Some(index);
+            applied = Some(entry.index);
         }
         if let Some(index) = applied {
-            self.raft.applied_to(index);
+            self.consensus.applied_to(index);
         }
         for state in work.read_states {
-            if let Some(context) = self.raft.own_context(&state.request_ctx) {
-                self.on_round_confirmed(context, state.index);
-                self.answer_confirmed_orders(context, out);
+            if let Some(context) = self.consensus.raft().own_context(&state.request_ctx) {
+                self.on_round_confirmed(now, context, state.index, out);
             }
         }
         self.follow_role(now, out);
     }
 
-    /// Where a message of raft goes: with the response to the request that it answers, or on its own.
-    fn dispatch(&mut self, now: Instant, message: Message, out: &mut Outbox) {
+    /// A quorum has confirmed a ReadIndex round, and with it the leadership when that began.
+    fn on_round_confirmed(&mut self, now: Instant, context: u64, index: u64, out: &mut Outbox) {
+        let (mut cx, service, membership) = self.lend(now, out);
+        service.on_round_confirmed(&mut cx, context, index);
+        membership.on_round_confirmed(&mut cx, context);
+    }
+
+    fn dispatch(&mut self, now: Instant, message: &Message, out: &mut Outbox) {
+        let (local, state) = (&self.local, self.state.as_ref());
+        let consensus = &mut self.consensus;
         if message.get_msg_type() == MessageType::MsgSnapshot {
-            return self.begin_transfer(now, message, out);
-        }
-        let to = Incarnation(message.to);
-        let request = if is_answer(&message) {
-            self.answers.pop_front().flatten()
+            self.sending
+                .begin_transfer(now, message, local, state, consensus, out);
         } else {
-            None
-        };
-        match request {
-            Some(token) => out.reply_raft(token, self.header_to(to), &message),
-            None => self.send_to_member(to, &message, out),
+            consensus.dispatch(message, local, state, out);
         }
     }
 
-    fn apply(&mut self, now: Instant, entry: Entry, out: &mut Outbox) {
+    fn apply(&mut self, now: Instant, entry: &Entry, out: &mut Outbox) {
         let Some(state) = &mut self.state else {
-            self.halt(Halt::Broken(
+            return self.life.halt(Halt::Broken(
                 "the log holds entries that no state can be found for",
             ));
-            return;
         };
         if entry.get_entry_type() == EntryType::EntryConfChangeV2 {
-            return self.apply_conf_change(now, &entry);
+            return self.apply_conf_change(now, entry);
         }
-        let applied = self.writes.take_applied(entry.index, entry.term);
-        let (cluster, stages) = (self.cluster, &mut self.stages);
-        let mut watched = applied
-            .as_ref()
-            .and_then(|applied| Watched::of(&applied.traces, self.stopwatch, now));
-        let result = state.apply(entry.index, &entry.data, |place, answer| {
-            let tokens = applied.as_ref().map(|applied| &applied.tokens);
-            if let Some(&token) = tokens.and_then(|tokens| tokens.get(place)) {
-                let timing = watched
-                    .as_mut()
-                    .and_then(|watched| watched.on_answer(place, stages));
-                clients::answer(token, cluster, &answer, timing, out);
-            }
-        });
-        if canary::planted("TTL from the local clock") {
-            state.store_mut().set_group_time(now.as_nanos());
+        let cluster = self.local.cluster;
+        if let Err(error) = self.service.apply(now, entry, cluster, state, out) {
+            return self.life.halt(Halt::Entry(error.to_string()));
         }
-        if let Err(error) = result {
-            return self.halt(Halt::Entry(error.to_string()));
-        }
-        if let Some(applied) = applied {
-            self.writes.recycle(applied.tokens);
-        }
-        if entry.data.is_empty() && self.leads_in == Some(entry.term) {
+        if self.consensus.begins_leadership(entry) {
             // Everything that earlier leaders have stamped is applied now.
-            self.anchor_time(now);
+            self.clock.anchor(now, Some(state));
         }
     }
 
     fn apply_conf_change(&mut self, now: Instant, entry: &Entry) {
-        self.lease.interrupt(now);
         // What cannot be read changes nothing, on every replica alike.
         let change = membership::decode_change(&entry.data);
         let named = change.as_ref().and_then(membership::named_member);
-        let conf = change
-            .as_ref()
-            .and_then(|change| self.raft.apply_conf_change(change));
-        let mut was_member = false;
-        if let Some(state) = &mut self.state {
-            was_member = state.members().get(self.own.incarnation).is_some();
-            state.apply_conf_change(entry.index, named.as_ref(), conf.as_ref());
-            self.heard
-                .retain(|incarnation, _| state.members().get(*incarnation).is_some());
+        let conf = self.consensus.apply_conf_change(now, change.as_ref());
+        let Some(state) = &mut self.state else { return };
+        let own = self.local.own.incarnation;
+        let was_member = state.members().get(own).is_some();
+        state.apply_conf_change(entry.index, named.as_ref(), conf.as_ref());
+        self.membership.on_members_changed(state.members());
+        if was_member && state.members().get(own).is_none() {
+            self.leave();
         }
-        self.notice_removal(was_member);
+    }
+
+    /// This replica is no member any more.
+    fn leave(&mut self) {
+        let (place, cluster) = (self.local.own.place, self.local.cluster);
+        self.life.halt(Halt::Removed { place, cluster });
+    }
+
+    /// Everything up to `index` is applied: a check of the states may be due.
+    fn check_agreement(&mut self, index: u64, out: &mut Outbox) {
+        let state = self.state.as_ref();
+        let diverged = self
+            .agreement
+            .on_applied(index, &self.local, state, &self.consensus, out);
+        self.halt_diverged(diverged, out);
+    }
+
+    /// Halts if this member has diverged. What it has on disk must not be used again.
+    fn halt_diverged(&mut self, diverged: Option<Halt>, out: &mut Outbox) {
+        let Some(why) = diverged else { return };
+        if self.disk.is_some() && !self.life.is_halted() {
+            Durability::quarantine(why.to_string(), out);
+        }
+        self.life.halt(why);
     }
 
     /// Notices that this replica has come to lead, or leads no more.
     fn follow_role(&mut self, now: Instant, out: &mut Outbox) {
-        if self.raft.leader() != 0 {
-            self.leaderless_since = None;
-        } else if self.leaderless_since.is_none() {
-            self.leaderless_since = Some(now);
-        }
-        let leads_in = self.raft.is_leader().then(|| self.raft.term());
-        if leads_in == self.leads_in {
+        let Some(change) = self.consensus.follow_role(now) else {
             return;
+        };
+        if change.led {
+            self.abandon_clients(now, out);
+            self.sending
+                .drop_image(self.state.as_mut(), &mut self.consensus);
+            self.membership.on_leadership_lost();
         }
-        if self.leads_in.is_some() {
-            self.abandon_clients(out);
-            self.drop_image();
-            self.remembered.clear();
-        }
-        self.leads_in = leads_in;
-        self.raising = None;
-        self.lease.end();
-        // What was asked of an earlier leader is asked anew.
-        self.reads.ask_anew(Instant::FAR_FUTURE);
-        if leads_in.is_some() {
+        self.membership.on_role_change();
+        self.service.ask_again();
+        if change.leads {
             out.counters.elections_won += 1;
-            self.anchor_time(now);
+            self.clock.anchor(now, self.state.as_ref());
         }
+    }
+
+    /// Leadership is lost: whoever waits here has to ask somebody else.
+    fn abandon_clients(&mut self, now: Instant, out: &mut Outbox) {
+        let (mut cx, service, membership) = self.lend(now, out);
+        service.abandon_clients(&mut cx);
+        membership.abandon_admin_clients(&mut cx);
     }
 
     /// What is due once a tick: nothing here is urgent.
     fn maintain(&mut self, now: Instant, out: &mut Outbox) {
-        self.offer_snapshot(now);
-        self.begin_own_snapshot(now, out);
-        self.adopt_late();
-        if self.raft.is_leader() {
-            self.propose_tick(now, out);
-            self.raise_version(now);
-            self.change_members(now);
-            self.end_useless_transfers();
-            self.hand_over(now);
+        // Ahead of the proposals: raft can be set up again for other settings only while nothing waits.
+        self.maintain_snapshots(now, out);
+        if self.consensus.raft().is_leader() {
+            self.lead(now, out);
         }
-        self.end_abandoned_incoming(now, out);
-        self.ask_whether_member(now, out);
-        self.doubt_beginning(now);
-        self.follow_suspicions(now, out);
-        out.settle_debts(self.cluster);
-    }
-
-    fn compact(&mut self) {
-        let log = self.raft.log();
-        if log.bytes() <= self.config.log_bytes_max
-            && log.entry_count() <= self.config.log_entries_max
-        {
-            return;
+        let disk = self.disk.as_deref_mut();
+        self.receiving
+            .end_abandoned(now, &self.consensus, disk, out);
+        let (mut cx, _, membership) = self.lend(now, out);
+        membership.probe_membership(&mut cx);
+        // A disk remembers, and others may be slow to come back to it.
+        if self.disk.is_none() && self.membership.never_began(now, &self.consensus) {
+            let cluster = self.local.cluster;
+            self.life.halt(Halt::NeverBegan { cluster });
         }
-        let (entries, bytes) = (self.config.log_entries_max, self.config.log_bytes_max);
-        // In small steps: a step frees what it takes away within one turn, and a follower that lags needs what is left.
-        let kept = |max: usize| max - max / COMPACTED_SHARE;
-        let mut point = log.compaction_point(kept(entries), kept(bytes));
-        if let Some(image) = self.image.as_ref().filter(|_| !self.outgoing.is_empty()) {
-            // Whoever installs the image goes on from there: without these entries it would need another one.
-            point = point
-                .min(image.index)
-                .max(log.compaction_point(entries, bytes));
+        let (local, state) = (&self.local, self.state.as_ref());
+        self.agreement
+            .follow_suspicions(now, local, state, &self.consensus, out);
+        // Last, so that it covers the answers which found no buffer just now.
+        out.settle_debts(self.local.cluster);
+    }
+
+    /// What a leader does once a tick.
+    fn lead(&mut self, now: Instant, out: &mut Outbox) {
+        let stopping = self.life.is_stopping();
+        let (state, consensus) = (self.state.as_ref(), &mut self.consensus);
+        self.clock.propose_tick(now, state, consensus, out);
+        let (mut cx, _, membership) = self.lend(now, out);
+        // Ahead of the changes: whoever is taken in after it has to understand the new version.
+        membership.raise_version(&mut cx, stopping);
+        membership.change_members(&mut cx, stopping);
+        self.sending.end_useless_transfers(&self.consensus);
+        // Behind all proposals: raft takes none while leadership is transferred.
+        self.hand_over(now, out);
+    }
+
+    /// A client's request, whose envelope could be read.
+    pub(crate) fn on_client(
+        &mut self,
+        now: Instant,
+        token: ReplyToken,
+        request: &ClientRequest<'_>,
+        out: &mut Outbox,
+    ) {
+        if !self.life.is_halted() {
+            // The vote that decides may have come in the same burst: nothing is taken, or stamped, as an earlier leader.
+            self.follow_role(now, out);
         }
-        let through = point.min(self.raft.applied());
-        self.raft.log_mut().compact(through);
-        self.compactions += 1;
+        let (mut cx, service, _) = self.lend(now, out);
+        service.on_client(&mut cx, token, request);
     }
 
-    /// Takes part no more: whatever it did next could differ from what the others do.
-    fn halt(&mut self, why: Halt) {
-        self.halted.get_or_insert(why);
+    /// A new identity asks to be taken in.
+    pub(crate) fn on_join(
+        &mut self,
+        now: Instant,
+        request: &JoinRequest,
+        known: &Addresses,
+        comes_from: impl Fn(SocketAddr) -> bool,
+        out: &mut Outbox,
+    ) -> JoinReply {
+        let (mut cx, _, membership) = self.lend(now, out);
+        membership.on_join(&mut cx, request, known, comes_from)
     }
 
-    /// Why it takes part no more.
-    pub(crate) fn halted(&self) -> Option<&Halt> {
-        self.halted.as_ref()
+    /// An admin command has arrived.
+    pub(crate) fn on_admin_command(
+        &mut self,
+        now: Instant,
+        token: ReplyToken,
+        request: &AdminRequest,
+        known: &Addresses,
+        out: &mut Outbox,
+    ) {
+        let (mut cx, service, membership) = self.lend(now, out);
+        let next_round = service.next_round();
+        membership.on_admin_command(&mut cx, token, request, known, next_round);
     }
 
-    /// Whether this replica has a vote.
-    pub(crate) fn is_voter(&self) -> bool {
-        self.state.is_some() && self.raft.is_voter()
+    /// Begins a graceful stop.
+    pub(crate) fn stop(&mut self, now: Instant, out: &mut Outbox) {
+        self.life.stop(now + self.local.config.handover_timeout);
+        self.hand_over(now, out);
     }
 
-    /// The group that this replica belongs to.
-    pub(crate) fn cluster(&self) -> ClusterId {
-        self.cluster
+    /// A leader that stops transfers leadership.
+    fn hand_over(&mut self, now: Instant, out: &mut Outbox) {
+        if self.life.is_stopping() {
+            let (mut cx, _, membership) = self.lend(now, out);
+            membership.hand_over(&mut cx);
+        }
     }
 
-    /// Whether a message is for this life of this replica and names a member as its sender. Without a state nobody is
-    /// known.
-    pub(crate) fn is_from_member(&self, header: &PeerHeader) -> bool {
-        let known = |state: &StateMachine| state.members().get(header.from).is_some();
-        header.cluster == self.cluster
-            && header.group == GroupId(0)
-            && header.to == self.own.incarnation
-            && self.state.as_ref().is_some_and(known)
+    /// Whether another one leads, or nobody has come to lead in time.
+    pub(crate) fn is_stopped(&self, now: Instant) -> bool {
+        let is_over = |until: Instant| now >= until;
+        !self.consensus.raft().is_leader() || self.life.stop_until().is_some_and(is_over)
     }
-
-    /// Where the members are, as far as this replica knows them.
-    pub(crate) fn member_addresses(&self) -> impl Iterator<Item = SocketAddr> {
-        let members = self.state.iter().flat_map(|state| state.members().all());
-        members.map(|member| member.address)
-    }
-
-    /// Whether the group's state has arrived here.
-    pub(crate) fn has_state(&self) -> bool {
-        self.state.is_some()
-    }
-
-    /// Whether this replica knows of a leader.
-    pub(crate) fn has_leader(&self) -> bool {
-        self.raft.leader() != 0
-    }
-
-    fn leader_address(&self) -> Option<SocketAddr> {
-        let leader = Incarnation(self.raft.leader());
-        self.state
-            .as_ref()?
-            .members()
-            .get(leader)
-            .map(|member| member.address)
-    }
-
-    /// Whether a member was heard from within two election timeouts.
-    fn is_alive(&self, incarnation: Incarnation, now: Instant) -> bool {
-        self.was_heard_since(incarnation, self.lately(now))
-    }
-
-    fn was_heard_since(&self, incarnation: Incarnation, since: Instant) -> bool {
-        self.heard
-            .get(&incarnation)
-            .is_some_and(|heard| heard.at >= since)
-    }
-
-    /// Whoever was not heard from since then counts as dead.
-    fn lately(&self, now: Instant) -> Instant {
-        let patience = 2 * election_timeout(&self.config).as_nanos();
-        Instant::from_nanos(now.as_nanos().saturating_sub(patience))
-    }
-}
-
-/// The least election timeout.
-pub(crate) fn election_timeout(config: &ReplicaConfig) -> Duration {
-    Duration::from_nanos(config.tick.as_nanos() * config.election_ticks as u64)
 }

@@ -1,4 +1,4 @@
-//! Why does a replica take part no more? Whatever it did next could differ from what the others do.
+//! Why has a replica halted? Whatever it did next could differ from what the others do.
 
 use trine_protocol::message::{ClusterId, PlaceId};
 

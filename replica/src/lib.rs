@@ -9,6 +9,7 @@ mod group;
 mod halt;
 mod join;
 mod log;
+mod member_discovery;
 mod membership;
 pub mod node;
 mod outbox;

@@ -62,12 +62,21 @@ pub(crate) struct Letter {
     pub(crate) answer_bytes_max: usize,
 }
 
+/// Room for one request to a peer.
+#[derive(Default)]
+struct RequestSlot {
+    /// Counts the requests that were held here: the tag of an earlier one finds nothing.
+    generation: u32,
+    /// Some exactly while the request is under way.
+    purpose: Option<Purpose>,
+}
+
 /// Outputs, and the requests whose end is not known yet.
 pub(crate) struct Outbox {
     pool: Pool,
     outputs: VecDeque<Output>,
-    /// Slot and generation of a request make its tag. Some exactly while the request is under way.
-    requests: Vec<(u32, Option<Purpose>)>,
+    /// Number and generation of a slot make the tag of its request.
+    requests: Vec<RequestSlot>,
     appends: AppendsUnderWay,
     free: Vec<u32>,
     /// Requests that could not be answered for want of a buffer.
@@ -287,30 +296,30 @@ impl Outbox {
     }
 
     fn remember(&mut self, purpose: Purpose) -> Option<u64> {
-        let slot = match self.free.pop() {
-            Some(slot) => slot,
+        let number = match self.free.pop() {
+            Some(number) => number,
             None if self.requests.len() < PEER_REQUESTS_MAX => {
-                self.requests.push((0, None));
+                self.requests.push(RequestSlot::default());
                 (self.requests.len() - 1) as u32
             }
             None => return None,
         };
         self.appends.begin(purpose);
-        let (generation, held) = &mut self.requests[slot as usize];
-        *held = Some(purpose);
-        Some((u64::from(*generation) << 32) | u64::from(slot))
+        let slot = &mut self.requests[number as usize];
+        slot.purpose = Some(purpose);
+        Some((u64::from(slot.generation) << 32) | u64::from(number))
     }
 
     /// What the request with this tag was about. Each tag is answered once; another answer finds nothing.
     pub(crate) fn recall(&mut self, tag: u64) -> Option<Purpose> {
-        let slot = tag as u32;
-        let (generation, held) = self.requests.get_mut(slot as usize)?;
-        if u64::from(*generation) != tag >> 32 {
+        let number = tag as u32;
+        let slot = self.requests.get_mut(number as usize)?;
+        if u64::from(slot.generation) != tag >> 32 {
             return None;
         }
-        let purpose = held.take()?;
-        *generation = generation.wrapping_add(1);
-        self.free.push(slot);
+        let purpose = slot.purpose.take()?;
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(number);
         self.appends.end(purpose);
         Some(purpose)
     }

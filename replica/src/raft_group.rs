@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 
 use raft::eraftpb::{ConfChangeV2, ConfState, Entry, Message, MessageType, Snapshot};
 use raft::{
-    CAMPAIGN_TRANSFER, Config, ProgressState, RawNode, ReadOnlyOption, ReadState, SnapshotStatus,
-    StateRole,
+    CAMPAIGN_TRANSFER, Config, ProgressState, RawNode, ReadOnlyOption, ReadState, Ready,
+    SnapshotStatus, StateRole,
 };
 use trine_canary as canary;
 use trine_transport::time::Instant;
@@ -59,6 +59,23 @@ pub(crate) struct Work {
     pub(crate) committed: Vec<Entry>,
     /// Index rounds that a quorum has confirmed.
     pub(crate) read_states: Vec<ReadState>,
+}
+
+/// What raft hands out in one round of the ready loop, before it is known what has to wait for the disk.
+struct Round {
+    messages: Vec<Message>,
+    /// They promise what the round writes, and leave behind it.
+    persisted_messages: Vec<Message>,
+    snapshot: Option<Snapshot>,
+    committed: Vec<Entry>,
+    read_states: Vec<ReadState>,
+}
+
+/// Where an entry stands in the log that was proposed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Proposal {
+    pub(crate) index: u64,
+    pub(crate) term: u64,
 }
 
 /// Why raft did not take a proposal. It has put nothing into the log.
@@ -190,11 +207,11 @@ impl<L: Log> RaftGroup<L> {
             || self.node.raft.raft_log.unstable_snapshot().is_some()
     }
 
-    /// Proposes one entry and returns its index and term.
+    /// Proposes one entry.
     ///
     /// # Errors
     /// Nothing was proposed.
-    pub(crate) fn propose(&mut self, data: Vec<u8>) -> Result<(u64, u64), ProposeError> {
+    pub(crate) fn propose(&mut self, data: Vec<u8>) -> Result<Proposal, ProposeError> {
         // A follower would forward the proposal without a word.
         if !self.is_leader() {
             return Err(ProposeError::NotLeader);
@@ -202,7 +219,10 @@ impl<L: Log> RaftGroup<L> {
         self.node
             .propose(Vec::new(), data)
             .map_err(|_| ProposeError::Dropped)?;
-        Ok((self.last_index(), self.term()))
+        Ok(Proposal {
+            index: self.last_index(),
+            term: self.term(),
+        })
     }
 
     /// Proposes a change of the configuration and returns the index of its entry.
@@ -305,41 +325,63 @@ impl<L: Log> RaftGroup<L> {
         base + (mixed % base as u64) as usize
     }
 
-    /// One round of the ready loop, or nothing if raft wants nothing.
+    /// One round of the ready loop in memory mode, or nothing if raft wants nothing.
     pub(crate) fn poll_work(&mut self) -> Option<Work> {
         if canary::planted("commit without quorum") && self.is_leader() {
             let own = self.node.store().last_index().unwrap_or(0);
             self.node.raft.raft_log.commit_to(own);
         }
+        let (ready, round) = self.begin_round()?;
+        Some(self.finish_in_memory(ready, round))
+    }
+
+    /// The part of a round that both log modes share: raft hands it out, and the log in memory takes what is new.
+    fn begin_round(&mut self) -> Option<(Ready, Round)> {
         if !self.node.has_ready() {
             return None;
         }
         let mut ready = self.node.ready();
-        let mut work = Work {
+        let round = Round {
             read_states: ready.take_read_states(),
-            ..Work::default()
+            messages: ready.take_messages(),
+            persisted_messages: ready.take_persisted_messages(),
+            snapshot: (!ready.snapshot().is_empty()).then(|| ready.snapshot().clone()),
+            committed: ready.take_committed_entries(),
         };
-        // Only a leader has messages here; they may leave before its own write.
-        work.messages = ready.take_messages();
-        if !ready.snapshot().is_empty() {
-            let snapshot = ready.snapshot().clone();
-            self.node.mut_store().restore(&snapshot);
-            work.snapshot = Some(snapshot);
+        let log = self.node.mut_store();
+        if let Some(snapshot) = &round.snapshot {
+            log.restore(snapshot);
         }
-        self.node.mut_store().append(ready.entries());
+        log.append(ready.entries());
         if let Some(state) = ready.hs() {
-            let state = state.clone();
-            self.node.mut_store().set_hard_state(state);
+            log.set_hard_state(state.clone());
         }
-        work.messages.append(&mut ready.take_persisted_messages());
-        work.committed = ready.take_committed_entries();
+        Some((ready, round))
+    }
+
+    /// In memory mode a round is durable as soon as the log has it.
+    ///
+    /// Disk mode's code would do the same with a disk that is durable at once. It was measured, and costs 2 %: 4,510
+    /// instructions for each PUT of the leader instead of 4,423, in batches of 64
+    /// (`cargo bench -p trine-replica -- put_instructions_leader`). Here raft gives out in the same round what the write
+    /// sets free. Behind `on_persist_ready` it asks for a round of its own, and messages would leave in another order.
+    fn finish_in_memory(&mut self, ready: Ready, round: Round) -> Work {
+        // Only a leader has messages that come ahead of the others; they may leave before its own write.
+        let mut work = Work {
+            messages: round.messages,
+            snapshot: round.snapshot,
+            committed: round.committed,
+            read_states: round.read_states,
+        };
+        let mut persisted = round.persisted_messages;
+        work.messages.append(&mut persisted);
         let mut light = self.node.advance_append(ready);
         if let Some(commit) = light.commit_index() {
             self.node.mut_store().set_commit(commit);
         }
         work.messages.append(&mut light.take_messages());
         work.committed.append(&mut light.take_committed_entries());
-        Some(work)
+        work
     }
 
     /// Puts a committed change of the configuration into force. Raft may refuse it: then it is as if it said nothing,

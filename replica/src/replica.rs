@@ -1,5 +1,7 @@
 //! One replica as a sans-IO value: requests, peers' answers and time go in, messages and answers come out.
 
+mod life;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
@@ -19,44 +21,34 @@ use trine_transport::prng::Prng;
 use trine_transport::time::Instant;
 
 use crate::addresses::Addresses;
-use crate::bootstrap::{self, Bootstrap, Origin, Progress};
+use crate::bootstrap::{self, Begin, Bootstrap, Origin, Progress};
 use crate::config::{BEGIN_PATIENCE, ConfigError, PLACES_MAX, ReplicaConfig};
 use crate::disk::{DiskError, Fsync, Restored, Write};
 use crate::group::Group;
 use crate::halt::Halt;
 use crate::join::Joiner;
+use crate::member_discovery::MemberDiscovery;
 use crate::outbox::{Letter, Outbox, Purpose};
 use crate::output::{Class, Output};
 use crate::timing::Stopwatch;
+use life::Life;
 
 /// Room for the answer who the members are, with the most of them.
 const DISCOVERY_BYTES_MAX: usize = 4 << 10;
 
 /// One replica. Every call is followed by draining [`Replica::poll_output`].
-///
-/// ```text
-///                     every peer has begun
-/// bootstrapping ----------------------------------------> member
-///      | yields                                           ^    ^
-///      v            begin from a bootstrapper             |    |
-///   joining ----------------------------------------------+    |
-///      |                                                       |
-///      +---> taken in: learner ---> snapshot ---> promoted ----+
-/// ```
+/// PROTOCOL.md, section 2, draws its life.
 pub struct Replica {
     config: ReplicaConfig,
     own: Member,
     seed: u64,
-    /// Some while a new group is being begun by this replica.
-    bootstrap: Option<Bootstrap>,
-    /// Some until this replica has a vote.
-    joiner: Option<Joiner>,
-    group: Option<Box<Group>>,
+    life: Life,
+    /// Asks to be taken in, until this replica has a vote.
+    joiner: Joiner,
     /// The addresses of replicas that are known beside those of the members.
     addresses: Addresses,
+    discovery: MemberDiscovery,
     prng: Prng,
-    /// When a bootstrapper that has yielded tries again, should it belong to no group then.
-    bootstrap_again_at: Option<Instant>,
     out: Outbox,
     stopwatch: Option<Stopwatch>,
     stopping: bool,
@@ -65,7 +57,7 @@ pub struct Replica {
     /// When the disk counts a write as durable, for the status.
     fsync: Option<Fsync>,
     /// Slots of the sessions that carry raft's messages, by the peer's address.
-    lanes: BTreeMap<SocketAddr, usize>,
+    slots: BTreeMap<SocketAddr, usize>,
     /// Why the disk takes nothing any more.
     disk_failed: Option<Halt>,
 }
@@ -115,23 +107,23 @@ impl Replica {
         let bootstrap = config
             .bootstrap
             .then(|| Bootstrap::new(own, others.clone(), config, prng.fork(), now));
-        let (joiner, out) = (Some(joiner), Outbox::new(pool));
         Ok(Self {
             config,
             own,
             seed,
-            bootstrap,
+            life: bootstrap.map_or(Life::joining(), |bootstrap| {
+                Life::Bootstrapping(Box::new(bootstrap))
+            }),
             joiner,
-            group: None,
             addresses: Addresses::new(others),
+            discovery: MemberDiscovery::new(),
             prng,
-            bootstrap_again_at: None,
-            out,
+            out: Outbox::new(pool),
             stopwatch: None,
             stopping: false,
             durable: false,
             fsync: None,
-            lanes: BTreeMap::new(),
+            slots: BTreeMap::new(),
             disk_failed: None,
         })
     }
@@ -149,8 +141,7 @@ impl Replica {
             );
             let mut group = Group::restored(self.config, self.own, restored, self.seed, now);
             group.lend_stopwatch(self.stopwatch);
-            self.group = Some(Box::new(group));
-            self.bootstrap = None;
+            self.life = Life::Attached(Box::new(group));
         }
         self
     }
@@ -176,15 +167,15 @@ impl Replica {
 
     /// Everything up to write `number` is durable. A turn is due then.
     pub fn on_written(&mut self, now: Instant, number: u64) {
-        if let Some(group) = &mut self.group {
+        if let Some(group) = self.life.group_mut() {
             group.on_written(now, number, &mut self.out);
         }
     }
 
-    /// A write has failed: nobody knows what the disk holds, so this replica takes part no more.
+    /// A write has failed: nobody knows what the disk holds, so this replica halts.
     pub fn on_write_failed(&mut self, error: &DiskError) {
         self.disk_failed = Some(Halt::Disk(error.clone()));
-        if let Some(group) = &mut self.group {
+        if let Some(group) = self.life.group_mut() {
             group.on_write_failed(error);
         }
     }
@@ -192,7 +183,7 @@ impl Replica {
     /// Lends a clock in which the stages of writes are measured, finer than in turns; see [`crate::timing`].
     pub fn lend_stopwatch(&mut self, stopwatch: Stopwatch) {
         self.stopwatch = Some(stopwatch);
-        if let Some(group) = &mut self.group {
+        if let Some(group) = self.life.group_mut() {
             group.lend_stopwatch(self.stopwatch);
         }
     }
@@ -200,7 +191,7 @@ impl Replica {
     /// A request of kind CLIENT. It is answered through [`Output::Reply`], exactly once.
     pub fn on_client(&mut self, now: Instant, token: ReplyToken, request: &[u8]) {
         let cluster = self.cluster();
-        match (ClientRequest::decode(request), &mut self.group) {
+        match (ClientRequest::decode(request), self.life.group_mut()) {
             (Ok(request), Some(group)) if !self.stopping => {
                 group.on_client(now, token, &request, &mut self.out)
             }
@@ -224,7 +215,11 @@ impl Replica {
     /// named by an answer over a session that this replica has opened, or by an operator while it knew no leader.
     #[must_use]
     pub fn origin(&self, comes_from: impl Fn(SocketAddr) -> bool) -> Option<SocketAddr> {
-        let members = self.group.iter().flat_map(|group| group.member_addresses());
+        let members = self
+            .life
+            .group()
+            .into_iter()
+            .flat_map(|group| group.member_addresses());
         members
             .chain(self.addresses.iter())
             .find(|&address| comes_from(address))
@@ -234,7 +229,7 @@ impl Replica {
     /// nobody takes for a sign of life.
     pub fn refuse_stranger(&mut self, token: ReplyToken) {
         self.out.counters.messages_of_strangers += 1;
-        self.addresses.want_members();
+        self.discovery.want();
         self.out.reply_unreadable(token);
     }
 
@@ -248,10 +243,21 @@ impl Replica {
         request: &[u8],
         comes_from: impl Fn(SocketAddr) -> bool,
     ) {
-        // Anybody may ask to be taken in, or give an order: those look at the address themselves.
-        if !matches!(kind, kind::JOIN | kind::ADMIN) && self.origin(&comes_from).is_none() {
+        if !is_for_anybody(kind) && self.origin(&comes_from).is_none() {
             return self.refuse_stranger(token);
         }
+        self.on_trusted_peer(now, token, kind, request, comes_from);
+    }
+
+    /// The same for a request whose origin was looked up already, where that has to be: see [`is_for_anybody`].
+    pub(crate) fn on_trusted_peer(
+        &mut self,
+        now: Instant,
+        token: ReplyToken,
+        kind: u8,
+        request: &[u8],
+        comes_from: impl Fn(SocketAddr) -> bool,
+    ) {
         let result = match kind {
             kind::APPEND => AppendFrame::decode(request).map(|frame| {
                 self.on_raft(
@@ -274,9 +280,8 @@ impl Replica {
             kind::AGREE => {
                 StateReport::decode(request).map(|report| self.on_state_report(now, token, &report))
             }
-            kind::ADMIN => {
-                AdminRequest::decode(request).map(|request| self.on_order(now, token, &request))
-            }
+            kind::ADMIN => AdminRequest::decode(request)
+                .map(|request| self.on_admin_command(now, token, &request)),
             _ => Err(DecodeError::Field { field: "kind" }),
         };
         if result.is_err() {
@@ -286,7 +291,7 @@ impl Replica {
     }
 
     fn on_raft(&mut self, now: Instant, token: ReplyToken, frame: RaftFrame<'_>) {
-        match &mut self.group {
+        match self.life.group_mut() {
             Some(group) => {
                 group.on_raft_request(now, token, &frame.header, frame.message, &mut self.out)
             }
@@ -296,20 +301,20 @@ impl Replica {
 
     /// Whether a message comes from a member of the group, as far as this replica knows them, and is for this replica.
     pub(crate) fn is_from_member(&self, header: &PeerHeader) -> bool {
-        self.group
-            .as_ref()
+        self.life
+            .group()
             .is_some_and(|group| group.is_from_member(header))
     }
 
     fn on_chunk(&mut self, now: Instant, token: ReplyToken, chunk: &SnapshotChunk<'_>) {
-        match &mut self.group {
+        match self.life.group_mut() {
             Some(group) => group.on_chunk(now, token, chunk, &mut self.out),
             None => self.drop_foreign(token),
         }
     }
 
     fn on_state_report(&mut self, now: Instant, token: ReplyToken, report: &StateReport) {
-        match &mut self.group {
+        match self.life.group_mut() {
             Some(group) => group.on_state_report(now, token, report, &mut self.out),
             None => self.drop_foreign(token),
         }
@@ -337,7 +342,16 @@ impl Replica {
                 cluster,
                 members,
                 first_entry,
-            } => match self.on_begin(now, (meant, life, cluster, members, first_entry)) {
+            } => match self.on_begin(
+                now,
+                Begin {
+                    place: meant,
+                    incarnation: life,
+                    cluster,
+                    members,
+                    first_entry,
+                },
+            ) {
                 Ok(()) => BootstrapReply::Begun {
                     place,
                     incarnation,
@@ -354,19 +368,15 @@ impl Replica {
         self.out.reply(token, &reply);
     }
 
-    fn on_begin(
-        &mut self,
-        now: Instant,
-        request: (PlaceId, Incarnation, ClusterId, Members, &[u8]),
-    ) -> Result<(), BeginRefusal> {
-        let cluster = request.2;
+    fn on_begin(&mut self, now: Instant, begin: Begin<'_>) -> Result<(), BeginRefusal> {
+        let cluster = begin.cluster;
         let origin = Origin::from_begin(
-            request,
+            begin,
             self.own.place,
             self.own.incarnation,
             self.config.state_version,
         )?;
-        if self.group.is_some() {
+        if self.life.group().is_some() {
             // Told twice, because the first answer was lost.
             return if self.cluster() == cluster {
                 Ok(())
@@ -374,7 +384,7 @@ impl Replica {
                 Err(BeginRefusal::AlreadyAttached)
             };
         }
-        if self.bootstrap.is_some() {
+        if self.life.is_bootstrapping() {
             return Err(BeginRefusal::OtherBootstrapper);
         }
         self.become_first_member(now, origin);
@@ -383,16 +393,15 @@ impl Replica {
 
     fn become_first_member(&mut self, now: Instant, origin: Origin) {
         let group = Group::first_member(self.config, self.own, origin, self.seed, now);
-        self.attach(group);
-        self.joiner = None;
+        self.life = Life::Voter(self.prepare(group));
     }
 
-    fn attach(&mut self, mut group: Group) {
+    fn prepare(&mut self, mut group: Group) -> Box<Group> {
         group.lend_stopwatch(self.stopwatch);
         if self.durable {
             group.keep_on_disk(&mut self.out);
         }
-        self.group = Some(Box::new(group));
+        Box::new(group)
     }
 
     fn on_join(
@@ -402,7 +411,7 @@ impl Replica {
         request: &JoinRequest,
         comes_from: impl Fn(SocketAddr) -> bool,
     ) {
-        let reply = match &mut self.group {
+        let reply = match self.life.group_mut() {
             Some(group) => group.on_join(now, request, &self.addresses, comes_from, &mut self.out),
             None => JoinReply::Refused {
                 reason: JoinRefusal::NotAttached,
@@ -413,15 +422,17 @@ impl Replica {
         self.out.reply(token, &reply);
     }
 
-    fn on_order(&mut self, now: Instant, token: ReplyToken, request: &AdminRequest) {
+    fn on_admin_command(&mut self, now: Instant, token: ReplyToken, request: &AdminRequest) {
         let ours = request.cluster.is_none() || request.cluster == self.cluster();
-        let leaderless = self.group.as_ref().is_some_and(|group| !group.has_leader());
+        let leaderless = self.life.group().is_some_and(|group| !group.has_leader());
         if let (Some(address), true) = (request.address, ours && leaderless) {
             // The one that can lead may be there, and may need this vote. Where somebody leads, that one judges.
             self.addresses.learn(address);
         }
-        match &mut self.group {
-            Some(group) => group.on_order(now, token, request, &self.addresses, &mut self.out),
+        match self.life.group_mut() {
+            Some(group) => {
+                group.on_admin_command(now, token, request, &self.addresses, &mut self.out)
+            }
             None => {
                 let text = "this replica belongs to no group yet";
                 let reply = AdminReply {
@@ -439,18 +450,18 @@ impl Replica {
         match self.out.recall(tag) {
             Some(Purpose::Raft { to, append }) => self.on_raft_answer(now, to, append > 0, answer),
             Some(Purpose::Chunk { to, transfer }) => {
-                if let Some(group) = &mut self.group {
+                if let Some(group) = self.life.group_mut() {
                     group.on_chunk_answer(now, to, transfer, answer, &mut self.out);
                 }
             }
             Some(Purpose::Bootstrap(place)) => {
-                if let Some(bootstrap) = &mut self.bootstrap {
+                if let Some(bootstrap) = self.life.bootstrap_mut() {
                     let progress = bootstrap.on_answer(place, answer, &mut self.out);
                     self.follow_bootstrap(now, progress);
                 }
             }
             Some(Purpose::Report { to, index }) => {
-                if let (Some(group), Some(answer)) = (&mut self.group, answer) {
+                if let (Some(group), Some(answer)) = (self.life.group_mut(), answer) {
                     group.on_report_answer(now, to, index, answer, &mut self.out);
                 }
             }
@@ -476,10 +487,15 @@ impl Replica {
 
     /// Asks a replica that is known who the members are, if that is wanted.
     fn ask_for_members(&mut self, now: Instant) {
-        let members = self.group.iter().flat_map(|group| group.member_addresses());
+        let members = self
+            .life
+            .group()
+            .into_iter()
+            .flat_map(|group| group.member_addresses());
         let own = self.own.address;
         let others = members.filter(|&address| address != own);
-        let Some(to) = self.addresses.due_question(now, others) else {
+        let known = others.chain(self.addresses.iter());
+        let Some(to) = self.discovery.next(now, known) else {
             return;
         };
         let letter = Letter {
@@ -498,14 +514,14 @@ impl Replica {
     /// The session that carries raft's messages to a peer stands, and takes so many requests at a time; or it has ended.
     pub fn on_peer_session(&mut self, address: SocketAddr, slots: Option<usize>) {
         match slots {
-            Some(slots) => self.lanes.insert(address, slots),
-            None => self.lanes.remove(&address),
+            Some(slots) => self.slots.insert(address, slots),
+            None => self.slots.remove(&address),
         };
     }
 
     /// The session to a peer has ended; its pending requests end through [`Replica::on_peer_reply`] one by one.
     pub fn on_peer_unreachable(&mut self, _now: Instant, address: SocketAddr) {
-        if let Some(group) = &mut self.group {
+        if let Some(group) = self.life.group_mut() {
             group.on_unreachable(address);
         }
     }
@@ -517,7 +533,9 @@ impl Replica {
         append: bool,
         answer: Option<&[u8]>,
     ) {
-        let Some(group) = &mut self.group else { return };
+        let Some(group) = self.life.group_mut() else {
+            return;
+        };
         match answer {
             Some([]) => group.on_empty_answer(now, to),
             Some(bytes) => match RaftFrame::decode(bytes) {
@@ -541,17 +559,19 @@ impl Replica {
         match progress {
             Progress::Waiting => {}
             Progress::Begun(origin) => {
-                self.bootstrap = None;
                 self.become_first_member(now, origin);
-                if let Some(group) = &mut self.group {
+                if let Some(group) = self.life.group_mut() {
                     group.campaign();
                 }
             }
             Progress::Yielded => {
-                self.bootstrap_again_at = Some(now + BEGIN_PATIENCE);
-                if let (Some(bootstrap), Some(joiner)) = (self.bootstrap.take(), &mut self.joiner) {
-                    joiner.explain(format!("bootstrap refused: {}", bootstrap.problem()));
+                if let Some(bootstrap) = self.life.bootstrap() {
+                    let problem = bootstrap.problem();
+                    self.joiner.explain(format!("bootstrap refused: {problem}"));
                 }
+                self.life = Life::Joining {
+                    bootstrap_again_at: Some(now + BEGIN_PATIENCE),
+                };
             }
         }
     }
@@ -566,52 +586,52 @@ impl Replica {
             self.addresses.learn(leader);
         }
         // Until it votes its group may change its members and leader, and then it has to know them.
-        if self.joiner.is_some() && answer.is_some() {
-            self.addresses.want_members();
+        if self.life.has_no_vote() && answer.is_some() {
+            self.discovery.want();
         }
         // A learner is both: a member that may have been removed, and one that asks to be taken in.
-        if let (Some(group), Some(answer)) = (&mut self.group, answer) {
+        if let (Some(group), Some(answer)) = (self.life.group_mut(), answer) {
             group.on_membership_answer(answer);
         }
-        let Some(joiner) = &mut self.joiner else {
+        if !self.life.has_no_vote() {
             return;
-        };
-        let Some(cluster) = joiner.on_answer(now, from, answer) else {
+        }
+        let Some(cluster) = self.joiner.on_answer(now, from, answer) else {
             return;
         };
         let replaced = self
-            .group
-            .as_ref()
+            .life
+            .group()
             .is_none_or(|group| group.cluster() != cluster && !group.has_state());
-        if replaced && self.bootstrap.is_none() {
-            self.attach(Group::joining(
-                self.config,
-                self.own,
-                cluster,
-                self.seed,
-                now,
-            ));
+        if replaced && !self.life.is_bootstrapping() {
+            let group = Group::joining(self.config, self.own, cluster, self.seed, now);
+            self.life = Life::Attached(self.prepare(group));
         }
     }
 
     /// To be called once after each burst of the calls above, and whenever [`Replica::next_timeout`] has passed: packs
     /// what has arrived into one proposal, runs raft, applies what is committed, ticks if a tick is due.
     pub fn on_turn(&mut self, now: Instant) {
+        // Ahead of the bootstrap: one that is due again takes its first step in this turn.
         self.bootstrap_again(now);
-        if let Some(bootstrap) = &mut self.bootstrap {
+        if let Some(bootstrap) = self.life.bootstrap_mut() {
             let progress = bootstrap.on_turn(now, &mut self.out);
             self.follow_bootstrap(now, progress);
         }
-        if let Some(group) = &mut self.group {
-            group.on_turn(now, &self.lanes, &mut self.out);
+        // Behind the bootstrap: a group that has just begun campaigns in this turn.
+        if let Some(group) = self.life.group_mut() {
+            group.on_turn(now, &self.slots, &mut self.out);
             if group.is_voter() {
-                self.joiner = None;
+                self.life.become_voter();
             }
         }
+        // Behind the group: whoever has a vote by now asks nobody any more.
         let cluster = self.cluster();
-        if let (Some(joiner), None) = (&mut self.joiner, &self.bootstrap) {
-            joiner.on_turn(now, cluster, &self.addresses, &mut self.out);
+        if self.life.asks_to_join() {
+            self.joiner
+                .on_turn(now, cluster, &self.addresses, &mut self.out);
         }
+        // Last, because any step above may want to know.
         self.ask_for_members(now);
     }
 
@@ -622,14 +642,10 @@ impl Replica {
 
     /// When [`Replica::on_turn`] has to be called next, if nothing else happens before.
     pub fn next_timeout(&self) -> Option<Instant> {
-        let bootstrap = self.bootstrap.as_ref().map(Bootstrap::next_timeout);
-        let joiner = self
-            .joiner
-            .as_ref()
-            .filter(|_| self.bootstrap.is_none())
-            .map(Joiner::next_timeout);
-        let group = self.group.as_ref().and_then(|group| group.next_timeout());
-        let question = self.addresses.next_timeout();
+        let bootstrap = self.life.bootstrap().map(Bootstrap::next_timeout);
+        let joiner = self.life.asks_to_join().then(|| self.joiner.next_timeout());
+        let group = self.life.group().and_then(|group| group.next_timeout());
+        let question = self.discovery.next_timeout();
         [bootstrap, joiner, group, question]
             .into_iter()
             .flatten()
@@ -640,50 +656,43 @@ impl Replica {
     /// [`Replica::is_stopped`] after each turn.
     pub fn stop(&mut self, now: Instant) {
         self.stopping = true;
-        if let Some(group) = &mut self.group {
-            group.stop(now);
+        if let Some(group) = self.life.group_mut() {
+            group.stop(now, &mut self.out);
         }
     }
 
     /// Whether the process may end: the lead is in other hands, or the time for that is over.
     pub fn is_stopped(&self, now: Instant) -> bool {
-        self.stopping
-            && self
-                .group
-                .as_ref()
-                .is_none_or(|group| group.is_stopped(now))
+        self.stopping && self.life.group().is_none_or(|group| group.is_stopped(now))
     }
 
     /// A bootstrapper that had to yield tries again if nothing has come of that.
     fn bootstrap_again(&mut self, now: Instant) {
-        let due = self.bootstrap_again_at.is_some_and(|at| at <= now);
-        if due && self.bootstrap.is_none() {
-            self.bootstrap_again_at = None;
-            if self.group.is_none() {
-                let prng = Prng::new(self.prng.next_u64());
-                let others = self.addresses.peers().to_vec();
-                self.bootstrap = Some(Bootstrap::new(self.own, others, self.config, prng, now));
-            }
+        if self.life.is_to_bootstrap_again(now) {
+            let prng = Prng::new(self.prng.next_u64());
+            let others = self.addresses.peers().to_vec();
+            let bootstrap = Bootstrap::new(self.own, others, self.config, prng, now);
+            self.life = Life::Bootstrapping(Box::new(bootstrap));
         }
     }
 
     /// Whether this replica leads and hands the lead over at the moment.
     pub fn is_handing_over(&self) -> bool {
-        self.group
-            .as_ref()
+        self.life
+            .group()
             .is_some_and(|group| group.is_handing_over())
     }
 
-    /// Why this replica takes part no more, if that is so: whatever it did next could differ from what the others do.
+    /// Why this replica has halted, if it has: whatever it did next could differ from what the others do.
     pub fn halted(&self) -> Option<&Halt> {
-        let of_group = self.group.as_ref().and_then(|group| group.halted());
+        let of_group = self.life.group().and_then(|group| group.halted());
         of_group.or(self.disk_failed.as_ref())
     }
 
     /// The cluster that this replica belongs to, [`ClusterId::NONE`] while it belongs to none.
     pub fn cluster(&self) -> ClusterId {
-        self.group
-            .as_ref()
+        self.life
+            .group()
             .map_or(ClusterId::NONE, |group| group.cluster())
     }
 
@@ -703,7 +712,7 @@ impl Replica {
             leader: None,
             members: Members::default(),
         };
-        if let Some(group) = &self.group {
+        if let Some(group) = self.life.group() {
             group.discover(&mut discovery);
         }
         discovery
@@ -712,43 +721,43 @@ impl Replica {
     /// For checkers: the voters of the configuration that this replica has applied, and, during a joint change, those of
     /// the one that it replaces. A decision takes a majority of either.
     pub fn voter_sides(&self) -> [Vec<Incarnation>; 2] {
-        self.group
-            .as_ref()
+        self.life
+            .group()
             .map_or_else(Default::default, |group| group.voter_sides())
     }
 
     /// The term in which this replica leads, if it does.
     pub fn leads_in(&self) -> Option<u64> {
-        self.group.as_ref()?.leads_in()
+        self.life.group()?.leads_in()
     }
 
     /// For checkers: the index of the last applied entry and a hash of the store behind it, at no cost. Replicas at
     /// the same index have the same one.
     pub fn applied_state(&self) -> Option<(u64, u128)> {
-        self.group.as_ref()?.applied_state()
+        self.life.group()?.applied_state()
     }
 
     /// For checkers: the same over everything that replicas agree on, client sessions and members included. Costs a
     /// walk over all sessions.
     pub fn state_digest(&self) -> Option<(u64, u128)> {
-        self.group.as_ref()?.state_digest()
+        self.life.group()?.state_digest()
     }
 
     /// About how many bytes [`Replica::state_digest`] walks over.
     pub fn state_digest_bytes(&self) -> u64 {
-        self.group
-            .as_ref()
+        self.life
+            .group()
             .map_or(0, |group| group.state_digest_bytes())
     }
 
     /// For checkers: the term of an entry that is still in the log, and a checksum over its content.
     pub fn entry_digest(&self, index: u64) -> Option<(u64, u64)> {
-        self.group.as_ref()?.entry_digest(index)
+        self.life.group()?.entry_digest(index)
     }
 
     /// How much of the group's state is here, while its leader sends it.
     pub fn receiving(&self) -> Option<ReceivingStatus> {
-        self.group.as_ref()?.receiving()
+        self.life.group()?.receiving()
     }
 
     /// Everything that there is to say about this replica.
@@ -779,19 +788,22 @@ impl Replica {
             counters: self.out.counters,
             stages: WriteStages::default(),
         };
-        match &self.group {
+        match self.life.group() {
             Some(group) => group.report(now, &mut status),
             None => {
-                let joiner = self
-                    .joiner
-                    .as_ref()
-                    .map_or("belongs to no group yet", Joiner::problem);
-                let problem = self.bootstrap.as_ref().map_or(joiner, Bootstrap::problem);
+                let bootstrap = self.life.bootstrap().map(Bootstrap::problem);
+                let problem = bootstrap.unwrap_or_else(|| self.joiner.problem());
                 status.not_serving = Some(problem.to_owned());
             }
         }
         status
     }
+}
+
+/// Whether anybody may send such a request: to be taken in, or with an admin command. Those look at the address
+/// themselves.
+pub(crate) fn is_for_anybody(kind: u8) -> bool {
+    matches!(kind, kind::JOIN | kind::ADMIN)
 }
 
 fn check_peers(

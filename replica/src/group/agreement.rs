@@ -1,26 +1,24 @@
-//! Replicas that have applied the same entries hold the same state: this is checked while they run.
+//! Do replicas that have applied the same entries hold the same state? This is checked while they run.
 //!
 //! Behind every [`CHECK_EVERY`]th entry each replica tells the others the hash of its state, and each answers with its own.
 //! A report that arrives only raises a suspicion, for anybody can write one. What counts is what the voters answer over
 //! sessions that this replica has opened itself: a replica that finds a majority of them agreeing on another hash than its
-//! own has diverged, by a bug or by broken memory. It takes part no more: nothing that it could say from then on can be
-//! trusted.
+//! own has diverged, by a bug or by broken memory. It halts: nothing that it could say from then on can be trusted.
 
 use std::collections::BTreeMap;
 
-use trine_protocol::message::{
-    Encode, Incarnation, MemberRole, PeerHeader, ReplyToken, StateReport, kind,
-};
+use trine_protocol::message::{Encode, Incarnation, MemberRole, ReplyToken, StateReport, kind};
 use trine_transport::time::Instant;
 
-use super::{Group, election_timeout};
-use crate::disk::Write;
+use super::consensus::Consensus;
+use super::local::Local;
 use crate::halt::Halt;
 use crate::outbox::{Letter, Outbox, Purpose};
 use crate::output::Class;
+use crate::state_machine::StateMachine;
 
 /// Entries from one check to the next.
-pub(super) const CHECK_EVERY: u64 = 1024;
+const CHECK_EVERY: u64 = 1024;
 /// Checks that may wait for the reports of slow members.
 const CHECKS_MAX: usize = 8;
 
@@ -126,150 +124,143 @@ fn against<'a>(
     others.find(of_majority).copied()
 }
 
-impl Group {
-    /// Everything up to `index` is applied.
-    pub(super) fn report_state(&mut self, index: u64, out: &mut Outbox) {
-        let Some(state) = &self.state else { return };
-        if !index.is_multiple_of(CHECK_EVERY) {
-            return;
-        }
+impl Agreement {
+    /// Everything up to `index` is applied: reports this member's state if a check is due. Returns why to halt, if the
+    /// voters' answers prove that this member has diverged.
+    pub(super) fn on_applied(
+        &mut self,
+        index: u64,
+        local: &Local,
+        state: Option<&StateMachine>,
+        consensus: &Consensus,
+        out: &mut Outbox,
+    ) -> Option<Halt> {
+        let state = state.filter(|_| index.is_multiple_of(CHECK_EVERY))?;
         let hash = state.store().state_hash();
         let hash = [(hash >> 64) as u64, hash as u64];
-        self.agreement
-            .note_answered(index, self.own.incarnation, hash);
-        self.send_report(index, hash, |_| true, out);
-        self.settle_check(index, out);
+        self.note_answered(index, local.own.incarnation, hash);
+        send_report(index, hash, local, state, |_| true, out);
+        self.settle(index, local, consensus)
     }
 
-    /// Tells the members of which `to` says yes this replica's state behind an entry; each answers with its own.
-    fn send_report(
+    /// Whether a report about `index` can be one of a member that follows the same log.
+    pub(super) fn expects(
         &self,
+        from: Incarnation,
         index: u64,
-        hash: [u64; 2],
-        to: impl Fn(MemberRole) -> bool,
-        out: &mut Outbox,
-    ) {
-        let Some(state) = &self.state else { return };
-        for member in state.members().all() {
-            if member.incarnation == self.own.incarnation || !to(member.role) {
-                continue;
-            }
-            let to = member.incarnation;
-            let report = StateReport {
-                header: self.header_to(to),
-                index,
-                hash,
-            };
-            let letter = Letter {
-                to: member.address,
-                expect: Some(to),
-                kind: kind::AGREE,
-                class: Class::Bulk,
-                purpose: Purpose::Report { to, index },
-                timeout: election_timeout(&self.config),
-                answer_bytes_max: report.encoded_len(),
-            };
-            out.send(letter, &report);
-        }
+        state: Option<&StateMachine>,
+        consensus: &Consensus,
+    ) -> bool {
+        let ahead = consensus.raft().applied() + CHECK_EVERY * CHECKS_MAX as u64;
+        let expected = index.is_multiple_of(CHECK_EVERY) && index <= ahead;
+        expected && state.is_some_and(|state| state.members().get(from).is_some())
     }
 
-    /// A member says what its state is. The answer is this replica's own, if it has got there.
-    pub(crate) fn on_state_report(
+    /// A member says what its state is. The answer is this member's own, if it has got there.
+    pub(super) fn on_report(
         &mut self,
-        now: Instant,
         token: ReplyToken,
         report: &StateReport,
+        local: &Local,
         out: &mut Outbox,
     ) {
-        let from = report.header.from;
-        if !self.is_sensible(&report.header, report.index, out) {
-            return out.reply_empty(token);
-        }
-        match self.agreement.hash_of(report.index, self.own.incarnation) {
-            Some(hash) => out.reply(
-                token,
-                &StateReport {
-                    header: self.header_to(from),
-                    index: report.index,
-                    hash,
-                },
-            ),
+        let (from, index) = (report.header.from, report.index);
+        match self.hash_of(index, local.own.incarnation) {
+            Some(hash) => {
+                let header = local.header_to(from);
+                out.reply(
+                    token,
+                    &StateReport {
+                        header,
+                        index,
+                        hash,
+                    },
+                );
+            }
             None => out.reply_empty(token),
         }
-        self.hear(now, from, 0);
-        self.agreement.note_told(report.index, from, report.hash);
+        self.note_told(index, from, report.hash);
     }
 
-    /// The answer of the member `to` to a report, over a session that leads to it.
-    pub(crate) fn on_report_answer(
+    /// A member has answered a report over a session that leads to it. Returns why to halt, if that proves that this
+    /// member has diverged.
+    pub(super) fn on_answer(
+        &mut self,
+        report: &StateReport,
+        local: &Local,
+        consensus: &Consensus,
+    ) -> Option<Halt> {
+        self.note_answered(report.index, report.header.from, report.hash);
+        self.settle(report.index, local, consensus)
+    }
+
+    /// Asks the voters where what members have told speaks against this member; again if nobody has settled it.
+    pub(super) fn follow_suspicions(
         &mut self,
         now: Instant,
-        to: Incarnation,
-        index: u64,
-        answer: &[u8],
+        local: &Local,
+        state: Option<&StateMachine>,
+        consensus: &Consensus,
         out: &mut Outbox,
     ) {
-        // Empty: it has not got there, or belongs to an earlier release.
-        let Ok(report) = StateReport::decode(answer) else {
-            return;
-        };
-        let is_its = report.header.from == to && report.index == index;
-        if is_its && self.is_sensible(&report.header, index, out) {
-            self.hear(now, to, 0);
-            self.agreement.note_answered(index, to, report.hash);
-            self.settle_check(index, out);
-        }
-    }
-
-    fn is_sensible(&self, header: &PeerHeader, index: u64, out: &mut Outbox) -> bool {
-        let ahead = self.raft.applied() + CHECK_EVERY * CHECKS_MAX as u64;
-        let expected = index.is_multiple_of(CHECK_EVERY) && index <= ahead;
-        self.concerns(header, out) && self.is_member(header.from) && expected
-    }
-
-    /// Asks the voters where what members have told speaks against this replica; again if nobody has settled it.
-    pub(super) fn follow_suspicions(&mut self, now: Instant, out: &mut Outbox) {
-        let own = self.own.incarnation;
-        let patience = election_timeout(&self.config).as_nanos();
+        let own = local.own.incarnation;
+        let patience = local.election_timeout().as_nanos();
         let since = Instant::from_nanos(now.as_nanos().saturating_sub(patience));
-        for index in self.agreement.suspicions(own, &self.voter_sides(), since) {
-            let Some(hash) = self.agreement.hash_of(index, own) else {
+        for index in self.suspicions(own, &consensus.voter_sides(), since) {
+            let Some(hash) = self.hash_of(index, own) else {
                 continue;
             };
-            self.agreement.check_mut(index).asked_at = Some(now);
-            self.send_report(index, hash, |role| role == MemberRole::Voter, out);
+            self.check_mut(index).asked_at = Some(now);
+            if let Some(state) = state {
+                let votes = |role| role == MemberRole::Voter;
+                send_report(index, hash, local, state, votes, out);
+            }
         }
     }
 
-    fn is_member(&self, incarnation: Incarnation) -> bool {
-        self.state
-            .as_ref()
-            .is_some_and(|state| state.members().get(incarnation).is_some())
-    }
-
-    /// Halts if the voters' answers prove that this replica has diverged. A majority of the voters is sound then, so the
-    /// group loses nothing with its files.
-    fn settle_check(&mut self, index: u64, out: &mut Outbox) {
-        let own = self.own.incarnation;
-        let Some(hash) = self.agreement.hash_of(index, own) else {
-            return;
-        };
-        let Some(majority) = self
-            .agreement
-            .proven_against(index, own, &self.voter_sides())
-        else {
-            return;
-        };
-        let why = Halt::Diverged {
+    /// Why to halt, if the voters' answers prove that this member has diverged. A majority of the voters is sound then, so
+    /// the group loses nothing with its files.
+    fn settle(&self, index: u64, local: &Local, consensus: &Consensus) -> Option<Halt> {
+        let member = local.own.incarnation;
+        let own = self.hash_of(index, member)?;
+        let majority = self.proven_against(index, member, &consensus.voter_sides())?;
+        Some(Halt::Diverged {
             index,
-            own: hash,
+            own,
             majority,
-        };
-        if self.disk.is_some() && self.halted.is_none() {
-            // The same state would come out of the log and the snapshots.
-            out.write(Write::Condemned(why.to_string()));
+        })
+    }
+}
+
+/// Tells the members of which `to` says yes this member's state behind an entry; each answers with its own.
+fn send_report(
+    index: u64,
+    hash: [u64; 2],
+    local: &Local,
+    state: &StateMachine,
+    to: impl Fn(MemberRole) -> bool,
+    out: &mut Outbox,
+) {
+    for member in state.members().all() {
+        if member.incarnation == local.own.incarnation || !to(member.role) {
+            continue;
         }
-        self.halt(why);
+        let to = member.incarnation;
+        let report = StateReport {
+            header: local.header_to(to),
+            index,
+            hash,
+        };
+        let letter = Letter {
+            to: member.address,
+            expect: Some(to),
+            kind: kind::AGREE,
+            class: Class::Bulk,
+            purpose: Purpose::Report { to, index },
+            timeout: local.election_timeout(),
+            answer_bytes_max: report.encoded_len(),
+        };
+        out.send(letter, &report);
     }
 }
 
@@ -280,6 +271,7 @@ mod tests {
     use super::*;
     use crate::bootstrap::Origin;
     use crate::disk::{Fsync, MemoryDisk, OpenError, OpenOptions, lift_quarantine, open};
+    use crate::group::Group;
     use crate::state_machine::Genesis;
     use trine_protocol::message::{ClusterId, Member, Members, PlaceId};
 
@@ -316,7 +308,8 @@ mod tests {
             group
                 .agreement
                 .note_answered(1024, Incarnation(from), [0, hash]);
-            group.settle_check(1024, &mut out);
+            let diverged = group.agreement.settle(1024, &group.local, &group.consensus);
+            group.halt_diverged(diverged, &mut out);
         }
         assert!(matches!(group.halted(), Some(Halt::Diverged { .. })));
         while let Some((_, write)) = out.pop_write() {

@@ -1,284 +1,211 @@
-//! Changes of the membership that a leader makes by itself: it takes a new identity of a place in, and lets it replace
-//! the old one.
+//! Who is alive, who is taken in, and what does this member's leader change by itself?
 
-use std::net::SocketAddr;
+mod admin;
+mod departure;
+mod join;
+mod liveness;
+mod pending;
+mod unconfirmed;
 
 use raft::eraftpb::ConfChangeV2;
-use trine_canary as canary;
-use trine_kvstore::config::STATE_VERSION_FIRST;
-use trine_protocol::message::{
-    Incarnation, JoinRefusal, JoinReply, JoinRequest, MEMBERS_MAX, Member, MemberRole, Order,
-    PlaceId,
-};
-use trine_protocol::route::is_same_address;
+use trine_protocol::message::{Incarnation, Member, MemberRole, Order, PlaceId};
 use trine_transport::time::Instant;
 
-use super::{Group, election_timeout};
-use crate::addresses::Addresses;
-use crate::membership::{add_learner, leave_joint, promote, replace};
+use self::departure::MembershipProbe;
+pub(super) use self::departure::says_removed;
+use self::liveness::PeerLiveness;
+use self::pending::PendingCommands;
+use self::unconfirmed::UnconfirmedAnswers;
+use super::cx::Cx;
+use super::local::Local;
+use crate::bootstrap::Origin;
+use crate::membership::{MemberTable, leave_joint, promote, replace};
 use crate::outbox::Outbox;
 use crate::state_machine::StateMachine;
+use crate::state_machine::entry::raise_version;
 
 /// A learner that lacks no more entries than this is as good as a voter.
 const PROMOTION_LAG_MAX: u64 = 256;
 
-impl Group {
-    /// A new identity asks to be taken in.
-    pub(crate) fn on_join(
+/// What a member knows of the others beside the replicated table, and what it has promised about them.
+pub(super) struct Membership {
+    /// How the group began, if this replica was there: a first member that has missed it is told by anybody who knows.
+    origin: Option<Origin>,
+    liveness: PeerLiveness,
+    /// The state-machine version that this leader has proposed to switch to.
+    raising: Option<u8>,
+    probe: MembershipProbe,
+    /// Admin commands that this leader cannot follow yet.
+    pending: PendingCommands,
+    /// Admin commands that are done, if this replica still leads.
+    unconfirmed: UnconfirmedAnswers,
+}
+
+impl Membership {
+    pub(super) fn new(origin: Option<Origin>) -> Self {
+        Self {
+            origin,
+            liveness: PeerLiveness::default(),
+            raising: None,
+            probe: MembershipProbe::default(),
+            pending: PendingCommands::default(),
+            unconfirmed: UnconfirmedAnswers::default(),
+        }
+    }
+
+    /// How the group began, if this replica was there.
+    pub(super) fn origin(&self) -> Option<&Origin> {
+        self.origin.as_ref()
+    }
+
+    /// A member has spoken. Zero says nothing about the state-machine version that it understands.
+    pub(super) fn hear(
         &mut self,
         now: Instant,
-        request: &JoinRequest,
-        known: &Addresses,
-        comes_from: impl Fn(SocketAddr) -> bool,
-        out: &mut Outbox,
-    ) -> JoinReply {
-        match self.consider(now, request, known, comes_from, out) {
-            Ok(()) => JoinReply::Accepted {
-                cluster: self.cluster,
-                leader: self.own.incarnation,
-            },
-            Err(reason) => {
-                let leader_address = self.leader_address();
-                JoinReply::Refused {
-                    reason,
-                    cluster: self.cluster,
-                    leader_address,
-                }
-            }
+        from: Incarnation,
+        version: u8,
+        state: Option<&StateMachine>,
+    ) {
+        if state.is_some_and(|state| state.members().get(from).is_some()) {
+            self.liveness.hear(now, from, version);
         }
     }
 
-    fn consider(
-        &mut self,
-        now: Instant,
-        request: &JoinRequest,
-        known: &Addresses,
-        comes_from: impl Fn(SocketAddr) -> bool,
-        out: &mut Outbox,
-    ) -> Result<(), JoinRefusal> {
-        let Some(state) = &self.state else {
-            return Err(JoinRefusal::NotAttached);
+    /// The table has changed.
+    pub(super) fn on_members_changed(&mut self, members: &MemberTable) {
+        self.liveness.retain(members);
+    }
+
+    /// Leadership was lost. The next leader is told again what is wanted.
+    pub(super) fn on_leadership_lost(&mut self) {
+        self.pending.clear();
+    }
+
+    /// Leadership was won or lost.
+    pub(super) fn on_role_change(&mut self) {
+        self.raising = None;
+    }
+
+    /// Whether a member was heard from within two election timeouts.
+    pub(super) fn is_alive(&self, member: Incarnation, now: Instant, local: &Local) -> bool {
+        self.liveness.was_heard_since(member, lately(now, local))
+    }
+
+    /// For how long a member has been silent; nothing if it was never heard from.
+    pub(super) fn silence_ns(&self, now: Instant, member: Incarnation) -> Option<u64> {
+        self.liveness.silence_ns(now, member)
+    }
+
+    /// The newest state-machine version that a member understands; zero while it has not said so.
+    pub(super) fn understands(&self, member: Incarnation, local: &Local) -> u8 {
+        if member == local.own.incarnation {
+            return local.config.state_version;
+        }
+        self.liveness.understands(member)
+    }
+
+    /// The version that whoever joins has to understand.
+    fn required_version(&self, state: Option<&StateMachine>) -> u8 {
+        let active = state.map(StateMachine::version);
+        active.max(self.raising).unwrap_or_default()
+    }
+
+    /// Rolling upgrades: proposes the switch to the newest state-machine version that all members understand, if it is
+    /// newer than the present one.
+    ///
+    /// Every message between members says which version its sender understands at most. The leader proposes the switch as
+    /// an entry of its own once it has heard that of every member, learners included. It takes nobody in afterwards who
+    /// understands less. A member that meets a version beyond its own all the same stops, and says why.
+    pub(super) fn raise_version(&mut self, cx: &mut Cx<'_>, stopping: bool) {
+        let Some(state) = cx.state else { return };
+        let members = state.members().all().iter();
+        let common = members
+            .map(|member| self.understands(member.incarnation, cx.local))
+            .min();
+        let required = self.required_version(cx.state);
+        let Some(version) = common.filter(|&common| common > required) else {
+            return;
         };
-        if self.halted.is_some() {
-            return Err(JoinRefusal::NotAttached);
+        // Whoever is being taken in at the moment is not in the list yet.
+        let settled = !cx.raft().has_pending_conf() && !stopping;
+        if !settled || !cx.raft().leads_with_commit() {
+            return;
         }
-        if !request.cluster.is_none() && request.cluster != self.cluster {
-            return Err(JoinRefusal::WrongCluster);
+        let entry = raise_version(cx.clock.stamp(cx.now), version);
+        if cx.consensus.propose(entry).is_ok() {
+            self.raising = Some(version);
         }
-        if request.cluster.is_none() && self.remind_first_member(request.incarnation, out) {
-            return Err(JoinRefusal::ChangeInProgress);
-        }
-        // Whatever it asks for: an order to fill the place was meant for another life, or was followed before.
-        if state.members().was_removed(request.incarnation) {
-            return Err(JoinRefusal::Removed);
-        }
-        if !self.raft.leads_with_commit() {
-            return Err(JoinRefusal::NotLeader);
-        }
-        if request.state_version.max(STATE_VERSION_FIRST) < self.required_version() {
-            return Err(JoinRefusal::TooOld);
-        }
-        if state.members().get(request.incarnation).is_some() {
-            return Ok(());
-        }
-        if request.member {
-            return Err(JoinRefusal::UnknownPlace);
-        }
-        let new = Member {
-            place: request.place,
-            role: MemberRole::Learner,
-            incarnation: request.incarnation,
-            address: request.address,
-        };
-        if new.incarnation.is_none() {
-            return Err(JoinRefusal::PlaceTaken);
-        }
-        self.check_place(now, state, &new)?;
-        if !self.expects(now, &new, known) {
-            return Err(JoinRefusal::UnknownAddress);
-        }
-        // Only now: where looking it up costs something, nobody makes this replica look up what he likes.
-        if !comes_from(new.address) {
-            out.counters.messages_of_strangers += 1;
-            return Err(JoinRefusal::OtherSource);
-        }
-        let stays = |other: &&Member| other.place != new.place || other.role == MemberRole::Voter;
-        if state.members().all().iter().filter(stays).count() >= MEMBERS_MAX {
-            // Somebody else is taking the room that replacements need: it comes back when that is done.
-            return Err(JoinRefusal::ChangeInProgress);
-        }
-        let change = add_learner(&new, state.members());
-        if !self.is_settled(now) || self.raft.propose_conf_change(change).is_err() {
-            return Err(JoinRefusal::ChangeInProgress);
-        }
-        Ok(())
-    }
-
-    /// Whether `new` may become a learner of its place.
-    fn check_place(
-        &self,
-        now: Instant,
-        state: &StateMachine,
-        new: &Member,
-    ) -> Result<(), JoinRefusal> {
-        match state.members().voter_at(new.place, new.incarnation) {
-            Some(old) if self.may_be_replaced(now, old) => Ok(()),
-            Some(_) => Err(JoinRefusal::PlaceTaken),
-            None => self.check_learners(now, state, new.place),
-        }
-    }
-
-    /// Whether `new` comes from where its place's holder is: the address of a member at that place, the one that this
-    /// replica's `--peers` has for it, or one that an operator has named for it. Else whoever can send packets could take the
-    /// place of a member that died.
-    fn expects(&self, now: Instant, new: &Member, known: &Addresses) -> bool {
-        let mut holders = self
-            .state
-            .iter()
-            .flat_map(|state| state.members().at(new.place));
-        holders.any(|holder| is_same_address(holder.address, new.address))
-            || known.lists(new.place, new.address)
-            || self.is_expected_at(now, new.place, new.address)
-    }
-
-    /// Whether there is room at a place without a voter. A learner that died is followed by its next life, as a voter is,
-    /// whether or not whoever ordered it is still there to ask again; one that is alive stays, whoever was invited: of two
-    /// processes with one number each would drive the other out.
-    fn check_learners(
-        &self,
-        now: Instant,
-        state: &StateMachine,
-        place: PlaceId,
-    ) -> Result<(), JoinRefusal> {
-        let mut learners = state.members().at(place).peekable();
-        if learners.peek().is_none() {
-            return match self.is_invited(now, place) {
-                true => Ok(()),
-                false => Err(JoinRefusal::UnknownPlace),
-            };
-        }
-        match learners.all(|learner| self.may_be_replaced(now, learner)) {
-            true => Ok(()),
-            false => Err(JoinRefusal::PlaceTaken),
-        }
-    }
-
-    fn may_be_replaced(&self, now: Instant, old: &Member) -> bool {
-        let silent = self.is_settled(now) && !self.is_alive(old.incarnation, now);
-        let gone = silent || self.is_ordered(now, old.place, Order::Replace);
-        gone && old.incarnation != self.own.incarnation
-    }
-
-    /// Whoever has come to lead just now has heard nobody before, and must not take silence for death at once.
-    pub(super) fn is_settled(&self, now: Instant) -> bool {
-        now.saturating_since(self.clock.anchored_at()) >= election_timeout(&self.config)
-    }
-
-    fn is_invited(&self, now: Instant, place: PlaceId) -> bool {
-        self.is_ordered(now, place, Order::Add { voter: true })
-            || self.is_ordered(now, place, Order::Add { voter: false })
-    }
-
-    /// A first member that has not heard of the group's beginning is told again; it is a voter, and was never anything
-    /// else in this life.
-    fn remind_first_member(&self, incarnation: Incarnation, out: &mut Outbox) -> bool {
-        let Some(origin) = &self.origin else {
-            return false;
-        };
-        let Some(member) = origin
-            .members
-            .0
-            .iter()
-            .find(|member| member.incarnation == incarnation)
-        else {
-            return false;
-        };
-        let still_voter = self
-            .state
-            .as_ref()
-            .is_some_and(|state| state.members().get(incarnation).is_some());
-        if still_voter {
-            origin.send_begin(member, self.config.attach_retry, out);
-        }
-        still_voter
     }
 
     /// Proposes the next change that is due, if any: at most one is under way at a time.
-    pub(super) fn change_members(&mut self, now: Instant) {
-        if self.raft.has_pending_conf() || !self.raft.leads_with_commit() || self.stopping.is_some()
-        {
+    pub(super) fn change_members(&mut self, cx: &mut Cx<'_>, stopping: bool) {
+        if cx.raft().has_pending_conf() || !cx.raft().leads_with_commit() || stopping {
             return;
         }
         // Refused while raft is busy with something else; the next tick asks again.
-        if !self.raft.conf_state().voters_outgoing.is_empty() {
-            let _ = self.raft.propose_conf_change(leave_joint());
-        } else if let Some((place, change)) = self.due_promotion(now)
-            && self.raft.propose_conf_change(change).is_ok()
+        if !cx.raft().conf_state().voters_outgoing.is_empty() {
+            let _ = cx.consensus.propose_conf_change(leave_joint());
+        } else if let Some((place, change)) = self.due_promotion(cx)
+            && cx.consensus.propose_conf_change(change).is_ok()
         {
-            self.forget_order(place);
+            self.pending.forget_all_of(place);
         }
     }
 
     /// What a learner that has caught up is to become: the successor of its place's voter, or one voter more.
-    fn due_promotion(&self, now: Instant) -> Option<(PlaceId, ConfChangeV2)> {
-        let members = self.state.as_ref().map(StateMachine::members)?;
+    fn due_promotion(&self, cx: &Cx<'_>) -> Option<(PlaceId, ConfChangeV2)> {
+        let members = cx.members()?;
         let is_learner = |member: &&Member| member.role == MemberRole::Learner;
         let learners = members.all().iter().filter(is_learner);
-        let ready = learners.filter(|learner| self.has_caught_up(learner.incarnation, now));
-        ready.into_iter().find_map(|learner| {
-            let new = learner.incarnation;
-            let change = match members.voter_at(learner.place, new) {
-                Some(old) if self.may_be_replaced(now, old) => replace(old.incarnation, new),
+        let mut ready = learners.filter(|learner| self.has_caught_up(learner.incarnation, cx));
+        ready.find_map(|learner| {
+            let (new, place) = (learner.incarnation, learner.place);
+            let add = Order::Add { voter: true };
+            let change = match members.voter_at(place, new) {
+                Some(old) if self.may_be_replaced(old, cx) => replace(old.incarnation, new),
                 Some(_) => return None,
-                None if self.is_ordered(now, learner.place, Order::Add { voter: true }) => {
-                    promote(new)
-                }
+                None if self.pending.wants(cx.now, place, add) => promote(new),
                 None => return None,
             };
-            Some((learner.place, change))
+            Some((place, change))
         })
     }
 
-    pub(super) fn has_caught_up(&self, learner: Incarnation, now: Instant) -> bool {
-        let close =
-            |matched: u64| matched + PROMOTION_LAG_MAX >= self.raft.last_index() && matched > 0;
-        let progress = self.raft.progress(learner.0);
+    fn may_be_replaced(&self, old: &Member, cx: &Cx<'_>) -> bool {
+        let silent = cx.is_settled() && !self.is_alive(old.incarnation, cx.now, cx.local);
+        let gone = silent || self.pending.wants(cx.now, old.place, Order::Replace);
+        gone && old.incarnation != cx.local.own.incarnation
+    }
+
+    fn has_caught_up(&self, learner: Incarnation, cx: &Cx<'_>) -> bool {
+        let raft = cx.raft();
+        let close = |matched: u64| matched + PROMOTION_LAG_MAX >= raft.last_index() && matched > 0;
+        let progress = raft.progress(learner.0);
         // Raft may be probing it: while nothing is written it stays at that behind a snapshot.
-        self.is_alive(learner, now) && progress.is_some_and(|p| !p.in_snapshot && close(p.matched))
-    }
-
-    /// Begins a graceful stop.
-    pub(crate) fn stop(&mut self, now: Instant) {
-        self.stopping
-            .get_or_insert(now + self.config.handover_timeout);
-        self.hand_over(now);
-    }
-
-    /// Whether the lead is in other hands, or nobody has taken it in time.
-    pub(crate) fn is_stopped(&self, now: Instant) -> bool {
-        !self.raft.is_leader() || self.stopping.is_some_and(|deadline| now >= deadline)
+        self.is_alive(learner, cx.now, cx.local)
+            && progress.is_some_and(|p| !p.in_snapshot && close(p.matched))
     }
 
     /// A leader that stops asks the member with the longest log to take over.
-    pub(super) fn hand_over(&mut self, now: Instant) {
-        if self.stopping.is_none() || !self.raft.is_leader() || self.raft.is_transferring() {
+    pub(super) fn hand_over(&self, cx: &mut Cx<'_>) {
+        if !cx.raft().is_leader() || cx.raft().is_transferring() {
             return;
         }
-        if let Some(successor) = self.best_successor(now) {
-            self.begin_transfer_of_lead(successor);
+        if let Some(successor) = self.best_successor(cx) {
+            cx.consensus.transfer_leadership(successor);
         }
     }
 
     /// The voter with the longest log among those that are alive.
-    pub(super) fn best_successor(&self, now: Instant) -> Option<Incarnation> {
-        let members = self.state.as_ref()?.members().all().iter();
+    fn best_successor(&self, cx: &Cx<'_>) -> Option<Incarnation> {
+        let members = cx.members()?.all().iter();
         let candidates = members.filter(|member| {
             member.role == MemberRole::Voter
-                && member.incarnation != self.own.incarnation
-                && self.is_alive(member.incarnation, now)
+                && member.incarnation != cx.local.own.incarnation
+                && self.is_alive(member.incarnation, cx.now, cx.local)
         });
         let matched = |member: &&Member| {
-            let progress = self.raft.progress(member.incarnation.0);
+            let progress = cx.raft().progress(member.incarnation.0);
             progress.map(|progress| progress.matched)
         };
         candidates
@@ -286,11 +213,32 @@ impl Group {
             .map(|member| member.incarnation)
     }
 
-    pub(super) fn begin_transfer_of_lead(&mut self, to: Incarnation) {
-        // The new leader does not wait until the lease has ended.
-        if !canary::planted("lease survives a transfer") {
-            self.lease.bar(self.raft.term());
+    /// A first member that has not heard of the group's beginning is told again; it is a voter, and was never anything
+    /// else in this incarnation.
+    fn remind_first_member(
+        &self,
+        incarnation: Incarnation,
+        local: &Local,
+        state: &StateMachine,
+        out: &mut Outbox,
+    ) -> bool {
+        let Some(origin) = &self.origin else {
+            return false;
+        };
+        let mut members = origin.members.0.iter();
+        let Some(member) = members.find(|member| member.incarnation == incarnation) else {
+            return false;
+        };
+        let still_voter = state.members().get(incarnation).is_some();
+        if still_voter {
+            origin.send_begin(member, local.config.attach_retry, out);
         }
-        self.raft.transfer_leader(to.0);
+        still_voter
     }
+}
+
+/// Whoever was not heard from since then counts as dead.
+fn lately(now: Instant, local: &Local) -> Instant {
+    let patience = 2 * local.election_timeout().as_nanos();
+    Instant::from_nanos(now.as_nanos().saturating_sub(patience))
 }

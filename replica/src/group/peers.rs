@@ -1,22 +1,15 @@
-//! Raft messages from and to other members.
+//! What other members say: raft's messages, reports of their state, and answers to both.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use prost::Message as _;
 use raft::eraftpb::{Message, MessageType};
-use trine_protocol::message::{
-    GroupId, Incarnation, PEER_HEADER_SIZE, PeerHeader, ReplyToken, kind,
-};
-use trine_transport::time::{Duration, Instant};
+use trine_protocol::message::{Incarnation, PeerHeader, ReplyToken, StateReport};
+use trine_transport::time::Instant;
 
-use super::{Group, election_timeout};
-use crate::config::{APPEND_BYTES_UNDER_WAY_MAX, APPENDS_PER_SLOT};
-use crate::outbox::{Letter, Outbox, Purpose};
-use crate::output::Class;
-
-/// Room for the answer to a raft message; answers carry neither entries nor snapshots.
-const ANSWER_BYTES_MAX: usize = PEER_HEADER_SIZE + 256;
+use super::Group;
+use super::members::says_removed;
+use crate::outbox::Outbox;
 
 impl Group {
     /// A raft message that came as a request: the answer that raft makes rides in the response.
@@ -53,7 +46,7 @@ impl Group {
             }
             Some(_) => out.counters.messages_foreign += 1,
             // A lost append leaves a gap, which raft would otherwise only find by the next rejection.
-            None if append => self.raft.report_unreachable(to.0),
+            None if append => self.consensus.report_unreachable(to),
             None => {}
         }
     }
@@ -61,28 +54,9 @@ impl Group {
     /// The session to the members at this address has ended.
     pub(crate) fn on_unreachable(&mut self, address: SocketAddr) {
         let Some(state) = &self.state else { return };
-        for member in state
-            .members()
-            .all()
-            .iter()
-            .filter(|member| member.address == address)
-        {
-            self.raft.report_unreachable(member.incarnation.0);
-        }
-    }
-
-    /// No more appends are in flight to a member than the session to it carries within a few of its rounds. Once a tick,
-    /// because raft forgets it when a member is added, or with a snapshot.
-    pub(super) fn fit_appends(&mut self, lanes: &BTreeMap<SocketAddr, usize>) {
-        let Some(state) = self.state.as_ref().filter(|_| self.raft.is_leader()) else {
-            return;
-        };
-        for member in state.members().all() {
-            if let Some(&slots) = lanes.get(&member.address) {
-                let most = slots.max(1).saturating_mul(APPENDS_PER_SLOT);
-                let most = most.min(self.config.appends_in_flight_max);
-                self.raft.limit_appends(member.incarnation.0, most);
-            }
+        let members = state.members().all().iter();
+        for member in members.filter(|member| member.address == address) {
+            self.consensus.report_unreachable(member.incarnation);
         }
     }
 
@@ -92,26 +66,13 @@ impl Group {
     }
 
     pub(super) fn hear(&mut self, now: Instant, from: Incarnation, version: u8) {
-        let known = self
-            .state
-            .as_ref()
-            .is_some_and(|state| state.members().get(from).is_some());
-        if known {
-            let heard = self.heard.entry(from).or_default();
-            heard.at = now;
-            // An answer without content says nothing about it.
-            if version != 0 {
-                heard.state_version = version;
-            }
-        }
+        self.membership
+            .hear(now, from, version, self.state.as_ref());
     }
 
-    /// Whether a frame is meant for this life of this replica, in this cluster.
+    /// Whether a frame is meant for this incarnation, in this cluster.
     pub(super) fn concerns(&self, header: &PeerHeader, out: &mut Outbox) -> bool {
-        let concerns = header.cluster == self.cluster
-            && header.group == GroupId(0)
-            && header.to == self.own.incarnation
-            && self.halted.is_none();
+        let concerns = self.local.is_addressed_by(header) && !self.life.is_halted();
         out.counters.messages_foreign += u64::from(!concerns);
         concerns
     }
@@ -146,70 +107,65 @@ impl Group {
         token: Option<ReplyToken>,
         out: &mut Outbox,
     ) -> bool {
-        // Not `get_msg_type`: that panics on a type that does not exist.
-        let appends = matches!(
-            MessageType::from_i32(message.msg_type),
-            Some(MessageType::MsgAppend | MessageType::MsgHeartbeat)
-        );
-        if !appends && self.raft.has_unwritten() {
-            // Raft asserts that a candidate's log is written.
+        if self.consensus.must_run_before(&message) {
             self.pump(now, out);
         }
-        match self.raft.step(now, from.0, message) {
-            Ok(true) => {
-                self.answers.push_back(token);
-                token.is_some()
-            }
-            Ok(false) => false,
-            Err(_) => {
-                out.counters.messages_refused += 1;
-                false
-            }
-        }
+        let stepped = self.consensus.step(now, from, message, token);
+        stepped.unwrap_or_else(|_| {
+            out.counters.messages_refused += 1;
+            false
+        })
     }
 
-    pub(super) fn header_to(&self, to: Incarnation) -> PeerHeader {
-        PeerHeader {
-            cluster: self.cluster,
-            group: GroupId(0),
-            from: self.own.incarnation,
-            to,
-            state_version: self.config.state_version,
+    /// A member says what its state is. The answer is this replica's own, if it has got there.
+    pub(crate) fn on_state_report(
+        &mut self,
+        now: Instant,
+        token: ReplyToken,
+        report: &StateReport,
+        out: &mut Outbox,
+    ) {
+        if !self.expects(report, out) {
+            return out.reply_empty(token);
         }
+        self.hear(now, report.header.from, 0);
+        self.agreement.on_report(token, report, &self.local, out);
     }
 
-    pub(super) fn send_to_member(&mut self, to: Incarnation, message: &Message, out: &mut Outbox) {
-        let Some(member) = self
-            .state
-            .as_ref()
-            .and_then(|state| state.members().get(to))
-        else {
-            // Removed meanwhile, or not known here yet.
-            out.counters.messages_unsent += 1;
+    /// The answer of the member `to` to a report, over a session that leads to it.
+    pub(crate) fn on_report_answer(
+        &mut self,
+        now: Instant,
+        to: Incarnation,
+        index: u64,
+        answer: &[u8],
+        out: &mut Outbox,
+    ) {
+        // Empty: it has not got there, or belongs to an earlier release.
+        let Ok(report) = StateReport::decode(answer) else {
             return;
         };
-        let append = message.get_msg_type() == MessageType::MsgAppend;
-        if append && out.append_bytes_under_way(to) >= APPEND_BYTES_UNDER_WAY_MAX {
-            // It stays in the log until the member has answered some of what it was sent.
-            out.counters.appends_withheld += 1;
-            return self.raft.report_unreachable(to.0);
+        let is_its = report.header.from == to && report.index == index;
+        if is_its && self.expects(&report, out) {
+            self.hear(now, to, 0);
+            let diverged = self
+                .agreement
+                .on_answer(&report, &self.local, &self.consensus);
+            self.halt_diverged(diverged, out);
         }
-        let timeout = if append {
-            Duration::from_secs(1)
-        } else {
-            election_timeout(&self.config)
-        };
-        let letter = Letter {
-            to: member.address,
-            expect: Some(to),
-            kind: if append { kind::APPEND } else { kind::RAFT },
-            class: Class::Raft,
-            purpose: Purpose::Raft { to, append: 0 },
-            timeout,
-            answer_bytes_max: ANSWER_BYTES_MAX,
-        };
-        if !out.send_raft(letter, self.header_to(to), message) && append {
-            self.raft.report_unreachable(to.0);
+    }
+
+    fn expects(&self, report: &StateReport, out: &mut Outbox) -> bool {
+        let (from, index) = (report.header.from, report.index);
+        let state = self.state.as_ref();
+        self.concerns(&report.header, out)
+            && self.agreement.expects(from, index, state, &self.consensus)
+    }
+
+    /// Whoever was asked whether this replica still is a member has answered.
+    pub(crate) fn on_membership_answer(&mut self, answer: &[u8]) {
+        if says_removed(answer, self.local.cluster) && !self.life.is_halted() {
+            self.leave();
         }
     }
 }

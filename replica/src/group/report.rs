@@ -1,33 +1,81 @@
 //! What a member says about itself.
 
+use std::net::SocketAddr;
+
 use raft::{GetEntriesContext, StateRole, Storage};
-use trine_protocol::message::{Discovery, Incarnation, Member, MemberRole, Members, RoleCode};
+use trine_protocol::message::{
+    ClusterId, Discovery, Incarnation, Member, MemberRole, Members, PeerHeader, RoleCode,
+};
 use trine_protocol::status::{
     LeaseStatus, LogStatus, MemberStatus, ReceivingStatus, Role, SessionStatus, Status, StoreStatus,
 };
 use trine_transport::time::Instant;
 
 use super::Group;
+use super::cx::leader_address;
 use crate::config::ReadMode;
+use crate::halt::Halt;
 use crate::log::Log;
+use crate::state_machine::StateMachine;
 
 impl Group {
+    /// Why it has halted, if it has.
+    pub(crate) fn halted(&self) -> Option<&Halt> {
+        self.life.halted()
+    }
+
+    /// Whether this replica has a vote.
+    pub(crate) fn is_voter(&self) -> bool {
+        self.state.is_some() && self.consensus.raft().is_voter()
+    }
+
+    /// The group that this replica belongs to.
+    pub(crate) fn cluster(&self) -> ClusterId {
+        self.local.cluster
+    }
+
+    /// Whether a message is for this incarnation and names a member as its sender. Without a state nobody is known.
+    pub(crate) fn is_from_member(&self, header: &PeerHeader) -> bool {
+        let known = |state: &StateMachine| state.members().get(header.from).is_some();
+        self.local.is_addressed_by(header) && self.state.as_ref().is_some_and(known)
+    }
+
+    /// Where the members are, as far as this replica knows them.
+    pub(crate) fn member_addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        let members = self.state.iter().flat_map(|state| state.members().all());
+        members.map(|member| member.address)
+    }
+
+    /// Whether the group's state has arrived here.
+    pub(crate) fn has_state(&self) -> bool {
+        self.state.is_some()
+    }
+
+    /// Whether this replica knows of a leader.
+    pub(crate) fn has_leader(&self) -> bool {
+        self.consensus.raft().leader() != 0
+    }
+
+    fn leader_address(&self) -> Option<SocketAddr> {
+        leader_address(&self.consensus, self.state.as_ref())
+    }
+
     fn role(&self) -> Role {
         if self.state.is_none() {
             return Role::Joining;
         }
-        match self.raft.role() {
+        match self.consensus.raft().role() {
             StateRole::Leader => Role::Leader,
             StateRole::Candidate | StateRole::PreCandidate => Role::Candidate,
-            StateRole::Follower if self.raft.is_voter() => Role::Follower,
+            StateRole::Follower if self.consensus.raft().is_voter() => Role::Follower,
             StateRole::Follower => Role::Learner,
         }
     }
 
     /// Fills in what a client needs to find the leader.
     pub(crate) fn discover(&self, discovery: &mut Discovery) {
-        discovery.cluster = self.cluster;
-        discovery.term = self.raft.term();
+        discovery.cluster = self.local.cluster;
+        discovery.term = self.consensus.raft().term();
         discovery.leader = self.leader_address();
         discovery.role = match self.role() {
             Role::Unattached => RoleCode::Unattached,
@@ -44,17 +92,20 @@ impl Group {
 
     /// See [`crate::Replica::leads_in`].
     pub(crate) fn leads_in(&self) -> Option<u64> {
-        self.raft.is_leader().then(|| self.raft.term())
+        self.consensus
+            .raft()
+            .is_leader()
+            .then(|| self.consensus.raft().term())
     }
 
     /// See [`crate::Replica::is_handing_over`].
     pub(crate) fn is_handing_over(&self) -> bool {
-        self.raft.is_leader() && self.raft.is_transferring()
+        self.consensus.raft().is_leader() && self.consensus.raft().is_transferring()
     }
 
     /// See [`crate::Replica::entry_digest`].
     pub(crate) fn entry_digest(&self, index: u64) -> Option<(u64, u64)> {
-        let log = self.raft.log();
+        let log = self.consensus.raft().log();
         let context = GetEntriesContext::empty(false);
         let held = log.first_index().ok()?..=log.last_index().ok()?;
         let entries = held
@@ -76,8 +127,7 @@ impl Group {
 
     /// See [`crate::Replica::voter_sides`].
     pub(crate) fn voter_sides(&self) -> [Vec<Incarnation>; 2] {
-        let conf = self.raft.conf_state();
-        [conf.voters, conf.voters_outgoing].map(|side| side.into_iter().map(Incarnation).collect())
+        self.consensus.voter_sides()
     }
 
     /// See [`crate::Replica::state_digest`].
@@ -95,31 +145,36 @@ impl Group {
 
     /// See [`crate::Replica::receiving`].
     pub(crate) fn receiving(&self) -> Option<ReceivingStatus> {
-        self.incoming.as_ref()?.progress()
+        self.receiving.progress()
     }
 
     /// Fills in everything that there is to say.
     pub(crate) fn report(&self, now: Instant, status: &mut Status) {
-        status.cluster = Some(self.cluster.to_string());
+        status.cluster = Some(self.local.cluster.to_string());
         status.role = self.role();
         status.not_serving = self.why_not_serving(now);
         status.receiving = self.receiving();
-        status.term = self.raft.term();
+        status.term = self.consensus.raft().term();
         status.leader = self.leader_address();
-        status.committed = self.raft.committed();
-        status.change_in_progress =
-            self.raft.has_pending_conf() || !self.raft.conf_state().voters_outgoing.is_empty();
-        let log = self.raft.log();
+        status.committed = self.consensus.raft().committed();
+        status.change_in_progress = self.consensus.raft().has_pending_conf()
+            || !self
+                .consensus
+                .raft()
+                .conf_state()
+                .voters_outgoing
+                .is_empty();
+        let log = self.consensus.raft().log();
         status.log = LogStatus {
             first_index: log.first_index().unwrap_or_default(),
-            last_index: self.raft.last_index(),
+            last_index: self.consensus.raft().last_index(),
             entries: log.entry_count() as u64,
             bytes: log.bytes() as u64,
-            compactions: self.compactions,
+            compactions: self.consensus.compactions(),
             ..status.log
         };
         status.lease = self.lease_status(now);
-        status.stages = self.stages.clone();
+        status.stages = self.service.stages().clone();
         let Some(state) = &self.state else { return };
         status.applied = state.applied_index();
         status.state_version = state.version();
@@ -150,19 +205,22 @@ impl Group {
     }
 
     fn lease_status(&self, now: Instant) -> Option<LeaseStatus> {
-        (self.config.reads == ReadMode::Lease).then(|| LeaseStatus {
-            left_ns: self.lease_left(now).map(|left| left.as_nanos()),
-            length_ns: self.lease_length().as_nanos(),
-            drift_ns: self.config.lease_drift.as_nanos(),
+        let local = &self.local;
+        let until = self.consensus.lease_until(now, local);
+        (local.config.reads == ReadMode::Lease).then(|| LeaseStatus {
+            left_ns: until.map(|until| until.saturating_since(now).as_nanos()),
+            length_ns: local.lease_length(self.state.as_ref()).as_nanos(),
+            drift_ns: local.config.lease_drift.as_nanos(),
         })
     }
 
     fn member_status(&self, now: Instant, member: &Member) -> MemberStatus {
-        let this = member.incarnation == self.own.incarnation;
+        let this = member.incarnation == self.local.own.incarnation;
         let progress = self
-            .raft
+            .consensus
+            .raft()
             .is_leader()
-            .then(|| self.raft.progress(member.incarnation.0))
+            .then(|| self.consensus.raft().progress(member.incarnation.0))
             .flatten();
         MemberStatus {
             place: member.place.0,
@@ -171,35 +229,33 @@ impl Group {
             voter: member.role == MemberRole::Voter,
             this,
             matched: progress.map(|progress| progress.matched),
-            behind: progress
-                .map(|progress| self.raft.last_index().saturating_sub(progress.matched)),
+            behind: progress.map(|progress| {
+                self.consensus
+                    .raft()
+                    .last_index()
+                    .saturating_sub(progress.matched)
+            }),
             in_snapshot: progress.map(|progress| progress.in_snapshot),
-            state_version: Some(self.understands(member.incarnation))
+            state_version: Some(self.membership.understands(member.incarnation, &self.local))
                 .filter(|&version| version != 0),
-            silent_ns: self.silence(now, member.incarnation),
+            silent_ns: self.membership.silence_ns(now, member.incarnation),
         }
     }
 
-    fn silence(&self, now: Instant, incarnation: Incarnation) -> Option<u64> {
-        self.heard
-            .get(&incarnation)
-            .map(|heard| now.saturating_since(heard.at).as_nanos())
-    }
-
     fn why_not_serving(&self, now: Instant) -> Option<String> {
-        if let Some(why) = &self.halted {
+        if let Some(why) = self.life.halted() {
             return Some(format!("stopped taking part: {why}"));
         }
         let Some(state) = &self.state else {
             return Some("waiting for the group's state".to_owned());
         };
-        if state.members().get(self.own.incarnation).is_none() {
-            let place = self.own.place;
+        if state.members().get(self.local.own.incarnation).is_none() {
+            let place = self.local.own.place;
             return Some(format!(
                 "this replica is not a member any more: place {place} was removed or given to another one"
             ));
         }
-        if self.raft.leader() != 0 {
+        if self.consensus.raft().leader() != 0 {
             return None;
         }
         let voters = state
@@ -208,8 +264,10 @@ impl Group {
             .iter()
             .filter(|member| member.role == MemberRole::Voter);
         let (alive, all) = voters.fold((0, 0), |(alive, all), member| {
-            let lives = member.incarnation == self.own.incarnation
-                || self.is_alive(member.incarnation, now);
+            let lives = member.incarnation == self.local.own.incarnation
+                || self
+                    .membership
+                    .is_alive(member.incarnation, now, &self.local);
             (alive + u32::from(lives), all + 1)
         });
         let quorum = all / 2 + 1;

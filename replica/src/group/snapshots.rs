@@ -1,131 +1,41 @@
-//! Snapshots: taken when raft asks for one, sent chunk by chunk, received and installed.
+//! Snapshots: offered and made once a tick, received chunk by chunk, and put in place when raft takes them.
 
-use prost::Message as _;
-use raft::eraftpb::{Message, Snapshot};
+use raft::eraftpb::Snapshot;
 use trine_protocol::message::{ChunkAck, ChunkOutcome, Incarnation, ReplyToken, SnapshotChunk};
-use trine_transport::time::{Duration, Instant};
+use trine_transport::time::Instant;
 
 use super::Group;
-use crate::config::SNAPSHOT_TRANSFERS_MAX;
+use super::receiving::Taken;
 use crate::halt::Halt;
-use crate::log::Log;
 use crate::outbox::Outbox;
-use crate::snapshot_transfer::{Image, Incoming, Outgoing, Outlook, ended};
+use crate::snapshot_transfer::ended;
 use crate::state_machine::StateMachine;
 
-/// An image that nobody has taken for so long is given up: the store keeps what is overwritten for its sake.
-const OFFER_TIME: Duration = Duration::from_secs(1);
-
 impl Group {
-    /// Begins an image if raft has looked for a snapshot, and lets go of one that nobody needs.
-    pub(super) fn offer_snapshot(&mut self, now: Instant) {
-        let wanted = self.raft.log_mut().take_snapshot_wanted() && self.raft.is_leader();
-        let busy = !self.outgoing.is_empty();
-        if self.writes_own_snapshot() {
-            // The store makes one image at a time. Raft asks again.
-            return;
+    /// What is due once a tick: an image for raft, and in disk mode a snapshot of this member's own.
+    pub(super) fn maintain_snapshots(&mut self, now: Instant, out: &mut Outbox) {
+        // Raft's image first: a follower waits for it, and the store makes one image at a time.
+        let disk = self.disk.as_ref();
+        let store_is_taken = disk.is_some_and(|disk| disk.writes_own_snapshot());
+        self.sending.offer(
+            now,
+            &self.local,
+            self.state.as_mut(),
+            store_is_taken,
+            &mut self.consensus,
+        );
+        if let Some(disk) = &mut self.disk {
+            let busy = self.sending.has_image() || self.receiving.is_installing();
+            disk.begin_own_snapshot(
+                now,
+                &self.local,
+                self.state.as_mut(),
+                busy,
+                &self.consensus,
+                out,
+            );
+            disk.adopt_late(&self.local, &mut self.consensus);
         }
-        if let Some(image) = &self.image {
-            let fresh = image.is_whole() && now.saturating_since(image.begun) < OFFER_TIME;
-            if busy || (self.raft.is_leader() && fresh && !wanted) {
-                return;
-            }
-            // Nobody takes it, or nobody who needs one is in it.
-            self.drop_image();
-        }
-        if wanted {
-            self.begin_image(now);
-        } else if let Some(state) = &mut self.state {
-            state.store_mut().clear_snapshot();
-        }
-    }
-
-    fn begin_image(&mut self, now: Instant) {
-        let Some(state) = &mut self.state else { return };
-        let index = state.applied_index();
-        let Some(term) = self.raft.term_at(index) else {
-            return;
-        };
-        let Some(image) = Image::begin(now, state, self.config.snapshot_chunk_bytes) else {
-            return;
-        };
-        let mut snapshot = Snapshot::default();
-        let metadata = snapshot.mut_metadata();
-        (metadata.index, metadata.term) = (index, term);
-        metadata.conf_state = Some(self.raft.conf_state());
-        self.image = Some(image);
-        self.raft.log_mut().offer_snapshot(Some(snapshot));
-    }
-
-    /// Ends the image, and every transfer of it.
-    pub(super) fn drop_image(&mut self) {
-        if let (Some(image), Some(state)) = (self.image.take(), &mut self.state) {
-            image.abandon(state.store_mut());
-        }
-        self.outgoing.clear();
-        self.raft.log_mut().offer_snapshot(None);
-    }
-
-    /// Raft wants `message`'s snapshot sent: the state goes in front of it.
-    pub(super) fn begin_transfer(&mut self, now: Instant, message: Message, out: &mut Outbox) {
-        let to = Incarnation(message.to);
-        let metadata = message.get_snapshot().get_metadata();
-        let fits = |image: &&Image| image.index == metadata.index && image.is_whole();
-        let image = self.image.as_ref().filter(fits);
-        let member = self
-            .state
-            .as_ref()
-            .and_then(|state| state.members().get(to));
-        self.outgoing.retain(|transfer| transfer.to() != to);
-        let (Some(image), Some(member), true) =
-            (image, member, self.outgoing.len() < SNAPSHOT_TRANSFERS_MAX)
-        else {
-            out.counters.snapshots_failed += 1;
-            return self.raft.report_snapshot(to.0, false);
-        };
-        let transfer = self.next_transfer;
-        self.next_transfer += 1;
-        let (header, address, term) = (self.header_to(to), member.address, metadata.term);
-        let bytes = message.encode_to_vec();
-        let index = image.index;
-        self.outgoing.push(Outgoing::new(
-            header, address, transfer, term, index, bytes, now,
-        ));
-    }
-
-    /// Sends what is due of every transfer, and drops what all of them have behind them.
-    pub(super) fn send_chunks(&mut self, now: Instant, out: &mut Outbox) {
-        let (Some(image), Some(state)) = (&mut self.image, &mut self.state) else {
-            return;
-        };
-        let mut failed = Vec::new();
-        self.outgoing.retain_mut(|transfer| {
-            let goes_on = transfer.on_turn(now, image, state.store_mut(), out);
-            if !goes_on {
-                failed.push(transfer.to());
-            }
-            goes_on
-        });
-        if let Some(needed) = self.outgoing.iter().map(Outgoing::needs_from).min() {
-            image.forget_below(needed);
-            if !image.is_whole() {
-                // Who comes now comes too late for its beginning.
-                self.raft.log_mut().offer_snapshot(None);
-            }
-        }
-        for to in failed {
-            out.counters.snapshots_failed += 1;
-            self.raft.report_snapshot(to.0, false);
-        }
-    }
-
-    /// Raft has turned away from the snapshot: the receiver was helped otherwise, or is gone.
-    pub(super) fn end_useless_transfers(&mut self) {
-        let raft = &self.raft;
-        self.outgoing.retain(|transfer| {
-            raft.progress(transfer.to().0)
-                .is_some_and(|progress| progress.in_snapshot)
-        });
     }
 
     /// A chunk was answered, or was not.
@@ -141,26 +51,9 @@ impl Group {
         if answer.is_some_and(|answer| answer.is_empty() || ChunkAck::decode(answer).is_ok()) {
             self.hear(now, to, 0);
         }
-        let Some(at) = self
-            .outgoing
-            .iter()
-            .position(|outgoing| outgoing.to() == to)
-        else {
-            return;
-        };
-        let outlook = self.outgoing[at].on_answer(now, transfer, answer);
-        if outlook == Outlook::Going {
-            return;
-        }
-        self.outgoing.remove(at);
-        let installed = outlook == Outlook::Installed;
-        let counter = if installed {
-            &mut out.counters.snapshots_sent
-        } else {
-            &mut out.counters.snapshots_failed
-        };
-        *counter += 1;
-        self.raft.report_snapshot(to.0, installed);
+        let consensus = &mut self.consensus;
+        self.sending
+            .on_chunk_answer(now, to, transfer, answer, consensus, out);
     }
 
     /// A chunk has arrived.
@@ -175,136 +68,64 @@ impl Group {
             return out.reply_empty(token);
         }
         self.hear(now, chunk.header.from, chunk.header.state_version);
-        match self.take_chunk(now, chunk, out) {
-            Some(ack) if ack.outcome == ChunkOutcome::Wanted && self.disk_is_behind() => {
-                self.answer_when_written(token, ack, out);
+        let disk = self.disk.as_deref_mut();
+        let receiving = &mut self.receiving;
+        let taken = receiving.on_chunk(now, chunk, &self.local, &self.consensus, disk, out);
+        let answer = match taken {
+            Taken::Answer(ack) => Some(ack),
+            Taken::Whole => self.finish_receiving(now, chunk, out),
+        };
+        match (answer, &mut self.disk) {
+            (Some(ack), Some(disk)) if ack.outcome == ChunkOutcome::Wanted && disk.is_behind() => {
+                disk.answer_when_written(token, ack, out);
             }
-            Some(ack) => out.reply(token, &ack),
+            (Some(ack), _) => out.reply(token, &ack),
             // The disk does not have it yet.
-            None => self.answer_when_installed(token, chunk.transfer, out),
+            (None, Some(disk)) => disk.answer_when_installed(token, chunk.transfer, out),
+            (None, None) => out.reply_empty(token),
         }
     }
 
-    fn take_chunk(
+    /// The last chunk is here. Without an answer the disk does not have the snapshot yet.
+    fn finish_receiving(
         &mut self,
         now: Instant,
         chunk: &SnapshotChunk<'_>,
         out: &mut Outbox,
     ) -> Option<ChunkAck> {
-        let refused = ended(ChunkOutcome::Refused, chunk.transfer);
-        if chunk.chunk == 0 {
-            return Some(self.begin_incoming(now, chunk, out).unwrap_or(refused));
-        }
-        let Some(incoming) = self
-            .incoming
-            .as_mut()
-            .filter(|incoming| incoming.is_of(chunk))
-        else {
-            // This life does not know the transfer (any more): it has to begin anew.
-            return Some(ended(ChunkOutcome::Wanted, chunk.transfer));
-        };
-        if !incoming.is_due(chunk) {
-            return Some(incoming.wanted());
-        }
-        if incoming.push(now, chunk).is_none() {
-            out.counters.snapshots_failed += 1;
-            self.end_incoming(out);
-            return Some(refused);
-        }
-        let wanted = incoming.wanted();
-        if let Some(disk) = &mut self.disk {
-            disk.write_incoming(chunk.data, out);
-        }
-        if !chunk.last {
-            return Some(wanted);
-        }
-        if self.finish_incoming(now, chunk.header.from, out) {
+        if self.put_in_place(now, chunk.header.from, out) {
             return Some(ended(ChunkOutcome::Installed, chunk.transfer));
         }
-        (!self.raft.awaits_snapshot()).then_some(refused)
+        let waits = self.consensus.raft().awaits_snapshot();
+        (!waits).then(|| ended(ChunkOutcome::Refused, chunk.transfer))
     }
 
-    fn begin_incoming(
-        &mut self,
-        now: Instant,
-        chunk: &SnapshotChunk<'_>,
-        out: &mut Outbox,
-    ) -> Option<ChunkAck> {
-        if let Some(incoming) = self
-            .incoming
-            .as_ref()
-            .filter(|incoming| incoming.is_of(chunk))
-        {
-            return Some(incoming.wanted());
-        }
-        let incoming = Incoming::begin(now, chunk)?;
-        if self.raft.is_leader() || self.raft.awaits_snapshot() {
-            return None;
-        }
-        if chunk.index <= self.raft.applied() {
-            // It stands here already. Who asks again has missed that answer; a refusal would make raft want it anew.
-            return Some(ended(ChunkOutcome::Installed, chunk.transfer));
-        }
-        let checked = self.raft.check(chunk.header.from.0, incoming.message());
-        if checked.is_err() {
-            out.counters.messages_refused += 1;
-            return None;
-        }
-        let ack = incoming.wanted();
-        self.end_incoming(out);
-        if let Some(disk) = &mut self.disk {
-            disk.begin_incoming(self.cluster, incoming.message(), out);
-        }
-        self.incoming = Some(incoming);
-        Some(ack)
-    }
-
-    /// Lets go of what is received and will not be finished: it holds half a state, and the own snapshots wait for it.
-    pub(super) fn end_abandoned_incoming(&mut self, now: Instant, out: &mut Outbox) {
-        let (leader, applied) = (self.raft.leader(), self.raft.applied());
-        let abandoned = |incoming: &Incoming| incoming.is_abandoned(now, leader, applied);
-        if self.incoming.as_ref().is_some_and(abandoned) {
-            self.end_incoming(out);
-        }
-    }
-
-    /// Everything is here: lets raft decide, and puts the state in place if raft takes it.
-    fn finish_incoming(&mut self, now: Instant, from: Incarnation, out: &mut Outbox) -> bool {
-        let Some((message, state)) = self.incoming.take().and_then(Incoming::finish) else {
-            out.counters.snapshots_failed += 1;
-            self.end_incoming(out);
+    /// Lets raft decide about what was received. Returns whether the state is in place.
+    fn put_in_place(&mut self, now: Instant, from: Incarnation, out: &mut Outbox) -> bool {
+        let disk = self.disk.as_deref_mut();
+        let Some(received) = self.receiving.finish(&self.local, disk, out) else {
             return false;
         };
-        if state.cluster() != self.cluster {
-            out.counters.messages_foreign += 1;
-            self.end_incoming(out);
-            return false;
-        }
-        let index = state.applied_index();
-        self.installing = Some(state);
-        self.step(now, from, message, None, out);
+        self.step(now, from, received.message, None, out);
         self.pump(now, out);
-        if self.raft.awaits_snapshot() {
+        if self.consensus.raft().awaits_snapshot() {
             return false;
         }
-        self.end_incoming(out);
-        // Still there if raft has found the snapshot to be of no use.
-        self.installing.take().is_none()
-            && self
-                .state
-                .as_ref()
-                .is_some_and(|state| state.applied_index() >= index)
+        self.receiving.end(self.disk.as_deref_mut(), out);
+        let useless = self.receiving.drop_installing();
+        let applied = self.state.as_ref().map(StateMachine::applied_index);
+        !useless && applied.is_some_and(|applied| applied >= received.index)
     }
 
     /// A replica that joins learns only now what the group has promised its leaders.
     fn adapt_to(&mut self, state: &StateMachine) {
-        let config = state.genesis().adapt(&self.config);
-        if config != self.config {
-            self.config = config;
-            self.raft.promise_silence(config.election_ticks);
+        let config = state.genesis().adapt(&self.local.config);
+        if config != self.local.config {
+            self.local.config = config;
+            self.consensus.promise_silence(config.election_ticks);
             match &mut self.disk {
-                Some(disk) => disk.adopt_later = true,
-                None => self.raft.adopt(&config),
+                Some(disk) => disk.adopt_when_settled(),
+                None => self.consensus.adopt(&config),
             }
         }
     }
@@ -312,21 +133,21 @@ impl Group {
     /// Raft's log stands on the snapshot now: so does the state.
     pub(super) fn install(&mut self, snapshot: &Snapshot, out: &mut Outbox) {
         let index = snapshot.get_metadata().index;
-        match self.installing.take() {
-            Some(state) if state.applied_index() == index => {
-                self.raft.applied_to(index);
-                self.adapt_to(&state);
-                let state = state.understanding(self.config.state_version);
-                if state.is_too_new() {
-                    return self.halt(Halt::TooOld);
-                }
-                self.state = Some(state);
-                out.counters.snapshots_installed += 1;
-                self.answer_installed(out);
-            }
-            _ => self.halt(Halt::Broken(
+        let Some(state) = self.receiving.take_installing(index) else {
+            return self.life.halt(Halt::Broken(
                 "raft has taken a snapshot whose state is not here",
-            )),
+            ));
+        };
+        self.consensus.applied_to(index);
+        self.adapt_to(&state);
+        let state = state.understanding(self.local.config.state_version);
+        if state.is_too_new() {
+            return self.life.halt(Halt::TooOld);
+        }
+        self.state = Some(state);
+        out.counters.snapshots_installed += 1;
+        if let Some(disk) = &mut self.disk {
+            disk.answer_installed(out);
         }
     }
 }

@@ -36,7 +36,7 @@ use self::reorder::{Early, Load, Reorder, Verdict};
 use self::send::Sent;
 use crate::disk::WriteQueue;
 use crate::output::Class;
-use crate::replica::Replica;
+use crate::replica::{Replica, is_for_anybody};
 
 /// Requests that made no sense and were answered with nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -166,11 +166,11 @@ impl<R: Route> Node<R> {
         match reorder.on_append(stream, sequence, token, frame, may_wait) {
             Verdict::InOrder => {
                 self.replica
-                    .on_peer(now, token, kind::APPEND, frame, comes_from);
+                    .on_trusted_peer(now, token, kind::APPEND, frame, comes_from);
                 while let Some(early) = reorder.next_ready() {
                     let Early { token, frame, .. } = early;
                     self.replica
-                        .on_peer(now, token, kind::APPEND, &frame, comes_from);
+                        .on_trusted_peer(now, token, kind::APPEND, &frame, comes_from);
                 }
             }
             Verdict::Kept => self.stats.appends_early += 1,
@@ -195,13 +195,16 @@ impl<R: Route> Node<R> {
             return self.answer_nothing(cx, token);
         };
         let origin = self.origin(cx, session);
+        if origin.is_none() && !is_for_anybody(kind) {
+            return self.replica.refuse_stranger(token);
+        }
         let is_at = &self.is_at;
         let comes_from = |address| match origin {
             Some(origin) => is_same_address(origin, address),
             None => is_at(&route, address),
         };
         self.replica
-            .on_peer(cx.now(), token, kind, request, comes_from);
+            .on_trusted_peer(cx.now(), token, kind, request, comes_from);
     }
 
     /// The address of a replica that this one trusts, if the other end of the session is there.
@@ -369,11 +372,14 @@ impl<R: Route> App<R> for Node<R> {
     }
 
     fn on_turn(&mut self, cx: &mut Cx<'_, R>) {
+        // What the replica has to hear comes ahead of its turn: messages that found no session, and durable writes.
         self.fail_overdue(cx.now());
         self.hear_of_writes(cx.now());
         self.replica.on_turn(cx.now());
         self.drain(cx);
+        // Behind the messages: appends to followers are on their way before the leader's own write is.
         self.submit_writes();
+        // Last: the turn may have made this replica a member of a cluster.
         self.follow_cluster(cx);
     }
 
@@ -396,7 +402,6 @@ impl<R: Route> Node<R> {
         }
     }
 
-    /// Behind the messages: appends to followers are on their way before the leader's own write is.
     fn submit_writes(&mut self) {
         let Some(disk) = &mut self.disk else { return };
         while let Some((number, write)) = self.replica.poll_write() {

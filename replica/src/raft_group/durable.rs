@@ -33,19 +33,16 @@ pub(super) struct Unwritten {
 }
 
 impl<L: Log> RaftGroup<L> {
-    /// One round of the ready loop, or nothing if raft wants nothing. `submit` takes what has to be written, behind
+    /// One round of the ready loop in disk mode, or nothing if raft wants nothing. `submit` takes what has to be written, behind
     /// the snapshot that the log is to stand on if there is one, and numbers it.
     pub(crate) fn poll_work_durably(
         &mut self,
         submit: impl FnOnce(Record, Option<&Snapshot>) -> u64,
     ) -> Option<Work> {
-        if !self.node.has_ready() {
-            return None;
-        }
-        let mut ready = self.node.ready();
+        let (ready, round) = self.begin_round()?;
         let mut work = Work {
-            read_states: ready.take_read_states(),
-            messages: ready.take_messages(),
+            messages: round.messages,
+            read_states: round.read_states,
             ..Work::default()
         };
         let mut held = Vec::new();
@@ -56,20 +53,14 @@ impl<L: Log> RaftGroup<L> {
             // Answers leave in the order in which raft has made them: those of a follower may still be held.
             (held, work.messages) = work.messages.into_iter().partition(is_answer);
         }
+        let mut persisted = round.persisted_messages;
+        held.append(&mut persisted);
+        let (snapshot, mut committed) = (round.snapshot, round.committed);
         let mut record = Record::default();
-        let snapshot = (!ready.snapshot().is_empty()).then(|| ready.snapshot().clone());
         if let Some(snapshot) = &snapshot {
-            self.node.mut_store().restore(snapshot);
             record.restore(snapshot.get_metadata().index);
         }
         record.entries(ready.entries());
-        self.node.mut_store().append(ready.entries());
-        if let Some(state) = ready.hs() {
-            let state = state.clone();
-            self.node.mut_store().set_hard_state(state);
-        }
-        held.append(&mut ready.take_persisted_messages());
-        let mut committed = ready.take_committed_entries();
         let changes = committed.iter().any(changes_configuration);
         let waits = |round: &Unwritten| !round.committed.is_empty();
         if !changes && !self.unwritten.iter().any(waits) {

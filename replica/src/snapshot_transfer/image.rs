@@ -35,9 +35,9 @@ const PART_STORE: u8 = 3;
 /// The state at one index, as far as it is written and still needed.
 #[derive(Debug)]
 pub(crate) struct Image {
-    pub(crate) index: u64,
+    index: u64,
     /// When it was begun.
-    pub(crate) begun: Instant,
+    begun: Instant,
     /// Number of the first chunk that is still held.
     first: u32,
     chunks: VecDeque<Vec<u8>>,
@@ -75,6 +75,16 @@ impl Image {
             chunks,
             complete: false,
         })
+    }
+
+    /// The last entry that the state holds.
+    pub(crate) fn index(&self) -> u64 {
+        self.index
+    }
+
+    /// When it was begun.
+    pub(crate) fn begun(&self) -> Instant {
+        self.begun
     }
 
     /// Lets the store forget about an image that is not complete.

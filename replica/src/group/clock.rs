@@ -7,7 +7,7 @@
 use trine_canary as canary;
 use trine_transport::time::{Duration, Instant};
 
-use super::Group;
+use super::consensus::Consensus;
 use crate::outbox::Outbox;
 use crate::state_machine::StateMachine;
 use crate::state_machine::entry::EntryBuilder;
@@ -17,16 +17,33 @@ const TICK_ENTRY_PAUSE: Duration = Duration::from_millis(10);
 
 /// How the leader keeps group time.
 pub(super) struct GroupClock {
-    /// Group time, and the moment at which it was that.
-    anchor: (u64, Instant),
-    /// Index of the last entry that was proposed for the time alone, and when.
-    last_tick: Option<(u64, Instant)>,
+    anchor: Anchor,
+    /// The last entry that was proposed for the time alone.
+    last_tick: Option<TickEntry>,
+}
+
+/// Group time, and the moment at which it was that.
+#[derive(Clone, Copy, Debug)]
+struct Anchor {
+    group_time_ns: u64,
+    at: Instant,
+}
+
+/// An entry that carries nothing but the time.
+#[derive(Clone, Copy, Debug)]
+struct TickEntry {
+    index: u64,
+    /// When it was proposed.
+    at: Instant,
 }
 
 impl GroupClock {
     pub(super) fn new(now: Instant) -> Self {
         Self {
-            anchor: (0, now),
+            anchor: Anchor {
+                group_time_ns: 0,
+                at: now,
+            },
             last_tick: None,
         }
     }
@@ -36,50 +53,57 @@ impl GroupClock {
         if canary::planted("group time jumps") {
             return now.as_nanos();
         }
-        self.anchor
-            .0
-            .saturating_add(now.saturating_since(self.anchor.1).as_nanos())
+        let passed_ns = now.saturating_since(self.anchor.at).as_nanos();
+        self.anchor.group_time_ns.saturating_add(passed_ns)
     }
 
     /// Since when this replica has led.
     pub(super) fn anchored_at(&self) -> Instant {
-        self.anchor.1
+        self.anchor.at
     }
 
     fn may_tick(&self, now: Instant, applied: u64) -> bool {
         // Without a quorum nothing is applied, and entries must not pile up.
-        self.last_tick.is_none_or(|(index, at)| {
-            index <= applied && now.saturating_since(at) >= TICK_ENTRY_PAUSE
+        self.last_tick.is_none_or(|tick| {
+            tick.index <= applied && now.saturating_since(tick.at) >= TICK_ENTRY_PAUSE
         })
     }
-}
 
-impl Group {
     /// Group time goes on from what is applied now.
-    pub(super) fn anchor_time(&mut self, now: Instant) {
-        self.clock.anchor = (
-            self.state.as_ref().map_or(0, StateMachine::group_time_ns),
-            now,
-        );
-        self.clock.last_tick = None;
+    pub(super) fn anchor(&mut self, now: Instant, state: Option<&StateMachine>) {
+        let group_time_ns = state.map_or(0, StateMachine::group_time_ns);
+        self.anchor = Anchor {
+            group_time_ns,
+            at: now,
+        };
+        self.last_tick = None;
     }
 
     /// Moves group time forward if a key waits for that.
-    pub(super) fn propose_tick(&mut self, now: Instant, out: &mut Outbox) {
-        let Some(state) = &self.state else { return };
-        let stamp = self.clock.stamp(now);
+    pub(super) fn propose_tick(
+        &mut self,
+        now: Instant,
+        state: Option<&StateMachine>,
+        consensus: &mut Consensus,
+        out: &mut Outbox,
+    ) {
+        let Some(state) = state else { return };
+        let stamp = self.stamp(now);
         let due = state
             .store()
             .next_expiry()
             .is_some_and(|expiry| expiry <= stamp);
         if !due
-            || !self.raft.leads_with_commit()
-            || !self.clock.may_tick(now, state.applied_index())
+            || !consensus.raft().leads_with_commit()
+            || !self.may_tick(now, state.applied_index())
         {
             return;
         }
-        if let Ok((index, _)) = self.raft.propose(EntryBuilder::default().finish(stamp)) {
-            self.clock.last_tick = Some((index, now));
+        if let Ok(entry) = consensus.propose(EntryBuilder::default().finish(stamp)) {
+            self.last_tick = Some(TickEntry {
+                index: entry.index,
+                at: now,
+            });
             out.counters.ticks_proposed += 1;
         }
     }

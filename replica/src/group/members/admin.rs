@@ -1,0 +1,342 @@
+//! Admin commands: each says what shall be, and is asked again until it is so.
+//!
+//! At most one change of the membership is under way at a time, and none is begun that would leave the group without a
+//! quorum of members that are alive. What a leader has been told but cannot do yet (a place whose process has not
+//! asked, a holder that may be replaced) it remembers for a while: see `pending`.
+
+use std::net::SocketAddr;
+
+use raft::eraftpb::ConfChangeV2;
+use trine_protocol::message::{
+    AdminReply, AdminRequest, AdminStatus, Incarnation, Member, MemberRole, Order, PlaceId,
+    ReplyToken,
+};
+use trine_protocol::route::is_same_address;
+use trine_transport::time::{Duration, Instant};
+
+use super::{Membership, lately};
+use crate::addresses::Addresses;
+use crate::config::PLACES_MAX;
+use crate::group::cx::Cx;
+use crate::membership::{promote, remove};
+
+/// How long a leader remembers a command that it cannot follow yet.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a command that waits for signs of life counts as wanted after it was asked for last; admin clients ask again
+/// many times a second.
+const SIGN_OF_LIFE_PATIENCE: Duration = Duration::from_secs(2);
+
+type Verdict = (AdminStatus, String);
+
+fn done(text: impl Into<String>) -> Verdict {
+    (AdminStatus::Done, text.into())
+}
+
+fn under_way(text: impl Into<String>) -> Verdict {
+    (AdminStatus::InProgress, text.into())
+}
+
+fn not_leading() -> Verdict {
+    let text = "this replica does not lead";
+    (AdminStatus::NotLeader, text.to_owned())
+}
+
+fn refused(text: impl Into<String>) -> Verdict {
+    (AdminStatus::Refused, text.into())
+}
+
+/// Where a process is expected, for a sentence.
+fn at(address: Option<SocketAddr>) -> String {
+    address.map_or_else(String::new, |address| format!(" at {address}"))
+}
+
+impl Membership {
+    /// An admin command has arrived. `next_round` is the context of the first ReadIndex round that begins behind it.
+    pub(in crate::group) fn on_admin_command(
+        &mut self,
+        cx: &mut Cx<'_>,
+        token: ReplyToken,
+        request: &AdminRequest,
+        known: &Addresses,
+        next_round: u64,
+    ) {
+        match self.follow(cx, request, known) {
+            (AdminStatus::Done, _) if self.unconfirmed.is_full() => {
+                answer(cx, token, under_way("too many orders at a time"));
+            }
+            (AdminStatus::Done, text) => self.unconfirmed.push(token, next_round, text),
+            verdict => answer(cx, token, verdict),
+        }
+    }
+
+    /// Whether a round has to confirm that commands are done.
+    pub(in crate::group) fn has_unconfirmed(&self) -> bool {
+        !self.unconfirmed.is_empty()
+    }
+
+    /// A quorum has confirmed the round `context`, and with it the leadership when that began.
+    pub(in crate::group) fn on_round_confirmed(&mut self, cx: &mut Cx<'_>, context: u64) {
+        for (token, text) in self.unconfirmed.take_confirmed(context) {
+            answer(cx, token, done(text));
+        }
+    }
+
+    /// Leadership is lost: another replica knows what is done.
+    pub(in crate::group) fn abandon_admin_clients(&mut self, cx: &mut Cx<'_>) {
+        for token in self.unconfirmed.take_all() {
+            answer(cx, token, not_leading());
+        }
+    }
+
+    fn follow(&mut self, cx: &mut Cx<'_>, request: &AdminRequest, known: &Addresses) -> Verdict {
+        let ours = cx.local.cluster;
+        if !request.cluster.is_none() && request.cluster != ours {
+            return refused(format!("this replica belongs to cluster {ours}"));
+        }
+        if !cx.raft().leads_with_commit() || cx.halted {
+            return not_leading();
+        }
+        let place = request.place;
+        let verdict = match request.order {
+            Order::Add { voter } => self.add(cx, request, voter, known),
+            Order::Promote => self.promote(cx, place),
+            Order::Remove => self.remove(cx, place, request.incarnation),
+            Order::Replace => self.replace(cx, request),
+            Order::Lead => return self.lead(cx, place),
+        };
+        match verdict {
+            // What is so now may be undone by an earlier command, which is in the log and not applied yet.
+            (AdminStatus::Done, _) if cx.raft().has_pending_conf() => {
+                under_way("waiting for a change of the members that is under way")
+            }
+            verdict => verdict,
+        }
+    }
+
+    fn add(
+        &mut self,
+        cx: &mut Cx<'_>,
+        request: &AdminRequest,
+        voter: bool,
+        known: &Addresses,
+    ) -> Verdict {
+        let (place, address) = (request.place, request.address);
+        match member_at(cx, place) {
+            Some(member)
+                if address.is_some_and(|named| !is_same_address(named, member.address)) =>
+            {
+                let at = member.address;
+                refused(format!(
+                    "place {place} is a member at {at}: trine member replace {place} --address HOST:PORT moves it"
+                ))
+            }
+            Some(member) if !voter || member.role == MemberRole::Voter => {
+                done(format!("place {place} is a member at {}", member.address))
+            }
+            Some(_) => self.promote(cx, place),
+            None if cx
+                .members()
+                .is_some_and(|members| members.all().len() >= PLACES_MAX) =>
+            {
+                refused(format!("a group has at most {PLACES_MAX} places"))
+            }
+            None if address.is_none() && !known.lists_place(place) => refused(format!(
+                "nobody has said where the replica of place {place} will be: add --address HOST:PORT"
+            )),
+            None => {
+                self.remember(cx, place, Order::Add { voter }, address);
+                under_way(format!(
+                    "waiting for a replica that was started with --id {place}{} to ask",
+                    at(address)
+                ))
+            }
+        }
+    }
+
+    fn promote(&mut self, cx: &mut Cx<'_>, place: PlaceId) -> Verdict {
+        let Some(member) = member_at(cx, place) else {
+            return refused(format!("place {place} is not a member: add it first"));
+        };
+        if member.role == MemberRole::Voter {
+            return done(format!("place {place} votes"));
+        }
+        // Behind the command, as for a removal: a learner that died just now would be a vote that nobody can give.
+        let since = self.remember_awaiting_life(cx, place, Order::Promote);
+        if !self.has_caught_up(member.incarnation, cx)
+            || !self.liveness.was_heard_since(member.incarnation, since)
+        {
+            return under_way(format!("place {place} has not caught up yet"));
+        }
+        propose(
+            cx,
+            promote(member.incarnation),
+            format!("promoting place {place}"),
+        )
+    }
+
+    fn remove(&mut self, cx: &mut Cx<'_>, place: PlaceId, meant: Incarnation) -> Verdict {
+        let Some(member) = member_at(cx, place) else {
+            self.pending.forget_all_of(place);
+            return done(format!("place {place} is not a member"));
+        };
+        if !meant.is_none() && meant != member.incarnation {
+            return done(format!("place {place} is held by another replica now"));
+        }
+        let since = self.remember_awaiting_life(cx, place, Order::Remove);
+        if member.role == MemberRole::Voter {
+            if let Err(why) =
+                self.check_quorum_without(cx, lately(cx.now, cx.local), member.incarnation)
+            {
+                self.pending.forget_all_of(place);
+                return refused(why);
+            }
+            // Who is silent from now on is found to be so before long.
+            if self
+                .check_quorum_without(cx, since, member.incarnation)
+                .is_err()
+            {
+                return under_way("waiting for a sign of life of the voters that would be left");
+            }
+            if member.incarnation == cx.local.own.incarnation {
+                return self.transfer_first(cx, "it leads, and hands the lead over first");
+            }
+        }
+        propose(
+            cx,
+            remove(member.incarnation),
+            format!("removing place {place}"),
+        )
+    }
+
+    /// Whether the voters that would be left have a quorum of members that were heard from since then.
+    ///
+    /// A removal asks for signs of life behind its command: the new quorum has to agree to it, so one that died just now
+    /// would leave the group without any, and there is no way back.
+    fn check_quorum_without(
+        &self,
+        cx: &Cx<'_>,
+        since: Instant,
+        leaving: Incarnation,
+    ) -> Result<(), String> {
+        let members = cx.members().map_or(&[][..], |members| members.all());
+        let left = members
+            .iter()
+            .filter(|member| member.role == MemberRole::Voter && member.incarnation != leaving);
+        let (alive, all) = left.fold((0, 0), |(alive, all), member| {
+            let lives = member.incarnation == cx.local.own.incarnation
+                || self.liveness.was_heard_since(member.incarnation, since);
+            (alive + usize::from(lives), all + 1)
+        });
+        if all == 0 {
+            return Err("it is the only voter".to_owned());
+        }
+        let quorum = all / 2 + 1;
+        if alive < quorum {
+            return Err(format!(
+                "only {alive} of the {all} voters that would be left are alive, {quorum} are needed"
+            ));
+        }
+        Ok(())
+    }
+
+    fn replace(&mut self, cx: &mut Cx<'_>, request: &AdminRequest) -> Verdict {
+        let (place, meant) = (request.place, request.incarnation);
+        let Some(member) = member_at(cx, place) else {
+            return refused(format!("place {place} is not a member: add it instead"));
+        };
+        if !meant.is_none() && meant != member.incarnation {
+            // Remembered, it would be done to the new holder, too: by the old one, when its process was started again.
+            self.pending.forget(place, Order::Replace);
+            return done(format!("place {place} is held by {}", member.incarnation));
+        }
+        if let Err(why) =
+            self.check_quorum_without(cx, lately(cx.now, cx.local), member.incarnation)
+        {
+            return refused(why);
+        }
+        if member.incarnation == cx.local.own.incarnation {
+            return self.transfer_first(cx, "it leads, and hands the lead over first");
+        }
+        self.remember(cx, place, Order::Replace, request.address);
+        under_way(format!(
+            "waiting for a new replica with --id {place}{} to ask",
+            at(request.address)
+        ))
+    }
+
+    fn lead(&mut self, cx: &mut Cx<'_>, place: PlaceId) -> Verdict {
+        let Some(member) = member_at(cx, place) else {
+            return refused(format!("place {place} is not a member"));
+        };
+        if member.incarnation == cx.local.own.incarnation {
+            return done(format!("place {place} leads"));
+        }
+        if member.role != MemberRole::Voter {
+            return refused(format!("place {place} has no vote: promote it first"));
+        }
+        if self.pending.wants(cx.now, place, Order::Remove) {
+            return refused(format!("place {place} is being removed"));
+        }
+        if !self.is_alive(member.incarnation, cx.now, cx.local) {
+            return refused(format!("place {place} was not heard from lately"));
+        }
+        // Two admin clients who want different leaders would pass leadership to and fro with every question.
+        if !cx.is_settled() {
+            return under_way("this replica has come to lead only now");
+        }
+        cx.consensus.transfer_leadership(member.incarnation);
+        under_way(format!("handing the lead over to place {place}"))
+    }
+
+    fn transfer_first(&mut self, cx: &mut Cx<'_>, why: &str) -> Verdict {
+        match self.best_successor(cx) {
+            Some(successor) => {
+                cx.consensus.transfer_leadership(successor);
+                under_way(why)
+            }
+            None => refused("it leads, and nobody else can"),
+        }
+    }
+
+    fn remember(
+        &mut self,
+        cx: &Cx<'_>,
+        place: PlaceId,
+        command: Order,
+        address: Option<SocketAddr>,
+    ) {
+        let until = cx.now + PATIENCE;
+        self.pending
+            .remember(cx.now, place, command, address, until);
+    }
+
+    /// Returns when the command was asked for first.
+    fn remember_awaiting_life(&mut self, cx: &Cx<'_>, place: PlaceId, command: Order) -> Instant {
+        let until = cx.now + SIGN_OF_LIFE_PATIENCE;
+        self.pending.remember(cx.now, place, command, None, until)
+    }
+}
+
+fn answer(cx: &mut Cx<'_>, token: ReplyToken, (status, text): Verdict) {
+    let leader = cx.leader_address();
+    let reply = AdminReply {
+        status,
+        leader,
+        text: &text,
+    };
+    cx.out.reply(token, &reply);
+}
+
+/// The member at a place; while one replaces another, the voter.
+fn member_at(cx: &Cx<'_>, place: PlaceId) -> Option<Member> {
+    let members = cx.members()?;
+    let voter = members.voter_at(place, Incarnation::NONE);
+    voter.or_else(|| members.at(place).next()).copied()
+}
+
+fn propose(cx: &mut Cx<'_>, change: ConfChangeV2, text: String) -> Verdict {
+    match cx.consensus.propose_conf_change(change) {
+        Ok(_) => under_way(text),
+        Err(error) => under_way(format!("waiting: {error}")),
+    }
+}

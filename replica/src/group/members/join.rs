@@ -1,0 +1,165 @@
+//! A new identity asks to be taken in: may it?
+
+use std::net::SocketAddr;
+
+use trine_kvstore::config::STATE_VERSION_FIRST;
+use trine_protocol::message::{
+    JoinRefusal, JoinReply, JoinRequest, MEMBERS_MAX, Member, MemberRole, Order, PlaceId,
+};
+use trine_protocol::route::is_same_address;
+
+use super::Membership;
+use crate::addresses::Addresses;
+use crate::group::cx::Cx;
+use crate::membership::{MemberTable, add_learner};
+
+impl Membership {
+    /// A new identity asks to be taken in.
+    pub(in crate::group) fn on_join(
+        &self,
+        cx: &mut Cx<'_>,
+        request: &JoinRequest,
+        known: &Addresses,
+        comes_from: impl Fn(SocketAddr) -> bool,
+    ) -> JoinReply {
+        match self.consider(cx, request, known, comes_from) {
+            Ok(()) => JoinReply::Accepted {
+                cluster: cx.local.cluster,
+                leader: cx.local.own.incarnation,
+            },
+            Err(reason) => JoinReply::Refused {
+                reason,
+                cluster: cx.local.cluster,
+                leader_address: cx.leader_address(),
+            },
+        }
+    }
+
+    fn consider(
+        &self,
+        cx: &mut Cx<'_>,
+        request: &JoinRequest,
+        known: &Addresses,
+        comes_from: impl Fn(SocketAddr) -> bool,
+    ) -> Result<(), JoinRefusal> {
+        let Some(state) = cx.state.filter(|_| !cx.halted) else {
+            return Err(JoinRefusal::NotAttached);
+        };
+        let (members, ours) = (state.members(), cx.local.cluster);
+        if !request.cluster.is_none() && request.cluster != ours {
+            return Err(JoinRefusal::WrongCluster);
+        }
+        if request.cluster.is_none()
+            && self.remind_first_member(request.incarnation, cx.local, state, cx.out)
+        {
+            return Err(JoinRefusal::ChangeInProgress);
+        }
+        // Whatever it asks for: a command to fill the place was meant for another incarnation, or was followed before.
+        if members.was_removed(request.incarnation) {
+            return Err(JoinRefusal::Removed);
+        }
+        if !cx.raft().leads_with_commit() {
+            return Err(JoinRefusal::NotLeader);
+        }
+        if request.state_version.max(STATE_VERSION_FIRST) < self.required_version(cx.state) {
+            return Err(JoinRefusal::TooOld);
+        }
+        if members.get(request.incarnation).is_some() {
+            return Ok(());
+        }
+        if request.member {
+            return Err(JoinRefusal::UnknownPlace);
+        }
+        let new = Member {
+            place: request.place,
+            role: MemberRole::Learner,
+            incarnation: request.incarnation,
+            address: request.address,
+        };
+        self.take_in(cx, members, &new, known, comes_from)
+    }
+
+    /// Makes `new` a learner if it may become one.
+    fn take_in(
+        &self,
+        cx: &mut Cx<'_>,
+        members: &MemberTable,
+        new: &Member,
+        known: &Addresses,
+        comes_from: impl Fn(SocketAddr) -> bool,
+    ) -> Result<(), JoinRefusal> {
+        if new.incarnation.is_none() {
+            return Err(JoinRefusal::PlaceTaken);
+        }
+        self.check_place(cx, members, new)?;
+        if !self.expects(cx, members, new, known) {
+            return Err(JoinRefusal::UnknownAddress);
+        }
+        // Only now: where looking it up costs something, nobody makes this replica look up what he likes.
+        if !comes_from(new.address) {
+            cx.out.counters.messages_of_strangers += 1;
+            return Err(JoinRefusal::OtherSource);
+        }
+        let stays = |other: &&Member| other.place != new.place || other.role == MemberRole::Voter;
+        if members.all().iter().filter(stays).count() >= MEMBERS_MAX {
+            // Somebody else is taking the room that replacements need: it comes back when that is done.
+            return Err(JoinRefusal::ChangeInProgress);
+        }
+        let change = add_learner(new, members);
+        if !cx.is_settled() || cx.consensus.propose_conf_change(change).is_err() {
+            return Err(JoinRefusal::ChangeInProgress);
+        }
+        Ok(())
+    }
+
+    /// Whether `new` may become a learner of its place.
+    fn check_place(
+        &self,
+        cx: &Cx<'_>,
+        members: &MemberTable,
+        new: &Member,
+    ) -> Result<(), JoinRefusal> {
+        match members.voter_at(new.place, new.incarnation) {
+            Some(old) if self.may_be_replaced(old, cx) => Ok(()),
+            Some(_) => Err(JoinRefusal::PlaceTaken),
+            None => self.check_learners(cx, members, new.place),
+        }
+    }
+
+    /// Whether there is room at a place without a voter. A learner that died is followed by its next incarnation, as a
+    /// voter is, whether or not the admin client is still there to ask again. One that is alive stays, whoever was
+    /// invited: of two processes with one number each would drive the other out.
+    fn check_learners(
+        &self,
+        cx: &Cx<'_>,
+        members: &MemberTable,
+        place: PlaceId,
+    ) -> Result<(), JoinRefusal> {
+        let mut learners = members.at(place).peekable();
+        if learners.peek().is_none() {
+            return match self.is_invited(cx, place) {
+                true => Ok(()),
+                false => Err(JoinRefusal::UnknownPlace),
+            };
+        }
+        match learners.all(|learner| self.may_be_replaced(learner, cx)) {
+            true => Ok(()),
+            false => Err(JoinRefusal::PlaceTaken),
+        }
+    }
+
+    fn is_invited(&self, cx: &Cx<'_>, place: PlaceId) -> bool {
+        let wants = |voter| self.pending.wants(cx.now, place, Order::Add { voter });
+        wants(true) || wants(false)
+    }
+
+    /// Whether `new` comes from where its place's holder is: the address of a member at that place, the one that this
+    /// replica's `--peers` has for it, or one that an admin client has named for it. Else whoever can send packets could
+    /// take the place of a member that died.
+    fn expects(&self, cx: &Cx<'_>, members: &MemberTable, new: &Member, known: &Addresses) -> bool {
+        let mut holders = members.at(new.place);
+        holders.any(|holder| is_same_address(holder.address, new.address))
+            || known.lists(new.place, new.address)
+            || self.pending.expects_at(cx.now, new.place, new.address)
+    }
+}

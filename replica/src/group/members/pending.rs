@@ -1,0 +1,130 @@
+//! Admin commands that a leader was told and cannot follow yet.
+//!
+//! It remembers them for a while and for itself only. After a change of leader the next question of the admin client
+//! tells the new one.
+
+use std::net::SocketAddr;
+
+use trine_protocol::message::{Order, PlaceId};
+use trine_protocol::route::is_same_address;
+use trine_transport::time::Instant;
+
+/// Most commands that are remembered.
+const PENDING_MAX: usize = 16;
+
+/// The commands that wait, at most [`PENDING_MAX`].
+#[derive(Default)]
+pub(super) struct PendingCommands {
+    list: Vec<Pending>,
+}
+
+/// A command that waits: for a process to ask for its place, or for signs of life of those that a removal would leave.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    place: PlaceId,
+    command: Order,
+    /// Where the admin client has said that the place's new holder will be.
+    address: Option<SocketAddr>,
+    /// When it was asked for first.
+    since: Instant,
+    until: Instant,
+}
+
+impl PendingCommands {
+    /// Remembers a command. Returns when it was asked for first.
+    pub(super) fn remember(
+        &mut self,
+        now: Instant,
+        place: PlaceId,
+        command: Order,
+        address: Option<SocketAddr>,
+        until: Instant,
+    ) -> Instant {
+        let is_it = |other: &&Pending| other.is(now, place, command);
+        let before = self.list.iter().find(is_it);
+        let since = before.map_or(now, |before| before.since);
+        // To add a voter means to promote it in the end; any other command takes the place of what was wanted before.
+        let replaces = |other: &Pending| command != Order::Promote || other.command == command;
+        self.list
+            .retain(|other| other.until > now && !(other.place == place && replaces(other)));
+        if self.list.len() < PENDING_MAX {
+            self.list.push(Pending {
+                place,
+                command,
+                address,
+                since,
+                until,
+            });
+        }
+        since
+    }
+
+    /// Whether an admin client has asked for this lately.
+    pub(super) fn wants(&self, now: Instant, place: PlaceId, command: Order) -> bool {
+        self.list.iter().any(|other| other.is(now, place, command))
+    }
+
+    /// Whether an admin client has said lately that the place's new holder will be at this address.
+    pub(super) fn expects_at(&self, now: Instant, place: PlaceId, address: SocketAddr) -> bool {
+        let mut named = self.list.iter().filter_map(|other| {
+            let counts = other.place == place && other.until > now;
+            other.address.filter(|_| counts)
+        });
+        named.any(|named| is_same_address(named, address))
+    }
+
+    pub(super) fn forget(&mut self, place: PlaceId, command: Order) {
+        let is_it = |other: &Pending| other.place == place && other.command == command;
+        self.list.retain(|other| !is_it(other));
+    }
+
+    /// What was wanted of a place is being done, and must not be done to its next holder, too.
+    pub(super) fn forget_all_of(&mut self, place: PlaceId) {
+        self.list.retain(|other| other.place != place);
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.list.clear();
+    }
+}
+
+impl Pending {
+    fn is(&self, now: Instant, place: PlaceId, command: Order) -> bool {
+        self.place == place && self.command == command && self.until > now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ADD: Order = Order::Add { voter: true };
+
+    fn at(ns: u64) -> Instant {
+        Instant::from_nanos(ns)
+    }
+
+    #[test]
+    fn a_command_that_is_asked_again_keeps_its_first_time_until_it_is_over() {
+        let (mut pending, place) = (PendingCommands::default(), PlaceId(4));
+        let mut ask = |now, until| pending.remember(at(now), place, Order::Remove, None, at(until));
+        assert_eq!(ask(1, 10), at(1));
+        assert_eq!(ask(5, 20), at(1));
+        assert_eq!(ask(20, 30), at(20));
+        assert!(pending.wants(at(29), place, Order::Remove));
+        assert!(!pending.wants(at(30), place, Order::Remove));
+    }
+
+    /// To add a voter means to promote it in the end: the promotion must not end the invitation.
+    #[test]
+    fn a_promotion_leaves_the_addition_and_any_other_command_replaces_it() {
+        let (mut pending, place) = (PendingCommands::default(), PlaceId(4));
+        let mut ask = |command| pending.remember(at(1), place, command, None, at(9));
+        ask(ADD);
+        ask(Order::Promote);
+        assert!(pending.wants(at(2), place, ADD));
+        pending.remember(at(1), place, Order::Remove, None, at(9));
+        assert!(!pending.wants(at(2), place, ADD));
+        assert!(!pending.wants(at(2), place, Order::Promote));
+    }
+}

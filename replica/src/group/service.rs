@@ -1,0 +1,206 @@
+//! What a member does for clients: it takes requests, proposes writes, answers reads, and answers writes when they are
+//! applied.
+
+mod reads;
+mod requests;
+
+use raft::eraftpb::Entry;
+use trine_canary as canary;
+use trine_protocol::message::{
+    ClientReply, ClientRequest, ClientStatus, ClusterId, GroupId, LeaderTiming, ReplyToken,
+};
+use trine_protocol::stages::WriteStages;
+use trine_transport::time::Instant;
+
+use super::cx::Cx;
+use crate::outbox::Outbox;
+use crate::raft_group::{Proposal, ProposeError};
+use crate::reads::Reads;
+use crate::state_machine::entry::EntryError;
+use crate::state_machine::{Answer, StateMachine};
+use crate::timing::{Stopwatch, Watched};
+use crate::writes::Writes;
+
+/// Clients' requests that wait, and what was measured on their way.
+pub(super) struct Service {
+    writes: Writes,
+    reads: Reads,
+    /// See [`crate::timing`].
+    stopwatch: Option<Stopwatch>,
+    stages: WriteStages,
+}
+
+impl Service {
+    /// ReadIndex rounds are numbered from `context` on.
+    pub(super) fn starting_at(context: u64) -> Self {
+        Self {
+            writes: Writes::default(),
+            reads: Reads::starting_at(context),
+            stopwatch: None,
+            stages: WriteStages::default(),
+        }
+    }
+
+    /// What writes are timed with, see [`crate::timing`].
+    pub(super) fn lend_stopwatch(&mut self, stopwatch: Option<Stopwatch>) {
+        self.stopwatch = stopwatch;
+    }
+
+    pub(super) fn stages(&self) -> &WriteStages {
+        &self.stages
+    }
+
+    /// Whether answers wait for one more look at the clock.
+    pub(super) fn holds_answers(&self) -> bool {
+        self.reads.holds_answers()
+    }
+
+    /// Context of the ReadIndex round that begins next.
+    pub(super) fn next_round(&self) -> u64 {
+        self.reads.upcoming()
+    }
+
+    /// The time to report about something that happens in the turn that began at `now`.
+    fn look_at_stopwatch(&self, now: Instant) -> Instant {
+        self.stopwatch.map_or(now, |stopwatch| stopwatch())
+    }
+
+    /// Packs the writes that have arrived into one entry.
+    pub(super) fn propose_waiting(&mut self, cx: &mut Cx<'_>) {
+        if !self.writes.has_waiting() {
+            return;
+        }
+        let watches = self.writes.watches();
+        let proposed = watches.then(|| self.look_at_stopwatch(cx.now));
+        let data = self.writes.take_entry(cx.clock.stamp(cx.now));
+        let bytes = data.len();
+        match cx.consensus.propose(data) {
+            Ok(Proposal { index, term }) => {
+                cx.out.counters.entries_proposed += 1;
+                self.writes.on_proposed(index, term, bytes, proposed);
+            }
+            Err(error) => {
+                let status = match error {
+                    ProposeError::NotLeader => ClientStatus::NotLeader,
+                    ProposeError::Dropped | ProposeError::ChangeInProgress => ClientStatus::Busy,
+                };
+                for token in self.writes.take_waiting() {
+                    refuse(cx, token, status);
+                }
+            }
+        }
+    }
+
+    /// The newest entries were appended to the log, and handed out to the followers.
+    pub(super) fn on_appended(&mut self, now: Instant) {
+        let stopwatch = self.stopwatch;
+        self.writes
+            .on_appended(|| stopwatch.map_or(now, |stopwatch| stopwatch()));
+    }
+
+    /// A committed entry is applied, and whoever waits for its commands here is answered.
+    ///
+    /// # Errors
+    /// The entry cannot be read.
+    pub(super) fn apply(
+        &mut self,
+        now: Instant,
+        entry: &Entry,
+        cluster: ClusterId,
+        state: &mut StateMachine,
+        out: &mut Outbox,
+    ) -> Result<(), EntryError> {
+        let applied = self.writes.take_applied(entry.index, entry.term);
+        let stages = &mut self.stages;
+        let mut watched = applied
+            .as_ref()
+            .and_then(|applied| Watched::of(&applied.traces, self.stopwatch, now));
+        let result = state.apply(entry.index, &entry.data, |place, result| {
+            let tokens = applied.as_ref().map(|applied| &applied.tokens);
+            if let Some(&token) = tokens.and_then(|tokens| tokens.get(place)) {
+                let timing = watched
+                    .as_mut()
+                    .and_then(|watched| watched.on_answer(place, stages));
+                answer(token, cluster, &result, timing, out);
+            }
+        });
+        if canary::planted("TTL from the local clock") {
+            state.store_mut().set_group_time(now.as_nanos());
+        }
+        result?;
+        if let Some(applied) = applied {
+            self.writes.recycle(applied.tokens);
+        }
+        Ok(())
+    }
+
+    /// Leadership is lost: whoever waits here has to ask somebody else.
+    pub(super) fn abandon_clients(&mut self, cx: &mut Cx<'_>) {
+        for token in self.writes.take_proposed() {
+            refuse(cx, token, ClientStatus::LeadershipLost);
+        }
+        for token in self.writes.take_waiting() {
+            refuse(cx, token, ClientStatus::NotLeader);
+        }
+        for read in self.reads.take_all() {
+            refuse(cx, read.token, ClientStatus::NotLeader);
+        }
+    }
+
+    fn write(&mut self, cx: &mut Cx<'_>, token: ReplyToken, request: &ClientRequest<'_>) {
+        if !self.writes.has_room(request) {
+            self.propose_waiting(cx);
+        }
+        if self.writes.watches_next(request.timed) {
+            let received = self.look_at_stopwatch(cx.now);
+            self.writes.watch_next(received, request.timed);
+        }
+        self.writes.push(token, request);
+        cx.out.counters.writes_proposed += 1;
+    }
+}
+
+#[cfg(test)]
+impl Service {
+    pub(super) fn reads_mut(&mut self) -> &mut Reads {
+        &mut self.reads
+    }
+}
+
+/// Tells a client how its command ended.
+fn answer(
+    token: ReplyToken,
+    cluster: ClusterId,
+    answer: &Answer<'_>,
+    timing: Option<LeaderTiming>,
+    out: &mut Outbox,
+) {
+    let Answer {
+        status,
+        position,
+        response,
+    } = *answer;
+    let reply = ClientReply {
+        status,
+        group: GroupId(0),
+        cluster,
+        position: position.as_u64(),
+        leader: None,
+        response,
+        timing: timing.filter(|_| status == ClientStatus::Ok),
+    };
+    out.reply(token, &reply);
+}
+
+/// Answers a request without doing it.
+fn refuse(cx: &mut Cx<'_>, token: ReplyToken, status: ClientStatus) {
+    match status {
+        ClientStatus::Busy => cx.out.counters.busy += 1,
+        ClientStatus::NotLeader => cx.out.counters.redirected += 1,
+        _ => {}
+    }
+    let own = cx.local.own.address;
+    let leader = cx.leader_address().filter(|&leader| leader != own);
+    let refusal = ClientReply::refusal(status, cx.local.cluster);
+    cx.out.reply(token, &ClientReply { leader, ..refusal });
+}

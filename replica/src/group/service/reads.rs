@@ -1,0 +1,145 @@
+//! Linearizable reads: by ReadIndex rounds, or on the leader under a lease that such a round has given.
+
+use trine_kvstore::Command;
+use trine_protocol::message::{ClientStatus, ReplyToken};
+use trine_transport::time::Instant;
+
+use super::{Service, refuse};
+use crate::config::ReadMode;
+use crate::group::cx::Cx;
+use crate::state_machine::StateMachine;
+
+impl Service {
+    /// A quorum has confirmed a round.
+    pub(in crate::group) fn on_round_confirmed(
+        &mut self,
+        cx: &mut Cx<'_>,
+        context: u64,
+        index: u64,
+    ) {
+        let begun = self.reads.on_confirmed(context, index);
+        if let (Some(begun), ReadMode::Lease) = (begun, cx.local.config.reads) {
+            let length = cx.local.lease_length(cx.state);
+            cx.consensus.extend_lease(begun, length);
+        }
+    }
+
+    /// What was asked of an earlier leader is asked again.
+    pub(in crate::group) fn ask_again(&mut self) {
+        self.reads.ask_anew(Instant::FAR_FUTURE);
+    }
+
+    /// Begins a ReadIndex round if reads or admin clients wait for one, or if the lease that reads use runs out.
+    pub(in crate::group) fn begin_read_round(&mut self, cx: &mut Cx<'_>, admin_waits: bool) {
+        let needed = match cx.consensus.lease_until(cx.now, cx.local) {
+            Some(until) => {
+                let left = until.saturating_since(cx.now).as_nanos();
+                let used = self.reads.has_waiting() || self.reads.holds_answers();
+                let length = cx.local.lease_length(cx.state).as_nanos();
+                used && left < length / 2 && !self.reads.is_asking()
+            }
+            None => self.reads.needs_round(),
+        };
+        let needed = needed || (admin_waits && !self.reads.is_asking());
+        let Some(context) = self.reads.next_round().filter(|_| needed) else {
+            return;
+        };
+        if cx.consensus.read_index(context) {
+            self.reads.on_begun(cx.now, context);
+            cx.out.counters.read_rounds += 1;
+        }
+    }
+
+    /// Reads under the lease. The answers are held back until the clock was looked at once more.
+    pub(in crate::group) fn read_under_lease(&mut self, cx: &mut Cx<'_>) {
+        let Some(state) = cx.state else { return };
+        let current = state.applied_index() >= cx.raft().committed();
+        if !self.reads.has_waiting() || !may_use_lease(cx) || !current {
+            return;
+        }
+        let position = state.applied_position().as_u64();
+        for read in self.reads.take_waiting() {
+            let answer = Command::decode(&read.command).ok().and_then(|command| {
+                cx.out
+                    .response(cx.local.cluster, position, &state.store().read(&command))
+            });
+            match answer {
+                Some(answer) => self.reads.hold(read, answer),
+                None => self.reads.unread(read),
+            }
+        }
+    }
+
+    /// The clock was looked at again: gives out what was read under the lease, or reads it anew in another way.
+    pub(in crate::group) fn release_reads(&mut self, cx: &mut Cx<'_>) {
+        if !self.reads.holds_answers() {
+            return;
+        }
+        if !may_use_lease(cx) {
+            return self.reads.distrust_held();
+        }
+        for (read, answer) in self.reads.take_held() {
+            cx.out.counters.reads_linearizable += 1;
+            cx.out.counters.reads_under_lease += 1;
+            cx.out.reply_bytes(read.token, answer);
+            self.reads.recycle(read);
+        }
+    }
+
+    /// Followers alone: nobody but they repeat a question that was lost on its way to the leader or back, and without
+    /// a leader there is nobody to ask.
+    pub(in crate::group) fn mind_forwarded_reads(&mut self, cx: &mut Cx<'_>) {
+        if cx.raft().is_leader() || self.reads.count() == 0 {
+            return;
+        }
+        let before = |ns: u64| Instant::from_nanos(cx.now.as_nanos().saturating_sub(ns));
+        let heartbeat = cx.local.config.tick.as_nanos() * cx.local.config.heartbeat_ticks as u64;
+        self.reads.ask_anew(before(heartbeat));
+        let patience = match cx.raft().leader() {
+            0 => 0,
+            _ => 2 * cx.local.election_timeout().as_nanos(),
+        };
+        for read in self.reads.take_older(before(patience)) {
+            refuse(cx, read.token, ClientStatus::NotLeader);
+        }
+    }
+
+    /// Answers the reads whose round is confirmed and applied.
+    pub(in crate::group) fn answer_ready_reads(&mut self, cx: &mut Cx<'_>) {
+        let Some(applied) = cx.state.map(StateMachine::applied_index) else {
+            return;
+        };
+        let leads = cx.raft().is_leader();
+        for read in self.reads.take_ready(applied) {
+            cx.out.counters.reads_linearizable += 1;
+            cx.out.counters.reads_following += u64::from(!leads);
+            answer_read(cx, read.token, &read.command);
+            self.reads.recycle(read);
+        }
+    }
+
+    /// Answers a read from the state as it is here and now.
+    pub(super) fn read_now(&mut self, cx: &mut Cx<'_>, token: ReplyToken, command: &[u8]) {
+        cx.out.counters.reads_stale += 1;
+        answer_read(cx, token, command);
+    }
+}
+
+fn may_use_lease(cx: &Cx<'_>) -> bool {
+    cx.consensus.lease_until(cx.now, cx.local).is_some()
+}
+
+fn answer_read(cx: &mut Cx<'_>, token: ReplyToken, command: &[u8]) {
+    let Some(state) = cx.state else {
+        return refuse(cx, token, ClientStatus::NotAttached);
+    };
+    match Command::decode(command) {
+        Ok(command) => {
+            let position = state.applied_position().as_u64();
+            let response = state.store().read(&command);
+            cx.out
+                .reply_response(token, cx.local.cluster, position, &response);
+        }
+        Err(_) => refuse(cx, token, ClientStatus::Malformed),
+    }
+}

@@ -1,0 +1,174 @@
+//! Clients' requests: refused at the door, packed into the next entry, or kept until a quorum has confirmed the
+//! leadership.
+
+use trine_canary as canary;
+use trine_kvstore::{Command, Response, StoreError};
+use trine_protocol::message::{ClientRequest, ClientStatus, GroupId, Operation, ReplyToken};
+
+use super::{Service, refuse};
+use crate::config::SESSION_WINDOW;
+use crate::group::cx::Cx;
+use crate::state_machine::entry::EntryBuilder;
+
+impl Service {
+    /// A client's request, whose envelope could be read.
+    pub(in crate::group) fn on_client(
+        &mut self,
+        cx: &mut Cx<'_>,
+        token: ReplyToken,
+        request: &ClientRequest<'_>,
+    ) {
+        let command = match self.admit(cx, request) {
+            Ok(command) => command,
+            Err(status) => return refuse(cx, token, status),
+        };
+        match request.operation {
+            Operation::ReadStale => self.read_now(cx, token, request.command),
+            Operation::ReadLinearizable if canary::planted("read without ReadIndex") => {
+                self.read_now(cx, token, request.command);
+            }
+            Operation::ReadLinearizable | Operation::ReadHere => {
+                self.reads.push(cx.now, token, request.command);
+            }
+            Operation::Register => self.write_if_active(cx, token, request, command.as_ref()),
+            Operation::Apply | Operation::ApplyAndClose => match check_owner(cx, request) {
+                Ok(request) => self.write_if_active(cx, token, &request, command.as_ref()),
+                Err(status) => refuse(cx, token, status),
+            },
+        }
+    }
+
+    /// A command of a version that the group has not switched to must not get into the log: an older member could not
+    /// read it. It is answered as the store would answer it.
+    fn write_if_active(
+        &mut self,
+        cx: &mut Cx<'_>,
+        token: ReplyToken,
+        request: &ClientRequest<'_>,
+        command: Option<&Command<'_>>,
+    ) {
+        let required = command.map_or(0, |command| match *command {
+            // The group switches by itself, when every member is ready: nobody else knows when that is.
+            Command::RaiseVersion { version } => version.max(command.version()),
+            _ => command.version(),
+        });
+        let active = cx.state.map(|state| state.store().state_version());
+        match active.filter(|&active| required > active) {
+            Some(active) => {
+                let error = Response::Error(StoreError::VersionNotActive { required, active });
+                cx.out.reply_response(token, cx.local.cluster, 0, &error);
+            }
+            None => self.write(cx, token, request),
+        }
+    }
+
+    /// The command, if the request may go on; a registration has none.
+    fn admit<'a>(
+        &self,
+        cx: &Cx<'_>,
+        request: &ClientRequest<'a>,
+    ) -> Result<Option<Command<'a>>, ClientStatus> {
+        if cx.state.is_none() || cx.halted {
+            return Err(ClientStatus::NotAttached);
+        }
+        let nameless_allowed = matches!(
+            request.operation,
+            Operation::Register
+                | Operation::ReadLinearizable
+                | Operation::ReadStale
+                | Operation::ReadHere
+        );
+        let known =
+            request.cluster == cx.local.cluster || (request.cluster.is_none() && nameless_allowed);
+        if !known || request.group != GroupId(0) {
+            return Err(ClientStatus::WrongCluster);
+        }
+        let command = check_command(request)?;
+        let anywhere = request.operation == Operation::ReadStale
+            || (canary::planted("read without ReadIndex")
+                && request.operation == Operation::ReadLinearizable);
+        let here = request.operation == Operation::ReadHere && cx.raft().leader() != 0;
+        if !anywhere {
+            self.admit_to_leader(cx, here)?;
+        }
+        Ok(command)
+    }
+
+    /// `here`: a follower will do that has a leader to ask.
+    fn admit_to_leader(&self, cx: &Cx<'_>, here: bool) -> Result<(), ClientStatus> {
+        if !cx.raft().is_leader() && !here {
+            let patience = cx.local.election_timeout().as_nanos() * 4;
+            let forsaken = cx
+                .consensus
+                .leaderless_since()
+                .is_some_and(|since| cx.now.saturating_since(since).as_nanos() > patience);
+            return Err(if forsaken {
+                ClientStatus::NoQuorum
+            } else {
+                ClientStatus::NotLeader
+            });
+        }
+        let waiting = self.writes.commands() + self.reads.count();
+        let full = waiting >= cx.local.config.pending_requests_max
+            || self.writes.bytes() + self.reads.bytes() >= cx.local.config.pending_bytes_max;
+        if full || cx.raft().is_transferring() {
+            Err(ClientStatus::Busy)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// A session belongs to whoever knows the number that it was registered with: client ids can be guessed, for they are
+/// positions in the log. Nothing of what another client sends reaches the session, not even its sequence.
+///
+/// The request that goes into the log names client 0, which no session ever has, where this replica knows of no such
+/// session: then the log answers "session expired". Answered at once, that would be wrong of a leader that was deposed
+/// without knowing it, for the session may exist at the next one.
+fn check_owner<'a>(
+    cx: &Cx<'_>,
+    request: &ClientRequest<'a>,
+) -> Result<ClientRequest<'a>, ClientStatus> {
+    let state = cx.state.ok_or(ClientStatus::NotAttached)?;
+    match state.sessions().number_of(request.client) {
+        Some(number) if number == request.session_number && number != 0 => Ok(*request),
+        Some(_) => Err(ClientStatus::SessionExpired),
+        None if cx.raft().has_applied_in_term() => Ok(ClientRequest {
+            client: 0,
+            ..*request
+        }),
+        // Earlier leaders may have registered sessions that this one has not applied yet.
+        None => Err(ClientStatus::Busy),
+    }
+}
+
+/// What can be said about a command without any state.
+fn check_command<'a>(request: &ClientRequest<'a>) -> Result<Option<Command<'a>>, ClientStatus> {
+    if !EntryBuilder::can_ever_hold(request.command.len()) {
+        return Err(ClientStatus::TooLarge);
+    }
+    if request.operation == Operation::Register {
+        return if request.command.is_empty() && request.client != 0 {
+            Ok(None)
+        } else {
+            Err(ClientStatus::Malformed)
+        };
+    }
+    let Ok(command) = Command::decode(request.command) else {
+        return Err(ClientStatus::Malformed);
+    };
+    if !request.operation.is_write() {
+        return if command.is_read_only() {
+            Ok(Some(command))
+        } else {
+            Err(ClientStatus::Malformed)
+        };
+    }
+    if request.sequence == 0 {
+        return Err(ClientStatus::Malformed);
+    }
+    if request.sequence.saturating_sub(request.lowest_awaited) >= SESSION_WINDOW {
+        return Err(ClientStatus::WindowExceeded);
+    }
+    Ok(Some(command))
+}

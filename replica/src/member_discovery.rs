@@ -1,0 +1,54 @@
+//! Whom does a replica ask who the members are?
+
+use std::net::SocketAddr;
+
+use trine_transport::time::Instant;
+
+use crate::config::MEMBERS_QUESTION_EVERY;
+
+/// When the next question is due, and whose turn it is.
+#[derive(Debug)]
+pub(crate) struct MemberDiscovery {
+    /// Somebody unknown has spoken, or the members are not known yet: a known replica is to be asked who they are.
+    wanted: bool,
+    ask_at: Instant,
+    /// Counts the questions, so that all are asked in turn.
+    turn: usize,
+}
+
+impl MemberDiscovery {
+    pub(crate) fn new() -> Self {
+        Self {
+            wanted: false,
+            ask_at: Instant::ZERO,
+            turn: 0,
+        }
+    }
+
+    /// Somebody who is not known speaks as a member would. If the members have changed while this replica was away, one
+    /// that it knows can say so.
+    pub(crate) fn want(&mut self) {
+        self.wanted = true;
+    }
+
+    /// Whom of `known` to ask now, if anybody.
+    pub(crate) fn next(
+        &mut self,
+        now: Instant,
+        known: impl Iterator<Item = SocketAddr>,
+    ) -> Option<SocketAddr> {
+        if !self.wanted || now < self.ask_at {
+            return None;
+        }
+        self.wanted = false;
+        self.ask_at = now + MEMBERS_QUESTION_EVERY;
+        self.turn = self.turn.wrapping_add(1);
+        let all: Vec<SocketAddr> = known.collect();
+        all.get(self.turn % all.len().max(1)).copied()
+    }
+
+    /// When [`MemberDiscovery::next`] has something to say.
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        self.wanted.then_some(self.ask_at)
+    }
+}
