@@ -11,10 +11,10 @@
 use std::collections::VecDeque;
 
 use crate::backend::{Caps, Route, TxBatch};
-use crate::buf::{MsgBuf, Pool};
+use crate::buf::Pool;
 use crate::config::{Config, ConfigError, MTU_MAX, MTU_MIN};
 use crate::congestion::Congestion;
-use crate::rpc::{AnswerQueue, AtOnce, Control, Finished, RequestTable};
+use crate::rpc::{AnswerQueue, ControlQueue, FastPath, Finished, Memory, ReadyList, RequestTable};
 use crate::session::{
     Event, Identity, PeerInfo, Role, RtoLimits, Secret, SessionId, SessionTable, State, Terms,
 };
@@ -23,13 +23,9 @@ use crate::time::{Clock, Instant};
 use crate::timing_wheel::TimingWheel;
 use crate::wire::Features;
 
-/// The tick of the wheel of departures: about a packet at 10 Gbit/s.
-const DEPARTURE_PRECISION_NS: u64 = 1_024;
-
 /// One end of any number of sessions, for one thread: no I/O, no clock.
 pub struct Endpoint<R: Route> {
     pub(crate) config: Config,
-    pub(crate) pool: Pool,
     pub(crate) identity: Identity,
     pub(crate) secret: Secret,
     pub(crate) rto_limits: RtoLimits,
@@ -39,34 +35,17 @@ pub struct Endpoint<R: Route> {
     mtu: u16,
     features: Features,
     rx_queue_packets: u64,
-    /// The backend copies what it sends: nothing ever waits for a flush.
-    pub(crate) tx_copies: bool,
-
+    pub(crate) memory: Memory,
     pub(crate) sessions: SessionTable<R>,
     pub(crate) requests: RequestTable,
-    /// Sessions whose client end has something to send and a credit for it.
-    pub(crate) ready: VecDeque<u16>,
+    pub(crate) ready: ReadyList,
     pub(crate) answers: AnswerQueue,
-    pub(crate) at_once: AtOnce<R>,
-    pub(crate) control: VecDeque<Control<R>>,
+    pub(crate) fast_path: FastPath<R>,
+    pub(crate) control: ControlQueue<R>,
     pub(crate) timers: TimingWheel,
-    /// Sessions that have something to send but must keep their rate.
-    pub(crate) departures: TimingWheel,
     pub(crate) events: VecDeque<Event<R>>,
     /// Completions that wait for an application or for a flush.
     pub(crate) finished: VecDeque<Finished>,
-    /// Responses that wait for a flush before their memory is free.
-    pub(crate) retired: Vec<(MsgBuf, u64)>,
-    /// The memory of the last response that a client was done with, for the next one.
-    pub(crate) spare: Option<MsgBuf>,
-    /// Memory in use by requests that are being received.
-    pub(crate) assembly_bytes: usize,
-    /// A request found no memory, less than two hold timeouts ago: those that hold some must hurry.
-    pub(crate) memory_short_until: Instant,
-    /// Counts calls of `poll_transmit`, from 1.
-    pub(crate) epoch: u64,
-    /// Nothing that was sent up to this epoch is referred to.
-    pub(crate) flushed_epoch: u64,
     pub(crate) stats: EndpointStats,
     pub(crate) rtts: RttHistogram,
 }
@@ -100,7 +79,6 @@ impl<R: Route> Endpoint<R> {
         let cumulative = config.cumulative_credits.unwrap_or(caps.packet_is_dear);
         let rto_floor = config.rto_floor.unwrap_or(caps.rto_floor);
         Ok(Self {
-            pool,
             identity,
             secret: Secret::new(seed),
             rto_limits: RtoLimits {
@@ -115,23 +93,16 @@ impl<R: Route> Endpoint<R> {
                 .with_if(cumulative, Features::CUMULATIVE_CREDITS)
                 .with_if(!config.data_checksums, Features::HEADER_CHECKSUMS),
             rx_queue_packets: u64::from(caps.rx_queue_packets),
-            tx_copies: caps.copies,
+            memory: Memory::new(pool, caps.copies, config.assembly_bytes),
             sessions: SessionTable::new(config.sessions),
             requests: RequestTable::new(config.requests),
-            ready: VecDeque::with_capacity(config.sessions),
+            ready: ReadyList::new(config.sessions),
             answers: AnswerQueue::new(config.answers),
-            at_once: AtOnce::new(&config),
-            control: VecDeque::with_capacity(config.answers.min(256)),
+            fast_path: FastPath::new(&config),
+            control: ControlQueue::new(config.answers),
             timers: TimingWheel::new(config.sessions, rto_floor.as_nanos() / 32),
-            departures: TimingWheel::new(config.sessions, DEPARTURE_PRECISION_NS),
             events: VecDeque::with_capacity(config.sessions.min(256)),
             finished: VecDeque::with_capacity(config.requests),
-            retired: Vec::new(),
-            spare: None,
-            assembly_bytes: 0,
-            memory_short_until: Instant::ZERO,
-            epoch: 0,
-            flushed_epoch: 0,
             stats: EndpointStats::default(),
             rtts: RttHistogram::default(),
             config,
@@ -153,28 +124,23 @@ impl<R: Route> Endpoint<R> {
     /// section 5.2.2 without batched timestamps).
     pub fn poll_transmit_by(&mut self, clock: &impl Clock, tx: &mut TxBatch<R>) -> Transmit {
         let before = tx.len();
-        self.epoch += 1;
-        self.at_once.transmit(tx);
-        self.transmit_control(tx);
+        self.memory.begin_epoch();
+        self.fast_path.transmit(tx);
+        self.control.transmit(tx);
         self.transmit_answers(clock, tx);
-        self.release_departures(clock.now());
+        self.ready.release_departures(clock.now());
         self.transmit_requests(clock, tx);
         let count = tx.len() - before;
         self.stats.packets_sent += count as u64;
-        let waits = |epoch: u64| epoch > self.flushed_epoch;
-        let flush_first = self
-            .finished
-            .iter()
-            .any(|finished| waits(finished.after_epoch))
-            || self.retired.iter().any(|(_, epoch)| waits(*epoch));
+        let mut finished = self.finished.iter();
+        let flush_first = finished.any(|finished| self.memory.is_referred_to(finished.after_epoch))
+            || self.memory.needs_flush();
         Transmit { count, flush_first }
     }
 
     /// The backend has flushed: nothing handed out before the last `poll_transmit` is referred to.
     pub fn on_tx_flushed(&mut self) {
-        self.flushed_epoch = self.epoch.saturating_sub(1);
-        let flushed = self.flushed_epoch;
-        self.retired.retain(|(_, epoch)| *epoch > flushed);
+        self.memory.on_flushed();
     }
 
     /// When `on_timeout` and `poll_transmit` must be called at the latest; a moment in the past
@@ -183,15 +149,15 @@ impl<R: Route> Endpoint<R> {
     pub fn next_timeout(&self) -> Option<Instant> {
         let has_work = !self.ready.is_empty()
             || !self.answers.is_empty()
-            || !self.at_once.is_empty()
+            || !self.fast_path.is_empty()
             || !self.control.is_empty()
             || !self.finished.is_empty()
-            || !self.retired.is_empty()
+            || self.memory.has_retired()
             || !self.events.is_empty();
         if has_work {
             return Some(Instant::ZERO);
         }
-        let (timers, departures) = (self.timers.next(), self.departures.next());
+        let (timers, departures) = (self.timers.next(), self.ready.next_departure());
         let look = self.requests.next_due();
         let look = (look != Instant::FAR_FUTURE).then_some(look);
         timers.into_iter().chain(departures).chain(look).min()
@@ -275,7 +241,7 @@ impl<R: Route> Endpoint<R> {
     /// The pool of the backend.
     #[must_use]
     pub fn pool(&self) -> &Pool {
-        &self.pool
+        self.memory.pool()
     }
 
     /// The configuration.

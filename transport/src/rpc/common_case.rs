@@ -102,7 +102,12 @@ impl<R: Route> Endpoint<R> {
             index: packet.session(),
             generation: session.generation,
         };
-        self.retire(previous, if is_proof { resent_in } else { self.epoch });
+        let epoch = if is_proof {
+            resent_in
+        } else {
+            self.memory.epoch()
+        };
+        self.memory.retire(previous, epoch);
         let handle = ResponseHandle {
             session,
             slot: number.slot(),
@@ -175,7 +180,7 @@ impl<R: Route> Endpoint<R> {
         if client.queue_first != NO_REQUEST {
             self.start_queued(packet.session());
         } else if client.becomes_ready() {
-            self.ready.push_back(packet.session());
+            self.ready.push(packet.session());
         }
         let cx = &mut Cx {
             endpoint: self,

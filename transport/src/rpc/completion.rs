@@ -21,7 +21,7 @@ impl<R: Route> Endpoint<R> {
         app: &mut impl App<R>,
     ) {
         let finished = self.end_request(index, result);
-        if finished.after_epoch > self.flushed_epoch {
+        if self.memory.is_referred_to(finished.after_epoch) {
             self.finished.push_back(finished);
             return;
         }
@@ -73,9 +73,8 @@ impl<R: Route> Endpoint<R> {
     /// Up to which epoch transmissions must be flushed before the request buffer is free.
     fn epoch_to_flush(&self, request: &ClientRequest, result: Result<(), RpcError>) -> u64 {
         match result {
-            _ if self.tx_copies => 0,
-            Ok(()) => request.resent_in,
-            Err(_) if request.sent_max > 0 => self.epoch,
+            Ok(()) => self.memory.epoch_to_flush(request.resent_in),
+            Err(_) if request.sent_max > 0 => self.memory.epoch_to_flush(self.memory.epoch()),
             Err(_) => 0,
         }
     }
@@ -168,7 +167,7 @@ impl<R: Route> Endpoint<R> {
             else {
                 return;
             };
-            if after_epoch > self.flushed_epoch {
+            if self.memory.is_referred_to(after_epoch) {
                 self.finished.push_back(Finished {
                     tag,
                     completion,

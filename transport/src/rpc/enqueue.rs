@@ -42,9 +42,10 @@ impl<R: Route> Endpoint<R> {
                 let id = self.requests.insert(index, kind, tag, deadline, buffers);
                 let request = &mut self.requests[id.index];
                 client.start(id.index, request, &entry.terms);
-                if !self.at_once.send_request(now, &peer, client, request) && client.becomes_ready()
+                if !self.fast_path.send_request(now, &peer, client, request)
+                    && client.becomes_ready()
                 {
-                    self.ready.push_back(index);
+                    self.ready.push(index);
                 }
                 let due = request.look_due();
                 self.requests.watch(id.index, due);
@@ -216,7 +217,7 @@ impl<R: Route> Endpoint<R> {
             return;
         };
         if client.becomes_ready() {
-            self.ready.push_back(session);
+            self.ready.push(session);
         }
     }
 }

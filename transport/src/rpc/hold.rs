@@ -83,7 +83,7 @@ impl<R: Route> Endpoint<R> {
             return;
         }
         let due = now + self.config.hold_timeout;
-        let is_memory_short = now < self.memory_short_until;
+        let is_memory_short = self.memory.is_short(now);
         if server.look_at + self.config.hold_timeout / 2 <= now {
             // This process was paused: not the client's fault.
             server.look_at = due;
@@ -105,10 +105,10 @@ impl<R: Route> Endpoint<R> {
             slot.state = ServerSlotState::GivenUp;
             let (assembly, response) = (slot.assembly.take(), slot.response.take());
             server.strikes = server.strikes.saturating_add(u8::from(assembly.is_some()));
-            self.assembly_bytes -= assembly.as_ref().map_or(0, |buffer| buffer.len());
+            self.memory.end_assembly(assembly.as_ref());
             self.stats.requests_abandoned += u64::from(assembly.is_some());
             self.stats.responses_released += u64::from(response.is_some());
-            self.retire(response, self.epoch);
+            self.memory.retire(response, self.memory.epoch());
         }
         let Some(server) = self.sessions[index].server() else {
             return;

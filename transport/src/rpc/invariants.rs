@@ -36,6 +36,10 @@ impl<R: Route> Endpoint<R> {
                 }
             }
         }
-        assert_eq!(assembly_bytes, self.assembly_bytes, "assembly memory");
+        assert_eq!(
+            assembly_bytes,
+            self.memory.assembly_bytes(),
+            "assembly memory"
+        );
     }
 }

@@ -5,7 +5,6 @@
 //! it, `completion` hands the buffers back. `loss` does what nobody hopes for.
 
 mod answers;
-mod at_once;
 mod busy;
 mod client_end;
 mod common_case;
@@ -13,10 +12,13 @@ mod completion;
 mod control;
 mod credit_return;
 mod enqueue;
+mod fast_path;
 mod hold;
 #[cfg(test)]
 mod invariants;
 mod loss;
+mod memory;
+mod ready;
 mod receive;
 mod request;
 mod request_for_response;
@@ -27,11 +29,13 @@ mod server_end;
 mod transmit;
 
 pub(crate) use answers::{Answer, AnswerQueue, What};
-pub(crate) use at_once::{AtOnce, Peer};
 pub(crate) use client_end::ClientEnd;
 #[cfg(test)]
 pub(crate) use client_end::ClientSlot;
-pub(crate) use control::Control;
+pub(crate) use control::{Control, ControlQueue};
+pub(crate) use fast_path::{FastPath, Peer};
+pub(crate) use memory::Memory;
+pub(crate) use ready::ReadyList;
 pub(crate) use receive::Received;
 pub(crate) use request_table::{Buffers, ClientRequest, Finished, NO_REQUEST, Place, RequestTable};
 pub(crate) use server_end::{ServerEnd, ServerSlot, ServerSlotState};

@@ -6,8 +6,6 @@ use super::server_end::MOVED;
 use super::{Answer, Received, ServerSlotState, What};
 use crate::app::App;
 use crate::backend::Route;
-use crate::buf::MsgBuf;
-use crate::config::SPARE_BYTES_MAX;
 use crate::endpoint::Endpoint;
 use crate::exchange::{Request, ResponseHandle};
 use crate::session::{SessionId, State, Terms};
@@ -40,11 +38,16 @@ impl<R: Route> Endpoint<R> {
             // The client says with a new request that it is done with the slot's previous one, and
             // unless it gave that up, that the response has come.
             Ordering::Greater => {
-                self.assembly_bytes -= slot.assembly.take().map_or(0, |buffer| buffer.len());
+                self.memory.end_assembly(slot.assembly.take().as_ref());
                 let is_proof = !header.flags.has(Flags::GAP) || slot.sent_max == 0;
                 let (response, resent_in) =
                     slot.begin(header.request, header.kind, header.message_bytes, packets);
-                self.retire(response, if is_proof { resent_in } else { self.epoch });
+                let epoch = if is_proof {
+                    resent_in
+                } else {
+                    self.memory.epoch()
+                };
+                self.memory.retire(response, epoch);
             }
             Ordering::Equal if !slot.agrees_with(header) => {
                 self.stats.drops.bad_number += 1;
@@ -93,7 +96,8 @@ impl<R: Route> Endpoint<R> {
         }
         if !self.store_part(rx) {
             self.stats.drops.no_memory += 1;
-            self.memory_short_until = rx.now + self.config.hold_timeout * 2;
+            self.memory
+                .note_shortage(rx.now, self.config.hold_timeout * 2);
             return;
         }
         if received + 1 < packets {
@@ -111,9 +115,7 @@ impl<R: Route> Endpoint<R> {
             return false;
         };
         if slot.assembly.is_none() {
-            let is_affordable = self.assembly_bytes + bytes <= self.config.assembly_bytes;
-            slot.assembly = self.pool.alloc(bytes).filter(|_| is_affordable);
-            self.assembly_bytes += slot.assembly.as_ref().map_or(0, |buffer| buffer.len());
+            slot.assembly = self.memory.begin_assembly(bytes);
         }
         let Some(assembly) = &mut slot.assembly else {
             return false;
@@ -142,7 +144,7 @@ impl<R: Route> Endpoint<R> {
         slot.state = ServerSlotState::Executing;
         slot.seen_at_look = MOVED;
         if let Some(assembly) = &assembly {
-            self.assembly_bytes -= assembly.len();
+            self.memory.end_assembly(Some(assembly));
             self.finished_what_it_began(rx.session);
         }
         let session = SessionId {
@@ -242,36 +244,6 @@ impl<R: Route> Endpoint<R> {
         };
         if !self.answers.push(answer) {
             self.stats.drops.answers_full += 1;
-        }
-    }
-
-    /// Keeps a response's memory until no transmission refers to it, and a small one for the next
-    /// response: the slots' preallocated responses (paper 4.3), of which one suffices, since a slot
-    /// gives its last one up right before the handler of the next request asks for memory.
-    #[inline(always)]
-    pub(crate) fn retire(&mut self, response: Option<MsgBuf>, resent_in: u64) {
-        let Some(response) = response else {
-            return;
-        };
-        if !self.tx_copies && resent_in > self.flushed_epoch {
-            self.retired.push((response, resent_in));
-        } else if self.spare.is_none()
-            && response.capacity() <= SPARE_BYTES_MAX
-            && !response.is_shared()
-        {
-            self.spare = Some(response);
-        }
-    }
-
-    /// A message buffer of `len` bytes; `None` when the pool's limit is reached.
-    #[inline(always)]
-    pub(crate) fn alloc(&mut self, len: usize) -> Option<MsgBuf> {
-        match self.spare.take_if(|spare| len <= spare.capacity()) {
-            Some(mut spare) => {
-                spare.resize(len);
-                Some(spare)
-            }
-            None => self.pool.alloc(len),
         }
     }
 }

@@ -40,11 +40,11 @@ impl<R: Route> Endpoint<R> {
             return Err(Stale { response });
         };
         slot.state = ServerSlotState::Answered;
-        if self.at_once.takes(response.len()) {
+        if self.fast_path.takes(response.len()) {
             let request = RequestNumber::new(handle.slot, handle.sequence);
             let flags = Flags::of_round(slot.round).with_if(slot.ecn, Flags::ECN_ECHO);
             let held = Held::from_duration(now.saturating_since(slot.arrived_at));
-            self.at_once
+            self.fast_path
                 .write_response(&peer, request, flags, held, &response);
             slot.sent_max = 1;
             slot.response = Some(response);
@@ -97,13 +97,13 @@ impl<R: Route> Endpoint<R> {
             return;
         };
         for slot in std::mem::take(&mut server.slots) {
-            self.assembly_bytes -= slot.assembly.map_or(0, |buffer| buffer.len());
+            self.memory.end_assembly(slot.assembly.as_ref());
             let resent_in = if slot.sent_max > 0 {
-                self.epoch
+                self.memory.epoch()
             } else {
                 slot.resent_in
             };
-            self.retire(slot.response, resent_in);
+            self.memory.retire(slot.response, resent_in);
         }
         self.let_go(session);
     }

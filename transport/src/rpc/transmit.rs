@@ -23,28 +23,13 @@ impl<R: Route> Endpoint<R> {
         seed: Seed,
         body: Option<Body>,
     ) {
-        if self.control.len() < self.config.answers {
-            self.control.push_back(Control {
-                route,
-                header,
-                seed,
-                body,
-            });
-        } else {
-            self.stats.drops.answers_full += 1;
-        }
-    }
-
-    pub(crate) fn transmit_control(&mut self, tx: &mut TxBatch<R>) {
-        while !tx.is_full() {
-            let Some(control) = self.control.pop_front() else {
-                return;
-            };
-            let body = control.body.as_deref().unwrap_or(&[]);
-            let header = &control.header;
-            let len = header.write_packet(control.seed, None, body, tx.next_room());
-            tx.push_written(control.route, len);
-        }
+        let packet = Control {
+            route,
+            header,
+            seed,
+            body,
+        };
+        self.control.push(packet, &mut self.stats.drops);
     }
 
     pub(crate) fn transmit_answers(&mut self, clock: &impl Clock, tx: &mut TxBatch<R>) {
@@ -130,7 +115,7 @@ impl<R: Route> Endpoint<R> {
                 _ => Held::NOT_HELD,
             };
             if number < slot.sent_max {
-                slot.resent_in = self.epoch;
+                slot.resent_in = self.memory.epoch();
                 self.stats.retransmissions += 1;
             }
             slot.sent_max = slot.sent_max.max(number + 1);
@@ -142,18 +127,10 @@ impl<R: Route> Endpoint<R> {
 
     pub(crate) fn transmit_requests(&mut self, clock: &impl Clock, tx: &mut TxBatch<R>) {
         while !tx.is_full() {
-            let Some(index) = self.ready.pop_front() else {
+            let Some(index) = self.ready.pop() else {
                 return;
             };
             self.transmit_session(clock, index, tx);
-        }
-    }
-
-    /// Lists the sessions whose departure has come.
-    pub(crate) fn release_departures(&mut self, now: Instant) {
-        while let Some(entry) = self.departures.pop_due(now) {
-            // The wheel's entries are session indexes.
-            self.ready.push_back(entry as u16);
         }
     }
 
@@ -178,8 +155,7 @@ impl<R: Route> Endpoint<R> {
             if rate.is_some() && client.pacer.departure() > now {
                 client.pacer.is_waiting = true;
                 client.is_ready = true;
-                self.departures
-                    .set(u32::from(index), client.pacer.departure());
+                self.ready.depart_at(index, client.pacer.departure());
                 return;
             }
             let Some(slot) = client.next_sendable() else {
@@ -193,7 +169,7 @@ impl<R: Route> Endpoint<R> {
                 client,
                 request,
                 number,
-                self.epoch,
+                self.memory.epoch(),
                 &mut self.stats,
                 tx,
             );

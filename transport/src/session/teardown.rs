@@ -146,7 +146,7 @@ impl<R: Route> Endpoint<R> {
         self.fail_requests(index);
         self.drop_server_slots(index);
         self.timers.remove(u32::from(index));
-        self.departures.remove(u32::from(index));
+        self.ready.cancel_departure(index);
         self.sessions.release(index);
         if !was_closing {
             // `disconnect` has told already.

@@ -17,7 +17,7 @@ use crate::wire::{Flags, Header, Held, PacketType, RequestNumber, Seed, deadline
 const WAITING_MAX: usize = 128;
 
 /// The batch of packets that are written and not yet handed out.
-pub(crate) struct AtOnce<R> {
+pub(crate) struct FastPath<R> {
     waiting: TxBatch<R>,
     /// So many of them have been handed out.
     taken: usize,
@@ -25,7 +25,7 @@ pub(crate) struct AtOnce<R> {
     is_on: bool,
 }
 
-impl<R: Route> AtOnce<R> {
+impl<R: Route> FastPath<R> {
     pub(crate) fn new(config: &Config) -> Self {
         let is_on = config.congestion.batched_timestamps;
         Self {
