@@ -67,7 +67,7 @@ impl<'a, R: Route> Cx<'a, R> {
 
     /// A message buffer of `len` bytes; `None` when the pool's limit is reached.
     pub fn alloc(&mut self, len: usize) -> Option<MsgBuf> {
-        self.endpoint.memory.alloc(len)
+        self.endpoint.alloc(len)
     }
 
     /// See [`Endpoint::connect`].

@@ -156,6 +156,13 @@ pub struct SessionStats {
     pub rate_bytes_per_second: u64,
 }
 
+/// What an endpoint counts, together.
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) stats: EndpointStats,
+    pub(crate) rtts: RttHistogram,
+}
+
 /// How often round-trip times of each size were measured: four classes an octave, so that a
 /// percentile is right to a fifth.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]

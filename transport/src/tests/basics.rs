@@ -487,8 +487,7 @@ fn a_process_that_was_paused_asks_again_first() {
 fn a_session_that_runs_out_of_request_numbers_ends_before() {
     let mut s = Script::client();
     let index = s.session.expect("a session").index;
-    let client = s.node.endpoint.sessions[index].client();
-    client.expect("a client").slots[0].sequence = SEQUENCES_MAX - 1;
+    s.node.endpoint.set_sequence(index, SEQUENCES_MAX - 1);
     let results = |s: &Script| -> Vec<_> { s.node.app.completions.iter().map(|c| c.1).collect() };
     s.enqueue(1, 10, 10);
     s.take();

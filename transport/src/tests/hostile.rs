@@ -190,10 +190,7 @@ fn large_requests_given_up_leave_memory_for_others() {
         }
         s.take();
     }
-    assert_eq!(
-        (s.down(), s.node.endpoint.memory.assembly_bytes()),
-        (None, 0)
-    );
+    assert_eq!((s.down(), s.node.endpoint.assembly_bytes()), (None, 0));
     let pool = s.node.endpoint.pool();
     for bytes in [3_000, 100_000, 300_000] {
         let held: Vec<_> = (0..16).map_while(|_| pool.alloc(bytes)).collect();

@@ -1,0 +1,104 @@
+//! A request's beginning: into a slot, or into the session's queue. And its end at the caller's wish.
+
+use super::request::{NewRequest, Stage};
+use super::request_table::NO_REQUEST;
+use super::{ClientEnd, Requests};
+use crate::backend::Route;
+use crate::exchange::{RequestId, RpcError};
+use crate::rpc::{FastPath, Memory};
+use crate::session::{Peer, Terms};
+use crate::stats::EndpointStats;
+use crate::time::Instant;
+
+impl ClientEnd {
+    /// Whether a new request gets a slot at once.
+    #[inline(always)]
+    pub(crate) fn can_start(&self) -> bool {
+        self.slots.has_free() && self.queue.is_empty()
+    }
+
+    /// Gives a new request a slot. Its packet is written at once if it may go.
+    #[inline(always)]
+    pub(crate) fn start_new<R: Route>(
+        &mut self,
+        now: Instant,
+        to: &Peer<R>,
+        new: NewRequest,
+        requests: &mut Requests,
+        fast_path: &mut FastPath<R>,
+    ) -> RequestId {
+        let id = requests.table.insert(to.index, new);
+        self.start(id.index, &to.terms, requests);
+        if !self.send_single(now, to, id.index, requests, fast_path) {
+            self.mark_ready(to.index, requests);
+        }
+        requests.table.watch(id.index);
+        id
+    }
+
+    /// Queues a new request for a slot.
+    pub(crate) fn queue_new(
+        &mut self,
+        session: u16,
+        new: NewRequest,
+        requests: &mut Requests,
+    ) -> RequestId {
+        let id = requests.table.insert(session, new);
+        self.queue.push(id.index, &mut requests.table);
+        id
+    }
+
+    /// Requests that wait for a slot.
+    pub(crate) fn queued(&self) -> u32 {
+        self.queue.len()
+    }
+
+    /// Gives a request the lowest free slot.
+    #[inline(always)]
+    fn start(&mut self, index: u32, terms: &Terms, requests: &mut Requests) {
+        let request = &mut requests.table[index];
+        request.slot = self.slots.take(index);
+        request.stage = Stage::InSlot;
+        request.next = NO_REQUEST;
+        let buffers = request.buffers.as_ref();
+        let bytes = buffers.map_or(0, |buffers| buffers.request.len());
+        request.send.set_request_packets(terms.packets(bytes));
+    }
+
+    /// Starts queued requests of an established session while slots are free, and lists the session if it
+    /// can send now.
+    pub(crate) fn start_queued(&mut self, session: u16, terms: &Terms, requests: &mut Requests) {
+        while self.slots.has_free()
+            && let Some(index) = self.queue.pop(&requests.table)
+        {
+            if requests.table[index].buffers.is_none() {
+                requests.table.release(index);
+                continue;
+            }
+            self.start(index, terms, requests);
+            requests.table.watch(index);
+        }
+        self.mark_ready(session, requests);
+    }
+
+    /// Gives up a request that is not complete. What is in a slot belongs to an established session.
+    pub(crate) fn cancel(
+        &mut self,
+        session: u16,
+        terms: &Terms,
+        index: u32,
+        memory: &Memory,
+        requests: &mut Requests,
+        stats: &mut EndpointStats,
+    ) {
+        let had_slot = requests.table[index].stage == Stage::InSlot;
+        let finished = self.end(index, Err(RpcError::Cancelled), memory, requests, stats);
+        if had_slot {
+            self.start_queued(session, terms, requests);
+        }
+        requests.finished.push(finished);
+        if self.queue.is_worth_sweeping() {
+            self.queue.sweep(&mut requests.table);
+        }
+    }
+}
