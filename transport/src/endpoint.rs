@@ -1,77 +1,49 @@
 //! The sans-IO core: called with `now` and packets, hands back packets, deadlines and events.
 //!
 //! ```text
-//!   on_packets -> rpc/receive -> a handler per packet type -> answers, ready sessions, callbacks
-//!   on_timeout -> session/timers -> rollbacks, probes, keepalive
+//!   on_packets -> receive -> a handler per packet type -> answers, ready sessions, callbacks
+//!   on_timeout -> sessions -> rollbacks, probes, keepalive
 //!   poll_transmit <- control packets, answers, ready sessions
 //! ```
-//! What the files in `session/` and `rpc/` add to [`Endpoint`] belongs to one packet type or one
-//! operation each; here is what holds them together, and nothing that calls the program above.
+//! [`Endpoint`] joins values that know nothing of each other. `session/` and `rpc/` define them. The files in
+//! `endpoint/` pass to each value the others that it needs. No other file sees the fields of an `Endpoint`.
 
-use std::collections::VecDeque;
+mod fast_path;
+#[cfg(test)]
+mod invariants;
+mod receive;
+mod requests;
+mod responses;
+mod sessions;
+mod transmit;
 
-use crate::backend::{Caps, Route, TxBatch};
+use crate::backend::{Caps, Route};
 use crate::buf::{MsgBuf, Pool};
 use crate::config::{Config, ConfigError, MTU_MAX, MTU_MIN};
 use crate::congestion::Congestion;
-use crate::rpc::{AnswerQueue, AtOnce, Control, Finished, RequestTable};
+use crate::rpc::{ControlQueue, FastPath, Memory, Requests, Responses};
 use crate::session::{
-    Event, Identity, PeerInfo, Role, RtoLimits, Secret, SessionId, SessionTable, State, Terms,
+    Event, Identity, PeerInfo, Role, RtoLimits, SessionId, SessionSettings, Sessions, Terms,
 };
-use crate::stats::{EndpointStats, RttHistogram, SessionStats};
-use crate::time::{Clock, Instant};
-use crate::timing_wheel::TimingWheel;
+use crate::stats::{Counters, EndpointStats, RttHistogram, SessionStats};
+use crate::time::Instant;
 use crate::wire::Features;
-
-/// The tick of the wheel of departures: about a packet at 10 Gbit/s.
-const DEPARTURE_PRECISION_NS: u64 = 1_024;
 
 /// One end of any number of sessions, for one thread: no I/O, no clock.
 pub struct Endpoint<R: Route> {
-    pub(crate) config: Config,
-    pub(crate) pool: Pool,
-    pub(crate) identity: Identity,
-    pub(crate) secret: Secret,
-    pub(crate) rto_limits: RtoLimits,
-    /// What a new client end begins with.
-    pub(crate) congestion: Congestion,
-    /// The session's MTU that this side offers.
-    mtu: u16,
-    features: Features,
-    rx_queue_packets: u64,
-    /// The backend copies what it sends: nothing ever waits for a flush.
-    pub(crate) tx_copies: bool,
-
-    pub(crate) sessions: SessionTable<R>,
-    pub(crate) requests: RequestTable,
-    /// Sessions whose client end has something to send and a credit for it.
-    pub(crate) ready: VecDeque<u16>,
-    pub(crate) answers: AnswerQueue,
-    pub(crate) at_once: AtOnce<R>,
-    pub(crate) control: VecDeque<Control<R>>,
-    pub(crate) timers: TimingWheel,
-    /// Sessions that have something to send but must keep their rate.
-    pub(crate) departures: TimingWheel,
-    pub(crate) events: VecDeque<Event<R>>,
-    /// Completions that wait for an application or for a flush.
-    pub(crate) finished: VecDeque<Finished>,
-    /// Responses that wait for a flush before their memory is free.
-    pub(crate) retired: Vec<(MsgBuf, u64)>,
-    /// The memory of the last response that a client was done with, for the next one.
-    pub(crate) spare: Option<MsgBuf>,
-    /// Memory in use by requests that are being received.
-    pub(crate) assembly_bytes: usize,
-    /// A request found no memory, less than two hold timeouts ago: those that hold some must hurry.
-    pub(crate) memory_short_until: Instant,
-    /// Counts calls of `poll_transmit`, from 1.
-    pub(crate) epoch: u64,
-    /// Nothing that was sent up to this epoch is referred to.
-    pub(crate) flushed_epoch: u64,
-    pub(crate) stats: EndpointStats,
-    pub(crate) rtts: RttHistogram,
+    config: Config,
+    sessions: Sessions<R>,
+    /// Requests of this side's client ends.
+    requests: Requests,
+    /// Answers of this side's server ends.
+    responses: Responses,
+    fast_path: FastPath<R>,
+    control: ControlQueue<R>,
+    memory: Memory,
+    counters: Counters,
 }
 
-/// What [`Endpoint::poll_transmit`] did.
+/// The result of [`Endpoint::poll_transmit`].
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct Transmit {
     /// Packets added to the batch.
@@ -99,118 +71,67 @@ impl<R: Route> Endpoint<R> {
         }
         let cumulative = config.cumulative_credits.unwrap_or(caps.packet_is_dear);
         let rto_floor = config.rto_floor.unwrap_or(caps.rto_floor);
-        Ok(Self {
-            pool,
-            identity,
-            secret: Secret::new(seed),
+        let settings = SessionSettings {
+            sessions: config.sessions,
+            terms: Terms {
+                credits: config.credits,
+                slots: config.slots,
+                features: Features::NONE
+                    .with_if(cumulative, Features::CUMULATIVE_CREDITS)
+                    .with_if(!config.data_checksums, Features::HEADER_CHECKSUMS),
+                // At most MTU_MAX.
+                mtu: mtu as u16,
+            },
             rto_limits: RtoLimits {
                 initial: config.rto_initial.max(rto_floor),
                 floor: rto_floor,
                 max: config.rto_max.max(rto_floor),
             },
             congestion: Congestion::new(&config.congestion, rto_floor),
-            // At most MTU_MAX.
-            mtu: mtu as u16,
-            features: Features::NONE
-                .with_if(cumulative, Features::CUMULATIVE_CREDITS)
-                .with_if(!config.data_checksums, Features::HEADER_CHECKSUMS),
             rx_queue_packets: u64::from(caps.rx_queue_packets),
-            tx_copies: caps.copies,
-            sessions: SessionTable::new(config.sessions),
-            requests: RequestTable::new(config.requests),
-            ready: VecDeque::with_capacity(config.sessions),
-            answers: AnswerQueue::new(config.answers),
-            at_once: AtOnce::new(&config),
-            control: VecDeque::with_capacity(config.answers.min(256)),
-            timers: TimingWheel::new(config.sessions, rto_floor.as_nanos() / 32),
-            departures: TimingWheel::new(config.sessions, DEPARTURE_PRECISION_NS),
-            events: VecDeque::with_capacity(config.sessions.min(256)),
-            finished: VecDeque::with_capacity(config.requests),
-            retired: Vec::new(),
-            spare: None,
-            assembly_bytes: 0,
-            memory_short_until: Instant::ZERO,
-            epoch: 0,
-            flushed_epoch: 0,
-            stats: EndpointStats::default(),
-            rtts: RttHistogram::default(),
+            overcommit: config.overcommit,
+            connect_timeout: config.connect_timeout,
+            failure_timeout: config.failure_timeout,
+            keepalive_interval: config.keepalive_interval,
+        };
+        Ok(Self {
+            sessions: Sessions::new(settings, identity, seed),
+            requests: Requests::new(config.requests, config.sessions),
+            responses: Responses::new(&config),
+            fast_path: FastPath::new(config.congestion.batched_timestamps),
+            control: ControlQueue::new(config.answers),
+            memory: Memory::new(pool, caps.copies, config.assembly_bytes),
+            counters: Counters::default(),
             config,
         })
     }
 
-    /// A request's timer may be due: what has arrived is better taken in first.
+    /// A request's timer may be due: packets that have arrived are better taken in first.
     #[inline]
-    pub(crate) fn is_look_due(&self, now: Instant) -> bool {
-        self.requests.next_look() <= now
+    pub(crate) fn is_scan_due(&self, now: Instant) -> bool {
+        self.requests.next_scan() <= now
     }
 
-    /// Fills `tx` with packets to send, all stamped with `now`. What does not fit comes with the next call.
-    pub fn poll_transmit(&mut self, now: Instant, tx: &mut TxBatch<R>) -> Transmit {
-        self.poll_transmit_by(&now, tx)
-    }
-
-    /// As [`Endpoint::poll_transmit`], with a look at the clock for each packet instead of one for all (the paper's
-    /// section 5.2.2 without batched timestamps).
-    pub fn poll_transmit_by(&mut self, clock: &impl Clock, tx: &mut TxBatch<R>) -> Transmit {
-        let before = tx.len();
-        self.epoch += 1;
-        self.at_once.transmit(tx);
-        self.transmit_control(tx);
-        self.transmit_answers(clock, tx);
-        self.release_departures(clock.now());
-        self.transmit_requests(clock, tx);
-        let count = tx.len() - before;
-        self.stats.packets_sent += count as u64;
-        let waits = |epoch: u64| epoch > self.flushed_epoch;
-        let flush_first = self
-            .finished
-            .iter()
-            .any(|finished| waits(finished.after_epoch))
-            || self.retired.iter().any(|(_, epoch)| waits(*epoch));
-        Transmit { count, flush_first }
-    }
-
-    /// The backend has flushed: nothing handed out before the last `poll_transmit` is referred to.
-    pub fn on_tx_flushed(&mut self) {
-        self.flushed_epoch = self.epoch.saturating_sub(1);
-        let flushed = self.flushed_epoch;
-        self.retired.retain(|(_, epoch)| *epoch > flushed);
-    }
-
-    /// When `on_timeout` and `poll_transmit` must be called at the latest; a moment in the past
-    /// means at once.
-    #[must_use]
-    pub fn next_timeout(&self) -> Option<Instant> {
-        let has_work = !self.ready.is_empty()
-            || !self.answers.is_empty()
-            || !self.at_once.is_empty()
-            || !self.control.is_empty()
-            || !self.finished.is_empty()
-            || !self.retired.is_empty()
-            || !self.events.is_empty();
-        if has_work {
-            return Some(Instant::ZERO);
-        }
-        let (timers, departures) = (self.timers.next(), self.departures.next());
-        let look = self.requests.next_due();
-        let look = (look != Instant::FAR_FUTURE).then_some(look);
-        timers.into_iter().chain(departures).chain(look).min()
+    /// A message buffer of `len` bytes; `None` when the pool's limit is reached.
+    #[inline(always)]
+    pub(crate) fn alloc(&mut self, len: usize) -> Option<MsgBuf> {
+        self.memory.alloc(len)
     }
 
     /// The next news about sessions.
     pub fn poll_event(&mut self) -> Option<Event<R>> {
-        self.events.pop_front()
+        self.sessions.poll_event()
     }
 
-    /// Changes what later handshakes say about this endpoint. Standing sessions stay.
+    /// Changes what later handshakes say about this endpoint. Established sessions stay.
     pub fn set_identity(&mut self, identity: Identity) {
-        self.identity = identity;
+        self.sessions.set_identity(identity);
     }
 
     /// Who this endpoint says it is.
     #[must_use]
     pub fn identity(&self) -> Identity {
-        self.identity
+        self.sessions.identity()
     }
 
     /// Counters.
@@ -218,88 +139,48 @@ impl<R: Route> Endpoint<R> {
     pub fn stats(&self) -> EndpointStats {
         EndpointStats {
             requests_pending: self.requests.used() as u64,
-            ..self.stats
+            ..self.counters.stats
         }
     }
 
-    /// Round-trip times of all client ends since the endpoint's creation, holding times taken out.
+    /// Round-trip times of all client ends since the endpoint's creation, server times taken out.
     #[must_use]
     pub fn rtts(&self) -> RttHistogram {
-        self.rtts
+        self.counters.rtts
     }
 
     /// A session's measurements; `None` once it is over.
     #[must_use]
     pub fn session_stats(&self, session: SessionId) -> Option<SessionStats> {
         let entry = self.sessions.get(session)?;
-        let terms = entry.terms;
-        let agreed = SessionStats {
+        let terms = entry.terms();
+        let measured = match entry.role() {
+            Role::Client(client) => client.stats(&terms),
+            Role::Server(_) => SessionStats::default(),
+        };
+        Some(SessionStats {
             credits: terms.credits,
             slots: terms.slots,
             mtu: terms.mtu,
-            ..SessionStats::default()
-        };
-        let Role::Client(client) = &entry.role else {
-            return Some(agreed);
-        };
-        Some(SessionStats {
-            rtt_ns_smoothed: client.rtt.smoothed_ns(),
-            rtt_ns_min: client.rtt.min_ns,
-            rtt_ns_last: client.rtt.last_ns,
-            rto_ns: client.rtt.rto(0).as_nanos(),
-            rtt_samples: client.rtt.samples,
-            retransmissions: client.retransmissions,
-            credits_in_use: terms.credits - client.credits,
-            requests_in_flight: client.in_flight(),
-            requests_queued: client.queued,
-            requests_completed: client.completed,
-            credit_stalls: client.credit_stalls,
-            rate_bytes_per_second: client.congestion.rate(),
-            ..agreed
+            ..measured
         })
     }
 
-    /// The other end of a session that stands.
+    /// The other end of an established session.
     #[must_use]
     pub fn peer(&self, session: SessionId) -> Option<PeerInfo<R>> {
-        let entry = self
-            .sessions
-            .get(session)
-            .filter(|entry| entry.state == State::Open)?;
-        Some(PeerInfo {
-            route: entry.route,
-            identity: entry.peer,
-        })
+        self.sessions.peer(session)
     }
 
     /// The pool of the backend.
     #[must_use]
     pub fn pool(&self) -> &Pool {
-        &self.pool
+        self.memory.pool()
     }
 
     /// The configuration.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
-    }
-
-    /// What this side offers in a handshake.
-    pub(crate) fn own_terms(&self) -> Terms {
-        Terms {
-            credits: self.config.credits,
-            slots: self.config.slots,
-            features: self.features,
-            mtu: self.mtu,
-        }
-    }
-
-    /// Whether the receive queue has room for another session's packets (the paper's |RQ| / C).
-    pub(crate) fn has_credits_for(&mut self, terms: &Terms) -> bool {
-        let fits = self.sessions.credits + u64::from(terms.credits) <= self.rx_queue_packets;
-        if !fits && self.config.overcommit {
-            self.stats.sessions_overcommitted += 1;
-        }
-        fits || self.config.overcommit
     }
 }

@@ -1,13 +1,13 @@
-//! What endpoint and sessions count: plain numbers, copied out on request.
+//! Counters of endpoint and sessions: plain numbers, copied out on request.
 
 use crate::time::Duration;
 
 /// An endpoint's counters since its creation, and its present load.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct EndpointStats {
-    /// Sessions that this endpoint opened and that stand now.
+    /// Sessions that this endpoint opened and that are established now.
     pub sessions_client: u64,
-    /// Sessions that peers opened and that stand now.
+    /// Sessions that peers opened and that are established now.
     pub sessions_server: u64,
     /// Requests in flight or queued now.
     pub requests_pending: u64,
@@ -29,7 +29,7 @@ pub struct EndpointStats {
     pub timeouts: u64,
     /// Rollbacks after a gap in the peer's answers.
     pub gaps: u64,
-    /// Packets sent again.
+    /// Packets retransmitted.
     pub retransmissions: u64,
     /// BUSY packets sent.
     pub busy_sent: u64,
@@ -134,7 +134,7 @@ pub struct SessionStats {
     pub rto_ns: u64,
     /// Samples taken.
     pub rtt_samples: u64,
-    /// Packets sent again.
+    /// Packets retransmitted.
     pub retransmissions: u64,
     /// Credits agreed on.
     pub credits: u16,
@@ -154,6 +154,13 @@ pub struct SessionStats {
     pub credit_stalls: u64,
     /// Timely's rate in bytes per second; 0 with congestion control off.
     pub rate_bytes_per_second: u64,
+}
+
+/// All counters of an endpoint.
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) stats: EndpointStats,
+    pub(crate) rtts: RttHistogram,
 }
 
 /// How often round-trip times of each size were measured: four classes an octave, so that a

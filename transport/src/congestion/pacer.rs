@@ -14,7 +14,7 @@ const LAG_MAX: Duration = Duration::from_millis(1);
 pub(crate) struct Pacer {
     departure: Instant,
     /// True while the session waits in the wheel with packets to send.
-    pub(crate) is_waiting: bool,
+    is_waiting: bool,
 }
 
 impl Pacer {
@@ -28,6 +28,11 @@ impl Pacer {
         self.is_waiting = false;
         let earliest = Instant::from_nanos(now.as_nanos().saturating_sub(lag.as_nanos()));
         self.departure = self.departure.max(earliest);
+    }
+
+    /// The session waits in the wheel for its departure.
+    pub(crate) fn wait(&mut self) {
+        self.is_waiting = true;
     }
 
     /// When the next packet may leave.

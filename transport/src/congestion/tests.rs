@@ -130,7 +130,7 @@ fn a_pacer_keeps_the_rate_and_makes_up_only_for_waiting() {
     pacer.on_sent(1_000, rate);
     assert_eq!(pacer.departure(), start + Duration::from_micros(1));
     // Served late while it waited: the lost time is made up.
-    pacer.is_waiting = true;
+    pacer.wait();
     pacer.begin(start + Duration::from_micros(10));
     assert_eq!(pacer.departure(), start + Duration::from_micros(1));
     // Idle in between: it is not.

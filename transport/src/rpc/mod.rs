@@ -1,37 +1,22 @@
-//! Requests and responses: a file per packet type, and what they share (PROTOCOL.md section 5).
+//! Requests and responses: a file per packet type, and the values that they share (PROTOCOL.md section 5).
 //!
-//! A request's way: `enqueue` puts it into a slot, `transmit` sends its packets, the peer's
-//! `request` receives them and calls the handler, `respond` takes the response, `response` receives
-//! it, `completion` hands the buffers back. `loss` does what nobody hopes for.
+//! A request's way: `client/start` puts it into a slot, `client/transmit` sends its packets, the peer's
+//! `server/request` receives them, `server/respond` takes the response, `client/response` receives
+//! it, `client/completion` hands the buffers back. `client/loss` handles lost packets.
 
-mod answers;
-mod at_once;
-mod busy;
-mod client_end;
-mod common_case;
-mod completion;
+mod client;
 mod control;
-mod credit_return;
-mod enqueue;
-mod hold;
-#[cfg(test)]
-mod invariants;
-mod loss;
-mod receive;
-mod request;
-mod request_for_response;
-mod request_table;
-mod respond;
-mod response;
-mod server_end;
-mod transmit;
+mod fast_path;
+mod memory;
+mod packet;
+mod server;
 
-pub(crate) use answers::{Answer, AnswerQueue, What};
-pub(crate) use at_once::{AtOnce, Peer};
-pub(crate) use client_end::ClientEnd;
 #[cfg(test)]
-pub(crate) use client_end::ClientSlot;
-pub(crate) use control::Control;
-pub(crate) use receive::Received;
-pub(crate) use request_table::{Buffers, ClientRequest, Finished, NO_REQUEST, Place, RequestTable};
-pub(crate) use server_end::{ServerEnd, ServerSlot, ServerSlotState};
+pub(crate) use client::ClientSlot;
+pub(crate) use client::{Buffers, ClientEnd, Ended, Finished, NewRequest, Requests, SlotScan};
+pub(crate) use control::{Control, ControlQueue};
+pub(crate) use fast_path::FastPath;
+pub(crate) use memory::Memory;
+#[cfg(test)]
+pub(crate) use server::ServerSlot;
+pub(crate) use server::{Responses, ServerEnd, Then, Whole};

@@ -1,62 +1,47 @@
 //! The client's side of the handshake: CONNECT, COOKIE, CONNECT again, ACCEPT or REFUSE.
 
 use super::{
-    ConnectError, ConnectParams, ConnectRefused, Event, Handshake, Identity, Input, PeerInfo, Role,
-    Session, SessionId, State, Terms,
+    ConnectError, ConnectParams, ConnectRefused, Ended, Event, Handshake, Identity, Input, Output,
+    Received, Role, Session, SessionId, Sessions, State, Terms,
 };
 use crate::backend::Route;
-use crate::config::{CREDITS_MAX, SLOTS_MAX, TIMER_MAX};
-use crate::endpoint::Endpoint;
-use crate::rpc::{ClientEnd, Received};
+use crate::config::{CREDITS_MAX, MTU_MIN, SLOTS_MAX, TIMER_MAX};
+use crate::rpc::ClientEnd;
 use crate::time::Instant;
 use crate::wire::{
     Accept, Connect, Cookie, Header, NO_SESSION, PACKET_OVERHEAD, PacketType, Refuse, RefuseReason,
     RequestNumber, Seed,
 };
 
-impl<R: Route> Endpoint<R> {
-    /// Starts to make a session with the endpoint at `route`. The result arrives as an event;
-    /// requests may be enqueued at once and wait for it.
-    pub fn connect(
+impl<R: Route> Sessions<R> {
+    /// Starts to make a session with the endpoint at `route`.
+    pub(crate) fn connect(
         &mut self,
         now: Instant,
         route: R,
         params: ConnectParams,
+        out: &mut Output<'_, R>,
     ) -> Result<SessionId, ConnectRefused> {
+        let own = self.settings.terms;
         let terms = Terms {
-            credits: params.credits.unwrap_or(self.config.credits),
-            slots: params.slots.unwrap_or(self.config.slots),
-            ..self.own_terms()
+            credits: params.credits.unwrap_or(own.credits),
+            slots: params.slots.unwrap_or(own.slots),
+            ..own
         };
         let slots_are_good = (1..=SLOTS_MAX).contains(&usize::from(terms.slots));
         if !slots_are_good || !(1..=CREDITS_MAX).contains(&terms.credits) {
             return Err(ConnectRefused::BadParams);
         }
-        if !self.sessions.has_room() {
+        if !self.table.has_room() {
             return Err(ConnectRefused::TooManySessions);
         }
-        if !self.has_credits_for(&terms) {
+        if !self.has_credits_for(&terms, out.stats) {
             return Err(ConnectRefused::NoCredits);
         }
+        let timeout = params.timeout.unwrap_or(self.settings.connect_timeout);
         let nonce = self.secret.draw();
-        let handshake = Handshake {
-            resend_at: now,
-            give_up_at: now
-                + params
-                    .timeout
-                    .unwrap_or(self.config.connect_timeout)
-                    .min(TIMER_MAX),
-            sent_at: now,
-            attempts: 0,
-            cookie: 0,
-            token: RequestNumber::default(),
-        };
-        let role = Role::Client(ClientEnd::new(
-            &terms,
-            self.rto_limits,
-            self.congestion.clone(),
-        ));
-        let id = self.sessions.insert(|generation| Session {
+        let (rto_limits, congestion) = (self.settings.rto_limits, self.settings.congestion.clone());
+        let id = self.table.insert(|generation| Session {
             generation,
             state: State::Free,
             route,
@@ -67,27 +52,26 @@ impl<R: Route> Endpoint<R> {
             terms,
             heard_at: now,
             probe: None,
-            handshake,
-            role,
+            handshake: Handshake::begin(
+                now,
+                now + timeout.min(TIMER_MAX),
+                RequestNumber::default(),
+            ),
+            role: Role::Client(ClientEnd::new(&terms, rto_limits, congestion)),
         });
         let id = id.ok_or(ConnectRefused::TooManySessions)?;
-        let begun = self.sessions[id.index].go(Input::Connect);
+        let begun = self.table[id.index].go(Input::Connect);
         assert!(begun, "a fresh session cannot connect");
-        self.stats.sessions_client += 1;
-        self.send_connect(now, id.index);
+        out.stats.sessions_client += 1;
+        self.send_connect(now, id.index, out);
         Ok(id)
     }
 
     /// Sends CONNECT, with the cookie if there is one, and sets the timer for the next.
-    pub(crate) fn send_connect(&mut self, now: Instant, index: u16) {
-        let session = &mut self.sessions[index];
-        let interval = self
-            .rto_limits
-            .initial
-            .saturating_mul(1 << session.handshake.attempts.min(6));
-        session.handshake.attempts = session.handshake.attempts.saturating_add(1);
+    pub(super) fn send_connect(&mut self, now: Instant, index: u16, out: &mut Output<'_, R>) {
+        let session = &mut self.table[index];
         session.handshake.sent_at = now;
-        session.handshake.resend_at = now + interval.min(self.rto_limits.max);
+        let due = session.handshake.on_sent(now, &self.settings.rto_limits);
         let connect = Connect {
             client_session: index,
             credits: session.terms.credits,
@@ -99,61 +83,53 @@ impl<R: Route> Endpoint<R> {
             incarnation: self.identity.incarnation,
             cookie: session.handshake.cookie,
         };
-        let (route, due) = (
-            session.route,
-            session
-                .handshake
-                .resend_at
-                .min(session.handshake.give_up_at),
-        );
         self.timers.set_if_sooner(u32::from(index), due);
         let header = Header::new(PacketType::Connect, NO_SESSION);
-        self.send_control(route, header, Seed::NONE, Some(connect.write()));
+        out.send(session.route, header, Seed::NONE, Some(connect.write()));
     }
 
     /// The server wants to see that we receive what it sends to our address.
-    pub(crate) fn on_cookie(&mut self, rx: &Received<'_>) {
+    pub(crate) fn on_cookie(&mut self, rx: &Received<'_>, out: &mut Output<'_, R>) {
         let Some(cookie) = Cookie::read(rx.packet.payload) else {
-            self.stats.drops.handshake += 1;
+            out.stats.drops.handshake += 1;
             return;
         };
-        let session = &mut self.sessions[rx.session];
+        let session = &mut self.table[rx.session.index];
         let is_first = session.state == State::Asking;
         let is_news = session.handshake.cookie != cookie.cookie;
         if !is_news || !session.go(Input::Cookie) {
-            self.stats.drops.wrong_state += 1;
+            out.stats.drops.wrong_state += 1;
             return;
         }
         session.handshake.cookie = cookie.cookie;
-        self.sample_handshake(rx);
+        session.sample_handshake(rx.now);
         if is_first {
-            self.sessions[rx.session].handshake.attempts = 0;
+            session.handshake.attempts = 0;
         }
-        self.send_connect(rx.now, rx.session);
+        self.send_connect(rx.now, rx.session.index, out);
     }
 
-    /// The session stands.
-    pub(crate) fn on_accept(&mut self, rx: &Received<'_>) {
-        let own = self.sessions[rx.session].terms;
-        let Some(accept) =
-            Accept::read(rx.packet.payload).filter(|accept| accept_fits(accept, &own))
-        else {
-            self.stats.drops.handshake += 1;
-            return;
+    /// The session is established. False if the packet does not belong here.
+    pub(crate) fn on_accept(&mut self, rx: &Received<'_>, out: &mut Output<'_, R>) -> bool {
+        let accept = Accept::read(rx.packet.payload);
+        let Some(accept) = accept.filter(|accept| accept_fits(accept, &rx.terms)) else {
+            out.stats.drops.handshake += 1;
+            return false;
         };
-        if !self.sessions[rx.session].go(Input::Accept) {
-            self.stats.drops.wrong_state += 1;
-            return;
+        let index = rx.session.index;
+        if !self.table[index].go(Input::Accept) {
+            out.stats.drops.wrong_state += 1;
+            return false;
         }
-        self.sample_handshake(rx);
-        let session = &mut self.sessions[rx.session];
         let terms = Terms {
             credits: accept.credits,
             slots: accept.slots,
             features: accept.features,
             mtu: accept.mtu,
         };
-        session.terms = terms;
+        self.table.set_terms(index, terms);
+        let session = &mut self.table[index];
+        session.sample_handshake(rx.now);
         session.seed = session.seed.agreed(terms.features);
         session.remote = accept.server_session;
         session.peer = Identity {
@@ -161,80 +137,72 @@ impl<R: Route> Endpoint<R> {
             incarnation: accept.incarnation,
         };
         session.heard_at = rx.now;
-        let peer = PeerInfo {
-            route: session.route,
-            identity: session.peer,
-        };
-        let generation = session.generation;
         if let Some(client) = session.client() {
             client.set_terms(&terms);
         }
-        self.sessions.credits -= u64::from(own.credits - terms.credits);
-        self.rearm(rx.session);
+        let peer = session.peer_info();
+        self.rearm(index, out.stats);
         self.events.push_back(Event::Connected {
-            session: SessionId {
-                index: rx.session,
-                generation,
-            },
+            session: rx.session,
             peer,
         });
-        self.start_queued(rx.session);
+        true
     }
 
     /// The server will not have us.
-    pub(crate) fn on_refuse(&mut self, rx: &Received<'_>) {
+    pub(crate) fn on_refuse(
+        &mut self,
+        rx: &Received<'_>,
+        out: &mut Output<'_, R>,
+    ) -> Option<Ended> {
         let Some(refuse) = Refuse::read(rx.packet.payload) else {
-            self.stats.drops.handshake += 1;
-            return;
+            out.stats.drops.handshake += 1;
+            return None;
         };
-        if !self.sessions[rx.session].go(Input::Refuse) {
-            self.stats.drops.wrong_state += 1;
-            return;
+        if !self.table[rx.session.index].go(Input::Refuse) {
+            out.stats.drops.wrong_state += 1;
+            return None;
         }
-        self.end_connect(
-            rx.session,
-            match refuse.reason {
-                // The version has four bits on the wire.
-                RefuseReason::Version => ConnectError::VersionMismatch {
-                    theirs: refuse.detail as u8,
-                },
-                RefuseReason::Cluster => ConnectError::WrongCluster {
-                    theirs: refuse.detail,
-                },
-                RefuseReason::Full => ConnectError::PeerFull,
+        let reason = match refuse.reason {
+            // The version has four bits on the wire.
+            RefuseReason::Version => ConnectError::VersionMismatch {
+                theirs: refuse.detail as u8,
             },
-        );
+            RefuseReason::Cluster => ConnectError::WrongCluster {
+                theirs: refuse.detail,
+            },
+            RefuseReason::Full => ConnectError::PeerFull,
+        };
+        Some(self.end_connect(rx.session.index, reason, out))
     }
 
-    /// Frees a session that never stood. Its state is `Free` already.
-    pub(crate) fn end_connect(&mut self, index: u16, reason: ConnectError) {
-        self.fail_requests(index);
-        let session = &self.sessions[index];
-        let id = SessionId {
-            index,
-            generation: session.generation,
-        };
-        let event = Event::ConnectFailed {
-            session: id,
+    /// Frees a session that was never established. Its state is `Free` already.
+    pub(super) fn end_connect(
+        &mut self,
+        index: u16,
+        reason: ConnectError,
+        out: &mut Output<'_, R>,
+    ) -> Ended {
+        let session = &self.table[index];
+        self.events.push_back(Event::ConnectFailed {
+            session: session.id(index),
             route: session.route,
             reason,
-        };
-        self.stats.sessions_client -= 1;
+        });
+        out.stats.sessions_client -= 1;
         self.timers.remove(u32::from(index));
-        self.sessions.release(index);
-        self.events.push_back(event);
+        self.table.release(index)
     }
+}
 
+impl<R> Session<R> {
     /// The first RTT sample, unless a retransmission makes it ambiguous.
-    fn sample_handshake(&mut self, rx: &Received<'_>) {
-        let session = &mut self.sessions[rx.session];
-        let handshake = session.handshake;
-        if let Some(client) = session.client()
+    fn sample_handshake(&mut self, now: Instant) {
+        let handshake = self.handshake;
+        if let Some(client) = self.client()
             && handshake.attempts == 1
         {
-            client
-                .rtt
-                .on_sample(rx.now.saturating_since(handshake.sent_at));
+            client.on_handshake_rtt(now.saturating_since(handshake.sent_at));
         }
     }
 }
@@ -245,5 +213,5 @@ fn accept_fits(accept: &Accept, own: &Terms) -> bool {
         && (1..=own.slots).contains(&accept.slots)
         && accept.features.and(own.features) == accept.features
         && usize::from(accept.mtu) > PACKET_OVERHEAD
-        && (crate::config::MTU_MIN..=usize::from(own.mtu)).contains(&usize::from(accept.mtu))
+        && (MTU_MIN..=usize::from(own.mtu)).contains(&usize::from(accept.mtu))
 }

@@ -1,11 +1,13 @@
 //! Sessions: one-to-one connections of two endpoints (PROTOCOL.md section 4).
 //!
-//! Requests of a session are in `rpc/`; here is how sessions come, stay and go.
+//! `Sessions` holds all of an endpoint's. The files beside this one add how sessions come, stay and go. Each has an
+//! end of `rpc/`, with its requests. The caller gets the end of a session that is over.
 
 mod accept;
 mod api;
 mod connect;
 mod keepalive;
+mod peer;
 mod rtt;
 mod secret;
 mod state;
@@ -17,8 +19,176 @@ mod timers;
 pub use api::{
     ConnectError, ConnectParams, ConnectRefused, DownReason, Event, Identity, PeerInfo, SessionId,
 };
+pub(crate) use peer::{Peer, Received};
 pub(crate) use rtt::{RtoLimits, Rtt};
-pub(crate) use secret::Secret;
-pub(crate) use state::{Input, State};
-pub(crate) use table::{Handshake, Probing, Role, Session, SessionTable};
+pub(crate) use table::{Ended, Role, Session};
+pub(crate) use teardown::Closed;
 pub(crate) use terms::Terms;
+pub(crate) use timers::Timer;
+
+use std::collections::VecDeque;
+
+use self::secret::Secret;
+use self::state::{Input, State};
+use self::table::{Handshake, Probing, SessionTable};
+use crate::backend::Route;
+use crate::congestion::Congestion;
+use crate::rpc::{Control, ControlQueue};
+use crate::stats::EndpointStats;
+use crate::time::Duration;
+use crate::timing_wheel::TimingWheel;
+use crate::wire::{Body, Header, Seed};
+
+/// All sessions of an endpoint.
+pub(crate) struct Sessions<R: Route> {
+    table: SessionTable<R>,
+    identity: Identity,
+    secret: Secret,
+    settings: SessionSettings,
+    /// An entry per session, by index.
+    timers: TimingWheel,
+    /// News that the program has not taken.
+    events: VecDeque<Event<R>>,
+}
+
+/// Settings of sessions.
+pub(crate) struct SessionSettings {
+    /// Sessions at most.
+    pub(crate) sessions: usize,
+    /// What this side offers in a handshake.
+    pub(crate) terms: Terms,
+    pub(crate) rto_limits: RtoLimits,
+    /// What a new client end begins with.
+    pub(crate) congestion: Congestion,
+    /// Packets that the receive queue holds.
+    pub(crate) rx_queue_packets: u64,
+    pub(crate) overcommit: bool,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) failure_timeout: Duration,
+    pub(crate) keepalive_interval: Duration,
+}
+
+/// Destinations of control packets and of counts.
+pub(crate) struct Output<'a, R> {
+    control: &'a mut ControlQueue<R>,
+    stats: &'a mut EndpointStats,
+}
+
+/// Events for which there is room from the start.
+const EVENTS_AT_FIRST: usize = 256;
+
+impl<'a, R: Route> Output<'a, R> {
+    pub(crate) fn new(control: &'a mut ControlQueue<R>, stats: &'a mut EndpointStats) -> Self {
+        Self { control, stats }
+    }
+
+    fn send(&mut self, route: R, header: Header, seed: Seed, body: Option<Body>) {
+        let packet = Control {
+            route,
+            header,
+            seed,
+            body,
+        };
+        self.control.push(packet, &mut self.stats.drops);
+    }
+}
+
+impl<R: Route> Sessions<R> {
+    pub(crate) fn new(settings: SessionSettings, identity: Identity, seed: u64) -> Self {
+        let precision_ns = settings.rto_limits.floor.as_nanos() / 32;
+        Self {
+            table: SessionTable::new(settings.sessions),
+            identity,
+            secret: Secret::new(seed),
+            timers: TimingWheel::new(settings.sessions, precision_ns),
+            events: VecDeque::with_capacity(settings.sessions.min(EVENTS_AT_FIRST)),
+            settings,
+        }
+    }
+
+    pub(crate) fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    /// Changes what later handshakes say about this endpoint.
+    pub(crate) fn set_identity(&mut self, identity: Identity) {
+        self.identity = identity;
+    }
+
+    /// The next news about sessions.
+    pub(crate) fn poll_event(&mut self) -> Option<Event<R>> {
+        self.events.pop_front()
+    }
+
+    pub(crate) fn have_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// The session at an index that is in use.
+    #[inline(always)]
+    pub(crate) fn at(&mut self, index: u16) -> Option<&mut Session<R>> {
+        self.table.at(index)
+    }
+
+    /// The session of this id, if it is not over.
+    pub(crate) fn get(&self, id: SessionId) -> Option<&Session<R>> {
+        self.table.get(id)
+    }
+
+    /// The session of this id, if requests may flow.
+    #[inline(always)]
+    pub(crate) fn established(&mut self, id: SessionId) -> Option<&mut Session<R>> {
+        let session = self.table.established(id.index);
+        session.filter(|session| session.id(id.index) == id)
+    }
+
+    /// The session at an index, if requests may flow.
+    #[inline(always)]
+    pub(crate) fn established_at(&mut self, index: u16) -> Option<&mut Session<R>> {
+        self.table.established(index)
+    }
+
+    /// The session at an index, of any state.
+    #[inline(always)]
+    pub(crate) fn entry(&mut self, index: u16) -> &mut Session<R> {
+        &mut self.table[index]
+    }
+
+    /// The other end of an established session.
+    pub(crate) fn peer(&self, id: SessionId) -> Option<PeerInfo<R>> {
+        let session = self.get(id).filter(|session| session.is_open())?;
+        Some(session.peer_info())
+    }
+
+    /// More sessions than a processor's own cache holds.
+    pub(crate) fn are_many(&self) -> bool {
+        self.table.are_many()
+    }
+
+    /// Begins to fetch what a packet of this session needs.
+    #[inline]
+    pub(crate) fn prefetch(&self, index: u16) {
+        self.table.prefetch(index);
+    }
+
+    /// Begins to fetch a slot, once the session itself is under way.
+    #[inline]
+    pub(crate) fn prefetch_slot(&self, index: u16, slot: u8) {
+        self.table.prefetch_slot(index, slot);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Session<R>> {
+        self.table.iter()
+    }
+
+    /// Whether the receive queue has room for another session's packets (the paper's |RQ| / C).
+    fn has_credits_for(&self, terms: &Terms, stats: &mut EndpointStats) -> bool {
+        let credits = self.table.credits() + u64::from(terms.credits);
+        let fits = credits <= self.settings.rx_queue_packets;
+        if !fits && self.settings.overcommit {
+            stats.sessions_overcommitted += 1;
+        }
+        fits || self.settings.overcommit
+    }
+}

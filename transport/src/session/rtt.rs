@@ -2,14 +2,14 @@
 
 use crate::time::{Duration, Instant};
 
-/// Smoothed RTT, its variation, and the timeout. Samples have the server's holding time taken out.
+/// Smoothed RTT, its variation, and the timeout. Samples have the server time taken out.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Rtt {
     smoothed_ns: u64,
     variation_ns: u64,
-    pub(crate) min_ns: u64,
-    pub(crate) last_ns: u64,
-    pub(crate) samples: u64,
+    min_ns: u64,
+    last_ns: u64,
+    samples: u64,
     /// Doublings since the last sample: an RTT that grew past the timeout must still be measured.
     backoff: u8,
     /// When it was last doubled.
@@ -43,6 +43,20 @@ impl Rtt {
 
     pub(crate) fn smoothed_ns(&self) -> u64 {
         self.smoothed_ns
+    }
+
+    /// The smallest sample; 0 before the first.
+    pub(crate) fn min_ns(&self) -> u64 {
+        self.min_ns
+    }
+
+    /// The latest sample; 0 before the first.
+    pub(crate) fn last_ns(&self) -> u64 {
+        self.last_ns
+    }
+
+    pub(crate) fn samples(&self) -> u64 {
+        self.samples
     }
 
     /// A packet that was sent once was answered after this time.

@@ -3,41 +3,41 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::state::{Input, State};
-use super::{Identity, SessionId, Terms};
+use super::{Identity, Peer, PeerInfo, RtoLimits, SessionId, Terms};
 use crate::backend::Route;
-use crate::config::SESSIONS_CACHED;
+use crate::config::{ENDED_NONCES_MAX, SESSIONS_CACHED};
 use crate::prefetch::prefetch;
-use crate::rpc::{ClientEnd, ServerEnd, ServerSlot};
+use crate::rpc::{ClientEnd, ServerEnd};
 use crate::time::Instant;
 use crate::wire::{RequestNumber, Seed};
 
 /// Cache lines of a session that a packet may need: a server end's are the first two.
 const SESSION_LINES: usize = 5;
 
-/// One end of a session. What every packet needs comes first, in the order in which it is needed: a
+/// One end of a session. Fields that every packet needs come first, in the order in which it is needed: a
 /// server end's in two cache lines, which begin with the session.
 #[repr(C, align(64))]
 pub(crate) struct Session<R> {
-    pub(crate) generation: u32,
+    pub(super) generation: u32,
     /// Made of the nonce.
-    pub(crate) seed: Seed,
+    pub(super) seed: Seed,
     /// The session's index at the peer. Means nothing before `Open`.
-    pub(crate) remote: u16,
-    pub(crate) state: State,
-    pub(crate) terms: Terms,
-    pub(crate) route: R,
+    pub(super) remote: u16,
+    pub(super) state: State,
+    pub(super) terms: Terms,
+    pub(super) route: R,
     /// When a packet last came that only a living peer can have sent: one that moved a request on,
     /// or the answer to our PING. A replay is neither.
-    pub(crate) heard_at: Instant,
+    pub(super) heard_at: Instant,
     /// Some exactly while a PING is unanswered.
-    pub(crate) probe: Option<Probing>,
-    pub(crate) role: Role,
+    pub(super) probe: Option<Probing>,
+    pub(super) role: Role,
     /// Drawn by the client; tells this session from others at the same index.
-    pub(crate) nonce: u64,
+    pub(super) nonce: u64,
     /// The peer. Means nothing before `Open`.
-    pub(crate) peer: Identity,
+    pub(super) peer: Identity,
     /// Retransmission of CONNECT and DISCONNECT. Means nothing while `Open`.
-    pub(crate) handshake: Handshake,
+    pub(super) handshake: Handshake,
 }
 
 /// Which end this is. Both live in the table itself: a box would cost each packet a cache line.
@@ -47,33 +47,120 @@ pub(crate) enum Role {
     Server(ServerEnd),
 }
 
+/// The end of a session that is over: its requests and memory are to be given up.
+#[must_use]
+pub(crate) struct Ended {
+    /// The index that it had.
+    pub(crate) index: u16,
+    pub(crate) role: Role,
+}
+
 /// A sign of life that we asked for.
 #[derive(Copy, Clone, Debug)]
-pub(crate) struct Probing {
-    pub(crate) since: Instant,
-    pub(crate) sent_at: Instant,
-    pub(crate) token: RequestNumber,
+pub(super) struct Probing {
+    pub(super) since: Instant,
+    pub(super) sent_at: Instant,
+    pub(super) token: RequestNumber,
 }
 
 /// Timers of a handshake or a teardown.
 #[derive(Copy, Clone, Debug)]
-pub(crate) struct Handshake {
-    pub(crate) resend_at: Instant,
-    pub(crate) give_up_at: Instant,
-    pub(crate) sent_at: Instant,
-    pub(crate) attempts: u8,
-    pub(crate) cookie: u64,
-    pub(crate) token: RequestNumber,
+pub(super) struct Handshake {
+    pub(super) resend_at: Instant,
+    pub(super) give_up_at: Instant,
+    pub(super) sent_at: Instant,
+    pub(super) attempts: u8,
+    pub(super) cookie: u64,
+    pub(super) token: RequestNumber,
+}
+
+impl Handshake {
+    /// One that begins now.
+    pub(super) fn begin(now: Instant, give_up_at: Instant, token: RequestNumber) -> Self {
+        Self {
+            resend_at: now,
+            give_up_at,
+            sent_at: now,
+            attempts: 0,
+            cookie: 0,
+            token,
+        }
+    }
+
+    /// The packet is sent now, and again later: doubling the interval each time. Returns when the timer fires.
+    pub(super) fn on_sent(&mut self, now: Instant, limits: &RtoLimits) -> Instant {
+        let interval = limits.initial.saturating_mul(1 << self.attempts.min(6));
+        self.attempts = self.attempts.saturating_add(1);
+        self.resend_at = now + interval.min(limits.max);
+        self.resend_at.min(self.give_up_at)
+    }
+}
+
+impl<R: Route> Session<R> {
+    /// Data that all its packets share.
+    #[inline(always)]
+    pub(crate) fn peer_of(&self, index: u16) -> Peer<R> {
+        Peer {
+            route: self.route,
+            seed: self.seed,
+            remote: self.remote,
+            index,
+            terms: self.terms,
+        }
+    }
+
+    /// The other end.
+    pub(super) fn peer_info(&self) -> PeerInfo<R> {
+        PeerInfo {
+            route: self.route,
+            identity: self.peer,
+        }
+    }
+
+    /// Its name, at this index.
+    #[inline(always)]
+    pub(crate) fn id(&self, index: u16) -> SessionId {
+        SessionId {
+            index,
+            generation: self.generation,
+        }
+    }
 }
 
 impl<R> Session<R> {
+    /// Whether requests may flow.
+    #[inline(always)]
+    pub(crate) fn is_open(&self) -> bool {
+        self.state == State::Open
+    }
+
+    /// Whether this side has ended it.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.state == State::Closing
+    }
+
+    pub(crate) fn terms(&self) -> Terms {
+        self.terms
+    }
+
+    #[inline(always)]
+    pub(crate) fn role(&self) -> &Role {
+        &self.role
+    }
+
+    #[inline(always)]
+    pub(crate) fn role_mut(&mut self) -> &mut Role {
+        &mut self.role
+    }
+
     /// See `heard_at`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn prove_alive(&mut self, now: Instant) {
         self.heard_at = now;
         self.probe = None;
     }
 
+    #[inline(always)]
     pub(crate) fn client(&mut self) -> Option<&mut ClientEnd> {
         match &mut self.role {
             Role::Client(client) => Some(client),
@@ -81,6 +168,7 @@ impl<R> Session<R> {
         }
     }
 
+    #[inline(always)]
     pub(crate) fn server(&mut self) -> Option<&mut ServerEnd> {
         match &mut self.role {
             Role::Server(server) => Some(server),
@@ -90,7 +178,7 @@ impl<R> Session<R> {
 
     /// Moves on, or says that the input does not belong here.
     #[must_use]
-    pub(crate) fn go(&mut self, input: Input) -> bool {
+    pub(super) fn go(&mut self, input: Input) -> bool {
         match self.state.after(input) {
             Some(next) => {
                 self.state = next;
@@ -102,21 +190,21 @@ impl<R> Session<R> {
 }
 
 /// All sessions.
-pub(crate) struct SessionTable<R> {
+pub(super) struct SessionTable<R> {
     sessions: Vec<Session<R>>,
     /// Oldest first, so that an index rests before it is used again.
     free: VecDeque<u16>,
     limit: usize,
     /// Sum of the credits of all sessions in use.
-    pub(crate) credits: u64,
+    credits: u64,
     /// The server ends by nonce: a CONNECT that comes twice finds its session.
-    pub(crate) by_nonce: BTreeMap<u64, u16>,
+    by_nonce: BTreeMap<u64, u16>,
     /// Nonces of server ends that are over and whose cookies may still be good.
-    pub(crate) ended_nonces: BTreeSet<u64>,
+    ended_nonces: BTreeSet<u64>,
 }
 
 impl<R: Route> SessionTable<R> {
-    pub(crate) fn new(limit: usize) -> Self {
+    pub(super) fn new(limit: usize) -> Self {
         Self {
             sessions: Vec::new(),
             free: VecDeque::new(),
@@ -127,12 +215,12 @@ impl<R: Route> SessionTable<R> {
         }
     }
 
-    pub(crate) fn has_room(&self) -> bool {
+    pub(super) fn has_room(&self) -> bool {
         !self.free.is_empty() || self.sessions.len() < self.limit
     }
 
     /// Takes an index into use. `make` gets the new session's generation.
-    pub(crate) fn insert(&mut self, make: impl FnOnce(u32) -> Session<R>) -> Option<SessionId> {
+    pub(super) fn insert(&mut self, make: impl FnOnce(u32) -> Session<R>) -> Option<SessionId> {
         if let Some(index) = self.free.pop_front() {
             let place = &mut self.sessions[usize::from(index)];
             let generation = place.generation;
@@ -153,8 +241,8 @@ impl<R: Route> SessionTable<R> {
         SessionId { index, generation }
     }
 
-    /// Gives an index back. The caller has ended everything that refers to the session.
-    pub(crate) fn release(&mut self, index: u16) {
+    /// Gives an index back, and the session's end to the caller.
+    pub(super) fn release(&mut self, index: u16) -> Ended {
         let session = &mut self.sessions[usize::from(index)];
         assert!(
             session.state == State::Free,
@@ -165,39 +253,85 @@ impl<R: Route> SessionTable<R> {
         if self.by_nonce.get(&session.nonce) == Some(&index) {
             self.by_nonce.remove(&session.nonce);
         }
-        session.role = Role::Server(ServerEnd::default());
         session.probe = None;
         self.free.push_back(index);
+        let role = std::mem::replace(&mut session.role, Role::Server(ServerEnd::default()));
+        Ended { index, role }
+    }
+
+    /// Sum of the credits of all sessions in use.
+    pub(super) fn credits(&self) -> u64 {
+        self.credits
+    }
+
+    /// Sets a session's terms. Credits that it does not use are free again.
+    pub(super) fn set_terms(&mut self, index: u16, terms: Terms) {
+        let session = &mut self.sessions[usize::from(index)];
+        self.credits -= u64::from(session.terms.credits - terms.credits);
+        session.terms = terms;
+    }
+
+    /// A server end can be found by its nonce.
+    pub(super) fn name(&mut self, nonce: u64, index: u16) {
+        self.by_nonce.insert(nonce, index);
+    }
+
+    /// The server end with this nonce.
+    pub(super) fn named(&self, nonce: u64) -> Option<u16> {
+        self.by_nonce.get(&nonce).copied()
+    }
+
+    /// Whether a server end with this nonce was here and is over.
+    pub(super) fn has_ended(&self, nonce: u64) -> bool {
+        self.ended_nonces.contains(&nonce)
+    }
+
+    /// Remembers the nonce of a server end that is over. True if all others were forgotten for want of room.
+    pub(super) fn remember_ended(&mut self, nonce: u64) -> bool {
+        let is_full = self.ended_nonces.len() >= ENDED_NONCES_MAX;
+        if is_full {
+            self.ended_nonces.clear();
+        }
+        self.ended_nonces.insert(nonce);
+        is_full
     }
 
     /// The session at an index that is in use.
-    pub(crate) fn at(&mut self, index: u16) -> Option<&mut Session<R>> {
+    pub(super) fn at(&mut self, index: u16) -> Option<&mut Session<R>> {
         self.sessions
             .get_mut(usize::from(index))
             .filter(|session| session.state != State::Free)
     }
 
+    /// The session at an index, if requests may flow.
+    #[inline(always)]
+    pub(super) fn established(&mut self, index: u16) -> Option<&mut Session<R>> {
+        self.sessions
+            .get_mut(usize::from(index))
+            .filter(|session| session.is_open())
+    }
+
     /// The session of this id, if it is not over.
-    pub(crate) fn get(&self, id: SessionId) -> Option<&Session<R>> {
+    pub(super) fn get(&self, id: SessionId) -> Option<&Session<R>> {
         self.sessions
             .get(usize::from(id.index))
             .filter(|session| session.state != State::Free && session.generation == id.generation)
     }
 
     /// The session of this id, if it is not over.
-    pub(crate) fn get_mut(&mut self, id: SessionId) -> Option<&mut Session<R>> {
+    pub(super) fn get_mut(&mut self, id: SessionId) -> Option<&mut Session<R>> {
         self.at(id.index)
             .filter(|session| session.generation == id.generation)
     }
 
     /// More sessions than a processor's own cache holds.
-    pub(crate) fn are_many(&self) -> bool {
+    pub(super) fn are_many(&self) -> bool {
         self.sessions.len() > SESSIONS_CACHED
     }
 
     /// Begins to fetch what a packet of this session needs.
     #[inline]
-    pub(crate) fn prefetch(&self, index: u16) {
+    pub(super) fn prefetch(&self, index: u16) {
         if let Some(session) = self.sessions.get(usize::from(index)) {
             prefetch::<_, SESSION_LINES>(session);
         }
@@ -205,26 +339,18 @@ impl<R: Route> SessionTable<R> {
 
     /// Begins to fetch a slot, once the session itself is under way.
     #[inline]
-    pub(crate) fn prefetch_slot(&self, index: u16, slot: u8) {
+    pub(super) fn prefetch_slot(&self, index: u16, slot: u8) {
         let Some(session) = self.sessions.get(usize::from(index)) else {
             return;
         };
         match &session.role {
-            Role::Server(server) => {
-                if let Some(slot) = server.slots.get(usize::from(slot)) {
-                    prefetch::<_, 2>(slot);
-                }
-            }
-            Role::Client(client) => {
-                if let Some(slot) = client.slots.get(usize::from(slot)) {
-                    prefetch::<_, 1>(slot);
-                }
-            }
+            Role::Server(server) => server.prefetch_slot(slot),
+            Role::Client(client) => client.prefetch_slot(slot),
         }
     }
 
     #[cfg(test)]
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Session<R>> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Session<R>> {
         self.sessions
             .iter()
             .filter(|session| session.state != State::Free)
@@ -242,12 +368,5 @@ impl<R> std::ops::Index<u16> for SessionTable<R> {
 impl<R> std::ops::IndexMut<u16> for SessionTable<R> {
     fn index_mut(&mut self, index: u16) -> &mut Session<R> {
         &mut self.sessions[usize::from(index)]
-    }
-}
-
-impl<R: Route> SessionTable<R> {
-    /// A slot of a server end; `None` at a client end and beyond the session's slots.
-    pub(crate) fn server_slot(&mut self, session: u16, slot: u8) -> Option<&mut ServerSlot> {
-        self[session].server()?.slots.get_mut(usize::from(slot))
     }
 }

@@ -1,56 +1,60 @@
 //! How a session ends: DISCONNECT from either side, silence, reset, violation.
 
-use super::{ConnectError, DownReason, Event, Handshake, Input, Role, SessionId, State};
+use super::keepalive::{read_probe, reset};
+use super::{
+    ConnectError, DownReason, Ended, Event, Handshake, Input, Output, Received, Role, SessionId,
+    Sessions, State,
+};
 use crate::backend::Route;
-use crate::config::ENDED_NONCES_MAX;
-use crate::endpoint::Endpoint;
-use crate::rpc::Received;
 use crate::time::Instant;
 use crate::wire::{Header, Packet, PacketType, Probe, RequestNumber, Seed};
 
-impl<R: Route> Endpoint<R> {
-    /// Ends a session of either mode. Pending requests complete with an error: in the next `on_timeout`, or in
-    /// a later one where the backend must flush first. `Down` is among the events at once, and so may come
-    /// before them. The peer is told; nothing waits for its answer.
-    pub fn disconnect(&mut self, now: Instant, session: SessionId) {
-        self.close(now, session, DownReason::Disconnected);
-    }
+/// The result of closing a session.
+#[must_use]
+#[allow(clippy::large_enum_variant)] // a session ends once
+pub(crate) enum Closed {
+    /// It is not here, or is closing already.
+    Not,
+    /// It waits for the peer's answer. Its end has nothing to do any more.
+    Closing,
+    /// It was never established, and is over.
+    Ended(Ended),
+}
 
-    /// As `disconnect`, for this reason.
-    pub(crate) fn close(&mut self, now: Instant, session: SessionId, reason: DownReason) {
-        let Some(entry) = self.sessions.get_mut(session) else {
-            return;
+impl<R: Route> Sessions<R> {
+    /// Ends a session of either mode for this reason. The peer is told; nothing waits for its answer.
+    pub(crate) fn close(
+        &mut self,
+        now: Instant,
+        id: SessionId,
+        reason: DownReason,
+        out: &mut Output<'_, R>,
+    ) -> Closed {
+        let Some(session) = self.table.get_mut(id) else {
+            return Closed::Not;
         };
-        if !entry.go(Input::Close) {
-            return;
+        if !session.go(Input::Close) {
+            return Closed::Not;
         }
-        if entry.state == State::Free {
-            return self.end_connect(session.index, ConnectError::Cancelled);
+        if session.state == State::Free {
+            return Closed::Ended(self.end_connect(id.index, ConnectError::Cancelled, out));
         }
-        entry.handshake = Handshake {
-            resend_at: now,
-            give_up_at: now + self.config.failure_timeout,
-            sent_at: now,
-            attempts: 0,
-            cookie: 0,
-            token: RequestNumber::token(self.secret.draw()),
-        };
-        entry.probe = None;
-        self.fail_requests(session.index);
-        self.drop_server_slots(session.index);
-        self.events.push_back(Event::Down { session, reason });
-        self.send_disconnect(now, session.index);
+        let token = RequestNumber::token(self.secret.draw());
+        let give_up_at = now + self.settings.failure_timeout;
+        session.handshake = Handshake::begin(now, give_up_at, token);
+        session.probe = None;
+        self.events.push_back(Event::Down {
+            session: id,
+            reason,
+        });
+        self.send_disconnect(now, id.index, out);
+        Closed::Closing
     }
 
     /// Sends DISCONNECT and sets the timer for the next.
-    pub(crate) fn send_disconnect(&mut self, now: Instant, index: u16) {
-        let session = &mut self.sessions[index];
-        let interval = self
-            .rto_limits
-            .initial
-            .saturating_mul(1 << session.handshake.attempts.min(6));
-        session.handshake.attempts = session.handshake.attempts.saturating_add(1);
-        session.handshake.resend_at = now + interval.min(self.rto_limits.max);
+    pub(super) fn send_disconnect(&mut self, now: Instant, index: u16, out: &mut Output<'_, R>) {
+        let session = &mut self.table[index];
+        let due = session.handshake.on_sent(now, &self.settings.rto_limits);
         let body = Probe {
             sender_session: index,
             nonce: session.nonce,
@@ -60,101 +64,101 @@ impl<R: Route> Endpoint<R> {
             request: session.handshake.token,
             ..Header::new(PacketType::Disconnect, session.remote)
         };
-        let (route, due) = (
-            session.route,
-            session
-                .handshake
-                .resend_at
-                .min(session.handshake.give_up_at),
-        );
         self.timers.set_if_sooner(u32::from(index), due);
-        self.send_control(route, header, Seed::NONE, Some(body));
+        out.send(session.route, header, Seed::NONE, Some(body));
     }
 
     /// The peer ends the session.
-    pub(crate) fn on_disconnect(&mut self, packet: &Packet<'_>, route: R) {
-        let Some(probe) = self.read_probe(packet) else {
-            return;
-        };
+    pub(crate) fn on_disconnect(
+        &mut self,
+        packet: &Packet<'_>,
+        route: R,
+        out: &mut Output<'_, R>,
+    ) -> Option<Ended> {
+        let probe = read_probe(packet, out.stats)?;
         let (index, token) = (packet.header.session, packet.header.request);
         let known = self
-            .sessions
+            .table
             .at(index)
             .filter(|s| s.nonce == probe.nonce && s.route == route);
         let Some(seed) = known.map(|session| session.seed) else {
-            return self.reset(route, probe.sender_session, token);
+            reset(route, probe.sender_session, token, out);
+            return None;
         };
-        if !self.end_session(index, Input::PeerClosed, DownReason::PeerDisconnected) {
-            self.stats.drops.wrong_state += 1;
-            return;
+        let ended = self.end(index, Input::PeerClosed, DownReason::PeerDisconnected, out);
+        if ended.is_none() {
+            out.stats.drops.wrong_state += 1;
+            return None;
         }
         let header = Header {
             request: token,
             ..Header::new(PacketType::Disconnected, probe.sender_session)
         };
-        self.send_control(route, header, seed, None);
+        out.send(route, header, seed, None);
+        ended
     }
 
     /// The peer knows that the session is over.
-    pub(crate) fn on_disconnected(&mut self, rx: &Received<'_>) {
-        let session = &self.sessions[rx.session];
-        let is_ours =
-            session.state == State::Closing && session.handshake.token == rx.packet.header.request;
+    pub(crate) fn on_disconnected(
+        &mut self,
+        rx: &Received<'_>,
+        out: &mut Output<'_, R>,
+    ) -> Option<Ended> {
+        let (index, token) = (rx.session.index, rx.packet.header.request);
+        let session = &self.table[index];
+        let is_ours = session.state == State::Closing && session.handshake.token == token;
         if !is_ours {
-            self.stats.drops.wrong_state += 1;
-            return;
+            out.stats.drops.wrong_state += 1;
+            return None;
         }
-        self.end_session(rx.session, Input::CloseConfirmed, DownReason::Disconnected);
+        self.end(index, Input::CloseConfirmed, DownReason::Disconnected, out)
     }
 
     /// The peer broke the protocol: it loses its session, nobody else anything.
-    pub(crate) fn violation(&mut self, index: u16) {
-        let ended = self.end_session(index, Input::Violation, DownReason::Violation);
-        self.stats.sessions_violated += u64::from(ended);
+    pub(crate) fn on_violation(&mut self, index: u16, out: &mut Output<'_, R>) -> Option<Ended> {
+        let ended = self.end(index, Input::Violation, DownReason::Violation, out);
+        out.stats.sessions_violated += u64::from(ended.is_some());
+        ended
     }
 
-    /// No later CONNECT with this nonce makes a session. What is forgotten for want of room takes the
-    /// cookies with it that could bring it back.
+    /// No later CONNECT with this nonce makes a session. Nonces that are forgotten for want of room take the
+    /// cookies with them that could bring them back.
     fn remember_ended(&mut self, nonce: u64) {
-        let ended = &mut self.sessions.ended_nonces;
-        if ended.len() >= ENDED_NONCES_MAX {
-            ended.clear();
+        if self.table.remember_ended(nonce) {
             self.secret.renew_cookies();
         }
-        ended.insert(nonce);
     }
 
-    /// Frees a session. False if the input does not end it in its present state.
-    pub(crate) fn end_session(&mut self, index: u16, input: Input, reason: DownReason) -> bool {
-        let session = &mut self.sessions[index];
+    /// Frees a session, if the input ends it in its present state.
+    pub(super) fn end(
+        &mut self,
+        index: u16,
+        input: Input,
+        reason: DownReason,
+        out: &mut Output<'_, R>,
+    ) -> Option<Ended> {
+        let session = &mut self.table[index];
         let was_closing = session.state == State::Closing;
         if session.state.after(input) != Some(State::Free) || !session.go(input) {
-            return false;
+            return None;
         }
-        let id = SessionId {
-            index,
-            generation: session.generation,
-        };
-        let nonce = session.nonce;
+        let (id, nonce) = (session.id(index), session.nonce);
         match session.role {
-            Role::Client(_) => self.stats.sessions_client -= 1,
+            Role::Client(_) => out.stats.sessions_client -= 1,
             Role::Server(_) => {
-                self.stats.sessions_server -= 1;
+                out.stats.sessions_server -= 1;
                 self.remember_ended(nonce);
             }
         }
-        self.fail_requests(index);
-        self.drop_server_slots(index);
         self.timers.remove(u32::from(index));
-        self.departures.remove(u32::from(index));
-        self.sessions.release(index);
+        let ended = self.table.release(index);
         if !was_closing {
-            // `disconnect` has told already.
+            // `close` has told already.
             self.events.push_back(Event::Down {
                 session: id,
                 reason,
             });
         }
-        true
+        Some(ended)
     }
 }

@@ -32,7 +32,7 @@ fn hold_timeout() -> Duration {
 }
 
 fn held(s: &Script) -> usize {
-    s.node.endpoint.assembly_bytes
+    s.node.endpoint.assembly_bytes()
 }
 
 /// Sessions that left large requests half sent and answered PINGs kept `assembly_bytes` for ever,

@@ -5,8 +5,6 @@
 use super::net::Manner;
 use super::script::{FULL, Script};
 use crate::Config;
-use crate::rpc::NO_REQUEST;
-use crate::session::Role;
 use crate::time::Duration;
 use crate::wire::{Flags, Header, PacketType, RequestNumber, Seed, deadline_extension};
 
@@ -16,8 +14,12 @@ type Act = fn(&mut Script);
 /// Of three packets.
 const MESSAGE: usize = 3 * FULL;
 
+fn slot(s: &Script) -> String {
+    s.node.endpoint.describe_slot()
+}
+
 /// A line for each state and input: what the slot is then, what is sent, what is counted.
-fn table(states: &[(&str, Setup)], inputs: &[(&str, Act)], slot: fn(&Script) -> String) -> String {
+fn table(states: &[(&str, Setup)], inputs: &[(&str, Act)]) -> String {
     let mut lines = String::new();
     for (state, setup) in states {
         lines += &format!("{state}: {}\n", slot(&setup()));
@@ -143,19 +145,10 @@ const SERVER_INPUTS: [(&str, Act); 12] = [
     }),
 ];
 
-fn server_slot(s: &Script) -> String {
-    let session = s.node.endpoint.sessions.iter().next();
-    let Some(Role::Server(server)) = session.map(|session| &session.role) else {
-        return "no session".into();
-    };
-    let slot = &server.slots[0];
-    format!("{:?} {}.{}", slot.state, slot.sequence, slot.received)
-}
-
 #[test]
 fn server_slot_transitions() {
     compare(
-        &table(&SERVER_STATES, &SERVER_INPUTS, server_slot),
+        &table(&SERVER_STATES, &SERVER_INPUTS),
         include_str!("transitions_server.txt"),
     );
 }
@@ -270,26 +263,10 @@ const CLIENT_INPUTS: [(&str, Act); 16] = [
     ("timer", |s| s.wait(Duration::from_millis(20))),
 ];
 
-fn client_slot(s: &Script) -> String {
-    let session = s.node.endpoint.sessions.iter().next();
-    let Some(Role::Client(client)) = session.map(|session| &session.role) else {
-        return "no session".into();
-    };
-    let slot = client.slots[0];
-    if slot.request == NO_REQUEST {
-        return format!("free after {}", slot.sequence);
-    }
-    let request = &s.node.endpoint.requests[slot.request];
-    let (sent, answered) = (request.sent, request.answered);
-    let (packets, name) = (request.packets(), slot.sequence);
-    let busy = if request.is_busy { ", busy" } else { "" };
-    format!("{name} sent {sent} answered {answered} of {packets}{busy}")
-}
-
 #[test]
 fn client_slot_transitions() {
     compare(
-        &table(&CLIENT_STATES, &CLIENT_INPUTS, client_slot),
+        &table(&CLIENT_STATES, &CLIENT_INPUTS),
         include_str!("transitions_client.txt"),
     );
 }

@@ -1,0 +1,44 @@
+//! Conditions that hold between any two calls, and questions of tests beyond the public functions.
+
+use super::Endpoint;
+use crate::backend::Route;
+use crate::session::Role;
+
+impl<R: Route> Endpoint<R> {
+    /// Credits in use are the sum over slots of packets sent less packets answered, and the
+    /// memory for arriving requests is accounted for to the byte.
+    pub(crate) fn check_invariants(&self) {
+        let mut assembly_bytes = 0;
+        for session in self.sessions.iter() {
+            match session.role() {
+                Role::Client(client) => client.check_credits(&session.terms(), &self.requests),
+                Role::Server(server) => assembly_bytes += server.assembly_bytes(),
+            }
+        }
+        assert_eq!(
+            assembly_bytes,
+            self.memory.assembly_bytes(),
+            "assembly memory"
+        );
+    }
+
+    /// Memory in use by requests that are being received.
+    pub(crate) fn assembly_bytes(&self) -> usize {
+        self.memory.assembly_bytes()
+    }
+
+    /// The first slot of the first session, in words.
+    pub(crate) fn describe_slot(&self) -> String {
+        match self.sessions.iter().next().map(|session| session.role()) {
+            None => "no session".into(),
+            Some(Role::Client(client)) => client.describe_slot(&self.requests),
+            Some(Role::Server(server)) => server.describe_slot(),
+        }
+    }
+
+    /// The first slot of a client end has had so many requests.
+    pub(crate) fn set_sequence(&mut self, session: u16, sequence: u64) {
+        let client = self.sessions.entry(session).client();
+        client.expect("a client").set_sequence(sequence);
+    }
+}

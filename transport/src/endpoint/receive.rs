@@ -1,0 +1,226 @@
+//! From a datagram to the handler of each packet in it.
+
+use super::Endpoint;
+use super::responses::handle_of;
+use crate::app::App;
+use crate::backend::{Route, RxBatch, RxPacket};
+use crate::config::PREFETCH_PACKETS_MAX;
+use crate::exchange::Request;
+use crate::rpc::{Then, Whole};
+use crate::session::{Output, Received};
+use crate::time::Instant;
+use crate::wire::{Packet, PacketType, SinglePacket, WireError, peek, split_first};
+use trine_canary as canary;
+
+impl<R: Route> Endpoint<R> {
+    /// Takes received datagrams in. Handlers and completions run in here.
+    pub fn on_packets(&mut self, now: Instant, rx: &mut RxBatch<'_, R>, app: &mut impl App<R>) {
+        let rx = std::mem::replace(rx, RxBatch::empty());
+        for datagram in rx {
+            self.on_datagram(now, &datagram, app);
+        }
+    }
+
+    /// Cuts a datagram into packets.
+    #[inline(always)]
+    fn on_datagram(&mut self, now: Instant, datagram: &RxPacket<'_, R>, app: &mut impl App<R>) {
+        let mut rest = datagram.bytes;
+        if self.sessions.are_many() {
+            self.fetch_ahead(rest);
+        }
+        while !rest.is_empty() {
+            rest = match SinglePacket::cut(rest) {
+                Some((packet, after)) if self.on_single(now, &packet, datagram, app) => after,
+                _ => self.on_first(now, rest, datagram, app),
+            };
+        }
+    }
+
+    /// Begins to fetch the sessions that a datagram's packets name, then their slots: the memory's
+    /// answers overlap instead of being waited for one after the other.
+    #[inline(never)]
+    fn fetch_ahead(&self, datagram: &[u8]) {
+        let mut rest = datagram;
+        for _ in 0..PREFETCH_PACKETS_MAX {
+            let Some((session, _, after)) = peek(rest) else {
+                break;
+            };
+            self.sessions.prefetch(session);
+            rest = after;
+        }
+        rest = datagram;
+        for _ in 0..PREFETCH_PACKETS_MAX {
+            let Some((session, slot, after)) = peek(rest) else {
+                break;
+            };
+            self.sessions.prefetch_slot(session, slot);
+            rest = after;
+        }
+    }
+
+    /// Takes in the first packet of `bytes`, of whatever kind it is. Returns the bytes behind it, or
+    /// nothing if it cannot be cut.
+    #[inline(never)]
+    fn on_first<'a>(
+        &mut self,
+        now: Instant,
+        bytes: &'a [u8],
+        datagram: &RxPacket<'_, R>,
+        app: &mut impl App<R>,
+    ) -> &'a [u8] {
+        match split_first(bytes) {
+            Ok((packet, after)) => {
+                self.counters.stats.packets_received += 1;
+                self.on_packet(now, &packet, datagram, app);
+                after
+            }
+            Err(error) => {
+                let drops = &mut self.counters.stats.drops;
+                *match error {
+                    WireError::Truncated => &mut drops.truncated,
+                    WireError::Version => &mut drops.version,
+                    WireError::UnknownType => &mut drops.unknown_type,
+                    WireError::Unsupported => &mut drops.unsupported,
+                } += 1;
+                &[]
+            }
+        }
+    }
+
+    fn on_packet(
+        &mut self,
+        now: Instant,
+        packet: &Packet<'_>,
+        datagram: &RxPacket<'_, R>,
+        app: &mut impl App<R>,
+    ) {
+        let route = datagram.route;
+        let out = &mut Output::new(&mut self.control, &mut self.counters.stats);
+        let ended = match packet.header.packet_type {
+            PacketType::Connect => return self.sessions.on_connect(now, packet, route, out),
+            PacketType::Ping => return self.sessions.on_ping(packet, route, out),
+            PacketType::Disconnect => self.sessions.on_disconnect(packet, route, out),
+            PacketType::Reset => self.sessions.on_reset(packet, route, out),
+            _ => return self.on_session_packet(now, packet, datagram, app),
+        };
+        self.discard(ended);
+    }
+
+    fn on_session_packet(
+        &mut self,
+        now: Instant,
+        packet: &Packet<'_>,
+        datagram: &RxPacket<'_, R>,
+        app: &mut impl App<R>,
+    ) {
+        let (index, drops) = (packet.header.session, &mut self.counters.stats.drops);
+        let Some(session) = self.sessions.at(index) else {
+            drops.no_session += 1;
+            return;
+        };
+        let peer = session.peer_of(index);
+        if peer.route != datagram.route {
+            drops.wrong_route += 1;
+            return;
+        }
+        if !packet.verify(peer.seed) && !canary::planted("skipped checksum") {
+            drops.checksum += 1;
+            return;
+        }
+        let rx = Received {
+            now,
+            packet,
+            session: session.id(index),
+            terms: peer.terms,
+            ecn: datagram.ecn,
+        };
+        match packet.header.packet_type {
+            PacketType::Request | PacketType::RequestForResponse => self.on_server_packet(&rx, app),
+            PacketType::Response | PacketType::CreditReturn | PacketType::Busy => {
+                self.on_client_packet(&rx, app);
+            }
+            _ => self.on_handshake_packet(&rx),
+        }
+    }
+
+    /// A packet of a handshake, a keepalive or a teardown.
+    fn on_handshake_packet(&mut self, rx: &Received<'_>) {
+        let out = &mut Output::new(&mut self.control, &mut self.counters.stats);
+        let ended = match rx.packet.header.packet_type {
+            PacketType::Cookie => return self.sessions.on_cookie(rx, out),
+            PacketType::Pong => return self.sessions.on_pong(rx, out),
+            PacketType::Accept => {
+                if self.sessions.on_accept(rx, out) {
+                    self.start_queued(rx.session.index);
+                }
+                return;
+            }
+            PacketType::Refuse => self.sessions.on_refuse(rx, out),
+            PacketType::Disconnected => self.sessions.on_disconnected(rx, out),
+            _ => unreachable!("dispatched by the caller"),
+        };
+        self.discard(ended);
+    }
+
+    /// A packet for the client end of a session.
+    fn on_client_packet(&mut self, rx: &Received<'_>, app: &mut impl App<R>) {
+        let session = self.sessions.entry(rx.session.index);
+        let is_open = session.is_open();
+        let Some(client) = session.client().filter(|_| is_open) else {
+            self.counters.stats.drops.wrong_state += 1;
+            return;
+        };
+        let (requests, counters) = (&mut self.requests, &mut self.counters);
+        let outcome = match rx.packet.header.packet_type {
+            PacketType::Response => client.on_response(rx, requests, counters),
+            PacketType::CreditReturn => client.on_credit_return(rx, requests, counters),
+            _ => client.on_busy(rx, self.config.probe_interval_max, requests, counters),
+        };
+        if outcome.is_progress {
+            session.prove_alive(rx.now);
+        }
+        if let Some(ended) = outcome.ended {
+            self.complete(rx.now, rx.session.index, ended, app);
+        }
+    }
+
+    /// A packet for the server end of a session.
+    fn on_server_packet(&mut self, rx: &Received<'_>, app: &mut impl App<R>) {
+        let index = rx.session.index;
+        let stats = &mut self.counters.stats;
+        let session = self.sessions.entry(index);
+        let is_open = session.is_open();
+        let Some(server) = session.server().filter(|_| is_open) else {
+            stats.drops.wrong_state += 1;
+            return;
+        };
+        let responses = &mut self.responses;
+        let outcome = match rx.packet.header.packet_type {
+            PacketType::Request => server.on_request(rx, &mut self.memory, responses, stats),
+            _ => server.on_request_for_response(rx, responses, &mut stats.drops),
+        };
+        if outcome.is_progress {
+            session.prove_alive(rx.now);
+        }
+        if let Some(at) = outcome.scan_at {
+            self.sessions.wake_at(index, at);
+        }
+        match outcome.then {
+            Then::Nothing => {}
+            Then::EndSession => self.end_for_violation(index),
+            Then::Call(whole) => self.call_handler_of(rx, &whole, app),
+        }
+    }
+
+    /// Calls the handler of a request that this packet has completed.
+    fn call_handler_of(&mut self, rx: &Received<'_>, whole: &Whole, app: &mut impl App<R>) {
+        let request = Request {
+            session: rx.session,
+            kind: whole.kind,
+            data: whole.assembly.as_deref().unwrap_or(rx.packet.payload),
+            handle: handle_of(rx.session, rx.packet.header.request),
+            deadline: whole.deadline,
+        };
+        self.call_handler(rx.now, request, app);
+    }
+}

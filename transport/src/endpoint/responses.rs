@@ -1,0 +1,103 @@
+//! Requests of peers: their handlers are called, and the program answers.
+
+use super::Endpoint;
+use crate::app::{App, Cx};
+use crate::backend::Route;
+use crate::buf::MsgBuf;
+use crate::config::MESSAGE_BYTES_MAX;
+use crate::exchange::{Reply, Request, ResponseHandle, Stale};
+use crate::session::SessionId;
+use crate::time::Instant;
+use crate::wire::RequestNumber;
+
+impl<R: Route> Endpoint<R> {
+    /// Calls the handler of a request that is complete, unless nobody waits for its answer any more.
+    #[inline(always)]
+    pub(super) fn call_handler(
+        &mut self,
+        now: Instant,
+        request: Request<'_>,
+        app: &mut impl App<R>,
+    ) {
+        let handle = request.handle;
+        if request.deadline.is_some_and(|deadline| deadline <= now) {
+            return self.expire(handle);
+        }
+        self.counters.stats.requests_executed += 1;
+        let cx = &mut Cx {
+            endpoint: self,
+            now,
+        };
+        match app.on_request(cx, request) {
+            // The handler may have ended the session; then nobody wants the response.
+            Reply::Now(response) => drop(self.enqueue_response(now, handle, response)),
+            Reply::Later => {}
+        }
+    }
+
+    fn expire(&mut self, handle: ResponseHandle) {
+        self.counters.stats.requests_expired += 1;
+        if let Some(server) = self.sessions.entry(handle.session.index).server() {
+            server.expire(handle.slot);
+        }
+    }
+
+    /// Answers a request whose handler said `Later`.
+    #[inline(always)]
+    #[allow(clippy::result_large_err)] // the buffer comes back in the error
+    pub fn enqueue_response(
+        &mut self,
+        now: Instant,
+        handle: ResponseHandle,
+        response: MsgBuf,
+    ) -> Result<(), Stale> {
+        assert!(
+            response.len() <= MESSAGE_BYTES_MAX,
+            "a response above the limit of messages"
+        );
+        let (index, stats) = (handle.session.index, &mut self.counters.stats);
+        let found = self.sessions.established(handle.session);
+        let found = found.map(|session| (session.peer_of(index), session));
+        let Some((to, Some(server))) = found.map(|(to, session)| (to, session.server())) else {
+            stats.responses_stale += 1;
+            return Err(Stale { response });
+        };
+        let (responses, fast_path) = (&mut self.responses, &mut self.fast_path);
+        match server.respond(now, &to, handle, response, responses, fast_path, stats) {
+            Ok(None) => Ok(()),
+            Ok(Some(scan_at)) => {
+                self.sessions.wake_at(index, scan_at);
+                Ok(())
+            }
+            Err(stale) => {
+                stats.responses_stale += 1;
+                Err(stale)
+            }
+        }
+    }
+
+    /// There will be no answer to a request whose handler said `Later`: its client learns that by its
+    /// session's end. False, and nothing happens, if nobody waits for the answer any more.
+    pub fn give_no_response(&mut self, now: Instant, handle: ResponseHandle) -> bool {
+        let open = self.sessions.established(handle.session);
+        let is_awaited = open
+            .and_then(|session| session.server())
+            .is_some_and(|server| server.is_awaited(handle));
+        if is_awaited {
+            self.disconnect(now, handle.session);
+        } else {
+            self.counters.stats.responses_stale += 1;
+        }
+        is_awaited
+    }
+}
+
+/// The name of a request in its answer.
+#[inline(always)]
+pub(super) fn handle_of(session: SessionId, number: RequestNumber) -> ResponseHandle {
+    ResponseHandle {
+        session,
+        slot: number.slot(),
+        sequence: number.sequence(),
+    }
+}

@@ -1,0 +1,46 @@
+//! BUSY: the request has arrived and its handler runs. Its data is not retransmitted; slow probes ask
+//! for the response in case that gets lost.
+
+use super::{ClientEnd, Outcome, Requests};
+use crate::session::Received;
+use crate::stats::Counters;
+use crate::time::Duration;
+
+impl ClientEnd {
+    pub(crate) fn on_busy(
+        &mut self,
+        rx: &Received<'_>,
+        probe_interval_max: Duration,
+        requests: &mut Requests,
+        counters: &mut Counters,
+    ) -> Outcome {
+        let (number, stats) = (rx.packet.header.request, &mut counters.stats);
+        let Some(index) = self.answered_request(number, &mut stats.drops) else {
+            return Outcome::NOTHING;
+        };
+        let send = &requests.table[index].send;
+        if !send.was_sent_completely() || send.has_response() {
+            // It was never sent completely, or is answered already.
+            stats.drops.wrong_state += 1;
+            return Outcome::NOTHING;
+        }
+        stats.busy_received += 1;
+        let answered = send.last_request_packet();
+        // All of it has arrived; only the response is missing.
+        let is_progress = send.answered() < answered;
+        if is_progress {
+            self.on_progress(rx.now, index, answered, requests);
+        }
+        let request = &mut requests.table[index];
+        // A rollback may have begun: the packets that it would retransmit have arrived.
+        self.slots.clear_sendable(request.slot);
+        let interval = self.rtt.rto(request.send.attempts());
+        let due = rx.now + interval.min(probe_interval_max);
+        request.send.on_busy(due);
+        requests.table.watch_at(index, due);
+        Outcome {
+            is_progress,
+            ended: None,
+        }
+    }
+}

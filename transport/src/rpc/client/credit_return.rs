@@ -1,0 +1,49 @@
+//! CREDIT RETURN: request packets have arrived; with the GAP flag: one is missing.
+
+use super::{ClientEnd, Outcome, Requests};
+use crate::session::Received;
+use crate::stats::Counters;
+use crate::wire::Flags;
+
+impl ClientEnd {
+    /// Credit returns are cumulative: a lost one is made up by the next.
+    pub(crate) fn on_credit_return(
+        &mut self,
+        rx: &Received<'_>,
+        requests: &mut Requests,
+        counters: &mut Counters,
+    ) -> Outcome {
+        let header = &rx.packet.header;
+        let Counters { stats, rtts } = counters;
+        let Some(index) = self.answered_request(header.request, &mut stats.drops) else {
+            return Outcome::NOTHING;
+        };
+        let number = u32::from(header.packet_number);
+        let is_gap = header.flags.has(Flags::GAP);
+        let answered = if is_gap { number } else { number + 1 };
+        let send = &requests.table[index].send;
+        if !send.can_be_credited(answered) {
+            stats.drops.bad_number += 1;
+            return Outcome::NOTHING;
+        }
+        let is_progress = answered > send.answered();
+        if is_progress {
+            if !is_gap {
+                self.sample_answer(rx, index, number, requests, rtts);
+            }
+            self.on_progress(rx.now, index, answered, requests);
+        } else if !is_gap {
+            stats.drops.past += 1;
+        }
+        let send = &requests.table[index].send;
+        let is_this_round = send.is_this_round(header.flags.round());
+        let is_next = answered == send.answered() && send.has_under_way(answered);
+        if is_gap && is_this_round && is_next {
+            self.on_gap(rx.now, index, requests, stats);
+        }
+        Outcome {
+            is_progress,
+            ended: None,
+        }
+    }
+}

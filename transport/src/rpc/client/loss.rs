@@ -1,0 +1,202 @@
+//! Loss and progress: go-back-N and its timer (PROTOCOL.md section 5.4).
+//!
+//! Each rollback begins a new round of transmissions. Packets carry the round and answers repeat it,
+//! so that an answer tells which transmission it belongs to: RTT samples are unambiguous (Karn), and
+//! a gap in the answers to this round is a loss in this round, found before the timer fires.
+
+use super::request::NO_REQUEST;
+use super::{ClientEnd, Ended, Requests};
+use crate::backend::Route;
+use crate::exchange::RpcError;
+use crate::rpc::Control;
+use crate::session::{Peer, Received};
+use crate::stats::{Counters, Drops, EndpointStats, RttHistogram};
+use crate::time::{Duration, Instant};
+use crate::wire::{Flags, Held, RequestNumber};
+use trine_canary as canary;
+
+/// Why packets are retransmitted.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+enum Cause {
+    /// An answer has come that only a later packet can have caused.
+    Gap,
+    /// Nothing has come in time.
+    Timeout,
+}
+
+/// The result of a slot's scan.
+pub(crate) enum SlotScan<R> {
+    /// There is no such slot.
+    End,
+    /// Nothing is due.
+    Quiet,
+    /// The request's deadline has passed.
+    Expired(Ended),
+    /// This probe must be sent.
+    Probe(Control<R>),
+    /// Nothing came since `sent_at`, and the session has this timeout.
+    TimedOut { sent_at: Instant, rto: Duration },
+}
+
+impl ClientEnd {
+    /// The request in flight that a server's packet answers; counts a packet that answers none.
+    pub(super) fn answered_request(&self, number: RequestNumber, drops: &mut Drops) -> Option<u32> {
+        let Some(slot) = self.slots.get(number.slot()) else {
+            drops.bad_number += 1;
+            return None;
+        };
+        let is_of_slot =
+            slot.sequence == number.sequence() || canary::planted("response to a reused slot");
+        if is_of_slot && slot.request != NO_REQUEST {
+            return Some(slot.request);
+        }
+        if number.sequence() <= slot.sequence {
+            drops.past += 1;
+        } else {
+            drops.bad_number += 1;
+        }
+        None
+    }
+
+    /// Packets below `answered` are answered: credits return, the timer starts again. The caller lists the session if
+    /// it can send now.
+    pub(super) fn progress(
+        &mut self,
+        now: Instant,
+        index: u32,
+        answered: u32,
+        requests: &mut Requests,
+    ) {
+        let request = &mut requests.table[index];
+        self.credits += request.send.on_answered(answered, now + self.rtt.rto(0));
+        if canary::planted("credits off by one") {
+            self.credits += 1;
+        }
+        if request.send.has_more_to_send() {
+            self.slots.set_sendable(request.slot);
+        }
+    }
+
+    /// The same. Notes the new timer too, which a back-off had set further ahead, and lists the session.
+    pub(super) fn on_progress(
+        &mut self,
+        now: Instant,
+        index: u32,
+        answered: u32,
+        requests: &mut Requests,
+    ) {
+        self.progress(now, index, answered, requests);
+        let (due, session) = (requests.table[index].send.due(), requests.session_of(index));
+        requests.table.watch_at(index, due);
+        self.mark_ready(session, requests);
+    }
+
+    /// Takes an RTT sample from the answer to a packet, before the progress that it brings. No
+    /// sample if it is not known when the packet was sent, or how long the server held it.
+    #[inline(always)]
+    pub(super) fn sample_rtt(
+        &mut self,
+        now: Instant,
+        sent_at: Option<Instant>,
+        held: Held,
+        is_marked: bool,
+        rtts: &mut RttHistogram,
+    ) {
+        if let (Some(sent_at), Some(held)) = (sent_at, held.to_duration()) {
+            let rtt = now.saturating_since(sent_at).saturating_sub(held);
+            self.rtt.on_sample(rtt);
+            self.congestion.on_sample(now, rtt, is_marked);
+            rtts.record(rtt);
+        }
+    }
+
+    /// The same for the answer to packet `number`.
+    pub(super) fn sample_answer(
+        &mut self,
+        rx: &Received<'_>,
+        index: u32,
+        number: u32,
+        requests: &Requests,
+        rtts: &mut RttHistogram,
+    ) {
+        let header = &rx.packet.header;
+        let send = &requests.table[index].send;
+        let sent_at = send.stamp_of(number, header.flags.round());
+        let is_marked = rx.ecn || header.flags.has(Flags::ECN_ECHO);
+        self.sample_rtt(rx.now, sent_at, header.held, is_marked, rtts);
+    }
+
+    /// An answer has come that proves a loss in this round. The first few such proofs in a row are acted on at once;
+    /// when none of the rounds in between brought any progress, the packet is not lost by chance, and the timer, which
+    /// doubles, sets the pace.
+    pub(super) fn on_gap(
+        &mut self,
+        now: Instant,
+        index: u32,
+        requests: &mut Requests,
+        stats: &mut EndpointStats,
+    ) {
+        if requests.table[index].send.on_gap() {
+            self.roll_back(now, index, Cause::Gap, requests, stats);
+        }
+    }
+
+    /// Goes back to the first unanswered packet. The credits of the packets behind it return.
+    fn roll_back(
+        &mut self,
+        now: Instant,
+        index: u32,
+        cause: Cause,
+        requests: &mut Requests,
+        stats: &mut EndpointStats,
+    ) {
+        let request = &mut requests.table[index];
+        self.credits += request.send.roll_back();
+        self.slots.set_sendable(request.slot);
+        match cause {
+            Cause::Gap => stats.gaps += 1,
+            Cause::Timeout => {
+                stats.timeouts += 1;
+                request.send.on_attempt();
+                self.rtt.on_timeout(now, request.send.sent_at());
+            }
+        }
+        let session = request.session;
+        self.mark_ready(session, requests);
+    }
+
+    /// Scans one slot for a deadline that has passed, lost packets, and a probe of a busy request that is due.
+    pub(crate) fn scan_slot<R: Route>(
+        &mut self,
+        now: Instant,
+        slot: u8,
+        to: &Peer<R>,
+        probe_interval_max: Duration,
+        requests: &mut Requests,
+        counters: &mut Counters,
+    ) -> SlotScan<R> {
+        let Some(index) = self.slots.get(slot).map(|slot| slot.request) else {
+            return SlotScan::End;
+        };
+        if index == NO_REQUEST {
+            return SlotScan::Quiet;
+        }
+        let request = &requests.table[index];
+        if request.has_expired(now) {
+            return SlotScan::Expired(Ended {
+                index,
+                result: Err(RpcError::DeadlineExceeded),
+            });
+        }
+        if request.send.due() > now {
+            return SlotScan::Quiet;
+        }
+        if request.send.is_busy() {
+            counters.stats.probes_sent += 1;
+            return SlotScan::Probe(self.probe_busy(now, index, to, probe_interval_max, requests));
+        }
+        let (sent_at, rto) = (request.send.sent_at(), self.rtt.rto(0));
+        self.roll_back(now, index, Cause::Timeout, requests, &mut counters.stats);
+        SlotScan::TimedOut { sent_at, rto }
+    }
+}

@@ -1,0 +1,110 @@
+//! A request that this endpoint made, from its enqueueing to its end.
+
+use super::send_state::SendState;
+use crate::buf::MsgBuf;
+use crate::exchange::{Completion, RpcError};
+use crate::time::Instant;
+
+/// No request: an index that the table never gives.
+pub(super) const NO_REQUEST: u32 = u32::MAX;
+
+/// A request and its wire state. Fields that a new request sets lie side by side: few
+/// instructions write them.
+#[repr(C)]
+pub(super) struct ClientRequest {
+    /// Both Some until the request ends. A queued request that has ended keeps its position, empty.
+    pub(super) buffers: Option<Buffers>,
+    pub(super) tag: u64,
+    pub(super) deadline: Option<Instant>,
+    pub(super) generation: u32,
+    /// The next one in the session's queue or in the list of free entries.
+    pub(super) next: u32,
+    pub(super) session: u16,
+    /// Means nothing while queued.
+    pub(super) slot: u8,
+    pub(super) kind: u8,
+    pub(super) stage: Stage,
+    pub(super) send: SendState,
+}
+
+/// A request as a program hands it over.
+pub(crate) struct NewRequest {
+    pub(crate) kind: u8,
+    pub(crate) tag: u64,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) buffers: Buffers,
+}
+
+/// The two buffers that a request brings and takes home.
+pub(crate) struct Buffers {
+    pub(crate) request: MsgBuf,
+    pub(crate) response: MsgBuf,
+}
+
+/// Where a request is.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(super) enum Stage {
+    /// The entry holds no request.
+    Free,
+    Queued,
+    InSlot,
+}
+
+impl ClientRequest {
+    pub(super) fn empty() -> Self {
+        Self {
+            buffers: None,
+            tag: 0,
+            deadline: None,
+            generation: 0,
+            next: NO_REQUEST,
+            session: 0,
+            slot: 0,
+            kind: 0,
+            stage: Stage::Free,
+            send: SendState::new(),
+        }
+    }
+
+    /// Sets all but the generation.
+    #[inline(always)]
+    pub(super) fn begin(&mut self, session: u16, request: NewRequest) {
+        self.next = NO_REQUEST;
+        self.session = session;
+        self.slot = 0;
+        self.kind = request.kind;
+        self.stage = Stage::Queued;
+        self.tag = request.tag;
+        self.deadline = request.deadline;
+        self.buffers = Some(request.buffers);
+        self.send.reset();
+    }
+
+    /// When it must be retransmitted, probed or ended for its deadline. A request outside of the slots is the
+    /// session timer's.
+    #[inline]
+    pub(super) fn due(&self) -> Instant {
+        match self.stage {
+            Stage::InSlot => self
+                .deadline
+                .map_or(self.send.due(), |deadline| deadline.min(self.send.due())),
+            Stage::Free | Stage::Queued => Instant::FAR_FUTURE,
+        }
+    }
+
+    /// Whether its deadline has passed.
+    pub(super) fn has_expired(&self, now: Instant) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= now)
+    }
+}
+
+impl Buffers {
+    #[inline(always)]
+    pub(crate) fn into_completion(self, result: Result<(), RpcError>) -> Completion {
+        Completion {
+            result,
+            request: self.request,
+            response: self.response,
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Packets that a client end sends: request packets, requests for response packets, probes.
+
+use super::request::ClientRequest;
+use super::send_state::NextPacket;
+use super::slots::ClientSlot;
+use super::{ClientEnd, Requests};
+use crate::backend::{Route, TxBatch};
+use crate::rpc::packet::push_data;
+use crate::rpc::{Control, FastPath};
+use crate::session::Peer;
+use crate::stats::EndpointStats;
+use crate::time::{Clock, Duration, Instant};
+use crate::wire::{Features, Flags, Header, PacketType, RequestNumber, deadline_extension};
+
+impl ClientEnd {
+    /// Writes the one packet of a request that has just got a slot, if it may go: false, and nothing
+    /// done, if it must wait for its turn.
+    #[inline(always)]
+    pub(super) fn send_single<R: Route>(
+        &mut self,
+        now: Instant,
+        to: &Peer<R>,
+        request: &mut ClientRequest,
+        fast_path: &mut FastPath<R>,
+    ) -> bool {
+        let slot = request.slot;
+        let Some(buffers) = &request.buffers else {
+            return false;
+        };
+        let data = &buffers.request;
+        // Behind another slot's packet, this one waits for its turn.
+        let is_alone = self.slots.only_one_to_send(slot) && !self.is_ready;
+        let may_go = self.credits > 0 && self.congestion.pacing_rate().is_none();
+        if !fast_path.takes(data.len()) || !is_alone || !may_go {
+            return false;
+        }
+        let entry = self.slots.entry(slot);
+        let header = Header {
+            kind: request.kind,
+            message_bytes: data.len() as u32,
+            request: RequestNumber::new(slot, entry.sequence),
+            flags: Flags::default().with_if(entry.gave_up, Flags::GAP),
+            ..Header::new(PacketType::Request, to.remote)
+        };
+        let left = request
+            .deadline
+            .map(|deadline| deadline.saturating_since(now));
+        let extension = left.map(|left| deadline_extension(left.as_nanos()));
+        fast_path.write(to, &header, extension, data);
+        // The slot was the only one.
+        self.slots.clear_all_sendable();
+        self.credits -= 1;
+        request.send.on_sent_single(now, now + self.rtt.rto(0));
+        true
+    }
+
+    /// Sends what credits, rate and batch allow, a packet a slot in turn.
+    pub(crate) fn transmit<R: Route>(
+        &mut self,
+        clock: &impl Clock,
+        to: &Peer<R>,
+        epoch: u64,
+        requests: &mut Requests,
+        stats: &mut EndpointStats,
+        tx: &mut TxBatch<R>,
+    ) {
+        if !self.is_ready {
+            // The list's entry is of an earlier session at this index.
+            return;
+        }
+        self.is_ready = false;
+        let rate = self.congestion.pacing_rate();
+        if rate.is_some() {
+            self.pacer.begin(clock.now());
+        }
+        while self.credits > 0 && self.slots.can_send() && !tx.is_full() {
+            let now = clock.now();
+            if rate.is_some() && self.pacer.departure() > now {
+                self.pacer.wait();
+                self.is_ready = true;
+                requests.ready.depart_at(to.index, self.pacer.departure());
+                return;
+            }
+            let Some(slot) = self.slots.next_sendable() else {
+                break;
+            };
+            let bytes = self.transmit_slot(now, to, slot, epoch, requests, stats, tx);
+            if let Some(rate) = rate {
+                self.pacer.on_sent(bytes, rate);
+            }
+        }
+        if self.slots.can_send() && self.credits == 0 {
+            self.credit_stalls += 1;
+            stats.credit_stalls += 1;
+        }
+        self.mark_ready(to.index, requests);
+    }
+
+    /// Sends the next packet of a slot's request. Returns the bytes that it makes the network carry: responses are
+    /// paced by their requests.
+    #[allow(clippy::too_many_arguments)]
+    fn transmit_slot<R: Route>(
+        &mut self,
+        now: Instant,
+        to: &Peer<R>,
+        slot: u8,
+        epoch: u64,
+        requests: &mut Requests,
+        stats: &mut EndpointStats,
+        tx: &mut TxBatch<R>,
+    ) -> usize {
+        let ClientSlot {
+            sequence,
+            request: index,
+            gave_up,
+        } = *self.slots.entry(slot);
+        let name = RequestNumber::new(slot, sequence);
+        let request = &mut requests.table[index];
+        let is_retransmission = request.send.next_is_retransmission();
+        let count = match request.send.next_packet() {
+            NextPacket::Request { number } => {
+                push_request(now, to, request, name, number, gave_up, tx);
+                if is_retransmission {
+                    request.send.note_retransmitted(epoch);
+                }
+                1
+            }
+            NextPacket::RequestForResponse { first, wanted } => {
+                let may_ask_for_many = to.terms.features.has(Features::CUMULATIVE_CREDITS);
+                let count = if may_ask_for_many {
+                    wanted.min(u32::from(self.credits))
+                } else {
+                    1
+                };
+                let round = request.send.round();
+                push_request_for_response(to, name, round, first, count, tx);
+                count
+            }
+        };
+        if is_retransmission {
+            self.retransmissions += 1;
+            stats.retransmissions += 1;
+        }
+        let rto = self.rtt.rto(request.send.attempts());
+        request.send.on_sent(now, count, now + rto);
+        // `count` is at most the credits left.
+        self.credits -= count as u16;
+        if !request.send.has_more_to_send() {
+            self.slots.clear_sendable(slot);
+        }
+        let due = request.send.due();
+        requests.table.watch_at(index, due);
+        count as usize * usize::from(to.terms.mtu)
+    }
+
+    /// Asks for the first response packet of a request that executes. Costs no credit: the last
+    /// request packet's is still in use.
+    pub(super) fn probe_busy<R: Route>(
+        &mut self,
+        now: Instant,
+        index: u32,
+        to: &Peer<R>,
+        interval_max: Duration,
+        requests: &mut Requests,
+    ) -> Control<R> {
+        let slot = requests.table[index].slot;
+        let send = &mut requests.table[index].send;
+        send.on_attempt();
+        let interval = self.rtt.rto(send.attempts()).min(interval_max);
+        send.probe_at(now + interval);
+        let header = Header {
+            request: RequestNumber::new(slot, self.slots.entry(slot).sequence),
+            message_bytes: 1,
+            flags: Flags::of_round(send.round()),
+            ..Header::new(PacketType::RequestForResponse, to.remote)
+        };
+        let due = send.due();
+        requests.table.watch_at(index, due);
+        Control {
+            route: to.route,
+            header,
+            seed: to.seed,
+            body: None,
+        }
+    }
+}
+
+fn push_request<R: Route>(
+    now: Instant,
+    to: &Peer<R>,
+    request: &ClientRequest,
+    name: RequestNumber,
+    number: u32,
+    gave_up: bool,
+    tx: &mut TxBatch<R>,
+) {
+    let Some(buffers) = &request.buffers else {
+        unreachable!("a request in a slot has its buffers")
+    };
+    let data = &buffers.request;
+    let range = to.terms.data_range(data.len(), number);
+    let header = Header {
+        kind: request.kind,
+        message_bytes: data.len() as u32,
+        packet_number: number as u16,
+        request: name,
+        flags: Flags::of_round(request.send.round()).with_if(gave_up, Flags::GAP),
+        ..Header::new(PacketType::Request, to.remote)
+    };
+    let extension = request
+        .deadline
+        .filter(|_| number == 0)
+        .map(|deadline| deadline_extension(deadline.saturating_since(now).as_nanos()));
+    push_data(tx, to, &header, extension, data, range);
+}
+
+fn push_request_for_response<R: Route>(
+    to: &Peer<R>,
+    name: RequestNumber,
+    round: u8,
+    first: u32,
+    count: u32,
+    tx: &mut TxBatch<R>,
+) {
+    let header = Header {
+        message_bytes: count,
+        packet_number: first as u16,
+        request: name,
+        flags: Flags::of_round(round),
+        ..Header::new(PacketType::RequestForResponse, to.remote)
+    };
+    let len = header.write_packet(to.seed, None, &[], tx.next_room());
+    tx.push_written(to.route, len);
+}

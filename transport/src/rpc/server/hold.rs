@@ -1,0 +1,95 @@
+//! Memory that a server end holds for its client, and when it takes it back.
+//!
+//! A request half received and a response of several packets stay until the client goes on. A client
+//! that does not, and yet answers PINGs, would hold them for ever. So each slot is scanned once in a
+//! hold timeout, and given up at the second scan that finds no progress: the client has had between
+//! one and two timeouts. Any packet is progress, so that a slow client keeps its session, unless others
+//! want the memory: then a request must grow by a part of its size. One that is given up and then still
+//! goes on loses its session, because its data is gone; so does one that starts request after
+//! request and finishes none.
+
+use super::slot::{MOVED, ServerSlot, ServerSlotState};
+use super::{Responses, ServerEnd};
+use crate::config::{HOLD_PARTS, HOLD_STRIKES_MAX};
+use crate::rpc::Memory;
+use crate::session::Terms;
+use crate::stats::EndpointStats;
+use crate::time::{Duration, Instant};
+
+impl ServerSlot {
+    fn holds_response(&self, data_bytes: usize) -> bool {
+        let response = self.response.as_ref();
+        response.is_some_and(|response| response.len() > data_bytes)
+    }
+
+    /// Whether the client has gone on since the last scan; remembers for the next.
+    fn went_on(&mut self, is_memory_short: bool) -> bool {
+        let before = self.seen_at_scan;
+        self.seen_at_scan = self.received;
+        if before == MOVED {
+            return true;
+        }
+        // A packet now and then must not hold for hours the memory that others want.
+        let least = match is_memory_short {
+            true => (self.request_packets / HOLD_PARTS).max(1),
+            false => 1,
+        };
+        self.assembly.is_some() && self.received >= before.saturating_add(least)
+    }
+
+    /// Takes back what the slot holds. True if that was a request.
+    fn take_back(&mut self, memory: &mut Memory, stats: &mut EndpointStats) -> bool {
+        self.state = ServerSlotState::GivenUp;
+        let (assembly, response) = (self.assembly.take(), self.response.take());
+        memory.end_assembly(assembly.as_ref());
+        stats.requests_abandoned += u64::from(assembly.is_some());
+        stats.responses_released += u64::from(response.is_some());
+        memory.retire(response, memory.epoch());
+        assembly.is_some()
+    }
+}
+
+impl ServerEnd {
+    /// Memory is held for this session from now on. Returns when it must be scanned, if that is new.
+    pub(super) fn hold(&mut self, now: Instant, hold_timeout: Duration) -> Option<Instant> {
+        let is_new = self.scan_at == Instant::FAR_FUTURE;
+        if is_new {
+            self.scan_at = now + hold_timeout;
+        }
+        is_new.then_some(self.scan_at)
+    }
+
+    /// Scans the slots' memory, if that is due. True if the client has abandoned too many requests.
+    pub(crate) fn scan_holds(
+        &mut self,
+        now: Instant,
+        terms: &Terms,
+        memory: &mut Memory,
+        responses: &Responses,
+        stats: &mut EndpointStats,
+    ) -> bool {
+        if self.scan_at > now {
+            return false;
+        }
+        let due = now + responses.hold_timeout;
+        if self.scan_at + responses.hold_timeout / 2 <= now {
+            // This process was paused: not the client's fault.
+            self.scan_at = due;
+            return false;
+        }
+        let (data_bytes, is_memory_short) = (terms.data_bytes(), memory.is_short(now));
+        let mut is_holding = false;
+        for slot in &mut self.slots {
+            if slot.assembly.is_none() && !slot.holds_response(data_bytes) {
+                continue;
+            }
+            if slot.went_on(is_memory_short) {
+                is_holding = true;
+            } else if slot.take_back(memory, stats) {
+                self.strikes = self.strikes.saturating_add(1);
+            }
+        }
+        self.scan_at = if is_holding { due } else { Instant::FAR_FUTURE };
+        self.strikes > HOLD_STRIKES_MAX
+    }
+}

@@ -1,0 +1,161 @@
+//! The server end of a session: a slot per concurrent request, its response kept until the next one.
+//!
+//! [`ServerEnd`] is one end. [`Responses`] is the state that all server ends of an endpoint share: the queue of
+//! answers and the limits of requests. The files beside this one add an operation or a packet type each.
+
+mod answers;
+mod hold;
+mod request;
+mod request_for_response;
+mod respond;
+mod slot;
+mod transmit;
+
+pub(crate) use answers::Answer;
+pub(crate) use request::Whole;
+pub(crate) use slot::ServerSlot;
+
+use self::answers::{AnswerQueue, What};
+use crate::config::Config;
+use crate::prefetch::prefetch;
+use crate::session::{Received, Terms};
+use crate::stats::Drops;
+use crate::time::{Duration, Instant};
+
+/// State of a server end: slots, nothing else. The client drives the protocol.
+#[derive(Default)]
+pub(crate) struct ServerEnd {
+    slots: Box<[ServerSlot]>,
+    /// When to scan what the slots hold; `FAR_FUTURE` exactly while none holds anything.
+    scan_at: Instant,
+    /// Requests in a row that the client began and never finished.
+    strikes: u8,
+}
+
+/// State that the server ends of an endpoint share.
+pub(crate) struct Responses {
+    answers: AnswerQueue,
+    /// The largest request.
+    message_bytes: usize,
+    /// The interval of the scans of what slots hold.
+    hold_timeout: Duration,
+}
+
+/// The effect of a client's packet.
+#[must_use]
+pub(crate) struct Outcome {
+    /// A request moved on: the peer lives.
+    pub(crate) is_progress: bool,
+    /// Memory is held from now on; it must be scanned then.
+    pub(crate) scan_at: Option<Instant>,
+    pub(crate) then: Then,
+}
+
+/// The caller's next step.
+pub(crate) enum Then {
+    Nothing,
+    /// The client broke the protocol.
+    EndSession,
+    /// The request is complete: call its handler.
+    Call(Whole),
+}
+
+impl Outcome {
+    const NOTHING: Self = Self {
+        is_progress: false,
+        scan_at: None,
+        then: Then::Nothing,
+    };
+    const VIOLATION: Self = Self {
+        is_progress: false,
+        scan_at: None,
+        then: Then::EndSession,
+    };
+}
+
+impl ServerEnd {
+    pub(crate) fn new(terms: &Terms) -> Self {
+        Self {
+            slots: (0..terms.slots).map(|_| ServerSlot::new()).collect(),
+            scan_at: Instant::FAR_FUTURE,
+            strikes: 0,
+        }
+    }
+
+    /// When the next scan of what the slots hold is due.
+    pub(crate) fn scan_at(&self) -> Instant {
+        self.scan_at
+    }
+
+    /// Begins to fetch a slot.
+    #[inline]
+    pub(crate) fn prefetch_slot(&self, slot: u8) {
+        if let Some(slot) = self.slots.get(usize::from(slot)) {
+            prefetch::<_, 2>(slot);
+        }
+    }
+}
+
+impl Responses {
+    pub(crate) fn new(config: &Config) -> Self {
+        Self {
+            answers: AnswerQueue::new(config.answers),
+            message_bytes: config.message_bytes,
+            hold_timeout: config.hold_timeout,
+        }
+    }
+
+    /// Whether no answer waits to be sent.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.answers.is_empty()
+    }
+
+    /// The next answer to send.
+    pub(crate) fn next(&self) -> Option<Answer> {
+        self.answers.front()
+    }
+
+    /// The next answer has been sent, but for this rest.
+    pub(crate) fn on_sent(&mut self, rest: Option<What>) {
+        match rest {
+            None => self.answers.pop_front(),
+            Some(rest) => self.answers.set_front(rest),
+        }
+    }
+
+    /// Queues the answer to a packet. Without room the client will ask again.
+    fn answer(&mut self, rx: &Received<'_>, what: What, drops: &mut Drops) {
+        let header = &rx.packet.header;
+        let answer = Answer {
+            session: rx.session,
+            slot: header.request.slot(),
+            round: header.flags.round(),
+            ecn: rx.ecn,
+            sequence: header.request.sequence(),
+            what,
+        };
+        self.push(answer, drops);
+    }
+
+    fn push(&mut self, answer: Answer, drops: &mut Drops) {
+        if !self.answers.push(answer) {
+            drops.answers_full += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+impl ServerEnd {
+    /// Memory of requests that are being received.
+    pub(crate) fn assembly_bytes(&self) -> usize {
+        let slots = self.slots.iter();
+        let parts = slots.filter_map(|slot| slot.assembly.as_ref());
+        parts.map(|part| part.len()).sum()
+    }
+
+    /// The first slot, in words.
+    pub(crate) fn describe_slot(&self) -> String {
+        let slot = &self.slots[0];
+        format!("{:?} {}.{}", slot.state, slot.sequence, slot.received)
+    }
+}

@@ -1,0 +1,89 @@
+//! Packets that a server end sends: the answers that wait, resolved against their slots.
+
+use super::ServerEnd;
+use super::answers::{Answer, What};
+use super::slot::ServerSlotState;
+use crate::backend::{Route, TxBatch};
+use crate::rpc::packet::push_data;
+use crate::session::Peer;
+use crate::stats::EndpointStats;
+use crate::time::Clock;
+use crate::wire::{Flags, Header, Held, PacketType, RequestNumber};
+
+impl ServerEnd {
+    /// Sends an answer. Returns the part of it that did not fit the batch.
+    pub(crate) fn transmit<R: Route>(
+        &mut self,
+        clock: &impl Clock,
+        to: &Peer<R>,
+        answer: &Answer,
+        epoch: u64,
+        stats: &mut EndpointStats,
+        tx: &mut TxBatch<R>,
+    ) -> Option<What> {
+        let flags = Flags::of_round(answer.round).with_if(answer.ecn, Flags::ECN_ECHO);
+        let header = |packet_type, number, flags| Header {
+            packet_number: number,
+            flags,
+            request: RequestNumber::new(answer.slot, answer.sequence),
+            ..Header::new(packet_type, to.remote)
+        };
+        let header = match answer.what {
+            What::CreditReturn(number) => header(PacketType::CreditReturn, number, flags),
+            What::Gap(number) => header(PacketType::CreditReturn, number, flags.with(Flags::GAP)),
+            What::Busy => {
+                stats.busy_sent += 1;
+                header(PacketType::Busy, 0, flags)
+            }
+            What::Response { first, count } => {
+                let header = header(PacketType::Response, first, flags);
+                return self.transmit_response(clock, to, answer, header, count, epoch, stats, tx);
+            }
+        };
+        let len = header.write_packet(to.seed, None, &[], tx.next_room());
+        tx.push_written(to.route, len);
+        None
+    }
+
+    /// Sends `count` response packets beginning with the header's. Returns those that are left.
+    #[allow(clippy::too_many_arguments)]
+    fn transmit_response<R: Route>(
+        &mut self,
+        clock: &impl Clock,
+        to: &Peer<R>,
+        answer: &Answer,
+        mut header: Header,
+        count: u16,
+        epoch: u64,
+        stats: &mut EndpointStats,
+        tx: &mut TxBatch<R>,
+    ) -> Option<What> {
+        let slot = self.slots.get_mut(usize::from(answer.slot))?;
+        if slot.sequence != answer.sequence || slot.state != ServerSlotState::Answered {
+            return None;
+        }
+        let response = slot.response.as_ref()?;
+        header.message_bytes = response.len() as u32;
+        let end = header.packet_number.saturating_add(count);
+        while header.packet_number < end {
+            if tx.is_full() {
+                let (first, count) = (header.packet_number, end - header.packet_number);
+                return Some(What::Response { first, count });
+            }
+            let number = u32::from(header.packet_number);
+            let range = to.terms.data_range(response.len(), number);
+            header.held = match number {
+                0 => Held::from_duration(clock.now().saturating_since(slot.arrived_at)),
+                _ => Held::NOT_HELD,
+            };
+            if number < slot.sent_max {
+                slot.retransmitted_in = epoch;
+                stats.retransmissions += 1;
+            }
+            slot.sent_max = slot.sent_max.max(number + 1);
+            push_data(tx, to, &header, None, response, range);
+            header.packet_number += 1;
+        }
+        None
+    }
+}
