@@ -66,6 +66,7 @@ impl<'a, R: Route> Cx<'a, R> {
     }
 
     /// A message buffer of `len` bytes; `None` when the pool's limit is reached.
+    #[inline(always)]
     pub fn alloc(&mut self, len: usize) -> Option<MsgBuf> {
         self.endpoint.alloc(len)
     }

@@ -39,34 +39,33 @@ impl<R: Route> Endpoint<R> {
         app: &mut impl App<R>,
     ) -> bool {
         let index = packet.session();
-        let Some(session) = self.sessions.at(index) else {
+        let Some(session) = self.sessions.established_at(index) else {
             return false;
         };
-        let (from, id, is_open) = (session.peer_of(index), session.id(index), session.is_open());
+        let (from, id) = (session.peer_of(index), session.id(index));
         let Role::Server(server) = session.role_mut() else {
             return false;
         };
-        if !is_open || from.route != datagram.route {
+        if from.route != datagram.route {
             return false;
         }
-        let (memory, responses) = (&mut self.memory, &self.responses);
-        let taken = server.on_single_request(now, packet, datagram.ecn, &from, memory, responses);
-        let Some(whole) = taken else {
+        if !server.takes_single(packet, &from, &self.responses) {
             return false;
-        };
+        }
+        let deadline = server.on_single_request(now, packet, datagram.ecn, &mut self.memory);
         session.prove_alive(now);
         self.counters.stats.packets_received += 1;
         let number = packet.request();
         let request = Request {
             session: id,
-            kind: whole.kind,
+            kind: packet.kind(),
             data: packet.payload,
             handle: ResponseHandle {
                 session: id,
                 slot: number.slot(),
                 sequence: number.sequence(),
             },
-            deadline: whole.deadline,
+            deadline,
         };
         self.call_handler(now, request, app);
         true
@@ -82,21 +81,23 @@ impl<R: Route> Endpoint<R> {
         app: &mut impl App<R>,
     ) -> bool {
         let index = packet.session();
-        let Some(session) = self.sessions.at(index) else {
+        let Some(session) = self.sessions.established_at(index) else {
             return false;
         };
-        let (from, is_open) = (session.peer_of(index), session.is_open());
+        let from = session.peer_of(index);
         let Role::Client(client) = session.role_mut() else {
             return false;
         };
-        if !is_open || from.route != datagram.route {
+        if from.route != datagram.route {
             return false;
         }
         let (requests, counters) = (&mut self.requests, &mut self.counters);
-        let taken = client.on_single_response(now, packet, datagram.ecn, &from, requests, counters);
-        let Some(finished) = taken else {
+        let Some(request) = client.single_answered(packet, &from, requests) else {
             return false;
         };
+        let ecn = datagram.ecn;
+        let finished =
+            client.on_single_response(now, packet, ecn, request, &from, requests, counters);
         session.prove_alive(now);
         self.counters.stats.packets_received += 1;
         self.deliver(now, finished, app);

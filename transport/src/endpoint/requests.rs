@@ -28,22 +28,28 @@ impl<R: Route> Endpoint<R> {
         let is_fine = request.len() <= self.config.message_bytes
             && deadline.is_none_or(|deadline| deadline > now)
             && !self.requests.is_full();
-        let new = NewRequest {
-            kind,
-            tag,
-            deadline,
-            buffers: Buffers { request, response },
-        };
         if is_fine && let Some(entry) = self.sessions.established(session) {
             let to = entry.peer_of(session.index);
             if let Role::Client(client) = entry.role_mut()
                 && client.can_start()
             {
                 self.counters.stats.requests_enqueued += 1;
+                let new = NewRequest {
+                    kind,
+                    tag,
+                    deadline,
+                    buffers: Buffers { request, response },
+                };
                 let (requests, fast_path) = (&mut self.requests, &mut self.fast_path);
                 return Ok(client.start_new(now, &to, new, requests, fast_path));
             }
         }
+        let new = NewRequest {
+            kind,
+            tag,
+            deadline,
+            buffers: Buffers { request, response },
+        };
         self.queue_request(now, session, new)
     }
 

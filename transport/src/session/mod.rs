@@ -134,7 +134,14 @@ impl<R: Route> Sessions<R> {
     /// The session of this id, if requests may flow.
     #[inline(always)]
     pub(crate) fn established(&mut self, id: SessionId) -> Option<&mut Session<R>> {
-        self.table.get_mut(id).filter(|session| session.is_open())
+        let session = self.table.established(id.index);
+        session.filter(|session| session.id(id.index) == id)
+    }
+
+    /// The session at an index, if requests may flow.
+    #[inline(always)]
+    pub(crate) fn established_at(&mut self, index: u16) -> Option<&mut Session<R>> {
+        self.table.established(index)
     }
 
     /// The session at an index, of any state.

@@ -294,6 +294,14 @@ impl<R: Route> SessionTable<R> {
             .filter(|session| session.state != State::Free)
     }
 
+    /// The session at an index, if requests may flow.
+    #[inline(always)]
+    pub(super) fn established(&mut self, index: u16) -> Option<&mut Session<R>> {
+        self.sessions
+            .get_mut(usize::from(index))
+            .filter(|session| session.is_open())
+    }
+
     /// The session of this id, if it is not over.
     pub(super) fn get(&self, id: SessionId) -> Option<&Session<R>> {
         self.sessions

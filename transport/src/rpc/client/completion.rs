@@ -54,8 +54,10 @@ impl ClientEnd {
             Err(_) => stats.requests_failed += 1,
         }
         if request.stage == Stage::InSlot {
-            let gave_up = result.is_err() && (was_sent || self.slots.gave_up(request.slot));
-            self.leave_slot(index, gave_up, requests);
+            let gave_up = result.is_err() && (was_sent || self.slots.entry(request.slot).gave_up);
+            let (slot, credits) = (request.slot, request.send.in_flight());
+            self.leave_slot(slot, credits, gave_up);
+            requests.table.release(index);
         } else {
             self.queue.note_ended();
         }
@@ -66,13 +68,11 @@ impl ClientEnd {
         }
     }
 
-    /// A request's slot and entry are free again, and its credits are back.
+    /// A request's slot is free again, and its credits are back.
     #[inline(always)]
-    pub(super) fn leave_slot(&mut self, index: u32, gave_up: bool, requests: &mut Requests) {
-        let request = &requests.table[index];
-        self.credits += request.send.in_flight();
-        self.slots.give_back(request.slot, gave_up);
-        requests.table.release(index);
+    pub(super) fn leave_slot(&mut self, slot: u8, credits: u16, gave_up: bool) {
+        self.credits += credits;
+        self.slots.give_back(slot, gave_up);
     }
 
     /// Ends all requests of a session that is not established any more.

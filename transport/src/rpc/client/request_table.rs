@@ -49,7 +49,11 @@ impl RequestTable {
 
     /// Takes an entry into use. The caller has checked that there is one.
     #[inline(always)]
-    pub(super) fn insert(&mut self, session: u16, request: NewRequest) -> RequestId {
+    pub(super) fn insert(
+        &mut self,
+        session: u16,
+        request: NewRequest,
+    ) -> (RequestId, &mut ClientRequest) {
         self.used += 1;
         if self.free == NO_REQUEST {
             self.grow();
@@ -58,10 +62,11 @@ impl RequestTable {
         let entry = &mut self.entries[index as usize];
         self.free = entry.next;
         entry.begin(session, request);
-        RequestId {
+        let id = RequestId {
             index,
             generation: entry.generation,
-        }
+        };
+        (id, entry)
     }
 
     /// Makes one more entry.

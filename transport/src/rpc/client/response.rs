@@ -13,51 +13,64 @@ use crate::time::Instant;
 use crate::wire::{Flags, Packet, SinglePacket};
 
 impl ClientEnd {
-    /// The fast path: the answer to a request of one packet that was sent once. `None`, and nothing is
-    /// changed, if the packet must go the general way.
+    /// The fast path: the request of one packet, sent once, that this packet answers. `None` if the packet must go the
+    /// general way.
     #[inline(always)]
+    pub(crate) fn single_answered<R: Route>(
+        &self,
+        packet: &SinglePacket<'_>,
+        from: &Peer<R>,
+        requests: &Requests,
+    ) -> Option<u32> {
+        let number = packet.request();
+        let slot = self.slots.get(number.slot())?;
+        if slot.sequence != number.sequence() || slot.request == NO_REQUEST {
+            return None;
+        }
+        let request = &requests.table[slot.request];
+        let is_single = request.send.is_single_in_flight();
+        let capacity = request.buffers.as_ref()?.response.capacity();
+        let fits = packet.payload.len() <= from.terms.data_bytes().min(capacity);
+        (is_single && fits && packet.verify(from.seed)).then_some(slot.request)
+    }
+
+    /// Takes the answer to that request, which ends with it.
+    #[inline(always)]
+    #[allow(clippy::too_many_arguments)] // a struct of them costs 30 instructions
     pub(crate) fn on_single_response<R: Route>(
         &mut self,
         now: Instant,
         packet: &SinglePacket<'_>,
         ecn: bool,
+        index: u32,
         from: &Peer<R>,
         requests: &mut Requests,
         counters: &mut Counters,
-    ) -> Option<Finished> {
-        let (number, payload) = (packet.request(), packet.payload);
-        let slot = self.slots.get(number.slot())?;
-        if slot.sequence != number.sequence() || slot.request == NO_REQUEST {
-            return None;
-        }
-        let index = slot.request;
+    ) -> Finished {
         let request = &mut requests.table[index];
-        let is_single = request.send.is_single_in_flight();
-        let buffers = request.buffers.as_mut()?;
-        let bytes_max = from.terms.data_bytes().min(buffers.response.capacity());
-        if !is_single || payload.len() > bytes_max || !packet.verify(from.seed) {
-            return None;
-        }
-        buffers.response.resize(payload.len());
-        buffers.response.copy_from_slice(payload);
+        let mut buffers = request.buffers.take().expect("seen by the caller");
+        buffers.response.resize(packet.payload.len());
+        buffers.response.copy_from_slice(packet.payload);
         let is_marked = ecn || packet.flags().has(Flags::ECN_ECHO);
         let sent_at = request.send.stamp_of_single(packet.flags().round());
         self.sample_rtt(now, sent_at, packet.held(), is_marked, &mut counters.rtts);
         self.completed += 1;
         counters.stats.requests_completed += 1;
-        let (tag, buffers) = (request.tag, request.buffers.take().expect("seen above"));
-        self.leave_slot(index, false, requests);
+        let tag = request.tag;
+        // It has one packet, which is answered now.
+        self.leave_slot(packet.request().slot(), 1, false);
+        requests.table.release(index);
         if self.queue.is_empty() {
             self.mark_ready(from.index, requests);
         } else {
             self.start_queued(from.index, &from.terms, requests);
         }
-        Some(Finished {
+        Finished {
             tag,
             completion: buffers.into_completion(Ok(())),
             // Sent once, and answered: nothing refers to it.
             after_epoch: 0,
-        })
+        }
     }
 
     /// The first packet returns the credits of the whole request, each later one that of its

@@ -66,15 +66,10 @@ impl Slots {
         self.slots.get_mut(usize::from(slot))
     }
 
-    /// The request number that a slot's present request has on the wire.
+    /// A slot that holds a request.
     #[inline(always)]
-    pub(super) fn number(&self, slot: u8) -> RequestNumber {
-        RequestNumber::new(slot, self.slots[usize::from(slot)].sequence)
-    }
-
-    #[inline(always)]
-    pub(super) fn gave_up(&self, slot: u8) -> bool {
-        self.slots[usize::from(slot)].gave_up
+    pub(super) fn entry(&self, slot: u8) -> &ClientSlot {
+        &self.slots[usize::from(slot)]
     }
 
     /// Gives a request the lowest free slot and that slot's next sequence: few slots stay few and warm.
@@ -129,6 +124,11 @@ impl Slots {
     #[inline(always)]
     pub(super) fn clear_sendable(&mut self, slot: u8) {
         self.sendable &= !(1 << slot);
+    }
+
+    #[inline(always)]
+    pub(super) fn clear_all_sendable(&mut self) {
+        self.sendable = 0;
     }
 
     /// The next slot in the round that has something to send.

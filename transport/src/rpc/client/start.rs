@@ -1,6 +1,6 @@
 //! A request's beginning: into a slot, or into the session's queue. And its end at the caller's wish.
 
-use super::request::{NewRequest, Stage};
+use super::request::{ClientRequest, NewRequest, Stage};
 use super::request_table::NO_REQUEST;
 use super::{ClientEnd, Requests};
 use crate::backend::Route;
@@ -27,12 +27,14 @@ impl ClientEnd {
         requests: &mut Requests,
         fast_path: &mut FastPath<R>,
     ) -> RequestId {
-        let id = requests.table.insert(to.index, new);
-        self.start(id.index, &to.terms, requests);
-        if !self.send_single(now, to, id.index, requests, fast_path) {
+        let (id, request) = requests.table.insert(to.index, new);
+        self.start(id.index, request, &to.terms);
+        let is_sent = self.send_single(now, to, request, fast_path);
+        let due = request.due();
+        if !is_sent {
             self.mark_ready(to.index, requests);
         }
-        requests.table.watch(id.index);
+        requests.table.watch_at(id.index, due);
         id
     }
 
@@ -43,7 +45,7 @@ impl ClientEnd {
         new: NewRequest,
         requests: &mut Requests,
     ) -> RequestId {
-        let id = requests.table.insert(session, new);
+        let (id, _) = requests.table.insert(session, new);
         self.queue.push(id.index, &mut requests.table);
         id
     }
@@ -55,8 +57,7 @@ impl ClientEnd {
 
     /// Gives a request the lowest free slot.
     #[inline(always)]
-    fn start(&mut self, index: u32, terms: &Terms, requests: &mut Requests) {
-        let request = &mut requests.table[index];
+    fn start(&mut self, index: u32, request: &mut ClientRequest, terms: &Terms) {
         request.slot = self.slots.take(index);
         request.stage = Stage::InSlot;
         request.next = NO_REQUEST;
@@ -75,7 +76,7 @@ impl ClientEnd {
                 requests.table.release(index);
                 continue;
             }
-            self.start(index, terms, requests);
+            self.start(index, &mut requests.table[index], terms);
             requests.table.watch(index);
         }
         self.mark_ready(session, requests);

@@ -2,6 +2,7 @@
 
 use super::request::ClientRequest;
 use super::send_state::NextPacket;
+use super::slots::ClientSlot;
 use super::{ClientEnd, Requests};
 use crate::backend::{Route, TxBatch};
 use crate::rpc::packet::push_data;
@@ -19,11 +20,9 @@ impl ClientEnd {
         &mut self,
         now: Instant,
         to: &Peer<R>,
-        index: u32,
-        requests: &mut Requests,
+        request: &mut ClientRequest,
         fast_path: &mut FastPath<R>,
     ) -> bool {
-        let request = &mut requests.table[index];
         let slot = request.slot;
         let Some(buffers) = &request.buffers else {
             return false;
@@ -35,11 +34,12 @@ impl ClientEnd {
         if !fast_path.takes(data.len()) || !is_alone || !may_go {
             return false;
         }
+        let entry = self.slots.entry(slot);
         let header = Header {
             kind: request.kind,
             message_bytes: data.len() as u32,
-            request: self.slots.number(slot),
-            flags: Flags::default().with_if(self.slots.gave_up(slot), Flags::GAP),
+            request: RequestNumber::new(slot, entry.sequence),
+            flags: Flags::default().with_if(entry.gave_up, Flags::GAP),
             ..Header::new(PacketType::Request, to.remote)
         };
         let left = request
@@ -47,7 +47,8 @@ impl ClientEnd {
             .map(|deadline| deadline.saturating_since(now));
         let extension = left.map(|left| deadline_extension(left.as_nanos()));
         fast_path.write(to, &header, extension, data);
-        self.slots.clear_sendable(slot);
+        // The slot was the only one.
+        self.slots.clear_all_sendable();
         self.credits -= 1;
         request.send.on_sent_single(now, now + self.rtt.rto(0));
         true
@@ -108,10 +109,12 @@ impl ClientEnd {
         stats: &mut EndpointStats,
         tx: &mut TxBatch<R>,
     ) -> usize {
-        let Some(index) = self.slots.get(slot).map(|slot| slot.request) else {
-            unreachable!("the slot has something to send")
-        };
-        let (name, gave_up) = (self.slots.number(slot), self.slots.gave_up(slot));
+        let ClientSlot {
+            sequence,
+            request: index,
+            gave_up,
+        } = *self.slots.entry(slot);
+        let name = RequestNumber::new(slot, sequence);
         let request = &mut requests.table[index];
         let is_retransmission = request.send.next_is_retransmission();
         let count = match request.send.next_packet() {
@@ -166,7 +169,7 @@ impl ClientEnd {
         let interval = self.rtt.rto(send.attempts()).min(interval_max);
         send.probe_at(now + interval);
         let header = Header {
-            request: self.slots.number(slot),
+            request: RequestNumber::new(slot, self.slots.entry(slot).sequence),
             message_bytes: 1,
             flags: Flags::of_round(send.round()),
             ..Header::new(PacketType::RequestForResponse, to.remote)

@@ -23,44 +23,48 @@ pub(crate) struct Whole {
 }
 
 impl ServerEnd {
-    /// The fast path: a new request of one packet. `None`, and nothing is changed, if the packet must go the
-    /// general way.
+    /// The fast path: whether this is a new request of one packet. If not, the packet must go the general way.
     #[inline(always)]
-    pub(crate) fn on_single_request<R: Route>(
+    pub(crate) fn takes_single<R: Route>(
+        &self,
+        packet: &SinglePacket<'_>,
+        from: &Peer<R>,
+        responses: &Responses,
+    ) -> bool {
+        let (number, bytes) = (packet.request(), packet.payload.len());
+        let Some(slot) = self.slots.get(usize::from(number.slot())) else {
+            return false;
+        };
+        number.sequence() > slot.sequence
+            && slot.assembly.is_none()
+            && bytes <= from.terms.data_bytes().min(responses.message_bytes)
+            && packet.verify(from.seed)
+    }
+
+    /// Takes that request, whose handler is to be called. Returns its deadline.
+    #[inline(always)]
+    pub(crate) fn on_single_request(
         &mut self,
         now: Instant,
         packet: &SinglePacket<'_>,
         ecn: bool,
-        from: &Peer<R>,
         memory: &mut Memory,
-        responses: &Responses,
-    ) -> Option<Whole> {
-        let (number, payload) = (packet.request(), packet.payload);
-        let slot = self.slots.get_mut(usize::from(number.slot()))?;
-        let fits = payload.len() <= from.terms.data_bytes().min(responses.message_bytes);
-        if number.sequence() <= slot.sequence
-            || slot.assembly.is_some()
-            || !fits
-            || !packet.verify(from.seed)
-        {
-            return None;
-        }
+    ) -> Option<Instant> {
+        let slot = &mut self.slots[usize::from(packet.request().slot())];
         let new = NewRequest {
-            number,
+            number: packet.request(),
             flags: packet.flags(),
             kind: packet.kind(),
-            message_bytes: payload.len() as u32,
+            message_bytes: packet.payload.len() as u32,
             packets: 1,
         };
-        slot.begin(&new, memory);
+        let deadline = deadline(now, packet.deadline_ns());
+        let previous = slot.begin(&new, memory);
         slot.received = 1;
-        slot.deadline = deadline(now, packet.deadline_ns());
+        slot.deadline = deadline;
         slot.execute(now, new.flags.round(), ecn);
-        Some(Whole {
-            kind: new.kind,
-            deadline: slot.deadline,
-            assembly: None,
-        })
+        memory.retire(previous.response, previous.epoch);
+        deadline
     }
 
     pub(crate) fn on_request(
@@ -92,7 +96,9 @@ impl ServerEnd {
                     message_bytes: header.message_bytes,
                     packets,
                 };
-                slot.begin(&new, memory);
+                memory.end_assembly(slot.assembly.take().as_ref());
+                let previous = slot.begin(&new, memory);
+                memory.retire(previous.response, previous.epoch);
             }
             Ordering::Equal if !slot.agrees_with(header) => {
                 drops.bad_number += 1;
@@ -190,6 +196,7 @@ impl ServerEnd {
         let header = &rx.packet.header;
         let slot = &mut self.slots[usize::from(header.request.slot())];
         slot.execute(rx.now, header.flags.round(), rx.ecn);
+        slot.seen_at_scan = MOVED;
         let assembly = slot.assembly.take();
         if assembly.is_some() {
             memory.end_assembly(assembly.as_ref());

@@ -17,6 +17,12 @@ pub(super) struct NewRequest {
     pub(super) packets: u32,
 }
 
+/// The response that a slot had, and the epoch in which a transmission may refer to it.
+pub(super) struct Previous {
+    pub(super) response: Option<MsgBuf>,
+    pub(super) epoch: u64,
+}
+
 /// One slot.
 ///
 /// ```text
@@ -91,17 +97,19 @@ impl ServerSlot {
     }
 
     /// Begins a request of so many packets. With it the client says that it is done with the slot's previous one, and
-    /// unless it gave that up, that the response has come.
+    /// unless it gave that up, that the response has come. Returns that response.
     #[inline(always)]
-    pub(super) fn begin(&mut self, new: &NewRequest, memory: &mut Memory) {
-        memory.end_assembly(self.assembly.take().as_ref());
+    pub(super) fn begin(&mut self, new: &NewRequest, memory: &Memory) -> Previous {
         let is_proof = !new.flags.has(Flags::GAP) || self.sent_max == 0;
         let epoch = if is_proof {
             self.resent_in
         } else {
             memory.epoch()
         };
-        let previous = self.response.take();
+        let previous = Previous {
+            response: self.response.take(),
+            epoch,
+        };
         self.sequence = new.number.sequence();
         self.state = ServerSlotState::Receiving;
         self.kind = new.kind;
@@ -113,7 +121,7 @@ impl ServerSlot {
         self.resent_in = 0;
         self.sent_max = 0;
         self.seen_at_scan = MOVED;
-        memory.retire(previous, epoch);
+        previous
     }
 
     /// The last packet of the request has come, in this round and with this mark: its handler is called.
@@ -123,7 +131,6 @@ impl ServerSlot {
         self.round = round;
         self.ecn = ecn;
         self.state = ServerSlotState::Executing;
-        self.seen_at_scan = MOVED;
     }
 
     /// Whether the packet says the same about the request as its first one did.
