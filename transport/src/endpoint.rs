@@ -108,7 +108,7 @@ impl<R: Route> Endpoint<R> {
 
     /// A request's timer may be due: packets that have arrived are better taken in first.
     #[inline]
-    pub(crate) fn is_look_due(&self, now: Instant) -> bool {
+    pub(crate) fn is_scan_due(&self, now: Instant) -> bool {
         self.requests.next_scan() <= now
     }
 

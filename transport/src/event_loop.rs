@@ -274,7 +274,7 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
         for _ in 0..BURSTS_BEFORE_TIMERS_MAX {
             let count = self.receive_burst(now)?;
             received += count;
-            if count == 0 || !self.endpoint.is_look_due(now) {
+            if count == 0 || !self.endpoint.is_scan_due(now) {
                 break;
             }
         }

@@ -5,9 +5,9 @@ use crate::time::Duration;
 /// An endpoint's counters since its creation, and its present load.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct EndpointStats {
-    /// Sessions that this endpoint opened and that stand now.
+    /// Sessions that this endpoint opened and that are established now.
     pub sessions_client: u64,
-    /// Sessions that peers opened and that stand now.
+    /// Sessions that peers opened and that are established now.
     pub sessions_server: u64,
     /// Requests in flight or queued now.
     pub requests_pending: u64,
@@ -29,7 +29,7 @@ pub struct EndpointStats {
     pub timeouts: u64,
     /// Rollbacks after a gap in the peer's answers.
     pub gaps: u64,
-    /// Packets sent again.
+    /// Packets retransmitted.
     pub retransmissions: u64,
     /// BUSY packets sent.
     pub busy_sent: u64,
@@ -134,7 +134,7 @@ pub struct SessionStats {
     pub rto_ns: u64,
     /// Samples taken.
     pub rtt_samples: u64,
-    /// Packets sent again.
+    /// Packets retransmitted.
     pub retransmissions: u64,
     /// Credits agreed on.
     pub credits: u16,

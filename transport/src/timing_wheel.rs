@@ -21,8 +21,8 @@ const NONE: u32 = u32::MAX;
 const NO_LIST: u16 = u16::MAX;
 /// Ticks ahead that the wheel can tell apart; later entries come early and are put back.
 const HORIZON: u64 = (1 << (SLOT_BITS as usize * LEVELS)) - 1;
-/// Entries of a slot that are looked at to tell when the first of them is due.
-const LOOKED_AT_MAX: usize = 8;
+/// Entries of a slot that are scanned to tell when the first of them is due.
+const SCANNED_MAX: usize = 8;
 
 /// Entries `0..n`, each at most once in the wheel.
 pub(crate) struct TimingWheel {
@@ -158,7 +158,7 @@ impl TimingWheel {
     fn earliest(&self, list: u16) -> Option<u64> {
         let mut entry = self.first[usize::from(list)];
         let mut earliest = Instant::FAR_FUTURE;
-        for _ in 0..LOOKED_AT_MAX {
+        for _ in 0..SCANNED_MAX {
             let Some(node) = self.nodes.get(entry as usize) else {
                 return Some(self.tick_of(earliest));
             };

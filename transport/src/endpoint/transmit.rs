@@ -10,7 +10,7 @@ impl<R: Route> Endpoint<R> {
         self.poll_transmit_by(&now, tx)
     }
 
-    /// As [`Endpoint::poll_transmit`], with a look at the clock for each packet instead of one for all (the paper's
+    /// As [`Endpoint::poll_transmit`], reading the clock for each packet instead of one for all (the paper's
     /// section 5.2.2 without batched timestamps).
     pub fn poll_transmit_by(&mut self, clock: &impl Clock, tx: &mut TxBatch<R>) -> Transmit {
         let before = tx.len();

@@ -191,8 +191,7 @@ impl<R: Route> Sessions<R> {
         });
         out.stats.sessions_client -= 1;
         self.timers.remove(u32::from(index));
-        let role = self.table.release(index);
-        Ended { index, role }
+        self.table.release(index)
     }
 }
 

@@ -21,8 +21,8 @@ pub use api::{
 };
 pub(crate) use peer::{Peer, Received};
 pub(crate) use rtt::{RtoLimits, Rtt};
-pub(crate) use table::{Role, Session};
-pub(crate) use teardown::{Closed, Ended};
+pub(crate) use table::{Ended, Role, Session};
+pub(crate) use teardown::Closed;
 pub(crate) use terms::Terms;
 pub(crate) use timers::Timer;
 

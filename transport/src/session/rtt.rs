@@ -2,7 +2,7 @@
 
 use crate::time::{Duration, Instant};
 
-/// Smoothed RTT, its variation, and the timeout. Samples have the server's holding time taken out.
+/// Smoothed RTT, its variation, and the timeout. Samples have the server time taken out.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Rtt {
     smoothed_ns: u64,

@@ -47,6 +47,14 @@ pub(crate) enum Role {
     Server(ServerEnd),
 }
 
+/// What a session that is over leaves behind: its requests and its memory.
+#[must_use]
+pub(crate) struct Ended {
+    /// The index that it had.
+    pub(crate) index: u16,
+    pub(crate) role: Role,
+}
+
 /// A sign of life that we asked for.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Probing {
@@ -234,7 +242,7 @@ impl<R: Route> SessionTable<R> {
     }
 
     /// Gives an index back, and the session's end to the caller.
-    pub(super) fn release(&mut self, index: u16) -> Role {
+    pub(super) fn release(&mut self, index: u16) -> Ended {
         let session = &mut self.sessions[usize::from(index)];
         assert!(
             session.state == State::Free,
@@ -247,7 +255,8 @@ impl<R: Route> SessionTable<R> {
         }
         session.probe = None;
         self.free.push_back(index);
-        std::mem::replace(&mut session.role, Role::Server(ServerEnd::default()))
+        let role = std::mem::replace(&mut session.role, Role::Server(ServerEnd::default()));
+        Ended { index, role }
     }
 
     /// Sum of the credits of all sessions in use.

@@ -2,20 +2,12 @@
 
 use super::keepalive::{read_probe, reset};
 use super::{
-    ConnectError, DownReason, Event, Handshake, Input, Output, Received, Role, SessionId, Sessions,
-    State,
+    ConnectError, DownReason, Ended, Event, Handshake, Input, Output, Received, Role, SessionId,
+    Sessions, State,
 };
 use crate::backend::Route;
 use crate::time::Instant;
 use crate::wire::{Header, Packet, PacketType, Probe, RequestNumber, Seed};
-
-/// What a session that is over leaves behind: its requests and its memory.
-#[must_use]
-pub(crate) struct Ended {
-    /// The index that it had.
-    pub(crate) index: u16,
-    pub(crate) role: Role,
-}
 
 /// What became of a session that this side closes.
 #[must_use]
@@ -159,7 +151,7 @@ impl<R: Route> Sessions<R> {
             }
         }
         self.timers.remove(u32::from(index));
-        let role = self.table.release(index);
+        let ended = self.table.release(index);
         if !was_closing {
             // `close` has told already.
             self.events.push_back(Event::Down {
@@ -167,6 +159,6 @@ impl<R: Route> Sessions<R> {
                 reason,
             });
         }
-        Some(Ended { index, role })
+        Some(ended)
     }
 }

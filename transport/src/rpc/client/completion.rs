@@ -3,8 +3,7 @@
 //! A buffer goes back only when no transmission refers to it. Without a retransmission the answer
 //! proves that; otherwise the completion waits for a flush of the backend, unless that copies.
 
-use super::request::Stage;
-use super::request_table::NO_REQUEST;
+use super::request::{NO_REQUEST, Stage};
 use super::{ClientEnd, Ended, Finished, Requests};
 use crate::exchange::RpcError;
 use crate::rpc::Memory;
@@ -40,7 +39,7 @@ impl ClientEnd {
         let request = &mut requests.table[index];
         let was_sent = request.send.was_sent();
         let after_epoch = match result {
-            Ok(()) => memory.epoch_to_flush(request.send.resent_in()),
+            Ok(()) => memory.epoch_to_flush(request.send.retransmitted_in()),
             Err(_) if was_sent => memory.epoch_to_flush(memory.epoch()),
             Err(_) => 0,
         };

@@ -4,7 +4,7 @@
 //! so that an answer tells which transmission it belongs to: RTT samples are unambiguous (Karn), and
 //! a gap in the answers to this round is a loss in this round, found before the timer fires.
 
-use super::request_table::NO_REQUEST;
+use super::request::NO_REQUEST;
 use super::{ClientEnd, Ended, Requests};
 use crate::backend::Route;
 use crate::exchange::RpcError;

@@ -243,7 +243,7 @@ impl ClientEnd {
     pub(crate) fn check_credits(&self, terms: &Terms, requests: &Requests) {
         let slots = (0..terms.slots).filter_map(|slot| self.slots.get(slot));
         let in_flight = slots
-            .filter(|slot| slot.request != request_table::NO_REQUEST)
+            .filter(|slot| slot.request != request::NO_REQUEST)
             .map(|slot| u32::from(requests.table[slot.request].send.in_flight()));
         let in_use: u32 = in_flight.sum();
         assert_eq!(
@@ -256,7 +256,7 @@ impl ClientEnd {
     /// The first slot, in words.
     pub(crate) fn describe_slot(&self, requests: &Requests) -> String {
         let slot = self.slots.get(0).expect("a session has a slot");
-        if slot.request == request_table::NO_REQUEST {
+        if slot.request == request::NO_REQUEST {
             return format!("free after {}", slot.sequence);
         }
         let send = &requests.table[slot.request].send;

@@ -1,6 +1,7 @@
 //! Requests of a session beyond its slots, in order, linked through the table of requests.
 
-use super::request_table::{NO_REQUEST, RequestTable};
+use super::request::NO_REQUEST;
+use super::request_table::RequestTable;
 use crate::time::Instant;
 
 /// The queue of one client end.

@@ -1,10 +1,12 @@
 //! A request that this endpoint made, from its enqueueing to its end.
 
-use super::request_table::NO_REQUEST;
 use super::send_state::SendState;
 use crate::buf::MsgBuf;
 use crate::exchange::{Completion, RpcError};
 use crate::time::Instant;
+
+/// No request: an index that the table never gives.
+pub(super) const NO_REQUEST: u32 = u32::MAX;
 
 /// A request and its wire state. What a request begins with lies side by side, so that it is written in few strokes.
 #[repr(C)]

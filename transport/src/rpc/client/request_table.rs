@@ -3,12 +3,9 @@
 //! They live apart from the sessions, in one table that is reused from the last entry freed, so
 //! that 20,000 idle sessions cost no cache and a few busy requests stay warm.
 
-use super::request::{ClientRequest, NewRequest, Stage};
+use super::request::{ClientRequest, NO_REQUEST, NewRequest, Stage};
 use crate::exchange::RequestId;
 use crate::time::Instant;
-
-/// No request.
-pub(super) const NO_REQUEST: u32 = u32::MAX;
 
 /// Requests that are scanned to tell when the first of them is due.
 const SCANNED_MAX: usize = 128;

@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use super::request::ClientRequest;
-use super::request_table::NO_REQUEST;
+use super::request::{ClientRequest, NO_REQUEST};
 use super::{ClientEnd, Ended, Finished, Outcome, Requests};
 use crate::backend::Route;
 use crate::exchange::RpcError;

@@ -15,7 +15,7 @@ pub(super) struct SendState {
     /// When a packet was last sent.
     sent_at: Instant,
     /// The transmission epoch of the last retransmitted data packet; 0 for none.
-    resent_in: u64,
+    retransmitted_in: u64,
     /// 0 until the first response packet has come.
     response_packets: u32,
     /// Packets answered, always the first ones. Never more than `sent`.
@@ -42,7 +42,7 @@ impl SendState {
         Self {
             due: Instant::FAR_FUTURE,
             sent_at: Instant::ZERO,
-            resent_in: 0,
+            retransmitted_in: 0,
             response_packets: 0,
             answered: 0,
             sent: 0,
@@ -70,7 +70,7 @@ impl SendState {
         self.is_busy = false;
         self.sent_at = Instant::ZERO;
         self.due = Instant::FAR_FUTURE;
-        self.resent_in = 0;
+        self.retransmitted_in = 0;
     }
 
     /// The request has a slot, and so many packets.
@@ -115,8 +115,8 @@ impl SendState {
         self.answered
     }
 
-    pub(super) fn resent_in(&self) -> u64 {
-        self.resent_in
+    pub(super) fn retransmitted_in(&self) -> u64 {
+        self.retransmitted_in
     }
 
     pub(super) fn was_sent(&self) -> bool {
@@ -176,7 +176,7 @@ impl SendState {
     #[inline]
     pub(super) fn is_single_in_flight(&self) -> bool {
         let is_single = self.request_packets == 1 && self.sent == 1;
-        is_single && (self.answered | self.response_packets) == 0 && self.resent_in == 0
+        is_single && (self.answered | self.response_packets) == 0 && self.retransmitted_in == 0
     }
 
     /// What the next packet to send is.
@@ -197,8 +197,8 @@ impl SendState {
     }
 
     /// The next packet refers to the request's buffer once more.
-    pub(super) fn note_resent(&mut self, epoch: u64) {
-        self.resent_in = epoch;
+    pub(super) fn note_retransmitted(&mut self, epoch: u64) {
+        self.retransmitted_in = epoch;
     }
 
     /// `count` packets have been sent. The timer starts at `due` with the first packet under way.

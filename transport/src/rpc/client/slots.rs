@@ -1,6 +1,6 @@
 //! The slots of a client end: which are free, which have a packet to send, and whose turn it is.
 
-use super::request_table::NO_REQUEST;
+use super::request::NO_REQUEST;
 use crate::config::SEQUENCES_MAX;
 use crate::prefetch::prefetch;
 use crate::wire::RequestNumber;

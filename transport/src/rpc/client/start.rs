@@ -1,7 +1,6 @@
 //! A request's beginning: into a slot, or into the session's queue. And its end at the caller's wish.
 
-use super::request::{ClientRequest, NewRequest, Stage};
-use super::request_table::NO_REQUEST;
+use super::request::{ClientRequest, NO_REQUEST, NewRequest, Stage};
 use super::{ClientEnd, Requests};
 use crate::backend::Route;
 use crate::exchange::{RequestId, RpcError};

@@ -121,7 +121,7 @@ impl ClientEnd {
             NextPacket::Request { number } => {
                 push_request(now, to, request, name, number, gave_up, tx);
                 if is_retransmission {
-                    request.send.note_resent(epoch);
+                    request.send.note_retransmitted(epoch);
                 }
                 1
             }

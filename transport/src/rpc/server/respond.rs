@@ -82,7 +82,7 @@ impl ServerEnd {
             let epoch = if slot.sent_max > 0 {
                 memory.epoch()
             } else {
-                slot.resent_in
+                slot.retransmitted_in
             };
             memory.retire(slot.response, epoch);
         }

@@ -52,7 +52,7 @@ pub(crate) struct ServerSlot {
     /// The last credit return's position in the queue of answers.
     pub(super) credit_return: u64,
     /// The transmission epoch in which response data was last retransmitted; 0 for never.
-    pub(super) resent_in: u64,
+    pub(super) retransmitted_in: u64,
     /// Response packets sent at least once, always the first ones.
     pub(super) sent_max: u32,
     /// What was received at the last scan of what the slot holds, or `MOVED`.
@@ -90,7 +90,7 @@ impl ServerSlot {
             assembly: None,
             response: None,
             credit_return: u64::MAX,
-            resent_in: 0,
+            retransmitted_in: 0,
             sent_max: 0,
             seen_at_scan: MOVED,
         }
@@ -102,7 +102,7 @@ impl ServerSlot {
     pub(super) fn begin(&mut self, new: &NewRequest, memory: &Memory) -> Previous {
         let is_proof = !new.flags.has(Flags::GAP) || self.sent_max == 0;
         let epoch = if is_proof {
-            self.resent_in
+            self.retransmitted_in
         } else {
             memory.epoch()
         };
@@ -118,7 +118,7 @@ impl ServerSlot {
         self.received = 0;
         self.deadline = None;
         self.credit_return = u64::MAX;
-        self.resent_in = 0;
+        self.retransmitted_in = 0;
         self.sent_max = 0;
         self.seen_at_scan = MOVED;
         previous

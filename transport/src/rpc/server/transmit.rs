@@ -77,7 +77,7 @@ impl ServerEnd {
                 _ => Held::NOT_HELD,
             };
             if number < slot.sent_max {
-                slot.resent_in = epoch;
+                slot.retransmitted_in = epoch;
                 stats.retransmissions += 1;
             }
             slot.sent_max = slot.sent_max.max(number + 1);
