@@ -1,7 +1,7 @@
 //! The slice that everything stands on: sessions, small and large messages, loss, death.
 
 use super::holds::idle;
-use super::net::{Manner, Net, pattern};
+use super::net::{Done, Manner, Net};
 use super::script::Script;
 use crate::config::SEQUENCES_MAX;
 use crate::prng::Ratio;
@@ -20,7 +20,7 @@ fn a_request_comes_back_answered() {
     let session = net.connected(0, 1);
     net.request(0, session, 5, 32);
     assert!(net.run_until(SECOND, |net| completed(net, 0, 1)));
-    assert_eq!(net.nodes[0].app.completions[0], (5, Ok(()), pattern(5, 32)));
+    assert_eq!(net.nodes[0].app.completions[0], Done::with(5, 32));
     let stats = net.nodes[0]
         .endpoint
         .session_stats(session)
@@ -58,7 +58,7 @@ fn messages_of_every_size_arrive_whole() {
             );
             assert_eq!(
                 net.nodes[0].app.completions[0],
-                (9, Ok(()), pattern(9, bytes)),
+                Done::with(9, bytes),
                 "{bytes} bytes"
             );
             assert_eq!(
@@ -83,7 +83,7 @@ fn requests_beyond_the_slots_wait_their_turn() {
             .app
             .completions
             .iter()
-            .all(|(tag, result, data)| { result.is_ok() && *data == pattern(*tag, 100) })
+            .all(|done| *done == Done::with(done.tag, 100))
     );
 }
 
@@ -98,7 +98,7 @@ fn a_slow_request_does_not_hold_up_the_others_and_is_sent_once_more_at_most() {
     net.request(0, session, 2, 64);
     net.run_for(Duration::from_millis(500));
     assert_eq!(net.nodes[0].app.completions.len(), 1);
-    assert_eq!(net.nodes[0].app.completions[0].0, 2);
+    assert_eq!(net.nodes[0].app.completions[0].tag, 2);
     let stats = net.nodes[0].endpoint.stats();
     assert_eq!(
         stats.retransmissions, 1,
@@ -138,9 +138,9 @@ fn under_loss_everything_completes_and_runs_once() {
             net.run_until(SECOND * 100, |net| completed(net, 0, 200)),
             "loss {loss} %"
         );
-        for (tag, result, data) in &net.nodes[0].app.completions {
-            assert_eq!(*result, Ok(()), "loss {loss} %");
-            assert_eq!(*data, pattern(*tag, 10 + 20 * *tag as usize));
+        for done in &net.nodes[0].app.completions {
+            let expected = Done::with(done.tag, 10 + 20 * done.tag as usize);
+            assert_eq!(*done, expected, "loss {loss} %");
         }
         assert!(net.nodes[1].app.executed.values().all(|count| *count == 1));
     }
@@ -156,7 +156,7 @@ fn a_dead_peer_is_found_and_its_requests_end() {
     net.nodes[1].is_dead = true;
     assert!(net.run_until(SECOND * 2, |net| completed(net, 0, 1)));
     assert_eq!(
-        net.nodes[0].app.completions[0].1,
+        net.nodes[0].app.completions[0].result,
         Err(RpcError::OutcomeUnknown)
     );
     assert_eq!(
@@ -181,8 +181,8 @@ fn a_dead_peer_ends_the_requests_of_its_own_sessions_only() {
     net.run_for(Duration::from_millis(100));
     net.nodes[1].is_dead = true;
     assert!(net.run_until(SECOND * 2, |net| completed(net, 0, 1)));
-    let (tag, result, _) = &net.nodes[0].app.completions[0];
-    assert_eq!((*tag, *result), (1, Err(RpcError::OutcomeUnknown)));
+    let done = &net.nodes[0].app.completions[0];
+    assert_eq!((done.tag, done.result), (1, Err(RpcError::OutcomeUnknown)));
     net.run_for(SECOND);
     assert_eq!(
         net.nodes[0].app.completions.len(),
@@ -191,8 +191,8 @@ fn a_dead_peer_ends_the_requests_of_its_own_sessions_only() {
     );
     net.answer_all(2);
     assert!(net.run_until(SECOND, |net| completed(net, 0, 2)));
-    let (tag, result, _) = &net.nodes[0].app.completions[1];
-    assert_eq!((*tag, *result), (2, Ok(())));
+    let done = &net.nodes[0].app.completions[1];
+    assert_eq!((done.tag, done.result), (2, Ok(())));
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn a_restarted_peer_resets_the_session_at_once() {
     net.request(0, session, 2, 64);
     assert!(net.run_until(Duration::from_millis(20), |net| completed(net, 0, 2)));
     assert_eq!(
-        net.nodes[0].app.completions[1].1,
+        net.nodes[0].app.completions[1].result,
         Err(RpcError::OutcomeUnknown)
     );
     assert_eq!(
@@ -251,7 +251,7 @@ fn a_restarted_peer_resets_the_session_at_once() {
     let session = net.connected(0, 1);
     net.request(0, session, 3, 64);
     assert!(net.run_until(SECOND, |net| completed(net, 0, 3)));
-    assert_eq!(net.nodes[0].app.completions[2].1, Ok(()));
+    assert_eq!(net.nodes[0].app.completions[2].result, Ok(()));
 }
 
 #[test]
@@ -270,7 +270,7 @@ fn disconnect_tells_the_peer_and_ends_what_is_pending() {
         .app
         .completions
         .iter()
-        .map(|(tag, result, _)| (*tag, *result))
+        .map(|done| (done.tag, done.result))
         .collect();
     for (tag, result) in results {
         let expected = if tag < 8 {
@@ -304,7 +304,10 @@ fn nobody_there_is_said_in_time_and_queued_requests_were_not_sent() {
     let session = net.connect(0, 77);
     net.request(0, session, 1, 64);
     assert!(net.run_until(SECOND * 2, |net| completed(net, 0, 1)));
-    assert_eq!(net.nodes[0].app.completions[0].1, Err(RpcError::NotSent));
+    assert_eq!(
+        net.nodes[0].app.completions[0].result,
+        Err(RpcError::NotSent)
+    );
     let failed = Event::ConnectFailed {
         session,
         route: 77,
@@ -364,18 +367,12 @@ fn a_response_that_does_not_fit_says_so_and_the_slot_goes_on() {
     net.request_for(0, session, 1, 64, 1_000, None);
     net.request_for(0, session, 2, 64, 5_000, None);
     assert!(net.run_until(SECOND, |net| completed(net, 0, 2)));
-    net.nodes[0]
-        .app
-        .completions
-        .sort_by_key(|completion| completion.0);
+    net.nodes[0].app.completions.sort_by_key(|done| done.tag);
     assert_eq!(
-        net.nodes[0].app.completions[0].1,
+        net.nodes[0].app.completions[0].result,
         Err(RpcError::ResponseTooLarge)
     );
-    assert_eq!(
-        net.nodes[0].app.completions[1],
-        (2, Ok(()), pattern(2, 5_000))
-    );
+    assert_eq!(net.nodes[0].app.completions[1], Done::with(2, 5_000));
 }
 
 #[test]
@@ -387,7 +384,7 @@ fn a_deadline_ends_the_wait_and_is_told_to_the_handler() {
     net.request_for(0, session, 1, 64, 64, Some(deadline));
     assert!(net.run_until(SECOND, |net| completed(net, 0, 1)));
     assert_eq!(
-        net.nodes[0].app.completions[0].1,
+        net.nodes[0].app.completions[0].result,
         Err(RpcError::DeadlineExceeded)
     );
     assert!(net.now.saturating_since(deadline) < Duration::from_millis(1));
@@ -398,7 +395,7 @@ fn a_deadline_ends_the_wait_and_is_told_to_the_handler() {
     net.nodes[1].app.manner = Manner::Echo;
     net.request(0, session, 2, 64);
     assert!(net.run_until(SECOND, |net| completed(net, 0, 2)));
-    assert_eq!(net.nodes[0].app.completions[1].1, Ok(()));
+    assert_eq!(net.nodes[0].app.completions[1].result, Ok(()));
 }
 
 #[test]
@@ -411,7 +408,7 @@ fn an_expired_request_is_not_executed() {
     net.request_for(0, session, 1, 60_000, 64, Some(deadline));
     net.run_for(Duration::from_millis(10));
     assert_eq!(
-        net.nodes[0].app.completions[0].1,
+        net.nodes[0].app.completions[0].result,
         Err(RpcError::DeadlineExceeded)
     );
     assert!(
@@ -446,7 +443,7 @@ fn cancelling_frees_the_slot_for_others() {
         .app
         .completions
         .iter()
-        .map(|(tag, result, _)| (*tag, *result))
+        .map(|done| (done.tag, done.result))
         .collect();
     assert_eq!(
         results,
@@ -488,7 +485,14 @@ fn a_session_that_runs_out_of_request_numbers_ends_before() {
     let mut s = Script::client();
     let index = s.session.expect("a session").index;
     s.node.endpoint.set_sequence(index, SEQUENCES_MAX - 1);
-    let results = |s: &Script| -> Vec<_> { s.node.app.completions.iter().map(|c| c.1).collect() };
+    let results = |s: &Script| -> Vec<_> {
+        s.node
+            .app
+            .completions
+            .iter()
+            .map(|done| done.result)
+            .collect()
+    };
     s.enqueue(1, 10, 10);
     s.take();
     s.response(SEQUENCES_MAX, 0, 10);

@@ -19,7 +19,7 @@ fn sent(packets: usize, response_bytes: usize) -> Script {
 }
 
 fn outcome(s: &Script) -> Option<Result<(), RpcError>> {
-    s.node.app.completions.first().map(|(_, result, _)| *result)
+    s.node.app.completions.first().map(|done| done.result)
 }
 
 fn credits_in_use(s: &Script) -> u16 {
@@ -170,7 +170,13 @@ mod response {
         s.expect(&["RequestForResponse 1 sequence 2"]);
         s.response(1, 1, BYTES);
         s.response(2, 1, BYTES);
-        let results: Vec<_> = s.node.app.completions.iter().map(|done| done.1).collect();
+        let results: Vec<_> = s
+            .node
+            .app
+            .completions
+            .iter()
+            .map(|done| done.result)
+            .collect();
         assert_eq!(results, [Err(RpcError::ResponseTooLarge), Ok(())]);
         assert_eq!((credits_in_use(&s), s.drops().past), (0, 3));
     }

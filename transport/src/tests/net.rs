@@ -108,12 +108,31 @@ pub(crate) enum Manner {
     Later,
 }
 
+/// A request that is over.
+#[derive(Debug, Eq, PartialEq)]
+pub(crate) struct Done {
+    pub(crate) tag: u64,
+    pub(crate) result: Result<(), RpcError>,
+    pub(crate) response: Vec<u8>,
+}
+
+impl Done {
+    /// One that was answered with the pattern of its tag.
+    pub(crate) fn with(tag: u64, bytes: usize) -> Self {
+        Self {
+            tag,
+            result: Ok(()),
+            response: pattern(tag, bytes),
+        }
+    }
+}
+
 /// Echoes, counts executions by the request's first eight bytes, keeps completions and events.
 pub(crate) struct TestApp {
     pub(crate) manner: Manner,
     pub(crate) executed: BTreeMap<u64, u32>,
     pub(crate) waiting: Vec<(ResponseHandle, MsgBuf)>,
-    pub(crate) completions: Vec<(u64, Result<(), RpcError>, Vec<u8>)>,
+    pub(crate) completions: Vec<Done>,
     pub(crate) events: Vec<Event<u32>>,
     pub(crate) deadlines: Vec<Option<Instant>>,
 }
@@ -143,8 +162,11 @@ impl App<u32> for TestApp {
     }
 
     fn on_completion(&mut self, _cx: &mut Cx<'_, u32>, tag: u64, completion: Completion) {
-        self.completions
-            .push((tag, completion.result, completion.response.to_vec()));
+        self.completions.push(Done {
+            tag,
+            result: completion.result,
+            response: completion.response.to_vec(),
+        });
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::net::{Manner, Net, pattern};
+use super::net::{Done, Manner, Net, pattern};
 use crate::prng::{Prng, Ratio};
 use crate::time::Duration;
 use crate::{Config, RequestId, RpcError, SessionId};
@@ -127,7 +127,12 @@ fn request(net: &mut Net, prng: &mut Prng, model: &mut Model) {
 
 fn verify(net: &Net, model: &Model) {
     let mut ended = BTreeMap::new();
-    for (tag, result, data) in &net.nodes[0].app.completions {
+    for Done {
+        tag,
+        result,
+        response: data,
+    } in &net.nodes[0].app.completions
+    {
         assert!(
             ended.insert(*tag, *result).is_none(),
             "request {tag} ended twice"
