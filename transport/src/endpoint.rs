@@ -6,7 +6,7 @@
 //!   poll_transmit <- control packets, answers, ready sessions
 //! ```
 //! [`Endpoint`] joins values that know nothing of each other. `session/` and `rpc/` define them. The files in
-//! `endpoint/` hand to each what it needs of the others; nobody else sees the whole.
+//! `endpoint/` pass to each value the others that it needs. No other file sees the fields of an `Endpoint`.
 
 mod fast_path;
 #[cfg(test)]
@@ -33,9 +33,9 @@ use crate::wire::Features;
 pub struct Endpoint<R: Route> {
     config: Config,
     sessions: Sessions<R>,
-    /// What this side's client ends have asked for.
+    /// Requests of this side's client ends.
     requests: Requests,
-    /// What this side's server ends answer.
+    /// Answers of this side's server ends.
     responses: Responses,
     fast_path: FastPath<R>,
     control: ControlQueue<R>,
@@ -43,7 +43,7 @@ pub struct Endpoint<R: Route> {
     counters: Counters,
 }
 
-/// What [`Endpoint::poll_transmit`] did.
+/// The result of [`Endpoint::poll_transmit`].
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct Transmit {
     /// Packets added to the batch.

@@ -15,7 +15,7 @@
 //!     App, Completion, Config, ConnectParams, Cx, Event, EventLoop, Identity, Reply, Request,
 //! };
 //!
-//! /// Answers "hello, NAME"; as a client, asks once a session stands.
+//! /// Answers "hello, NAME"; as a client, asks once a session is established.
 //! #[derive(Default)]
 //! struct Greeter {
 //!     greeting: Option<String>,

@@ -1,4 +1,4 @@
-//! What endpoint and sessions count: plain numbers, copied out on request.
+//! Counters of endpoint and sessions: plain numbers, copied out on request.
 
 use crate::time::Duration;
 
@@ -156,7 +156,7 @@ pub struct SessionStats {
     pub rate_bytes_per_second: u64,
 }
 
-/// What an endpoint counts, together.
+/// All counters of an endpoint.
 #[derive(Default)]
 pub(crate) struct Counters {
     pub(crate) stats: EndpointStats,

@@ -66,7 +66,7 @@ impl Congestion {
         else {
             return;
         };
-        let is_well = timely.is_uncongested() && rtt < timely.limits.rtt_low && !is_marked;
+        let is_well = timely.is_uncongested() && rtt < timely.rtt_low() && !is_marked;
         if is_well && *bypass_update {
             return;
         }

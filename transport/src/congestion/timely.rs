@@ -32,7 +32,7 @@ pub(crate) struct TimelyLimits {
 /// A session's rate.
 #[derive(Clone, Debug)]
 pub(crate) struct Timely {
-    pub(crate) limits: TimelyLimits,
+    limits: TimelyLimits,
     /// Bytes per second.
     rate: u64,
     rtt_ns: u64,
@@ -67,6 +67,12 @@ impl Timely {
 
     pub(crate) fn rate(&self) -> u64 {
         self.rate
+    }
+
+    /// An RTT below this one is no sign of congestion.
+    #[inline]
+    pub(crate) fn rtt_low(&self) -> Duration {
+        self.limits.rtt_low
     }
 
     /// The session may use the whole link.

@@ -5,9 +5,10 @@
 //! packet that is not taken here.
 
 use super::Endpoint;
+use super::responses::handle_of;
 use crate::app::App;
 use crate::backend::{Route, RxPacket};
-use crate::exchange::{Request, ResponseHandle};
+use crate::exchange::Request;
 use crate::session::Role;
 use crate::time::Instant;
 use crate::wire::SinglePacket;
@@ -55,16 +56,12 @@ impl<R: Route> Endpoint<R> {
         let deadline = server.on_single_request(now, packet, datagram.ecn, &mut self.memory);
         session.prove_alive(now);
         self.counters.stats.packets_received += 1;
-        let number = packet.request();
+        let handle = handle_of(id, packet.request());
         let request = Request {
             session: id,
             kind: packet.kind(),
             data: packet.payload,
-            handle: ResponseHandle {
-                session: id,
-                slot: number.slot(),
-                sequence: number.sequence(),
-            },
+            handle,
             deadline,
         };
         self.call_handler(now, request, app);

@@ -1,4 +1,4 @@
-//! What must hold between any two calls, and what tests ask beyond the public functions.
+//! Conditions that hold between any two calls, and questions of tests beyond the public functions.
 
 use super::Endpoint;
 use crate::backend::Route;

@@ -1,10 +1,11 @@
 //! From a datagram to the handler of each packet in it.
 
 use super::Endpoint;
+use super::responses::handle_of;
 use crate::app::App;
 use crate::backend::{Route, RxBatch, RxPacket};
 use crate::config::PREFETCH_PACKETS_MAX;
-use crate::exchange::{Request, ResponseHandle};
+use crate::exchange::Request;
 use crate::rpc::{Then, Whole};
 use crate::session::{Output, Received};
 use crate::time::Instant;
@@ -94,10 +95,7 @@ impl<R: Route> Endpoint<R> {
         app: &mut impl App<R>,
     ) {
         let route = datagram.route;
-        let out = &mut Output {
-            control: &mut self.control,
-            stats: &mut self.counters.stats,
-        };
+        let out = &mut Output::new(&mut self.control, &mut self.counters.stats);
         let ended = match packet.header.packet_type {
             PacketType::Connect => return self.sessions.on_connect(now, packet, route, out),
             PacketType::Ping => return self.sessions.on_ping(packet, route, out),
@@ -147,13 +145,10 @@ impl<R: Route> Endpoint<R> {
 
     /// A packet of a handshake, a keepalive or a teardown.
     fn on_handshake_packet(&mut self, rx: &Received<'_>) {
-        let out = &mut Output {
-            control: &mut self.control,
-            stats: &mut self.counters.stats,
-        };
+        let out = &mut Output::new(&mut self.control, &mut self.counters.stats);
         let ended = match rx.packet.header.packet_type {
             PacketType::Cookie => return self.sessions.on_cookie(rx, out),
-            PacketType::Pong => return self.sessions.on_pong(rx, out.stats),
+            PacketType::Pong => return self.sessions.on_pong(rx, out),
             PacketType::Accept => {
                 if self.sessions.on_accept(rx, out) {
                     self.start_queued(rx.session.index);
@@ -219,16 +214,11 @@ impl<R: Route> Endpoint<R> {
 
     /// Calls the handler of a request that this packet has completed.
     fn call_handler_of(&mut self, rx: &Received<'_>, whole: &Whole, app: &mut impl App<R>) {
-        let number = rx.packet.header.request;
         let request = Request {
             session: rx.session,
             kind: whole.kind,
             data: whole.assembly.as_deref().unwrap_or(rx.packet.payload),
-            handle: ResponseHandle {
-                session: rx.session,
-                slot: number.slot(),
-                sequence: number.sequence(),
-            },
+            handle: handle_of(rx.session, rx.packet.header.request),
             deadline: whole.deadline,
         };
         self.call_handler(rx.now, request, app);

@@ -154,7 +154,7 @@ impl<R: Route> Endpoint<R> {
 
     /// Delivers completions that waited for an application or for a flush.
     pub(super) fn deliver_finished(&mut self, now: Instant, app: &mut impl App<R>) {
-        // What handlers add in here waits for the next call, so that this loop ends.
+        // Completions that handlers add in here wait for the next call, so that this loop ends.
         for _ in 0..self.requests.finished() {
             let Some(finished) = self.requests.pop_finished() else {
                 return;

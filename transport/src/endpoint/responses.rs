@@ -6,7 +6,9 @@ use crate::backend::Route;
 use crate::buf::MsgBuf;
 use crate::config::MESSAGE_BYTES_MAX;
 use crate::exchange::{Reply, Request, ResponseHandle, Stale};
+use crate::session::SessionId;
 use crate::time::Instant;
+use crate::wire::RequestNumber;
 
 impl<R: Route> Endpoint<R> {
     /// Calls the handler of a request that is complete, unless nobody waits for its answer any more.
@@ -87,5 +89,15 @@ impl<R: Route> Endpoint<R> {
             self.counters.stats.responses_stale += 1;
         }
         is_awaited
+    }
+}
+
+/// The name of a request in its answer.
+#[inline(always)]
+pub(super) fn handle_of(session: SessionId, number: RequestNumber) -> ResponseHandle {
+    ResponseHandle {
+        session,
+        slot: number.slot(),
+        sequence: number.sequence(),
     }
 }

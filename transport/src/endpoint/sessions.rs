@@ -18,10 +18,7 @@ impl<R: Route> Endpoint<R> {
         route: R,
         params: ConnectParams,
     ) -> Result<SessionId, ConnectRefused> {
-        let out = &mut Output {
-            control: &mut self.control,
-            stats: &mut self.counters.stats,
-        };
+        let out = &mut Output::new(&mut self.control, &mut self.counters.stats);
         self.sessions.connect(now, route, params, out)
     }
 
@@ -34,10 +31,7 @@ impl<R: Route> Endpoint<R> {
 
     /// As `disconnect`, for this reason.
     fn close(&mut self, now: Instant, id: SessionId, reason: DownReason) {
-        let out = &mut Output {
-            control: &mut self.control,
-            stats: &mut self.counters.stats,
-        };
+        let out = &mut Output::new(&mut self.control, &mut self.counters.stats);
         match self.sessions.close(now, id, reason, out) {
             Closed::Not => {}
             Closed::Ended(ended) => self.discard(Some(ended)),
@@ -55,15 +49,12 @@ impl<R: Route> Endpoint<R> {
 
     /// The peer broke the protocol.
     pub(super) fn end_for_violation(&mut self, index: u16) {
-        let out = &mut Output {
-            control: &mut self.control,
-            stats: &mut self.counters.stats,
-        };
+        let out = &mut Output::new(&mut self.control, &mut self.counters.stats);
         let ended = self.sessions.on_violation(index, out);
         self.discard(ended);
     }
 
-    /// Gives up what a session that is over has left behind.
+    /// Gives up the requests and the memory of a session that is over.
     pub(super) fn discard(&mut self, ended: Option<Ended>) {
         let Some(Ended { index, role }) = ended else {
             return;
@@ -109,10 +100,7 @@ impl<R: Route> Endpoint<R> {
             return;
         };
         let id = session.id(index);
-        let out = &mut Output {
-            control: &mut self.control,
-            stats: &mut self.counters.stats,
-        };
+        let out = &mut Output::new(&mut self.control, &mut self.counters.stats);
         match self.sessions.on_timer(now, index, out) {
             Timer::Done => {}
             Timer::Established => self.scan_session(now, id, app),
@@ -163,10 +151,7 @@ impl<R: Route> Endpoint<R> {
                     self.control.push(probe, drops);
                 }
                 SlotScan::TimedOut { sent_at, rto } => {
-                    let out = &mut Output {
-                        control: &mut self.control,
-                        stats: &mut self.counters.stats,
-                    };
+                    let out = &mut Output::new(&mut self.control, &mut self.counters.stats);
                     self.sessions
                         .ping_after_timeout(now, id.index, sent_at, rto, out);
                 }

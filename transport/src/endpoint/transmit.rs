@@ -1,11 +1,11 @@
-//! What goes out, in this order: packets that are written, control packets, answers, requests.
+//! Sends packets in this order: packets that are already written, control packets, answers, requests.
 
 use super::{Endpoint, Transmit};
 use crate::backend::{Route, TxBatch};
 use crate::time::{Clock, Instant};
 
 impl<R: Route> Endpoint<R> {
-    /// Fills `tx` with packets to send, all stamped with `now`. What does not fit comes with the next call.
+    /// Fills `tx` with packets to send, all stamped with `now`. The rest comes with the next call.
     pub fn poll_transmit(&mut self, now: Instant, tx: &mut TxBatch<R>) -> Transmit {
         self.poll_transmit_by(&now, tx)
     }

@@ -1,7 +1,7 @@
 //! The fast path out: packets that are written the moment their cause arises, a request when it is
 //! enqueued, a response when its handler returns. They wait in a batch of their own for the next `poll_transmit`.
 //!
-//! Only for what is common: a message of one short packet, sent for the first time, with a credit at
+//! It takes only common packets: a message of one short packet, sent for the first time, with a credit at
 //! hand and no rate to keep. Session and slot are in the processor's registers then; the list of ready
 //! sessions and the queue of answers would only bring the sender back to them. Nothing refers to
 //! the message's buffer, because short packets are copied.

@@ -1,4 +1,4 @@
-//! Memory of messages: what is free, what transmissions still refer to, and what arriving requests hold.
+//! Memory of messages: spare buffers, buffers that transmissions refer to, memory of arriving requests.
 //!
 //! A buffer may go back to its owner only when no transmission refers to it. Each call of `poll_transmit`
 //! begins an epoch, and a flush of the backend ends all epochs before the present one.
@@ -86,7 +86,7 @@ impl Memory {
         }
     }
 
-    /// What is sent from now on belongs to a new epoch.
+    /// Begins an epoch: later transmissions belong to it.
     pub(crate) fn begin_epoch(&mut self) {
         self.epoch += 1;
     }

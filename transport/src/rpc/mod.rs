@@ -1,4 +1,4 @@
-//! Requests and responses: a file per packet type, and what they share (PROTOCOL.md section 5).
+//! Requests and responses: a file per packet type, and the values that they share (PROTOCOL.md section 5).
 //!
 //! A request's way: `client/start` puts it into a slot, `client/transmit` sends its packets, the peer's
 //! `server/request` receives them, `server/respond` takes the response, `client/response` receives

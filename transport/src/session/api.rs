@@ -17,11 +17,11 @@ pub struct SessionId {
 pub struct Identity {
     /// The group that this endpoint belongs to; 0 means none yet. Two different ones never connect.
     pub cluster: u64,
-    /// Drawn anew at each boot of a process without a disk: tells a returned peer from the old one.
+    /// Drawn again at each boot of a process without a disk: tells a returned peer from the old one.
     pub incarnation: u64,
 }
 
-/// What is known about the other end.
+/// The other end's route and identity.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct PeerInfo<R> {
     /// Where its packets go.

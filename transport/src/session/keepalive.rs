@@ -132,13 +132,13 @@ impl<R: Route> Sessions<R> {
     }
 
     /// A sign of life, if it answers the PING that is out: one from before may be a replay.
-    pub(crate) fn on_pong(&mut self, rx: &Received<'_>, stats: &mut EndpointStats) {
+    pub(crate) fn on_pong(&mut self, rx: &Received<'_>, out: &mut Output<'_, R>) {
         let session = &mut self.table[rx.session.index];
         let token = rx.packet.header.request;
         if session.probe.is_some_and(|probe| probe.token == token) {
             session.prove_alive(rx.now);
         } else {
-            stats.drops.past += 1;
+            out.stats.drops.past += 1;
         }
     }
 

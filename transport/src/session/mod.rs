@@ -1,7 +1,7 @@
 //! Sessions: one-to-one connections of two endpoints (PROTOCOL.md section 4).
 //!
-//! [`Sessions`] has all of an endpoint's: the files beside this one add how they come, stay and go. Requests are in
-//! `rpc/`, in the end that each session has. What an ended session leaves behind is handed to the caller.
+//! `Sessions` holds all of an endpoint's. The files beside this one add how sessions come, stay and go. Each has an
+//! end of `rpc/`, with its requests. The caller gets the end of a session that is over.
 
 mod accept;
 mod api;
@@ -51,7 +51,7 @@ pub(crate) struct Sessions<R: Route> {
     events: VecDeque<Event<R>>,
 }
 
-/// What sessions are made with.
+/// Settings of sessions.
 pub(crate) struct SessionSettings {
     /// Sessions at most.
     pub(crate) sessions: usize,
@@ -68,16 +68,20 @@ pub(crate) struct SessionSettings {
     pub(crate) keepalive_interval: Duration,
 }
 
-/// What the functions of sessions write to: control packets, and counts.
+/// Destinations of control packets and of counts.
 pub(crate) struct Output<'a, R> {
-    pub(crate) control: &'a mut ControlQueue<R>,
-    pub(crate) stats: &'a mut EndpointStats,
+    control: &'a mut ControlQueue<R>,
+    stats: &'a mut EndpointStats,
 }
 
 /// Events for which there is room from the start.
 const EVENTS_AT_FIRST: usize = 256;
 
-impl<R: Route> Output<'_, R> {
+impl<'a, R: Route> Output<'a, R> {
+    pub(crate) fn new(control: &'a mut ControlQueue<R>, stats: &'a mut EndpointStats) -> Self {
+        Self { control, stats }
+    }
+
     fn send(&mut self, route: R, header: Header, seed: Seed, body: Option<Body>) {
         let packet = Control {
             route,

@@ -1,4 +1,4 @@
-//! What a session's packets have in common, on their way out and in.
+//! Data that all packets of a session share, on their way out and in.
 
 use super::{SessionId, Terms};
 use crate::time::Instant;

@@ -14,7 +14,7 @@ use crate::wire::{RequestNumber, Seed};
 /// Cache lines of a session that a packet may need: a server end's are the first two.
 const SESSION_LINES: usize = 5;
 
-/// One end of a session. What every packet needs comes first, in the order in which it is needed: a
+/// One end of a session. Fields that every packet needs come first, in the order in which it is needed: a
 /// server end's in two cache lines, which begin with the session.
 #[repr(C, align(64))]
 pub(crate) struct Session<R> {
@@ -47,7 +47,7 @@ pub(crate) enum Role {
     Server(ServerEnd),
 }
 
-/// What a session that is over leaves behind: its requests and its memory.
+/// The end of a session that is over: its requests and memory are to be given up.
 #[must_use]
 pub(crate) struct Ended {
     /// The index that it had.
@@ -97,7 +97,7 @@ impl Handshake {
 }
 
 impl<R: Route> Session<R> {
-    /// What its packets have in common.
+    /// Data that all its packets share.
     #[inline(always)]
     pub(crate) fn peer_of(&self, index: u16) -> Peer<R> {
         Peer {
@@ -264,7 +264,7 @@ impl<R: Route> SessionTable<R> {
         self.credits
     }
 
-    /// The session's terms are these now: what it does not use of the credits is free again.
+    /// Sets a session's terms. Credits that it does not use are free again.
     pub(super) fn set_terms(&mut self, index: u16, terms: Terms) {
         let session = &mut self.sessions[usize::from(index)];
         self.credits -= u64::from(session.terms.credits - terms.credits);

@@ -9,7 +9,7 @@ use crate::backend::Route;
 use crate::time::Instant;
 use crate::wire::{Header, Packet, PacketType, Probe, RequestNumber, Seed};
 
-/// What became of a session that this side closes.
+/// The result of closing a session.
 #[must_use]
 #[allow(clippy::large_enum_variant)] // a session ends once
 pub(crate) enum Closed {

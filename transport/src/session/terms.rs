@@ -1,8 +1,8 @@
-//! What both ends of a session agree on, and how a message is cut into packets under it.
+//! Terms that both ends of a session agree on, and how a message is cut into packets under it.
 
 use crate::wire::{Features, PACKET_OVERHEAD};
 
-/// What both ends have agreed on.
+/// Terms that both ends have agreed on.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Terms {
     pub(crate) credits: u16,

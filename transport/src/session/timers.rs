@@ -9,7 +9,7 @@ use crate::backend::Route;
 use crate::stats::EndpointStats;
 use crate::time::Instant;
 
-/// What a session's timer found.
+/// The result of a session's timer.
 #[must_use]
 #[allow(clippy::large_enum_variant)] // a session ends once
 pub(crate) enum Timer {

@@ -1,4 +1,4 @@
-//! Loss and progress: go-back-N, its timer, and what counts as news (PROTOCOL.md section 5.4).
+//! Loss and progress: go-back-N and its timer (PROTOCOL.md section 5.4).
 //!
 //! Each rollback begins a new round of transmissions. Packets carry the round and answers repeat it,
 //! so that an answer tells which transmission it belongs to: RTT samples are unambiguous (Karn), and
@@ -24,7 +24,7 @@ enum Cause {
     Timeout,
 }
 
-/// What a scan of a slot found.
+/// The result of a slot's scan.
 pub(crate) enum SlotScan<R> {
     /// There is no such slot.
     End,
@@ -141,7 +141,7 @@ impl ClientEnd {
         }
     }
 
-    /// Back to the first unanswered packet. The credits of what is given up return.
+    /// Goes back to the first unanswered packet. The credits of the packets behind it return.
     fn roll_back(
         &mut self,
         now: Instant,

@@ -1,7 +1,7 @@
 //! The client end of a session: it sends requests and drives the protocol.
 //!
-//! [`ClientEnd`] is one end: its slots, credits, queue and measurements. [`Requests`] is what all client ends of
-//! an endpoint share: the table of requests, the list of sessions that can send, the completions that wait.
+//! [`ClientEnd`] is one end: its slots, credits, queue and measurements. [`Requests`] is the state that all client
+//! ends of an endpoint share: the table of requests, the list of sessions that can send, the completions that wait.
 //! The files beside this one add an operation or a packet type each.
 
 mod busy;
@@ -37,7 +37,7 @@ use crate::stats::SessionStats;
 use crate::time::Instant;
 
 /// State of a client end. Credits in use are always the sum over slots of packets sent less
-/// packets answered. What every packet needs comes first.
+/// packets answered. Fields that every packet needs come first.
 #[repr(C)]
 pub(crate) struct ClientEnd {
     slots: Slots,
@@ -55,14 +55,14 @@ pub(crate) struct ClientEnd {
     credit_stalls: u64,
 }
 
-/// What the client ends of an endpoint share.
+/// State that the client ends of an endpoint share.
 pub(crate) struct Requests {
     table: RequestTable,
     ready: ReadyList,
     finished: FinishedQueue,
 }
 
-/// What an answer from the server brought.
+/// The effect of a server's answer.
 #[must_use]
 #[derive(Default)]
 pub(crate) struct Outcome {

@@ -8,7 +8,8 @@ use crate::time::Instant;
 /// No request: an index that the table never gives.
 pub(super) const NO_REQUEST: u32 = u32::MAX;
 
-/// A request and its wire state. What a request begins with lies side by side, so that it is written in few strokes.
+/// A request and its wire state. Fields that a new request sets lie side by side: few
+/// instructions write them.
 #[repr(C)]
 pub(super) struct ClientRequest {
     /// Both Some until the request ends. A queued request that has ended keeps its position, empty.
@@ -26,7 +27,7 @@ pub(super) struct ClientRequest {
     pub(super) send: SendState,
 }
 
-/// What a program hands over to begin a request.
+/// A request as a program hands it over.
 pub(crate) struct NewRequest {
     pub(crate) kind: u8,
     pub(crate) tag: u64,

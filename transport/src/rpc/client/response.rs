@@ -136,7 +136,7 @@ impl ClientEnd {
     }
 }
 
-/// Copies a packet's data to its place. False if the response does not fit its buffer, or if its
+/// Copies a packet's data to its position. False if the response does not fit its buffer, or if its
 /// size is not what the first packet said.
 #[inline]
 fn take_data(

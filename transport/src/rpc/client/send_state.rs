@@ -1,4 +1,4 @@
-//! What of a request is sent and what is answered: go-back-N (PROTOCOL.md section 5.4).
+//! Which packets of a request are sent and answered: go-back-N (PROTOCOL.md section 5.4).
 //!
 //! Packets are numbered over the whole exchange: the request's packets first, then one request-for-response for
 //! each response packet but the first. The server's answers have the same numbers. Each rollback begins a round.
@@ -179,7 +179,7 @@ impl SendState {
         is_single && (self.answered | self.response_packets) == 0 && self.retransmitted_in == 0
     }
 
-    /// What the next packet to send is.
+    /// The next packet to send.
     pub(super) fn next_packet(&self) -> NextPacket {
         if self.sent < self.request_packets {
             NextPacket::Request { number: self.sent }
@@ -267,7 +267,7 @@ impl SendState {
         self.attempts = self.attempts.saturating_add(1);
     }
 
-    /// Back to the first unanswered packet. Returns the credits of what is given up.
+    /// Goes back to the first unanswered packet. Returns the credits of the packets behind it.
     pub(super) fn roll_back(&mut self) -> u16 {
         let credits = self.in_flight();
         self.sent = self.answered;

@@ -1,4 +1,4 @@
-//! A request's beginning: into a slot, or into the session's queue. And its end at the caller's wish.
+//! A request begins in a slot or in the session's queue. Its caller may cancel it.
 
 use super::request::{ClientRequest, NO_REQUEST, NewRequest, Stage};
 use super::{ClientEnd, Requests};
@@ -81,7 +81,7 @@ impl ClientEnd {
         self.mark_ready(session, requests);
     }
 
-    /// Gives up a request that is not complete. What is in a slot belongs to an established session.
+    /// Gives up a request that is not complete. Only an established session has requests in slots.
     pub(crate) fn cancel(
         &mut self,
         session: u16,

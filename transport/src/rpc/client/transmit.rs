@@ -1,4 +1,4 @@
-//! What a client end sends: request packets, requests for response packets, probes.
+//! Packets that a client end sends: request packets, requests for response packets, probes.
 
 use super::request::ClientRequest;
 use super::send_state::NextPacket;

@@ -1,4 +1,4 @@
-//! What the server ends have to send: one entry per received packet, in order.
+//! Answers that the server ends must send: one entry per received packet, in order.
 
 use std::collections::VecDeque;
 

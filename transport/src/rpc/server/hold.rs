@@ -59,7 +59,7 @@ impl ServerEnd {
         is_new.then_some(self.scan_at)
     }
 
-    /// Scans what the slots hold, if that is due. True if the client has gone too far, and loses its session.
+    /// Scans the slots' memory, if that is due. True if the client has abandoned too many requests.
     pub(crate) fn scan_holds(
         &mut self,
         now: Instant,

@@ -1,7 +1,7 @@
 //! The server end of a session: a slot per concurrent request, its response kept until the next one.
 //!
-//! [`ServerEnd`] is one end. [`Responses`] is what all server ends of an endpoint share: the queue of answers and
-//! the limits of requests. The files beside this one add an operation or a packet type each.
+//! [`ServerEnd`] is one end. [`Responses`] is the state that all server ends of an endpoint share: the queue of
+//! answers and the limits of requests. The files beside this one add an operation or a packet type each.
 
 mod answers;
 mod hold;
@@ -32,7 +32,7 @@ pub(crate) struct ServerEnd {
     strikes: u8,
 }
 
-/// What the server ends of an endpoint share.
+/// State that the server ends of an endpoint share.
 pub(crate) struct Responses {
     answers: AnswerQueue,
     /// The largest request.
@@ -41,7 +41,7 @@ pub(crate) struct Responses {
     hold_timeout: Duration,
 }
 
-/// What a client's packet brought.
+/// The effect of a client's packet.
 #[must_use]
 pub(crate) struct Outcome {
     /// A request moved on: the peer lives.
@@ -51,7 +51,7 @@ pub(crate) struct Outcome {
     pub(crate) then: Then,
 }
 
-/// What the packet's cause must do next.
+/// The caller's next step.
 pub(crate) enum Then {
     Nothing,
     /// The client broke the protocol.

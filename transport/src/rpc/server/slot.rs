@@ -8,7 +8,7 @@ use crate::wire::{Flags, Header, RequestNumber};
 /// `ServerSlot::seen_at_scan`: a packet came since the last scan.
 pub(super) const MOVED: u32 = u32::MAX;
 
-/// What the first packet of a request says about it.
+/// A request as its first packet describes it.
 pub(super) struct NewRequest {
     pub(super) number: RequestNumber,
     pub(super) flags: Flags,
@@ -55,11 +55,11 @@ pub(crate) struct ServerSlot {
     pub(super) retransmitted_in: u64,
     /// Response packets sent at least once, always the first ones.
     pub(super) sent_max: u32,
-    /// What was received at the last scan of what the slot holds, or `MOVED`.
+    /// `received` at the last scan of the slot's memory, or `MOVED`.
     pub(super) seen_at_scan: u32,
 }
 
-/// What a slot does.
+/// State of a slot.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(super) enum ServerSlotState {
     /// Waits for packets of the present or of the first request.

@@ -1,4 +1,4 @@
-//! What a server end sends: the answers that wait, resolved against their slots.
+//! Packets that a server end sends: the answers that wait, resolved against their slots.
 
 use super::ServerEnd;
 use super::answers::{Answer, What};
