@@ -9,7 +9,6 @@
 pub mod canaries;
 pub mod checker;
 pub mod fault;
-mod hash;
 pub mod history;
 pub mod seeds;
 pub mod shrink;

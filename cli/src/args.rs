@@ -27,7 +27,6 @@ use crate::cmd::sim::SimArguments;
 use crate::cmd::stat::StatArguments;
 use crate::cmd::status::StatusArguments;
 use crate::cmd::top::TopArguments;
-use crate::cmd::trace::TraceCommand;
 use crate::cmd::up::UpArguments;
 use crate::settings::ConfigCommand;
 use trine_apps::cache::CacheArguments;
@@ -85,9 +84,6 @@ pub(crate) enum Command {
     Stat(StatArguments),
     /// Measure round trips between replicas, and a key of its own being written and read.
     Latency(LatencyArguments),
-    /// Draw where the time of one operation went.
-    #[command(subcommand)]
-    Trace(TraceCommand),
     /// Show or change who belongs to the group.
     #[command(subcommand)]
     Member(MemberCommand),

@@ -120,7 +120,6 @@ impl OnNetwork for Run<'_> {
             Command::Top(arguments) => cmd::top::run(network, arguments, output),
             Command::Stat(arguments) => cmd::stat::run(network, arguments, output),
             Command::Latency(arguments) => cmd::latency::run(network, arguments, output),
-            Command::Trace(command) => cmd::trace::run(network, command, output),
             Command::Shell(arguments) => cmd::shell::run(network, arguments, output),
             Command::Status(arguments) => cmd::status::run(network, arguments, output),
             Command::Member(command) => cmd::member::run(network, command, output),

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod bootstrap;
+mod checksum;
 mod client_sessions;
 pub mod config;
 pub mod disk;

@@ -5,8 +5,8 @@
 //! have been applied. A version told in a reply must be the version that reads see.
 
 use super::{Verdict, Violation};
-use crate::hash::FastMap;
 use crate::history::{Answer, History, Operation};
+use rustc_hash::FxHashMap;
 
 /// Judges a history.
 pub fn check(history: &History) -> Verdict {
@@ -15,7 +15,7 @@ pub fn check(history: &History) -> Verdict {
 }
 
 fn positions_are_unique(history: &History) -> Verdict {
-    let mut writes: FastMap<u64, &Operation> = FastMap::default();
+    let mut writes: FxHashMap<u64, &Operation> = FxHashMap::default();
     for operation in history
         .operations()
         .iter()
@@ -35,16 +35,16 @@ fn positions_are_unique(history: &History) -> Verdict {
 }
 
 /// A value, the version it was first seen under, and the operation that told so.
-type Seen<'a> = FastMap<(&'a [u8], &'a [u8]), (u64, &'a Operation)>;
+type Seen<'a> = FxHashMap<(&'a [u8], &'a [u8]), (u64, &'a Operation)>;
 
 fn values_keep_their_version(history: &History) -> Verdict {
-    let mut writers: FastMap<(&[u8], &[u8]), u32> = FastMap::default();
+    let mut writers: FxHashMap<(&[u8], &[u8]), u32> = FxHashMap::default();
     for operation in history.operations() {
         if let Some(value) = operation.action.written_value() {
             *writers.entry((&operation.key, value)).or_default() += 1;
         }
     }
-    let mut seen: Seen<'_> = FastMap::default();
+    let mut seen: Seen<'_> = FxHashMap::default();
     for operation in history.operations() {
         let (value, version) = match operation.answer() {
             Some(Answer::Value {

@@ -4,14 +4,14 @@
 //! an index fixes the entry that every other must show there.
 
 use super::Verdict;
-use crate::hash::FastMap;
+use rustc_hash::FxHashMap;
 use std::collections::hash_map;
 
 /// The known part of the log.
 #[derive(Clone, Debug, Default)]
 pub struct LogAgreement {
-    entries: FastMap<u64, Entry>,
-    states: FastMap<u64, State>,
+    entries: FxHashMap<u64, Entry>,
+    states: FxHashMap<u64, State>,
     compared: u64,
     first_violation: Option<String>,
 }

@@ -1,8 +1,8 @@
 //! The sequential model of one key: what each operation may answer in each state.
 
 use super::group_time::GroupTime;
-use crate::hash::{FastMap, FastSet};
 use crate::history::{Action, Answer, Operation, Outcome};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Bytes of a value, interned; canonical decimal numbers are kept as numbers, for INCR.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
@@ -238,18 +238,18 @@ pub(crate) fn steps_of(operations: &[&Operation], time: &GroupTime) -> Vec<Step>
 
 /// The values and versions that the operations of a key tell.
 struct Digest {
-    contents: FastMap<Vec<u8>, u32>,
+    contents: FxHashMap<Vec<u8>, u32>,
     /// Versions that some answer names, with an item.
-    known_versions: FastSet<u64>,
+    known_versions: FxHashSet<u64>,
     /// Versions of values that exactly one operation wrote, as reads told them.
-    version_of_value: FastMap<Vec<u8>, u64>,
+    version_of_value: FxHashMap<Vec<u8>, u64>,
     /// When a read first returned a value that exactly one operation wrote and counting cannot make.
-    first_seen_ns: FastMap<Vec<u8>, u64>,
+    first_seen_ns: FxHashMap<Vec<u8>, u64>,
 }
 
 impl Digest {
     fn new(operations: &[&Operation]) -> Self {
-        let mut writers: FastMap<&[u8], u32> = FastMap::default();
+        let mut writers: FxHashMap<&[u8], u32> = FxHashMap::default();
         for value in operations
             .iter()
             .filter_map(|operation| operation.action.written_value())
@@ -257,10 +257,10 @@ impl Digest {
             *writers.entry(value).or_default() += 1;
         }
         let mut digest = Self {
-            contents: FastMap::default(),
-            known_versions: FastSet::default(),
-            version_of_value: FastMap::default(),
-            first_seen_ns: FastMap::default(),
+            contents: FxHashMap::default(),
+            known_versions: FxHashSet::default(),
+            version_of_value: FxHashMap::default(),
+            first_seen_ns: FxHashMap::default(),
         };
         for operation in operations {
             digest.note_sight(operation, &writers);
@@ -298,7 +298,7 @@ impl Digest {
         }
     }
 
-    fn note_sight(&mut self, operation: &Operation, writers: &FastMap<&[u8], u32>) {
+    fn note_sight(&mut self, operation: &Operation, writers: &FxHashMap<&[u8], u32>) {
         let (Some(Answer::Value { value, .. }), Some(return_ns)) =
             (operation.answer(), operation.return_ns)
         else {

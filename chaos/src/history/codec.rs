@@ -4,8 +4,8 @@
 //! run. Keys and values are text if they are printable ASCII, else `0x` and hexadecimal digits.
 
 use super::{Action, Answer, History, Operation, Outcome};
-use crate::hash::FastHasher;
 use serde::{Deserialize, Serialize};
+use siphasher::sip::SipHasher13;
 use std::hash::{Hash, Hasher};
 
 /// Version of the text form, told in its first line.
@@ -132,7 +132,7 @@ impl History {
 
     /// A hash over everything recorded: two runs with the same one were the same, byte for byte.
     pub fn hash(&self) -> u64 {
-        let mut hasher = FastHasher::default();
+        let mut hasher = SipHasher13::new();
         self.operations.hash(&mut hasher);
         hasher.finish()
     }

@@ -3,7 +3,7 @@
 use super::Host;
 use super::trace::Trace;
 use crate::fault::{Fault, Weather};
-use crate::hash::FastMap;
+use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use trine_transport::prng::Prng;
 use trine_transport::time::{Duration, Instant};
@@ -49,7 +49,7 @@ pub(crate) struct Network {
     cuts: BTreeMap<u64, Cut>,
     clogs: BTreeMap<(Host, Host), Instant>,
     /// When the last ordinary packet of each link arrives: without a fault a link keeps the order.
-    last_arrival: FastMap<(Host, Host), Instant>,
+    last_arrival: FxHashMap<(Host, Host), Instant>,
     pub(crate) stats: NetworkStats,
 }
 
@@ -85,7 +85,7 @@ impl Network {
             weather: Weather::default(),
             cuts: BTreeMap::new(),
             clogs: BTreeMap::new(),
-            last_arrival: FastMap::default(),
+            last_arrival: FxHashMap::default(),
             stats: NetworkStats::default(),
         }
     }

@@ -20,5 +20,4 @@ pub(crate) mod sim;
 pub(crate) mod stat;
 pub(crate) mod status;
 pub(crate) mod top;
-pub(crate) mod trace;
 pub(crate) mod up;

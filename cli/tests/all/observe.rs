@@ -1,4 +1,4 @@
-//! `trine stat`, `trine latency` and `trine trace` against real processes.
+//! `trine stat`, `trine latency` and `trine put --timing` against real processes.
 
 use std::process::Stdio;
 
@@ -70,9 +70,9 @@ fn latency_measures_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn trace_draws_a_bar_for_each_stage() {
+fn put_draws_a_bar_for_each_stage() {
     let cluster = Cluster::start(&[]);
-    let text = String::from_utf8(cluster.ok(&["trace", "put", "k", "v"])).expect("text");
+    let text = String::from_utf8(cluster.ok(&["put", "k", "v", "--timing"])).expect("text");
     for stage in ["client", "network", "queue", "append", "quorum", "apply"] {
         let named = |line: &&str| line.trim_start().starts_with(stage);
         let line = text.lines().find(named).expect(stage);

@@ -126,17 +126,18 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     ("cli/bench/report", &[]),
     ("transport/testnet", &[]),
-    ("transport/rpc", &["trine-transport"]),
+    ("transport/rpc", &["trine-rpc", "trine-transport"]),
     (
         "transport/dpdk",
         &[
+            "trine-dpdk",
             "trine-dpdk-sys",
             "trine-transport",
             "trine-report",
             "trine-testnet",
         ],
     ),
-    ("transport/verbs", &["trine-transport"]),
+    ("transport/verbs", &["trine-transport", "trine-verbs"]),
     (
         "cli",
         &[

@@ -9,6 +9,8 @@
 //! an interrupted write leaves sectors that are either zero or valid sectors of just the next frame. Anything else was
 //! not left by a write that did not finish: it is damage.
 
+use crate::checksum::crc32c;
+
 /// The unit that a disk writes as a whole.
 pub(crate) const SECTOR: usize = 512;
 /// In front of each sector's content.
@@ -42,8 +44,7 @@ pub(crate) fn encode(out: &mut Vec<u8>, segment: u64, at: u64, sequence: u64, co
 }
 
 fn checksum(covered: &[u8], segment: u64, at: u64) -> u32 {
-    let place = crc32c::crc32c(&[segment.to_le_bytes(), at.to_le_bytes()].concat());
-    crc32c::crc32c_append(place, covered)
+    crc32c([&segment.to_le_bytes(), &at.to_le_bytes(), covered])
 }
 
 /// What a sector holds.

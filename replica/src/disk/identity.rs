@@ -5,6 +5,7 @@
 //! ```
 //! The beginning is the group's, for a replica that was there: members and settings.
 
+use crate::checksum::crc32c;
 use trine_protocol::message::{ClusterId, Incarnation, Members, PlaceId};
 
 use super::error::{LostMemory, OpenError};
@@ -45,7 +46,7 @@ impl Identity {
             MemberTable::new(&origin.members.0).write(&mut beginning);
         }
         put_bytes(&mut out, &beginning);
-        let crc = crc32c::crc32c(&out);
+        let crc = crc32c([&out]);
         put_u32(&mut out, crc);
         out
     }
@@ -55,7 +56,7 @@ impl Identity {
         let Some((covered, crc)) = bytes.split_last_chunk::<4>() else {
             return Err(damaged().into());
         };
-        let intact = crc32c::crc32c(covered) == u32::from_le_bytes(*crc);
+        let intact = crc32c([covered]) == u32::from_le_bytes(*crc);
         if !covered.starts_with(MAGIC) || !intact {
             return Err(damaged().into());
         }

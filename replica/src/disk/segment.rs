@@ -2,6 +2,7 @@
 
 use super::error::{LostMemory, OpenError};
 use super::frame::{SECTOR, Sector, read, sectors_of};
+use crate::checksum::crc32c;
 
 /// Newest format of the files.
 pub(crate) const FORMAT: u16 = 1;
@@ -33,7 +34,7 @@ pub(crate) fn header(number: u64, sectors: u64) -> Vec<u8> {
     out.extend_from_slice(&number.to_le_bytes());
     out.extend_from_slice(&sectors.to_le_bytes());
     debug_assert_eq!(out.len(), SUMMED);
-    let crc = crc32c::crc32c(&out);
+    let crc = crc32c([&out]);
     out.extend_from_slice(&crc.to_le_bytes());
     out.resize(SECTOR, 0);
     out
@@ -46,7 +47,7 @@ fn check_header(bytes: &[u8], number: u64, file: &str) -> Result<(), OpenError> 
     };
     let format = u16::from_le_bytes([found[8], found[9]]);
     let crc = found[SUMMED..].first_chunk().copied();
-    let intact = crc == Some(crc32c::crc32c(&found[..SUMMED]).to_le_bytes());
+    let intact = crc == Some(crc32c([&found[..SUMMED]]).to_le_bytes());
     if found[..8] == *MAGIC && intact && format > FORMAT {
         return Err(OpenError::Newer {
             file: file.to_owned(),

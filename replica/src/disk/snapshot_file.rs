@@ -5,6 +5,7 @@
 //! ```
 //! The checksum covers kind, length, bytes, and how many pieces stand in front of this one.
 
+use crate::checksum::crc32c;
 use raft::eraftpb::ConfState;
 use trine_protocol::message::ClusterId;
 
@@ -92,8 +93,7 @@ fn seal(kind: u8, number: u32, content: &[u8]) -> Vec<u8> {
 }
 
 fn checksum(head: &[u8], number: u32, content: &[u8]) -> u32 {
-    let crc = crc32c::crc32c_append(crc32c::crc32c(head), &number.to_le_bytes());
-    crc32c::crc32c_append(crc, content)
+    crc32c([head, &number.to_le_bytes(), content])
 }
 
 /// Reads a whole snapshot.

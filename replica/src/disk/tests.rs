@@ -1,5 +1,6 @@
 //! Each damage at each byte: either only what was never synced is cleared away, or the memory counts as lost.
 
+use crate::checksum::crc32c;
 use raft::eraftpb::{ConfState, Entry, HardState};
 use trine_protocol::message::{ClusterId, Incarnation, Member, MemberRole, Members, PlaceId};
 
@@ -237,7 +238,7 @@ fn what_does_not_fit_is_refused_in_words() {
     let mut newer = identity().encode();
     newer[8] = 9;
     let body = newer.len() - 4;
-    let crc = crc32c::crc32c(&newer[..body]).to_le_bytes();
+    let crc = crc32c([&newer[..body]]).to_le_bytes();
     newer[body..].copy_from_slice(&crc);
     let mut newer_disk = disk;
     newer_disk.files.insert("identity".to_owned(), newer);
@@ -249,7 +250,7 @@ fn what_does_not_fit_is_refused_in_words() {
     let mut newer_segment = small();
     let segment = newer_segment.files.get_mut(&segment_name(1)).unwrap();
     segment[8] = 9;
-    let crc = crc32c::crc32c(&segment[..32]).to_le_bytes();
+    let crc = crc32c([&segment[..32]]).to_le_bytes();
     segment[32..36].copy_from_slice(&crc);
     let error = reopen(&newer_segment).map(|_| ()).unwrap_err();
     assert!(

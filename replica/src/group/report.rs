@@ -1,5 +1,6 @@
 //! What a member says about itself.
 
+use crate::checksum::crc32c;
 use std::net::SocketAddr;
 
 use raft::{GetEntriesContext, StateRole, Storage};
@@ -112,7 +113,7 @@ impl Group {
             .contains(&index)
             .then(|| log.entries(index, index + 1, None, context))?;
         let entry = entries.ok()?.pop()?;
-        let checksum = crc32c::crc32c_append(crc32c::crc32c(&entry.data), &entry.context);
+        let checksum = crc32c([&entry.data, &entry.context]);
         Some((
             entry.term,
             u64::from(checksum) << 8 | entry.entry_type as u64,

@@ -10,6 +10,7 @@
 //! store keeps what they overwrite until the image has passed it. Chunks that every receiver has are dropped, so its
 //! memory is that of the slowest transfer's distance, and whoever comes late waits for the next image.
 
+use crate::checksum::crc32c;
 use std::collections::VecDeque;
 
 use trine_canary as canary;
@@ -160,7 +161,7 @@ fn seal(part: u8, content: &[u8]) -> Vec<u8> {
 }
 
 fn checksum(part: u8, content: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(&[part]), content)
+    crc32c([&[part], content])
 }
 
 fn session_count(sessions: &ClientSessions) -> u64 {

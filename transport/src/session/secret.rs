@@ -4,6 +4,8 @@
 
 use std::hash::{Hash, Hasher};
 
+use siphasher::sip::SipHasher24;
+
 use crate::prng::Prng;
 use crate::time::{Duration, Instant};
 use crate::wire::Connect;
@@ -32,7 +34,7 @@ impl Secret {
     /// A number that nobody outside can foretell; never zero.
     pub(crate) fn draw(&mut self) -> u64 {
         self.drawn += 1;
-        let mut hasher = SipHasher::new(self.draw_key);
+        let mut hasher = hasher(self.draw_key);
         hasher.write_u64(self.drawn);
         hasher.finish().max(1)
     }
@@ -61,7 +63,7 @@ impl Secret {
     }
 
     fn cookie_of(&self, period: u64, route: &impl Hash, connect: &Connect) -> u64 {
-        let mut hasher = SipHasher::new(self.cookie_key);
+        let mut hasher = hasher(self.cookie_key);
         hasher.write_u64(period);
         route.hash(&mut hasher);
         // A cookie covers the whole wish, so that it cannot be spent on another one.
@@ -75,82 +77,22 @@ impl Secret {
     }
 }
 
+fn hasher([first, second]: [u64; 2]) -> SipHasher24 {
+    SipHasher24::new_with_keys(first, second)
+}
+
 fn period(now: Instant) -> u64 {
     now.as_nanos() / COOKIE_PERIOD.as_nanos()
-}
-
-/// SipHash-2-4 (Aumasson, Bernstein 2012) over everything written, as one byte string.
-struct SipHasher {
-    state: [u64; 4],
-    tail: u64,
-    length: usize,
-}
-
-impl SipHasher {
-    fn new(key: [u64; 2]) -> Self {
-        let state = [
-            key[0] ^ 0x736f_6d65_7073_6575,
-            key[1] ^ 0x646f_7261_6e64_6f6d,
-            key[0] ^ 0x6c79_6765_6e65_7261,
-            key[1] ^ 0x7465_6462_7974_6573,
-        ];
-        Self {
-            state,
-            tail: 0,
-            length: 0,
-        }
-    }
-}
-
-fn rounds(v: &mut [u64; 4], count: usize) {
-    for _ in 0..count {
-        v[0] = v[0].wrapping_add(v[1]);
-        v[2] = v[2].wrapping_add(v[3]);
-        v[1] = v[1].rotate_left(13) ^ v[0];
-        v[3] = v[3].rotate_left(16) ^ v[2];
-        v[0] = v[0].rotate_left(32);
-        v[2] = v[2].wrapping_add(v[1]);
-        v[0] = v[0].wrapping_add(v[3]);
-        v[1] = v[1].rotate_left(17) ^ v[2];
-        v[3] = v[3].rotate_left(21) ^ v[0];
-        v[2] = v[2].rotate_left(32);
-    }
-}
-
-impl Hasher for SipHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.tail |= u64::from(*byte) << (8 * (self.length % 8));
-            self.length += 1;
-            if self.length.is_multiple_of(8) {
-                self.state[3] ^= self.tail;
-                rounds(&mut self.state, 2);
-                self.state[0] ^= self.tail;
-                self.tail = 0;
-            }
-        }
-    }
-
-    fn finish(&self) -> u64 {
-        let mut v = self.state;
-        let last = self.tail | (self.length as u64) << 56;
-        v[3] ^= last;
-        rounds(&mut v, 2);
-        v[0] ^= last;
-        v[2] ^= 0xff;
-        rounds(&mut v, 4);
-        v.iter().fold(0, |sum, word| sum ^ word)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The example of the paper's appendix A.
+    /// The example of the paper's appendix A (Aumasson, Bernstein 2012): the keys are in the right order.
     #[test]
     fn siphash_gives_the_published_value() {
-        let mut hasher = SipHasher::new([0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908]);
+        let mut hasher = hasher([0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908]);
         hasher.write(&(0..15).collect::<Vec<u8>>());
         assert_eq!(hasher.finish(), 0xa129_ca61_49be_45e5);
     }

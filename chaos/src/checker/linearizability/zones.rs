@@ -8,7 +8,7 @@
 
 use super::Evidence;
 use crate::checker::model::{Content, Kind, Step, Version};
-use crate::hash::FastMap;
+use rustc_hash::FxHashMap;
 
 pub(super) enum Finding {
     Linearizable,
@@ -69,7 +69,7 @@ pub(super) fn check(steps: &[Step]) -> Finding {
 }
 
 struct Clusters {
-    zones: FastMap<Content, (Zone, Option<usize>)>,
+    zones: FxHashMap<Content, (Zone, Option<usize>)>,
     /// Zones without a value: the initial state, and in histories with deletions or expiries each read of
     /// absence by itself, because it is not known which deletion it saw.
     absent: Vec<Zone>,
@@ -81,7 +81,7 @@ impl Clusters {
     /// `None` if a value is written twice or can arise by counting: clusters then mean nothing.
     fn of(steps: &[Step]) -> Option<Self> {
         let mut clusters = Self {
-            zones: FastMap::default(),
+            zones: FxHashMap::default(),
             absent: Vec::new(),
             exact: true,
         };
