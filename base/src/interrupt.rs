@@ -16,7 +16,7 @@ static TERMINATED: AtomicBool = AtomicBool::new(false);
 static SLEEPERS: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
 static HOOK: OnceLock<Box<dyn Fn() + Send + Sync>> = OnceLock::new();
 
-/// [`catch`], as commands call it.
+/// Watches for Ctrl-C and SIGTERM.
 pub fn start() -> Result<(), Failure> {
     watch(&[SIGINT, SIGTERM])
 }
