@@ -10,8 +10,9 @@
 //! ```
 //!
 //! The bootstrapper comes last, so an interrupted attempt leaves no group with its vote in it. Peers are told in the
-//! order of their places: of two bootstrappers the one with the higher place meets the other one before it has told
-//! anybody above, and yields. A begin whose answer was lost is repeated until there is one, for it may have been taken.
+//! order of their places. If there are two bootstrappers, the one with the higher place meets the other one before it
+//! has told any peer above, and yields. A begin whose answer was lost is repeated until there is one, for it may have
+//! been taken.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -136,7 +137,7 @@ enum Stage {
     },
 }
 
-/// What an answer has led to.
+/// The result of an answer.
 #[derive(Debug)]
 pub(crate) enum Progress {
     /// Nothing yet.
@@ -182,7 +183,7 @@ impl Bootstrap {
         }
     }
 
-    /// What this replica waits for, in words.
+    /// Says in words which event this replica waits for.
     #[must_use]
     pub(crate) fn problem(&self) -> &str {
         &self.problem
@@ -238,7 +239,7 @@ impl Bootstrap {
     ) -> Progress {
         let Some(reply) = answer.and_then(|bytes| BootstrapReply::decode(bytes).ok()) else {
             if let Stage::Probing(found) = &mut self.stage {
-                // What was heard earlier may have ended together with what is not heard now.
+                // Earlier answers may have ended together with the one that is missing now.
                 found.clear();
             }
             self.problem = format!("no answer from {}", self.name(place));
@@ -399,12 +400,12 @@ impl Bootstrap {
             }
         };
         match reason {
-            // The other one meets this replica next, sees the lower place and yields. The higher one yields also after
-            // it has told somebody: if it has told one life of a peer and the other one the next, each would wait for
-            // the other for ever. Whom it has told finds out that the group never begins.
+            // The other one meets this replica next, sees the lower place and yields. The higher one yields even if it
+            // has already told a peer. If it told one incarnation of a peer and the other bootstrapper told the next,
+            // each would wait for the other for ever. Whom it has told finds out that the group never begins.
             BeginRefusal::OtherBootstrapper if self.own.place < place => Progress::Waiting,
             BeginRefusal::OtherBootstrapper => Progress::Yielded,
-            // Whoever is not with the group now joins it later, like any restarted replica.
+            // A replica that is not with the group now joins it later, like any restarted replica.
             _ if *begun => {
                 untold.remove(0);
                 self.act(out)
@@ -425,7 +426,7 @@ impl Bootstrap {
     }
 }
 
-/// What a replica that belongs to no group, or to `cluster`, says to a probe.
+/// The answer to a probe by a replica that belongs to no group, or to `cluster`.
 #[must_use]
 pub(crate) fn present(
     place: PlaceId,

@@ -1,11 +1,11 @@
 //! Exactly once: which commands of which client have been applied, and what they were answered.
 //!
-//! Part of the replicated state: every replica has the same sessions at the same log index, so a command that was
-//! applied before its leader died is answered from here when the client asks the next leader.
+//! They are part of the replicated state: every replica has the same sessions at the same log index. If a leader dies
+//! after it applied a command, the next leader answers the client's retry from here.
 //!
-//! A session covers the sequences from the lowest awaited one to 64 above it. What lies below was answered and will
-//! not be asked for again; what lies above is refused. Sessions stand in the order of their last use, which is the order
-//! of their group time, so that the first open one is the longest idle.
+//! A session covers the sequences from the lowest awaited one to 64 above it. Sequences below were answered and will
+//! not be asked for again; those above are refused. Sessions are kept in the order of their last use, which is the
+//! order of their group time. The first open one is therefore the longest idle.
 
 mod replies;
 mod reply_bytes;
@@ -27,7 +27,7 @@ pub(crate) const SESSION_CHARGE: u64 = 128;
 
 const NONE: u32 = u32::MAX;
 
-/// What a session says to a command.
+/// A session's decision on a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     /// New: apply it, then [`ClientSessions::record`] its reply.
@@ -99,7 +99,7 @@ impl Hasher for PositionHasher {
     }
 }
 
-/// What happened since the start; not part of the replicated state.
+/// Counters since the start; not part of the replicated state.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct SessionCounters {
     /// Idle sessions that were evicted.
@@ -261,13 +261,13 @@ impl ClientSessions {
         u64::from(self.closed.len)
     }
 
-    /// What sessions and cached replies count together.
+    /// The total of sessions and cached replies.
     #[must_use]
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// What happened since the start.
+    /// Counters since the start.
     #[must_use]
     pub(crate) fn counters(&self) -> SessionCounters {
         self.counters
@@ -298,10 +298,10 @@ impl ClientSessions {
         true
     }
 
-    /// Whether there would be room but for what the command's own session holds behind it: answers to later commands, which
-    /// all go as soon as their client has this one's answer. Refused, it would wait for them and they for it. This is always
-    /// so of the session that was let in last, so somebody can go on; and what all sessions hold together is never more than
-    /// the bound and that session's window.
+    /// Whether there would be room but for what the command's own session holds behind it: answers to later commands,
+    /// which all go as soon as their client has this one's answer. Refused, it would wait for them and they for it.
+    /// This is always true of the session that was let in last, so at least one session can go on. All sessions
+    /// together never hold more than the bound and that session's window.
     fn makes_room(&self, slot: u32, sequence: u64) -> bool {
         let replies = &self.session(slot).replies;
         sequence == replies.lowest_awaited()

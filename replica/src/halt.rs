@@ -35,7 +35,7 @@ pub enum Halt {
         /// The hash of the majority's.
         majority: [u64; 2],
     },
-    /// A write has failed: nobody knows what the disk holds.
+    /// A write has failed: the content of the disk is unknown.
     #[error(transparent)]
     Disk(DiskError),
     /// The group uses a newer state machine than this release understands.

@@ -16,7 +16,7 @@ use trine_protocol::message::{
 #[derive(Debug)]
 pub(crate) struct Joiner {
     own: Member,
-    /// Next of the known addresses to ask where nobody is known to lead.
+    /// Next of the known addresses to ask where no leader is known.
     turn: usize,
     leader: Option<SocketAddr>,
     retry: Duration,
@@ -46,7 +46,7 @@ impl Joiner {
         }
     }
 
-    /// What this replica waits for, in words.
+    /// Says in words which event this replica waits for.
     #[must_use]
     pub(crate) fn problem(&self) -> &str {
         &self.problem

@@ -18,7 +18,7 @@ use crate::config::PEER_REQUESTS_MAX;
 use crate::disk::Write;
 use crate::output::{Class, Output};
 
-/// What a request to a peer was about.
+/// The subject of a request to a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Purpose {
     /// A raft message to this member; its answer, if it has one, is another.
@@ -44,7 +44,7 @@ pub(crate) enum Purpose {
         /// The entry.
         index: u64,
     },
-    /// A plea to be taken in.
+    /// A request to be taken in.
     Join(SocketAddr),
     /// The question who the members are.
     Members,
@@ -81,7 +81,7 @@ pub(crate) struct Outbox {
     free: Vec<u32>,
     /// Requests that could not be answered for want of a buffer.
     owed: Vec<ReplyToken>,
-    /// What is to be written, with its number. Nothing is in memory mode.
+    /// The pending writes, with their numbers. Nothing is in memory mode.
     writes: VecDeque<(u64, Write)>,
     last_write: u64,
     pub(crate) counters: Counters,
@@ -132,7 +132,8 @@ impl Outbox {
         self.reply_as_is(token, &[]);
     }
 
-    /// Answers a request with something that no decoder reads: it was refused, and nobody takes it for a sign of life.
+    /// Answers a request with bytes that no decoder reads: it was refused, and the answer does not count as a sign of
+    /// life.
     pub(crate) fn reply_unreadable(&mut self, token: ReplyToken) {
         self.reply_as_is(token, &[0]);
     }
@@ -310,7 +311,7 @@ impl Outbox {
         Some((u64::from(slot.generation) << 32) | u64::from(number))
     }
 
-    /// What the request with this tag was about. Each tag is answered once; another answer finds nothing.
+    /// The subject of the request with this tag. Each tag is answered once; another answer finds nothing.
     pub(crate) fn recall(&mut self, tag: u64) -> Option<Purpose> {
         let number = tag as u32;
         let slot = self.requests.get_mut(number as usize)?;

@@ -1,4 +1,4 @@
-//! What a replica wants done: messages to peers, and answers to requests.
+//! A replica's output: messages to peers, and answers to requests.
 
 use std::net::SocketAddr;
 

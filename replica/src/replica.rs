@@ -172,7 +172,7 @@ impl Replica {
         }
     }
 
-    /// A write has failed: nobody knows what the disk holds, so this replica halts.
+    /// A write has failed: the content of the disk is unknown, so this replica halts.
     pub fn on_write_failed(&mut self, error: &DiskError) {
         self.disk_failed = Some(Halt::Disk(error.clone()));
         if let Some(group) = self.life.group_mut() {
@@ -210,9 +210,10 @@ impl Replica {
         }
     }
 
-    /// The trusted address that messages of a session come from; nothing if they do not count here. `comes_from` says of an
-    /// address whether the session's other end is there. A member's is trusted, one of `--peers`, and one that was learned:
-    /// named by an answer over a session that this replica has opened, or by an operator while it knew no leader.
+    /// The trusted address that messages of a session come from; nothing if they do not count here. `comes_from` says
+    /// of an address whether the session's other end is there. A member's is trusted, one of `--peers`, and one that
+    /// was learned. An address is learned from an answer over a session that this replica has opened, or from an
+    /// operator while it knew no leader.
     #[must_use]
     pub fn origin(&self, comes_from: impl Fn(SocketAddr) -> bool) -> Option<SocketAddr> {
         let members = self
@@ -225,8 +226,8 @@ impl Replica {
             .find(|&address| comes_from(address))
     }
 
-    /// A message between replicas came from an address that no replica is known at. It is dropped; the answer is one that
-    /// nobody takes for a sign of life.
+    /// A message between replicas came from an address that no replica is known at. It is dropped; the answer does not
+    /// count as a sign of life.
     pub fn refuse_stranger(&mut self, token: ReplyToken) {
         self.out.counters.messages_of_strangers += 1;
         self.discovery.want();
@@ -426,7 +427,7 @@ impl Replica {
         let ours = request.cluster.is_none() || request.cluster == self.cluster();
         let leaderless = self.life.group().is_some_and(|group| !group.has_leader());
         if let (Some(address), true) = (request.address, ours && leaderless) {
-            // The one that can lead may be there, and may need this vote. Where somebody leads, that one judges.
+            // The one that can lead may be there, and may need this vote. Where a replica leads, that one judges.
             self.addresses.learn(address);
         }
         match self.life.group_mut() {
@@ -582,7 +583,7 @@ impl Replica {
             ..
         })) = answer.map(JoinReply::decode)
         {
-            // The leader that is to be asked may lead from an address that nobody has named here yet.
+            // The leader that is to be asked may lead from an address that has not been named here yet.
             self.addresses.learn(leader);
         }
         // Until it votes its group may change its members and leader, and then it has to know them.
@@ -609,8 +610,8 @@ impl Replica {
         }
     }
 
-    /// To be called once after each burst of the calls above, and whenever [`Replica::next_timeout`] has passed: packs
-    /// what has arrived into one proposal, runs raft, applies what is committed, ticks if a tick is due.
+    /// To be called once after each burst of the calls above, and whenever [`Replica::next_timeout`] has passed. It
+    /// packs the arrived requests into one proposal, runs raft, applies committed entries, and ticks if a tick is due.
     pub fn on_turn(&mut self, now: Instant) {
         // Ahead of the bootstrap: one that is due again takes its first step in this turn.
         self.bootstrap_again(now);
@@ -625,7 +626,7 @@ impl Replica {
                 self.life.become_voter();
             }
         }
-        // Behind the group: whoever has a vote by now asks nobody any more.
+        // Behind the group: a replica that has a vote by now asks no other any more.
         let cluster = self.cluster();
         if self.life.asks_to_join() {
             self.joiner
@@ -652,7 +653,7 @@ impl Replica {
             .min()
     }
 
-    /// Begins a graceful stop: a leader hands the lead over, and clients are sent elsewhere. Poll
+    /// Begins a graceful stop: a leader transfers leadership, and clients are sent elsewhere. Poll
     /// [`Replica::is_stopped`] after each turn.
     pub fn stop(&mut self, now: Instant) {
         self.stopping = true;
@@ -661,7 +662,7 @@ impl Replica {
         }
     }
 
-    /// Whether the process may end: the lead is in other hands, or the time for that is over.
+    /// Whether the process may end: leadership is transferred, or the time for that is over.
     pub fn is_stopped(&self, now: Instant) -> bool {
         self.stopping && self.life.group().is_none_or(|group| group.is_stopped(now))
     }
@@ -676,7 +677,7 @@ impl Replica {
         }
     }
 
-    /// Whether this replica leads and hands the lead over at the moment.
+    /// Whether this replica leads and is transferring leadership at the moment.
     pub fn is_handing_over(&self) -> bool {
         self.life
             .group()
@@ -701,7 +702,7 @@ impl Replica {
         self.own.incarnation
     }
 
-    /// What a client needs to find the leader.
+    /// The information that a client needs to find the leader.
     pub fn discovery(&self) -> Discovery {
         let mut discovery = Discovery {
             cluster: ClusterId::NONE,
@@ -800,7 +801,7 @@ impl Replica {
     }
 }
 
-/// Whether anybody may send such a request: to be taken in, or with an admin command. Those look at the address
+/// Whether any process may send such a request: to be taken in, or with an admin command. Those look at the address
 /// themselves.
 pub(crate) fn is_for_anybody(kind: u8) -> bool {
     matches!(kind, kind::JOIN | kind::ADMIN)

@@ -16,7 +16,7 @@ use crate::client_sessions::{ClientSessions, Registration, Verdict};
 use crate::membership::MemberTable;
 use entry::{EntryError, EntryView, Envelope};
 
-/// What a command is answered.
+/// The answer to a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Answer<'a> {
     /// How it ended.
@@ -288,7 +288,7 @@ impl StateMachine {
         self.cluster
     }
 
-    /// What the first entry has set.
+    /// The settings of the first entry.
     #[must_use]
     pub(crate) fn genesis(&self) -> &Genesis {
         &self.genesis
@@ -374,7 +374,7 @@ impl StateMachine {
     }
 }
 
-/// What a state machine is rebuilt from.
+/// The data that a state machine is rebuilt from.
 pub(crate) struct Parts {
     pub(crate) cluster: ClusterId,
     pub(crate) genesis: Genesis,

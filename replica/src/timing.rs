@@ -1,8 +1,8 @@
 //! Where the time of writes goes: some are watched on their way through the leader, always, and those whose clients ask.
 //!
-//! A turn of the event loop has one time for everything in it, which is too coarse here: the stages of a write that
-//! shares its turn with nothing are shorter than the turn. So whoever owns a clock may lend it as a stopwatch. What it
-//! says is reported and never decided upon; without it turns are what is measured in.
+//! A turn of the event loop has one time for everything in it, which is too coarse here. A write that shares its turn
+//! with nothing has stages shorter than the turn. So the owner of a clock may lend it as a stopwatch. Its times are
+//! reported and never decided upon; without it, stages are measured in turns.
 
 use trine_transport::time::Instant;
 
@@ -24,7 +24,7 @@ pub(crate) struct Trace {
     pub(crate) wanted: bool,
 }
 
-/// What was noted of an entry that holds watched commands.
+/// The notes on an entry that holds watched commands.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Traces {
     pub(crate) list: Vec<Trace>,
@@ -56,7 +56,7 @@ pub type Stopwatch = fn() -> Instant;
 /// The watched commands of an entry while it is applied.
 pub(crate) struct Watched<'a> {
     traces: &'a Traces,
-    /// Of those the first that is not applied yet.
+    /// The first of those that is not applied yet.
     next: usize,
     committed: Instant,
     stopwatch: Option<Stopwatch>,

@@ -17,7 +17,7 @@ struct Proposed {
     traces: Traces,
 }
 
-/// What belongs to an entry that is being applied.
+/// The data of an entry that is being applied.
 pub(crate) struct Applied {
     /// One for each command, in their order.
     pub(crate) tokens: Vec<ReplyToken>,
@@ -105,7 +105,7 @@ impl Writes {
         self.builder.finish(group_time_ns)
     }
 
-    /// The entry that was taken stands in the log.
+    /// The entry that was taken is in the log.
     pub(crate) fn on_proposed(
         &mut self,
         index: u64,
@@ -164,7 +164,7 @@ impl Writes {
         }
     }
 
-    /// The lead is lost: the tokens of everything that stands in the log and may still come to be committed.
+    /// Leadership is lost: the tokens of everything that is in the log and may still come to be committed.
     pub(crate) fn take_proposed(&mut self) -> Vec<ReplyToken> {
         (self.proposed_bytes, self.proposed_commands) = (0, 0);
         self.proposed

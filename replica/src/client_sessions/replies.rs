@@ -101,7 +101,7 @@ impl Replies {
         })
     }
 
-    /// What all of them count.
+    /// The total over all of them.
     pub(super) fn charge(&self) -> u64 {
         self.iter().map(|(_, reply)| reply.charge()).sum()
     }

@@ -51,8 +51,8 @@ impl CachedDisk {
         }
     }
 
-    /// The same, where the file system had made each change of a name durable by itself, and the device those sectors of
-    /// `file` whose bits are in `landed`: nobody has asked for either, and nobody can forbid it.
+    /// The same, where the file system made each change of a name durable by itself, and the device wrote those sectors
+    /// of `file` whose bits are in `landed`. No sync has asked for either, and none can forbid it.
     pub(super) fn after_power_loss_late(&self, file: &str, landed: u32) -> MemoryDisk {
         let content = |name: &str, inode: &Inode| {
             let mut plate = inode.plate.clone();

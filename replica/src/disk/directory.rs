@@ -71,8 +71,8 @@ impl Directory {
         }
     }
 
-    /// Who began the group of the replica in the directory at `path`, in the order of their places. Nothing if it was not
-    /// there, belongs to no group, or cannot be read; whoever opens the directory says which. Needs no lock.
+    /// Who began the group of the replica in the directory at `path`, in the order of their places. Nothing if it was
+    /// not there, belongs to no group, or cannot be read; opening the directory reports which. Needs no lock.
     #[must_use]
     pub fn first_members(path: &Path) -> Option<Vec<Member>> {
         let bytes = std::fs::read(path.join(identity::FILE)).ok()?;
@@ -186,7 +186,7 @@ impl Disk for Directory {
     fn create(&mut self, name: &str, size: u64) -> Result<(), DiskError> {
         let path = self.path.join(name);
         let file = match self.spare.take_if(|spare| spare.size() == size) {
-            // One that is late is given up: the writer waits for nobody.
+            // One that is late is given up: the writer never waits.
             Some(spare) => spare
                 .take(&path)
                 .map_or_else(|| spare::reserve(&path, size), Ok),

@@ -46,7 +46,7 @@ fn checksum(covered: &[u8], segment: u64, at: u64) -> u32 {
     crc32c::crc32c_append(place, covered)
 }
 
-/// What a sector holds.
+/// The content of a sector.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sector<'a> {
     /// Never written.

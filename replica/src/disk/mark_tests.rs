@@ -1,5 +1,5 @@
-//! A log whose end has turned into zeros, and the mark that says where it was: neither alone nor together may they go
-//! unnoticed, and no crash of a healthy disk may look like it.
+//! A log whose end has turned into zeros, and the mark that says where the end was. Neither loss alone nor both
+//! together may go unnoticed, and no crash of a healthy disk may look like it.
 //!
 //! The mark, `synced`, began as zeros and was never synced, so zeros in it had to be taken for a mark that had not come
 //! through. With both sectors zero, and the log zeros from any frame on, a replica started silently: 31 acknowledged keys
@@ -121,8 +121,9 @@ fn a_mark_without_an_identity_is_lost_memory() {
     assert!(refused(&disk, "without identity").starts_with("identity"));
 }
 
-/// The power fails, or the process is killed, after each change of a directory's first life, a second life, and one that
-/// begins a segment. What nobody synced is there or is not. Whatever was acknowledged is there, and nothing is refused.
+/// The power fails, or the process is killed, after each change of a directory's first life, a second life, and one
+/// that begins a segment. Unsynced content is there or is not. Whatever was acknowledged is there, and nothing is
+/// refused.
 #[test]
 fn no_crash_of_a_healthy_disk_looks_like_a_lost_mark() {
     let mut kills = 0;
@@ -217,7 +218,8 @@ fn an_orderly_end_without_syncs_marks_the_log() {
     assert!(refused(&disk, "marked").starts_with(SYNCED));
 }
 
-/// A mark that stands behind the log for long could hide as much: at a start, and where a segment begins, it is synced.
+/// A mark that stays behind the log for long could hide as much, so it is synced at a start, and where a segment
+/// begins.
 #[test]
 fn a_mark_that_did_not_come_through_is_never_older_than_the_start_or_the_segment() {
     let mut opened = open(CachedDisk::of(&small()), options()).unwrap();

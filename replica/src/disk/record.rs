@@ -1,4 +1,4 @@
-//! What a frame of the log holds: records one behind the other, each made of items.
+//! The content of a log frame: records one behind the other, each made of items.
 //!
 //! ```text
 //! | kind (u8) | bytes (u32) | ...

@@ -46,7 +46,7 @@ impl From<DiskError> for RecoverError {
     }
 }
 
-/// What the new group begins with.
+/// The initial state of the new group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Recovered {
     /// The group that the directory belonged to.
@@ -60,9 +60,8 @@ pub struct Recovered {
 /// Makes a group of `member` alone, with the cluster id `cluster`, out of what `disk` holds. The whole log goes into its
 /// state, for each of its entries may have been acknowledged. The old files are set aside.
 ///
-/// # Errors
-/// The directory cannot be used for it. If files were changed by then, or the process has ended midway, the directory
-/// opens for nobody until a recovery has come to its end: each begins with the old files.
+/// # Errors The directory cannot be used for it. If files were changed by then, or the process has ended midway, no
+/// process can open the directory until a recovery has come to its end. Each recovery begins with the old files.
 pub fn recover<D: Disk>(
     mut disk: D,
     options: OpenOptions,
@@ -144,7 +143,7 @@ fn state_of(disk: &mut impl Disk, restored: Restored) -> Result<StateMachine, Re
                 reason: error.to_string(),
             })?;
         } else {
-            // Whoever the members were: there is one from here on.
+            // There is one member from here on, whatever the members were before.
             state.apply_conf_change(entry.index, None, None);
         }
     }

@@ -9,7 +9,7 @@ use super::record::{Item, Record, decode};
 use super::snapshot_file::Loaded;
 use crate::state_machine::genesis::{FIRST_INDEX, FIRST_TERM};
 
-/// What a replica that belonged to a group had on its disk.
+/// The disk content of a replica that belonged to a group.
 pub struct Restored {
     pub(crate) identity: Identity,
     pub(crate) snapshot: Option<Loaded>,
@@ -62,7 +62,7 @@ pub(crate) fn base_of(identity: &Identity, snapshot: Option<&Loaded>) -> Option<
     }
 }
 
-/// What all frames have said together.
+/// The result of all frames together.
 pub(crate) struct Replayed {
     pub(crate) hard_state: HardState,
     /// Behind the base, contiguous.
@@ -79,7 +79,7 @@ impl Replayed {
     }
 }
 
-/// What the frames so far have said.
+/// The result of the frames so far.
 #[derive(Default)]
 pub(crate) struct Replay {
     hard_state: HardState,
@@ -128,7 +128,7 @@ impl Replay {
         follows
     }
 
-    /// What stands behind the base.
+    /// The entries behind the base.
     pub(crate) fn finish(
         mut self,
         base: Option<(u64, u64)>,
@@ -178,8 +178,8 @@ impl Replay {
         }
     }
 
-    /// Drops what the base holds; and what stands behind it, if that is of a log that the base has replaced: then it says
-    /// so.
+    /// Drops the entries that the base holds. Also drops the entries behind it, and reports so, if they belong to a log
+    /// that the base has replaced.
     fn cut_behind(&mut self, index: u64, term: u64) -> bool {
         let same = match self.entries.iter().find(|entry| entry.index == index) {
             Some(entry) => entry.term == term,

@@ -6,7 +6,8 @@ use super::frame::{SECTOR, Sector, read, sectors_of};
 /// Newest format of the files.
 pub(crate) const FORMAT: u16 = 1;
 const MAGIC: &[u8; 8] = b"trinelog";
-/// What the header's checksum covers, and where it stands: so in every format, or damage could not be told from a newer one.
+/// The part that the header's checksum covers, and where the checksum is. Every format has it there, or damage could
+/// not be told from a newer format.
 const SUMMED: usize = 32;
 const PREFIX: &str = "segment-";
 const SUFFIX: &str = ".log";

@@ -1,8 +1,8 @@
 //! The next segment, made ahead of its use by a thread of its own: a file of zeros that were written, and synced.
 //!
-//! Room that was only reserved becomes content with the first write to it, and that is a change of the file system's
-//! own books: each sync of the log would wait for the journal too. Where zeros were written before, a sync writes the
-//! record and nothing else.
+//! Room that was only reserved becomes content with the first write to it. That changes the file system's own books, so
+//! each sync of the log would wait for the journal too. Where zeros were written before, a sync writes the record and
+//! nothing else.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -69,7 +69,7 @@ impl Drop for Spare {
     fn drop(&mut self) {
         self.given_up.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // What became of it does not matter: it is removed here, or by the next start.
+            // The outcome does not matter: it is removed here, or by the next start.
             let _ = thread.join();
             let _ = std::fs::remove_file(&self.path);
         }
@@ -84,7 +84,7 @@ fn make(path: &Path, size: u64, given_up: &AtomicBool) -> io::Result<File> {
         file.sync_data()
     });
     if made.is_err() {
-        // What room it has got is needed elsewhere, now that there is too little.
+        // The room that it has is needed elsewhere, now that there is too little.
         let _ = std::fs::remove_file(path);
     }
     made

@@ -148,7 +148,7 @@ fn a_file_that_is_cut_anywhere_is_lost_memory() {
     }
 }
 
-/// What a write of one more frame can leave behind, sector by sector, when the machine dies in the middle of it.
+/// The possible remains of a write of one more frame, sector by sector, when the machine dies in the middle of it.
 #[test]
 fn an_unfinished_write_is_cleared_away_whatever_of_it_is_there() {
     let before = small();
@@ -362,8 +362,8 @@ fn a_snapshot_takes_the_place_of_the_log_that_it_holds() {
     }
 }
 
-/// The machine dies when an installed snapshot is durable and the record that says so is not: what stands in the log
-/// is of a leader whose entries were replaced.
+/// The machine dies when an installed snapshot is durable and the record that says so is not. The log then holds
+/// entries of a leader whose entries were replaced.
 #[test]
 fn a_log_that_the_snapshot_has_replaced_is_not_taken_for_its_continuation() {
     let mut opened = reopen(&small()).unwrap();
@@ -439,8 +439,8 @@ fn a_majority_is_gone_and_one_directory_becomes_a_group_of_its_own() {
 }
 
 /// The process ends between a write and its sync, or because the sync fails: the next one sees the frame, counts on it,
-/// and says so to others. It used to be gone with the power all the same, for nobody had synced it, and no failed sync
-/// comes right by being repeated.
+/// and says so to others. The frame used to disappear with the power all the same, for it was never synced, and a
+/// failed sync cannot be repaired by repeating it.
 #[test]
 fn a_frame_that_is_seen_after_a_restart_outlives_the_power() {
     let mut opened = open(CachedDisk::of(&small()), options()).unwrap();
@@ -470,7 +470,7 @@ impl Wake for Bell {
 }
 
 /// The device fails at the second of three writes: the replica hears of the first, then of the failure, and of nothing
-/// any more. It takes part no more, which ends its process, and what was in the failed write was promised to nobody.
+/// any more. It halts, which ends its process. The failed write had not been promised to any replica or client.
 #[test]
 fn a_failed_sync_ends_the_replica() {
     let pool = Pool::new(PoolConfig::default());
@@ -557,7 +557,7 @@ impl<D: Disk> Disk for SharedDisk<D> {
     }
 }
 
-/// A file that somebody else put beside ours must not be taken for one of them, and be asked for under another name.
+/// A foreign file beside ours must not be taken for one of them, and be asked for under another name.
 #[test]
 fn only_names_as_they_are_written_are_those_of_files() {
     for number in [0, 1, 0xabc, u64::MAX] {

@@ -1,4 +1,4 @@
-//! What a replica wants written, and the queue that carries it to the disk.
+//! The writes that a replica asks for, and the queue that carries them to the disk.
 
 use super::{DiskError, Record};
 

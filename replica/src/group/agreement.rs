@@ -1,9 +1,10 @@
 //! Do replicas that have applied the same entries hold the same state? This is checked while they run.
 //!
-//! Behind every [`CHECK_EVERY`]th entry each replica tells the others the hash of its state, and each answers with its own.
-//! A report that arrives only raises a suspicion, for anybody can write one. What counts is what the voters answer over
-//! sessions that this replica has opened itself: a replica that finds a majority of them agreeing on another hash than its
-//! own has diverged, by a bug or by broken memory. It halts: nothing that it could say from then on can be trusted.
+//! Behind every [`CHECK_EVERY`]th entry each replica tells the others the hash of its state, and each answers with its
+//! own. A report that arrives only raises a suspicion, for any process can write one. The voters' answers over sessions
+//! that this replica has opened itself are the proof. A replica has diverged, by a bug or by broken memory, if a
+//! majority of them agrees on another hash than its own. It halts: nothing that it could say from then on can be
+//! trusted.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +26,7 @@ const CHECKS_MAX: usize = 8;
 /// Who has which state.
 type Hashes = BTreeMap<Incarnation, [u64; 2]>;
 
-/// What is known of the states behind one entry.
+/// The reported states behind one entry.
 #[derive(Default)]
 struct Check {
     /// As members have told it. Not proven: it only makes this replica ask.
@@ -194,7 +195,7 @@ impl Agreement {
         self.settle(report.index, local, consensus)
     }
 
-    /// Asks the voters where what members have told speaks against this member; again if nobody has settled it.
+    /// Asks the voters if members' reports contradict this member's state; again if the question is not settled.
     pub(super) fn follow_suspicions(
         &mut self,
         now: Instant,

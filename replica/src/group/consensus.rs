@@ -146,7 +146,7 @@ impl Consensus {
         self.raft.log_mut().take_snapshot_wanted()
     }
 
-    /// What raft finds when it looks for a snapshot.
+    /// The answer to raft when it looks for a snapshot.
     pub(super) fn offer_snapshot(&mut self, snapshot: Option<Snapshot>) {
         self.raft.log_mut().offer_snapshot(snapshot);
     }
@@ -195,14 +195,15 @@ impl Consensus {
         self.raft.transfer_leader(to.0);
     }
 
-    /// Asks a quorum whether this replica still leads, or the leader whether it does. Returns false if nobody is asked.
+    /// Asks a quorum whether this replica still leads, or the leader whether it does. Returns false if there is none to
+    /// ask.
     pub(super) fn read_index(&mut self, context: u64) -> bool {
         self.raft.read_index(context)
     }
 
     /// A quorum has confirmed a round that began at `begun`.
     pub(super) fn extend_lease(&mut self, begun: Instant, length: Duration) {
-        // What a follower has heard says how things stood at its leader.
+        // A follower's news describes the state at its leader.
         if self.raft.is_leader() {
             self.lease.extend(begun, length, self.raft.term());
         }

@@ -18,7 +18,7 @@ use crate::outbox::Outbox;
 use crate::snapshot_transfer::{Image, Piece, ended};
 use crate::state_machine::StateMachine;
 
-/// What a member of disk mode keeps beside a member of memory mode.
+/// The state that only a member of disk mode keeps.
 #[derive(Default)]
 pub(super) struct Durability {
     last_stream: u64,
@@ -42,7 +42,7 @@ pub(super) struct Durability {
 /// The sender of a snapshot waits for the disk.
 struct Asker {
     token: ReplyToken,
-    /// What it will be answered.
+    /// The answer that it will get.
     answer: ChunkAck,
 }
 
@@ -162,7 +162,7 @@ impl Durability {
         }
     }
 
-    /// What is being received will not be finished.
+    /// The snapshot that is being received will not be finished.
     pub(super) fn give_up_incoming(&mut self, out: &mut Outbox) {
         if let Some(IncomingStream { stream, .. }) = self.incoming.take() {
             out.write(Write::SnapshotGivenUp { stream });

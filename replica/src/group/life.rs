@@ -13,7 +13,7 @@ pub(super) enum Life {
     Stopping {
         until: Instant,
     },
-    /// It takes no part, for good: whatever it did next could differ from what the others do.
+    /// It has halted permanently: whatever it did next could differ from what the others do.
     Halted {
         why: Halt,
         /// A graceful stop that has begun waits until this moment at most.

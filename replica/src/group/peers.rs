@@ -1,4 +1,4 @@
-//! What other members say: raft's messages, reports of their state, and answers to both.
+//! Messages of other members: raft's messages, reports of their state, and answers to both.
 
 use std::net::SocketAddr;
 
@@ -162,7 +162,7 @@ impl Group {
             && self.agreement.expects(from, index, state, &self.consensus)
     }
 
-    /// Whoever was asked whether this replica still is a member has answered.
+    /// The member that was asked whether this replica still is a member has answered.
     pub(crate) fn on_membership_answer(&mut self, answer: &[u8]) {
         if says_removed(answer, self.local.cluster) && !self.life.is_halted() {
             self.leave();

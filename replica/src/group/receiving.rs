@@ -20,7 +20,7 @@ pub(super) struct Receiving {
     installing: Option<StateMachine>,
 }
 
-/// What a chunk has led to.
+/// The result of a chunk.
 pub(super) enum Taken {
     /// The sender hears this.
     Answer(ChunkAck),
@@ -144,7 +144,7 @@ impl Receiving {
         Some(Received { message, index })
     }
 
-    /// What is being received will not be finished.
+    /// The snapshot that is being received will not be finished.
     pub(super) fn end(&mut self, disk: Option<&mut Durability>, out: &mut Outbox) {
         self.incoming = None;
         if let Some(disk) = disk {

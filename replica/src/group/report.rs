@@ -1,4 +1,4 @@
-//! What a member says about itself.
+//! A member's report on itself.
 
 use std::net::SocketAddr;
 
@@ -34,7 +34,7 @@ impl Group {
         self.local.cluster
     }
 
-    /// Whether a message is for this incarnation and names a member as its sender. Without a state nobody is known.
+    /// Whether a message is for this incarnation and names a member as its sender. Without a state no member is known.
     pub(crate) fn is_from_member(&self, header: &PeerHeader) -> bool {
         let known = |state: &StateMachine| state.members().get(header.from).is_some();
         self.local.is_addressed_by(header) && self.state.as_ref().is_some_and(known)

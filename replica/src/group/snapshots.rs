@@ -12,7 +12,7 @@ use crate::snapshot_transfer::ended;
 use crate::state_machine::StateMachine;
 
 impl Group {
-    /// What is due once a tick: an image for raft, and in disk mode a snapshot of this member's own.
+    /// The work of one tick: an image for raft, and in disk mode a snapshot of this member's own.
     pub(super) fn maintain_snapshots(&mut self, now: Instant, out: &mut Outbox) {
         // Raft's image first: a follower waits for it, and the store makes one image at a time.
         let disk = self.disk.as_ref();

@@ -10,11 +10,11 @@ use super::Log;
 use super::bytes::ByteQueue;
 use crate::config::LOG_PIECE_BYTES;
 
-/// What an entry counts besides its bytes: its record in the ring, up to twice when the ring has just grown, and some of
-/// what raft and the disk need for it while it is new.
+/// The cost of an entry besides its bytes. It covers its record in the ring, up to twice when the ring has just grown,
+/// and some of what raft and the disk need for it while it is new.
 const ENTRY_OVERHEAD: usize = 96;
 
-/// An entry as it is kept; its bytes stand in the log's queue.
+/// An entry as it is kept; its bytes are in the log's queue.
 #[derive(Clone, Copy, Debug)]
 struct Kept {
     term: u64,
@@ -30,7 +30,7 @@ impl Kept {
         self.data as usize + self.context as usize
     }
 
-    /// What it counts in [`Log::bytes`].
+    /// Its size in [`Log::bytes`].
     const fn bytes(&self) -> usize {
         self.length() + ENTRY_OVERHEAD
     }
@@ -83,7 +83,7 @@ impl MemoryLog {
         }
     }
 
-    /// The log that a disk has kept: `entries` stand behind the base.
+    /// The log that a disk has kept: `entries` follow the base.
     #[must_use]
     pub(crate) fn restored(
         base: (u64, u64),
@@ -98,7 +98,7 @@ impl MemoryLog {
             conf_state,
             ..Self::default()
         };
-        // What lies on disk may be as large as the store: each entry is let go as soon as it is copied.
+        // The log on disk may be as large as the store: each entry is dropped as soon as it is copied.
         for entry in entries {
             log.append(std::slice::from_ref(&entry));
         }

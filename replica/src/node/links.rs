@@ -17,7 +17,7 @@ use super::config::{
 };
 use crate::output::Class;
 
-/// How the session stands.
+/// The state of the session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum LinkState {
     /// None; the next attempt may begin at this moment.
@@ -79,7 +79,7 @@ impl Link {
 pub(super) enum Way {
     /// At once, over this session.
     Open(SessionId),
-    /// Into the queue until the session stands.
+    /// Into the queue until the session is established.
     Queue,
     /// Not now.
     Closed,
@@ -135,7 +135,7 @@ impl<R: Route> Links<R> {
         Some(index)
     }
 
-    /// A new place, or that of the link that nobody has used for longest, if it is idle.
+    /// A new place, or that of the link that was unused for longest, if it is idle.
     fn place_for_new(&self) -> Option<usize> {
         if self.list.len() < LINKS_MAX {
             return Some(self.list.len());
@@ -191,7 +191,7 @@ impl<R: Route> Links<R> {
             timeout: Some(CONNECT_TIMEOUT),
             ..ConnectParams::default()
         };
-        // Looked up anew each time: on some backends a restarted peer has another route.
+        // Looked up each time: on some backends a restarted peer has another route.
         let route = (self.route_of)(link.address);
         match route.map(|route| cx.connect(route, params)) {
             Some(Ok(session)) => link.state = LinkState::Connecting(session),

@@ -128,7 +128,7 @@ impl<R: Route> Node<R> {
         }
     }
 
-    /// The session stands: what waited for it goes out.
+    /// The session is established: the messages that waited for it go out.
     pub(super) fn send_queued(&mut self, cx: &mut Cx<'_, R>, index: usize) {
         for outgoing in std::mem::take(&mut self.links.get_mut(index).queue) {
             self.send(cx, index, outgoing);

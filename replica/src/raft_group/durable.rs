@@ -1,12 +1,12 @@
 //! The ready loop of disk mode: what a round promises leaves only once the disk has the round.
 //!
-//! A leader's appends leave at once, before its own write is even under way: raft counts the leader itself in only when
-//! [`RaftGroup::on_written`] says so, and gives entries out to be applied only when they are on this disk too. The one
-//! thing that its appends wait for is its term: a single voter leads without having asked anybody, so nobody but its disk
-//! keeps it from leading in the same term once more.
+//! A leader's appends leave at once, before its own write is even under way. Raft counts the leader itself in only when
+//! [`RaftGroup::on_written`] says so, and gives entries out to be applied only when they are on this disk too. Its
+//! appends wait for its term alone. A single voter leads without having asked any other replica, so only its disk keeps
+//! it from leading in the same term once more.
 //!
 //! How far the log is committed is written only along with other things: raft finds it out again. For that it needs the
-//! voters of before a change, though, whom nobody needs any more once the change is applied. So a change of the
+//! voters of before a change, though, and those may be gone once the change is applied. So a change of the
 //! configuration is applied when this disk knows that it is committed, and what is committed behind it waits for it.
 
 use raft::StateRole;
@@ -25,10 +25,10 @@ pub(super) struct Unwritten {
     number: u64,
     /// The term in which it was made.
     term: u64,
-    /// What leaves once it is written.
+    /// Messages that leave once it is written.
     messages: Vec<Message>,
     snapshot: Option<Snapshot>,
-    /// What is applied once it is written.
+    /// Entries that are applied once it is written.
     committed: Vec<Entry>,
 }
 
@@ -138,8 +138,8 @@ impl<L: Log> RaftGroup<L> {
         self.unwritten.iter().any(|round| round.snapshot.is_some())
     }
 
-    /// A single voter would make itself the leader at once, which raft allows only where its whole log is written. And
-    /// raft looks for changes of the configuration among the entries behind the applied one before it campaigns: they
+    /// A single voter would make itself the leader at once, which raft allows only where its whole log is written. Raft
+    /// also looks for changes of the configuration among the entries behind the applied one before it campaigns. They
     /// are not there while the snapshot that replaces them is on its way to the disk.
     pub(super) fn must_not_campaign_yet(&self) -> bool {
         if self.unwritten.is_empty() || self.node.raft.state == StateRole::Leader {
@@ -189,7 +189,7 @@ mod tests {
         RaftGroup::new(&config, 1, log, 1, 1, now, now)
     }
 
-    /// A follower on a slow disk had installed a snapshot, lost its leader before the disk had it, and campaigned: raft
+    /// A follower on a slow disk had installed a snapshot, lost its leader before the disk had it, and campaigned. Raft
     /// looked for the entries behind the applied one, which the snapshot had replaced, and panicked (simulator, found
     /// with the first run on disks). An order to campaign at once does the same.
     #[test]
@@ -258,9 +258,10 @@ mod tests {
         assert!(!work.messages.is_empty());
     }
 
-    /// Simulator, seed 742: place 1 of three had been replaced, the change was over, and so the disk of place 3 could be spared.
-    /// Both others lost power, and came back in the middle of the change: its last entry was on their disks, but not that it
-    /// was committed, which the voters of before had to find out again, and two of those three were gone for good.
+    /// Simulator, seed 742: place 1 of three had been replaced, the change was over, and so the disk of place 3 could
+    /// be spared. Both others lost power, and came back in the middle of the change. Its last entry was on their disks,
+    /// but not that it was committed. The voters of before had to find that out again, and two of those three were
+    /// permanently gone.
     #[test]
     fn a_change_is_applied_when_the_disk_knows_that_it_is_committed() {
         let mut group = follower();

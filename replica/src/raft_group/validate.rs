@@ -13,8 +13,8 @@ const FORWARDED_READS_MAX: usize = 1024;
 
 /// The greatest index that the log's positions can name ([`trine_kvstore::Position`]).
 pub(crate) const INDEX_MAX: u64 = (1 << 48) - 1;
-/// Terms near this are absurd, and sums with it cannot overflow. What keeps a group far from it is the allowance
-/// ([`super::terms`]).
+/// Terms near this are absurd, and sums with it cannot overflow. The allowance ([`super::terms`]) keeps a group far
+/// from it.
 pub(crate) const TERM_MAX: u64 = 1 << 62;
 
 /// Why a message was not stepped.
@@ -44,7 +44,7 @@ pub(crate) enum Refusal {
     /// A snapshot's metadata contradict themselves.
     #[error("a snapshot without usable metadata")]
     Snapshot,
-    /// An answer from somebody who is not a member, or an order from somebody who does not lead.
+    /// An answer from a replica that is not a member, or an order from one that does not lead.
     #[error("the sender is not entitled to this message")]
     NotEntitled,
     /// A vote is asked for before the first election timeout of this life, or since a leader was followed, is over.

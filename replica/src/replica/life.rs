@@ -19,7 +19,7 @@ pub(super) enum Life {
     },
     /// A group has promised to take it in, or has. It goes on asking until it votes.
     Attached(Box<Group>),
-    /// It votes, or did until it halted. It asks nobody any more.
+    /// It votes, or did until it halted. It asks no other replica any more.
     Voter(Box<Group>),
 }
 

@@ -8,7 +8,7 @@
 //!
 //! An image is the state between two entries, but it is written chunk by chunk while later entries are applied: the
 //! store keeps what they overwrite until the image has passed it. Chunks that every receiver has are dropped, so its
-//! memory is that of the slowest transfer's distance, and whoever comes late waits for the next image.
+//! memory is that of the slowest transfer's distance. A receiver that comes late waits for the next image.
 
 use std::collections::VecDeque;
 
@@ -45,7 +45,7 @@ pub(crate) struct Image {
     complete: bool,
 }
 
-/// What an image has for who asks for a chunk.
+/// An image's answer to a request for a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Piece<'a> {
     /// The chunk, and whether it is the last one.

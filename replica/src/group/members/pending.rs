@@ -78,7 +78,7 @@ impl PendingCommands {
         self.list.retain(|other| !is_it(other));
     }
 
-    /// What was wanted of a place is being done, and must not be done to its next holder, too.
+    /// The command for a place is being executed, and must not be executed on its next holder, too.
     pub(super) fn forget_all_of(&mut self, place: PlaceId) {
         self.list.retain(|other| other.place != place);
     }
