@@ -1,7 +1,7 @@
 //! Exactly once: which commands of which client have been applied, and what they were answered.
 //!
-//! They are part of the replicated state: every replica has the same sessions at the same log index. If a leader dies
-//! after it applied a command, the next leader answers the client's retry from here.
+//! The sessions are part of the replicated state: every replica has the same sessions at the same log index. If a
+//! leader dies after it applied a command, the next leader answers the client's retry from here.
 //!
 //! A session covers the sequences from the lowest awaited one to 64 above it. Sequences below were answered and will
 //! not be asked for again; those above are refused. Sessions are kept in the order of their last use, which is the

@@ -1,4 +1,4 @@
-//! What an endpoint may be told, and the hard limits that no configuration can pass.
+//! The settings of an endpoint, and the hard limits that no configuration can pass.
 
 use crate::time::Duration;
 
@@ -99,10 +99,10 @@ pub struct Config {
     pub probe_interval_max: Duration,
     /// Credit returns may cover several packets when both sides agree; for backends where a packet is dear.
     pub cumulative_credits: Option<bool>,
-    /// Checksums cover all of a packet. Off, and off at the peer too, a packet with more than 256 bytes behind its
-    /// header has the header alone in its checksum, as in the paper's eRPC: damage to the data of such packets is then
-    /// found by the network's own checksums or not at all. For transfers between processes of one machine, or where the
-    /// content has a checksum of its own.
+    /// Checksums cover all of a packet. If it is off, and off at the peer too, a packet with more than 256 bytes behind
+    /// its header has the header alone in its checksum, as in the paper's eRPC. Damage to the data of such packets is
+    /// then found by the network's own checksums or not at all. For transfers between processes of one machine, or
+    /// where the content has a checksum of its own.
     pub data_checksums: bool,
     /// Congestion control and its bypasses.
     pub congestion: CongestionConfig,

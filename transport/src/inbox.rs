@@ -40,7 +40,7 @@ pub struct Inbox<T> {
 
 struct Queue<T> {
     items: VecDeque<T>,
-    /// Nobody will take any more.
+    /// The receiver will not take any more.
     is_closed: bool,
 }
 
@@ -66,7 +66,7 @@ impl<T> Inbox<T> {
     ///
     /// # Errors
     ///
-    /// Gives the item back if nobody will take it any more.
+    /// Gives the item back if the receiver will not take it any more.
     pub fn push(&self, item: T) -> Result<(), T> {
         {
             let mut queue = self.lock();
@@ -108,7 +108,7 @@ impl<T> Inbox<T> {
         self.is_stopping.load(Ordering::SeqCst)
     }
 
-    /// Ends it: returns what nobody has taken, and refuses what still comes.
+    /// Ends it: returns the items that were not taken, and refuses later ones.
     pub fn close(&self) -> VecDeque<T> {
         let mut queue = self.lock();
         queue.is_closed = true;

@@ -1,4 +1,4 @@
-//! Time as the protocol sees it: nanoseconds that somebody else read from a clock.
+//! Time as the protocol sees it: nanoseconds that the caller read from a clock.
 //!
 //! The core takes `now: Instant` as an argument and hands back deadlines as `Instant`. Only
 //! [`Clock`] implementations, which live beside the backends and in the simulator, know where the

@@ -306,8 +306,8 @@ mod tests {
         panic!("the entry was lost");
     }
 
-    /// The wheel slept past an entry when the first slot held one from beyond the horizon: that one waits in the
-    /// last slot that there is, and only its own time was looked at.
+    /// The wheel slept past an entry when the first slot held one from beyond the horizon. That one waits in the last
+    /// slot that there is, and only its own time was considered.
     #[test]
     fn an_entry_beyond_the_horizon_hides_no_nearer_one() {
         let mut wheel = TimingWheel::new(2, 1);

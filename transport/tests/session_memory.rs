@@ -12,8 +12,8 @@ use trine_transport::{
 /// Stated in PROTOCOL.md section 6, for 8 slots.
 const CLIENT_BYTES_MAX: usize = 640;
 const SERVER_BYTES_MAX: usize = 1_536;
-/// What a server's search tree of nonces takes of a session: a key, a value, and the room that a half full
-/// node wastes.
+/// The part of a session in a server's search tree of nonces: a key, a value, and the room that a half full node
+/// wastes.
 const NONCE_BYTES_MAX: usize = 48;
 
 struct Counting;

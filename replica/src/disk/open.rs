@@ -74,7 +74,7 @@ pub fn open<D: Disk>(mut disk: D, options: OpenOptions) -> Result<Opened<D>, Ope
     }
 }
 
-/// Starts as a new replica whatever the directory contains, as with lost memory: the replica that it belongs to was
+/// Starts as a new replica, whatever the directory contains, as with lost memory: the replica that it belongs to was
 /// removed from its group, or its state has diverged.
 ///
 /// # Errors

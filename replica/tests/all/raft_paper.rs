@@ -1,9 +1,9 @@
 //! The tests that raft-rs's harness derives from the raft paper, asked of a whole replica through its messages.
 //!
-//! The names are those of raft-rs's `harness/tests/integration_cases/test_raft_paper.rs`; all 25 of them apply, and none
-//! is left out. What differs by design: pre-vote is on, so a campaign asks twice; answers ride in the response to the
-//! request that they answer; the log begins behind the first entry (index 1, term 1), which every voter has by
-//! construction; commit indexes travel with the next append or heartbeat (`skip_bcast_commit`).
+//! The names are those of raft-rs's `harness/tests/integration_cases/test_raft_paper.rs`; all 25 of them apply, and
+//! none is left out. Some things differ by design. Pre-vote is on, so a campaign asks twice. Answers ride in the
+//! response to the request that they answer. The log begins behind the first entry (index 1, term 1), which every voter
+//! has by construction. Commit indexes travel with the next append or heartbeat (`skip_bcast_commit`).
 
 use std::net::SocketAddr;
 
@@ -63,7 +63,7 @@ fn new_replica(place: u64, size: u64, bootstrap: bool, seed: u64) -> Replica {
     .unwrap()
 }
 
-/// What a bootstrapper at place 2 tells place 1.
+/// The message of a bootstrapper at place 2 to place 1.
 fn begin_message(size: u64) -> Vec<u8> {
     let mut bootstrapper = new_replica(2, size, true, 7);
     bootstrapper.on_turn(Instant::ZERO);
@@ -353,7 +353,7 @@ fn follower_with(size: u64, term: u64, terms: &[u64]) -> Node {
     node
 }
 
-// Section 5.1: if one server's current term is smaller than the other's, it updates its term to the larger value; a
+// Section 5.1: if one server's current term is smaller than the other's, it updates its term to the larger value. A
 // candidate or leader whose term is out of date reverts to follower.
 fn update_term_from_message(mut node: Node) {
     node.step(append(2, 5, (0, 0), Vec::new(), 0));
@@ -498,7 +498,7 @@ fn test_follower_vote() {
 
 #[test]
 fn test_candidate_fallback() {
-    // Of its own term or of a later one: whoever sends appends leads.
+    // Of its own term or of a later one: the replica that sends appends leads.
     for ahead in [0, 1] {
         let mut node = Node::new(3);
         node.become_candidate();
@@ -851,7 +851,7 @@ fn test_voter() {
     ];
     for (terms, (log_term, index), rejected) in cases {
         let mut node = follower_with(3, 2, terms);
-        // The leader falls silent: while it is heard nobody gets a vote.
+        // The leader falls silent: while it is heard no candidate gets a vote.
         node.tick_until_campaign();
         node.read();
         node.step(ask_vote(3, 5, log_term, index));

@@ -16,7 +16,7 @@ use trine_transport::time::{Duration, Instant};
 const CLIENTS: usize = 5;
 const KEYS: u64 = 4;
 
-/// What may go wrong, one thing at a time; a majority stays alive and connected most of the time.
+/// The faults, one at a time; a majority stays alive and connected most of the time.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     KillAndReplace,

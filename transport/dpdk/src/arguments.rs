@@ -12,7 +12,7 @@ const MEMORY_PER_PORT: usize = 32;
 /// - Without a choice of cores the calling thread may run on any of `cpus`; EAL would bind it to the first.
 /// - No telemetry socket.
 ///
-/// What the user says is never overridden.
+/// The user's arguments are never overridden.
 #[must_use]
 pub fn complete(user: &[String], cpus: &str) -> Vec<String> {
     let given = |names: &[&str]| {

@@ -46,7 +46,7 @@ pub enum Device {
 /// Who makes UDP checksums. IPv4 headers always have one.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub enum UdpChecksum {
-    /// The port if it can; otherwise nobody, for the CRC32C of every wire packet covers more and better.
+    /// The port if it can; otherwise no one does, for the CRC32C of every wire packet covers more and better.
     #[default]
     Auto,
     /// The port if it can, otherwise software.

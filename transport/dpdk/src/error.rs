@@ -39,7 +39,7 @@ pub enum DpdkError {
         asked: String,
         /// The ports that are there.
         present: Vec<String>,
-        /// What EAL logged while it looked for devices.
+        /// EAL's log of its search for devices.
         log: String,
     },
     /// Every port has an endpoint already.
@@ -85,7 +85,7 @@ pub enum DpdkError {
         port: String,
         /// The operating system's error number.
         os_error: i32,
-        /// What the driver logged.
+        /// The driver's log.
         log: String,
     },
     /// A call on the port failed.

@@ -9,8 +9,8 @@
 //!                                   no answer to ASKS_MAX questions
 //! ```
 //!
-//! ARP trusts whoever answers, here as everywhere: an attacker on the segment can divert packets, and it is the
-//! handshake above that keeps him from being believed.
+//! ARP trusts every answer, here as everywhere. An attacker on the segment can divert packets, and the handshake above
+//! keeps him from being believed.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -32,7 +32,7 @@ pub const ASKS_MAX: u32 = 50;
 #[derive(Debug, Default)]
 pub struct Neighbours {
     entries: HashMap<Ipv4Addr, Entry>,
-    /// Grows with every change of an address, so that whoever keeps copies can tell that they are old.
+    /// Grows with every change of an address, so that the owner of a copy can tell that it is old.
     generation: u64,
 }
 

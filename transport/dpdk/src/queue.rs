@@ -1,8 +1,8 @@
 //! One queue pair of a port as a backend: zero-copy receive, copying transmit, ARP on the side.
 //!
-//! Received packets are read where the port put them; their buffers go back with the next receive call. Packets to
-//! send are copied: of the two ways measured (`DPDK.md`) the copy is the faster one up to the MTU, and the core then
-//! never has to wait before it reuses a message buffer.
+//! Received packets are read where the port put them; their buffers go back with the next receive call. Packets to send
+//! are copied. Of the two ways measured (`DPDK.md`) the copy is the faster one up to the MTU, and the core then never
+//! has to wait before it reuses a message buffer.
 #![allow(unsafe_code)]
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -30,7 +30,7 @@ use trine_transport::time::{Clock, Duration, Instant};
 
 /// Retransmitting sooner than this makes no sense.
 const RTO_FLOOR: Duration = Duration::from_micros(50);
-/// How long a memif client waits for a link before it connects anew.
+/// How long a memif client waits for a link before it connects again.
 const RECONNECT_EVERY: Duration = Duration::from_secs(2);
 /// Neighbours in use are looked up again this often, which keeps their ARP entries fresh.
 const LOOK_UP_AGAIN: Duration = Duration::from_secs(1);
@@ -62,7 +62,7 @@ pub struct DpdkBackend {
     _lease: Option<Lease>,
 }
 
-/// What only this backend counts.
+/// The counters of this backend alone.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub struct DpdkStats {
     /// Frames refused, by reason, in the order of [`Reject::ALL`].
@@ -213,13 +213,13 @@ impl DpdkBackend {
         self.queue.port.link_is_up()
     }
 
-    /// What only this backend counts.
+    /// The counters of this backend alone.
     #[must_use]
     pub fn dpdk_stats(&self) -> DpdkStats {
         self.own_stats
     }
 
-    /// Packet buffers of the port that nobody holds.
+    /// Free packet buffers of the port.
     #[must_use]
     pub fn buffers_available(&self) -> u32 {
         self.queue.port.pool.available()
@@ -338,7 +338,8 @@ impl DpdkBackend {
         self.stats.tx_refused += (written - sent) as u64;
     }
 
-    /// Writes one packet into the frame at `index`; `None` if nobody knows where it goes.
+    /// Writes one packet into the frame at `index`; `None` if the way to its destination is
+    /// unknown.
     #[inline]
     fn write(&mut self, index: usize, item: &TxItem<'_, SocketAddr>) -> Option<usize> {
         let SocketAddr::V4(peer) = item.route else {

@@ -40,7 +40,7 @@ pub struct RawQueue {
 // raw pointers name belong to the queue.
 unsafe impl Send for RawQueue {}
 
-/// What the port said about a received frame.
+/// The port's verdict on a received frame.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Verdict(u32);
 
@@ -189,7 +189,7 @@ impl RawQueue {
         assert!(index < self.allocated, "no such frame");
         let frame = &mut self.sending[index];
         frame.len = len as u32;
-        // SAFETY: `allocate` put a buffer with FRAME_MAX initialized, writable bytes here, which nobody else knows.
+        // SAFETY: `allocate` put a buffer with FRAME_MAX initialized, writable bytes here, which no other code knows.
         unsafe { std::slice::from_raw_parts_mut(frame.data, len) }
     }
 

@@ -1,4 +1,4 @@
-//! What goes out: headers written once per peer, patched per packet.
+//! Frames that go out: headers written once per peer, patched per packet.
 
 use std::net::SocketAddrV4;
 
@@ -77,7 +77,7 @@ impl Template {
         }
     }
 
-    /// Writes the headers in front of the payload that already stands behind them in `frame`.
+    /// Writes the headers in front of the payload that is already in `frame`.
     ///
     /// # Panics
     ///

@@ -1,17 +1,17 @@
 //! The processor's time-stamp counter as a clock: half the cost of asking the operating system, right to a millisecond
 //! after a suspend.
 //!
-//! The counter gives the time between two looks at `CLOCK_BOOTTIME`, which are a millisecond apart (`RESYNC`). It is trusted only
-//! where the processor says that it ticks at one rate in all power states (CPUID: invariant TSC) and the kernel keeps
-//! time by it, which means that it has found the counters of all processors in step; a virtual machine on a host that
-//! hides the counter, or another architecture, gets `CLOCK_BOOTTIME` itself.
+//! The counter gives the time between two looks at `CLOCK_BOOTTIME`, which are a millisecond apart (`RESYNC`). It is
+//! trusted only where the processor says that it ticks at one rate in all power states (CPUID: invariant TSC) and the
+//! kernel keeps time by it. The latter means that the kernel has found the counters of all processors in step. A
+//! virtual machine on a host that hides the counter, or another architecture, gets `CLOCK_BOOTTIME` itself.
 //!
-//! **Where it may be used.** The counter may stand still, or begin anew, while the machine is suspended, and this clock
-//! learns of that at its next look: for up to that long of running time afterwards it lies in the past. A session's
-//! timers, RTT samples and pacing bear that: they run out a millisecond late. A leader's lease does not: a read in that
-//! millisecond would be answered under a lease that ended during the suspend. So whatever decides over leases or group
-//! time (`trine serve`) takes [`MonotonicClock`], and this one is for clients, for servers without a group, and for
-//! measurements.
+//! **Where it may be used.** The counter may stop, or restart from zero, while the machine is suspended, and this clock
+//! learns of that only when it next reads `CLOCK_BOOTTIME`. For up to that long of running time afterwards it lies in
+//! the past. A session's timers, RTT samples and pacing bear that: they run out a millisecond late. A leader's lease
+//! does not: a read in that millisecond would be answered under a lease that ended during the suspend. So whatever
+//! decides over leases or group time (`trine serve`) takes [`MonotonicClock`], and this one is for clients, for servers
+//! without a group, and for measurements.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -24,7 +24,7 @@ const RESYNC: Duration = Duration::from_millis(1);
 /// How long the counter is watched before its rate is believed. A look is right to about 100 ns, so the rate is then
 /// known to one part in 10,000; it becomes better with each look.
 const CALIBRATION: Duration = Duration::from_millis(1);
-/// A clock that is off by more has slept, or was moved to another machine: the rate is measured anew.
+/// A clock that is off by more has slept, or was moved to another machine: the rate is measured again.
 const DRIFT_MAX: Duration = Duration::from_micros(10);
 /// Nanoseconds a tick are kept as a fraction of so many bits.
 const RATE_BITS: u32 = 32;
@@ -44,12 +44,12 @@ pub struct TscClock {
     counter: Option<Counter>,
 }
 
-/// What the counter means. Everything that it answers grows.
+/// The meaning of the counter. Everything that it answers grows.
 #[derive(Clone, Debug)]
 struct Counter {
     /// Ticks and time that are counted on from.
     base: Cell<Look>,
-    /// What the rate is measured from.
+    /// The start point of the measurement of the rate.
     origin: Cell<Look>,
     /// The last look was off, and the rate is measured from there: a suspend leaves the rate as it was, a move to
     /// another machine does not.
@@ -60,7 +60,7 @@ struct Counter {
     pace: Cell<u64>,
     /// Ticks from one look to the next.
     span: Cell<u64>,
-    /// What was answered last.
+    /// The last answer.
     last: Cell<Instant>,
 }
 
@@ -318,7 +318,7 @@ mod tests {
         let (mut machine, counter) = Machine::new();
         machine.run(100_000);
         assert!(apart(machine.ask(&counter), machine.time) <= 1);
-        // The counter stands still, or begins anew, while an hour passes.
+        // The counter stops, or restarts from zero, while an hour passes.
         for restarts in [false, true] {
             machine.time += Duration::from_secs(3_600);
             if restarts {

@@ -251,8 +251,8 @@ impl<R: Route> Session<R> {
     }
 }
 
-/// A call under way. Dropping it cancels the request: its slot is free for the next one at once, and
-/// what the handler does with it, once or not at all, nobody learns.
+/// A call under way. Dropping it cancels the request: its slot is free for the next one at once.
+/// The handler runs once or not at all, and the caller does not learn which.
 ///
 /// ```
 /// # use trine_rpc::{CallError, doc::{DocNodes, Shout, Sleepy}};

@@ -64,7 +64,7 @@ impl<R: Route> Hosted<R> {
                 cx.disconnect(session);
             }
             Command::Respond(handle, Some(response)) => {
-                // The core counts a response that nobody waits for.
+                // The core counts a response that no caller waits for.
                 drop(cx.enqueue_response(handle, response));
             }
             Command::Respond(handle, None) => {

@@ -36,10 +36,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What it costs over the raw layer: a call passes a mutex-protected queue into the loop's thread and
-//! a cell back, and wakes the waiting task; nothing is allocated for it (the cells are a fixed table,
-//! [`Builder::calls`]; the messages lie in the backend's pool). A program that wants the last
-//! microsecond runs in the loop's thread itself, as an [`trine_transport::App`].
+//! Its cost over the raw layer: a call passes a mutex-protected queue into the loop's thread and a cell back, and wakes
+//! the waiting task. Nothing is allocated for it (the cells are a fixed table, [`Builder::calls`]; the messages lie in
+//! the backend's pool). A program that wants the last microsecond runs in the loop's thread itself, as an
+//! [`trine_transport::App`].
 //!
 //! Dropping a [`Call`] cancels it, dropping the last clone of a [`Session`] closes it, dropping the
 //! [`Node`] ends all. [`WithWorkers`] gives an [`App`](trine_transport::App) of the raw layer worker threads.

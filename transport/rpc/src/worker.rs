@@ -1,9 +1,9 @@
 //! Worker threads for long request handlers (paper 3.2).
 //!
-//! A handler that takes more than a few hundred nanoseconds would hold up every other request of its
-//! event loop. [`WithWorkers`] wraps an application: requests of the kinds that are registered with
-//! it are copied, handed to a thread, and answered when the result comes back; all others go to the
-//! application itself, in the event loop's thread.
+//! A handler that takes more than a few hundred nanoseconds would hold up every other request of
+//! its event loop. [`WithWorkers`] wraps an application. Requests of the kinds that are registered
+//! with it are copied, handed to a thread, and answered when the result comes back. All others go
+//! to the application itself, in the event loop's thread.
 //!
 //! ```text
 //! event loop: on_request -> copy -> jobs -> worker thread: handler -> results -> wake
@@ -32,14 +32,14 @@ pub struct WithWorkers<A> {
     stats: WorkerStats,
 }
 
-/// What went through the workers.
+/// Counters of the jobs that went through the workers.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub struct WorkerStats {
     /// Requests handed to a thread.
     pub submitted: u64,
     /// Responses that were sent.
     pub answered: u64,
-    /// Responses, or their absence, that nobody waited for any more.
+    /// Responses, or their absence, that no client waited for any more.
     pub stale: u64,
     /// Requests that the application itself got because no memory was left for their copy.
     pub without_memory: u64,
@@ -47,8 +47,8 @@ pub struct WorkerStats {
     pub unanswered: u64,
 }
 
-/// The threads and their two queues. Waiting jobs are bounded by the slots of the sessions that
-/// stand: a slot's next request takes the place of one that its client has given up.
+/// The threads and their two queues. Waiting jobs are bounded by the slots of the established
+/// sessions: a slot's next request takes the place of one that its client has given up.
 struct Workers {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -128,7 +128,7 @@ impl<A> WithWorkers<A> {
     }
 
     fn submit<R: Route>(&mut self, cx: &mut Cx<'_, R>, request: &Request<'_>) -> Option<()> {
-        // The received packet's memory is the backend's: whoever answers later copies.
+        // The received packet's memory is the backend's: a handler that answers later copies.
         let mut copy = cx.alloc(request.data.len())?;
         copy.copy_from_slice(request.data);
         self.stats.submitted += 1;

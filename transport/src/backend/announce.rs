@@ -1,9 +1,8 @@
 //! How `host:port` becomes a route on backends whose routes are not socket addresses.
 //!
-//! Whoever serves over verbs or DPDK answers at its management address with its current route; whoever
-//! connects asks there first. One datagram each way, both of the same length, so that a forged source
-//! gains nothing by asking. A route is only a hint: the session handshake that follows over the real
-//! backend proves who is there.
+//! A server over verbs or DPDK answers at its management address with its current route; a client that connects asks
+//! there first. One datagram each way, both of the same length, so that a forged source gains nothing by asking. A
+//! route is only a hint: the session handshake that follows over the real backend proves who is there.
 //!
 //! ```text
 //! 0         4         5       6        7        8            16                       64
@@ -211,7 +210,7 @@ fn ask<R: Announce>(socket: &UdpSocket, shared: &Shared<R>) {
     while !shared.stop.load(Ordering::Relaxed) {
         let now = Instant::now();
         if outstanding.len() > ADDRESSES_MAX {
-            // Of addresses that never answered; whoever is still looked for is asked again.
+            // Of addresses that never answered; the ones still looked up are asked again.
             outstanding.clear();
         }
         for address in take_due(shared, now) {
@@ -250,7 +249,7 @@ fn take_due<R: Copy>(shared: &Shared<R>, now: Instant) -> Vec<SocketAddr> {
     let mut addresses = Vec::new();
     for (address, entry) in known.iter_mut().filter(|(_, entry)| due(entry)) {
         entry.asked_at = Some(now);
-        // Asked again only if somebody still looks for it.
+        // Asked again only if a caller still looks it up.
         entry.wanted = entry.route.is_none();
         addresses.push(*address);
     }

@@ -33,7 +33,7 @@ enum Source<'a, R> {
 pub struct RxPacket<'a, R> {
     /// The datagram's payload.
     pub bytes: &'a [u8],
-    /// Where it came from; an answer goes there.
+    /// Its source; an answer goes there.
     pub route: R,
     /// The network marked congestion on its way (ECN "congestion experienced").
     pub ecn: bool,
@@ -46,7 +46,7 @@ pub struct RxSlot<R> {
     pub start: u32,
     /// Payload bytes.
     pub len: u32,
-    /// Where it came from.
+    /// Its source.
     pub route: R,
     /// The congestion mark.
     pub ecn: bool,
@@ -137,7 +137,7 @@ impl<'a, R: Route> Iterator for RxBatch<'a, R> {
 
 impl<R: Route> ExactSizeIterator for RxBatch<'_, R> {}
 
-/// What follows a packet's header on the wire.
+/// The bytes that follow a packet's header on the wire.
 #[derive(Debug)]
 pub enum Body<'a> {
     /// Nothing.

@@ -36,7 +36,7 @@ pub struct RingBackend {
     inboxes: Arc<[Arc<Inbox>]>,
     config: RingConfig,
     pool: Pool,
-    /// What was taken out of the inbox; handed out from `next` on.
+    /// The packets taken out of the inbox; handed out from `next` on.
     taken: Queue,
     next: usize,
     stats: BackendStats,
@@ -406,8 +406,8 @@ mod tests {
         assert!(start.elapsed() >= std::time::Duration::from_millis(10));
     }
 
-    /// A packet that was too long took the sleeper's wish to be told with it: the sleeper went on
-    /// sleeping, and the next packet, which did fit, woke nobody.
+    /// A packet that was too long also cleared the sleeper's wish to be woken. The sleeper went on
+    /// sleeping, and the next packet, which did fit, did not wake it.
     #[test]
     fn a_refused_packet_does_not_cost_a_sleeper_its_wakeup() {
         let (mut a, mut b) = RingBackend::pair(RingConfig::default());

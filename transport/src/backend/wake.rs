@@ -44,21 +44,21 @@ pub fn wait_readable(
     Ok(descriptors[1].revents != 0)
 }
 
-/// An eventfd that ends a poll, written only if somebody has not done so already.
+/// An eventfd that ends a poll, written only if it is not raised already.
 pub struct WakeEvent {
     event: File,
     pending: AtomicBool,
 }
 
 impl WakeEvent {
-    /// An event that nobody has raised.
+    /// An event that is not raised.
     pub fn new() -> io::Result<Self> {
         // SAFETY: no pointers.
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor was just made and belongs to nobody else.
+        // SAFETY: the descriptor was just made and has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Self {
             event: File::from(fd),
@@ -81,7 +81,7 @@ impl WakeEvent {
         self.pending.store(false, Ordering::Release);
     }
 
-    /// What to poll for it.
+    /// The descriptor to poll for it.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }

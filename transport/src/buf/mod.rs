@@ -18,9 +18,9 @@
 //!
 //! # Layout of a block
 //!
-//! As in figure 2 of the paper: data is contiguous, the first packet's header room lies directly in
-//! front of it (a DMA backend sends a single-packet message as one segment), the header rooms of
-//! later packets lie behind the data's full capacity.
+//! As in figure 2 of the paper: data is contiguous, and the first packet's header room lies
+//! directly in front of it. A DMA backend can therefore send a single-packet message as one
+//! segment. The header rooms of later packets lie behind the data's full capacity.
 //!
 //! ```text
 //! 0        16                64                     64 + capacity

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::blocks::{CLASSES, Shared, class_of, stride_of};
 use super::{HeapRegions, MsgBuf, RegionAllocator};
 
-/// What a pool may use.
+/// The limits of a pool.
 #[derive(Copy, Clone, Debug)]
 pub struct PoolConfig {
     /// Most bytes of region memory that the pool takes; `alloc` fails beyond.

@@ -160,9 +160,9 @@ fn the_limit_holds_and_freed_memory_counts_again() {
     assert!(pool.alloc(MESSAGE_BYTES_MAX).is_none());
 }
 
-/// A pool that had once been asked for large buffers up to its limit had none for anything smaller ever
-/// after, though nothing was in use: blocks never leave their class. A client spent the memory of a server
-/// for good, with the first packets of a few hundred large requests.
+/// A pool that had once been asked for large buffers up to its limit had none for anything smaller ever after, though
+/// nothing was in use: blocks never leave their class. A client spent the memory of a server permanently, with the
+/// first packets of a few hundred large requests.
 #[test]
 fn what_was_taken_in_large_pieces_serves_small_ones_too() {
     let pool = Pool::new(PoolConfig {

@@ -128,8 +128,8 @@ mod tests {
         assert_eq!(rtt.min_ns, 20_000);
     }
 
-    /// Found by a chaos run at 5 % loss: the appends under way timed out together, the session took
-    /// each for a doubling, and a second loss then waited for the longest timeout that there is.
+    /// Found by a chaos run at 5 % loss: the appends under way timed out together, and the session
+    /// took each for a doubling. A second loss then waited for the longest timeout that there is.
     #[test]
     fn many_timeouts_at_once_are_one_doubling() {
         let mut rtt = rtt();

@@ -29,7 +29,7 @@ impl Secret {
         }
     }
 
-    /// A number that nobody outside can foretell; never zero.
+    /// A number that no outsider can foretell; never zero.
     pub(crate) fn draw(&mut self) -> u64 {
         self.drawn += 1;
         let mut hasher = SipHasher::new(self.draw_key);
@@ -37,7 +37,7 @@ impl Secret {
         hasher.finish().max(1)
     }
 
-    /// Makes every cookie so far worthless: whoever returns one gets another.
+    /// Makes every cookie so far worthless: a client that returns one gets another.
     pub(crate) fn renew_cookies(&mut self) {
         self.cookie_key = [self.draw(), self.draw()];
     }

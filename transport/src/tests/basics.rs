@@ -207,8 +207,8 @@ fn an_idle_session_lives_and_costs_a_few_packets() {
     assert!(sent < 60 * 10, "{sent} packets in a minute");
 }
 
-/// The request that was answered had left its retransmission timer behind, and the session's timer moved down the wheel:
-/// whoever slept until then was woken for nothing.
+/// The request that was answered had left its retransmission timer behind, and the session's timer moved down the
+/// wheel. A thread that slept until then was woken for nothing.
 #[test]
 fn an_idle_session_wakes_hardly_anybody_before_its_keepalive() {
     let mut net = Net::new(6, 2, &Config::default());
@@ -218,7 +218,7 @@ fn an_idle_session_wakes_hardly_anybody_before_its_keepalive() {
     net.request(0, session, 1, 64);
     assert!(net.run_until(SECOND, |net| completed(net, 0, 1)));
     let node = &mut net.nodes[0];
-    // What was heard meanwhile has put the keepalive off; the timer stands where it was.
+    // Packets received meanwhile have put the keepalive off; the timer has not moved.
     let wakes = (1..).find(|_| {
         let due = node.endpoint.next_timeout().expect("a keepalive");
         !node.turn_unchecked(due).is_empty()

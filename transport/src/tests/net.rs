@@ -11,7 +11,7 @@ use crate::{
     ResponseHandle, RpcError, SessionId,
 };
 
-/// What the network does to packets.
+/// The network's faults on packets.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Faults {
     pub(crate) loss: Ratio,
@@ -90,7 +90,7 @@ impl Bottleneck {
 pub(crate) struct Node {
     pub(crate) endpoint: Endpoint<u32>,
     pub(crate) app: TestApp,
-    /// Neither sends nor receives.
+    /// It neither sends nor receives.
     pub(crate) is_dead: bool,
     /// Looks at every session after every step; with a hundred sessions that takes most of the time.
     pub(crate) checks_invariants: bool,
@@ -104,7 +104,7 @@ pub(crate) enum Manner {
     Echo,
     /// With this many bytes that follow from the request's first.
     Sized(usize),
-    /// Not before the test says so; then like `Echo`.
+    /// Answers only after the test says so; then like `Echo`.
     Later,
 }
 

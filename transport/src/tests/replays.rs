@@ -31,9 +31,9 @@ fn replay(s: &mut Script, connect: &Connect) {
     s.raw(PEER, &header, Seed::NONE, &connect.write());
 }
 
-/// A server forgot a nonce with its session, while the cookie was still good for seconds: a
-/// duplicate of the CONNECT made the session anew, with the same checksums, at the same index where
-/// few are in use, and a duplicate of a request then ran its handler a second time.
+/// A server forgot a nonce with its session, while the cookie was still good for seconds. A
+/// duplicate of the CONNECT made the session again, with the same checksums, at the same index
+/// where few are in use. A duplicate of a request then ran its handler a second time.
 #[test]
 fn a_late_connect_does_not_bring_a_session_back() {
     let mut s = Script::server();
@@ -54,7 +54,7 @@ fn a_late_connect_does_not_bring_a_session_back() {
     s.expect(&[]);
 }
 
-/// What is remembered about nonces is bounded, and what is forgotten takes its cookie along.
+/// The memory of nonces is bounded, and a forgotten nonce takes its cookie along.
 #[test]
 fn a_late_connect_does_not_come_through_after_many_sessions() {
     let mut s = Script::stranger();

@@ -111,7 +111,7 @@ fn twenty_thousand_sessions_stand_and_idle_ones_cost_nothing_a_turn() {
     assert_eq!(client.endpoint.stats().sessions_client, SESSIONS as u64);
 }
 
-/// What PROTOCOL.md section 6 says about memory.
+/// The memory figures of PROTOCOL.md section 6.
 #[test]
 fn an_idle_session_takes_as_much_memory_as_stated() {
     let slots = usize::from(Config::default().slots);

@@ -1,4 +1,4 @@
-//! What a slot does in each of its states with each packet of its past, present and future, compared with the stored
+//! A slot's reaction in each of its states to each packet of its past, present and future, compared with the stored
 //! tables beside this file. A change of the protocol shows as a change of a line; the session's own table is in
 //! `session/state.rs`.
 

@@ -1,18 +1,18 @@
 //! The common case on the wire: a REQUEST or a RESPONSE that is its whole message.
 //!
-//! Read where it lies, without a field more than the common case looks at. What is not of this
-//! shape goes through [`split_first`](super::split_first), which alone says what is wrong with it.
+//! Read where it lies, without a field more than the common case looks at. Packets of another shape
+//! go through [`split_first`](super::split_first), which alone says what is wrong with them.
 
 use super::checksum::Seed;
 use super::header::{DEADLINE_UNIT_NS, Flags, PacketType, RequestNumber, VERSION};
 use super::held::Held;
 use super::layout::{EXTENSION_BYTES, HEADER_BYTES, words_of};
 
-/// A packet that is all of its message. Its fields stay where they are until somebody asks.
+/// A packet that is all of its message. Its fields stay where they are until they are read.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct SinglePacket<'a> {
     header: &'a [u8; HEADER_BYTES],
-    /// What follows the header.
+    /// The bytes that follow the header.
     body: &'a [u8],
     /// The message: the body but for an extension.
     pub(crate) payload: &'a [u8],

@@ -57,7 +57,7 @@ impl CaptureAddress for VerbsRoute {
     }
 }
 
-/// What an address handle and a peer must know of the chosen port.
+/// The facts about the chosen port that an address handle and a peer need.
 #[derive(Copy, Clone, Debug)]
 pub struct Port {
     /// Of the device's ports, from 1.
@@ -66,7 +66,7 @@ pub struct Port {
     pub lid: u16,
     /// The address on Ethernet, and on InfiniBand where there is no LID.
     pub gid: [u8; 16],
-    /// Where it stands in the port's table.
+    /// Its index in the port's table.
     pub gid_index: u8,
     /// RoCE: packets are addressed by GID, always with a global route header.
     pub is_ethernet: bool,
@@ -176,7 +176,7 @@ impl VerbsAddress {
 }
 
 impl VerbsRoute {
-    /// The sender of a datagram that came in through the queue pair `via`. `header` is what stands in front of it,
+    /// The sender of a datagram that came in through the queue pair `via`. `header` is the header in front of it,
     /// `None` where the completion says that there is no global route header.
     #[inline]
     #[must_use]

@@ -302,7 +302,7 @@ fn an_endpoint_of_several_queue_pairs_uses_all_of_them() {
         assert_eq!(came_in, usize::from(choice) % 4);
         let sender = to_a.queue_pairs()[usize::from(choice) % 2];
         assert_eq!(route.queue_pair, sender, "an answer finds its way back");
-        // What is sent back comes in where the first packet left.
+        // A reply comes in where the first packet left.
         send_one(&mut b, *route, bytes);
         assert_eq!(
             receive(&mut a, 1),

@@ -221,9 +221,9 @@ fn an_evicted_session_leaves_what_was_sent_before_unknown() {
     );
 }
 
-/// Two commands were under way when the session was evicted. One of them was told so and was done under the next session;
-/// the other was turned away by a busy leader a little later. It then waited for a session although there was one: nobody
-/// gave it a sequence, and it ended as "not reachable" at its deadline.
+/// Two commands were under way when the session was evicted. One of them was told so and was done under the next
+/// session; the other was turned away by a busy leader a little later. It then waited for a session although there was
+/// one: it was never given a sequence, and it ended as "not reachable" at its deadline.
 #[test]
 fn a_command_that_is_turned_away_behind_its_session_goes_on_under_the_next_one() {
     let mut world = World::with(vec![leader()], |config| config.batch_bytes = 0);

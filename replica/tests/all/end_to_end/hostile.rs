@@ -24,7 +24,7 @@ use crate::support::{ManualClock, address};
 /// Requests that the peer keeps in flight to each replica.
 const IN_FLIGHT: usize = 16;
 
-/// What the peer knows about the group it talks to: with it, its messages pass the first checks.
+/// The peer's knowledge about the group it talks to: with it, its messages pass the first checks.
 #[derive(Clone, Copy)]
 struct Insight {
     cluster: ClusterId,
@@ -111,7 +111,7 @@ impl Attacker {
                 (kind::BOOTSTRAP, begin.encode_to_vec())
             }
             5 => {
-                // A place that does not exist: a well-formed plea for a real one is a legal membership change.
+                // A place that does not exist: a well-formed join request for a real one is a legal membership change.
                 let place = PlaceId(40 + (draw as u32 % 10));
                 let join = JoinRequest {
                     state_version: 0,
@@ -145,7 +145,7 @@ impl Attacker {
         }
     }
 
-    /// Damages one message in two; never so that a plea to join names a real place.
+    /// Damages one message in two; never so that a join request names a real place.
     fn damage(&mut self, kind_number: u8, bytes: &mut Vec<u8>) {
         let half = Ratio::percent(50);
         if kind_number == kind::JOIN || bytes.is_empty() || !self.prng.chance(half) {

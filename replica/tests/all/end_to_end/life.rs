@@ -45,8 +45,8 @@ fn values_of_many_packets_go_in_and_come_out() {
 }
 
 /// Small commands travel in one message, and their answers together were larger than any message may be: the replica
-/// answered the whole batch with nothing. The client took that for a replica without memory and sent the same batch again,
-/// until the time of all of them was over. What had changed something was "outcome unknown" then.
+/// answered the whole batch with nothing. The client took that for a replica without memory and sent the same batch
+/// again, until the time of all of them was over. Commands that had changed something ended as "outcome unknown" then.
 #[test]
 fn a_batch_whose_answers_fit_no_message_is_answered_one_by_one() {
     const COMMANDS: i64 = 9;

@@ -81,7 +81,7 @@ impl World {
         Self::with_spare(seed).0
     }
 
-    /// The same, and an endpoint of its ring for somebody else.
+    /// The same, and an endpoint of its ring for another user.
     pub(crate) fn with_spare(seed: u64) -> (Self, RingBackend) {
         Self::configured(seed, ReplicaConfig::default())
     }
@@ -181,7 +181,7 @@ impl World {
         }
     }
 
-    /// The client's thread does something else for a while: nobody answers for its endpoint.
+    /// The client's thread does something else for a while: its endpoint answers nothing.
     pub(crate) fn idle_client(&mut self, span: Duration) {
         for _ in 0..span.as_nanos() / STEP.as_nanos() {
             self.clock.advance(STEP);

@@ -60,7 +60,7 @@ struct HeldPacket<R> {
     bytes: MsgBuf,
 }
 
-/// What was drawn for one packet.
+/// The faults drawn for one packet.
 #[derive(Copy, Clone, Default)]
 struct Fate {
     lost: bool,
@@ -198,7 +198,7 @@ impl<B: Backend, C: Clock> Faulty<B, C> {
         }
         let sent = self.inner.tx_burst(&mut self.tx);
         if !self.inner.caps().copies {
-            // Nobody answers these copies, and the answer to one packet proves nothing about its
+            // These copies get no answer, and the answer to one packet proves nothing about its
             // duplicate.
             self.inner.flush();
         }
@@ -237,7 +237,7 @@ impl<B: Backend, C: Clock> Faulty<B, C> {
     }
 }
 
-/// Takes the next wire packet off a datagram; what is no wire packet stays in one piece.
+/// Takes the next wire packet off a datagram; other content stays whole.
 fn split_packet<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     if rest.is_empty() {
         return None;

@@ -1,4 +1,4 @@
-//! What goes wrong and how often: the rules, their text form, and the handle that changes them.
+//! The faults and their rates: the rules, their text form, and the handle that changes them.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use crate::backend::Route;
 use crate::prng::Ratio;
 use crate::time::Duration;
 
-/// What happens to the wire packets of a link, each fault drawn independently for each packet.
+/// Faults on the wire packets of a link, each drawn independently for each packet.
 ///
 /// Written and parsed as `loss=5%,dup=1%,reorder=2%,corrupt=0.1%,delay=1ms..5ms`; what is not
 /// named does not happen. `delay=2ms` delays every packet by two milliseconds, `blocked` alone is
@@ -198,13 +198,13 @@ impl<R: Route> FaultHandle<R> {
         });
     }
 
-    /// What fired in one direction so far.
+    /// The faults that fired in one direction so far.
     #[must_use]
     pub fn counts(&self, direction: Direction) -> FaultCounts {
         self.shared.counters[direction.index()].snapshot()
     }
 
-    /// What fired in both directions so far.
+    /// The faults that fired in both directions so far.
     #[must_use]
     pub fn total(&self) -> FaultCounts {
         let [a, b] =

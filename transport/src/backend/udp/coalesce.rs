@@ -40,7 +40,7 @@ pub(super) struct Train<R> {
     last: u16,
 }
 
-/// What the plan may put together.
+/// The limits on what the plan may combine.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Limits {
     /// Bytes of a datagram; longer single packets go alone and are the kernel's to refuse.

@@ -49,8 +49,8 @@ pub(super) fn option(socket: BorrowedFd<'_>, level: i32, name: i32) -> io::Resul
     }
 }
 
-/// Datagrams that the kernel dropped at this socket, mostly for want of room in its receive queue. Asked for when
-/// somebody looks, so that no datagram carries the count (`SO_RXQ_OVFL`).
+/// Datagrams that the kernel dropped at this socket, mostly for want of room in its receive queue. Read only when the
+/// statistics are read, so that no datagram carries the count (`SO_RXQ_OVFL`).
 pub(super) fn drops(socket: BorrowedFd<'_>) -> Option<u64> {
     /// `SK_MEMINFO_DROPS`, the last value of the kernel's table.
     const DROPS: usize = 8;

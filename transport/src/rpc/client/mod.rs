@@ -1,8 +1,8 @@
 //! The client end of a session: it sends requests and drives the protocol.
 //!
-//! [`ClientEnd`] is one end: its slots, credits, queue and measurements. [`Requests`] is the state that all client
-//! ends of an endpoint share: the table of requests, the list of sessions that can send, the completions that wait.
-//! The files beside this one add an operation or a packet type each.
+//! [`ClientEnd`] is one end: its slots, credits, queue and measurements. [`Requests`] is the state that all client ends
+//! of an endpoint share. It has the table of requests, the list of sessions that can send, and the completions that
+//! wait. The files beside this one add an operation or a packet type each.
 
 mod busy;
 mod completion;

@@ -214,7 +214,7 @@ impl ServerEnd {
         }
     }
 
-    /// Nobody waits any more for the answer to a request that is complete.
+    /// The client no longer waits for the answer to a request that is complete.
     pub(crate) fn expire(&mut self, slot: u8) {
         if let Some(slot) = self.slots.get_mut(usize::from(slot)) {
             slot.state = ServerSlotState::Expired;

@@ -22,7 +22,7 @@ impl ServerEnd {
         is_awaited.then_some(slot)
     }
 
-    /// Whether somebody waits for the answer to a request.
+    /// Whether the client still waits for the answer to a request.
     pub(crate) fn is_awaited(&mut self, handle: ResponseHandle) -> bool {
         self.awaiting(handle).is_some()
     }

@@ -23,8 +23,8 @@ struct Setting {
     expected: Expected,
 }
 
-/// For all bursts together. A doorbell is a write of the processor to the device over PCIe; a completion is a write of
-/// the device to memory; a gathered part is a read of memory by the device, beside that of the work request.
+/// For all bursts together. A doorbell is a write of the processor to the device over PCIe. A completion is a write of
+/// the device to memory. A gathered part is a read of memory by the device, beside that of the work request.
 #[derive(Copy, Clone, Debug)]
 struct Counts {
     requests: u64,
@@ -187,7 +187,7 @@ fn settings() -> Vec<Setting> {
     ]
 }
 
-/// What the bursts cost, and nanoseconds a datagram.
+/// The cost of the bursts, and nanoseconds a datagram.
 fn measure(config: &VerbsConfig) -> (Counts, f64) {
     let (mut sender, mut receiver) = (open(config), open(config));
     let peer = receiver.address();

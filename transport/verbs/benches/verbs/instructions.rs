@@ -24,7 +24,7 @@ use crate::ends::Ends;
 
 const WARM_UP: u32 = 100;
 
-/// `instructions ring|verbs ROUNDS`: so many RPCs, after some that nobody counts. A program of its own, in which both
+/// `instructions ring|verbs ROUNDS`: so many RPCs, after some that are not counted. A program of its own, in which both
 /// backends are used once and the compiler treats them alike.
 fn main() {
     let arguments: Vec<String> = std::env::args()
@@ -79,8 +79,8 @@ fn round_trip<B: Backend, C: Clock + Clone>(ends: &mut Ends<B, C>) {
     );
 }
 
-/// A device takes its time: where the other end has sent, `rx_burst` goes on once that is there. A turn may look more than
-/// once, and must not wait for what nobody has sent.
+/// A device takes its time: where the other end has sent, `rx_burst` goes on once that is there. A turn may poll more
+/// than once, and must not wait for a packet that was never sent.
 struct Waiting {
     backend: VerbsBackend,
     /// Whether something is on its way here, and from here.

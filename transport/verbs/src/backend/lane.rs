@@ -79,12 +79,12 @@ impl Lane {
     pub(super) fn flush(&mut self, addresses: &mut AddressHandles, stats: &mut VerbsStats) {
         self.send.flush(&mut self.pair, addresses, stats);
         if self.send.is_broken() {
-            // Where that fails the queue pair stays broken, and the next receive says so.
+            // If that fails the queue pair stays broken, and the next receive says so.
             let _failed = self.restart(stats);
         }
     }
 
-    /// Brings a broken queue pair back to work under the same number. What was posted is lost, as on the wire; the
+    /// Brings a broken queue pair back to work under the same number. Posted requests are lost, as on the wire; the
     /// sessions retransmit.
     #[cold]
     fn restart(&mut self, stats: &mut VerbsStats) -> Result<(), Box<VerbsError>> {

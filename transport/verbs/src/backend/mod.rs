@@ -1,7 +1,7 @@
 //! InfiniBand Unreliable Datagram through libibverbs: InfiniBand, RoCE and soft-RoCE.
 //!
-//! One queue pair an endpoint, or several if the configuration says so. What each choice follows from "Design Guidelines for High
-//! Performance RDMA Systems" is told in `VERBS.md`.
+//! One queue pair an endpoint, or several if the configuration says so. `VERBS.md` says which advice of "Design
+//! Guidelines for High Performance RDMA Systems" each choice follows.
 #![allow(unsafe_code)]
 
 mod address;
@@ -91,14 +91,14 @@ impl Default for VerbsConfig {
     }
 }
 
-/// What the queue pairs did, besides [`BackendStats`].
+/// Counters of the queue pairs, besides [`BackendStats`].
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub struct VerbsStats {
     /// Send work requests that the device took.
     pub sends: u64,
-    /// Of those, requests that carried their bytes themselves.
+    /// The sends that carried their bytes themselves.
     pub sends_inline: u64,
-    /// Of those, requests that asked for a completion.
+    /// The sends that asked for a completion.
     pub sends_signaled: u64,
     /// Parts of those that the device has to fetch from memory: heads that were not inline, and bodies.
     pub sends_gathered: u64,
@@ -139,7 +139,7 @@ pub struct VerbsBackend {
     channel: Arc<Channel>,
     wake: Arc<WakeEvent>,
     registrations: Arc<AtomicU64>,
-    /// What `verbs` does not count.
+    /// The counters that are not in `verbs`.
     stats: BackendStats,
     verbs: VerbsStats,
 }

@@ -167,7 +167,7 @@ impl ReceiveRing {
         let places = self.requests.len();
         let last = (self.post_at + count - 1) % places;
         let next = std::mem::replace(&mut self.requests[last].next, std::ptr::null_mut());
-        // SAFETY: the places are in registered memory and free, so nobody else uses them until
+        // SAFETY: the places are in registered memory and free, so no other code uses them until
         // their completion; `memory` outlives the queue pair.
         let taken = unsafe { pair.post_receives(&mut self.requests[self.post_at], count) };
         self.requests[last].next = next;
@@ -190,7 +190,7 @@ impl ReceiveRing {
         self.broken = false;
     }
 
-    /// Nobody reads the burst any more: its places are free.
+    /// The burst has no reader any more: its places are free.
     #[inline]
     fn release(&mut self) {
         self.burst.clear();
