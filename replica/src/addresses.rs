@@ -20,7 +20,7 @@ pub(crate) struct Addresses {
     peers: Vec<(PlaceId, SocketAddr)>,
     /// Named by answers or by operators, the latest at the end, at most [`LEARNED_ADDRESSES_MAX`].
     learned: VecDeque<SocketAddr>,
-    /// Whether `peers` tells which place has which address, or only whom to ask.
+    /// Whether `peers` tells which place has which address, or only which addresses to ask.
     placed: bool,
 }
 
@@ -33,7 +33,7 @@ impl Addresses {
         }
     }
 
-    /// `--peers` only says whom to ask: the places in it were made up.
+    /// `--peers` only says which addresses to ask: the places in it were made up.
     pub(crate) fn without_places(mut self) -> Self {
         self.placed = false;
         self

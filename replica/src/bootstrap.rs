@@ -107,7 +107,7 @@ impl Origin {
             members: self.members.clone(),
             first_entry: &first_entry,
         };
-        // The request names the life that is meant: another one that answers there says so, and is not waited for.
+        // The request names the incarnation it is for: another one that answers there says so, and is not waited for.
         out.send(letter(member.place, member.address, timeout), &request);
     }
 }
@@ -122,10 +122,10 @@ fn are_distinct(members: &Members) -> bool {
     })
 }
 
-/// Where a bootstrap stands.
+/// The stage of a bootstrap.
 #[derive(Debug)]
 enum Stage {
-    /// The peers that have answered in this round: their lives, and the newest state-machine versions that they
+    /// The peers that have answered in this round: their incarnations, and the newest state-machine versions that they
     /// understand.
     Probing(BTreeMap<PlaceId, (Incarnation, u8)>),
     Beginning {
@@ -300,7 +300,7 @@ impl Bootstrap {
         self.act(out)
     }
 
-    /// Every peer is there and free: fixes the lives, and draws what the group will be known by.
+    /// Every peer is there and free: fixes the incarnations, and draws the group's id.
     fn begin(&mut self) {
         let Stage::Probing(found) = &self.stage else {
             return;
@@ -402,7 +402,7 @@ impl Bootstrap {
         match reason {
             // The other one meets this replica next, sees the lower place and yields. The higher one yields even if it
             // has already told a peer. If it told one incarnation of a peer and the other bootstrapper told the next,
-            // each would wait for the other for ever. Whom it has told finds out that the group never begins.
+            // each would wait for the other for ever. The peers that it told find out that the group never begins.
             BeginRefusal::OtherBootstrapper if self.own.place < place => Progress::Waiting,
             BeginRefusal::OtherBootstrapper => Progress::Yielded,
             // A replica that is not with the group now joins it later, like any restarted replica.

@@ -333,7 +333,7 @@ impl ClientSessions {
     fn touch(&mut self, slot: u32, now_ns: u64) {
         let session = self.session_mut(slot);
         session.last_used_ns = now_ns;
-        // The last one of its list stays there: a client that sends many commands at once is looked for once.
+        // The last one of its list stays there: a client that sends many commands at once is moved once.
         if session.next != NONE {
             self.unlink(slot);
             self.link_last(slot);

@@ -244,7 +244,8 @@ impl Group {
     /// Hands to raft what has arrived since the last turn.
     fn propose(&mut self, now: Instant, out: &mut Outbox) {
         let (mut cx, service, membership) = self.lend(now, out);
-        // First: `now` is the second look at the clock that the answers of the last turn wait for.
+        // First: `now` is the second reading of the clock, which the answers of the last turn wait
+        // for.
         service.release_reads(&mut cx);
         // Anywhere ahead of the ready loop would do for the writes.
         service.propose_waiting(&mut cx);
@@ -399,7 +400,7 @@ impl Group {
         self.life.halt(why);
     }
 
-    /// Notices that this replica has come to lead, or leads no more.
+    /// Notices that this replica has become the leader, or is no longer.
     fn follow_role(&mut self, now: Instant, out: &mut Outbox) {
         let Some(change) = self.consensus.follow_role(now) else {
             return;

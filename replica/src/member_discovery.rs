@@ -1,4 +1,4 @@
-//! Whom does a replica ask who the members are?
+//! Which replica is asked who the members are?
 
 use std::net::SocketAddr;
 

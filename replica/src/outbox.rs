@@ -81,7 +81,7 @@ pub(crate) struct Outbox {
     free: Vec<u32>,
     /// Requests that could not be answered for want of a buffer.
     owed: Vec<ReplyToken>,
-    /// The pending writes, with their numbers. Nothing is in memory mode.
+    /// The pending writes, with their numbers. Memory mode has none.
     writes: VecDeque<(u64, Write)>,
     last_write: u64,
     pub(crate) counters: Counters,

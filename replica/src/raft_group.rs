@@ -30,7 +30,8 @@ pub(crate) struct RaftGroup<L: Log> {
     config: ReplicaConfig,
     seed: u64,
     next_tick: Instant,
-    /// Until then no vote is given: an earlier life may have promised a leader its silence.
+    /// No vote is given before this moment: this replica may have promised a leader its silence
+    /// before a restart.
     votes_from: Instant,
     /// Ticks since a leader was last followed here. Raft counts the same, but forgets it together with the leader as
     /// soon as any message names a later term. A lease may rely on a promise from before that.
@@ -53,7 +54,7 @@ pub(crate) struct RaftGroup<L: Log> {
 pub(crate) struct Work {
     /// To be sent. Whatever they promise has been written to the log already.
     pub(crate) messages: Vec<Message>,
-    /// The log now stands on this snapshot: install the state that belongs to it before applying anything.
+    /// The log now begins at this snapshot: install the state that belongs to it before applying anything.
     pub(crate) snapshot: Option<Snapshot>,
     /// To be applied, in this order.
     pub(crate) committed: Vec<Entry>,
@@ -102,7 +103,7 @@ pub(crate) struct Progress {
 }
 
 impl<L: Log> RaftGroup<L> {
-    /// Raft for the identity `id` on `log`, which says where it stands; `applied` is what the state machine holds.
+    /// Raft for the identity `id` on `log`, which says how far it is; `applied` is the last entry in the state machine.
     ///
     /// # Panics
     /// When `log` contradicts itself: that is damage which must not be built upon.

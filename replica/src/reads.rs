@@ -43,7 +43,7 @@ pub(crate) struct Reads {
     waiting: Vec<Read>,
     /// In the order of their beginnings. Invariant: those with an index come first.
     rounds: VecDeque<Round>,
-    /// Read under a lease, and not given out before the clock was looked at once more.
+    /// Read under a lease, and not given out before the clock was read once more.
     held: Vec<(Read, MsgBuf)>,
     next_context: u64,
     /// Rounds have become late since the last one began.
@@ -145,9 +145,9 @@ impl Reads {
         });
     }
 
-    /// A quorum has confirmed the round: returns when it had begun, unless it is late: then it says nothing about the present
-    /// leadership. Unknown contexts are of an earlier leadership, or in disk mode of an earlier life, whose numbers may be
-    /// greater than those of this one: they say nothing about any round.
+    /// A quorum has confirmed the round: returns when it had begun. A late confirmation returns nothing, for it proves
+    /// nothing about the present leadership. Unknown contexts are of an earlier leadership, or in disk mode of the time
+    /// before a restart. Their numbers may be greater than the present ones: they prove nothing about any round.
     pub(crate) fn on_confirmed(&mut self, context: u64, index: u64) -> Option<Instant> {
         let asked = |round: &Round| round.index.is_none() && round.context == context;
         let own = self.rounds.iter().find(|round| asked(round))?;
@@ -252,7 +252,8 @@ impl Reads {
         }
     }
 
-    /// The lease had ended before the clock was looked at again: what was read is worth nothing.
+    /// The lease had ended before the clock was read again: the values that were read are worth
+    /// nothing.
     pub(crate) fn distrust_held(&mut self) {
         let held = std::mem::take(&mut self.held);
         self.waiting.extend(held.into_iter().map(|(read, _)| read));

@@ -36,8 +36,8 @@ use life::Life;
 /// Room for the answer who the members are, with the most of them.
 const DISCOVERY_BYTES_MAX: usize = 4 << 10;
 
-/// One replica. Every call is followed by draining [`Replica::poll_output`].
-/// PROTOCOL.md, section 2, draws its life.
+/// One replica. Every call is followed by draining [`Replica::poll_output`]. PROTOCOL.md, section
+/// 2, shows its states.
 pub struct Replica {
     config: ReplicaConfig,
     own: Member,
@@ -146,7 +146,8 @@ impl Replica {
         self
     }
 
-    /// The list of peers only says whom to ask: the places in it are made up, and say nothing about who may take them.
+    /// The list of peers only says which addresses to ask: the places in it are made up, and say nothing about who may
+    /// take them.
     #[must_use]
     pub fn with_peers_anywhere(mut self) -> Self {
         self.addresses = self.addresses.without_places();
@@ -250,7 +251,7 @@ impl Replica {
         self.on_trusted_peer(now, token, kind, request, comes_from);
     }
 
-    /// The same for a request whose origin was looked up already, where that has to be: see [`is_for_anybody`].
+    /// The same for a request whose origin was looked up already, where that is required: see [`is_for_anybody`].
     pub(crate) fn on_trusted_peer(
         &mut self,
         now: Instant,
@@ -512,7 +513,8 @@ impl Replica {
         self.out.send(letter, &StatusRequest { form });
     }
 
-    /// The session that carries raft's messages to a peer stands, and takes so many requests at a time; or it has ended.
+    /// The session that carries raft's messages to a peer is established, and takes so many requests at a time; or it
+    /// has ended.
     pub fn on_peer_session(&mut self, address: SocketAddr, slots: Option<usize>) {
         match slots {
             Some(slots) => self.slots.insert(address, slots),
@@ -697,7 +699,7 @@ impl Replica {
             .map_or(ClusterId::NONE, |group| group.cluster())
     }
 
-    /// This life of the replica.
+    /// The incarnation of this replica.
     pub fn incarnation(&self) -> Incarnation {
         self.own.incarnation
     }

@@ -36,7 +36,7 @@ impl Traces {
     /// The stages of one command of an entry whose commit was noticed at `committed`.
     pub(crate) fn stages(&self, trace: &Trace, committed: Instant, now: Instant) -> LeaderTiming {
         let proposed = self.proposed.unwrap_or(trace.received);
-        // The followers may be quicker than the leader's look at its own log.
+        // The followers may be quicker than the leader's check of its own log.
         let appended = self.appended.unwrap_or(committed);
         let between = |from: Instant, until: Instant| {
             u32::try_from(until.saturating_since(from).as_nanos()).unwrap_or(u32::MAX)

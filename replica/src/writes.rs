@@ -89,7 +89,7 @@ impl Writes {
         let unnoted = |entry: &&mut Proposed| {
             !entry.traces.list.is_empty() && entry.traces.appended.is_none()
         };
-        // Of several in one turn the last one stands for all: the others are given the moment of their commit.
+        // The last of several in one turn represents all: the others are given the moment of their commit.
         if let Some(entry) = self.proposed.back_mut().filter(unnoted) {
             entry.traces.appended = Some(now());
         }

@@ -11,7 +11,7 @@ use super::names::LOCK;
 use super::spare::{self, Spare};
 use super::{Disk, DiskCause, DiskError, Step};
 
-/// A locked directory. No other process opens it as long as this lives.
+/// A locked directory. No other process opens it as long as this value exists.
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,

@@ -17,7 +17,7 @@ pub struct DiskError {
 /// The kind of refusal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DiskCause {
-    /// The device, or what stands between it and the program, does not do it.
+    /// The device, or a layer between it and the program, does not do it.
     Device,
     /// There is no room left.
     Full,

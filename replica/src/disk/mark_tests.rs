@@ -121,9 +121,8 @@ fn a_mark_without_an_identity_is_lost_memory() {
     assert!(refused(&disk, "without identity").starts_with("identity"));
 }
 
-/// The power fails, or the process is killed, after each change of a directory's first life, a second life, and one
-/// that begins a segment. Unsynced content is there or is not. Whatever was acknowledged is there, and nothing is
-/// refused.
+/// The power fails, or the process is killed, after each change of a directory's first run, a second run, and one that
+/// begins a segment. Unsynced content is there or is not. Whatever was acknowledged is there, and nothing is refused.
 #[test]
 fn no_crash_of_a_healthy_disk_looks_like_a_lost_mark() {
     let mut kills = 0;
@@ -160,7 +159,7 @@ fn no_crash_of_a_healthy_disk_looks_like_a_lost_mark() {
 /// The last entry that [`lives`] writes.
 const LAST: u64 = 5;
 
-/// Two lives of a replica; the last entry that was acknowledged, zero if none was.
+/// Two runs of a replica; returns the last entry that was acknowledged, zero if none was.
 fn lives(disk: &SharedDisk<CachedDisk>, options: OpenOptions) -> u64 {
     let mut acknowledged = 0;
     let batches = [

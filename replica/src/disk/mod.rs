@@ -67,8 +67,7 @@ pub trait Disk {
 
     /// The size of a file.
     ///
-    /// # Errors
-    /// The file cannot be looked at.
+    /// # Errors The file's size cannot be read.
     fn size(&mut self, name: &str) -> Result<u64, DiskError>;
 
     /// Receives the progress of long work on the files, for example to print it, and may refuse to go on with it.

@@ -403,7 +403,7 @@ fn note_unsynced(disk: &mut impl Disk, fsync: Fsync) -> Result<(), DiskError> {
     Ok(())
 }
 
-/// Begins anew. The identity comes last: without it there is nothing.
+/// Begins as a new replica. The identity comes last: without it the directory counts as empty.
 pub(super) fn begin<D: Disk>(
     mut disk: D,
     options: OpenOptions,

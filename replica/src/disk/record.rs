@@ -68,7 +68,7 @@ impl Record {
         }
     }
 
-    /// The log stands on the snapshot up to `index`, and holds nothing behind it.
+    /// The log's base is the snapshot up to `index`, and the log holds nothing behind it.
     pub(crate) fn rebase(index: u64, state: &HardState) -> Self {
         let mut record = Self::default();
         record.restore(index);

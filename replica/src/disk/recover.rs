@@ -18,7 +18,7 @@ use trine_transport::time::Instant;
 
 /// Piece size of the snapshot that the new group begins with.
 const PIECE_BYTES: usize = 64 << 10;
-/// Between two looks whether applying goes on.
+/// Entries applied between two checks whether to go on.
 const APPLIED_PER_LOOK: u64 = 256;
 
 /// Why a directory cannot be made a group of its own.
@@ -51,7 +51,7 @@ impl From<DiskError> for RecoverError {
 pub struct Recovered {
     /// The group that the directory belonged to.
     pub old: ClusterId,
-    /// The last entry that was known to be committed; behind it stands what may never have been.
+    /// The last entry that was known to be committed; entries behind it may never have been.
     pub committed: u64,
     /// The last entry of the log, all of which is in the new state.
     pub last: u64,

@@ -34,7 +34,7 @@ impl Restored {
         self.identity.cluster
     }
 
-    /// The life that goes on.
+    /// The incarnation that goes on.
     #[must_use]
     pub fn incarnation(&self) -> Incarnation {
         self.identity.incarnation
@@ -54,7 +54,7 @@ impl Restored {
     }
 }
 
-/// Index and term that the log stands on: the snapshot's, or those of the group's first entry.
+/// Index and term at the log's base: the snapshot's, or those of the group's first entry.
 pub(crate) fn base_of(identity: &Identity, snapshot: Option<&Loaded>) -> Option<(u64, u64)> {
     match snapshot {
         Some(snapshot) => Some((snapshot.head.index, snapshot.head.term)),
@@ -72,7 +72,7 @@ pub(crate) struct Replayed {
 }
 
 impl Replayed {
-    /// The record that is missing in the log, if it has to say that it stands on `base`.
+    /// The record that is missing in the log, if the log has to name `base` as its base.
     pub(crate) fn rebase(&self, base: Option<(u64, u64)>) -> Option<Record> {
         let (index, _) = base.filter(|_| self.superseded)?;
         Some(Record::rebase(index, &self.hard_state))

@@ -523,7 +523,7 @@ fn a_name_that_is_seen_after_a_restart_outlives_the_power() {
     assert_eq!(indexes(&reopen(&after).unwrap()), [2]);
 }
 
-/// A disk that can still be looked at after it was given away.
+/// A disk that can still be inspected after it was given away.
 #[derive(Clone)]
 pub(super) struct SharedDisk<D>(pub(super) std::rc::Rc<std::cell::RefCell<D>>);
 

@@ -9,7 +9,7 @@ pub enum Write {
     Log(Record),
     /// The replica's identity and its group, in place of what was known before.
     Identity(Vec<u8>),
-    /// Why nothing that stands here may be gone on with: the next start finds lost memory.
+    /// Why the state on this disk must not be used again: the next start finds lost memory.
     Condemned(String),
     /// The next piece of a snapshot; the first one begins it.
     SnapshotPiece {

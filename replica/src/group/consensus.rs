@@ -1,4 +1,4 @@
-//! Raft as one member runs it: its log, whom it follows or leads, and until when it may answer by itself.
+//! Raft as one member runs it: its log, its role, and until when it may answer by itself.
 
 mod messages;
 
@@ -20,7 +20,7 @@ use crate::raft_group::{Proposal, ProposeError, RaftGroup, Refusal, Work};
 
 /// One member's raft, and what follows from its role.
 ///
-/// Everybody may look at raft through [`Consensus::raft`]. It changes only through the methods here, so that the lease
+/// All parts may read raft through [`Consensus::raft`]. It changes only through the methods here, so that the lease
 /// ends whenever it has to.
 pub(super) struct Consensus {
     raft: RaftGroup<MemoryLog>,
@@ -54,7 +54,7 @@ impl Consensus {
         }
     }
 
-    /// Raft, to look at.
+    /// Raft, read-only.
     pub(super) fn raft(&self) -> &RaftGroup<MemoryLog> {
         &self.raft
     }

@@ -93,8 +93,8 @@ impl Durability {
         self.last_stream
     }
 
-    /// Submits what a round of the ready loop has to have written, behind the snapshot that the log is to stand on if
-    /// there is one. Returns the number of the write.
+    /// Submits the writes of a round of the ready loop, behind the snapshot that the log is to begin at if there is
+    /// one. Returns the number of the write.
     pub(super) fn submit(
         &mut self,
         record: Record,
@@ -169,7 +169,7 @@ impl Durability {
         }
     }
 
-    /// The log is going to stand on the snapshot that has come in.
+    /// The log is going to begin at the snapshot that has come in.
     fn end_incoming_with(&mut self, index: u64, out: &mut Outbox) {
         if let Some(IncomingStream { stream, pieces }) = self.incoming.take() {
             let bytes = end_piece(pieces);

@@ -5,7 +5,7 @@
 //! time. No other leader can exist until the beginning plus that time, less the drift that the settings allow. The
 //! lease relies on ticks that are never made up in a burst, and on two more rules:
 //! - An answer leaves only after the clock was read again *behind* the reading of the value. A process may be stopped
-//!   between its look at the clock and its work, and would otherwise answer what came in meanwhile.
+//!   between reading the clock and its work, and would otherwise answer requests that came in meanwhile.
 //! - A transfer of leadership ends it for the rest of the term. A change of the configuration ends it until the new
 //!   quorum has confirmed the leadership.
 

@@ -60,7 +60,7 @@ impl Group {
         }
     }
 
-    /// An answer without content: the member lives, and had nothing to say.
+    /// An answer without content: the member is alive, and had nothing to report.
     pub(crate) fn on_empty_answer(&mut self, now: Instant, to: Incarnation) {
         self.hear(now, to, 0);
     }

@@ -105,7 +105,8 @@ impl Receiving {
             return None;
         }
         if chunk.index <= raft.applied() {
-            // It stands here already. Who asks again has missed that answer; a refusal would make raft want it again.
+            // It is installed here already. A sender that asks again has missed that answer; a refusal would make raft
+            // want it again.
             return Some(ended(ChunkOutcome::Installed, chunk.transfer));
         }
         if raft.check(chunk.header.from.0, incoming.message()).is_err() {
@@ -167,7 +168,8 @@ impl Receiving {
         }
     }
 
-    /// Raft's log stands on the snapshot at `index`: the state that belongs to it, if that is the one which was received.
+    /// Raft's log begins at the snapshot at `index`: the state that belongs to it, if that snapshot is the received
+    /// one.
     pub(super) fn take_installing(&mut self, index: u64) -> Option<StateMachine> {
         let state = self.installing.take()?;
         (state.applied_index() == index).then_some(state)

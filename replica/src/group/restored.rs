@@ -129,9 +129,9 @@ mod tests {
         }
     }
 
-    /// A follower asks its leader, dies, and comes back as the same member. The answer reaches its next life, which has a
-    /// question of its own under way. Whenever the earlier number was the greater one the answer counted for that as
-    /// well, and the read missed what was written in between.
+    /// A follower asks its leader, dies, and comes back as the same member. The answer reaches the restarted process,
+    /// which has a question of its own under way. Whenever the earlier number was the greater one the answer counted
+    /// for that as well, and the read missed what was written in between.
     #[test]
     fn an_answer_to_an_earlier_life_confirms_no_read_of_this_one() {
         let own = Member {

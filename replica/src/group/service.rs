@@ -50,7 +50,7 @@ impl Service {
         &self.stages
     }
 
-    /// Whether answers wait for one more look at the clock.
+    /// Whether answers wait for one more reading of the clock.
     pub(super) fn holds_answers(&self) -> bool {
         self.reads.holds_answers()
     }

@@ -47,7 +47,7 @@ impl Group {
         answer: Option<&[u8]>,
         out: &mut Outbox,
     ) {
-        // An answer that says nothing is one of a receiver that lives; what cannot be read is a refusal.
+        // An empty answer comes from a receiver that is alive; an unreadable one is a refusal.
         if answer.is_some_and(|answer| answer.is_empty() || ChunkAck::decode(answer).is_ok()) {
             self.hear(now, to, 0);
         }
@@ -130,7 +130,7 @@ impl Group {
         }
     }
 
-    /// Raft's log stands on the snapshot now: so does the state.
+    /// Raft's log begins at the snapshot now, and so does the state.
     pub(super) fn install(&mut self, snapshot: &Snapshot, out: &mut Outbox) {
         let index = snapshot.get_metadata().index;
         let Some(state) = self.receiving.take_installing(index) else {

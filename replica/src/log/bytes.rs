@@ -24,7 +24,7 @@ pub(crate) struct ByteQueue<const PIECE: usize> {
 }
 
 impl<const PIECE: usize> ByteQueue<PIECE> {
-    /// The position behind the last byte, where the next one will stand.
+    /// The position behind the last byte, where the next one will be.
     pub(crate) const fn back(&self) -> u64 {
         self.back
     }

@@ -18,7 +18,7 @@ const ENTRY_OVERHEAD: usize = 96;
 #[derive(Clone, Copy, Debug)]
 struct Kept {
     term: u64,
-    /// Position of its data, behind which its context stands.
+    /// Position of its data; its context follows the data.
     at: u64,
     data: u32,
     context: u32,
@@ -39,7 +39,7 @@ impl Kept {
 /// Entries in DRAM. Nothing survives the process, which is why a restarted replica has to be a new identity.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryLog {
-    /// Index of the last entry that is not held any more; the snapshot that this log stands on ends there.
+    /// Index of the last entry that is not held any more; the snapshot under this log ends there.
     base_index: u64,
     base_term: u64,
     /// `entries[i]` is the one at index `base_index + 1 + i`.

@@ -46,11 +46,11 @@ pub(super) struct Link {
     pub(super) state: LinkState,
     /// Attempts to connect that failed since the last success.
     failures: u32,
-    /// Times that a session stood and ended.
+    /// Established sessions that have ended.
     pub(super) sessions_lost: u64,
-    /// Who answered when the session was made; zero while none stands.
+    /// The replica that answered the session's handshake; zero while no session is established.
     pub(super) peer: Incarnation,
-    /// Waiting for the session to stand, at most [`LINK_QUEUE_MAX`].
+    /// Messages that wait until the session is established, at most [`LINK_QUEUE_MAX`].
     pub(super) queue: VecDeque<Outgoing>,
     /// The stream of appends that is being written, and the place in it of the next one.
     pub(super) stream: u32,

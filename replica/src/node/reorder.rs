@@ -220,8 +220,8 @@ mod tests {
         assert_eq!(feed(&mut reorder, 0, &[1_001]), [1_001]);
     }
 
-    /// Any process can send such a number: with the buffer full it was taken for the next one, and one more than it was
-    /// too much to count.
+    /// Any process can send such a number. With the buffer full it was taken for the next one, and adding one to it
+    /// overflowed.
     #[test]
     fn the_greatest_sequence_of_all_is_no_panic() {
         let mut reorder = Reorder::default();

@@ -135,7 +135,7 @@ impl<R: Route> Node<R> {
         }
     }
 
-    /// The session will not stand: what waited for it failed.
+    /// The session will not be established: the messages that waited for it have failed.
     pub(super) fn fail_queued(&mut self, index: usize) {
         let queue = std::mem::take(&mut self.links.get_mut(index).queue);
         self.unsent

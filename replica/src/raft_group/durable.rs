@@ -2,8 +2,8 @@
 //!
 //! A leader's appends leave at once, before its own write is even under way. Raft counts the leader itself in only when
 //! [`RaftGroup::on_written`] says so, and gives entries out to be applied only when they are on this disk too. Its
-//! appends wait for its term alone. A single voter leads without having asked any other replica, so only its disk keeps
-//! it from leading in the same term once more.
+//! appends wait only until its term is written. A single voter leads without having asked any other replica, so only
+//! its disk keeps it from leading in the same term once more.
 //!
 //! How far the log is committed is written only along with other things: raft finds it out again. For that it needs the
 //! voters of before a change, though, and those may be gone once the change is applied. So a change of the
@@ -33,8 +33,8 @@ pub(super) struct Unwritten {
 }
 
 impl<L: Log> RaftGroup<L> {
-    /// One round of the ready loop in disk mode, or nothing if raft wants nothing. `submit` takes what has to be written, behind
-    /// the snapshot that the log is to stand on if there is one, and numbers it.
+    /// One round of the ready loop in disk mode, or nothing if raft wants nothing. `submit` takes what has to be
+    /// written, behind the snapshot that the log is to begin at if there is one, and numbers it.
     pub(crate) fn poll_work_durably(
         &mut self,
         submit: impl FnOnce(Record, Option<&Snapshot>) -> u64,
@@ -119,7 +119,7 @@ impl<L: Log> RaftGroup<L> {
             let work = work.get_or_insert_with(Work::default);
             work.messages.append(&mut front.messages);
             if front.snapshot.is_some() {
-                // It stands for all that was to be applied before it.
+                // It replaces all entries that were to be applied before it.
                 work.committed.clear();
                 work.snapshot = front.snapshot;
             }
@@ -191,7 +191,7 @@ mod tests {
 
     /// A follower on a slow disk had installed a snapshot, lost its leader before the disk had it, and campaigned. Raft
     /// looked for the entries behind the applied one, which the snapshot had replaced, and panicked (simulator, found
-    /// with the first run on disks). An order to campaign at once does the same.
+    /// with the first run on disks). A message that tells it to campaign at once does the same.
     #[test]
     fn nobody_campaigns_while_a_snapshot_is_on_its_way_to_the_disk() {
         let config = ReplicaConfig::default();

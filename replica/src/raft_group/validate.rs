@@ -44,10 +44,12 @@ pub(crate) enum Refusal {
     /// A snapshot's metadata contradict themselves.
     #[error("a snapshot without usable metadata")]
     Snapshot,
-    /// An answer from a replica that is not a member, or an order from one that does not lead.
+    /// An answer from a replica that is not a member, or a leader's message from one that does not
+    /// lead.
     #[error("the sender is not entitled to this message")]
     NotEntitled,
-    /// A vote is asked for before the first election timeout of this life, or since a leader was followed, is over.
+    /// A vote is asked for too early: less than an election timeout after the start, or after a leader was last
+    /// followed.
     #[error("no vote before an election timeout has passed in silence")]
     TooEarlyToVote,
 }

@@ -1,4 +1,4 @@
-//! Where does a replica stand on its way from its start to its end?
+//! Which states does a replica pass through from its start to its end?
 
 use trine_transport::time::Instant;
 

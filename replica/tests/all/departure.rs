@@ -105,7 +105,7 @@ fn led_within(world: &mut World, bootstrap: &[u32], limit: Duration) -> bool {
     world.leader().is_some()
 }
 
-/// The bootstrapper dies permanently in the middle, and so do those whom it has not told; others take their places.
+/// The bootstrapper dies permanently in the middle, and so do the peers that it has not told; others take their places.
 #[test]
 fn those_who_are_left_of_a_beginning_begin_again() {
     for step in 0..40 {
@@ -124,7 +124,7 @@ fn those_who_are_left_of_a_beginning_begin_again() {
 }
 
 /// Two bootstrappers, and a third replica that is restarted between the one's word and the other's: each had told a
-/// life of it, and waited for the other for ever.
+/// incarnation of it, and waited for the other for ever.
 #[test]
 fn two_bootstrappers_never_wait_for_each_other() {
     for step in 0..120 {

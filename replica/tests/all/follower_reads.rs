@@ -226,7 +226,7 @@ fn a_question_that_got_lost_is_asked_again() {
     assert!(took < Duration::from_millis(100), "{took:?}");
 }
 
-/// The read waits at a follower when that comes to lead.
+/// The read waits at a follower when that becomes the leader.
 #[test]
 fn a_read_outlives_the_change_of_leader_or_is_refused() {
     for seed in 0..20 {

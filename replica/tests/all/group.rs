@@ -635,7 +635,7 @@ fn a_key_expires_on_time_in_a_quiet_group() {
     );
 }
 
-/// Without a leader group time stands still, whatever the clocks of the replicas do meanwhile.
+/// Without a leader group time does not advance, whatever the clocks of the replicas do meanwhile.
 #[test]
 fn group_time_stands_still_without_a_leader() {
     let mut world = World::serving(3, ReplicaConfig::default(), 17);

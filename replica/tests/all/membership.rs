@@ -34,9 +34,9 @@ fn add_learner(world: &mut World) -> u32 {
 }
 
 /// The simulator found a group that was not whole again (seed 8700): the admin command to fill a place had been
-/// answered "done" by a leader that had slept. Another one led already, and had removed the member whom the order was
-/// taken for filled by. An admin command is now answered "done" as a read is: once a quorum has confirmed leadership
-/// behind the question.
+/// answered "done" by a leader that had slept. Another one led already, and had removed the member that was taken to
+/// fill the place. An admin command is now answered "done" as a read is: once a quorum has confirmed leadership behind
+/// the question.
 #[test]
 fn a_leader_that_slept_does_not_say_that_an_order_is_done() {
     let mut world = World::serving(3, small(), 1);
@@ -207,9 +207,9 @@ fn a_place_that_is_on_its_way_out_does_not_count_as_filled() {
     assert_eq!(voters(&world), [1, 2, 3]);
 }
 
-/// A learner's place goes to its next life, not to another process that claims it while the learner is alive. Two that were
-/// started with the number of a place that an operator had just added drove each other out, for as long as the order was
-/// remembered.
+/// A learner's place goes to its next incarnation, not to another process that claims it while the learner is alive.
+/// Two that were started with the number of a place that an operator had just added drove each other out, for as long
+/// as the command was remembered.
 #[test]
 fn the_place_of_a_learner_that_is_alive_is_not_given_away() {
     let mut world = World::serving(3, small(), 2);
@@ -221,8 +221,8 @@ fn the_place_of_a_learner_that_is_alive_is_not_given_away() {
     assert_eq!(world.holder(place), before);
 }
 
-/// An order to replace a learner was remembered when it was done. The process that had been replaced was started again, asked
-/// for its place, and the order was done once more: to the new holder.
+/// An admin command to replace a learner was remembered when it was done. The process that had been replaced was
+/// started again, asked for its place, and the command was done once more: to the new holder.
 #[test]
 fn an_order_to_replace_a_learner_is_done_once() {
     let mut world = World::serving(3, small(), 2);
@@ -493,7 +493,7 @@ fn a_new_leader_does_not_take_silence_for_death_at_once() {
     });
     world.isolate(newcomer);
     world.resume(silent);
-    // The order is forgotten by then.
+    // The command is forgotten by then.
     world.run_for(SECOND * 61);
     world.heal();
     world.run_for(SECOND);

@@ -34,7 +34,7 @@ struct Node {
     cluster: ClusterId,
     size: u64,
     next_token: u64,
-    /// Raft messages that came out and were not looked at yet.
+    /// Raft messages that came out and were not checked yet.
     messages: Vec<Message>,
     tags: Vec<(u64, u64)>,
     replies: Vec<(ReplyToken, Vec<u8>)>,

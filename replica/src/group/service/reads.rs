@@ -50,7 +50,7 @@ impl Service {
         }
     }
 
-    /// Reads under the lease. The answers are held back until the clock was looked at once more.
+    /// Reads under the lease. The answers are held back until the clock was read once more.
     pub(in crate::group) fn read_under_lease(&mut self, cx: &mut Cx<'_>) {
         let Some(state) = cx.state else { return };
         let current = state.applied_index() >= cx.raft().committed();

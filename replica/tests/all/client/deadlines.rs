@@ -282,8 +282,9 @@ fn a_group_that_dies_during_registrations_leaves_nothing_in_flight() {
     );
 }
 
-/// Found by review: when the last thing to look after was an attempt that took too long, the deadline of its operation was
-/// forgotten with it. The operation waited for as long as nothing was sent: here for the pause that a busy leader gets.
+/// Found by review: when the only thing left to watch was an attempt that took too long, the deadline of its operation
+/// was forgotten with it. The operation waited for as long as nothing was sent: here for the pause that a busy leader
+/// gets.
 #[test]
 fn a_deadline_outlives_an_attempt_that_took_too_long() {
     let mut world = World::with(vec![leader()], |config| {

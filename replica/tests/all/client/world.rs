@@ -57,7 +57,7 @@ pub(crate) enum Act {
 
 pub(crate) type Script = Box<dyn FnMut(&Seen) -> Act>;
 
-/// Whom an answer is for.
+/// The request that an answer is for.
 #[derive(Clone, Copy)]
 enum Waiting {
     Alone(ResponseHandle),

@@ -256,13 +256,13 @@ impl World {
         self.leader().expect("waited for it")
     }
 
-    /// The process at `place` is gone at once, with everything that it knew. Its endpoint is kept for the next life.
+    /// The process at `place` is gone at once, with its whole memory. Its endpoint is kept for the restart.
     pub(crate) fn kill(&mut self, place: usize) -> RingBackend {
         let node = self.nodes[place].take().expect("the place is alive");
         node.into_backend().into_inner()
     }
 
-    /// A new life at `place`, without any memory.
+    /// A restart at `place`, without any memory.
     pub(crate) fn restart(&mut self, place: usize, backend: RingBackend) {
         let node = self.boot(place, backend, false);
         self.nodes[place] = Some(node);
