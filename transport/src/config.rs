@@ -16,8 +16,8 @@ pub const MTU_MAX: usize = 9_000;
 pub const CREDITS_MAX: u16 = 1_024;
 /// Credits that a session can work with: less than one packet in flight is nothing.
 pub const CREDITS_MIN: u16 = 1;
-/// A session of which a slot has had so many requests ends: the request number has 42 bits for them. The rest
-/// is for those that come before it is looked at, with the keepalive: in a day no slot has as many.
+/// A session of which a slot has had so many requests ends: the request number has 42 bits for them. The rest is for
+/// those that come before the next scan, with the keepalive: in a day no slot has as many.
 pub const SEQUENCES_MAX: u64 = crate::wire::RequestNumber::SEQUENCE_MAX - (1 << 40);
 /// Idle sessions of an endpoint together send no more keepalives a second: with many sessions each
 /// waits longer. A session with a request in flight is watched by that request's timer.

@@ -32,7 +32,7 @@ use crate::backend::Waker;
 /// ```
 pub struct Inbox<T> {
     queue: Mutex<Queue<T>>,
-    /// Set by the loop before it looks in here for the last time and sleeps.
+    /// Set by the loop before it checks the inbox for the last time and sleeps.
     is_sleeping: AtomicBool,
     is_stopping: AtomicBool,
     waker: Waker,
@@ -61,8 +61,8 @@ impl<T> Inbox<T> {
 
     /// Puts an item in.
     ///
-    /// The order matters on both sides: the pusher puts in and then looks whether the loop sleeps,
-    /// the loop says that it sleeps and then looks whether there is anything.
+    /// The order matters on both sides: the pusher puts in and then checks whether the loop sleeps,
+    /// the loop says that it sleeps and then checks whether there is anything.
     ///
     /// # Errors
     ///

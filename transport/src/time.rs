@@ -29,7 +29,8 @@ impl<C: Clock + ?Sized> Clock for &C {
     }
 }
 
-/// A clock that stands still: one look at a real one serves for all that is done with it.
+/// A clock that does not advance: one reading of a real clock serves for all work that is done with
+/// it.
 impl Clock for Instant {
     #[inline]
     fn now(&self) -> Instant {

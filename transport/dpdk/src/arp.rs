@@ -33,7 +33,7 @@ pub struct Arp {
     pub sender_ip: Ipv4Addr,
     /// Unknown (zero) in a question.
     pub target_mac: MacAddr,
-    /// Whom the question is about, or who asked.
+    /// The subject of the question, or the host that asked.
     pub target_ip: Ipv4Addr,
 }
 

@@ -21,9 +21,9 @@ pub const TEMPLATES: usize = 1_024;
 /// Attempts to hand frames to a full transmit queue before they are dropped. A virtual port without a peer stays
 /// full for ever.
 pub const TX_TRIES: u32 = 64;
-/// Receive calls between two looks at the clock, for ARP's timers.
+/// Receive calls between two readings of the clock, for ARP's timers.
 pub const POLLS_PER_CLOCK_READ: u32 = 1_024;
-/// Shortest and longest sleep of an idle endpoint between two looks at the queue; a port has nothing to sleep on.
+/// Shortest and longest poll interval of an idle endpoint; a port has no event that a sleep could wait for.
 pub const SLEEP_MIN: Duration = Duration::from_micros(20);
 /// See [`SLEEP_MIN`].
 pub const SLEEP_MAX: Duration = Duration::from_micros(500);

@@ -30,7 +30,7 @@ impl Eal {
     ///
     /// # Errors
     ///
-    /// [`DpdkError`] with cause and cure.
+    /// [`DpdkError`] with cause and hint.
     pub fn start(arguments: &[String]) -> Result<Arc<Self>, DpdkError> {
         if STARTED.swap(true, Ordering::SeqCst) {
             return Err(DpdkError::AlreadyStarted);

@@ -1,4 +1,4 @@
-//! Why DPDK or a port cannot be used, with the cure in the message.
+//! Why DPDK or a port cannot be used, with a hint in the message.
 
 use std::fmt;
 use std::io;

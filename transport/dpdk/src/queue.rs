@@ -45,7 +45,7 @@ pub struct DpdkBackend {
     /// Packets of the current batch. They lie in the buffers of `queue.received`, which go back with the next
     /// `rx_burst`; `'static` stands for "as long as this batch borrows the backend".
     packets: Vec<RxPacket<'static, SocketAddr>>,
-    /// The queue holds frames that `wait` took and `rx_burst` has not looked at.
+    /// The queue holds frames that `wait` took and `rx_burst` has not processed.
     fetched: bool,
     polls: u32,
     /// Receive calls that found nothing since the last packet: an idle endpoint sleeps longer and longer.
@@ -92,7 +92,7 @@ impl DpdkBackend {
     ///
     /// # Errors
     ///
-    /// [`DpdkError`] with cause and cure.
+    /// [`DpdkError`] with cause and hint.
     pub fn open(
         eal: &Arc<Eal>,
         config: &DpdkConfig,
@@ -108,7 +108,7 @@ impl DpdkBackend {
     ///
     /// # Errors
     ///
-    /// [`DpdkError`] with cause and cure, also if the port cannot steer.
+    /// [`DpdkError`] with cause and hint, also if the port cannot steer.
     pub fn open_several(
         eal: &Arc<Eal>,
         config: &DpdkConfig,

@@ -1,6 +1,6 @@
 //! One queue pair of a port and the packet buffers that pass through it, without any protocol.
 //!
-//! The backend stands on it; measurements of what bare DPDK can do, and tests that need frames no backend would make,
+//! The backend is built on it; measurements of what bare DPDK can do, and tests that need frames no backend would make,
 //! use it directly.
 //!
 //! | buffer | from | until |
@@ -67,7 +67,7 @@ impl RawQueue {
     ///
     /// # Errors
     ///
-    /// [`DpdkError`] with cause and cure.
+    /// [`DpdkError`] with cause and hint.
     pub fn open(eal: &Arc<Eal>, config: &DpdkConfig) -> Result<Self, DpdkError> {
         Ok(Self::new(Port::open(eal, config, &[0])?, 0))
     }

@@ -1,7 +1,7 @@
 //! The processor's time-stamp counter as a clock: half the cost of asking the operating system, right to a millisecond
 //! after a suspend.
 //!
-//! The counter gives the time between two looks at `CLOCK_BOOTTIME`, which are a millisecond apart (`RESYNC`). It is
+//! The counter gives the time between two readings of `CLOCK_BOOTTIME`, which are a millisecond apart (`RESYNC`). It is
 //! trusted only where the processor says that it ticks at one rate in all power states (CPUID: invariant TSC) and the
 //! kernel keeps time by it. The latter means that the kernel has found the counters of all processors in step. A
 //! virtual machine on a host that hides the counter, or another architecture, gets `CLOCK_BOOTTIME` itself.
@@ -19,10 +19,10 @@ use std::cell::Cell;
 use trine_transport::backend::MonotonicClock;
 use trine_transport::time::{Clock, Duration, Instant};
 
-/// Longest time between two looks at the operating system's clock.
+/// Longest time between two readings of the operating system's clock.
 const RESYNC: Duration = Duration::from_millis(1);
-/// How long the counter is watched before its rate is believed. A look is right to about 100 ns, so the rate is then
-/// known to one part in 10,000; it becomes better with each look.
+/// How long the counter is watched before its rate is believed. A reading is right to about 100 ns, so the rate is then
+/// known to one part in 10,000; it becomes better with each reading.
 const CALIBRATION: Duration = Duration::from_millis(1);
 /// A clock that is off by more has slept, or was moved to another machine: the rate is measured again.
 const DRIFT_MAX: Duration = Duration::from_micros(10);
@@ -32,12 +32,12 @@ const RATE_BITS: u32 = 32;
 const SLOWER_BITS: u32 = 10;
 /// No two machines' counters differ by this factor: such a rate was measured over a suspend.
 const RATE_CHANGE_MAX: u128 = 8;
-/// Attempts at a look that nothing interrupts.
+/// Attempts at a reading that nothing interrupts.
 const LOOKS_MAX: u32 = 4;
-/// Ticks that a look takes at most if nothing interrupts it: some hundred nanoseconds.
+/// Ticks that a reading takes at most if nothing interrupts it: some hundred nanoseconds.
 const LOOK_TICKS: u64 = 1_000;
 
-/// The counter between two looks at the operating system's clock; for one thread.
+/// The counter between two readings of the operating system's clock; for one thread.
 #[derive(Clone, Debug)]
 pub struct TscClock {
     /// None where the counter cannot be trusted.
@@ -51,14 +51,14 @@ struct Counter {
     base: Cell<Look>,
     /// The start point of the measurement of the rate.
     origin: Cell<Look>,
-    /// The last look was off, and the rate is measured from there: a suspend leaves the rate as it was, a move to
+    /// The last reading was off, and the rate is measured from there: a suspend leaves the rate as it was, a move to
     /// another machine does not.
     doubted: Cell<bool>,
     /// Nanoseconds a tick, times 2^[`RATE_BITS`], as measured.
     rate: Cell<u64>,
-    /// The same, as used until the next look.
+    /// The same, as used until the next reading.
     pace: Cell<u64>,
-    /// Ticks from one look to the next.
+    /// Ticks from one reading to the next.
     span: Cell<u64>,
     /// The last answer.
     last: Cell<Instant>,
@@ -357,7 +357,7 @@ mod tests {
         let mut last = Instant::ZERO;
         for _ in 0..200_000 {
             machine.run(prng.below(20_000));
-            // A look is off by up to 5 us either way.
+            // A reading is off by up to 5 us either way.
             let error = prng.below(10_000);
             let look = Look {
                 ticks: machine.ticks,

@@ -27,7 +27,7 @@ pub(super) struct Hosted<R: Route> {
     /// Empty between turns; changes memory with the inbox's queue.
     taken: VecDeque<Command<R>>,
     connecting: BTreeMap<SessionId, Ticket>,
-    /// Sessions of both modes that stand.
+    /// Established sessions of both modes.
     sessions: BTreeSet<SessionId>,
 }
 

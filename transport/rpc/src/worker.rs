@@ -21,7 +21,7 @@ use trine_transport::session::{Event, SessionId};
 use trine_transport::time::Instant;
 use trine_transport::{Completion, Reply, Request, ResponseHandle};
 
-/// Above this many waiting jobs, each new one looks for the one that it makes stale.
+/// Above this many waiting jobs, each new one searches for the job that it makes stale.
 const JOBS_UNSORTED_MAX: usize = 256;
 
 /// An application whose long handlers run in threads.
@@ -255,7 +255,7 @@ impl Workers {
 }
 
 impl Shared {
-    /// A thread's life.
+    /// The main loop of a thread.
     fn work(&self, pool: &Pool, handler: &impl Fn(u8, &[u8], &Pool) -> Option<MsgBuf>) {
         let _watch = Watch(self);
         while let Some(job) = self.next_job() {

@@ -268,7 +268,7 @@ fn connect(nonce: u64, cookie: u64) -> Connect {
     }
 }
 
-/// Serves nobody.
+/// Serves no requests.
 struct Idle;
 
 impl App<u32> for Idle {

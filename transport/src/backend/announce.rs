@@ -29,7 +29,7 @@ const VERSION: u8 = 1;
 const KIND_QUERY: u8 = 1;
 const KIND_ANSWER: u8 = 2;
 
-/// How often the threads look whether they should end.
+/// How often the threads check whether they should end.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// A query without an answer is repeated after this long.
 const REPEAT_INTERVAL: Duration = Duration::from_millis(20);
@@ -64,7 +64,7 @@ impl Announcer {
     ///
     /// # Errors
     ///
-    /// [`BackendError`] with cause and cure if the address cannot be bound.
+    /// [`BackendError`] with cause and hint if the address cannot be bound.
     pub fn start<R: Announce>(address: SocketAddr, route: R) -> Result<Self, BackendError> {
         let socket = UdpSocket::bind(address).map_err(|error| bind_error(address, &error))?;
         let io_error = |error: io::Error| BackendError::from_io("management socket", &error);
@@ -294,7 +294,7 @@ pub fn fuzz_datagram<R: Announce + PartialEq + Debug>(datagram: &[u8]) {
     let Some((kind, nonce, route)) = parse::<R>(datagram) else {
         return;
     };
-    // As in a query, nothing stands for bytes that are no route.
+    // Bytes that are no route are written as none, as in a query.
     let bytes = route.map(|route| route.encode()).unwrap_or_default();
     let written = build::<R>(kind, nonce, &bytes);
     assert_eq!(parse::<R>(&written), Some((kind, nonce, route)));

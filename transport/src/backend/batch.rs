@@ -109,7 +109,7 @@ impl<'a, R: Route> Iterator for RxBatch<'a, R> {
         Some(packet)
     }
 
-    /// One look at the source, not one a packet.
+    /// The source is read once, not once a packet.
     #[inline]
     fn fold<B, F: FnMut(B, Self::Item) -> B>(self, init: B, mut f: F) -> B {
         match self.source {
@@ -163,7 +163,7 @@ pub struct TxBatch<R> {
     items_max: usize,
 }
 
-/// No reference count and no `Drop`: the batch is emptied without a look at its items.
+/// No reference count and no `Drop`: the batch is emptied without reading its items.
 #[derive(Debug)]
 struct Item<R> {
     route: R,

@@ -132,7 +132,7 @@ impl RingBackend {
             return first + lost;
         };
         let mut queue = inbox.lock();
-        // One look at the queue's parts, not one a packet.
+        // The queue's parts are read once, not once a packet.
         let Queue { memory, slots, .. } = &mut *queue;
         let (mut end, bytes_before, slots_before) = (first, memory.len(), slots.len());
         for item in run {

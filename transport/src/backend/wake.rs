@@ -74,8 +74,8 @@ impl WakeEvent {
     /// Forgets wakes so far. A waker that was just about to write makes the next poll return once
     /// more, without a reason.
     pub fn clear(&self) {
-        // Drain first: a wake between the two statements finds `pending` set and is covered by
-        // this one; the caller looks for work after `clear`.
+        // Drain first: a wake between the two statements finds `pending` set and is covered by this
+        // one; the caller checks for work after `clear`.
         let mut count = [0u8; 8];
         let _drained = io::Read::read(&mut &self.event, &mut count);
         self.pending.store(false, Ordering::Release);

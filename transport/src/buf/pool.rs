@@ -38,7 +38,7 @@ pub struct PoolStats {
 pub struct ClassStats {
     /// Data bytes that a block holds.
     pub capacity: usize,
-    /// Region memory that the blocks take, what stands around their data included.
+    /// Region memory that the blocks take, the overhead around their data included.
     pub region_bytes: usize,
     /// Blocks that exist.
     pub blocks: usize,

@@ -124,7 +124,7 @@ fn a_loop_on_a_shared_core_yields_after_every_empty_turn() {
     assert_eq!(yields_in(1_600, 5_000), 1_600);
 }
 
-/// Counts the looks at it.
+/// Counts how often it is read.
 struct Watched<'a>(&'a Cell<u32>);
 
 impl Clock for Watched<'_> {

@@ -55,7 +55,7 @@ pub(crate) struct Ended {
     pub(crate) role: Role,
 }
 
-/// A sign of life that we asked for.
+/// An answer to our PING.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Probing {
     pub(super) since: Instant,

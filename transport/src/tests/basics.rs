@@ -1,4 +1,4 @@
-//! The slice that everything stands on: sessions, small and large messages, loss, death.
+//! The slice that everything else builds on: sessions, small and large messages, loss, death.
 
 use super::holds::idle;
 use super::net::{Done, Manner, Net};

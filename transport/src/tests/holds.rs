@@ -205,7 +205,7 @@ fn a_session_that_closes_has_nothing_to_look_at() {
     let session = s.session.expect("a session");
     s.node.endpoint.disconnect(s.now, session);
     assert_eq!(held(&s), 0);
-    // The peer is dead: nothing answers our DISCONNECTs, and the moment of the look passes.
+    // The peer is dead: nothing answers our DISCONNECTs, and the moment of the scan passes.
     let mut disconnects = 0;
     for _ in 0..18 {
         s.wait(Duration::from_millis(50));

@@ -92,7 +92,7 @@ pub(crate) struct Node {
     pub(crate) app: TestApp,
     /// It neither sends nor receives.
     pub(crate) is_dead: bool,
-    /// Looks at every session after every step; with a hundred sessions that takes most of the time.
+    /// Checks every session after every step; with a hundred sessions that takes most of the time.
     pub(crate) checks_invariants: bool,
     tx: TxBatch<u32>,
 }
@@ -459,7 +459,7 @@ impl Node {
         packets
     }
 
-    /// Without the look at every session that the check takes.
+    /// Without the check of every session.
     pub(crate) fn receive_unchecked(&mut self, now: Instant, from: u32, bytes: &[u8]) {
         let packets = [RxPacket {
             bytes,

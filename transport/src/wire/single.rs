@@ -1,7 +1,7 @@
-//! The common case on the wire: a REQUEST or a RESPONSE that is its whole message.
+//! The fast path on the wire: a REQUEST or a RESPONSE that is its whole message.
 //!
-//! Read where it lies, without a field more than the common case looks at. Packets of another shape
-//! go through [`split_first`](super::split_first), which alone says what is wrong with them.
+//! The packet is read in place, and only the fields that the fast path uses. Packets of another
+//! shape go through [`split_first`](super::split_first), which alone says what is wrong with them.
 
 use super::checksum::Seed;
 use super::header::{DEADLINE_UNIT_NS, Flags, PacketType, RequestNumber, VERSION};
@@ -140,8 +140,8 @@ mod tests {
             && header.message_bytes as usize == packet.payload.len()
     }
 
-    /// Whatever bytes come: what is read here is what the general way reads, and nothing of the
-    /// common case is left to it.
+    /// For any bytes, this reads the same fields as the general way, and the general way never gets
+    /// a packet of the fast path.
     #[test]
     fn it_reads_what_the_general_way_reads() {
         let mut prng = Prng::new(3);

@@ -31,7 +31,7 @@ pub struct VerbsRoute {
     pub qkey: u32,
 }
 
-/// An endpoint with all its queue pairs: what `host:port` stands for on this backend. Exchanged by
+/// An endpoint with all its queue pairs: what `host:port` means on this backend. Exchanged by
 /// [`announce`](trine_transport::backend::announce).
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct VerbsAddress {
@@ -215,7 +215,7 @@ impl Announce for VerbsAddress {
     }
 }
 
-/// The GID in a route header; for RoCE v2 over IPv4 the one that stands for the source address.
+/// The GID in a route header; for RoCE v2 over IPv4 the one that represents the source address.
 #[inline]
 fn sender_gid(header: &[u8; GRH_BYTES]) -> [u8; 16] {
     let mut gid = [0; 16];

@@ -42,7 +42,7 @@ pub enum Direction {
     Inbound,
 }
 
-/// How often each fault has fired, and how many packets were looked at.
+/// How often each fault has fired, and how many packets were examined.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub struct FaultCounts {
     /// Wire packets that passed a link with faults, whatever became of them.
@@ -69,7 +69,7 @@ pub struct FaultHandle<R> {
 
 pub(super) struct Shared<R> {
     rules: Mutex<Rules<R>>,
-    /// Counts changes of the rules, so that the backend looks only when there are any.
+    /// Counts changes of the rules, so that the backend reads them only when they have changed.
     version: AtomicU64,
     counters: [Counters; 2],
 }

@@ -117,7 +117,7 @@ impl UdpBackend {
     ///
     /// # Errors
     ///
-    /// [`BackendError`] with cause and cure if the address is taken, not this machine's, or
+    /// [`BackendError`] with cause and hint if the address is taken, not this machine's, or
     /// forbidden.
     ///
     /// # Panics
@@ -344,8 +344,8 @@ impl std::fmt::Display for RxQueueShortfall {
     }
 }
 
-/// The meaning of a failed send: a full queue is worth another try, a broken socket ends
-/// everything, the rest (unreachable, too long, filtered, no memory) is a packet lost on its way.
+/// The meaning of a failed send. A full queue is worth another try, and a broken socket ends
+/// everything. The rest (unreachable, too long, filtered, no memory) is a packet lost on its way.
 fn judge_send_error(error: &io::Error, retries: u32) -> Verdict {
     match error.raw_os_error() {
         Some(libc::EINTR | libc::EAGAIN | libc::ECONNREFUSED) if retries < SEND_RETRIES_MAX => {

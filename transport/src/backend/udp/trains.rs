@@ -1,10 +1,10 @@
 //! May datagrams be sent as trains (GSO)? Not where the kernel or the device below cannot.
 //!
 //! `EIO` and `EOPNOTSUPP` say that the device does not segment or sum: that is permanent. `EINVAL` says the same of an
-//! old kernel, but also that *this* send was wrong: a path with a smaller MTU, a port of zero. So after it trains rest
-//! for a number of bursts that doubles each time. A kernel without segmentation soon sees next to none, and one bad
-//! address costs the others a few bursts. Trains that the kernel then takes halve it again, one step for as many bursts
-//! as the rest had. Occasional errors therefore do not add up over a long life.
+//! old kernel, but also that *this* send was wrong: a path with a smaller MTU, a port of zero. After `EINVAL`, trains
+//! therefore rest for a number of bursts that doubles each time. A kernel without segmentation soon sees next to none,
+//! and one bad address costs the others a few bursts. Trains that the kernel then accepts halve this number again, one
+//! step for as many bursts as the rest had. Occasional errors therefore do not add up over a long life.
 
 use std::io;
 

@@ -66,7 +66,7 @@ pub(crate) struct Requests {
 #[must_use]
 #[derive(Default)]
 pub(crate) struct Outcome {
-    /// A request moved on: the peer lives.
+    /// A request made progress: the peer is alive.
     pub(crate) is_progress: bool,
     /// This request is over.
     pub(crate) ended: Option<Ended>,

@@ -40,7 +40,7 @@ type Sent = [u64; 4];
 #[derive(Copy, Clone)]
 struct Expected {
     sent: Sent,
-    /// How many datagrams one look finds is the device's affair, so there are bounds for these.
+    /// The device decides how many datagrams one poll finds, so there are bounds for these.
     receive_doorbells: (u64, u64),
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn run() {
 fn settings() -> Vec<Setting> {
     let all = VerbsConfig::default();
     let packets = BURSTS * BURST;
-    // The last places that were read wait for the next look.
+    // The last places that were read wait for the next poll.
     let (batched, single) = ((1, packets / 16), (packets - 2 * BURST, packets));
     let setting = |name, config, sent, receive_doorbells| Setting {
         name,

@@ -147,7 +147,7 @@ impl Backend for Waiting {
     }
 }
 
-/// A microsecond passes with each look.
+/// A microsecond passes with each reading.
 #[derive(Clone, Default)]
 struct Steps(Cell<u64>);
 

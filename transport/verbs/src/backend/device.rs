@@ -9,7 +9,7 @@ use ibverbs_sys as sys;
 
 use super::{Port, VerbsConfig, VerbsError};
 
-/// GIDs looked at.
+/// The most GIDs that are examined.
 const GIDS_MAX: usize = 256;
 
 /// An open device with its protection domain.
@@ -204,7 +204,7 @@ fn choose_gid(
     })
 }
 
-/// True for the GID that stands for an IPv4 address.
+/// True for the GID that represents an IPv4 address.
 pub(super) fn is_ipv4_mapped(gid: &[u8; 16]) -> bool {
     gid[..10] == [0; 10] && gid[10..12] == [0xff; 2]
 }

@@ -134,7 +134,7 @@ pub struct VerbsBackend {
     pool: Pool,
     caps: Caps,
     address: VerbsAddress,
-    /// The lane that `rx_burst` looks at first: none may starve.
+    /// The lane that `rx_burst` polls first: none may starve.
     next_lane: usize,
     channel: Arc<Channel>,
     wake: Arc<WakeEvent>,
@@ -149,7 +149,7 @@ impl VerbsBackend {
     ///
     /// # Errors
     ///
-    /// [`VerbsError`] with cause and cure.
+    /// [`VerbsError`] with cause and hint.
     ///
     /// # Panics
     ///

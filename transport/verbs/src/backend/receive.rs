@@ -22,7 +22,8 @@ const BURST_MAX: usize = 32;
 /// posted ones (the device may write them), up to `post_at`; then `free` free ones; the rest, the last `held`, are those
 /// of `burst` (the core reads them).
 pub(super) struct ReceiveRing {
-    // Holds slices of `memory`; stands before it. Cleared before any of its places is re-posted.
+    // Holds slices of `memory`, so it is declared before it. Cleared before any of its places is
+    // re-posted.
     burst: Vec<RxPacket<'static, VerbsRoute>>,
     /// Places of `burst`, and of completions that brought no datagram.
     held: usize,
@@ -31,7 +32,7 @@ pub(super) struct ReceiveRing {
     post_at: usize,
     /// The place that completes next.
     take_at: usize,
-    /// Taken off the completion queue by a look before sleeping, not handed out yet.
+    /// Taken off the completion queue by a poll before sleeping, not handed out yet.
     early: usize,
     completions: Box<[sys::ibv_wc; BURST_MAX]>,
     /// A work request a place, linked to that of the next place, with its element: written once.
