@@ -298,18 +298,18 @@ impl ClientSessions {
         true
     }
 
-    /// Whether there would be room but for what the command's own session holds behind it: answers to later commands,
-    /// which all go as soon as their client has this one's answer. Refused, it would wait for them and they for it.
-    /// This is always true of the session that was let in last, so at least one session can go on. All sessions
-    /// together never hold more than the bound and that session's window.
+    /// Whether there would be room without the answers that the command's own session holds behind it. Those are
+    /// answers to later commands, which all go as soon as their client has this one's answer. Refused, it would wait
+    /// for them and they for it. This is always true of the session that was let in last, so at least one session can
+    /// go on. All sessions together never hold more than the bound and that session's window.
     fn makes_room(&self, slot: u32, sequence: u64) -> bool {
         let replies = &self.session(slot).replies;
         sequence == replies.lowest_awaited()
             && self.bytes - replies.charge() < self.limits.reply_bytes_max
     }
 
-    /// The closed session that was used longest ago, or the open one if it has been idle for its whole time to live;
-    /// never one that is used at this very moment.
+    /// The closed session that was used longest ago, or the open one if it has been idle for its whole time to live. A
+    /// session that is used at this very moment is never chosen.
     fn evict_one(&mut self, now_ns: u64) -> bool {
         if self.closed.first != NONE {
             self.remove(self.closed.first);

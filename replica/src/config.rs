@@ -8,7 +8,7 @@ use trine_transport::time::Duration;
 pub const ENTRY_COMMANDS_MAX: usize = 65_535;
 /// Most bytes that one log entry packs.
 pub const ENTRY_BYTES_MAX: usize = 4 << 20;
-/// Most places of a group: one less than the members that a message can list, for a newcomer replaces the holder of its
+/// Most places of a group: one less than the members that a message can list. A newcomer replaces the holder of its
 /// place only after it was a member beside it.
 pub const PLACES_MAX: usize = trine_protocol::message::MEMBERS_MAX - 1;
 /// Appends in flight to a follower for each slot of the session that carries them. Further ones wait in the log, where
@@ -31,7 +31,7 @@ pub const SNAPSHOT_TRANSFERS_MAX: usize = 4;
 pub const SNAPSHOT_CHUNKS_MAX: u32 = 1 << 20;
 /// Requests to peers whose outcome is not known yet; more are dropped as the network would.
 pub const PEER_REQUESTS_MAX: usize = 16_384;
-/// A first member of a new group that has had no leader for so long starts again as an unattached replica, and a
+/// A first member of a new group that has had no leader for so long starts again as an unattached replica. A
 /// bootstrapper that had to yield tries again.
 pub const BEGIN_PATIENCE: Duration = Duration::from_secs(5);
 /// How often a member without a leader asks another one whether it still is a member.
@@ -64,8 +64,8 @@ pub const SEGMENT_BYTES_MIN: u64 = 16 << 10;
 pub const SEGMENT_BYTES: u64 = 32 << 20;
 /// Bytes of a replica's own snapshot that one turn hands to the disk, before other work gets its turn.
 pub const OWN_SNAPSHOT_BYTES_PER_TURN: usize = 1 << 20;
-/// Bytes of snapshots that may wait for the disk: of its own, which is made no faster then, and of one that is received,
-/// whose sender has to wait then.
+/// Bytes of snapshots that may wait for the disk. A snapshot of its own is made no faster then, and the sender of one
+/// that is received has to wait then.
 pub const SNAPSHOT_BYTES_WAITING_MAX: usize = 8 << 20;
 /// Version of the replicated state machine: what entries mean. A replica that knows less refuses to apply.
 pub const STATE_MACHINE_VERSION: u16 = 1;
@@ -135,8 +135,8 @@ pub struct ReplicaConfig {
     pub log_bytes_max: usize,
     /// The log is compacted when it holds more entries than this.
     pub log_entries_max: usize,
-    /// In disk mode: a snapshot is written when this many bytes of log were written since the last one, or as many as
-    /// that one had, whichever is more.
+    /// In disk mode a snapshot is written when enough bytes of log were written since the last one: this many, or as
+    /// many as that one had, whichever is more.
     pub disk_log_bytes_max: u64,
     /// Bytes of client commands, reads included, that may wait before clients are told to come back later.
     pub pending_bytes_max: usize,

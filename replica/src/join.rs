@@ -1,5 +1,5 @@
-//! How a new identity gets into an existing group: it asks its peers in turn until a leader has taken it in, and goes
-//! on asking until it votes, because leaders change.
+//! How a new identity joins an existing group. It asks its peers in turn until a leader has taken it in, and goes on
+//! asking until it votes, because leaders change.
 
 use std::net::SocketAddr;
 

@@ -199,7 +199,7 @@ impl Outbox {
     }
 
     /// Answers again what went without an answer for want of a buffer. "May have been executed, ask again" is true of
-    /// every one of them; to a peer these bytes are noise, which it drops as it would a lost answer.
+    /// every one of them. To a peer these bytes are noise, which it drops as it would a lost answer.
     pub(crate) fn settle_debts(&mut self, cluster: ClusterId) {
         for token in std::mem::take(&mut self.owed) {
             self.reply(

@@ -54,8 +54,8 @@ pub struct Transmit {
 }
 
 impl<R: Route> Endpoint<R> {
-    /// An endpoint over a backend with these capabilities, whose `pool` its messages come from.
-    /// All its nonces and cookies come from `seed`, which is secret and never used twice: a server
+    /// An endpoint over a backend with these capabilities, whose `pool` its messages come from. All
+    /// its nonces and cookies come from `seed`, which is secret and never used twice. A server
     /// drops a CONNECT whose nonce it has seen in a session that has ended.
     pub fn new(
         config: Config,

@@ -61,8 +61,8 @@ impl<T> Inbox<T> {
 
     /// Puts an item in.
     ///
-    /// The order matters on both sides: the pusher puts in and then checks whether the loop sleeps,
-    /// the loop says that it sleeps and then checks whether there is anything.
+    /// The order matters on both sides. The pusher puts in and then checks whether the loop sleeps.
+    /// The loop says that it sleeps and then checks whether there is anything.
     ///
     /// # Errors
     ///

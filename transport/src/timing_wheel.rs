@@ -7,7 +7,7 @@
 //! level 0: 64 slots of 1 tick | level 1: 64 slots of 64 ticks | ... | level 5
 //! ```
 //! An entry sits at the level of the highest six bits in which its tick differs from the present
-//! one, and moves down when its slot is reached, at most five times.
+//! one. It moves down when its slot is reached, at most five times.
 
 use crate::time::Instant;
 
@@ -142,8 +142,8 @@ impl TimingWheel {
             return Some(Instant::ZERO);
         }
         let (list, start) = self.next_slot()?;
-        // Not beyond the slot: an entry from beyond the horizon waits in a slot before its own, and others
-        // that are due earlier than that may wait in the slots behind it.
+        // Not beyond the slot. An entry from beyond the horizon waits in a slot before its own, and others that are due
+        // earlier than that may wait in the slots behind it.
         let level = u32::from(list) / SLOTS as u32;
         let end = start + (1 << (SLOT_BITS * level));
         let tick = self

@@ -1,5 +1,6 @@
-//! A disk behind a cache, for tests: what a killed process has written is seen by the next one, and is gone with the
-//! power unless it was synced. After a failed sync the cache calls its content written, as that of Linux does.
+//! A disk behind a cache, for tests. Bytes that a killed process has written are seen by the next one, and are gone
+//! with the power unless they were synced. After a failed sync the cache calls its content written, as that of Linux
+//! does.
 
 use std::collections::{BTreeMap, BTreeSet};
 

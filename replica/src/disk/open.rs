@@ -74,7 +74,7 @@ pub fn open<D: Disk>(mut disk: D, options: OpenOptions) -> Result<Opened<D>, Ope
     }
 }
 
-/// Starts as a new replica, whatever the directory contains, as with lost memory: the replica that it belongs to was
+/// Starts as a new replica, whatever the directory contains, as with lost memory. The replica that it belongs to was
 /// removed from its group, or its state has diverged.
 ///
 /// # Errors
@@ -302,10 +302,10 @@ fn read_whole(disk: &mut impl Disk, file: &str) -> Result<Vec<u8>, OpenError> {
     Ok(bytes)
 }
 
-/// The log must not end before the newest frame that was known to be synced. Zeros say nothing about that. They are right
-/// until the first frame is promised, and in the directory of an earlier release, which never synced the mark; in both
-/// cases [`MARKED`] is not there. Beside it they are damage, and the same may have befallen the end of the log. Says whether
-/// it is there.
+/// The log must not end before the newest frame that was known to be synced. Zeros say nothing about that. They are
+/// right until the first frame is promised, and in the directory of an earlier release, which never synced the mark. In
+/// both cases [`MARKED`] is not there. Beside it they are damage, and the same may have befallen the end of the log.
+/// Says whether it is there.
 fn check_synced(disk: &mut impl Disk, names: &[String], log: &Log) -> Result<bool, OpenError> {
     let marked = names.iter().any(|name| name == MARKED);
     if !names.iter().any(|name| name == SYNCED) {
@@ -370,10 +370,10 @@ fn resume<D: Disk>(
     })
 }
 
-/// The bytes read may be in the cache of the operating system alone: the process before has ended between a write and
-/// its sync, or because the sync failed. Nothing may be promised on the strength of that, so the last frame is written
-/// once more, for after a failed sync the cache takes its content for written. All earlier frames were synced before
-/// it.
+/// The bytes read may be in the cache of the operating system alone. The process before may have ended between a write
+/// and its sync, or because the sync failed. Nothing may be promised on the strength of that, so the last frame is
+/// written once more. A rewrite is needed because after a failed sync the cache takes its content for written. All
+/// earlier frames were synced before it.
 fn settle_end(disk: &mut impl Disk, found: &Found) -> Result<(), DiskError> {
     let Position {
         sector, segments, ..

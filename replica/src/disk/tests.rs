@@ -374,10 +374,10 @@ fn a_log_that_the_snapshot_has_replaced_is_not_taken_for_its_continuation() {
     assert_eq!((state.term, state.vote, state.commit), (4, 0, 5));
 }
 
-/// The machine dies there, comes back, and goes on behind the snapshot; what it acknowledges from then on is on its disk.
-/// The next start used to read old and new entries as one log. Where the old ones ended before the snapshot, there was a
-/// gap, and the memory counted as lost. Where they reached it, the entry at its place was of another term, and all that
-/// had been acknowledged since was thrown away with the old log, without a word.
+/// The machine dies there, comes back, and goes on behind the snapshot; what it acknowledges from then on is on its
+/// disk. The next start used to read old and new entries as one log. Where the old ones ended before the snapshot,
+/// there was a gap, and the memory counted as lost. Where they reached it, the entry at its place was of another term.
+/// All entries acknowledged since were then thrown away with the old log, without a message.
 #[test]
 fn what_is_acknowledged_behind_such_a_snapshot_is_there_after_the_next_restart() {
     for (index, old) in [(5, "reaches the snapshot"), (50, "ends before it")] {

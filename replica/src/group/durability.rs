@@ -1,7 +1,7 @@
 //! Disk mode of a member: what it writes, what it holds back until that is durable, and its own snapshots.
 //!
 //! The log in memory is bounded as in memory mode, whatever the disk does. On disk a log segment is kept until a
-//! snapshot that replaces it is durable; this replica makes one of its own state whenever enough log has piled up.
+//! snapshot that replaces it is durable. This replica makes one of its own state whenever enough log has piled up.
 
 use std::collections::VecDeque;
 

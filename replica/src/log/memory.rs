@@ -10,8 +10,8 @@ use super::Log;
 use super::bytes::ByteQueue;
 use crate::config::LOG_PIECE_BYTES;
 
-/// The cost of an entry besides its bytes. It covers its record in the ring, up to twice when the ring has just grown,
-/// and some of what raft and the disk need for it while it is new.
+/// The cost of an entry besides its bytes. It covers its record in the ring, up to twice when the ring has just grown.
+/// It also covers some of what raft and the disk need for it while it is new.
 const ENTRY_OVERHEAD: usize = 96;
 
 /// An entry as it is kept; its bytes are in the log's queue.

@@ -1,9 +1,9 @@
 //! Appends of one peer back in order: what arrives ahead of a missing one waits for it.
 //!
 //! A session's concurrent requests arrive in any order, and raft answers each append that comes too early with a
-//! rejection and a retransmission of entries. So the sender numbers its appends in streams, and this buffer hands
-//! those of one stream out in their order. A lost append ends its stream at the sender, and the first append of the
-//! next stream ends it here; what still waits then is of no use any more.
+//! rejection and a retransmission of entries. So the sender numbers its appends in streams, and this buffer hands those
+//! of one stream out in their order. A lost append ends its stream at the sender, and the first append of the next
+//! stream ends it here. Appends that still wait then are of no use any more.
 
 use trine_protocol::message::ReplyToken;
 

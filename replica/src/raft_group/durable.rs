@@ -217,7 +217,7 @@ mod tests {
         assert_ne!(group.role(), StateRole::Follower);
     }
 
-    /// The only voter of a group made itself the leader and sent its first entries to a learner while its new term was
+    /// The only voter of a group made itself the leader. It sent its first entries to a learner while its new term was
     /// still on its way to the disk. It died, came back in the term before, and led in the same term again with other
     /// entries, which the learner took for those that it had.
     #[test]

@@ -6,8 +6,8 @@
 //! ```
 //! Parts come in this order: one head, the client sessions, the store. The checksum covers part and content.
 //!
-//! An image is the state between two entries, but it is written chunk by chunk while later entries are applied: the
-//! store keeps what they overwrite until the image has passed it. Chunks that every receiver has are dropped, so its
+//! An image is the state between two entries, but it is written chunk by chunk while later entries are applied. The
+//! store keeps overwritten values until the image has passed them. Chunks that every receiver has are dropped, so its
 //! memory is that of the slowest transfer's distance. A receiver that comes late waits for the next image.
 
 use std::collections::VecDeque;

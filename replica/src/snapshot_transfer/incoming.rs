@@ -64,8 +64,8 @@ impl Incoming {
             && self.index == chunk.index
     }
 
-    /// Whether it will stay unfinished: another leads than who sends it, the log has come this far without it, or its
-    /// sender has been silent for longer than it would have tried.
+    /// Whether it will stay unfinished. Either another replica leads than the sender, or the log has come this far
+    /// without it, or its sender has been silent for longer than it would have tried.
     pub(crate) fn is_abandoned(&self, now: Instant, leader: u64, applied: u64) -> bool {
         self.from.0 != leader
             || self.index <= applied

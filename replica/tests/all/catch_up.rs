@@ -1,7 +1,7 @@
 //! The amount that a follower that was away is sent at a time.
 //!
-//! The memory of a replica that ran for half an hour grew in steps of a hundred MiB, without an explanation, while the
-//! others were killed every 20 seconds. Message buffers are never given back, and a follower that catches up was
+//! The memory of a replica grew in steps of a hundred MiB, without an explanation. It had run for half an hour while
+//! the others were killed every 20 seconds. Message buffers are never given back, and a follower that catches up was
 //! thought to need 256 of 64 KiB. Raft was asked to send appends of 60 KiB, and to merge what it sends to one follower
 //! in one turn into one message. It merges without looking at that size. The first answer of a follower that was away
 //! opened the whole window, and 256 appends went out as one of 15 MiB. Larger than 8 MiB it could not even be sent, and

@@ -123,8 +123,8 @@ fn those_who_are_left_of_a_beginning_begin_again() {
     }
 }
 
-/// Two bootstrappers, and a third replica that is restarted between the one's word and the other's: each had told a
-/// incarnation of it, and waited for the other for ever.
+/// Two bootstrappers, and a third replica that is restarted between the messages of the one and of the other. Each had
+/// told an incarnation of it, and waited for the other for ever.
 #[test]
 fn two_bootstrappers_never_wait_for_each_other() {
     for step in 0..120 {

@@ -1,5 +1,5 @@
-//! Packets that a client without any key and without inside knowledge has sent to the first release, and what they did: each
-//! ended a group, or made it lie. STATUS tells everybody who the members are, so every header here is right.
+//! Packets that a client without any key and without inside knowledge has sent to the first release, and their effects.
+//! Each ended a group, or made it lie. STATUS tells everybody who the members are, so every header here is right.
 
 use prost::Message as _;
 use raft::eraftpb::{Entry, Message, MessageType};
@@ -169,8 +169,8 @@ fn a_forged_acknowledgement_commits_nothing() {
     assert!(!world.clients[client].is_idle(), "the put has no answer");
 }
 
-/// Client ids are positions in the log. A second client walked them downward and used the victim's next sequence: its junk was
-/// recorded there, and the victim's own PUT was answered "ok" out of that record, and never happened.
+/// Client ids are positions in the log. A second client walked them downward and used the victim's next sequence, so
+/// its junk was recorded there. The victim's own PUT was answered "ok" out of that record, and never happened.
 #[test]
 fn another_clients_session_cannot_be_used() {
     let mut world = World::serving(3, small(), 5);

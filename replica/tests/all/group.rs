@@ -824,8 +824,8 @@ fn request_of(world: &World, client: usize, sequence: u64, command: &Command<'_>
 }
 
 /// A client reads a large value through the log, again and again, and still awaits its first command: the group has to
-/// remember all those answers. They used to travel in one chunk of the snapshot, which no message could hold any more, so
-/// a replica that came back could never be taken in while that session lived.
+/// remember all those answers. They used to travel in one chunk of the snapshot, which no message could hold any more.
+/// A replica that came back could never be taken in while that session existed.
 #[test]
 fn a_session_with_more_answers_than_a_message_holds_does_not_stop_snapshots() {
     let mut world = World::serving(3, small(), 20);

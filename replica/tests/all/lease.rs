@@ -106,7 +106,7 @@ fn a_leader_that_was_cut_off_stops_before_another_one_begins() {
     }
 }
 
-/// The leader is stopped right after it has read the clock; the read arrives while it sleeps, and the others have
+/// The leader is stopped right after it has read the clock. The read arrives while it sleeps, and the others have
 /// elected and written long before it wakes up. By its clock the lease still runs.
 #[test]
 fn a_leader_that_slept_between_the_clock_and_the_read_does_not_answer() {
@@ -204,9 +204,9 @@ fn handing_the_lead_over_ends_the_lease_at_once() {
 }
 
 /// The message to take over is late. It lies in the successor's queue until the old leader has given the transfer up,
-/// leads on in the same term, and has had its leadership confirmed by the third replica. Then the successor is elected
-/// at once, for no vote is held back from such a candidate, and the old leader, cut off from both, does not hear of it.
-/// Returns the last old answer and the first new write.
+/// leads on in the same term, and is confirmed as leader by the third replica. Then the successor is elected at once,
+/// for no vote is held back from such a candidate. The old leader, cut off from both, does not hear of it. Returns the
+/// last old answer and the first new write.
 fn late_order(seed: u64) -> (Instant, Instant) {
     let mut world = World::serving(3, leased(), seed);
     let (writer, reader) = (world.registered_client(1), world.registered_client(1));

@@ -33,7 +33,7 @@ fn add_learner(world: &mut World) -> u32 {
     place
 }
 
-/// The simulator found a group that was not whole again (seed 8700): the admin command to fill a place had been
+/// The simulator found a group that was not whole again (seed 8700). The admin command to fill a place had been
 /// answered "done" by a leader that had slept. Another one led already, and had removed the member that was taken to
 /// fill the place. An admin command is now answered "done" as a read is: once a quorum has confirmed leadership behind
 /// the question.
@@ -131,7 +131,7 @@ fn a_learner_follows_without_a_vote_until_it_is_promoted() {
     assert_eq!(voters(&world), [1, 2, 3, 4]);
 }
 
-/// Seed 1551 of the simulator: a learner had died an instant before it was to be promoted, and with one voter beside it
+/// Seed 1551 of the simulator: a learner had died an instant before it was to be promoted. With one voter beside it
 /// that was the end of the group.
 #[test]
 fn a_learner_that_died_just_now_is_not_promoted() {

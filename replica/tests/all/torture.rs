@@ -1,4 +1,4 @@
-//! Random faults on random schedules, and three questions at the end: is every acknowledged write there, was none
+//! Random faults on random schedules, and three questions at the end. Is every acknowledged write there, was none
 //! applied twice, and did every read see what it had to?
 
 use trine_replica_harness as harness;

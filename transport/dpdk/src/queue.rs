@@ -1,7 +1,7 @@
 //! One queue pair of a port as a backend: zero-copy receive, copying transmit, ARP on the side.
 //!
 //! Received packets are read where the port put them; their buffers go back with the next receive call. Packets to send
-//! are copied. Of the two ways measured (`DPDK.md`) the copy is the faster one up to the MTU, and the core then never
+//! are copied. Two ways were measured (`DPDK.md`). The copy is the faster one up to the MTU, and the core then never
 //! has to wait before it reuses a message buffer.
 #![allow(unsafe_code)]
 

@@ -231,8 +231,8 @@ impl RawQueue {
         usize::from(sent)
     }
 
-    /// Sends `count` frames that consist of `head`, copied, and `body`, which the port reads where it is: the other way
-    /// to transmit, kept to be measured beside the copy. Only for virtual devices.
+    /// Sends `count` frames that consist of `head`, copied, and `body`, which the port reads where it is. This is the
+    /// other way to transmit, kept to be measured beside the copy. Only for virtual devices.
     pub fn send_attached(&mut self, head: &[u8], body: &'static [u8], count: usize) -> usize {
         assert!(
             head.len() <= FRAME_MAX && count <= BURST,

@@ -2,9 +2,9 @@
 //! for a UDP port to the queue of its endpoint?
 //!
 //! RSS spreads packets by a Toeplitz hash over addresses and ports, meant to mix them. It is linear, though: each set
-//! bit of the key copies the packet's bits, shifted, into the hash. With a single bit set, at the right place, the low
-//! bits of the hash are the low bits of the destination port in reverse order, and nothing else. The redirection table
-//! then names a queue for each of these values.
+//! bit of the key copies the packet's bits, shifted, into the hash. If the right single bit is set, the low bits of the
+//! hash are the low bits of the destination port in reverse order, and nothing else. The redirection table then names a
+//! queue for each of these values.
 
 /// Bits of what is hashed for UDP over IPv4: two addresses, source port, destination port.
 const INPUT_BITS: usize = 96;

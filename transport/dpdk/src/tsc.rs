@@ -6,7 +6,7 @@
 //! kernel keeps time by it. The latter means that the kernel has found the counters of all processors in step. A
 //! virtual machine on a host that hides the counter, or another architecture, gets `CLOCK_BOOTTIME` itself.
 //!
-//! **Where it may be used.** The counter may stop, or restart from zero, while the machine is suspended, and this clock
+//! **Where it may be used.** The counter may stop, or restart from zero, while the machine is suspended. This clock
 //! learns of that only when it next reads `CLOCK_BOOTTIME`. For up to that long of running time afterwards it lies in
 //! the past. A session's timers, RTT samples and pacing bear that: they run out a millisecond late. A leader's lease
 //! does not: a read in that millisecond would be answered under a lease that ended during the suspend. So whatever

@@ -176,9 +176,9 @@ impl<R: Route> Drop for Open<R> {
 }
 
 impl<R: Route> Session<R> {
-    /// Calls the peer's handler of `P`. The request is encoded and on its way when this returns;
-    /// the layer allocates nothing (both buffers come from the backend's pool), decoding the
-    /// response does what its type does.
+    /// Calls the peer's handler of `P`. The request is encoded and on its way when this returns.
+    /// The layer allocates nothing (both buffers come from the backend's pool); decoding the
+    /// response allocates what its type does.
     ///
     /// ```
     /// # use trine_rpc::{CallError, doc::{DocNodes, Shout}};

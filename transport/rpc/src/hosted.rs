@@ -16,8 +16,8 @@ use trine_transport::session::{ConnectParams, Event, SessionId};
 use trine_transport::time::Instant;
 use trine_transport::{Completion, RefusedReason, Reply, Request, RpcError};
 
-/// Looks into the inbox in one turn at most: a handler that calls and is answered at once ends in
-/// the turn in which it began, and packets are never shut out.
+/// Most polls of the inbox in one turn. A handler that calls and is answered at once ends in the
+/// turn in which it began, and packets are never shut out.
 const ROUNDS_PER_TURN_MAX: usize = 4;
 
 pub(super) struct Hosted<R: Route> {

@@ -10,8 +10,8 @@ use trine_transport::inbox::Inbox;
 use trine_transport::session::{ConnectParams, SessionId};
 use trine_transport::time::Instant;
 
-/// The meeting place. The inbox is bounded by what puts into it: a cell has at most two commands
-/// under way, a session's handle one, a received request one, a task one.
+/// The meeting place. The inbox is bounded by its sources: a cell has at most two commands under
+/// way, a session's handle one, a received request one, a task one.
 pub(super) struct Shared<R: Route> {
     pub(super) inbox: Inbox<Command<R>>,
     pub(super) calls: Calls,

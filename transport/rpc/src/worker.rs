@@ -532,8 +532,8 @@ mod tests {
         assert_eq!(outcomes, [(0, Err(RpcError::Cancelled)), (1, Ok(()))]);
     }
 
-    /// A handler that gave no answer to a request that its client had given up long ago ended the whole
-    /// session, and with it requests that had nothing to do with it.
+    /// A handler that gave no answer to a request that its client had given up long ago ended the whole session.
+    /// Requests that had nothing to do with it ended, too.
     #[test]
     fn no_answer_to_a_request_that_was_given_up_ends_no_session() {
         let mut pair = pair_with(|_, _, _| None);

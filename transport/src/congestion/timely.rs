@@ -11,8 +11,8 @@ const ONE: u64 = 1 << 20;
 const EWMA: i64 = 482_345;
 /// Strength of a decrease: 0.26.
 const BETA: u64 = 272_630;
-/// One step of growth in an update interval is this part of the link: Timely's 10 Mbit/s of
-/// 25 Gbit/s. The steps of many flows add up: with 1,000, a hundred of them grow by a tenth of the
+/// One step of growth in an update interval is this part of the link: Timely's 10 Mbit/s of 25
+/// Gbit/s. The steps of many flows add up. With 1,000, a hundred of them grow by a tenth of the
 /// link in each low threshold, more than the decrease can follow.
 const STEP_PART: u64 = 2_500;
 /// Growth is this much faster after `STREAK` updates without a growing RTT (hyperactive increase).

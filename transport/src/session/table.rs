@@ -55,7 +55,7 @@ pub(crate) struct Ended {
     pub(crate) role: Role,
 }
 
-/// An answer to our PING.
+/// A PING whose answer is awaited.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Probing {
     pub(super) since: Instant,

@@ -478,8 +478,8 @@ fn a_process_that_was_paused_asks_again_first() {
     assert_eq!(s.down(), Some(DownReason::TimedOut));
 }
 
-/// A session that lived long enough, 51 days at a million requests a second in one slot, stopped its process:
-/// the slot had no request number left, which was asserted.
+/// A session that existed long enough stopped its process: 51 days at a million requests a second in one slot. The slot
+/// had no request number left, which was asserted.
 #[test]
 fn a_session_that_runs_out_of_request_numbers_ends_before() {
     let mut s = Script::client();

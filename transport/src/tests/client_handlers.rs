@@ -391,8 +391,8 @@ mod credit_return {
     }
 
     /// Found by the simulator (seed 135): on a path whose MTU had shrunk, the full packets of a request vanished and
-    /// its short last one arrived. Each time the server answered with a gap, and the client rolled back and sent
-    /// everything again at once: millions of packets a second for as long as the request had time.
+    /// its short last one arrived. Each time the server answered with a gap, and the client rolled back and
+    /// retransmitted everything at once. That made millions of packets a second for as long as the request had time.
     #[test]
     fn gaps_without_progress_are_left_to_the_timer() {
         let mut s = sent(4, 100);
@@ -768,8 +768,8 @@ mod buffers {
     }
 
     /// A new request in the slot was taken as proof that the old one's response had been read. A
-    /// client that gave the old request up proves nothing: the response went back to the pool, and
-    /// the next message was written over what the device was about to read.
+    /// client that gave the old request up proves nothing. The response went back to the pool, and
+    /// the next message was written over bytes that the device was about to read.
     #[test]
     fn a_response_that_the_client_gave_up_keeps_its_memory_until_a_flush() {
         let mut s = Script::server_over(

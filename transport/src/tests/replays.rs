@@ -141,8 +141,8 @@ fn replayed_for_ever(dead: usize) -> DownReason {
     panic!("the session of a dead machine stands after four seconds");
 }
 
-/// Every sound packet counted as a sign of life, so a network that kept playing a dead machine's
-/// packets back kept its session, and the requests in it, for ever.
+/// Every sound packet counted as a sign of life. A network that kept playing a dead machine's
+/// packets back therefore kept its session, and the requests in it, for ever.
 #[test]
 fn replays_are_no_sign_of_life() {
     assert_eq!(replayed_for_ever(1), DownReason::TimedOut, "a dead server");

@@ -149,7 +149,7 @@ fn a_flush_returns_once_the_device_has_read_everything() {
     );
 }
 
-/// A flush that found the queue pair broken returned at once, and the core gave the memory back
+/// A flush that found the queue pair broken returned at once. The core gave the memory back
 /// although the device had not forgotten the sends that referred to it.
 #[test]
 fn a_flush_of_a_broken_queue_pair_makes_the_device_forget_what_was_posted() {

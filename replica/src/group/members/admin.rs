@@ -1,6 +1,6 @@
 //! Admin commands: each says what shall be, and is asked again until it is so.
 //!
-//! At most one change of the membership is under way at a time, and none is begun that would leave the group without a
+//! At most one change of the membership is under way at a time. None is begun that would leave the group without a
 //! quorum of members that are alive. A leader remembers for a while the commands that it cannot execute yet (a place
 //! whose process has not asked, a holder that may be replaced): see `pending`.
 

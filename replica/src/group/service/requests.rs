@@ -123,7 +123,7 @@ impl Service {
 /// they are positions in the log. Nothing of what another client sends reaches the session, not even its sequence.
 ///
 /// The request that goes into the log names client 0, which no session ever has, where this replica knows of no such
-/// session: then the log answers "session expired". Answered at once, that would be wrong of a leader that was deposed
+/// session. The log then answers "session expired". Answered at once, that would be wrong of a leader that was deposed
 /// without knowing it, for the session may exist at the next one.
 fn check_owner<'a>(
     cx: &Cx<'_>,

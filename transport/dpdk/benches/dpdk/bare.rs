@@ -17,7 +17,7 @@ fn open(arguments: &[String]) -> RawQueue {
     while !queue.link_is_up() {
         assert!(start.elapsed() < PATIENCE, "no link");
     }
-    // memif's receiver gives the sender room by polling; before its first poll everything sent to it is lost, and
+    // memif's receiver gives the sender room by polling. Before its first poll every frame sent to it is lost, and
     // every lost frame would narrow the window for the rest of the run.
     queue.receive();
     queue

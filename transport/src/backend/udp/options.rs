@@ -70,8 +70,8 @@ pub(super) fn drops(socket: BorrowedFd<'_>) -> Option<u64> {
     (result == 0 && is_whole).then_some(u64::from(values[DROPS]))
 }
 
-/// A message header that describes nothing. Its layout is the C library's own: the types of its lengths differ between glibc
-/// and musl (hence `as _` where they are set), and musl's has padding that has no name.
+/// A message header that describes nothing. Its layout is the C library's own. The types of its lengths differ between
+/// glibc and musl (hence `as _` where they are set), and musl's has padding that has no name.
 pub(super) fn empty_header() -> libc::mmsghdr {
     // SAFETY: pointers and integers, for all of which zero is a value.
     unsafe { std::mem::zeroed() }

@@ -1,7 +1,7 @@
 //! Requests that this endpoint made and that are not complete: in a slot, or queued for one.
 //!
-//! They live apart from the sessions, in one table that is reused from the last entry freed, so
-//! that 20,000 idle sessions cost no cache and a few busy requests stay warm.
+//! They are kept apart from the sessions, in one table that is reused from the last entry freed.
+//! Thus 20,000 idle sessions cost no cache and a few busy requests stay warm.
 
 use super::request::{ClientRequest, NO_REQUEST, NewRequest, Stage};
 use crate::exchange::RequestId;

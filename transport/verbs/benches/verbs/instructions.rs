@@ -1,8 +1,8 @@
 //! User-space instructions of an RPC, for callgrind to count: over a queue pair, and over the in-process ring.
 //!
-//! Both ends live in one thread and take turns, on a clock of its own that no delay of the machine moves, so nothing
-//! is retransmitted and every turn does the same. An end waits for its datagram before its turn goes on; that waiting
-//! is all that is not counted. Callgrind is told so by function names:
+//! Both ends live in one thread and take turns, on a clock of its own that no delay of the machine moves. Nothing is
+//! retransmitted, and every turn does the same. An end waits for its datagram before its turn goes on; that waiting is
+//! all that is not counted. Callgrind is told so by function names:
 //!
 //! `--collect-atstart=no --toggle-collect='*counted*' --toggle-collect='*until_a_datagram_waits*'`
 //!

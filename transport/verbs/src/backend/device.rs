@@ -97,8 +97,8 @@ impl Drop for Device {
     }
 }
 
-/// libibverbs looks for the device file in several places, and after a refusal its last word is
-/// that there is none in the last of them: so the files themselves are asked.
+/// libibverbs looks for the device file in several places. After a refusal its last message is that
+/// there is none in the last of them, so the files themselves are checked.
 fn open_error(name: &str) -> VerbsError {
     let failure = VerbsError::last("ibv_open_device");
     let forbidden = std::fs::read_dir("/dev/infiniband").is_ok_and(|files| {

@@ -210,7 +210,7 @@ impl VerbsBackend {
 
     /// The way to `peer` for one session: one of its queue pairs and one of ours, both chosen by `choice`. A session
     /// stays with the two, because packets on different queue pairs overtake each other, and the protocol takes
-    /// reordered packets for lost ones; different sessions had better choose differently.
+    /// reordered packets for lost ones. Different sessions should choose differently.
     #[must_use]
     pub fn route_to(&self, peer: &VerbsAddress, choice: u32) -> VerbsRoute {
         peer.route(choice, self.lanes.len() as u32)

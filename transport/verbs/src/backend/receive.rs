@@ -18,9 +18,9 @@ const BURST_MAX: usize = 32;
 
 /// Receive memory, its work requests, and the burst that is being read.
 ///
-/// The places are a ring, because receives complete in the order in which they were posted. From `take_at` on come the
-/// posted ones (the device may write them), up to `post_at`; then `free` free ones; the rest, the last `held`, are those
-/// of `burst` (the core reads them).
+/// The places are a ring, because receives complete in the order in which they were posted. The posted ones, which the
+/// device may write, are from `take_at` up to `post_at`. Behind them are `free` free ones. The rest, the last `held`,
+/// are those of `burst` (the core reads them).
 pub(super) struct ReceiveRing {
     // Holds slices of `memory`, so it is declared before it. Cleared before any of its places is
     // re-posted.
