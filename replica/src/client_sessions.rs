@@ -299,9 +299,9 @@ impl ClientSessions {
     }
 
     /// Whether there would be room without the answers that the command's own session holds behind it. Those are
-    /// answers to later commands, which all go as soon as their client has this one's answer. Refused, it would wait
-    /// for them and they for it. This is always true of the session that was let in last, so at least one session can
-    /// go on. All sessions together never hold more than the bound and that session's window.
+    /// answers to later commands, which all go as soon as their client has this one's answer. If the command were
+    /// refused, it would wait for them and they for it. This is always true of the session that was let in last, so at
+    /// least one session can go on. All sessions together never hold more than the bound and that session's window.
     fn makes_room(&self, slot: u32, sequence: u64) -> bool {
         let replies = &self.session(slot).replies;
         sequence == replies.lowest_awaited()
@@ -421,7 +421,7 @@ impl ClientSessions {
     }
 
     /// Writes every session into pieces of about `piece_bytes`, at most one reply more, in the order that decides
-    /// evictions. A session whose replies do not fit goes on in the next piece, behind its head once more.
+    /// evictions. A session whose replies do not fit goes on in the next piece, after its head once more.
     #[must_use]
     pub(crate) fn to_pieces(&self, piece_bytes: usize) -> Vec<Vec<u8>> {
         let mut pieces = Vec::new();

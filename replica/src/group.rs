@@ -210,27 +210,27 @@ impl Group {
         self.propose(now, out);
         let ticked = self.consensus.tick_if_due(now);
         if ticked {
-            // Behind the tick, which may have given leadership up: without a leader these reads cannot be answered.
+            // After the tick, which may have given leadership up: without a leader these reads cannot be answered.
             let (mut cx, service, _) = self.lend(now, out);
             service.mind_forwarded_reads(&mut cx);
         }
         // Once for all of it: each round of the loop costs a message to every follower.
         self.pump(now, out);
         if ticked {
-            // Behind the loop, which may have added a member: raft has no limit for it yet.
+            // After the loop, which may have added a member: raft has no limit for it yet.
             if let Some(state) = &self.state {
                 let most = self.local.config.appends_in_flight_max;
                 self.consensus.fit_appends(state.members(), slots, most);
             }
-            // Behind the loop: it decides by what is applied, and by who leads.
+            // After the loop: it decides by what is applied, and by who leads.
             self.maintain(now, out);
             // Proposals of maintenance do not wait for the next turn.
             self.pump(now, out);
         }
-        // Behind the loops: only a state that has applied everything committed may be read under the lease.
+        // After the loops: only a state that has applied everything committed may be read under the lease.
         let (mut cx, service, _) = self.lend(now, out);
         service.read_under_lease(&mut cx);
-        // Behind the loops: only applied entries may go, and the appends of this turn are made by now.
+        // After the loops: only applied entries may go, and the appends of this turn are made by now.
         let needed = self.sending.log_needed_from();
         self.consensus.compact(&self.local.config, needed);
         // Bulk data goes last: what a quorum waits for is ahead of it on the network and on the disk.
@@ -249,7 +249,7 @@ impl Group {
         service.release_reads(&mut cx);
         // Anywhere ahead of the ready loop would do for the writes.
         service.propose_waiting(&mut cx);
-        // Behind the release: a read whose lease has ended rides in the round that begins now.
+        // After the release: a read whose lease has ended rides in the round that begins now.
         service.begin_read_round(&mut cx, membership.has_unconfirmed());
     }
 
@@ -461,7 +461,7 @@ impl Group {
         membership.raise_version(&mut cx, stopping);
         membership.change_members(&mut cx, stopping);
         self.sending.end_useless_transfers(&self.consensus);
-        // Behind all proposals: raft takes none while leadership is transferred.
+        // After all proposals: raft takes none while leadership is transferred.
         self.hand_over(now, out);
     }
 

@@ -23,7 +23,7 @@ pub(crate) trait Log: raft::Storage {
     /// Remembers the configuration that is in force at the applied index.
     fn set_conf_state(&mut self, state: ConfState);
 
-    /// Drops everything and starts again behind the snapshot, whose state has been installed.
+    /// Drops everything and starts again after the snapshot, whose state has been installed.
     fn restore(&mut self, snapshot: &Snapshot);
 
     /// Drops the entries up to and including `through`, which have been applied.

@@ -37,7 +37,7 @@ pub(crate) enum Purpose {
     },
     /// A probe or begin of a bootstrap, to this place.
     Bootstrap(PlaceId),
-    /// The hash of this replica's state behind an entry; the answer is the receiver's.
+    /// The hash of this replica's state after an entry; the answer is the receiver's.
     Report {
         /// The member.
         to: Incarnation,

@@ -65,7 +65,7 @@ pub(crate) struct Work {
 /// Raft's output of one round of the ready loop, before it is known which parts have to wait for the disk.
 struct Round {
     messages: Vec<Message>,
-    /// They promise what the round writes, and leave behind it.
+    /// They promise what the round writes, and leave after it is written.
     persisted_messages: Vec<Message>,
     snapshot: Option<Snapshot>,
     committed: Vec<Entry>,
@@ -367,7 +367,7 @@ impl<L: Log> RaftGroup<L> {
     /// Disk mode's code would do the same with a disk that is durable at once. It was measured, and costs 2 %: 4,510
     /// instructions for each PUT of the leader instead of 4,423, in batches of 64
     /// (`cargo bench -p trine-replica -- put_instructions_leader`). Here raft gives out in the same round what the write
-    /// sets free. Behind `on_persist_ready` it asks for a round of its own, and messages would leave in another order.
+    /// sets free. After `on_persist_ready` it asks for a round of its own, and messages would leave in another order.
     fn finish_in_memory(&mut self, ready: Ready, round: Round) -> Work {
         // Only a leader has messages that come ahead of the others; they may leave before its own write.
         let mut work = Work {

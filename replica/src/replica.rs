@@ -379,7 +379,7 @@ impl Replica {
             self.config.state_version,
         )?;
         if self.life.group().is_some() {
-            // Told twice, because the first answer was lost.
+            // The bootstrapper repeats itself because the first answer was lost.
             return if self.cluster() == cluster {
                 Ok(())
             } else {
@@ -621,14 +621,14 @@ impl Replica {
             let progress = bootstrap.on_turn(now, &mut self.out);
             self.follow_bootstrap(now, progress);
         }
-        // Behind the bootstrap: a group that has just begun campaigns in this turn.
+        // After the bootstrap: a group that has just begun campaigns in this turn.
         if let Some(group) = self.life.group_mut() {
             group.on_turn(now, &self.slots, &mut self.out);
             if group.is_voter() {
                 self.life.become_voter();
             }
         }
-        // Behind the group: a replica that has a vote by now asks no other any more.
+        // After the group: a replica that has a vote by now asks no other any more.
         let cluster = self.cluster();
         if self.life.asks_to_join() {
             self.joiner
@@ -734,7 +734,7 @@ impl Replica {
         self.life.group()?.leads_in()
     }
 
-    /// For checkers: the index of the last applied entry and a hash of the store behind it, at no cost. Replicas at
+    /// For checkers: the index of the last applied entry and a hash of the store after it, at no cost. Replicas at
     /// the same index have the same one.
     pub fn applied_state(&self) -> Option<(u64, u128)> {
         self.life.group()?.applied_state()

@@ -47,7 +47,7 @@ pub(crate) struct StateMachine {
 }
 
 impl StateMachine {
-    /// The state behind the first entry, which sets the group's limits and names its members.
+    /// The state after the first entry, which sets the group's limits and names its members.
     #[must_use]
     pub(crate) fn new(
         cluster: ClusterId,

@@ -100,7 +100,7 @@ pub struct Config {
     /// Credit returns may cover several packets when both sides agree; for backends where a packet is dear.
     pub cumulative_credits: Option<bool>,
     /// Checksums cover all of a packet. If it is off, and off at the peer too, the checksum of a packet with more than
-    /// 256 bytes behind its header covers the header alone, as in the paper's eRPC. Damage to the data of such packets
+    /// 256 bytes after its header covers the header alone, as in the paper's eRPC. Damage to the data of such packets
     /// is then found by the network's own checksums or not at all. For transfers between processes of one machine, or
     /// where the content has a checksum of its own.
     pub data_checksums: bool,

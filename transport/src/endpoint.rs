@@ -128,7 +128,7 @@ impl<R: Route> Endpoint<R> {
         self.sessions.set_identity(identity);
     }
 
-    /// Who this endpoint says it is.
+    /// The identity that this endpoint presents.
     #[must_use]
     pub fn identity(&self) -> Identity {
         self.sessions.identity()

@@ -143,7 +143,7 @@ impl TimingWheel {
         }
         let (list, start) = self.next_slot()?;
         // Not beyond the slot. An entry from beyond the horizon waits in a slot before its own, and others that are due
-        // earlier than that may wait in the slots behind it.
+        // earlier than that may wait in the slots after it.
         let level = u32::from(list) / SLOTS as u32;
         let end = start + (1 << (SLOT_BITS * level));
         let tick = self

@@ -94,7 +94,7 @@ impl Replies {
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &CachedReply)> {
         let numbered = self.window.iter().enumerate();
         numbered.filter_map(|(index, reply)| {
-            // No sequence in the window overflows, but the one behind it might.
+            // No sequence in the window overflows, but the one after it might.
             reply
                 .as_ref()
                 .map(|reply| (self.lowest_awaited + index as u64, reply))

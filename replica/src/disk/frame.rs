@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! 0        4                 12            16             20                          512
-//! | CRC32C | frame sequence  | frame bytes | sector no.   | content, zeros behind it  |
+//! | CRC32C | frame sequence  | frame bytes | sector no.   | content, zeros after it   |
 //! ```
 //! One frame is one write and one sync. A sector that was never written is all zeros, and no written one is, for
-//! sequences begin at one. The checksum covers the rest of the sector and its place. So behind the last complete frame
+//! sequences begin at one. The checksum covers the rest of the sector and its place. So after the last complete frame
 //! an interrupted write leaves sectors that are either zero or valid sectors of just the next frame. Anything else was
 //! not left by a write that did not finish: it is damage.
 

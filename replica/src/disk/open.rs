@@ -385,7 +385,7 @@ fn settle_end(disk: &mut impl Disk, found: &Found) -> Result<(), DiskError> {
     let start = found.last_frame * SECTOR as u64;
     let mut end = vec![0; (sector - found.last_frame) as usize * SECTOR];
     disk.read(&name, start, &mut end)?;
-    // Behind it the unfinished write is cleared away.
+    // After it the unfinished write is cleared away.
     let sectors = found.torn_until.max(*sector) - found.last_frame;
     end.resize(sectors as usize * SECTOR, 0);
     if !end.is_empty() {

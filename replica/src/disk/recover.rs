@@ -51,7 +51,7 @@ impl From<DiskError> for RecoverError {
 pub struct Recovered {
     /// The group that the directory belonged to.
     pub old: ClusterId,
-    /// The last entry that was known to be committed; entries behind it may never have been.
+    /// The last entry that was known to be committed; entries after it may never have been.
     pub committed: u64,
     /// The last entry of the log, all of which is in the new state.
     pub last: u64,
@@ -114,7 +114,7 @@ pub fn recover<D: Disk>(
     })
 }
 
-/// The state behind the last entry of the log.
+/// The state after the last entry of the log.
 fn state_of(disk: &mut impl Disk, restored: Restored) -> Result<StateMachine, RecoverError> {
     let base = base_of(&restored.identity, restored.snapshot.as_ref());
     let state = match (restored.snapshot, &restored.identity.origin, base) {

@@ -1,4 +1,4 @@
-//! From the frames of a log back to what raft needs: hard state and entries behind a base.
+//! From the frames of a log back to what raft needs: hard state and entries after a base.
 
 use raft::eraftpb::{Entry, HardState};
 use trine_protocol::message::{ClusterId, Incarnation};
@@ -65,7 +65,7 @@ pub(crate) fn base_of(identity: &Identity, snapshot: Option<&Loaded>) -> Option<
 /// The result of all frames together.
 pub(crate) struct Replayed {
     pub(crate) hard_state: HardState,
-    /// Behind the base, contiguous.
+    /// After the base, contiguous.
     pub(crate) entries: Vec<Entry>,
     /// The log holds entries that the base has replaced, and no record yet that says so.
     superseded: bool,
@@ -128,7 +128,7 @@ impl Replay {
         follows
     }
 
-    /// The entries behind the base.
+    /// The entries after the base.
     pub(crate) fn finish(
         mut self,
         base: Option<(u64, u64)>,
@@ -178,7 +178,7 @@ impl Replay {
         }
     }
 
-    /// Drops the entries that the base holds. Also drops the entries behind it, and reports so, if they belong to a log
+    /// Drops the entries that the base holds. Also drops the entries after it, and reports so, if they belong to a log
     /// that the base has replaced.
     fn cut_behind(&mut self, index: u64, term: u64) -> bool {
         let same = match self.entries.iter().find(|entry| entry.index == index) {

@@ -104,7 +104,7 @@ pub(super) fn reserve(path: &Path, size: u64) -> io::Result<File> {
     Ok(file)
 }
 
-/// A file of `size` zeros that were written; `after_step` comes behind each part of them. Room is taken first, so that a
+/// A file of `size` zeros that were written; `after_step` comes after each part of them. Room is taken first, so that a
 /// full disk is found before anything is written.
 pub(super) fn written(
     path: &Path,

@@ -296,7 +296,7 @@ fn lost_memory_is_set_aside_and_the_replica_begins_anew() {
     assert!(files.contains_key("identity"));
 }
 
-/// A snapshot of the state behind entry `index`, written piece by piece.
+/// A snapshot of the state after entry `index`, written piece by piece.
 fn write_snapshot(writer: &mut Writer<MemoryDisk>, index: u64, term: u64) {
     use crate::snapshot_transfer::{Image, Piece};
     use crate::state_machine::StateMachine;
@@ -374,7 +374,7 @@ fn a_log_that_the_snapshot_has_replaced_is_not_taken_for_its_continuation() {
     assert_eq!((state.term, state.vote, state.commit), (4, 0, 5));
 }
 
-/// The machine dies there, comes back, and goes on behind the snapshot; what it acknowledges from then on is on its
+/// The machine dies there, comes back, and goes on after the snapshot; what it acknowledges from then on is on its
 /// disk. The next start used to read old and new entries as one log. Where the old ones ended before the snapshot,
 /// there was a gap, and the memory counted as lost. Where they reached it, the entry at its place was of another term.
 /// All entries acknowledged since were then thrown away with the old log, without a message.

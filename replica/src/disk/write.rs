@@ -5,7 +5,7 @@ use super::{DiskError, Record};
 /// One thing to write. Writes become durable in the order in which they were asked for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Write {
-    /// To the end of the log.
+    /// A record for the end of the log.
     Log(Record),
     /// The replica's identity and its group, in place of what was known before.
     Identity(Vec<u8>),

@@ -1,6 +1,6 @@
 //! Do replicas that have applied the same entries hold the same state? This is checked while they run.
 //!
-//! Behind every [`CHECK_EVERY`]th entry each replica tells the others the hash of its state, and each answers with its
+//! After every [`CHECK_EVERY`]th entry each replica tells the others the hash of its state, and each answers with its
 //! own. A report that arrives only raises a suspicion, for any process can write one. The voters' answers over sessions
 //! that this replica has opened itself are the proof. A replica has diverged, by a bug or by broken memory, if a
 //! majority of them agrees on another hash than its own. It halts: nothing that it could say from then on can be
@@ -26,7 +26,7 @@ const CHECKS_MAX: usize = 8;
 /// Who has which state.
 type Hashes = BTreeMap<Incarnation, [u64; 2]>;
 
-/// The reported states behind one entry.
+/// The reported states after one entry.
 #[derive(Default)]
 struct Check {
     /// As members have told it. Not proven: it only makes this replica ask.
@@ -233,7 +233,7 @@ impl Agreement {
     }
 }
 
-/// Tells the members of which `to` says yes this member's state behind an entry; each answers with its own.
+/// Tells the members for which `to` returns true this member's state after an entry; each answers with its own.
 fn send_report(
     index: u64,
     hash: [u64; 2],

@@ -224,7 +224,7 @@ impl Consensus {
         self.compactions
     }
 
-    /// Gives up the oldest entries if there are too many. Those behind `needed` stay if possible.
+    /// Gives up the oldest entries if there are too many. Those after `needed` stay if possible.
     pub(super) fn compact(&mut self, config: &ReplicaConfig, needed: Option<u64>) {
         let log = self.raft.log();
         let (entries, bytes) = (config.log_entries_max, config.log_bytes_max);

@@ -26,9 +26,9 @@ pub(super) struct Durability {
     own: Option<OwnSnapshot>,
     /// The snapshot that is being received.
     incoming: Option<IncomingStream>,
-    /// Who waits for an installed snapshot to be durable.
+    /// The sender that waits for an installed snapshot to be durable.
     installed_asker: Option<Asker>,
-    /// Who waits, to send the next chunk, until the disk has got on.
+    /// The sender that waits with its next chunk until the disk has caught up.
     chunk_asker: Option<Asker>,
     /// Bytes of log since the last snapshot was begun, and the bytes that one had.
     log_bytes: u64,
@@ -93,7 +93,7 @@ impl Durability {
         self.last_stream
     }
 
-    /// Submits the writes of a round of the ready loop, behind the snapshot that the log is to begin at if there is
+    /// Submits the writes of a round of the ready loop, after the snapshot that the log is to begin at if there is
     /// one. Returns the number of the write.
     pub(super) fn submit(
         &mut self,
@@ -317,7 +317,8 @@ impl Durability {
     }
 }
 
-/// Keeps who will be answered. Who was kept before has asked again since, and is answered nothing.
+/// Keeps the sender that will be answered. An earlier one has asked again since, and gets an empty
+/// answer.
 fn answer_later(kept: &mut Option<Asker>, asker: Asker, out: &mut Outbox) {
     if let Some(before) = kept.replace(asker) {
         out.reply_empty(before.token);

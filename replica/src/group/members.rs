@@ -143,7 +143,7 @@ impl Membership {
         if cx.raft().has_pending_conf() || !cx.raft().leads_with_commit() || stopping {
             return;
         }
-        // Refused while raft is busy with something else; the next tick asks again.
+        // Raft refuses while it is busy with something else; the next tick asks again.
         if !cx.raft().conf_state().voters_outgoing.is_empty() {
             let _ = cx.consensus.propose_conf_change(leave_joint());
         } else if let Some((place, change)) = self.due_promotion(cx)
@@ -182,7 +182,7 @@ impl Membership {
         let raft = cx.raft();
         let close = |matched: u64| matched + PROMOTION_LAG_MAX >= raft.last_index() && matched > 0;
         let progress = raft.progress(learner.0);
-        // Raft may be probing it: while nothing is written it stays at that behind a snapshot.
+        // Raft may be probing it: while nothing is written it stays at that after a snapshot.
         self.is_alive(learner, cx.now, cx.local)
             && progress.is_some_and(|p| !p.in_snapshot && close(p.matched))
     }

@@ -89,7 +89,7 @@ impl Group {
         }
         self.hear(now, header.from, header.state_version);
         match Message::decode(bytes) {
-            // A snapshot message is stepped only behind the state that belongs to it.
+            // A snapshot message is stepped only after the state that belongs to it.
             Ok(message) if message.msg_type != MessageType::MsgSnapshot as i32 => Some(message),
             _ => {
                 out.counters.messages_refused += 1;

@@ -47,7 +47,7 @@ impl Sending {
             .min()
     }
 
-    /// A member that installs the image goes on from here: without the entries behind it, it would need another one.
+    /// A member that installs the image goes on from here: without the entries after it, it would need another one.
     pub(super) fn log_needed_from(&self) -> Option<u64> {
         let image = self.image.as_ref().filter(|_| !self.transfers.is_empty());
         image.map(Image::index)
@@ -151,7 +151,7 @@ impl Sending {
         ));
     }
 
-    /// Sends what is due of every transfer, and drops what all of them have behind them.
+    /// Sends what is due of every transfer, and drops the chunks that all of them have passed.
     pub(super) fn send_chunks(
         &mut self,
         now: Instant,
@@ -173,7 +173,7 @@ impl Sending {
         if let Some(needed) = self.transfers.iter().map(Outgoing::needs_from).min() {
             image.forget_below(needed);
             if !image.is_whole() {
-                // Who comes now comes too late for its beginning.
+                // A follower that asks now is too late for the image's beginning.
                 consensus.offer_snapshot(None);
             }
         }

@@ -13,7 +13,7 @@ use crate::config::LOG_SPARE_PIECES_MAX;
 #[derive(Debug, Default)]
 pub(crate) struct ByteQueue<const PIECE: usize> {
     /// Piece `i` holds the positions from `(first + i) * PIECE` on. Invariant: they reach from the front to the back, and
-    /// no piece lies wholly in front of the one or behind the other.
+    /// no piece lies wholly in front of the one or after the other.
     pieces: VecDeque<Box<[u8]>>,
     /// Number of the first piece.
     first: u64,
@@ -24,7 +24,7 @@ pub(crate) struct ByteQueue<const PIECE: usize> {
 }
 
 impl<const PIECE: usize> ByteQueue<PIECE> {
-    /// The position behind the last byte, where the next one will be.
+    /// The position after the last byte, where the next one will be.
     pub(crate) const fn back(&self) -> u64 {
         self.back
     }

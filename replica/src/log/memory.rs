@@ -1,4 +1,4 @@
-//! The log of memory mode: a ring of entries behind a base whose term is remembered.
+//! The log of memory mode: a ring of entries after a base whose term is remembered.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -44,7 +44,7 @@ pub(crate) struct MemoryLog {
     base_term: u64,
     /// `entries[i]` is the one at index `base_index + 1 + i`.
     entries: VecDeque<Kept>,
-    /// Data and context of all of them, one behind the other.
+    /// Data and context of all of them, one after the other.
     held: ByteQueue<LOG_PIECE_BYTES>,
     /// Sum of [`Kept::bytes`] over `entries`.
     bytes: usize,
@@ -62,7 +62,7 @@ impl MemoryLog {
         Self::default()
     }
 
-    /// A log that begins behind an entry which every voter has by construction: the group's first one.
+    /// A log that begins after an entry which every voter has by construction: the group's first one.
     #[must_use]
     pub(crate) fn with_base(index: u64, term: u64, voters: Vec<u64>) -> Self {
         let hard_state = HardState {

@@ -378,7 +378,7 @@ impl<R: Route> App<R> for Node<R> {
         self.hear_of_writes(cx.now());
         self.replica.on_turn(cx.now());
         self.drain(cx);
-        // Behind the messages: appends to followers are on their way before the leader's own write is.
+        // After the messages: appends to followers are on their way before the leader's own write is.
         self.submit_writes();
         // Last: the turn may have made this replica a member of a cluster.
         self.follow_cluster(cx);

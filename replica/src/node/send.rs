@@ -111,7 +111,7 @@ impl<R: Route> Node<R> {
             return;
         };
         match cx.enqueue_request(session, kind, bytes, response, key.to_u64(), Some(deadline)) {
-            // Only what was taken has a place in the stream.
+            // Only a request that was taken has a place in the stream.
             Ok(_) => link.next_sequence += u64::from(stream.is_some()),
             Err(_) => {
                 self.sent.remove(key);

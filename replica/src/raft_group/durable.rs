@@ -7,7 +7,7 @@
 //!
 //! How far the log is committed is written only along with other things: raft finds it out again. For that it needs the
 //! voters of before a change, though, and those may be gone once the change is applied. So a change of the
-//! configuration is applied when this disk knows that it is committed, and what is committed behind it waits for it.
+//! configuration is applied when this disk knows that it is committed, and what is committed after it waits for it.
 
 use raft::StateRole;
 use raft::eraftpb::{Entry, EntryType, HardState, Message, Snapshot};
@@ -34,7 +34,7 @@ pub(super) struct Unwritten {
 
 impl<L: Log> RaftGroup<L> {
     /// One round of the ready loop in disk mode, or nothing if raft wants nothing. `submit` takes what has to be
-    /// written, behind the snapshot that the log is to begin at if there is one, and numbers it.
+    /// written, after the snapshot that the log is to begin at if there is one, and numbers it.
     pub(crate) fn poll_work_durably(
         &mut self,
         submit: impl FnOnce(Record, Option<&Snapshot>) -> u64,
@@ -139,7 +139,7 @@ impl<L: Log> RaftGroup<L> {
     }
 
     /// A single voter would make itself the leader at once, which raft allows only where its whole log is written. Raft
-    /// also looks for changes of the configuration among the entries behind the applied one before it campaigns. They
+    /// also looks for changes of the configuration among the entries after the applied one before it campaigns. They
     /// are not there while the snapshot that replaces them is on its way to the disk.
     pub(super) fn must_not_campaign_yet(&self) -> bool {
         if self.unwritten.is_empty() || self.node.raft.state == StateRole::Leader {
@@ -190,7 +190,7 @@ mod tests {
     }
 
     /// A follower on a slow disk had installed a snapshot, lost its leader before the disk had it, and campaigned. Raft
-    /// looked for the entries behind the applied one, which the snapshot had replaced, and panicked (simulator, found
+    /// looked for the entries after the applied one, which the snapshot had replaced, and panicked (simulator, found
     /// with the first run on disks). A message that tells it to campaign at once does the same.
     #[test]
     fn nobody_campaigns_while_a_snapshot_is_on_its_way_to_the_disk() {

@@ -1,4 +1,4 @@
-//! How replicated state is written down: little-endian fields one behind the other in a growing vector.
+//! How replicated state is written down: little-endian fields one after the other in a growing vector.
 
 /// The bytes are not what they should be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]

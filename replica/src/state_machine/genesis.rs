@@ -9,7 +9,7 @@ use crate::config::{ReplicaConfig, SessionLimits};
 /// Version of the layout below.
 const GENESIS_VERSION: u8 = 1;
 
-/// Index and term of the first entry. Every voter has it by construction, so the log begins behind it.
+/// Index and term of the first entry. Every voter has it by construction, so the log begins after it.
 pub(crate) const FIRST_INDEX: u64 = 1;
 /// Term of the first entry.
 pub(crate) const FIRST_TERM: u64 = 1;

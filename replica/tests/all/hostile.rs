@@ -283,7 +283,7 @@ impl Liar {
         }
     }
 
-    /// The raft message as the first chunk of a snapshot, and something that is no state behind it.
+    /// The raft message as the first chunk of a snapshot, and something that is no state after it.
     fn tell_chunk(&self, world: &mut World, lie: &Lie, header: PeerHeader, message: &[u8]) {
         let metadata = Message::decode(message)
             .unwrap()

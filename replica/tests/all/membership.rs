@@ -35,7 +35,7 @@ fn add_learner(world: &mut World) -> u32 {
 
 /// The simulator found a group that was not whole again (seed 8700). The admin command to fill a place had been
 /// answered "done" by a leader that had slept. Another one led already, and had removed the member that was taken to
-/// fill the place. An admin command is now answered "done" as a read is: once a quorum has confirmed leadership behind
+/// fill the place. An admin command is now answered "done" as a read is: once a quorum has confirmed leadership after
 /// the question.
 #[test]
 fn a_leader_that_slept_does_not_say_that_an_order_is_done() {
@@ -146,7 +146,7 @@ fn a_learner_that_died_just_now_is_not_promoted() {
 }
 
 /// Seed 20043 of the simulator, when it began to ask at its end whether every place votes. A learner died before it had
-/// become a voter, behind a change of the leader. The new leader had never been told to fill the place, and found its
+/// become a voter, after a change of the leader. The new leader had never been told to fill the place, and found its
 /// dead learner when it was told. It waited for that one to catch up, and refused the next incarnation of the same
 /// place for ever.
 #[test]
@@ -173,7 +173,7 @@ fn the_next_life_of_a_learner_that_died_is_taken_in() {
 }
 
 /// Seed 413 of the simulator: an admin command to remove a place was in the log, and not committed yet, when another
-/// one came to fill the place. It is filled, said the leader, and the removal came behind that: the operator had been
+/// one came to fill the place. It is filled, said the leader, and the removal came after that: the operator had been
 /// told that all was done, and the place was empty for ever.
 #[test]
 fn a_place_that_is_on_its_way_out_does_not_count_as_filled() {

@@ -22,7 +22,7 @@ const WRITES: usize = 200;
 /// Heartbeats and questions of the time in which they are made.
 const OTHERS_MAX: usize = 16;
 
-/// Writes one by one while a follower is silent; returns the leader's open requests behind the last one.
+/// Writes one by one while a follower is silent; returns the leader's open requests after the last one.
 fn outstanding_with(slots: Option<usize>) -> usize {
     let mut world = World::serving(3, ReplicaConfig::default(), 1);
     let leader = world.leader().unwrap();

@@ -2,7 +2,7 @@
 //!
 //! The names are those of raft-rs's `harness/tests/integration_cases/test_raft_paper.rs`; all 25 of them apply, and
 //! none is left out. Some things differ by design. Pre-vote is on, so a campaign asks twice. Answers ride in the
-//! response to the request that they answer. The log begins behind the first entry (index 1, term 1), which every voter
+//! response to the request that they answer. The log begins after the first entry (index 1, term 1), which every voter
 //! has by construction. Commit indexes travel with the next append or heartbeat (`skip_bcast_commit`).
 
 use std::net::SocketAddr;
@@ -340,7 +340,7 @@ fn ask_vote(from: u64, term: u64, log_term: u64, index: u64) -> Message {
     request
 }
 
-/// A follower with entries of these terms behind the first entry, made by leader 2 of `term`.
+/// A follower with entries of these terms after the first entry, made by leader 2 of `term`.
 fn follower_with(size: u64, term: u64, terms: &[u64]) -> Node {
     let mut node = Node::new(size);
     let entries = terms
@@ -728,7 +728,7 @@ fn test_follower_check_msg_append() {
 
 #[test]
 fn test_follower_append_entries() {
-    // Log before: 2 (term 1), 3 (term 2). Previous entry, terms that come behind it, terms of the log after.
+    // Log before: 2 (term 1), 3 (term 2). Previous entry, terms that come after it, terms of the log afterwards.
     let cases: [(_, &[u64], &[u64]); 4] = [
         ((2, 3), &[3], &[1, 2, 3]),
         ((1, 2), &[3, 4], &[1, 3, 4]),
@@ -837,7 +837,7 @@ fn test_vote_request() {
 
 #[test]
 fn test_voter() {
-    // The voter's terms behind the first entry; what the candidate's log ends with; whether that is rejected.
+    // The voter's terms after the first entry; what the candidate's log ends with; whether that is rejected.
     let cases: [(&[u64], _, bool); 9] = [
         (&[1], (1, 2), false),
         (&[1], (1, 3), false),

@@ -62,7 +62,7 @@ impl Arp {
         }
     }
 
-    /// Reads the body behind an Ethernet header; `None` for anything but a sane request or reply.
+    /// Reads the body after an Ethernet header; `None` for anything but a sane request or reply.
     #[must_use]
     pub fn parse(body: &[u8]) -> Option<Self> {
         let body: &[u8; ARP_BODY] = body.first_chunk()?;

@@ -148,7 +148,7 @@ impl DpdkError {
     }
 }
 
-/// The text in quotation marks behind `marker`.
+/// The text in quotation marks after `marker`.
 fn quoted_after(log: &str, marker: &str) -> Option<String> {
     let rest = log.split_once(marker)?.1;
     let inside = rest.split(['"', '\'']).nth(1)?;

@@ -487,7 +487,7 @@ impl Offloads {
         }
     }
 
-    /// Who makes which checksum, and the offloads to switch on for that.
+    /// Whether the port or the core makes each checksum, and the offloads to switch on for that.
     fn checksums(&self, policy: UdpChecksum, able: u64) -> (Checksums, u64) {
         let by_port = |offload| able & offload != 0;
         let ip = if by_port(self.ip) {

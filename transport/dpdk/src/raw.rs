@@ -20,7 +20,7 @@ use super::mac::MacAddr;
 use super::port::Port;
 use super::template::Fill;
 
-/// Bytes of a packet buffer behind DPDK's headroom: the longest frame.
+/// Bytes of a packet buffer after DPDK's headroom: the longest frame.
 pub const FRAME_MAX: usize = (sys::RTE_MBUF_DEFAULT_BUF_SIZE - sys::RTE_PKTMBUF_HEADROOM) as usize;
 
 /// A queue pair of a started port.

@@ -59,7 +59,7 @@ impl Steering {
             }
             table[index] = queue;
         }
-        // Bit `b` of the hash comes from input bit `i` through key bit `i + 31 - b`. With this one alone, the last
+        // Bit `b` of the hash comes from input bit `i` through key bit `i + 31 - b`. With this key bit alone, the last
         // input bit, which is the lowest of the port, becomes bit `index_bits - 1`, the one before the next lower.
         let bit = INPUT_BITS + HASH_BITS - 1 - index_bits;
         let mut key = vec![0; key_bytes];

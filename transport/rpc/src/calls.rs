@@ -25,7 +25,7 @@ struct Cell {
     /// Tells this use of the cell from earlier ones.
     generation: u32,
     state: State,
-    /// Who waits; only while `Queued` or `UnderWay`.
+    /// The waiting task; only while `Queued` or `UnderWay`.
     waker: Option<Waker>,
 }
 

@@ -93,7 +93,7 @@ impl<P: Rpc, R: Route> Responder<P, R> {
 
     fn send(&mut self, response: Option<MsgBuf>) {
         if let Some(handle) = self.handle.take() {
-            // With a loop that is over the sessions are, too.
+            // If the loop is over, the sessions are, too.
             let _ = self.shared.inbox.push(Command::Respond(handle, response));
         }
     }

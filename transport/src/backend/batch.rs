@@ -188,7 +188,7 @@ pub(crate) const PACKET_ROOM: usize = HEADER_MAX + COPY_MAX;
 pub struct TxItem<'a, R> {
     /// Where it goes.
     pub route: R,
-    /// The header, followed by the body if that was copied. Lies directly behind the previous
+    /// The header, followed by the body if that was copied. Lies directly after the previous
     /// item's head.
     pub head: &'a [u8],
     /// The body if it was not copied.

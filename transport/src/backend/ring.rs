@@ -115,7 +115,7 @@ impl RingBackend {
         self.route
     }
 
-    /// Copies the items from `first` on that go to the same route as it; the index behind them.
+    /// Copies the items from `first` on that go to the same route as it; the index after them.
     fn deliver_run(&mut self, tx: &TxBatch<RingRoute>, first: usize) -> usize {
         let route = tx.get(first).expect("a run starts inside the batch").route;
         if let Some(run) = tx.copied_run(first)
@@ -160,7 +160,7 @@ impl RingBackend {
     }
 
     /// Copies small packets that lie side by side at once. `None`, and nothing done, if not all of
-    /// them have room; the index behind the run otherwise.
+    /// them have room; the index after the run otherwise.
     fn deliver_copied(
         &mut self,
         run: &CopiedRun<'_, RingRoute>,

@@ -9,7 +9,7 @@ pub struct Features(u8);
 impl Features {
     /// One credit return may cover several request packets.
     pub const CUMULATIVE_CREDITS: Self = Self(1);
-    /// A packet with more than 256 bytes behind its header has the header alone in its checksum.
+    /// A packet with more than 256 bytes after its header has the header alone in its checksum.
     pub const HEADER_CHECKSUMS: Self = Self(2);
     /// None.
     pub const NONE: Self = Self(0);

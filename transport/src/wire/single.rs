@@ -19,7 +19,7 @@ pub(crate) struct SinglePacket<'a> {
 }
 
 /// The session and the slot that the first packet of a datagram names, unverified, and what lies
-/// behind that packet.
+/// after that packet.
 #[inline]
 pub(crate) fn peek(datagram: &[u8]) -> Option<(u16, u8, &[u8])> {
     let ([low, high], _) = words_of(datagram.first_chunk::<HEADER_BYTES>()?);
@@ -36,7 +36,7 @@ const EXTENDED: u16 = REQUEST | EXTENSION;
 /// Version, type and those flags that say something about the layout.
 const SHAPE: u16 = 0xff | EXTENSION | TRAILER;
 
-/// Where the message size begins, three bytes with the packet number behind it.
+/// Where the message size begins, three bytes with the packet number after it.
 const MESSAGE_AT: usize = 7;
 const MESSAGE_MASK: u64 = (1 << 40) - 1;
 const NUMBER_AT: usize = 12;

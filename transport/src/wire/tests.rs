@@ -389,7 +389,8 @@ mod random {
     use proptest::prelude::*;
 
     proptest! {
-        /// Whatever arrives: an error, or a packet inside the bytes. Nothing panics, cutting ends.
+        /// Any bytes give an error, or a packet inside the bytes. Nothing panics, and the splitting
+        /// ends.
         #[test]
         fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let mut rest = &bytes[..];

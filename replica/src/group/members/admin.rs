@@ -51,7 +51,7 @@ fn at(address: Option<SocketAddr>) -> String {
 }
 
 impl Membership {
-    /// An admin command has arrived. `next_round` is the context of the first ReadIndex round that begins behind it.
+    /// An admin command has arrived. `next_round` is the context of the first ReadIndex round that begins after it.
     pub(in crate::group) fn on_admin_command(
         &mut self,
         cx: &mut Cx<'_>,
@@ -160,7 +160,7 @@ impl Membership {
         if member.role == MemberRole::Voter {
             return done(format!("place {place} votes"));
         }
-        // Behind the command, as for a removal: a learner that died just now would be a vote that cannot be given.
+        // After the command, as for a removal: a learner that died just now would be a vote that cannot be given.
         let since = self.remember_awaiting_life(cx, place, Order::Promote);
         if !self.has_caught_up(member.incarnation, cx)
             || !self.liveness.was_heard_since(member.incarnation, since)
@@ -190,7 +190,7 @@ impl Membership {
                 self.pending.forget_all_of(place);
                 return refused(why);
             }
-            // Who is silent from now on is found to be so before long.
+            // A member that is silent from now on is found out before long.
             if self
                 .check_quorum_without(cx, since, member.incarnation)
                 .is_err()
@@ -210,7 +210,7 @@ impl Membership {
 
     /// Whether the voters that would be left have a quorum of members that were heard from since then.
     ///
-    /// A removal asks for signs of life behind its command, because the new quorum has to agree to it. A member that
+    /// A removal asks for signs of life after its command, because the new quorum has to agree to it. A member that
     /// died just now would leave the group without a quorum, and there is no way back.
     fn check_quorum_without(
         &self,

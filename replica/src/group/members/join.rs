@@ -54,7 +54,8 @@ impl Membership {
         {
             return Err(JoinRefusal::ChangeInProgress);
         }
-        // Whatever it asks for: a command to fill the place was meant for another incarnation, or was followed before.
+        // A removed incarnation stays removed: a command to fill the place was meant for another incarnation, or was
+        // followed before.
         if members.was_removed(request.incarnation) {
             return Err(JoinRefusal::Removed);
         }

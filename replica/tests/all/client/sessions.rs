@@ -254,7 +254,7 @@ fn with_a_write_that_is_held() -> (World, ClientId) {
     (world, client)
 }
 
-/// The last command of a client waits for the one before it, whose session was evicted. That one was put behind the last
+/// The last command of a client waits for the one before it, whose session was evicted. That one was put after the last
 /// one, to wait for the next session: each waited for the other until its time was over.
 #[test]
 fn the_last_command_does_not_wait_for_one_that_waits_behind_it() {

@@ -285,7 +285,7 @@ fn attacker(
 #[test]
 fn a_hundred_thousand_senseless_messages_change_nothing() {
     let (mut world, spare) = World::with_spare(21);
-    // Else nothing of it would get past the first check.
+    // Without trust none of its messages would get past the first check.
     world.spare_is_trusted.store(true, Ordering::Relaxed);
     let client = world.open();
     world.put(client, b"bytes", b"");

@@ -117,7 +117,7 @@ pub(crate) fn flood(arguments: &[String]) {
 /// Headers of a packet that has a body.
 const HEAD: [u8; FRAME - SMALL] = [0; FRAME - SMALL];
 
-/// Like [`flood`], with bodies of the given length that are copied behind their headers.
+/// Like [`flood`], with bodies of the given length that are copied after their headers.
 pub(crate) fn flood_copied(arguments: &[String]) {
     let body = body(arguments);
     flood_with(arguments, |queue| {

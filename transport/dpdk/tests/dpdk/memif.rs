@@ -355,7 +355,7 @@ fn spoil(frame: &mut Vec<u8>, prng: &mut Prng) {
         14 => patch(frame, 33, &[77]),
         15 => impossible_source(frame),
         16 => {
-            // Random bytes behind a right Ethernet header: an IPv4 header's checksum is right once in 65,536 times,
+            // Random bytes after a right Ethernet header: an IPv4 header's checksum is right once in 65,536 times,
             // and then everything else would have to be right as well.
             prng.fill(&mut frame[14..]);
         }

@@ -141,7 +141,7 @@ impl ClientEnd {
         }
     }
 
-    /// Goes back to the first unanswered packet. The credits of the packets behind it return.
+    /// Goes back to the first unanswered packet. The credits of the packets after it return.
     fn roll_back(
         &mut self,
         now: Instant,

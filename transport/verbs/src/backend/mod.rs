@@ -286,7 +286,7 @@ impl Backend for VerbsBackend {
         &self.pool
     }
 
-    /// The first burst that one of the queue pairs has, beginning behind the one that had the last.
+    /// The first burst that one of the queue pairs has, beginning after the one that had the last.
     #[inline]
     fn rx_burst(&mut self) -> Result<RxBatch<'_, VerbsRoute>, BackendError> {
         for _ in 0..self.lanes.len() {

@@ -19,7 +19,7 @@ const BURST_MAX: usize = 32;
 /// Receive memory, its work requests, and the burst that is being read.
 ///
 /// The places are a ring, because receives complete in the order in which they were posted. The posted ones, which the
-/// device may write, are from `take_at` up to `post_at`. Behind them are `free` free ones. The rest, the last `held`,
+/// device may write, are from `take_at` up to `post_at`. After them are `free` free ones. The rest, the last `held`,
 /// are those of `burst` (the core reads them).
 pub(super) struct ReceiveRing {
     // Holds slices of `memory`, so it is declared before it. Cleared before any of its places is
