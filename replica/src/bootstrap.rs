@@ -324,7 +324,7 @@ impl Bootstrap {
         members.sort_by_key(|member| member.place);
         let cluster = ClusterId(self.prng.next_u64().max(1));
         let mut genesis = Genesis::new(&self.config, [self.prng.next_u64(), self.prng.next_u64()]);
-        // A group begins with what all of its first members understand.
+        // A group begins with the version that all of its first members understand.
         let versions = found
             .values()
             .map(|&(_, version)| version.max(STATE_VERSION_FIRST));

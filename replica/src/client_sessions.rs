@@ -1,4 +1,4 @@
-//! Exactly once: which commands of which client have been applied, and what they were answered.
+//! Exactly once: which commands of which client have been applied, and their answers.
 //!
 //! The sessions are part of the replicated state: every replica has the same sessions at the same log index. If a
 //! leader dies after it applied a command, the next leader answers the client's retry from here.
@@ -167,7 +167,7 @@ impl ClientSessions {
         Registration::Session(at)
     }
 
-    /// Judges a command. A known session is thereby used, and forgets what its client awaits no more.
+    /// Judges a command. A known session counts as used, and forgets answers that its client no longer awaits.
     pub(crate) fn judge(
         &mut self,
         client: u64,

@@ -52,7 +52,7 @@ pub const MEMBERS_QUESTION_EVERY: Duration = Duration::from_millis(100);
 pub const COMPACTED_SHARE: usize = 16;
 /// The log in memory holds the bytes of its entries in pieces of this size.
 pub const LOG_PIECE_BYTES: usize = 1 << 20;
-/// Pieces that a log keeps for the entries to come: what one compaction of a log with the default bound sets free.
+/// Pieces that a log keeps for later entries: as many as one compaction of a log with the default bound sets free.
 pub const LOG_SPARE_PIECES_MAX: usize = 4;
 /// Bytes of log records that one frame on disk takes before the next one begins; a single record may be longer.
 pub const FRAME_BYTES_MAX: usize = 8 << 20;
@@ -67,7 +67,7 @@ pub const OWN_SNAPSHOT_BYTES_PER_TURN: usize = 1 << 20;
 /// Bytes of snapshots that may wait for the disk. A snapshot of its own is made no faster then, and the sender of one
 /// that is received has to wait then.
 pub const SNAPSHOT_BYTES_WAITING_MAX: usize = 8 << 20;
-/// Version of the replicated state machine: what entries mean. A replica that knows less refuses to apply.
+/// Version of the replicated state machine: the meaning of entries. A replica that knows less refuses to apply.
 pub const STATE_MACHINE_VERSION: u16 = 1;
 
 const _: () = assert!(ENTRY_COMMANDS_MAX < 1 << 16);

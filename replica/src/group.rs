@@ -1,8 +1,8 @@
 //! A replica that belongs to a group: raft, the replicated state, and everything that waits for either.
 //!
-//! The parts are values with private state: consensus, service, membership, durability, and the snapshots that go out and
-//! come in. A part takes from the others what it needs as arguments. `Group` puts them together: it says in which order
-//! they get their turn, and carries what one has found out to the next.
+//! The parts are values with private state: consensus, service, membership, durability, and the snapshots that go out
+//! and come in. A part takes the data of others as arguments. `Group` puts them together: it says in which order they
+//! get their turn, and carries the results of one to the next.
 
 mod agreement;
 mod clock;
@@ -193,7 +193,7 @@ impl Group {
         (cx, &mut self.service, &mut self.membership)
     }
 
-    /// One turn: proposes what has arrived, ticks if a tick is due, and runs raft until it wants nothing.
+    /// One turn: proposes the arrived requests, ticks if a tick is due, and runs raft until it has nothing to do.
     pub(crate) fn on_turn(
         &mut self,
         now: Instant,
@@ -222,7 +222,7 @@ impl Group {
                 let most = self.local.config.appends_in_flight_max;
                 self.consensus.fit_appends(state.members(), slots, most);
             }
-            // After the loop: it decides by what is applied, and by who leads.
+            // After the loop: it decides by the applied entries, and by who leads.
             self.maintain(now, out);
             // Proposals of maintenance do not wait for the next turn.
             self.pump(now, out);
@@ -233,7 +233,8 @@ impl Group {
         // After the loops: only applied entries may go, and the appends of this turn are made by now.
         let needed = self.sending.log_needed_from();
         self.consensus.compact(&self.local.config, needed);
-        // Bulk data goes last: what a quorum waits for is ahead of it on the network and on the disk.
+        // Bulk data goes last: messages and writes that a quorum waits for are ahead of it on the network and on the
+        // disk.
         self.sending
             .send_chunks(now, self.state.as_mut(), &mut self.consensus, out);
         if let (Some(disk), Some(state)) = (&mut self.disk, &mut self.state) {
@@ -241,7 +242,7 @@ impl Group {
         }
     }
 
-    /// Hands to raft what has arrived since the last turn.
+    /// Hands raft the requests that have arrived since the last turn.
     fn propose(&mut self, now: Instant, out: &mut Outbox) {
         let (mut cx, service, membership) = self.lend(now, out);
         // First: `now` is the second reading of the clock, which the answers of the last turn wait

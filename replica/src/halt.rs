@@ -4,7 +4,7 @@ use trine_protocol::message::{ClusterId, PlaceId};
 
 use crate::disk::DiskError;
 
-/// The reason. The first one stays: what follows from it is no reason.
+/// The reason. The first one stays: its consequences are no reasons.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Halt {
     /// The group has removed it, or given its place to another replica.

@@ -1,4 +1,4 @@
-//! Where a replica puts what it wants sent, and where it remembers what it is still waiting for.
+//! The messages that a replica wants sent, and the answers that it still waits for.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -198,7 +198,7 @@ impl Outbox {
         }
     }
 
-    /// Answers again what went without an answer for want of a buffer. "May have been executed, ask again" is true of
+    /// Answers requests that had no answer yet for want of a buffer. "May have been executed, ask again" is true of
     /// every one of them. To a peer these bytes are noise, which it drops as it would a lost answer.
     pub(crate) fn settle_debts(&mut self, cluster: ClusterId) {
         for token in std::mem::take(&mut self.owed) {
@@ -252,7 +252,7 @@ impl Outbox {
     fn raft_frame(&mut self, header: PeerHeader, message: &Message, head: usize) -> Option<MsgBuf> {
         let mut bytes = self.alloc(head + message.encoded_len())?;
         header.encode_to_slice(&mut bytes);
-        // Stream and sequence of an append are the node's to fill in; what is reserved goes out as zero.
+        // The node fills in stream and sequence of an append; reserved fields go out as zero.
         bytes[PEER_HEADER_SIZE..head].fill(0);
         let mut rest = &mut bytes[head..];
         message

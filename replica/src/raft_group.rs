@@ -170,7 +170,7 @@ impl<L: Log> RaftGroup<L> {
         }
         let before = self.node.raft.msgs.len();
         let stepped = self.node.step(message);
-        // Not what the message names: a question whether a vote would be given raises nothing.
+        // The term that the message names does not count: a pre-vote question raises no term.
         self.terms.draw(self.term().saturating_sub(term));
         stepped.map_err(|_| Refusal::NotEntitled)?;
         if from_leader && self.leader() == sender {
@@ -272,7 +272,7 @@ impl<L: Log> RaftGroup<L> {
         number.filter(|_| id == self.node.raft.id.to_le_bytes())
     }
 
-    /// A follower serves reads, and answers them only when it knows that what they have to see is committed.
+    /// A follower serves reads, and answers them only when it knows that the entries they have to see are committed.
     fn commit_promptly(&mut self) {
         if self.prompt_commit_ticks == 0 {
             self.node.skip_bcast_commit(false);
@@ -338,7 +338,7 @@ impl<L: Log> RaftGroup<L> {
         Some(self.finish_in_memory(ready, round))
     }
 
-    /// The part of a round that both log modes share: raft hands it out, and the log in memory takes what is new.
+    /// The part of a round that both log modes share: raft hands it out, and the log in memory takes the new entries.
     fn begin_round(&mut self) -> Option<(Ready, Round)> {
         if !self.node.has_ready() {
             return None;
@@ -365,9 +365,9 @@ impl<L: Log> RaftGroup<L> {
     /// In memory mode a round is durable as soon as the log has it.
     ///
     /// Disk mode's code would do the same with a disk that is durable at once. It was measured, and costs 2 %: 4,510
-    /// instructions for each PUT of the leader instead of 4,423, in batches of 64
-    /// (`cargo bench -p trine-replica -- put_instructions_leader`). Here raft gives out in the same round what the write
-    /// sets free. After `on_persist_ready` it asks for a round of its own, and messages would leave in another order.
+    /// instructions for each PUT of the leader instead of 4,423, in batches of 64 (`cargo bench -p trine-replica --
+    /// put_instructions_leader`). Here raft gives out in the same round the work that the write releases. After
+    /// `on_persist_ready` it asks for a round of its own, and messages would leave in another order.
     fn finish_in_memory(&mut self, ready: Ready, round: Round) -> Work {
         // Only a leader has messages that come ahead of the others; they may leave before its own write.
         let mut work = Work {
@@ -538,7 +538,7 @@ impl<L: Log> RaftGroup<L> {
         self.node.store()
     }
 
-    /// The log, for what is not raft's business: compaction, snapshots on offer.
+    /// The log, for tasks outside of raft: compaction, snapshots on offer.
     pub(crate) fn log_mut(&mut self) -> &mut L {
         self.node.mut_store()
     }

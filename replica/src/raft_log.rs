@@ -1,4 +1,4 @@
-//! Where does raft say what it does? Nowhere, unless the program gives it a place.
+//! Where does raft log its actions? Nowhere, unless the program gives it a place.
 
 use std::sync::OnceLock;
 

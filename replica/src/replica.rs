@@ -128,7 +128,7 @@ impl Replica {
         })
     }
 
-    /// Turns disk mode on, before the first turn: what comes out of [`Replica::poll_write`] has to be written, and its
+    /// Turns disk mode on, before the first turn: each write from [`Replica::poll_write`] has to be written, and its
     /// number handed to [`Replica::on_written`]. `restored` is what the disk has kept of this incarnation.
     #[must_use]
     pub fn on_disk(mut self, restored: Option<Restored>, now: Instant) -> Self {

@@ -165,7 +165,7 @@ impl StateMachine {
         Ok(())
     }
 
-    /// Brings what the next commands will touch into the cache, all of it at once.
+    /// Brings the data of the next commands into the cache, all of it at once.
     fn warm<'e>(&self, envelopes: impl Iterator<Item = Envelope<'e>>) {
         let mut keys = [None; LANES];
         let mut count = 0;
@@ -335,7 +335,7 @@ impl StateMachine {
         self.applied_index
     }
 
-    /// Position up to which everything is applied: what a read from here sees.
+    /// Position up to which everything is applied: a read from here sees the state at it.
     #[must_use]
     pub(crate) fn applied_position(&self) -> Position {
         self.applied_position

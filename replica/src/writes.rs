@@ -1,4 +1,5 @@
-//! Client commands on their way through the log: what waits for the next entry, and what waits for its commit.
+//! Client commands on their way through the log: the ones that wait for the next entry, and the ones that wait for
+//! their commit.
 
 use std::collections::VecDeque;
 
@@ -141,7 +142,7 @@ impl Writes {
         std::mem::take(&mut self.waiting)
     }
 
-    /// The entry at `index` is being applied: what belongs to it, if this leader has proposed it in `term`.
+    /// The entry at `index` is being applied: returns its data, if this leader has proposed it in `term`.
     pub(crate) fn take_applied(&mut self, index: u64, term: u64) -> Option<Applied> {
         let front = self
             .proposed

@@ -57,7 +57,7 @@ impl Replies {
         self.window.get(usize::try_from(index).ok()?)?.as_ref()
     }
 
-    /// Keeps a reply; what it counts.
+    /// Keeps a reply, and returns its charge.
     ///
     /// # Panics
     /// When the window does not cover `sequence`, or has a reply to it.
@@ -76,7 +76,7 @@ impl Replies {
         charge
     }
 
-    /// Forgets the replies below `lowest`, which never goes back; what they counted.
+    /// Forgets the replies below `lowest`, which never goes back, and returns their charge.
     pub(super) fn forget_below(&mut self, lowest: u64) -> u64 {
         let mut freed = 0;
         while self.lowest_awaited < lowest {

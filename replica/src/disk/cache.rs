@@ -8,7 +8,8 @@ use super::frame::SECTOR;
 use super::memory::MemoryDisk;
 use super::{Disk, DiskCause, DiskError};
 
-/// A file: what processes see, what is on the plate, and which sectors are still to be written.
+/// A file: its content for processes, its content on the device, and the sectors that still have to
+/// be written.
 #[derive(Clone, Default, Debug)]
 struct Inode {
     seen: Vec<u8>,

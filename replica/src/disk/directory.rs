@@ -266,7 +266,7 @@ mod tests {
 
     type Looks = Arc<Mutex<Vec<(Step, u64, u64)>>>;
 
-    /// The directory, whose work is ended at look `end`, and the looks.
+    /// The directory, whose work is ended at the progress call `end`, and the calls.
     fn watched(path: &Path, end: usize) -> (Directory, Looks) {
         let looks = Looks::default();
         let seen = Arc::clone(&looks);

@@ -14,7 +14,7 @@ use super::tests::{SharedDisk, identity, indexes, options, record, reopen, small
 use super::writer::{MARKED, SYNCED};
 use super::*;
 
-/// A way to harm the mark, and what it is called.
+/// A way to harm the mark, and its name.
 type Harm = (&'static str, fn(&mut MemoryDisk));
 
 const HARMS: [Harm; 6] = [

@@ -1,4 +1,4 @@
-//! Disk mode: what a replica has promised survives its process (`DURABILITY.md` has format, rules and runbook).
+//! Disk mode: a replica's promises survive its process (`DURABILITY.md` has format, rules and runbook).
 //!
 //! The replica stays free of I/O. It asks for [`Write`]s, and hears of each that it is durable through
 //! `Replica::on_written`; whatever depends on a write leaves only then. A [`Writer`] turns batches of them into files
@@ -72,8 +72,7 @@ pub trait Disk {
 
     /// Receives the progress of long work on the files, for example to print it, and may refuse to go on with it.
     ///
-    /// # Errors
-    /// The work is to end here; it leaves behind what its end at any other moment would.
+    /// # Errors The work has to end here; it leaves the same files as an end at any other moment.
     fn at(&mut self, step: Step, done: u64, total: u64) -> Result<(), DiskError> {
         let _ = (step, done, total);
         Ok(())

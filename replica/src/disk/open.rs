@@ -1,4 +1,4 @@
-//! Opens a data directory: finds out what is there, and whether anything that may have been promised is missing.
+//! Opens a data directory: reads its files, and checks whether anything that may have been promised is missing.
 
 use std::collections::{BTreeMap, VecDeque};
 use trine_protocol::message::{ClusterId, Incarnation, PlaceId};
@@ -360,7 +360,7 @@ fn resume<D: Disk>(
     );
     // The content used from here on must not be missing at the next start.
     writer.settle_mark()?;
-    // Without it the next start would take what is written from here on for a part of the log that the snapshot has replaced.
+    // Without it the next start would take later entries for a part of the log that the snapshot has replaced.
     writer.perform(found.rebase.map(Write::Log))?;
     Ok(Opened {
         writer,

@@ -1,4 +1,4 @@
-//! After the loss of a majority: a group of one member, made of what one directory holds.
+//! After the loss of a majority: a group of one member, made from one directory.
 
 use raft::eraftpb::{ConfState, EntryType};
 use trine_protocol::message::{ClusterId, Member, MemberRole};

@@ -41,7 +41,7 @@ pub(super) fn end(disk: &mut impl Disk) -> Result<(), DiskError> {
     disk.sync_names()
 }
 
-/// Takes back what an interrupted recovery has done, if there is one.
+/// Takes back the changes of an interrupted recovery, if there is one.
 pub(super) fn take_back(disk: &mut impl Disk) -> Result<(), OpenError> {
     let Some((step, stamp)) = read(disk)? else {
         return Ok(());
@@ -119,7 +119,7 @@ mod tests {
     use crate::disk::{OpenOptions, Recovered, open, recover};
     use trine_protocol::message::{ClusterId, Member, MemberRole, PlaceId};
 
-    /// One attempt, which comes to its end or is killed after `changes` changes; what it leaves behind.
+    /// One attempt, which comes to its end or is killed after `changes` changes; returns the remaining files.
     fn attempt(
         disk: CachedDisk,
         number: u64,

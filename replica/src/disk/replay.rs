@@ -1,4 +1,4 @@
-//! From the frames of a log back to what raft needs: hard state and entries after a base.
+//! From the frames of a log back to raft's state: hard state and entries after a base.
 
 use raft::eraftpb::{Entry, HardState};
 use trine_protocol::message::{ClusterId, Incarnation};
@@ -110,7 +110,7 @@ impl Replay {
         Err(LostMemory::new(file, "entries are missing"))
     }
 
-    /// Takes an entry, which replaces what stood from its index on; false if it leaves a gap.
+    /// Takes an entry, which replaces all earlier ones from its index on; false if it leaves a gap.
     fn entry(&mut self, entry: Entry) -> bool {
         self.segment_index_max = self.segment_index_max.max(entry.index);
         while self

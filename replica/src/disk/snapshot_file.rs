@@ -23,7 +23,7 @@ const PIECE_HEADER: usize = 12;
 const HEAD: u8 = 1;
 const PIECE: u8 = 2;
 const END: u8 = 3;
-/// No piece is longer; what claims to be is damage.
+/// No piece is longer; a greater length is damage.
 const PIECE_BYTES_MAX: usize = 64 << 20;
 
 /// The name of the snapshot up to `index`.

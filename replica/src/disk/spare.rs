@@ -90,7 +90,7 @@ fn make(path: &Path, size: u64, given_up: &AtomicBool) -> io::Result<File> {
     made
 }
 
-/// A file whose room is taken, whatever stood there; it reads as zeros.
+/// A file whose room is taken, whatever its old content; it reads as zeros.
 pub(super) fn reserve(path: &Path, size: u64) -> io::Result<File> {
     let file = OpenOptions::new()
         .create(true)

@@ -1,4 +1,4 @@
-//! Each damage at each byte: either only what was never synced is cleared away, or the memory counts as lost.
+//! Each damage at each byte: either only unsynced content is cleared away, or the memory counts as lost.
 
 use raft::eraftpb::{ConfState, Entry, HardState};
 use trine_protocol::message::{ClusterId, Incarnation, Member, MemberRole, Members, PlaceId};
@@ -173,7 +173,7 @@ fn an_unfinished_write_is_cleared_away_whatever_of_it_is_there() {
         let whole = landed + 1 == 1 << changed.len();
         let last = if whole { 9 } else { 7 };
         assert_eq!(indexes(&opened).last(), Some(&last), "{landed:b}");
-        // It goes on from there, and what was cleared away does not come back.
+        // It goes on from there, and the cleared content does not come back.
         opened
             .writer
             .perform([record(last + 1..last + 2, 4, 10)])
@@ -374,8 +374,8 @@ fn a_log_that_the_snapshot_has_replaced_is_not_taken_for_its_continuation() {
     assert_eq!((state.term, state.vote, state.commit), (4, 0, 5));
 }
 
-/// The machine dies there, comes back, and goes on after the snapshot; what it acknowledges from then on is on its
-/// disk. The next start used to read old and new entries as one log. Where the old ones ended before the snapshot,
+/// The machine dies there, comes back, and goes on after the snapshot; entries that it acknowledges from then on are on
+/// its disk. The next start used to read old and new entries as one log. Where the old ones ended before the snapshot,
 /// there was a gap, and the memory counted as lost. Where they reached it, the entry at its place was of another term.
 /// All entries acknowledged since were then thrown away with the old log, without a message.
 #[test]

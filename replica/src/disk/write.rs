@@ -7,7 +7,7 @@ use super::{DiskError, Record};
 pub enum Write {
     /// A record for the end of the log.
     Log(Record),
-    /// The replica's identity and its group, in place of what was known before.
+    /// The replica's identity and its group, in place of the earlier ones.
     Identity(Vec<u8>),
     /// Why the state on this disk must not be used again: the next start finds lost memory.
     Condemned(String),

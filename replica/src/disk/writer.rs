@@ -230,7 +230,7 @@ impl<D: Disk> Writer<D> {
         replace_identity(&mut self.disk, bytes, self.fsync != Fsync::None)
     }
 
-    /// Synced in every mode: what it says must not be forgotten.
+    /// Synced in every mode: its content must not be forgotten.
     fn condemn(&mut self, why: &str) -> Result<(), DiskError> {
         self.disk.create(CONDEMNED, 0)?;
         self.disk.write(CONDEMNED, 0, why.as_bytes())?;

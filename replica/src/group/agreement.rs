@@ -84,8 +84,8 @@ impl Agreement {
         })
     }
 
-    /// The entries about which `own` has to ask the voters now: what was told speaks against it, and the voters were not
-    /// asked since `since`.
+    /// The entries about which `own` has to ask the voters now: reports contradict it, and the voters were not asked
+    /// since `since`.
     fn suspicions(&self, own: Incarnation, sides: &[Vec<Incarnation>], since: Instant) -> Vec<u64> {
         let is_suspect = |check: &Check| {
             let believed = |voter| {
@@ -157,7 +157,7 @@ impl Agreement {
         expected && state.is_some_and(|state| state.members().get(from).is_some())
     }
 
-    /// A member says what its state is. The answer is this member's own, if it has got there.
+    /// A member reports its state. The answer is this member's own, if it has got there.
     pub(super) fn on_report(
         &mut self,
         token: ReplyToken,
@@ -368,7 +368,7 @@ mod tests {
         assert_eq!(agreement.proven_against(1024, OWN, &sides), Some([0, 1]));
     }
 
-    /// Forged reports made all replicas of a group quarantine their disks: what is told proves nothing, and makes a replica
+    /// Forged reports made all replicas of a group quarantine their disks: a report proves nothing, and makes a replica
     /// ask, once an election timeout.
     #[test]
     fn what_is_told_is_a_suspicion_and_no_proof() {

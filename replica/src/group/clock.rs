@@ -69,7 +69,7 @@ impl GroupClock {
         })
     }
 
-    /// Group time goes on from what is applied now.
+    /// Group time continues from the applied group time.
     pub(super) fn anchor(&mut self, now: Instant, state: Option<&StateMachine>) {
         let group_time_ns = state.map_or(0, StateMachine::group_time_ns);
         self.anchor = Anchor {

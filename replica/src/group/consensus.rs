@@ -18,7 +18,7 @@ use crate::log::{Log, MemoryLog};
 use crate::membership::MemberTable;
 use crate::raft_group::{Proposal, ProposeError, RaftGroup, Refusal, Work};
 
-/// One member's raft, and what follows from its role.
+/// One member's raft, and the consequences of its role.
 ///
 /// All parts may read raft through [`Consensus::raft`]. It changes only through the methods here, so that the lease
 /// ends whenever it has to.
@@ -231,7 +231,8 @@ impl Consensus {
         if log.bytes() <= bytes && log.entry_count() <= entries {
             return;
         }
-        // In small steps: a step frees what it takes away within one turn, and a follower that lags needs what is left.
+        // In small steps: a step frees its memory within one turn, and a follower that lags needs the remaining
+        // entries.
         let kept = |max: usize| max - max / COMPACTED_SHARE;
         let mut point = log.compaction_point(kept(entries), kept(bytes));
         if let Some(needed) = needed {

@@ -1,4 +1,4 @@
-//! Disk mode of a member: what it writes, what it holds back until that is durable, and its own snapshots.
+//! Disk mode of a member: its writes, the messages that it holds back until they are durable, and its own snapshots.
 //!
 //! The log in memory is bounded as in memory mode, whatever the disk does. On disk a log segment is kept until a
 //! snapshot that replaces it is durable. This replica makes one of its own state whenever enough log has piled up.

@@ -22,7 +22,7 @@ pub(super) enum Life {
 }
 
 impl Life {
-    /// The first reason stays: what follows from it is no reason.
+    /// The first reason stays: its consequences are no reasons.
     pub(super) fn halt(&mut self, why: Halt) {
         let stop_until = self.stop_until();
         if !self.is_halted() {

@@ -77,7 +77,7 @@ impl Membership {
         self.liveness.retain(members);
     }
 
-    /// Leadership was lost. The next leader is told again what is wanted.
+    /// Leadership was lost. Admin clients repeat their commands to the next leader.
     pub(super) fn on_leadership_lost(&mut self) {
         self.pending.clear();
     }

@@ -117,7 +117,7 @@ impl Group {
         })
     }
 
-    /// A member says what its state is. The answer is this replica's own, if it has got there.
+    /// A member reports its state. The answer is this replica's own, if it has got there.
     pub(crate) fn on_state_report(
         &mut self,
         now: Instant,

@@ -153,7 +153,7 @@ impl Receiving {
         }
     }
 
-    /// Lets go of what is received and will not be finished: it holds half a state, and the own snapshots wait for it.
+    /// Drops a snapshot that will not be finished: it holds half a state, and the member's own snapshots wait for it.
     pub(super) fn end_abandoned(
         &mut self,
         now: Instant,

@@ -22,7 +22,7 @@ use crate::state_machine::{Genesis, StateMachine};
 
 const CLUSTER: ClusterId = ClusterId(7);
 
-/// The receiver, and what its leader (11) and another member (12) may send it.
+/// The receiver, and the possible messages of its leader (11) and of another member (12).
 struct Scene {
     group: Group,
     out: Outbox,

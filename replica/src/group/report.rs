@@ -72,7 +72,7 @@ impl Group {
         }
     }
 
-    /// Fills in what a client needs to find the leader.
+    /// Fills in the information that a client needs to find the leader.
     pub(crate) fn discover(&self, discovery: &mut Discovery) {
         discovery.cluster = self.local.cluster;
         discovery.term = self.consensus.raft().term();

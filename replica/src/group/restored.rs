@@ -1,4 +1,4 @@
-//! A member of disk mode: how it goes on with what its disk has kept, and what a durable write sets free.
+//! A member of disk mode: how it resumes from its disk, and which messages a durable write releases.
 
 use raft::eraftpb::ConfState;
 use trine_protocol::message::Member;
@@ -20,7 +20,7 @@ use crate::state_machine::StateMachine;
 use crate::state_machine::genesis::{FIRST_INDEX, FIRST_TERM};
 
 impl Group {
-    /// A member that goes on after a restart with what its disk has kept.
+    /// A member that resumes from its disk after a restart.
     pub(crate) fn restored(
         config: ReplicaConfig,
         own: Member,
@@ -65,7 +65,7 @@ impl Group {
         let id = own.incarnation.0;
         let raft = RaftGroup::new(&config, id, log, base.0, seed, now, votes_from);
         let mut group = Self::with(config, own, cluster, raft, state, origin, now);
-        // The identity stays the same over a restart, and answers to what was asked before may still be on their way. None
+        // The identity stays the same over a restart, and answers to earlier questions may still be on their way. None
         // of them may confirm a read of now, and no chunk of an old transfer may pass for one of a new.
         let first = Prng::new(seed).next_u64() >> 2;
         group.service = Service::starting_at(first);
@@ -131,7 +131,7 @@ mod tests {
 
     /// A follower asks its leader, dies, and comes back as the same member. The answer reaches the restarted process,
     /// which has a question of its own under way. Whenever the earlier number was the greater one the answer counted
-    /// for that as well, and the read missed what was written in between.
+    /// for that as well, and the read missed the writes in between.
     #[test]
     fn an_answer_to_an_earlier_life_confirms_no_read_of_this_one() {
         let own = Member {

@@ -15,7 +15,7 @@ use crate::state_machine::StateMachine;
 /// An image from which no chunk was taken for so long is given up: the store keeps overwritten values for its sake.
 const OFFER_TIME: Duration = Duration::from_secs(1);
 
-/// The image that this member sends, and to whom.
+/// The image that this member sends, and its receivers.
 pub(super) struct Sending {
     /// Some while raft is offered a snapshot, or one is being sent.
     image: Option<Image>,
@@ -151,7 +151,8 @@ impl Sending {
         ));
     }
 
-    /// Sends what is due of every transfer, and drops the chunks that all of them have passed.
+    /// Sends the chunks that are due of every transfer, and drops the chunks that all of them have
+    /// passed.
     pub(super) fn send_chunks(
         &mut self,
         now: Instant,

@@ -21,7 +21,7 @@ use crate::state_machine::{Answer, StateMachine};
 use crate::timing::{Stopwatch, Watched};
 use crate::writes::Writes;
 
-/// Clients' requests that wait, and what was measured on their way.
+/// Clients' requests that wait, and the measurements on their way.
 pub(super) struct Service {
     writes: Writes,
     reads: Reads,

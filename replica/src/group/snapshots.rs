@@ -100,7 +100,7 @@ impl Group {
         (!waits).then(|| ended(ChunkOutcome::Refused, chunk.transfer))
     }
 
-    /// Lets raft decide about what was received. Returns whether the state is in place.
+    /// Lets raft decide about the received snapshot. Returns whether the state is in place.
     fn put_in_place(&mut self, now: Instant, from: Incarnation, out: &mut Outbox) -> bool {
         let disk = self.disk.as_deref_mut();
         let Some(received) = self.receiving.finish(&self.local, disk, out) else {
@@ -117,7 +117,7 @@ impl Group {
         !useless && applied.is_some_and(|applied| applied >= received.index)
     }
 
-    /// A replica that joins learns only now what the group has promised its leaders.
+    /// A replica that joins learns only now the group's promise to its leaders.
     fn adapt_to(&mut self, state: &StateMachine) {
         let config = state.genesis().adapt(&self.local.config);
         if config != self.local.config {

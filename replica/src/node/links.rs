@@ -60,7 +60,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// The stream has lost an append: what follows begins a new one.
+    /// The stream has lost an append: the next one begins a new stream.
     pub(super) fn begin_stream(&mut self) {
         self.stream = self.stream.wrapping_add(1);
         self.next_sequence = 0;

@@ -118,7 +118,7 @@ impl<R: Route> Node<R> {
         &self.replica
     }
 
-    /// The replica, for what its owner does with it: stop it, above all.
+    /// The replica, for its owner: above all to stop it.
     pub const fn replica_mut(&mut self) -> &mut Replica {
         &mut self.replica
     }
@@ -225,7 +225,7 @@ impl<R: Route> Node<R> {
         found
     }
 
-    /// Counts what waits in a session, where `before` did.
+    /// Updates the total of waiting requests for a session that had `before`.
     fn note_load(&mut self, session: SessionId, before: Load) {
         let after = self.streams.get(&session).map(Reorder::load);
         self.early = self.early.changed(before, after.unwrap_or_default());

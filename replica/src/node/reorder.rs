@@ -1,4 +1,4 @@
-//! Appends of one peer back in order: what arrives ahead of a missing one waits for it.
+//! Appends of one peer back in order: those that arrive ahead of a missing one wait for it.
 //!
 //! A session's concurrent requests arrive in any order, and raft answers each append that comes too early with a
 //! rejection and a retransmission of entries. So the sender numbers its appends in streams, and this buffer hands those

@@ -1,4 +1,4 @@
-//! From the replica's outputs into the sessions, and what becomes of messages that cannot go.
+//! From the replica's outputs into the sessions, and the handling of messages that cannot go.
 
 use trine_protocol::message::{kind, set_stream_place};
 use trine_transport::Cx;
@@ -21,7 +21,7 @@ pub(super) struct Sent {
 }
 
 impl<R: Route> Node<R> {
-    /// Does what the replica wants done.
+    /// Executes the replica's outputs.
     pub(super) fn drain(&mut self, cx: &mut Cx<'_, R>) {
         for _ in 0..DRAINS_MAX {
             while let Some(output) = self.replica.poll_output() {
@@ -142,7 +142,7 @@ impl<R: Route> Node<R> {
             .extend(queue.into_iter().map(|outgoing| outgoing.tag));
     }
 
-    /// Fails what has waited for its session for too long.
+    /// Fails messages that have waited for their session for too long.
     pub(super) fn fail_overdue(&mut self, now: Instant) {
         if self.links.next_timeout().is_none_or(|at| at > now) {
             return;

@@ -1,4 +1,4 @@
-//! The ready loop of disk mode: what a round promises leaves only once the disk has the round.
+//! The ready loop of disk mode: a round's promises leave only once the disk has the round.
 //!
 //! A leader's appends leave at once, before its own write is even under way. Raft counts the leader itself in only when
 //! [`RaftGroup::on_written`] says so, and gives entries out to be applied only when they are on this disk too. Its
@@ -7,7 +7,7 @@
 //!
 //! How far the log is committed is written only along with other things: raft finds it out again. For that it needs the
 //! voters of before a change, though, and those may be gone once the change is applied. So a change of the
-//! configuration is applied when this disk knows that it is committed, and what is committed after it waits for it.
+//! configuration is applied when this disk knows that it is committed, and entries committed after it wait for it.
 
 use raft::StateRole;
 use raft::eraftpb::{Entry, EntryType, HardState, Message, Snapshot};
@@ -33,8 +33,8 @@ pub(super) struct Unwritten {
 }
 
 impl<L: Log> RaftGroup<L> {
-    /// One round of the ready loop in disk mode, or nothing if raft wants nothing. `submit` takes what has to be
-    /// written, after the snapshot that the log is to begin at if there is one, and numbers it.
+    /// One round of the ready loop in disk mode, or nothing if raft wants nothing. `submit` takes the writes, after the
+    /// snapshot that the log is to begin at if there is one, and numbers it.
     pub(crate) fn poll_work_durably(
         &mut self,
         submit: impl FnOnce(Record, Option<&Snapshot>) -> u64,
@@ -105,7 +105,7 @@ impl<L: Log> RaftGroup<L> {
         }
     }
 
-    /// Every write up to `write` is durable: what was held back for them may leave.
+    /// Every write up to `write` is durable: messages that were held back for them may leave.
     pub(crate) fn on_written(&mut self, write: u64) -> Option<Work> {
         let mut work = None;
         while self

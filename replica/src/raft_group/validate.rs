@@ -1,7 +1,7 @@
 //! Which messages from other replicas may reach raft: it panics on senseless ones, so they are stopped here.
 //!
-//! A message that passes cannot make raft panic, whatever it says; it can still lie, which is outside of what a
-//! crash-tolerant protocol defends against.
+//! A message that passes cannot make raft panic, whatever it says; it can still lie, and a crash-tolerant protocol does
+//! not defend against that.
 
 use raft::eraftpb::{ConfState, Entry, EntryType, Message, MessageType};
 use raft::{Raft, StateRole, Storage};
@@ -187,7 +187,8 @@ fn check_append_response<L: Storage>(raft: &Raft<L>, message: &Message) -> Resul
     if message.index > INDEX_MAX || message.reject_hint > INDEX_MAX || message.log_term > TERM_MAX {
         return Err(Refusal::Index);
     }
-    // Only a leader of this very term acts on the indexes; its log is then at least as long as what it has sent.
+    // Only a leader of this very term acts on the indexes; its log is then at least as long as the entries that it has
+    // sent.
     let concerns_us = message.term == raft.term && raft.state == StateRole::Leader;
     let last = raft.raft_log.last_index();
     if concerns_us && (message.index > last || message.reject_hint > last) {

@@ -7,8 +7,8 @@ use crate::group::Group;
 
 /// The states that the diagram in PROTOCOL.md, section 2, draws for one incarnation.
 ///
-/// "Attached" and "learner" are one state here: what tells them apart is whether the group has its state, and only the
-/// group cares. It also knows whether it has halted, because it still says why.
+/// "Attached" and "learner" are one state here: they differ in whether the group has its state, and only the group uses
+/// that difference. It also knows whether it has halted, because it still says why.
 pub(super) enum Life {
     /// It probes the other places, and then tells them that a new group begins.
     Bootstrapping(Box<Bootstrap>),

@@ -104,7 +104,7 @@ impl EntryBuilder {
     }
 
     /// The entry's data; the builder is empty again. The data has no room to spare: the log keeps thousands of entries,
-    /// and counts their bytes, not what a vector that has grown holds ready beside them.
+    /// and counts their bytes, not the spare capacity of a vector that has grown.
     pub(crate) fn finish(&mut self, group_time_ns: u64) -> Vec<u8> {
         let bytes = &mut self.bytes;
         bytes.resize(bytes.len().max(ENTRY_HEADER_SIZE), 0);

@@ -1,4 +1,4 @@
-//! Admin commands: each says what shall be, and is asked again until it is so.
+//! Admin commands: each names a desired state, and is repeated until the group has it.
 //!
 //! At most one change of the membership is under way at a time. None is begun that would leave the group without a
 //! quorum of members that are alive. A leader remembers for a while the commands that it cannot execute yet (a place
@@ -81,7 +81,7 @@ impl Membership {
         }
     }
 
-    /// Leadership is lost: another replica knows what is done.
+    /// Leadership is lost: another replica knows the outcome.
     pub(in crate::group) fn abandon_admin_clients(&mut self, cx: &mut Cx<'_>) {
         for token in self.unconfirmed.take_all() {
             answer(cx, token, not_leading());

@@ -43,7 +43,7 @@ impl PendingCommands {
         let is_it = |other: &&Pending| other.is(now, place, command);
         let before = self.list.iter().find(is_it);
         let since = before.map_or(now, |before| before.since);
-        // To add a voter means to promote it in the end; any other command takes the place of what was wanted before.
+        // To add a voter means to promote it in the end; any other command replaces the earlier one.
         let replaces = |other: &Pending| command != Order::Promote || other.command == command;
         self.list
             .retain(|other| other.until > now && !(other.place == place && replaces(other)));

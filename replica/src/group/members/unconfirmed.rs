@@ -44,7 +44,7 @@ impl UnconfirmedAnswers {
             .collect()
     }
 
-    /// Takes everybody who waits: another replica knows what is done.
+    /// Takes all waiting clients: another replica knows the outcome.
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = ReplyToken> {
         let all = std::mem::take(&mut self.list);
         all.into_iter().map(|waiting| waiting.token)

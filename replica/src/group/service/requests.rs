@@ -120,7 +120,7 @@ impl Service {
 }
 
 /// A session belongs to the client that knows the number that it was registered with: client ids can be guessed, for
-/// they are positions in the log. Nothing of what another client sends reaches the session, not even its sequence.
+/// they are positions in the log. Nothing from another client reaches the session, not even a sequence.
 ///
 /// The request that goes into the log names client 0, which no session ever has, where this replica knows of no such
 /// session. The log then answers "session expired". Answered at once, that would be wrong of a leader that was deposed
