@@ -1,4 +1,4 @@
-//! A program on top of an endpoint: what it must answer to, and what it may ask of the endpoint meanwhile.
+//! A program on top of an endpoint: the calls that it must answer, and its requests to the endpoint meanwhile.
 
 use crate::backend::Route;
 use crate::buf::{ClassStats, MsgBuf};
@@ -43,7 +43,7 @@ pub struct Cx<'a, R: Route> {
 }
 
 impl<'a, R: Route> Cx<'a, R> {
-    /// For event loops: what `on_event` and `on_turn` are called with.
+    /// For event loops: the context of a call to `on_event` or `on_turn`.
     pub fn new(endpoint: &'a mut Endpoint<R>, now: Instant) -> Self {
         Self { endpoint, now }
     }

@@ -123,7 +123,7 @@ impl<R: Route> Endpoint<R> {
         self.sessions.poll_event()
     }
 
-    /// Changes what later handshakes say about this endpoint. Established sessions stay.
+    /// Changes the identity of this endpoint in later handshakes. Established sessions stay.
     pub fn set_identity(&mut self, identity: Identity) {
         self.sessions.set_identity(identity);
     }

@@ -1,9 +1,9 @@
 //! The only place where core, backend and clock meet.
 //!
-//! One turn takes in what arrived, runs timers, lets the application act and sends. Between turns
-//! the loop polls again for a while, and yields the processor when others want it. It then sleeps
-//! in the kernel until a packet, a [`Waker`] or the next deadline. An idle node therefore costs
-//! next to nothing, a busy one never sleeps.
+//! One turn takes in the arrived packets, runs timers, lets the application act and sends. Between
+//! turns the loop polls again for a while, and yields the processor when others want it. It then
+//! sleeps in the kernel until a packet, a [`Waker`] or the next deadline. An idle node therefore
+//! costs next to nothing, a busy one never sleeps.
 
 use crate::app::{App, Cx};
 use crate::backend::{Backend, BackendError, RxBatch, TxBatch, Waker};

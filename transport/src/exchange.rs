@@ -1,4 +1,4 @@
-//! A request and its answer as a program sees them: what it hands over, what it gets back, and why not.
+//! A request and its answer as a program sees them: the values that it hands over and gets back, and the errors.
 
 use crate::buf::MsgBuf;
 use crate::session::SessionId;

@@ -11,8 +11,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::backend::Waker;
 
-/// A queue from any thread into an event loop's. Its length is bounded by those who push: each keeps
-/// count of what it has in here.
+/// A queue from any thread into an event loop's. Its length is bounded by those who push: each
+/// counts its items in here.
 ///
 /// ```
 /// use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! A process of its own, because its allocator counts: what an idle session takes of the heap (PROTOCOL.md section 6).
+//! A process of its own, because its allocator counts: the heap memory of an idle session (PROTOCOL.md section 6).
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};

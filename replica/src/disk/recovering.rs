@@ -119,7 +119,8 @@ mod tests {
     use crate::disk::{OpenOptions, Recovered, open, recover};
     use trine_protocol::message::{ClusterId, Member, MemberRole, PlaceId};
 
-    /// One attempt, which comes to its end or is killed after `changes` changes; returns the remaining files.
+    /// One attempt, which comes to its end or is killed after `changes` changes; returns the disk, and the new group if
+    /// there is one.
     fn attempt(
         disk: CachedDisk,
         number: u64,

@@ -49,7 +49,7 @@ fn a_command_that_no_entry_can_hold_is_refused_before_it_is_proposed() {
     assert_eq!(counters.entries_proposed, proposed + 1);
 }
 
-/// Without followers nothing commits: what was proposed waits, and its bytes are counted until it is over.
+/// Without followers nothing commits: proposals wait, and their bytes are counted until it is over.
 #[test]
 fn the_bytes_of_waiting_writes_are_bounded() {
     let config = ReplicaConfig {

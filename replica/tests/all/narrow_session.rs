@@ -4,8 +4,8 @@
 //! took one request at a time. Its disk needed up to 2 ms for each. The leader kept 256 appends in flight, and all but
 //! one of them waited in the session. Heartbeats and the answers to the follower's ReadIndex questions queued behind
 //! them, became older than the 150 ms that they are worth sending for, and never left. Each read at that follower took
-//! 1, 2, 3 or 4 s, which is how often its client gave an attempt up. The appends in flight are now bound to what the
-//! session carries; what is beyond waits in the log, and goes out in fewer, larger appends.
+//! 1, 2, 3 or 4 s, which is how often its client gave an attempt up. The appends in flight are now bounded by the
+//! session's slots. Further entries wait in the log, and go out in fewer, larger appends.
 
 use trine_replica_harness as harness;
 

@@ -442,7 +442,7 @@ fn test_candidate_start_new_election() {
 
 #[test]
 fn test_leader_election_in_one_round_rpc() {
-    // Size, peers that grant, peers that reject, what becomes of it.
+    // Size, peers that grant, peers that reject, the resulting role.
     let cases = [
         (3, 1, 0, Role::Leader),
         (3, 2, 0, Role::Leader),

@@ -208,7 +208,7 @@ fn cpu_time_per(units: u64, work: impl FnOnce()) -> f64 {
     (pin::cpu_time_ns() - before) / units as f64
 }
 
-/// Both ends of a transfer on one thread: what a byte costs, however busy the machine is.
+/// Both ends of a transfer on one thread: the cost of a byte, however busy the machine is.
 fn cpu_time_transfer(report: &mut Report, name: &str, _: Cores) {
     cpu_time_transfer_with(report, name, &transfer_setup());
 }

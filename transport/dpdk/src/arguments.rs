@@ -1,4 +1,4 @@
-//! EAL's command line: what is added to the user's part of it.
+//! EAL's command line: the arguments that are added to the user's part of it.
 
 #[cfg(any(feature = "device", test))]
 use super::error::DpdkError;

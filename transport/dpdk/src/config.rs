@@ -8,13 +8,13 @@ use super::frame::{IPV4_HEADER, UDP_HEADER};
 use super::mac::MacAddr;
 use trine_transport::time::Duration;
 
-/// Frames taken from or given to the port in one call, what DPDK's drivers are tuned for.
+/// Frames taken from or given to the port in one call. DPDK's drivers are tuned for this number.
 pub const BURST: usize = 32;
 /// Wire packet of a port with Ethernet's usual MTU of 1,500 bytes, the same as on kernel UDP.
 pub const MTU_DEFAULT: usize = 1_472;
 /// Descriptors of a receive or transmit queue.
 pub const DESCRIPTORS_DEFAULT: u16 = 1_024;
-/// IPv4 and UDP headers: what the port's MTU must have beyond a wire packet.
+/// IPv4 and UDP headers: the port's MTU must have room for them beyond a wire packet.
 pub const IP_OVERHEAD: usize = IPV4_HEADER + UDP_HEADER;
 /// Peers whose headers are kept ready; more peers work, but build their headers more often.
 pub const TEMPLATES: usize = 1_024;

@@ -21,7 +21,7 @@ pub enum DpdkError {
         /// What EAL logged.
         log: String,
     },
-    /// The operating system forbids what EAL or a driver needs.
+    /// The operating system forbids an operation that EAL or a driver needs.
     NoPermission {
         /// What EAL logged.
         log: String,
@@ -126,7 +126,7 @@ impl DpdkError {
         Self::Eal { os_error, log }
     }
 
-    /// Why a port is missing, from what EAL logged when it probed its devices.
+    /// Why a port is missing, from EAL's log of its device probe.
     #[cfg_attr(
         not(feature = "device"),
         allow(dead_code, reason = "only the feature has ports")

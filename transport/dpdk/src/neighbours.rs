@@ -107,7 +107,8 @@ impl Neighbours {
         None
     }
 
-    /// Learns from an ARP packet as RFC 826 says: update what is known, add only who talks to us.
+    /// Learns from an ARP packet as RFC 826 says: update known entries, add only hosts that talk to
+    /// us.
     ///
     /// Returns whether the packet is a question for `own_ip`, which its owner then answers.
     pub fn on_arp(&mut self, now: Instant, own_ip: Ipv4Addr, arp: &Arp) -> bool {

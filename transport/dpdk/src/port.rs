@@ -29,7 +29,7 @@ const START_RETRY: StdDuration = StdDuration::from_millis(20);
 /// that polls can crash it (`DPDK.md`).
 const CONNECTED_WITHIN: StdDuration = StdDuration::from_secs(2);
 
-/// One port is opened at a time: what DPDK logs meanwhile belongs to it.
+/// One port is opened at a time: DPDK's log of that time belongs to it.
 static OPENING: Mutex<()> = Mutex::new(());
 
 /// A started port. Released when the last of its endpoints goes.
@@ -266,7 +266,7 @@ impl Mempool {
         let per_queue = u32::from(plan.descriptors.0)
             + u32::from(plan.descriptors.1)
             + BURSTS_IN_HAND * BURST as u32;
-        // One less than a power of two is what the ring behind a mempool holds best.
+        // The ring behind a mempool uses its memory best with one less than a power of two.
         let buffers =
             (u32::from(plan.queues) * per_queue + 2 * MEMPOOL_CACHE + 1).next_power_of_two() - 1;
         let name = CString::new(format!("trine{}", plan.id)).expect("no zero byte");

@@ -38,7 +38,7 @@ pub struct Checksums {
     pub udp: Fill,
 }
 
-/// The 42 bytes in front of every datagram to one peer, with what is known of their checksums.
+/// The 42 bytes in front of every datagram to one peer, with the known part of their checksums.
 #[derive(Copy, Clone, Debug)]
 pub struct Template {
     bytes: [u8; HEADERS],

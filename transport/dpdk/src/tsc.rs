@@ -142,7 +142,7 @@ impl Counter {
         answer
     }
 
-    /// Time is what the operating system says, but never less than was answered before.
+    /// Time is the operating system's, but never earlier than the last answer.
     #[cold]
     fn resync(&self, look: Look) -> Instant {
         let base = self.base.get();

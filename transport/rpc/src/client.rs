@@ -1,4 +1,4 @@
-//! Calls as futures: connect, call, and what happens when a future is dropped.
+//! Calls as futures: connect, call, and the effect of a dropped future.
 
 use std::future::Future;
 use std::marker::PhantomData;

@@ -79,7 +79,7 @@ const CALLS_DEFAULT: usize = 4_096;
 /// Requests that async handlers serve together, unless `Builder::tasks` says otherwise.
 const TASKS_DEFAULT: usize = 4_096;
 
-/// A request type: its number, what it asks and what it answers. Both sides share it.
+/// A request type: its number, its request and its response. Both sides share it.
 ///
 /// ```
 /// use trine_rpc::Rpc;

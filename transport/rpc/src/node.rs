@@ -243,7 +243,7 @@ impl<B: Backend> Builder<B> {
         self
     }
 
-    /// A client of the node to be, for its handlers: what it begins waits for the start.
+    /// A client of the future node, for its handlers: its calls wait for the start.
     pub fn client(&mut self) -> Client<B::Route> {
         Client {
             shared: self.shared(),

@@ -373,7 +373,7 @@ mod tests {
         })
     }
 
-    /// The same, and what the long handler says when it may end.
+    /// The same, and the long handler's answer when it may end.
     fn pair_with(answer: fn(u8, &[u8], &Pool) -> Option<MsgBuf>) -> Pair {
         let (ours, theirs) = RingBackend::pair(RingConfig::default());
         let (address, waker, pool) = (theirs.route(), theirs.waker(), theirs.pool().clone());
@@ -462,7 +462,7 @@ mod tests {
         turns[turns.len() * 99 / 100]
     }
 
-    /// Counted in turns of the event loops, not in time: what else the machine does says nothing.
+    /// Counted in turns of the event loops, not in time: other load on the machine has no effect.
     #[test]
     fn the_slowest_short_requests_are_as_fast_while_long_ones_run() {
         let mut pair = pair();

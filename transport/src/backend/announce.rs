@@ -288,7 +288,7 @@ fn parse<R: Announce>(datagram: &[u8]) -> Option<(u8, u64, Option<R>)> {
     Some((kind, nonce, route))
 }
 
-/// For the fuzzer: what is read of a datagram is written so that the same is read again.
+/// For the fuzzer: the parsed part of a datagram is written so that the same is read again.
 #[doc(hidden)]
 pub fn fuzz_datagram<R: Announce + PartialEq + Debug>(datagram: &[u8]) {
     let Some((kind, nonce, route)) = parse::<R>(datagram) else {

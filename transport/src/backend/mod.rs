@@ -65,7 +65,8 @@ pub trait Backend {
     /// The pool whose memory this backend can send from.
     fn pool(&self) -> &Pool;
 
-    /// Takes what has arrived, without waiting. Packets of the previous batch are released.
+    /// Takes the packets that have arrived, without waiting. Packets of the previous batch are
+    /// released.
     ///
     /// # Errors
     ///

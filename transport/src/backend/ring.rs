@@ -292,7 +292,7 @@ impl Inbox {
     /// Packets have come into the queue.
     fn announce(&self, queue: &mut Queue) {
         self.ready.store(true, Ordering::Release);
-        // Only for what ends the sleep: a sleeper that is told in vain does not ask again.
+        // Only for packets that end the sleep: a sleeper that is woken in vain does not ask again.
         if std::mem::take(&mut queue.sleeping) {
             self.arrived.notify_one();
         }

@@ -1,4 +1,4 @@
-//! The pool's handles: what a program asks for buffers, and which end the pool when the last of them goes.
+//! The pool's handles: a program asks them for buffers, and the last of them ends the pool.
 
 use std::fmt;
 use std::ptr::NonNull;

@@ -130,7 +130,7 @@ impl Timely {
             grown,
         );
         let decrease = part(decrease, fallen).min(ONE / 2);
-        // The credits alone keep the rate below a window a round trip: what lies above was never
+        // The credits alone keep the rate below a window a round trip: a higher rate was never
         // used, and to decrease it would change nothing.
         let used = self.window_bytes.saturating_mul(1_000_000_000) / rtt_ns;
         let rate = if decrease > 0 {

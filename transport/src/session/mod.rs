@@ -110,7 +110,7 @@ impl<R: Route> Sessions<R> {
         self.identity
     }
 
-    /// Changes what later handshakes say about this endpoint.
+    /// Changes the identity of this endpoint in later handshakes.
     pub(crate) fn set_identity(&mut self, identity: Identity) {
         self.identity = identity;
     }

@@ -78,8 +78,8 @@ impl Rtt {
         self.backoff = 0;
     }
 
-    /// A timeout has fired for what was sent at `sent_at`. One doubling for all that was under way
-    /// together: many slots that time out at once are one piece of news, not many.
+    /// A timeout has fired for a packet that was sent at `sent_at`. One doubling for all that was
+    /// under way together: many slots that time out at once are one piece of news, not many.
     pub(crate) fn on_timeout(&mut self, now: Instant, sent_at: Instant) {
         if sent_at >= self.backed_off_at {
             self.backoff = (self.backoff + 1).min(BACKOFF_MAX);

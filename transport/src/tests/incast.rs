@@ -118,9 +118,10 @@ fn an_incast_of_20() {
     check_without(20);
 }
 
-/// Flows of another speed saw other gradients: one for each packet. At 100 flows the slowest got two
-/// fifths of what the fastest did, for ever. (Where it seemed to be less still, the server had no
-/// memory left for the requests of most flows, which the test took for congestion control's doing.)
+/// Flows of another speed saw other gradients: one for each packet. At 100 flows the slowest got
+/// two fifths of the fastest one's rate, for ever. (Where it seemed to be less still, the server
+/// had no memory left for the requests of most flows, which the test took for congestion control's
+/// doing.)
 #[test]
 fn an_incast_of_50_and_of_100_are_fair() {
     check(100, 82, 80, 170);

@@ -111,7 +111,7 @@ fn a_replayed_conversation_runs_nothing_again() {
     assert!(net.nodes[1].app.executed.values().all(|count| *count == 1));
 }
 
-/// Plays back what one side of a conversation sent, again and again, after that side has died.
+/// Plays back the packets of one side of a conversation, again and again, after that side has died.
 fn replayed_for_ever(dead: usize) -> DownReason {
     let mut net = Net::new(7, 2, &Config::default());
     net.recorded = Some(Vec::new());

@@ -18,7 +18,7 @@ fn slot(s: &Script) -> String {
     s.node.endpoint.describe_slot()
 }
 
-/// A line for each state and input: what the slot is then, what is sent, what is counted.
+/// A line for each state and input: the slot's new state, the packets sent, the counters raised.
 fn table(states: &[(&str, Setup)], inputs: &[(&str, Act)]) -> String {
     let mut lines = String::new();
     for (state, setup) in states {

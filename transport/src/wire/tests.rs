@@ -1,4 +1,5 @@
-//! Golden bytes of every packet type, and what is no packet. The rows are those of PROTOCOL.md.
+//! Golden bytes of every packet type, and bytes that are no packet. The rows are those of
+//! PROTOCOL.md.
 
 use super::*;
 use crate::time::Duration;

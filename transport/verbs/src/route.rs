@@ -113,7 +113,7 @@ impl VerbsAddress {
         &self.queue_pairs[..usize::from(self.count)]
     }
 
-    /// Whether what came from `route` was sent by this endpoint.
+    /// Whether a datagram from `route` was sent by this endpoint.
     #[must_use]
     pub fn has(&self, route: &VerbsRoute) -> bool {
         (self.gid, self.lid) == (route.gid, route.lid)

@@ -17,7 +17,7 @@ fn open(config: &VerbsConfig) -> VerbsBackend {
     VerbsBackend::open(config).expect("the machine has an active RDMA device")
 }
 
-/// Polls until `count` datagrams came; what they hold and where they came from.
+/// Polls until `count` datagrams came; returns their content and sources.
 fn receive(backend: &mut VerbsBackend, count: usize) -> Vec<(Vec<u8>, VerbsRoute)> {
     let deadline = MonotonicClock.now() + BOUND;
     let mut received = Vec::new();
@@ -137,7 +137,7 @@ fn a_flush_returns_once_the_device_has_read_everything() {
         batch.push(b.route(), &[1; 24], Body::Message(&message, 0..1000));
         a.tx_burst(&mut batch).unwrap();
         a.flush();
-        // Written over at once: what arrives must be what was there before.
+        // Overwritten at once: the old content must arrive.
         message.fill(0xee);
         assert_eq!(receive(&mut b, 1)[0].0[24..], [round; 1000]);
     }
@@ -558,7 +558,7 @@ fn rpcs_survive_a_broken_queue_pair() {
     assert!(server.backend().verbs_stats().restarts >= 1);
 }
 
-/// The server's process has ended, its queue pair with it: the device swallows what is sent there and reports success.
+/// The server's process has ended, its queue pair with it: the device swallows sends to it and reports success.
 #[test]
 fn a_peer_whose_queue_pair_died_fails_its_session_with_cause_and_cure_and_others_go_on() {
     let client = open(&VerbsConfig::default());

@@ -1,4 +1,4 @@
-//! Finding the leader, and what happens to commands when it changes.
+//! Finding the leader, and the outcome of commands when it changes.
 
 use trine_client::{Error, Mode, Obstacle};
 use trine_kvstore::{Command, Position, Response};

@@ -241,7 +241,7 @@ impl World {
         let mut backends = mesh(scripts.len() as u16 + 1);
         let client_backend = backends.pop().expect("one more than scripts");
         let mut config = ClientConfig::new((0..scripts.len() as u16).map(address).collect());
-        // One message for each command; what batches do is for the tests that switch them on.
+        // One message for each command; tests of batches switch them on.
         config.batch_bytes = 0;
         change(&mut config);
         let pool = client_backend.pool().clone();

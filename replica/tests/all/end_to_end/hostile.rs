@@ -72,7 +72,7 @@ impl Attacker {
                     .encode_to_vec(),
                 )
             }
-            // A member that lies with messages that make sense is outside of what crash-tolerant consensus withstands.
+            // Crash-tolerant consensus does not withstand a member that lies with messages that make sense.
             2 => {
                 let header = PeerHeader {
                     from: Incarnation(draw),

@@ -223,7 +223,7 @@ fn without_a_majority_writes_fail_and_stale_reads_are_answered() {
     world.run_for(Duration::from_millis(100));
     world.kill((leader + 1) % 3);
     world.kill((leader + 2) % 3);
-    // Long enough for the client to find out that they are dead: what is sent to them might have arrived.
+    // Long enough for the client to find out that they are dead: messages sent to them might have arrived.
     world.run_for(Duration::from_millis(2_500));
     let put = Command::Put {
         key: b"key",

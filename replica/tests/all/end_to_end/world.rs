@@ -66,7 +66,7 @@ pub(crate) struct World {
     pub(crate) nodes: Vec<Option<NodeLoop>>,
     /// A paused process keeps everything and gets no turn.
     pub(crate) paused: Vec<bool>,
-    /// The wire of each place: what is done to it outlives the processes.
+    /// The wire of each place: its faults outlive the processes.
     wires: Vec<FaultHandle<RingRoute>>,
     lives: Vec<u64>,
     /// Whether the endpoint to spare counts as the first replica's address.

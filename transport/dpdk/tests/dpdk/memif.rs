@@ -200,7 +200,7 @@ fn long_datagrams(backend: &mut DpdkBackend) {
         assert!(!message.is_shared(), "the port has a copy");
         until("the answer to a long datagram", || {
             let mut rx = backend.rx_burst().expect("a working port");
-            // The echo cuts what it sends back to header and one short body.
+            // The echo cuts its replies to header and one short body.
             let expected: Vec<u8> = [&[9; 24], &message[1..1 + len]].concat();
             rx.any(|packet| {
                 expected.starts_with(packet.bytes) && packet.bytes.len() == expected.len().min(304)

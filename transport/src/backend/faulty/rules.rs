@@ -12,8 +12,8 @@ use crate::time::Duration;
 
 /// Faults on the wire packets of a link, each drawn independently for each packet.
 ///
-/// Written and parsed as `loss=5%,dup=1%,reorder=2%,corrupt=0.1%,delay=1ms..5ms`; what is not
-/// named does not happen. `delay=2ms` delays every packet by two milliseconds, `blocked` alone is
+/// Written and parsed as `loss=5%,dup=1%,reorder=2%,corrupt=0.1%,delay=1ms..5ms`; faults that are
+/// not named do not happen. `delay=2ms` delays every packet by two milliseconds, `blocked` alone is
 /// [`Faults::CUT`].
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub struct Faults {

@@ -1,4 +1,4 @@
-//! Rates, order and integrity of what passes a faulty ring, on a clock that the test turns.
+//! Rates, order and integrity of packets through a faulty ring, on a clock that the test moves.
 
 use super::*;
 use crate::backend::{RingBackend, RingConfig, RingRoute};

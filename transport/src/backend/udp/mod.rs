@@ -50,7 +50,7 @@ pub struct UdpConfig {
     pub mtu: usize,
     /// Receive queue to ask the kernel for, in bytes.
     pub rx_queue_bytes: usize,
-    /// Whether packets of one burst to one peer share a datagram. Off only to measure what it gives.
+    /// Whether packets of one burst to one peer share a datagram. Off only to measure its gain.
     pub coalesce: bool,
     /// Whether the kernel may take and deliver several datagrams of one peer as one (GSO, GRO). If
     /// it cannot, the backend notices and goes on without.

@@ -1,4 +1,4 @@
-//! Socket options: integers, and what the kernel counted.
+//! Socket options: integers, and the kernel's counters.
 #![allow(unsafe_code)]
 
 use std::io;

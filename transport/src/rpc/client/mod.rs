@@ -105,7 +105,7 @@ impl ClientEnd {
         }
     }
 
-    /// Fits the slots to what the server granted, before the first request is in a slot.
+    /// Fits the slots to the server's grant, before the first request is in a slot.
     pub(crate) fn set_terms(&mut self, terms: &Terms) {
         self.slots.shrink(terms.slots);
         self.credits = terms.credits;

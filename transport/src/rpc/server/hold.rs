@@ -36,7 +36,7 @@ impl ServerSlot {
         self.assembly.is_some() && self.received >= before.saturating_add(least)
     }
 
-    /// Takes back what the slot holds. True if that was a request.
+    /// Takes back the slot's memory. True if that was a request.
     fn take_back(&mut self, memory: &mut Memory, stats: &mut EndpointStats) -> bool {
         self.state = ServerSlotState::GivenUp;
         let (assembly, response) = (self.assembly.take(), self.response.take());

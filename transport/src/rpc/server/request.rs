@@ -200,7 +200,7 @@ impl ServerEnd {
         let assembly = slot.assembly.take();
         if assembly.is_some() {
             memory.end_assembly(assembly.as_ref());
-            // The client finished what it began.
+            // The client finished the request that it began.
             self.strikes = 0;
         }
         Outcome {

@@ -75,7 +75,7 @@ impl ServerEnd {
         Ok(self.hold(now, responses.hold_timeout))
     }
 
-    /// The session is over: gives up what its slots hold.
+    /// The session is over: gives up the memory of its slots.
     pub(crate) fn give_up(&mut self, memory: &mut Memory) {
         for slot in std::mem::take(&mut self.slots) {
             memory.end_assembly(slot.assembly.as_ref());

@@ -16,7 +16,7 @@ const BODY: [u8; 32] = [7; 32];
 const BYTES: usize = HEAD.len() + BODY.len();
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A configuration, what it is called, and what its counts must be.
+/// A configuration, its name, and its expected counts.
 struct Setting {
     name: &'static str,
     config: VerbsConfig,

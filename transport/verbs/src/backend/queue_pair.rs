@@ -280,7 +280,7 @@ fn completion_queue(
     Guard::new(queue, "ibv_create_cq", sys::ibv_destroy_cq)
 }
 
-/// Destroys what it holds unless it is kept: for the way out of a failed construction.
+/// Destroys its object unless that is kept: for the way out of a failed construction.
 struct Guard<T>(NonNull<T>, unsafe extern "C" fn(*mut T) -> i32);
 
 impl<T> Guard<T> {

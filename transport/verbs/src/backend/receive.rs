@@ -95,7 +95,7 @@ impl ReceiveRing {
         self.broken
     }
 
-    /// Releases the burst before, then takes what has arrived; how many datagrams.
+    /// Releases the burst before, then takes the datagrams that have arrived; returns their number.
     #[inline]
     pub(super) fn receive(&mut self, pair: &mut QueuePair, stats: &mut VerbsStats) -> usize {
         self.release();
