@@ -365,9 +365,10 @@ impl<L: Log> RaftGroup<L> {
     /// In memory mode a round is durable as soon as the log has it.
     ///
     /// Disk mode's code would do the same with a disk that is durable at once. It was measured, and costs 2 %: 4,510
-    /// instructions for each PUT of the leader instead of 4,423, in batches of 64 (`cargo bench -p trine-replica --
-    /// put_instructions_leader`). Here raft gives out in the same round the work that the write releases. After
-    /// `on_persist_ready` it asks for a round of its own, and messages would leave in another order.
+    /// instructions for each PUT of the leader instead of 4,423, in batches of 64
+    /// (`cargo bench -p trine-replica -- put_instructions_leader`). Here raft gives out in the same round the work that
+    /// the write releases. After `on_persist_ready` it asks for a round of its own, and messages would leave in another
+    /// order.
     fn finish_in_memory(&mut self, ready: Ready, round: Round) -> Work {
         // Only a leader has messages that come ahead of the others; they may leave before its own write.
         let mut work = Work {

@@ -15,7 +15,7 @@ use trine_replica_harness::{World, address, small};
 use trine_transport::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Of no replica.
+/// The incarnation of no replica.
 const STRANGER: Incarnation = Incarnation(0x1234_5678);
 
 /// Where a stranger sends from: the address of no replica.

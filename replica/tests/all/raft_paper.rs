@@ -837,7 +837,7 @@ fn test_vote_request() {
 
 #[test]
 fn test_voter() {
-    // The voter's terms after the first entry; what the candidate's log ends with; whether that is rejected.
+    // The voter's terms after the first entry; the end of the candidate's log; whether that is rejected.
     let cases: [(&[u64], _, bool); 9] = [
         (&[1], (1, 2), false),
         (&[1], (1, 3), false),

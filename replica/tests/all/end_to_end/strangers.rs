@@ -69,7 +69,7 @@ impl App<RingRoute> for Stranger {
 }
 
 /// The header that a member would write in front of its appends to [`TARGET`]: STATUS tells it to
-/// everybody.
+/// any client.
 fn honest(world: &mut World, from: usize) -> PeerHeader {
     let number = |text: &str| u64::from_str_radix(text, 16).expect("status prints hexadecimal");
     let [sender, receiver] = [from, TARGET].map(|place| world.status(place).replica);
