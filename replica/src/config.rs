@@ -135,8 +135,8 @@ pub struct ReplicaConfig {
     pub log_bytes_max: usize,
     /// The log is compacted when it holds more entries than this.
     pub log_entries_max: usize,
-    /// In disk mode a snapshot is written when enough bytes of log were written since the last one: this many, or as
-    /// many as that one had, whichever is more.
+    /// In disk mode a snapshot is written when enough bytes of log were written since the last one. Enough is this
+    /// many, or as many as that one had, whichever is more.
     pub disk_log_bytes_max: u64,
     /// Bytes of client commands, reads included, that may wait before clients are told to come back later.
     pub pending_bytes_max: usize,

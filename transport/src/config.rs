@@ -84,8 +84,8 @@ pub struct Config {
     pub failure_timeout: Duration,
     /// A session that heard nothing for this long asks its peer for a sign of life.
     pub keepalive_interval: Duration,
-    /// A server gives back the memory of a request half received, and of a response of several packets, when its client
-    /// has been idle on it for once to twice this long. Above `rto_max`.
+    /// A server gives back the memory of a request half received, and of a response of several packets. It does so when
+    /// its client has been idle on it for once to twice this long. Above `rto_max`.
     pub hold_timeout: Duration,
     /// `connect` gives up after this long.
     pub connect_timeout: Duration,
@@ -99,10 +99,10 @@ pub struct Config {
     pub probe_interval_max: Duration,
     /// Credit returns may cover several packets when both sides agree; for backends where a packet is dear.
     pub cumulative_credits: Option<bool>,
-    /// Checksums cover all of a packet. If it is off, and off at the peer too, the checksum of a packet with more than
-    /// 256 bytes after its header covers the header alone, as in the paper's eRPC. Damage to the data of such packets
-    /// is then found by the network's own checksums or not at all. For transfers between processes of one machine, or
-    /// where the content has a checksum of its own.
+    /// Checksums cover all of a packet. If it is off, and off at the peer too, large packets have a weaker checksum, as
+    /// in the paper's eRPC: with more than 256 bytes after the header, it covers the header alone. Damage to the data
+    /// of such packets is then found by the network's own checksums or not at all. For transfers between processes of
+    /// one machine, or where the content has a checksum of its own.
     pub data_checksums: bool,
     /// Congestion control and its bypasses.
     pub congestion: CongestionConfig,

@@ -196,7 +196,7 @@ mod tests {
     /// A new identity whose election timeout is a sixth of what its group has promised its leaders takes the promise
     /// over with its first snapshot. In disk mode raft can be set up again for it only when the disk has everything;
     /// until then the replica used its own timeout. When the disk was busy for longer than that, the replica could vote
-    /// and campaign, although a leader that it had followed a moment before still answered under its lease.
+    /// and campaign. Meanwhile a leader that it had followed a moment before still answered under its lease.
     #[test]
     fn a_promise_counts_before_the_disk_has_the_snapshot_that_it_came_with() {
         let (config, now) = (ReplicaConfig::default(), Instant::ZERO);

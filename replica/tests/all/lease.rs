@@ -203,10 +203,10 @@ fn handing_the_lead_over_ends_the_lease_at_once() {
     }
 }
 
-/// The message to take over is late. It lies in the successor's queue until the old leader has given the transfer up,
-/// leads on in the same term, and is confirmed as leader by the third replica. Then the successor is elected at once,
-/// for no vote is held back from such a candidate. The old leader, cut off from both, does not hear of it. Returns the
-/// last old answer and the first new write.
+/// The message to take over is late. It lies in the successor's queue until the old leader has given the transfer up
+/// and leads on in the same term. The third replica has confirmed its leadership by then. Then the successor is elected
+/// at once, for no vote is held back from such a candidate. The old leader, cut off from both, does not hear of it.
+/// Returns the last old answer and the first new write.
 fn late_order(seed: u64) -> (Instant, Instant) {
     let mut world = World::serving(3, leased(), seed);
     let (writer, reader) = (world.registered_client(1), world.registered_client(1));

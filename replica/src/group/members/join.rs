@@ -155,9 +155,9 @@ impl Membership {
         wants(true) || wants(false)
     }
 
-    /// Whether `new` comes from where its place's holder is. That is the address of a member at that place, the one
-    /// that this replica's `--peers` has for it, or one that an admin client has named for it. Otherwise any process
-    /// that can send packets could take the place of a member that died.
+    /// Whether `new` comes from where its place's holder is. That is the address of a member at that place, or the one
+    /// that this replica's `--peers` has for it. An address that an admin client has named for it counts, too.
+    /// Otherwise any process that can send packets could take the place of a member that died.
     fn expects(&self, cx: &Cx<'_>, members: &MemberTable, new: &Member, known: &Addresses) -> bool {
         let mut holders = members.at(new.place);
         holders.any(|holder| is_same_address(holder.address, new.address))
