@@ -65,7 +65,7 @@ impl Incoming {
     }
 
     /// Whether it will stay unfinished. Either another replica leads than the sender, or the log has come this far
-    /// without it, or its sender has been silent for too long.
+    /// without it, or its sender has been silent for longer than it would retry.
     pub(crate) fn is_abandoned(&self, now: Instant, leader: u64, applied: u64) -> bool {
         self.from.0 != leader
             || self.index <= applied
