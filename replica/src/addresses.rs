@@ -1,9 +1,10 @@
 //! From which addresses do messages between replicas count?
 //!
-//! Anybody can write a peer message, so it counts only if its session leads to an address that this replica has reason to
-//! trust: a member's, one of `--peers`, or one that was named by an answer over a session that this replica opened itself.
-//! Addresses are compared and never incarnations: a member that was restarted in memory mode has an incarnation that a
-//! replica which was cut off meanwhile does not know, and its vote may be the one that the group needs.
+//! Any process can write a peer message. It counts only if its session leads to an address that this replica has reason
+//! to trust. Trusted are a member's address, one of `--peers`, and one that was named by an answer over a session that
+//! this replica opened itself. Addresses are compared, never incarnations. A member that was restarted in memory mode
+//! has a new incarnation, which a replica that was cut off meanwhile does not know. The group may need that member's
+//! vote.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -19,7 +20,7 @@ pub(crate) struct Addresses {
     peers: Vec<(PlaceId, SocketAddr)>,
     /// Named by answers or by operators, the latest at the end, at most [`LEARNED_ADDRESSES_MAX`].
     learned: VecDeque<SocketAddr>,
-    /// Whether `peers` tells which place has which address, or only whom to ask.
+    /// Whether `peers` tells which place has which address, or only which addresses to ask.
     placed: bool,
 }
 
@@ -32,7 +33,7 @@ impl Addresses {
         }
     }
 
-    /// `--peers` only says whom to ask: the places in it were made up.
+    /// `--peers` only says which addresses to ask: the places in it were made up.
     pub(crate) fn without_places(mut self) -> Self {
         self.placed = false;
         self

@@ -10,8 +10,9 @@
 //! ```
 //!
 //! The bootstrapper comes last, so an interrupted attempt leaves no group with its vote in it. Peers are told in the
-//! order of their places: of two bootstrappers the one with the higher place meets the other one before it has told
-//! anybody above, and yields. A begin whose answer was lost is repeated until there is one, for it may have been taken.
+//! order of their places. If there are two bootstrappers, the one with the higher place meets the other one before it
+//! has told any peer above, and yields. A begin whose answer was lost is repeated until there is one, for it may have
+//! been taken.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -106,7 +107,7 @@ impl Origin {
             members: self.members.clone(),
             first_entry: &first_entry,
         };
-        // The request names the life that is meant: another one that answers there says so, and is not waited for.
+        // The request names the incarnation it is for: another one that answers there says so, and is not waited for.
         out.send(letter(member.place, member.address, timeout), &request);
     }
 }
@@ -121,10 +122,10 @@ fn are_distinct(members: &Members) -> bool {
     })
 }
 
-/// Where a bootstrap stands.
+/// The stage of a bootstrap.
 #[derive(Debug)]
 enum Stage {
-    /// The peers that have answered in this round: their lives, and the newest state-machine versions that they
+    /// The peers that have answered in this round: their incarnations, and the newest state-machine versions that they
     /// understand.
     Probing(BTreeMap<PlaceId, (Incarnation, u8)>),
     Beginning {
@@ -136,7 +137,7 @@ enum Stage {
     },
 }
 
-/// What an answer has led to.
+/// The result of an answer.
 #[derive(Debug)]
 pub(crate) enum Progress {
     /// Nothing yet.
@@ -182,7 +183,7 @@ impl Bootstrap {
         }
     }
 
-    /// What this replica waits for, in words.
+    /// Says in words which event this replica waits for.
     #[must_use]
     pub(crate) fn problem(&self) -> &str {
         &self.problem
@@ -238,7 +239,7 @@ impl Bootstrap {
     ) -> Progress {
         let Some(reply) = answer.and_then(|bytes| BootstrapReply::decode(bytes).ok()) else {
             if let Stage::Probing(found) = &mut self.stage {
-                // What was heard earlier may have ended together with what is not heard now.
+                // Earlier answers may have ended together with the one that is missing now.
                 found.clear();
             }
             self.problem = format!("no answer from {}", self.name(place));
@@ -299,7 +300,7 @@ impl Bootstrap {
         self.act(out)
     }
 
-    /// Every peer is there and free: fixes the lives, and draws what the group will be known by.
+    /// Every peer is there and free: fixes the incarnations, and draws the group's id.
     fn begin(&mut self) {
         let Stage::Probing(found) = &self.stage else {
             return;
@@ -323,7 +324,7 @@ impl Bootstrap {
         members.sort_by_key(|member| member.place);
         let cluster = ClusterId(self.prng.next_u64().max(1));
         let mut genesis = Genesis::new(&self.config, [self.prng.next_u64(), self.prng.next_u64()]);
-        // A group begins with what all of its first members understand.
+        // A group begins with the version that all of its first members understand.
         let versions = found
             .values()
             .map(|&(_, version)| version.max(STATE_VERSION_FIRST));
@@ -399,12 +400,12 @@ impl Bootstrap {
             }
         };
         match reason {
-            // The other one meets this replica next, sees the lower place and yields. The higher one yields also after
-            // it has told somebody: if it has told one life of a peer and the other one the next, each would wait for
-            // the other for ever. Whom it has told finds out that the group never begins.
+            // The other one meets this replica next, sees the lower place and yields. The higher one yields even if it
+            // has already told a peer. If it told one incarnation of a peer and the other bootstrapper told the next,
+            // each would wait for the other for ever. The peers that it told find out that the group never begins.
             BeginRefusal::OtherBootstrapper if self.own.place < place => Progress::Waiting,
             BeginRefusal::OtherBootstrapper => Progress::Yielded,
-            // Whoever is not with the group now joins it later, like any restarted replica.
+            // A replica that is not with the group now joins it later, like any restarted replica.
             _ if *begun => {
                 untold.remove(0);
                 self.act(out)
@@ -425,7 +426,7 @@ impl Bootstrap {
     }
 }
 
-/// What a replica that belongs to no group, or to `cluster`, says to a probe.
+/// The answer to a probe by a replica that belongs to no group, or to `cluster`.
 #[must_use]
 pub(crate) fn present(
     place: PlaceId,

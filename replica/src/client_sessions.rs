@@ -1,11 +1,11 @@
-//! Exactly once: which commands of which client have been applied, and what they were answered.
+//! Exactly once: which commands of which client have been applied, and their answers.
 //!
-//! Part of the replicated state: every replica has the same sessions at the same log index, so a command that was
-//! applied before its leader died is answered from here when the client asks the next leader.
+//! The sessions are part of the replicated state: every replica has the same sessions at the same log index. If a
+//! leader dies after it applied a command, the next leader answers the client's retry from here.
 //!
-//! A session covers the sequences from the lowest awaited one to 64 above it. What lies below was answered and will
-//! not be asked for again; what lies above is refused. Sessions stand in the order of their last use, which is the order
-//! of their group time, so that the first open one is the longest idle.
+//! A session covers the sequences from the lowest awaited one to 64 above it. Sequences below were answered and will
+//! not be asked for again; those above are refused. Sessions are kept in the order of their last use, which is the
+//! order of their group time. The first open one is therefore the longest idle.
 
 mod replies;
 mod reply_bytes;
@@ -27,7 +27,7 @@ pub(crate) const SESSION_CHARGE: u64 = 128;
 
 const NONE: u32 = u32::MAX;
 
-/// What a session says to a command.
+/// A session's decision on a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     /// New: apply it, then [`ClientSessions::record`] its reply.
@@ -99,7 +99,7 @@ impl Hasher for PositionHasher {
     }
 }
 
-/// What happened since the start; not part of the replicated state.
+/// Counters since the start; not part of the replicated state.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct SessionCounters {
     /// Idle sessions that were evicted.
@@ -167,7 +167,7 @@ impl ClientSessions {
         Registration::Session(at)
     }
 
-    /// Judges a command. A known session is thereby used, and forgets what its client awaits no more.
+    /// Judges a command. A known session counts as used, and forgets answers that its client no longer awaits.
     pub(crate) fn judge(
         &mut self,
         client: u64,
@@ -261,13 +261,13 @@ impl ClientSessions {
         u64::from(self.closed.len)
     }
 
-    /// What sessions and cached replies count together.
+    /// The total of sessions and cached replies.
     #[must_use]
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// What happened since the start.
+    /// Counters since the start.
     #[must_use]
     pub(crate) fn counters(&self) -> SessionCounters {
         self.counters
@@ -298,18 +298,18 @@ impl ClientSessions {
         true
     }
 
-    /// Whether there would be room but for what the command's own session holds behind it: answers to later commands, which
-    /// all go as soon as their client has this one's answer. Refused, it would wait for them and they for it. This is always
-    /// so of the session that was let in last, so somebody can go on; and what all sessions hold together is never more than
-    /// the bound and that session's window.
+    /// Whether there would be room without the answers that the command's own session holds behind it. Those are
+    /// answers to later commands, which all go as soon as their client has this one's answer. If the command were
+    /// refused, it would wait for them and they for it. This is always true of the session that was let in last, so at
+    /// least one session can go on. All sessions together never hold more than the bound and that session's window.
     fn makes_room(&self, slot: u32, sequence: u64) -> bool {
         let replies = &self.session(slot).replies;
         sequence == replies.lowest_awaited()
             && self.bytes - replies.charge() < self.limits.reply_bytes_max
     }
 
-    /// The closed session that was used longest ago, or the open one if it has been idle for its whole time to live;
-    /// never one that is used at this very moment.
+    /// The closed session that was used longest ago, or the open one if it has been idle for its whole time to live. A
+    /// session that is used at this very moment is never chosen.
     fn evict_one(&mut self, now_ns: u64) -> bool {
         if self.closed.first != NONE {
             self.remove(self.closed.first);
@@ -333,7 +333,7 @@ impl ClientSessions {
     fn touch(&mut self, slot: u32, now_ns: u64) {
         let session = self.session_mut(slot);
         session.last_used_ns = now_ns;
-        // The last one of its list stays there: a client that sends many commands at once is looked for once.
+        // The last one of its list stays there: a client that sends many commands at once is moved once.
         if session.next != NONE {
             self.unlink(slot);
             self.link_last(slot);
@@ -421,7 +421,7 @@ impl ClientSessions {
     }
 
     /// Writes every session into pieces of about `piece_bytes`, at most one reply more, in the order that decides
-    /// evictions. A session whose replies do not fit goes on in the next piece, behind its head once more.
+    /// evictions. A session whose replies do not fit goes on in the next piece, after its head once more.
     #[must_use]
     pub(crate) fn to_pieces(&self, piece_bytes: usize) -> Vec<Vec<u8>> {
         let mut pieces = Vec::new();

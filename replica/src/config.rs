@@ -1,4 +1,4 @@
-//! What of a replica can be set, and every limit that bounds its memory.
+//! The settings of a replica, and every limit that bounds its memory.
 
 use trine_kvstore::Limits;
 use trine_kvstore::config::{STATE_VERSION, STATE_VERSION_FIRST};
@@ -8,19 +8,20 @@ use trine_transport::time::Duration;
 pub const ENTRY_COMMANDS_MAX: usize = 65_535;
 /// Most bytes that one log entry packs.
 pub const ENTRY_BYTES_MAX: usize = 4 << 20;
-/// Most places of a group: one less than the members that a message can list, for a newcomer replaces the holder of its
+/// Most places of a group: one less than the members that a message can list. A newcomer replaces the holder of its
 /// place only after it was a member beside it.
 pub const PLACES_MAX: usize = trine_protocol::message::MEMBERS_MAX - 1;
-/// Appends in flight to a follower for each slot of the session that carries them. What is beyond waits in the log,
-/// where raft makes larger appends of it; in the session it would keep heartbeats, and the leader's answers to ReadIndex
-/// questions, waiting until they are too old to be sent.
+/// Appends in flight to a follower for each slot of the session that carries them. Further ones wait in the log, where
+/// raft makes larger appends of them. In the session they would delay heartbeats, and the leader's answers to ReadIndex
+/// questions, until those are too old to be sent.
 pub const APPENDS_PER_SLOT: usize = 2;
 /// Commands of one client session that may be in flight.
 pub const SESSION_WINDOW: u64 = 64;
 /// ReadIndex rounds that may be outstanding; reads that arrive meanwhile share the next one.
 pub const READ_ROUNDS_MAX: usize = 4;
-/// Bytes of appends under way to one member, that of the last one not counted. Raft counts them, whatever they weigh, and
-/// begins to count anew whenever it has lost track of the member, while the session still carries those of before.
+/// Bytes of appends under way to one member, that of the last one not counted. Raft counts them, whatever they weigh.
+/// It starts the count again whenever it has lost track of the member, while the session still carries the earlier
+/// ones.
 pub const APPEND_BYTES_UNDER_WAY_MAX: usize = 32 << 20;
 /// Snapshot chunks of one transfer that may be in flight.
 pub const SNAPSHOT_CHUNKS_IN_FLIGHT: u32 = 4;
@@ -30,8 +31,8 @@ pub const SNAPSHOT_TRANSFERS_MAX: usize = 4;
 pub const SNAPSHOT_CHUNKS_MAX: u32 = 1 << 20;
 /// Requests to peers whose outcome is not known yet; more are dropped as the network would.
 pub const PEER_REQUESTS_MAX: usize = 16_384;
-/// A first member of a new group that nobody has led for so long begins anew as an unattached replica, and a bootstrapper
-/// that had to yield tries again.
+/// A first member of a new group that has had no leader for so long starts again as an unattached replica. A
+/// bootstrapper that had to yield tries again.
 pub const BEGIN_PATIENCE: Duration = Duration::from_secs(5);
 /// How often a member without a leader asks another one whether it still is a member.
 pub const MEMBERSHIP_QUESTION_EVERY: Duration = Duration::from_millis(500);
@@ -44,13 +45,14 @@ pub const TERMS_PER_SECOND: u64 = 1 << 20;
 /// Addresses of replicas that a replica remembers from answers, beside its members and `--peers`; the oldest gives way.
 pub const LEARNED_ADDRESSES_MAX: usize = 128;
 const _: () = assert!(LEARNED_ADDRESSES_MAX > PLACES_MAX);
-/// Pause between two questions of a replica who the members are, while somebody whom it does not know speaks to it.
+/// Pause between two questions to a replica about who the members are, while a replica unknown to this one speaks to
+/// it.
 pub const MEMBERS_QUESTION_EVERY: Duration = Duration::from_millis(100);
 /// A log that has reached a bound is compacted by this share of the bound.
 pub const COMPACTED_SHARE: usize = 16;
 /// The log in memory holds the bytes of its entries in pieces of this size.
 pub const LOG_PIECE_BYTES: usize = 1 << 20;
-/// Pieces that a log keeps for the entries to come: what one compaction of a log with the default bound sets free.
+/// Pieces that a log keeps for later entries: as many as one compaction of a log with the default bound sets free.
 pub const LOG_SPARE_PIECES_MAX: usize = 4;
 /// Bytes of log records that one frame on disk takes before the next one begins; a single record may be longer.
 pub const FRAME_BYTES_MAX: usize = 8 << 20;
@@ -62,10 +64,10 @@ pub const SEGMENT_BYTES_MIN: u64 = 16 << 10;
 pub const SEGMENT_BYTES: u64 = 32 << 20;
 /// Bytes of a replica's own snapshot that one turn hands to the disk, before other work gets its turn.
 pub const OWN_SNAPSHOT_BYTES_PER_TURN: usize = 1 << 20;
-/// Bytes of snapshots that may wait for the disk: of its own, which is made no faster then, and of one that is received,
-/// whose sender has to wait then.
+/// Bytes of snapshots that may wait for the disk. A snapshot of its own is made no faster then, and the sender of one
+/// that is received has to wait then.
 pub const SNAPSHOT_BYTES_WAITING_MAX: usize = 8 << 20;
-/// Version of the replicated state machine: what entries mean. A replica that knows less refuses to apply.
+/// Version of the replicated state machine: the meaning of entries. A replica that knows less refuses to apply.
 pub const STATE_MACHINE_VERSION: u16 = 1;
 
 const _: () = assert!(ENTRY_COMMANDS_MAX < 1 << 16);
@@ -74,7 +76,7 @@ const _: () = assert!(
     "a session's window is kept in a 64-bit mask by clients"
 );
 
-/// What bounds the client sessions. Replicated state: it changes answers, so every replica has the same.
+/// The bounds of the client sessions. Replicated state: it changes answers, so every replica has the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SessionLimits {
     /// Most sessions, those that are closed but still remembered included.
@@ -101,9 +103,9 @@ pub enum ReadMode {
     /// It asks a quorum whether it still leads, once for all reads that have arrived. Assumes nothing about clocks.
     #[default]
     Index,
-    /// A quorum that has confirmed the lead gives its vote to nobody else for one election timeout, so until shortly
-    /// before that the leader answers alone. Assumes that during one election timeout no two replicas' monotonic
-    /// clocks drift apart by more than [`ReplicaConfig::lease_drift`].
+    /// A quorum that has confirmed a leadership gives its vote to no other replica for one election timeout. Until
+    /// shortly before that the leader answers alone. Assumes that during one election timeout no two replicas'
+    /// monotonic clocks drift apart by more than [`ReplicaConfig::lease_drift`].
     Lease,
 }
 
@@ -133,15 +135,15 @@ pub struct ReplicaConfig {
     pub log_bytes_max: usize,
     /// The log is compacted when it holds more entries than this.
     pub log_entries_max: usize,
-    /// In disk mode: a snapshot is written when this many bytes of log were written since the last one, or as many as
-    /// that one had, whichever is more.
+    /// In disk mode a snapshot is written when enough bytes of log were written since the last one. Enough is this
+    /// many, or as many as that one had, whichever is more.
     pub disk_log_bytes_max: u64,
     /// Bytes of client commands, reads included, that may wait before clients are told to come back later.
     pub pending_bytes_max: usize,
     /// Client requests, reads included, that may wait for their answer.
     pub pending_requests_max: usize,
-    /// Bytes of one append message between replicas. The default fits, with what stands around it, a buffer of 64 KiB:
-    /// as many as may be in flight to a follower that catches up stay allocated for good.
+    /// Bytes of one append message between replicas. The default fits, with its framing, into a buffer of 64 KiB. As
+    /// many buffers as may be in flight to a follower that catches up stay allocated permanently.
     pub append_bytes_max: u64,
     /// Append messages to one follower that may be in flight.
     pub appends_in_flight_max: usize,
@@ -150,7 +152,7 @@ pub struct ReplicaConfig {
     /// The newest state-machine version that this replica takes part in: that of its release, or an older one, as a
     /// replica of an older release would. A group switches to a version once all of its members understand it.
     pub state_version: u8,
-    /// How long a graceful stop waits for another replica to take the lead.
+    /// How long a graceful stop waits for another replica to take over leadership.
     pub handover_timeout: Duration,
 }
 
@@ -219,7 +221,7 @@ pub enum ConfigError {
         "`state_version` {version}: this release understands {STATE_VERSION_FIRST} to {STATE_VERSION}"
     )]
     StateVersion {
-        /// What was asked for.
+        /// The requested settings.
         version: u8,
     },
     /// raft ids are never zero.

@@ -1,8 +1,8 @@
 //! A replica that belongs to a group: raft, the replicated state, and everything that waits for either.
 //!
-//! The parts are values with private state: consensus, service, membership, durability, and the snapshots that go out and
-//! come in. A part takes from the others what it needs as arguments. `Group` puts them together: it says in which order
-//! they get their turn, and carries what one has found out to the next.
+//! The parts are values with private state: consensus, service, membership, durability, and the snapshots that go out
+//! and come in. A part takes the data of others as arguments. `Group` puts them together: it says in which order they
+//! get their turn, and carries the results of one to the next.
 
 mod agreement;
 mod clock;
@@ -92,7 +92,7 @@ impl Group {
             .map(|member| member.incarnation.0)
             .collect();
         let log = MemoryLog::with_base(FIRST_INDEX, FIRST_TERM, voters);
-        // Nobody can have heard a promise in a group that begins only now: votes may be given at once.
+        // No replica can have heard a promise in a group that begins only now: votes may be given at once.
         let raft = RaftGroup::new(&config, own.incarnation.0, log, FIRST_INDEX, seed, now, now);
         let state = StateMachine::new(
             origin.cluster,
@@ -164,7 +164,7 @@ impl Group {
         }
     }
 
-    /// What writes are timed with, see [`crate::timing`].
+    /// Measures the times of writes, see [`crate::timing`].
     pub(crate) fn lend_stopwatch(&mut self, stopwatch: Option<Stopwatch>) {
         self.service.lend_stopwatch(stopwatch);
     }
@@ -174,7 +174,8 @@ impl Group {
         self.consensus.campaign();
     }
 
-    /// What a call lends to the parts that propose through consensus, and these parts.
+    /// The arguments that a call lends to the parts that propose through consensus, and these
+    /// parts.
     fn lend<'a>(
         &'a mut self,
         now: Instant,
@@ -192,7 +193,7 @@ impl Group {
         (cx, &mut self.service, &mut self.membership)
     }
 
-    /// One turn: proposes what has arrived, ticks if a tick is due, and runs raft until it wants nothing.
+    /// One turn: proposes the arrived requests, ticks if a tick is due, and runs raft until it has nothing to do.
     pub(crate) fn on_turn(
         &mut self,
         now: Instant,
@@ -205,34 +206,35 @@ impl Group {
             }
             return;
         }
-        // What has arrived goes in first, so that the ready loop below sends it together with what the tick adds.
+        // Arrived requests go in first, so that the ready loop below sends them together with the tick's messages.
         self.propose(now, out);
         let ticked = self.consensus.tick_if_due(now);
         if ticked {
-            // Behind the tick, which may have given the leader up: without one nobody can answer these reads.
+            // After the tick, which may have given leadership up: without a leader these reads cannot be answered.
             let (mut cx, service, _) = self.lend(now, out);
             service.mind_forwarded_reads(&mut cx);
         }
         // Once for all of it: each round of the loop costs a message to every follower.
         self.pump(now, out);
         if ticked {
-            // Behind the loop, which may have added a member: raft has no limit for it yet.
+            // After the loop, which may have added a member: raft has no limit for it yet.
             if let Some(state) = &self.state {
                 let most = self.local.config.appends_in_flight_max;
                 self.consensus.fit_appends(state.members(), slots, most);
             }
-            // Behind the loop: it decides by what is applied, and by who leads.
+            // After the loop: it decides by the applied entries, and by who leads.
             self.maintain(now, out);
-            // What maintenance has proposed does not wait for the next turn.
+            // Proposals of maintenance do not wait for the next turn.
             self.pump(now, out);
         }
-        // Behind the loops: only a state that has applied everything committed may be read under the lease.
+        // After the loops: only a state that has applied everything committed may be read under the lease.
         let (mut cx, service, _) = self.lend(now, out);
         service.read_under_lease(&mut cx);
-        // Behind the loops: only applied entries may go, and the appends of this turn are made by now.
+        // After the loops: only applied entries may go, and the appends of this turn are made by now.
         let needed = self.sending.log_needed_from();
         self.consensus.compact(&self.local.config, needed);
-        // Bulk data goes last: what a quorum waits for is ahead of it on the network and on the disk.
+        // Bulk data goes last: messages and writes that a quorum waits for are ahead of it on the network and on the
+        // disk.
         self.sending
             .send_chunks(now, self.state.as_mut(), &mut self.consensus, out);
         if let (Some(disk), Some(state)) = (&mut self.disk, &mut self.state) {
@@ -240,14 +242,15 @@ impl Group {
         }
     }
 
-    /// Hands to raft what has arrived since the last turn.
+    /// Hands raft the requests that have arrived since the last turn.
     fn propose(&mut self, now: Instant, out: &mut Outbox) {
         let (mut cx, service, membership) = self.lend(now, out);
-        // First: `now` is the second look at the clock that the answers of the last turn wait for.
+        // First: `now` is the second reading of the clock, which the answers of the last turn wait
+        // for.
         service.release_reads(&mut cx);
         // Anywhere ahead of the ready loop would do for the writes.
         service.propose_waiting(&mut cx);
-        // Behind the release: a read whose lease has ended rides in the round that begins now.
+        // After the release: a read whose lease has ended rides in the round that begins now.
         service.begin_read_round(&mut cx, membership.has_unconfirmed());
     }
 
@@ -292,7 +295,7 @@ impl Group {
 
     fn do_work(&mut self, now: Instant, work: Work, out: &mut Outbox) {
         if let Some(snapshot) = work.snapshot {
-            // Goes first: a member that had no state knows nobody whom it could send raft's own answer to.
+            // Goes first: a member that had no state knows no member to which it could send raft's own answer.
             self.install(&snapshot, out);
             if self.life.is_halted() {
                 return;
@@ -360,7 +363,7 @@ impl Group {
     }
 
     fn apply_conf_change(&mut self, now: Instant, entry: &Entry) {
-        // What cannot be read changes nothing, on every replica alike.
+        // An unreadable entry changes nothing, on every replica alike.
         let change = membership::decode_change(&entry.data);
         let named = change.as_ref().and_then(membership::named_member);
         let conf = self.consensus.apply_conf_change(now, change.as_ref());
@@ -389,7 +392,7 @@ impl Group {
         self.halt_diverged(diverged, out);
     }
 
-    /// Halts if this member has diverged. What it has on disk must not be used again.
+    /// Halts if this member has diverged. Its state on disk must not be used again.
     fn halt_diverged(&mut self, diverged: Option<Halt>, out: &mut Outbox) {
         let Some(why) = diverged else { return };
         if self.disk.is_some() && !self.life.is_halted() {
@@ -398,7 +401,7 @@ impl Group {
         self.life.halt(why);
     }
 
-    /// Notices that this replica has come to lead, or leads no more.
+    /// Notices that this replica has become the leader, or is no longer.
     fn follow_role(&mut self, now: Instant, out: &mut Outbox) {
         let Some(change) = self.consensus.follow_role(now) else {
             return;
@@ -417,14 +420,14 @@ impl Group {
         }
     }
 
-    /// Leadership is lost: whoever waits here has to ask somebody else.
+    /// Leadership is lost: clients that wait here have to ask another replica.
     fn abandon_clients(&mut self, now: Instant, out: &mut Outbox) {
         let (mut cx, service, membership) = self.lend(now, out);
         service.abandon_clients(&mut cx);
         membership.abandon_admin_clients(&mut cx);
     }
 
-    /// What is due once a tick: nothing here is urgent.
+    /// The work of one tick: nothing here is urgent.
     fn maintain(&mut self, now: Instant, out: &mut Outbox) {
         // Ahead of the proposals: raft can be set up again for other settings only while nothing waits.
         self.maintain_snapshots(now, out);
@@ -448,17 +451,18 @@ impl Group {
         out.settle_debts(self.local.cluster);
     }
 
-    /// What a leader does once a tick.
+    /// A leader's work of one tick.
     fn lead(&mut self, now: Instant, out: &mut Outbox) {
         let stopping = self.life.is_stopping();
         let (state, consensus) = (self.state.as_ref(), &mut self.consensus);
         self.clock.propose_tick(now, state, consensus, out);
         let (mut cx, _, membership) = self.lend(now, out);
-        // Ahead of the changes: whoever is taken in after it has to understand the new version.
+        // Ahead of the changes: a replica that is admitted after it has to understand the new
+        // version.
         membership.raise_version(&mut cx, stopping);
         membership.change_members(&mut cx, stopping);
         self.sending.end_useless_transfers(&self.consensus);
-        // Behind all proposals: raft takes none while leadership is transferred.
+        // After all proposals: raft takes none while leadership is transferred.
         self.hand_over(now, out);
     }
 
@@ -519,7 +523,7 @@ impl Group {
         }
     }
 
-    /// Whether another one leads, or nobody has come to lead in time.
+    /// Whether another one leads, or no replica has come to lead in time.
     pub(crate) fn is_stopped(&self, now: Instant) -> bool {
         let is_over = |until: Instant| now >= until;
         !self.consensus.raft().is_leader() || self.life.stop_until().is_some_and(is_over)

@@ -4,7 +4,7 @@ use trine_protocol::message::{ClusterId, PlaceId};
 
 use crate::disk::DiskError;
 
-/// The reason. The first one stays: what follows from it is no reason.
+/// The reason. The first one stays: its consequences are no reasons.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Halt {
     /// The group has removed it, or given its place to another replica.
@@ -35,7 +35,7 @@ pub enum Halt {
         /// The hash of the majority's.
         majority: [u64; 2],
     },
-    /// A write has failed: nobody knows what the disk holds.
+    /// A write has failed: the content of the disk is unknown.
     #[error(transparent)]
     Disk(DiskError),
     /// The group uses a newer state machine than this release understands.

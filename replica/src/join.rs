@@ -1,5 +1,5 @@
-//! How a new identity gets into an existing group: it asks its peers in turn until a leader has taken it in, and goes
-//! on asking until it votes, because leaders change.
+//! How a new identity joins an existing group. It asks its peers in turn until a leader has taken it in, and goes on
+//! asking until it votes, because leaders change.
 
 use std::net::SocketAddr;
 
@@ -16,7 +16,7 @@ use trine_protocol::message::{
 #[derive(Debug)]
 pub(crate) struct Joiner {
     own: Member,
-    /// Next of the known addresses to ask where nobody is known to lead.
+    /// Next of the known addresses to ask where no leader is known.
     turn: usize,
     leader: Option<SocketAddr>,
     retry: Duration,
@@ -46,7 +46,7 @@ impl Joiner {
         }
     }
 
-    /// What this replica waits for, in words.
+    /// Says in words which event this replica waits for.
     #[must_use]
     pub(crate) fn problem(&self) -> &str {
         &self.problem

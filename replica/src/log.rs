@@ -1,4 +1,4 @@
-//! What raft needs from a log, beyond reading it: the one interface that the memory log and a log on disk share.
+//! Raft's needs of a log, beyond reading it: the one interface that the memory log and a log on disk share.
 
 mod bytes;
 mod memory;
@@ -23,7 +23,7 @@ pub(crate) trait Log: raft::Storage {
     /// Remembers the configuration that is in force at the applied index.
     fn set_conf_state(&mut self, state: ConfState);
 
-    /// Drops everything and begins anew behind the snapshot, whose state has been installed.
+    /// Drops everything and starts again after the snapshot, whose state has been installed.
     fn restore(&mut self, snapshot: &Snapshot);
 
     /// Drops the entries up to and including `through`, which have been applied.

@@ -1,4 +1,4 @@
-//! Whom does a replica ask who the members are?
+//! Which replica is asked who the members are?
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use crate::config::MEMBERS_QUESTION_EVERY;
 /// When the next question is due, and whose turn it is.
 #[derive(Debug)]
 pub(crate) struct MemberDiscovery {
-    /// Somebody unknown has spoken, or the members are not known yet: a known replica is to be asked who they are.
+    /// An unknown replica has spoken, or the members are not known yet: a known replica is to be asked who they are.
     wanted: bool,
     ask_at: Instant,
     /// Counts the questions, so that all are asked in turn.
@@ -25,13 +25,13 @@ impl MemberDiscovery {
         }
     }
 
-    /// Somebody who is not known speaks as a member would. If the members have changed while this replica was away, one
-    /// that it knows can say so.
+    /// An unknown replica speaks as a member would. If the members have changed while this replica was away, one that
+    /// it knows can say so.
     pub(crate) fn want(&mut self) {
         self.wanted = true;
     }
 
-    /// Whom of `known` to ask now, if anybody.
+    /// Which of `known` to ask now, if any.
     pub(crate) fn next(
         &mut self,
         now: Instant,

@@ -209,7 +209,7 @@ pub(crate) fn decode_change(data: &[u8]) -> Option<ConfChangeV2> {
     known.then_some(change)
 }
 
-/// Who the context of a change introduces.
+/// The member that the context of a change introduces.
 #[must_use]
 pub(crate) fn named_member(change: &ConfChangeV2) -> Option<Member> {
     let mut cursor = Cursor::new(&change.context, "member");

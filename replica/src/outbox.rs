@@ -1,4 +1,4 @@
-//! Where a replica puts what it wants sent, and where it remembers what it is still waiting for.
+//! The messages that a replica wants sent, and the answers that it still waits for.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use crate::config::PEER_REQUESTS_MAX;
 use crate::disk::Write;
 use crate::output::{Class, Output};
 
-/// What a request to a peer was about.
+/// The subject of a request to a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Purpose {
     /// A raft message to this member; its answer, if it has one, is another.
@@ -37,14 +37,14 @@ pub(crate) enum Purpose {
     },
     /// A probe or begin of a bootstrap, to this place.
     Bootstrap(PlaceId),
-    /// The hash of this replica's state behind an entry; the answer is the receiver's.
+    /// The hash of this replica's state after an entry; the answer is the receiver's.
     Report {
         /// The member.
         to: Incarnation,
         /// The entry.
         index: u64,
     },
-    /// A plea to be taken in.
+    /// A request to be taken in.
     Join(SocketAddr),
     /// The question who the members are.
     Members,
@@ -81,7 +81,7 @@ pub(crate) struct Outbox {
     free: Vec<u32>,
     /// Requests that could not be answered for want of a buffer.
     owed: Vec<ReplyToken>,
-    /// What is to be written, with its number. Nothing is in memory mode.
+    /// The pending writes, with their numbers. Memory mode has none.
     writes: VecDeque<(u64, Write)>,
     last_write: u64,
     pub(crate) counters: Counters,
@@ -132,7 +132,8 @@ impl Outbox {
         self.reply_as_is(token, &[]);
     }
 
-    /// Answers a request with something that no decoder reads: it was refused, and nobody takes it for a sign of life.
+    /// Answers a request with bytes that no decoder reads: it was refused, and the answer does not count as a sign of
+    /// life.
     pub(crate) fn reply_unreadable(&mut self, token: ReplyToken) {
         self.reply_as_is(token, &[0]);
     }
@@ -197,8 +198,8 @@ impl Outbox {
         }
     }
 
-    /// Answers again what went without an answer for want of a buffer. "May have been executed, ask again" is true of
-    /// every one of them; to a peer these bytes are noise, which it drops as it would a lost answer.
+    /// Answers requests that had no answer yet for want of a buffer. "May have been executed, ask again" is true of
+    /// every one of them. To a peer these bytes are noise, which it drops as it would a lost answer.
     pub(crate) fn settle_debts(&mut self, cluster: ClusterId) {
         for token in std::mem::take(&mut self.owed) {
             self.reply(
@@ -251,7 +252,7 @@ impl Outbox {
     fn raft_frame(&mut self, header: PeerHeader, message: &Message, head: usize) -> Option<MsgBuf> {
         let mut bytes = self.alloc(head + message.encoded_len())?;
         header.encode_to_slice(&mut bytes);
-        // Stream and sequence of an append are the node's to fill in; what is reserved goes out as zero.
+        // The node fills in stream and sequence of an append; reserved fields go out as zero.
         bytes[PEER_HEADER_SIZE..head].fill(0);
         let mut rest = &mut bytes[head..];
         message
@@ -310,7 +311,7 @@ impl Outbox {
         Some((u64::from(slot.generation) << 32) | u64::from(number))
     }
 
-    /// What the request with this tag was about. Each tag is answered once; another answer finds nothing.
+    /// The subject of the request with this tag. Each tag is answered once; another answer finds nothing.
     pub(crate) fn recall(&mut self, tag: u64) -> Option<Purpose> {
         let number = tag as u32;
         let slot = self.requests.get_mut(number as usize)?;

@@ -1,4 +1,4 @@
-//! What a replica wants done: messages to peers, and answers to requests.
+//! A replica's output: messages to peers, and answers to requests.
 
 use std::net::SocketAddr;
 
@@ -23,7 +23,7 @@ pub enum Output {
     Send {
         /// Where the peer is reached.
         to: SocketAddr,
-        /// The life of the peer that is meant; another one must not get it. Nothing while it is not known.
+        /// The incarnation of the peer; another one must not get the request. `None` while it is not known.
         expect: Option<Incarnation>,
         /// The request type, one of [`trine_protocol::message::kind`].
         kind: u8,

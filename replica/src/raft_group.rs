@@ -30,13 +30,14 @@ pub(crate) struct RaftGroup<L: Log> {
     config: ReplicaConfig,
     seed: u64,
     next_tick: Instant,
-    /// Until then no vote is given: an earlier life may have promised a leader its silence.
+    /// No vote is given before this moment: this replica may have promised a leader its silence
+    /// before a restart.
     votes_from: Instant,
-    /// Ticks since a leader was last followed here. Raft counts the same, but forgets it together with the leader as soon
-    /// as anybody speaks of a later term: a lease may stand on what was promised before that.
+    /// Ticks since a leader was last followed here. Raft counts the same, but forgets it together with the leader as
+    /// soon as any message names a later term. A lease may rely on a promise from before that.
     ticks_since_leader: usize,
-    /// For so many ticks behind a leader's last word nobody gets a vote from here, not even this replica itself. More than
-    /// the election timeout only while a longer one waits to be adopted.
+    /// For so many ticks after a leader's last message no replica gets a vote from here, not even this replica itself.
+    /// More than the election timeout only while a longer one waits to be adopted.
     silence_ticks: usize,
     /// Followers serve reads: for so many ticks more they hear of each commit at once, not with the next append.
     prompt_commit_ticks: usize,
@@ -48,12 +49,12 @@ pub(crate) struct RaftGroup<L: Log> {
     terms: TermAllowance,
 }
 
-/// What one round of the ready loop asks for, in the order in which it has to be done.
+/// The requests of one round of the ready loop, in the order in which they have to be done.
 #[derive(Default)]
 pub(crate) struct Work {
     /// To be sent. Whatever they promise has been written to the log already.
     pub(crate) messages: Vec<Message>,
-    /// The log now stands on this snapshot: install the state that belongs to it before applying anything.
+    /// The log now begins at this snapshot: install the state that belongs to it before applying anything.
     pub(crate) snapshot: Option<Snapshot>,
     /// To be applied, in this order.
     pub(crate) committed: Vec<Entry>,
@@ -61,17 +62,17 @@ pub(crate) struct Work {
     pub(crate) read_states: Vec<ReadState>,
 }
 
-/// What raft hands out in one round of the ready loop, before it is known what has to wait for the disk.
+/// Raft's output of one round of the ready loop, before it is known which parts have to wait for the disk.
 struct Round {
     messages: Vec<Message>,
-    /// They promise what the round writes, and leave behind it.
+    /// They promise what the round writes, and leave after it is written.
     persisted_messages: Vec<Message>,
     snapshot: Option<Snapshot>,
     committed: Vec<Entry>,
     read_states: Vec<ReadState>,
 }
 
-/// Where an entry stands in the log that was proposed.
+/// The position in the log of an entry that was proposed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Proposal {
     pub(crate) index: u64,
@@ -84,7 +85,7 @@ pub(crate) enum ProposeError {
     /// This replica does not lead.
     #[error("this replica does not lead")]
     NotLeader,
-    /// Too much is uncommitted, or the lead is being handed over.
+    /// Too much is uncommitted, or leadership is being transferred.
     #[error("raft takes no proposals at the moment")]
     Dropped,
     /// Another change of the configuration is under way.
@@ -92,7 +93,7 @@ pub(crate) enum ProposeError {
     ChangeInProgress,
 }
 
-/// What the leader knows of one member.
+/// The leader's knowledge of one member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Progress {
     /// Greatest index known to be in its log.
@@ -102,7 +103,7 @@ pub(crate) struct Progress {
 }
 
 impl<L: Log> RaftGroup<L> {
-    /// Raft for the identity `id` on `log`, which says where it stands; `applied` is what the state machine holds.
+    /// Raft for the identity `id` on `log`, which says how far it is; `applied` is the last entry in the state machine.
     ///
     /// # Panics
     /// When `log` contradicts itself: that is damage which must not be built upon.
@@ -169,7 +170,7 @@ impl<L: Log> RaftGroup<L> {
         }
         let before = self.node.raft.msgs.len();
         let stepped = self.node.step(message);
-        // Not what the message names: a question whether a vote would be given raises nothing.
+        // The term that the message names does not count: a pre-vote question raises no term.
         self.terms.draw(self.term().saturating_sub(term));
         stepped.map_err(|_| Refusal::NotEntitled)?;
         if from_leader && self.leader() == sender {
@@ -185,8 +186,9 @@ impl<L: Log> RaftGroup<L> {
         self.last_index() > 0
     }
 
-    /// Whether a leader was followed here too lately for a vote to be given to another one. Where a leader is known, raft
-    /// refuses by itself what is of its term; and whoever was handed the lead is let through, as by raft.
+    /// Whether a leader was followed here too lately for a vote to be given to another one. Where a leader is known,
+    /// raft itself refuses messages of its term. The replica to which leadership was transferred is let through, as by
+    /// raft.
     fn has_promised_silence(&self, vote: &Message) -> bool {
         self.ticks_since_leader < self.silence_ticks
             && vote.context[..] != *CAMPAIGN_TRANSFER
@@ -270,7 +272,7 @@ impl<L: Log> RaftGroup<L> {
         number.filter(|_| id == self.node.raft.id.to_le_bytes())
     }
 
-    /// A follower serves reads, and answers them only when it knows that what they have to see is committed.
+    /// A follower serves reads, and answers them only when it knows that the entries they have to see are committed.
     fn commit_promptly(&mut self) {
         if self.prompt_commit_ticks == 0 {
             self.node.skip_bcast_commit(false);
@@ -278,8 +280,8 @@ impl<L: Log> RaftGroup<L> {
         self.prompt_commit_ticks = PROMPT_COMMIT_TICKS;
     }
 
-    /// One tick if one is due. The next is due a whole period later: ticks that were missed are never made up, because
-    /// a burst of them after a pause would break the promises that a lease stands on.
+    /// One tick if one is due. The next is due a whole period later. Ticks that were missed are never made up, because
+    /// a burst of them after a pause would break the promises that a lease relies on.
     pub(crate) fn tick_if_due(&mut self, now: Instant) -> bool {
         if now < self.next_tick {
             return false;
@@ -308,7 +310,8 @@ impl<L: Log> RaftGroup<L> {
             && !self.is_leader()
     }
 
-    /// The group has promised its leaders this much silence: it counts at once, whenever raft can be set up anew for it.
+    /// The group has promised its leaders this much silence: it counts at once, whenever raft can be set up again for
+    /// it.
     pub(crate) fn promise_silence(&mut self, election_ticks: usize) {
         self.silence_ticks = self.silence_ticks.max(election_ticks);
     }
@@ -335,7 +338,7 @@ impl<L: Log> RaftGroup<L> {
         Some(self.finish_in_memory(ready, round))
     }
 
-    /// The part of a round that both log modes share: raft hands it out, and the log in memory takes what is new.
+    /// The part of a round that both log modes share: raft hands it out, and the log in memory takes the new entries.
     fn begin_round(&mut self) -> Option<(Ready, Round)> {
         if !self.node.has_ready() {
             return None;
@@ -363,8 +366,9 @@ impl<L: Log> RaftGroup<L> {
     ///
     /// Disk mode's code would do the same with a disk that is durable at once. It was measured, and costs 2 %: 4,510
     /// instructions for each PUT of the leader instead of 4,423, in batches of 64
-    /// (`cargo bench -p trine-replica -- put_instructions_leader`). Here raft gives out in the same round what the write
-    /// sets free. Behind `on_persist_ready` it asks for a round of its own, and messages would leave in another order.
+    /// (`cargo bench -p trine-replica -- put_instructions_leader`). Here raft gives out in the same round the work that
+    /// the write releases. After `on_persist_ready` it asks for a round of its own, and messages would leave in another
+    /// order.
     fn finish_in_memory(&mut self, ready: Ready, round: Round) -> Work {
         // Only a leader has messages that come ahead of the others; they may leave before its own write.
         let mut work = Work {
@@ -422,12 +426,12 @@ impl<L: Log> RaftGroup<L> {
         self.node.report_snapshot(id, status);
     }
 
-    /// Begins to hand the lead over to `id`.
+    /// Begins to transfer leadership to `id`.
     pub(crate) fn transfer_leader(&mut self, id: u64) {
         self.node.transfer_leader(id);
     }
 
-    /// Whether the lead is being handed over.
+    /// Whether leadership is being transferred.
     pub(crate) fn is_transferring(&self) -> bool {
         self.node.raft.lead_transferee.is_some()
     }
@@ -448,8 +452,8 @@ impl<L: Log> RaftGroup<L> {
         self.node.raft.state
     }
 
-    /// Takes other settings from here on: raft begins anew on the same log. Nothing may be waiting in the ready loop, or
-    /// for the disk.
+    /// Uses other settings from here on: raft is set up again on the same log. Nothing may be waiting in the ready
+    /// loop, or for the disk.
     pub(crate) fn adopt(&mut self, config: &ReplicaConfig)
     where
         L: Default,
@@ -477,7 +481,7 @@ impl<L: Log> RaftGroup<L> {
         self.term_at(self.applied()) == Some(self.term())
     }
 
-    /// Who leads, as far as this replica knows; zero for nobody.
+    /// Who leads, as far as this replica knows; zero if no leader is known.
     pub(crate) fn leader(&self) -> u64 {
         self.node.raft.leader_id
     }
@@ -522,7 +526,7 @@ impl<L: Log> RaftGroup<L> {
             .filter(|&term| term != 0)
     }
 
-    /// What the leader knows of the member `id`.
+    /// The leader's knowledge of the member `id`.
     pub(crate) fn progress(&self, id: u64) -> Option<Progress> {
         self.node.raft.prs().get(id).map(|progress| Progress {
             matched: progress.matched,
@@ -535,7 +539,7 @@ impl<L: Log> RaftGroup<L> {
         self.node.store()
     }
 
-    /// The log, for what is not raft's business: compaction, snapshots on offer.
+    /// The log, for tasks outside of raft: compaction, snapshots on offer.
     pub(crate) fn log_mut(&mut self) -> &mut L {
         self.node.mut_store()
     }
@@ -654,9 +658,9 @@ mod tests {
         message
     }
 
-    /// A follower has acknowledged the heartbeat that a lease begins with. Then comes a late refusal of a question that it
-    /// had asked before, from somebody who is a term ahead: raft forgets the leader over it. The candidate of that term
-    /// used to get the vote at once, and could lead while the old leader still answered reads under its lease.
+    /// A follower has acknowledged the heartbeat that a lease begins with. Then comes a late refusal of a question that
+    /// it had asked before, from a replica that is a term ahead: raft forgets the leader over it. The candidate of that
+    /// term used to get the vote at once, and could lead while the old leader still answered reads under its lease.
     #[test]
     fn a_later_term_does_not_void_the_promise_that_a_heartbeat_was_acknowledged_with() {
         let config = ReplicaConfig::default();
@@ -686,7 +690,8 @@ mod tests {
         }
     }
 
-    /// Whoever is handed the lead need not wait: the old leader has ended its lease before.
+    /// The replica to which leadership is transferred need not wait: the old leader has ended its
+    /// lease before.
     #[test]
     fn a_transfer_of_the_lead_is_not_held_up_by_the_promise() {
         let mut group = follower(1);
@@ -702,9 +707,9 @@ mod tests {
         assert!(!answer.reject, "{answer:?}");
     }
 
-    /// Of two replicas one came to lead while the removal of just that one was in its log. Raft leaves a removed leader in
-    /// its role, and with a single voter left it confirms reads without asking anybody: cut off from that voter, which can
-    /// elect itself and write alone, the removed leader answered what was overwritten already.
+    /// One of two replicas came to lead while its own removal was in its log. Raft leaves a removed leader in its role,
+    /// and with a single voter left it confirms reads without asking any replica. Cut off from that voter, which can
+    /// elect itself and write alone, the removed leader answered with values that were overwritten already.
     #[test]
     fn a_leader_that_is_removed_leads_no_more() {
         let now = Instant::ZERO;

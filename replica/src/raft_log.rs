@@ -1,4 +1,4 @@
-//! Where does raft say what it does? Nowhere, unless the program gives it a place.
+//! Where does raft log its actions? Nowhere, unless the program gives it a place.
 
 use std::sync::OnceLock;
 
@@ -6,8 +6,8 @@ use slog::{Discard, Logger, o};
 
 static LOGGER: OnceLock<Logger> = OnceLock::new();
 
-/// From now on every group of this process whose raft begins logs to `logger`. What is logged changes nothing that a
-/// replica does. False, and nothing done, when a logger was given before.
+/// From now on every group of this process whose raft begins logs to `logger`. Logging changes nothing that a replica
+/// does. False, and nothing done, when a logger was given before.
 pub fn log_raft_to(logger: Logger) -> bool {
     LOGGER.set(logger).is_ok()
 }

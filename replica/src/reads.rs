@@ -1,8 +1,9 @@
 //! Linearizable reads: one ReadIndex round confirms every read that had arrived before it began.
 //!
-//! A follower does the same, only that its question goes to the leader first. Nobody repeats a question that was lost on
-//! that way, so a follower asks anew, under another context, for the reads of a round that is not confirmed in time. If
-//! the first question was not lost but slow, its late answer still settles the round: the leader was confirmed after it.
+//! A follower does the same, only that its question goes to the leader first. A question that was lost on that way is
+//! not repeated. A follower therefore asks again, under another context, for the reads of a round that is not confirmed
+//! in time. If the first question was not lost but slow, its late answer still settles the round: the leader was
+//! confirmed after it.
 //!
 //! A round begins with `read_index`, whose context comes back once a quorum has confirmed that this replica still led
 //! after that moment. A read may only ride in a round that began after the read had arrived, and is answered once the
@@ -42,7 +43,7 @@ pub(crate) struct Reads {
     waiting: Vec<Read>,
     /// In the order of their beginnings. Invariant: those with an index come first.
     rounds: VecDeque<Round>,
-    /// Read under a lease, and not given out before the clock was looked at once more.
+    /// Read under a lease, and not given out before the clock was read once more.
     held: Vec<(Read, MsgBuf)>,
     next_context: u64,
     /// Rounds have become late since the last one began.
@@ -144,9 +145,9 @@ impl Reads {
         });
     }
 
-    /// A quorum has confirmed the round: returns when it had begun, unless it is late: then it says nothing about the present
-    /// leadership. Unknown contexts are of an earlier leadership, or in disk mode of an earlier life, whose numbers may be
-    /// greater than those of this one: they say nothing about any round.
+    /// A quorum has confirmed the round: returns when it had begun. A late confirmation returns nothing, for it proves
+    /// nothing about the present leadership. Unknown contexts are of an earlier leadership, or in disk mode of the time
+    /// before a restart. Their numbers may be greater than the present ones: they prove nothing about any round.
     pub(crate) fn on_confirmed(&mut self, context: u64, index: u64) -> Option<Instant> {
         let asked = |round: &Round| round.index.is_none() && round.context == context;
         let own = self.rounds.iter().find(|round| asked(round))?;
@@ -160,8 +161,8 @@ impl Reads {
         begun
     }
 
-    /// Rounds that began before `limit` are asked anew, if they are not confirmed: the confirmation of a later round
-    /// settles them, and so does their own if it still comes. A leader that is slow to answer is not asked in vain.
+    /// Unconfirmed rounds that began before `limit` are asked again. The confirmation of a later round settles them,
+    /// and so does their own if it still comes. A leader that is slow to answer is not asked in vain.
     pub(crate) fn ask_anew(&mut self, limit: Instant) {
         for round in &mut self.rounds {
             if round.index.is_none() && round.begun < limit && !round.late {
@@ -174,7 +175,7 @@ impl Reads {
         self.drop_empty_late();
     }
 
-    /// Takes the reads that came before `limit` and that nobody seems to confirm, or whose entries do not come.
+    /// Takes the reads that came before `limit` and that seem to stay unconfirmed, or whose entries do not come.
     pub(crate) fn take_older(&mut self, limit: Instant) -> Vec<Read> {
         let is_old = |read: &mut Read| read.since < limit;
         let mut old: Vec<Read> = self.waiting.extract_if(.., is_old).collect();
@@ -190,7 +191,7 @@ impl Reads {
         old
     }
 
-    /// Whoever waits for nothing need not be remembered; a confirmation settles by its number.
+    /// A round without waiting reads need not be remembered; a confirmation settles by its number.
     fn drop_empty_late(&mut self) {
         let settled = |round: &Round| round.late || round.index.is_some();
         self.rounds
@@ -251,13 +252,14 @@ impl Reads {
         }
     }
 
-    /// The lease had ended before the clock was looked at again: what was read is worth nothing.
+    /// The lease had ended before the clock was read again: the values that were read are worth
+    /// nothing.
     pub(crate) fn distrust_held(&mut self) {
         let held = std::mem::take(&mut self.held);
         self.waiting.extend(held.into_iter().map(|(read, _)| read));
     }
 
-    /// The lead is lost: all reads, none of which may be answered here.
+    /// Leadership is lost: all reads, none of which may be answered here.
     pub(crate) fn take_all(&mut self) -> Vec<Read> {
         (self.count, self.bytes) = (0, 0);
         self.must_ask_anew = false;
@@ -347,7 +349,7 @@ mod tests {
     }
 
     /// A leader's answers to a follower waited behind 40 ms of appends on a session with two credits. The follower gave
-    /// each round up after 30 ms, took its reads into the next, and ignored the answer that came 10 ms later: for as
+    /// each round up after 30 ms, took its reads into the next, and ignored the answer that came 10 ms later. For as
     /// long as the load lasted it answered next to no read (`sim --measure`, seed 1: a `get` of 2.8 s, "not live").
     #[test]
     fn an_answer_that_is_always_late_settles_its_round_all_the_same() {

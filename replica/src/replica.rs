@@ -36,8 +36,8 @@ use life::Life;
 /// Room for the answer who the members are, with the most of them.
 const DISCOVERY_BYTES_MAX: usize = 4 << 10;
 
-/// One replica. Every call is followed by draining [`Replica::poll_output`].
-/// PROTOCOL.md, section 2, draws its life.
+/// One replica. Every call is followed by draining [`Replica::poll_output`]. PROTOCOL.md, section
+/// 2, shows its states.
 pub struct Replica {
     config: ReplicaConfig,
     own: Member,
@@ -128,7 +128,7 @@ impl Replica {
         })
     }
 
-    /// Turns disk mode on, before the first turn: what comes out of [`Replica::poll_write`] has to be written, and its
+    /// Turns disk mode on, before the first turn: each write from [`Replica::poll_write`] has to be written, and its
     /// number handed to [`Replica::on_written`]. `restored` is what the disk has kept of this incarnation.
     #[must_use]
     pub fn on_disk(mut self, restored: Option<Restored>, now: Instant) -> Self {
@@ -146,7 +146,8 @@ impl Replica {
         self
     }
 
-    /// The list of peers only says whom to ask: the places in it are made up, and say nothing about who may take them.
+    /// The list of peers only says which addresses to ask: the places in it are made up, and say nothing about who may
+    /// take them.
     #[must_use]
     pub fn with_peers_anywhere(mut self) -> Self {
         self.addresses = self.addresses.without_places();
@@ -172,7 +173,7 @@ impl Replica {
         }
     }
 
-    /// A write has failed: nobody knows what the disk holds, so this replica halts.
+    /// A write has failed: the content of the disk is unknown, so this replica halts.
     pub fn on_write_failed(&mut self, error: &DiskError) {
         self.disk_failed = Some(Halt::Disk(error.clone()));
         if let Some(group) = self.life.group_mut() {
@@ -210,9 +211,10 @@ impl Replica {
         }
     }
 
-    /// The trusted address that messages of a session come from; nothing if they do not count here. `comes_from` says of an
-    /// address whether the session's other end is there. A member's is trusted, one of `--peers`, and one that was learned:
-    /// named by an answer over a session that this replica has opened, or by an operator while it knew no leader.
+    /// The trusted address that messages of a session come from; nothing if they do not count here. `comes_from` says
+    /// of an address whether the session's other end is there. A member's is trusted, one of `--peers`, and one that
+    /// was learned. An address is learned from an answer over a session that this replica has opened, or from an
+    /// operator while it knew no leader.
     #[must_use]
     pub fn origin(&self, comes_from: impl Fn(SocketAddr) -> bool) -> Option<SocketAddr> {
         let members = self
@@ -225,8 +227,8 @@ impl Replica {
             .find(|&address| comes_from(address))
     }
 
-    /// A message between replicas came from an address that no replica is known at. It is dropped; the answer is one that
-    /// nobody takes for a sign of life.
+    /// A message between replicas came from an address that no replica is known at. It is dropped; the answer does not
+    /// count as a sign of life.
     pub fn refuse_stranger(&mut self, token: ReplyToken) {
         self.out.counters.messages_of_strangers += 1;
         self.discovery.want();
@@ -249,7 +251,7 @@ impl Replica {
         self.on_trusted_peer(now, token, kind, request, comes_from);
     }
 
-    /// The same for a request whose origin was looked up already, where that has to be: see [`is_for_anybody`].
+    /// The same for a request whose origin was looked up already, where that is required: see [`is_for_anybody`].
     pub(crate) fn on_trusted_peer(
         &mut self,
         now: Instant,
@@ -377,7 +379,7 @@ impl Replica {
             self.config.state_version,
         )?;
         if self.life.group().is_some() {
-            // Told twice, because the first answer was lost.
+            // The bootstrapper repeats itself because the first answer was lost.
             return if self.cluster() == cluster {
                 Ok(())
             } else {
@@ -426,7 +428,7 @@ impl Replica {
         let ours = request.cluster.is_none() || request.cluster == self.cluster();
         let leaderless = self.life.group().is_some_and(|group| !group.has_leader());
         if let (Some(address), true) = (request.address, ours && leaderless) {
-            // The one that can lead may be there, and may need this vote. Where somebody leads, that one judges.
+            // The one that can lead may be there, and may need this vote. Where a replica leads, that one judges.
             self.addresses.learn(address);
         }
         match self.life.group_mut() {
@@ -511,7 +513,8 @@ impl Replica {
         self.out.send(letter, &StatusRequest { form });
     }
 
-    /// The session that carries raft's messages to a peer stands, and takes so many requests at a time; or it has ended.
+    /// The session that carries raft's messages to a peer is established, and takes so many requests at a time; or it
+    /// has ended.
     pub fn on_peer_session(&mut self, address: SocketAddr, slots: Option<usize>) {
         match slots {
             Some(slots) => self.slots.insert(address, slots),
@@ -582,7 +585,7 @@ impl Replica {
             ..
         })) = answer.map(JoinReply::decode)
         {
-            // The leader that is to be asked may lead from an address that nobody has named here yet.
+            // The leader that is to be asked may lead from an address that has not been named here yet.
             self.addresses.learn(leader);
         }
         // Until it votes its group may change its members and leader, and then it has to know them.
@@ -609,8 +612,8 @@ impl Replica {
         }
     }
 
-    /// To be called once after each burst of the calls above, and whenever [`Replica::next_timeout`] has passed: packs
-    /// what has arrived into one proposal, runs raft, applies what is committed, ticks if a tick is due.
+    /// To be called once after each burst of the calls above, and whenever [`Replica::next_timeout`] has passed. It
+    /// packs the arrived requests into one proposal, runs raft, applies committed entries, and ticks if a tick is due.
     pub fn on_turn(&mut self, now: Instant) {
         // Ahead of the bootstrap: one that is due again takes its first step in this turn.
         self.bootstrap_again(now);
@@ -618,14 +621,14 @@ impl Replica {
             let progress = bootstrap.on_turn(now, &mut self.out);
             self.follow_bootstrap(now, progress);
         }
-        // Behind the bootstrap: a group that has just begun campaigns in this turn.
+        // After the bootstrap: a group that has just begun campaigns in this turn.
         if let Some(group) = self.life.group_mut() {
             group.on_turn(now, &self.slots, &mut self.out);
             if group.is_voter() {
                 self.life.become_voter();
             }
         }
-        // Behind the group: whoever has a vote by now asks nobody any more.
+        // After the group: a replica that has a vote by now asks no other any more.
         let cluster = self.cluster();
         if self.life.asks_to_join() {
             self.joiner
@@ -652,7 +655,7 @@ impl Replica {
             .min()
     }
 
-    /// Begins a graceful stop: a leader hands the lead over, and clients are sent elsewhere. Poll
+    /// Begins a graceful stop: a leader transfers leadership, and clients are sent elsewhere. Poll
     /// [`Replica::is_stopped`] after each turn.
     pub fn stop(&mut self, now: Instant) {
         self.stopping = true;
@@ -661,7 +664,7 @@ impl Replica {
         }
     }
 
-    /// Whether the process may end: the lead is in other hands, or the time for that is over.
+    /// Whether the process may end: leadership is transferred, or the time for that is over.
     pub fn is_stopped(&self, now: Instant) -> bool {
         self.stopping && self.life.group().is_none_or(|group| group.is_stopped(now))
     }
@@ -676,7 +679,7 @@ impl Replica {
         }
     }
 
-    /// Whether this replica leads and hands the lead over at the moment.
+    /// Whether this replica leads and is transferring leadership at the moment.
     pub fn is_handing_over(&self) -> bool {
         self.life
             .group()
@@ -696,12 +699,12 @@ impl Replica {
             .map_or(ClusterId::NONE, |group| group.cluster())
     }
 
-    /// This life of the replica.
+    /// The incarnation of this replica.
     pub fn incarnation(&self) -> Incarnation {
         self.own.incarnation
     }
 
-    /// What a client needs to find the leader.
+    /// The information that a client needs to find the leader.
     pub fn discovery(&self) -> Discovery {
         let mut discovery = Discovery {
             cluster: ClusterId::NONE,
@@ -731,7 +734,7 @@ impl Replica {
         self.life.group()?.leads_in()
     }
 
-    /// For checkers: the index of the last applied entry and a hash of the store behind it, at no cost. Replicas at
+    /// For checkers: the index of the last applied entry and a hash of the store after it, at no cost. Replicas at
     /// the same index have the same one.
     pub fn applied_state(&self) -> Option<(u64, u128)> {
         self.life.group()?.applied_state()
@@ -800,7 +803,7 @@ impl Replica {
     }
 }
 
-/// Whether anybody may send such a request: to be taken in, or with an admin command. Those look at the address
+/// Whether any process may send such a request: to be taken in, or with an admin command. Those look at the address
 /// themselves.
 pub(crate) fn is_for_anybody(kind: u8) -> bool {
     matches!(kind, kind::JOIN | kind::ADMIN)

@@ -1,8 +1,8 @@
 //! The whole replicated state on its way to a replica that the log can no longer help.
 //!
 //! Raft's own snapshot message carries metadata only. The state travels in front of it in chunks, each answered before
-//! the next one leaves, so a lost chunk is simply sent again: chunk 0 is the raft message, which the receiver steps
-//! once it holds everything; the others are the [`Image`].
+//! the next one leaves, so a lost chunk is simply retransmitted. Chunk 0 is the raft message, which the receiver steps
+//! once it holds everything. The others are the [`Image`].
 
 mod image;
 mod incoming;

@@ -16,7 +16,7 @@ use crate::client_sessions::{ClientSessions, Registration, Verdict};
 use crate::membership::MemberTable;
 use entry::{EntryError, EntryView, Envelope};
 
-/// What a command is answered.
+/// The answer to a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Answer<'a> {
     /// How it ended.
@@ -47,7 +47,7 @@ pub(crate) struct StateMachine {
 }
 
 impl StateMachine {
-    /// The state behind the first entry, which sets the group's limits and names its members.
+    /// The state after the first entry, which sets the group's limits and names its members.
     #[must_use]
     pub(crate) fn new(
         cluster: ClusterId,
@@ -165,7 +165,7 @@ impl StateMachine {
         Ok(())
     }
 
-    /// Brings what the next commands will touch into the cache, all of it at once.
+    /// Brings the data of the next commands into the cache, all of it at once.
     fn warm<'e>(&self, envelopes: impl Iterator<Item = Envelope<'e>>) {
         let mut keys = [None; LANES];
         let mut count = 0;
@@ -288,7 +288,7 @@ impl StateMachine {
         self.cluster
     }
 
-    /// What the first entry has set.
+    /// The settings of the first entry.
     #[must_use]
     pub(crate) fn genesis(&self) -> &Genesis {
         &self.genesis
@@ -335,7 +335,7 @@ impl StateMachine {
         self.applied_index
     }
 
-    /// Position up to which everything is applied: what a read from here sees.
+    /// Position up to which everything is applied: a read from here sees the state at it.
     #[must_use]
     pub(crate) fn applied_position(&self) -> Position {
         self.applied_position
@@ -374,7 +374,7 @@ impl StateMachine {
     }
 }
 
-/// What a state machine is rebuilt from.
+/// The data that a state machine is rebuilt from.
 pub(crate) struct Parts {
     pub(crate) cluster: ClusterId,
     pub(crate) genesis: Genesis,

@@ -1,8 +1,8 @@
 //! Where the time of writes goes: some are watched on their way through the leader, always, and those whose clients ask.
 //!
-//! A turn of the event loop has one time for everything in it, which is too coarse here: the stages of a write that
-//! shares its turn with nothing are shorter than the turn. So whoever owns a clock may lend it as a stopwatch. What it
-//! says is reported and never decided upon; without it turns are what is measured in.
+//! A turn of the event loop has one time for everything in it, which is too coarse here. A write that shares its turn
+//! with nothing has stages shorter than the turn. So the owner of a clock may lend it as a stopwatch. Its times are
+//! reported and never decided upon; without it, stages are measured in turns.
 
 use trine_transport::time::Instant;
 
@@ -24,7 +24,7 @@ pub(crate) struct Trace {
     pub(crate) wanted: bool,
 }
 
-/// What was noted of an entry that holds watched commands.
+/// The notes on an entry that holds watched commands.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Traces {
     pub(crate) list: Vec<Trace>,
@@ -36,7 +36,7 @@ impl Traces {
     /// The stages of one command of an entry whose commit was noticed at `committed`.
     pub(crate) fn stages(&self, trace: &Trace, committed: Instant, now: Instant) -> LeaderTiming {
         let proposed = self.proposed.unwrap_or(trace.received);
-        // The followers may be quicker than the leader's look at its own log.
+        // The followers may be quicker than the leader's check of its own log.
         let appended = self.appended.unwrap_or(committed);
         let between = |from: Instant, until: Instant| {
             u32::try_from(until.saturating_since(from).as_nanos()).unwrap_or(u32::MAX)
@@ -56,7 +56,7 @@ pub type Stopwatch = fn() -> Instant;
 /// The watched commands of an entry while it is applied.
 pub(crate) struct Watched<'a> {
     traces: &'a Traces,
-    /// Of those the first that is not applied yet.
+    /// The first of those that is not applied yet.
     next: usize,
     committed: Instant,
     stopwatch: Option<Stopwatch>,

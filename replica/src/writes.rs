@@ -1,4 +1,5 @@
-//! Client commands on their way through the log: what waits for the next entry, and what waits for its commit.
+//! Client commands on their way through the log: the ones that wait for the next entry, and the ones that wait for
+//! their commit.
 
 use std::collections::VecDeque;
 
@@ -17,7 +18,7 @@ struct Proposed {
     traces: Traces,
 }
 
-/// What belongs to an entry that is being applied.
+/// The data of an entry that is being applied.
 pub(crate) struct Applied {
     /// One for each command, in their order.
     pub(crate) tokens: Vec<ReplyToken>,
@@ -89,7 +90,7 @@ impl Writes {
         let unnoted = |entry: &&mut Proposed| {
             !entry.traces.list.is_empty() && entry.traces.appended.is_none()
         };
-        // Of several in one turn the last one stands for all: the others are given the moment of their commit.
+        // The last of several in one turn represents all: the others are given the moment of their commit.
         if let Some(entry) = self.proposed.back_mut().filter(unnoted) {
             entry.traces.appended = Some(now());
         }
@@ -105,7 +106,7 @@ impl Writes {
         self.builder.finish(group_time_ns)
     }
 
-    /// The entry that was taken stands in the log.
+    /// The entry that was taken is in the log.
     pub(crate) fn on_proposed(
         &mut self,
         index: u64,
@@ -141,7 +142,7 @@ impl Writes {
         std::mem::take(&mut self.waiting)
     }
 
-    /// The entry at `index` is being applied: what belongs to it, if this leader has proposed it in `term`.
+    /// The entry at `index` is being applied: returns its data, if this leader has proposed it in `term`.
     pub(crate) fn take_applied(&mut self, index: u64, term: u64) -> Option<Applied> {
         let front = self
             .proposed
@@ -164,7 +165,7 @@ impl Writes {
         }
     }
 
-    /// The lead is lost: the tokens of everything that stands in the log and may still come to be committed.
+    /// Leadership is lost: the tokens of everything that is in the log and may still come to be committed.
     pub(crate) fn take_proposed(&mut self) -> Vec<ReplyToken> {
         (self.proposed_bytes, self.proposed_commands) = (0, 0);
         self.proposed

@@ -1,4 +1,4 @@
-//! A program on top of an endpoint: what it must answer to, and what it may ask of the endpoint meanwhile.
+//! A program on top of an endpoint: the calls that it must answer, and its requests to the endpoint meanwhile.
 
 use crate::backend::Route;
 use crate::buf::{ClassStats, MsgBuf};
@@ -13,8 +13,8 @@ use crate::time::{Duration, Instant};
 
 /// The program on top of an endpoint. Every call runs in the endpoint's thread.
 pub trait App<R: Route> {
-    /// A peer's request, executed at most once. `request.data` is valid during this call only:
-    /// whoever answers later copies what is needed.
+    /// A peer's request, executed at most once. `request.data` is valid during this call only: a
+    /// handler that answers later copies what is needed.
     fn on_request(&mut self, cx: &mut Cx<'_, R>, request: Request<'_>) -> Reply;
 
     /// The end of a request that this endpoint enqueued with `tag`; called exactly once for each.
@@ -43,7 +43,7 @@ pub struct Cx<'a, R: Route> {
 }
 
 impl<'a, R: Route> Cx<'a, R> {
-    /// For event loops: what `on_event` and `on_turn` are called with.
+    /// For event loops: the context of a call to `on_event` or `on_turn`.
     pub fn new(endpoint: &'a mut Endpoint<R>, now: Instant) -> Self {
         Self { endpoint, now }
     }
@@ -60,7 +60,7 @@ impl<'a, R: Route> Cx<'a, R> {
         self.endpoint.pool().region_bytes()
     }
 
-    /// What that memory consists of: the sizes of which there are buffers, smallest first.
+    /// The sizes of the buffers that make up that memory, smallest first.
     pub fn buffer_classes(&self) -> impl Iterator<Item = ClassStats> {
         self.endpoint.pool().classes()
     }

@@ -1,4 +1,4 @@
-//! What backends outside of this crate need of it, beside [`crate::backend`] and [`crate::buf`]. No promise is made about
-//! these items to anybody else.
+//! The items of this crate that backends outside of it need, beside [`crate::backend`] and [`crate::buf`]. No promise
+//! is made about these items to any other user.
 
 pub use crate::backend::wake::{WakeEvent, wait_readable};

@@ -1,4 +1,4 @@
-//! What an endpoint may be told, and the hard limits that no configuration can pass.
+//! The settings of an endpoint, and the hard limits that no configuration can pass.
 
 use crate::time::Duration;
 
@@ -16,8 +16,8 @@ pub const MTU_MAX: usize = 9_000;
 pub const CREDITS_MAX: u16 = 1_024;
 /// Credits that a session can work with: less than one packet in flight is nothing.
 pub const CREDITS_MIN: u16 = 1;
-/// A session of which a slot has had so many requests ends: the request number has 42 bits for them. The rest
-/// is for those that come before it is looked at, with the keepalive: in a day no slot has as many.
+/// A session of which a slot has had so many requests ends: the request number has 42 bits for them. The rest is for
+/// those that come before the next scan, with the keepalive: in a day no slot has as many.
 pub const SEQUENCES_MAX: u64 = crate::wire::RequestNumber::SEQUENCE_MAX - (1 << 40);
 /// Idle sessions of an endpoint together send no more keepalives a second: with many sessions each
 /// waits longer. A session with a request in flight is watched by that request's timer.
@@ -84,8 +84,8 @@ pub struct Config {
     pub failure_timeout: Duration,
     /// A session that heard nothing for this long asks its peer for a sign of life.
     pub keepalive_interval: Duration,
-    /// A server gives back the memory of a request half received, and of a response of several packets,
-    /// when its client has let it lie for once to twice this long. Above `rto_max`.
+    /// A server gives back the memory of a request half received, and of a response of several packets. It does so when
+    /// its client has been idle on it for once to twice this long. Above `rto_max`.
     pub hold_timeout: Duration,
     /// `connect` gives up after this long.
     pub connect_timeout: Duration,
@@ -99,10 +99,10 @@ pub struct Config {
     pub probe_interval_max: Duration,
     /// Credit returns may cover several packets when both sides agree; for backends where a packet is dear.
     pub cumulative_credits: Option<bool>,
-    /// Checksums cover all of a packet. Off, and off at the peer too, a packet with more than 256 bytes behind its
-    /// header has the header alone in its checksum, as in the paper's eRPC: damage to the data of such packets is then
-    /// found by the network's own checksums or not at all. For transfers between processes of one machine, or where the
-    /// content has a checksum of its own.
+    /// Checksums cover all of a packet. If it is off, and off at the peer too, large packets have a weaker checksum, as
+    /// in the paper's eRPC: with more than 256 bytes after the header, it covers the header alone. Damage to the data
+    /// of such packets is then found by the network's own checksums or not at all. For transfers between processes of
+    /// one machine, or where the content has a checksum of its own.
     pub data_checksums: bool,
     /// Congestion control and its bypasses.
     pub congestion: CongestionConfig,
@@ -148,8 +148,8 @@ pub struct CongestionConfig {
     pub timely_bypass: bool,
     /// An uncongested session sends directly and never enters the timing wheel.
     pub rate_limiter_bypass: bool,
-    /// The event loop reads the clock once a turn; off means once for each received datagram and for each sent
-    /// packet that carries a time or is measured, too.
+    /// The event loop reads the clock once a turn. Off means that it also reads it once for each received datagram and
+    /// for each sent packet that carries a time or is measured.
     pub batched_timestamps: bool,
     /// The rate of an uncongested session, bytes per second.
     pub link_bytes_per_second: u64,

@@ -54,8 +54,8 @@ pub struct Transmit {
 }
 
 impl<R: Route> Endpoint<R> {
-    /// An endpoint over a backend with these capabilities, whose `pool` its messages come from.
-    /// All its nonces and cookies come from `seed`, which is secret and never used twice: a server
+    /// An endpoint over a backend with these capabilities, whose `pool` its messages come from. All
+    /// its nonces and cookies come from `seed`, which is secret and never used twice. A server
     /// drops a CONNECT whose nonce it has seen in a session that has ended.
     pub fn new(
         config: Config,
@@ -123,12 +123,12 @@ impl<R: Route> Endpoint<R> {
         self.sessions.poll_event()
     }
 
-    /// Changes what later handshakes say about this endpoint. Established sessions stay.
+    /// Changes the identity of this endpoint in later handshakes. Established sessions stay.
     pub fn set_identity(&mut self, identity: Identity) {
         self.sessions.set_identity(identity);
     }
 
-    /// Who this endpoint says it is.
+    /// The identity that this endpoint presents.
     #[must_use]
     pub fn identity(&self) -> Identity {
         self.sessions.identity()

@@ -1,7 +1,7 @@
 //! The only place where core, backend and clock meet.
 //!
-//! One turn takes in what arrived, runs timers, lets the application act and sends. Between turns
-//! the loop polls again for a while, giving the processor away when others want it, and then
+//! One turn takes in the arrived packets, runs timers, lets the application act and sends. Between
+//! turns the loop polls again for a while, and yields the processor when others want it. It then
 //! sleeps in the kernel until a packet, a [`Waker`] or the next deadline. An idle node therefore
 //! costs next to nothing, a busy one never sleeps.
 
@@ -22,8 +22,8 @@ const BURSTS_PER_TURN_MAX: usize = 8;
 /// Bursts received in one turn at most, while a timer waits for what has arrived.
 const BURSTS_BEFORE_TIMERS_MAX: usize = 64;
 
-/// Polls of one turn while nothing arrives, on a backend whose empty poll costs a few nanoseconds: a clock read and a
-/// look at the timers cost several times as much, and a packet that comes meanwhile would wait for them. The turn's
+/// Polls of one turn while nothing arrives, on a backend whose empty poll costs a few nanoseconds. A clock read and a
+/// scan of the timers cost several times as much, and a packet that comes meanwhile would wait for them. The turn's
 /// time is then at most this many empty polls old.
 const EMPTY_POLLS_MAX: u32 = 16;
 
@@ -47,7 +47,7 @@ pub struct EventLoop<B: Backend, C, A> {
     stats: LoopStats,
 }
 
-/// What an event loop counted.
+/// An event loop's counters.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub struct LoopStats {
     /// Turns run.
@@ -187,10 +187,10 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
     }
 
     /// Calls `act` with the application and the endpoint as handlers see it, outside of a turn.
-    /// What it enqueues is sent at once.
+    /// Packets that it enqueues are sent at once.
     pub fn with<T>(&mut self, act: impl FnOnce(&mut A, &mut Cx<'_, B::Route>) -> T) -> T {
         self.now = self.clock.now();
-        // Somebody is at work: polling pays.
+        // There is work: polling pays.
         self.active_at = self.now;
         let result = act(&mut self.app, &mut Cx::new(&mut self.endpoint, self.now));
         // A poll before the send would only delay it. A failure shows itself again in the next turn.
@@ -267,8 +267,8 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
         self.app
     }
 
-    /// Takes in a burst, and more of them while a request looks overdue: after a pause of this process its answer may
-    /// have arrived long ago, and a timer that ran first would send again what is answered.
+    /// Takes in a burst, and more of them while a request looks overdue. After a pause of this process its answer may
+    /// have arrived long ago, and a timer that ran first would retransmit a request that is answered.
     fn receive(&mut self, now: Instant) -> Result<usize, BackendError> {
         let mut received = 0;
         for _ in 0..BURSTS_BEFORE_TIMERS_MAX {
@@ -330,9 +330,9 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
 
 /// When a polling loop offers its processor to others.
 ///
-/// A yield costs as much as a poll, so a loop that has a core of its own yields rarely. Where the
-/// core turns out to be shared (the time since the yield is longer than a poll takes), it yields
-/// after every empty turn, because what it waits for can only come if the other one runs.
+/// A yield costs as much as a poll, so a loop that has a core of its own yields rarely. If the core
+/// turns out to be shared (the time since the yield is longer than a poll takes), it yields after
+/// every empty turn. The packets that it waits for can only come if the other thread runs.
 #[derive(Debug)]
 struct Courtesy {
     /// Empty turns until the next yield.
@@ -343,7 +343,7 @@ struct Courtesy {
 }
 
 const YIELD_INTERVAL_MAX: u32 = 32;
-/// From one empty turn over a yield to the next: longer than this means that somebody else ran.
+/// From one empty turn over a yield to the next: longer than this means that another thread ran.
 const SHARED_CORE_GAP: Duration = Duration::from_nanos(2_000);
 
 impl Default for Courtesy {
@@ -358,7 +358,7 @@ impl Default for Courtesy {
 
 impl Courtesy {
     /// Called when a turn begins. If the turn before ended with a yield, the time in between says
-    /// whether somebody else ran, also when this turn then finds a packet.
+    /// whether another thread ran, also when this turn then finds a packet.
     fn on_turn(&mut self, now: Instant) {
         if let Some(yielded_at) = self.yielded_at.take() {
             let shared = now.saturating_since(yielded_at) > SHARED_CORE_GAP;

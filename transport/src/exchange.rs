@@ -1,4 +1,4 @@
-//! A request and its answer as a program sees them: what it hands over, what it gets back, and why not.
+//! A request and its answer as a program sees them: the values that it hands over and gets back, and the errors.
 
 use crate::buf::MsgBuf;
 use crate::session::SessionId;
@@ -15,7 +15,7 @@ pub struct Request<'a> {
     pub data: &'a [u8],
     /// Names this request in [`Cx::enqueue_response`](crate::Cx::enqueue_response).
     pub handle: ResponseHandle,
-    /// After this moment nobody waits for the answer.
+    /// After this moment no caller waits for the answer.
     pub deadline: Option<Instant>,
 }
 
@@ -123,7 +123,7 @@ pub enum RefusedReason {
     DeadlineExceeded,
 }
 
-/// A response that nobody waits for any more, with its buffer.
+/// A response that no caller waits for any more, with its buffer.
 #[derive(Debug)]
 pub struct Stale {
     /// The response buffer.

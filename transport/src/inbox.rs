@@ -11,8 +11,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::backend::Waker;
 
-/// A queue from any thread into an event loop's. Its length is bounded by those who push: each keeps
-/// count of what it has in here.
+/// A queue from any thread into an event loop's. Its length is bounded by those who push: each
+/// counts its items in here.
 ///
 /// ```
 /// use std::collections::VecDeque;
@@ -32,7 +32,7 @@ use crate::backend::Waker;
 /// ```
 pub struct Inbox<T> {
     queue: Mutex<Queue<T>>,
-    /// Set by the loop before it looks in here for the last time and sleeps.
+    /// Set by the loop before it checks the inbox for the last time and sleeps.
     is_sleeping: AtomicBool,
     is_stopping: AtomicBool,
     waker: Waker,
@@ -40,7 +40,7 @@ pub struct Inbox<T> {
 
 struct Queue<T> {
     items: VecDeque<T>,
-    /// Nobody will take any more.
+    /// The receiver will not take any more.
     is_closed: bool,
 }
 
@@ -61,12 +61,12 @@ impl<T> Inbox<T> {
 
     /// Puts an item in.
     ///
-    /// The order matters on both sides: the pusher puts in and then looks whether the loop sleeps,
-    /// the loop says that it sleeps and then looks whether there is anything.
+    /// The order matters on both sides. The pusher puts in and then checks whether the loop sleeps.
+    /// The loop says that it sleeps and then checks whether there is anything.
     ///
     /// # Errors
     ///
-    /// Gives the item back if nobody will take it any more.
+    /// Gives the item back if the receiver will not take it any more.
     pub fn push(&self, item: T) -> Result<(), T> {
         {
             let mut queue = self.lock();
@@ -108,7 +108,7 @@ impl<T> Inbox<T> {
         self.is_stopping.load(Ordering::SeqCst)
     }
 
-    /// Ends it: returns what nobody has taken, and refuses what still comes.
+    /// Ends it: returns the items that were not taken, and refuses later ones.
     pub fn close(&self) -> VecDeque<T> {
         let mut queue = self.lock();
         queue.is_closed = true;

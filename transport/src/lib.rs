@@ -1,11 +1,11 @@
 //! Reliable RPC over unreliable packets, after eRPC (Kalia, Kaminsky, Andersen, NSDI 2019).
 //!
-//! An [`Endpoint`] is one thread's end of any number of sessions: called with the time and with
-//! packets, it hands back packets, deadlines and events, and does no I/O. An [`EventLoop`] joins it
-//! with a [`backend`] (kernel UDP, in-process queues, DPDK, InfiniBand), a clock and an [`App`],
+//! An [`Endpoint`] is one thread's end of any number of sessions. It is called with the time and
+//! with packets, hands back packets, deadlines and events, and does no I/O. An [`EventLoop`] joins
+//! it with a [`backend`] (kernel UDP, in-process queues, DPDK, InfiniBand), a clock and an [`App`],
 //! which handles requests and completions. Messages live in pool memory, [`buf::MsgBuf`]; requests
-//! are executed at most once; what the network did to the packets shows only in the time taken.
-//! The packets are described in `PROTOCOL.md`.
+//! are executed at most once; what the network did to the packets shows only in the time taken. The
+//! packets are described in `PROTOCOL.md`.
 //!
 //! A request and its answer, both ends in one thread:
 //!

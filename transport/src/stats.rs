@@ -43,7 +43,7 @@ pub struct EndpointStats {
     pub responses_stale: u64,
     /// Requests whose client left them half sent for the hold timeout; their memory was given back.
     pub requests_abandoned: u64,
-    /// Responses of several packets that nobody asked about for the hold timeout; the same.
+    /// Responses of several packets that no client asked about for the hold timeout; the same.
     pub responses_released: u64,
     /// Sessions granted beyond the receive queue's size (`Config::overcommit`).
     pub sessions_overcommitted: u64,

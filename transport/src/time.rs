@@ -1,4 +1,4 @@
-//! Time as the protocol sees it: nanoseconds that somebody else read from a clock.
+//! Time as the protocol sees it: nanoseconds that the caller read from a clock.
 //!
 //! The core takes `now: Instant` as an argument and hands back deadlines as `Instant`. Only
 //! [`Clock`] implementations, which live beside the backends and in the simulator, know where the
@@ -29,7 +29,8 @@ impl<C: Clock + ?Sized> Clock for &C {
     }
 }
 
-/// A clock that stands still: one look at a real one serves for all that is done with it.
+/// A clock that does not advance: one reading of a real clock serves for all work that is done with
+/// it.
 impl Clock for Instant {
     #[inline]
     fn now(&self) -> Instant {

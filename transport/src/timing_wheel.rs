@@ -7,7 +7,7 @@
 //! level 0: 64 slots of 1 tick | level 1: 64 slots of 64 ticks | ... | level 5
 //! ```
 //! An entry sits at the level of the highest six bits in which its tick differs from the present
-//! one, and moves down when its slot is reached, at most five times.
+//! one. It moves down when its slot is reached, at most five times.
 
 use crate::time::Instant;
 
@@ -142,8 +142,8 @@ impl TimingWheel {
             return Some(Instant::ZERO);
         }
         let (list, start) = self.next_slot()?;
-        // Not beyond the slot: an entry from beyond the horizon waits in a slot before its own, and others
-        // that are due earlier than that may wait in the slots behind it.
+        // Not beyond the slot. An entry from beyond the horizon waits in a slot before its own, and others that are due
+        // earlier than that may wait in the slots after it.
         let level = u32::from(list) / SLOTS as u32;
         let end = start + (1 << (SLOT_BITS * level));
         let tick = self
@@ -306,8 +306,8 @@ mod tests {
         panic!("the entry was lost");
     }
 
-    /// The wheel slept past an entry when the first slot held one from beyond the horizon: that one waits in the
-    /// last slot that there is, and only its own time was looked at.
+    /// The wheel slept past an entry when the first slot held one from beyond the horizon. That one waits in the last
+    /// slot that there is, and only its own time was considered.
     #[test]
     fn an_entry_beyond_the_horizon_hides_no_nearer_one() {
         let mut wheel = TimingWheel::new(2, 1);

@@ -1,4 +1,4 @@
-//! A process of its own, because its allocator counts: what an idle session takes of the heap (PROTOCOL.md section 6).
+//! A process of its own, because its allocator counts: the heap memory of an idle session (PROTOCOL.md section 6).
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -12,8 +12,8 @@ use trine_transport::{
 /// Stated in PROTOCOL.md section 6, for 8 slots.
 const CLIENT_BYTES_MAX: usize = 640;
 const SERVER_BYTES_MAX: usize = 1_536;
-/// What a server's search tree of nonces takes of a session: a key, a value, and the room that a half full
-/// node wastes.
+/// The part of a session in a server's search tree of nonces: a key, a value, and the room that a half full node
+/// wastes.
 const NONCE_BYTES_MAX: usize = 48;
 
 struct Counting;

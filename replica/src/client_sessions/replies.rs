@@ -57,7 +57,7 @@ impl Replies {
         self.window.get(usize::try_from(index).ok()?)?.as_ref()
     }
 
-    /// Keeps a reply; what it counts.
+    /// Keeps a reply, and returns its charge.
     ///
     /// # Panics
     /// When the window does not cover `sequence`, or has a reply to it.
@@ -76,7 +76,7 @@ impl Replies {
         charge
     }
 
-    /// Forgets the replies below `lowest`, which never goes back; what they counted.
+    /// Forgets the replies below `lowest`, which never goes back, and returns their charge.
     pub(super) fn forget_below(&mut self, lowest: u64) -> u64 {
         let mut freed = 0;
         while self.lowest_awaited < lowest {
@@ -94,14 +94,14 @@ impl Replies {
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &CachedReply)> {
         let numbered = self.window.iter().enumerate();
         numbered.filter_map(|(index, reply)| {
-            // No sequence in the window overflows, but the one behind it might.
+            // No sequence in the window overflows, but the one after it might.
             reply
                 .as_ref()
                 .map(|reply| (self.lowest_awaited + index as u64, reply))
         })
     }
 
-    /// What all of them count.
+    /// The total over all of them.
     pub(super) fn charge(&self) -> u64 {
         self.iter().map(|(_, reply)| reply.charge()).sum()
     }

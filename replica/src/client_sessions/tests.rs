@@ -187,9 +187,10 @@ fn thousands_of_sessions_keep_their_order_and_their_bytes() {
     );
 }
 
-/// Seed 18877: a command found no room and was refused. Before it came again there was room, and a later command of the same
-/// client got a large answer, which filled it. From then on the first was refused because of the answer that its client could
-/// not give up without it, and with it every write of every client, until it was given up five seconds later.
+/// Seed 18877: a command found no room and was refused. Before it came again there was room, and a later command of the
+/// same client got a large answer, which filled it. From then on the first command was refused because of that answer,
+/// which its client could not give up without it. Every write of every client was refused with it, until the session
+/// was given up five seconds later.
 #[test]
 fn what_waits_only_for_its_own_client_s_later_answers_is_let_in() {
     let mut sessions = ClientSessions::new(SessionLimits {
@@ -211,8 +212,8 @@ fn what_waits_only_for_its_own_client_s_later_answers_is_let_in() {
     assert_eq!(apply(&mut sessions, other, 1, 1, 0), Verdict::Apply);
 }
 
-/// Clients whose commands arrive in any order and have answers of any size, among them some that are larger than all room:
-/// whoever asks again and again in the end has all answers, and no more is held than the room and one session's window.
+/// Clients' commands arrive in any order and have answers of any size, some of them larger than all room. A client that
+/// retries has all answers in the end. Never is more held than the room and one session's window.
 #[test]
 fn no_shortage_of_room_lasts_among_clients_that_take_their_answers() {
     const ANSWER_MAX: u64 = 3_000;
@@ -240,7 +241,7 @@ fn no_shortage_of_room_lasts_among_clients_that_take_their_answers() {
         }
         for _ in 0..3 * COMMANDS {
             for client in 0..3 {
-                // Somebody who has all answers says so with a command that comes later.
+                // A client that has all answers says so with a later command.
                 if lowest(&done[client]).is_none() {
                     sessions.judge(clients[client], COMMANDS + 1, COMMANDS + 1, 0);
                 }
@@ -269,8 +270,8 @@ fn a_session_is_never_evicted_for_its_own_command() {
     assert_eq!(apply(&mut sessions, client, 1, 1, 0), Verdict::Duplicate);
 }
 
-/// One session's replies can outweigh any message between replicas, so they are spread over pieces: each piece is at most
-/// one reply larger than asked for, and a piece that comes twice is still noticed.
+/// One session's replies can outweigh any message between replicas, so they are split into pieces. Each piece is at
+/// most one reply larger than asked for, and a piece that comes twice is still noticed.
 #[test]
 fn a_large_session_is_spread_over_pieces() {
     let mut sessions = sessions(4);

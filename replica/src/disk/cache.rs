@@ -1,5 +1,6 @@
-//! A disk behind a cache, for tests: what a killed process has written is seen by the next one, and is gone with the
-//! power unless it was synced. After a failed sync the cache calls its content written, as that of Linux does.
+//! A disk behind a cache, for tests. Bytes that a killed process has written are seen by the next one, and are gone
+//! with the power unless they were synced. After a failed sync the cache calls its content written, as that of Linux
+//! does.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +8,8 @@ use super::frame::SECTOR;
 use super::memory::MemoryDisk;
 use super::{Disk, DiskCause, DiskError};
 
-/// A file: what processes see, what is on the plate, and which sectors are still to be written.
+/// A file: its content for processes, its content on the device, and the sectors that still have to
+/// be written.
 #[derive(Clone, Default, Debug)]
 struct Inode {
     seen: Vec<u8>,
@@ -51,8 +53,8 @@ impl CachedDisk {
         }
     }
 
-    /// The same, where the file system had made each change of a name durable by itself, and the device those sectors of
-    /// `file` whose bits are in `landed`: nobody has asked for either, and nobody can forbid it.
+    /// The same, where the file system made each change of a name durable by itself, and the device wrote those sectors
+    /// of `file` whose bits are in `landed`. No sync has asked for either, and none can forbid it.
     pub(super) fn after_power_loss_late(&self, file: &str, landed: u32) -> MemoryDisk {
         let content = |name: &str, inode: &Inode| {
             let mut plate = inode.plate.clone();

@@ -11,7 +11,7 @@ use super::names::LOCK;
 use super::spare::{self, Spare};
 use super::{Disk, DiskCause, DiskError, Step};
 
-/// A locked directory. No other process opens it as long as this lives.
+/// A locked directory. No other process opens it as long as this value exists.
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
@@ -71,8 +71,8 @@ impl Directory {
         }
     }
 
-    /// Who began the group of the replica in the directory at `path`, in the order of their places. Nothing if it was not
-    /// there, belongs to no group, or cannot be read; whoever opens the directory says which. Needs no lock.
+    /// Who began the group of the replica in the directory at `path`, in the order of their places. Nothing if it was
+    /// not there, belongs to no group, or cannot be read; opening the directory reports which. Needs no lock.
     #[must_use]
     pub fn first_members(path: &Path) -> Option<Vec<Member>> {
         let bytes = std::fs::read(path.join(identity::FILE)).ok()?;
@@ -186,7 +186,7 @@ impl Disk for Directory {
     fn create(&mut self, name: &str, size: u64) -> Result<(), DiskError> {
         let path = self.path.join(name);
         let file = match self.spare.take_if(|spare| spare.size() == size) {
-            // One that is late is given up: the writer waits for nobody.
+            // One that is late is given up: the writer never waits.
             Some(spare) => spare
                 .take(&path)
                 .map_or_else(|| spare::reserve(&path, size), Ok),
@@ -266,7 +266,7 @@ mod tests {
 
     type Looks = Arc<Mutex<Vec<(Step, u64, u64)>>>;
 
-    /// The directory, whose work is ended at look `end`, and the looks.
+    /// The directory, whose work is ended at the progress call `end`, and the calls.
     fn watched(path: &Path, end: usize) -> (Directory, Looks) {
         let looks = Looks::default();
         let seen = Arc::clone(&looks);

@@ -1,4 +1,4 @@
-//! What can be wrong with a data directory, in words that name the file and the way out.
+//! Errors of a data directory, in words that name the file and the way out.
 
 /// The device has refused an operation.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -8,20 +8,20 @@ pub struct DiskError {
     pub operation: &'static str,
     /// On which file.
     pub file: String,
-    /// What the device says.
+    /// The device's error.
     pub reason: String,
-    /// What it is about, for programs.
+    /// The subject of the error, for programs.
     pub cause: DiskCause,
 }
 
-/// What kind of refusal it is.
+/// The kind of refusal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DiskCause {
-    /// The device, or what stands between it and the program, does not do it.
+    /// The device, or a layer between it and the program, does not do it.
     Device,
     /// There is no room left.
     Full,
-    /// Nothing is wrong: whoever watched the work of a [`super::Directory`] did not let it go on.
+    /// Nothing is wrong: the observer of the work of a [`super::Directory`] did not let it go on.
     Ended,
 }
 
@@ -31,7 +31,7 @@ pub enum DiskCause {
 pub struct LostMemory {
     /// The damaged or missing file.
     pub file: String,
-    /// What is wrong with it.
+    /// The problem with it.
     pub what: String,
 }
 
@@ -52,7 +52,7 @@ pub enum OpenError {
     /// The device fails.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// What this replica may have promised cannot be read any more.
+    /// The promises that this replica may have made cannot be read any more.
     #[error("{0}")]
     Lost(#[from] LostMemory),
     /// The replica's state was found to differ from the majority's: its files would bring the same state back.
@@ -83,7 +83,7 @@ pub enum OpenError {
         /// The place that was asked for.
         wanted: u32,
     },
-    /// A recovery has ended midway: the next one takes it back and begins anew.
+    /// A recovery has ended midway: the next one takes it back and starts over.
     #[error("{file}: a recovery of this directory was interrupted")]
     Recovering {
         /// The file that says so.

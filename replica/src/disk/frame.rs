@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! 0        4                 12            16             20                          512
-//! | CRC32C | frame sequence  | frame bytes | sector no.   | content, zeros behind it  |
+//! | CRC32C | frame sequence  | frame bytes | sector no.   | content, zeros after it   |
 //! ```
-//! One frame is one write and one sync. A sector that was never written is all zeros and no written one is, for
-//! sequences begin at one; the checksum covers the rest of the sector and its place. So behind the last complete frame
+//! One frame is one write and one sync. A sector that was never written is all zeros, and no written one is, for
+//! sequences begin at one. The checksum covers the rest of the sector and its place. So after the last complete frame
 //! an interrupted write leaves sectors that are either zero or valid sectors of just the next frame. Anything else was
 //! not left by a write that did not finish: it is damage.
 
@@ -47,7 +47,7 @@ fn checksum(covered: &[u8], segment: u64, at: u64) -> u32 {
     crc32c([&segment.to_le_bytes(), &at.to_le_bytes(), covered])
 }
 
-/// What a sector holds.
+/// The content of a sector.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sector<'a> {
     /// Never written.

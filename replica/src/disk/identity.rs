@@ -18,7 +18,7 @@ use crate::state_machine::codec::{Cursor, StateError, put_bytes, put_u32, put_u6
 /// The name of the file.
 pub(crate) const FILE: &str = "identity";
 const MAGIC: &[u8; 8] = b"trineid\0";
-/// Version of what replicas say to each other and of what entries mean; a later one must not run on this log's replica.
+/// Version of the replicas' messages and of the meaning of entries; a later one must not run on this log's replica.
 const PROTOCOL: u16 = crate::config::STATE_MACHINE_VERSION;
 
 /// Who a replica is.

@@ -1,5 +1,5 @@
-//! A log whose end has turned into zeros, and the mark that says where it was: neither alone nor together may they go
-//! unnoticed, and no crash of a healthy disk may look like it.
+//! A log whose end has turned into zeros, and the mark that says where the end was. Neither loss alone nor both
+//! together may go unnoticed, and no crash of a healthy disk may look like it.
 //!
 //! The mark, `synced`, began as zeros and was never synced, so zeros in it had to be taken for a mark that had not come
 //! through. With both sectors zero, and the log zeros from any frame on, a replica started silently: 31 acknowledged keys
@@ -14,7 +14,7 @@ use super::tests::{SharedDisk, identity, indexes, options, record, reopen, small
 use super::writer::{MARKED, SYNCED};
 use super::*;
 
-/// A way to harm the mark, and what it is called.
+/// A way to harm the mark, and its name.
 type Harm = (&'static str, fn(&mut MemoryDisk));
 
 const HARMS: [Harm; 6] = [
@@ -121,8 +121,8 @@ fn a_mark_without_an_identity_is_lost_memory() {
     assert!(refused(&disk, "without identity").starts_with("identity"));
 }
 
-/// The power fails, or the process is killed, after each change of a directory's first life, a second life, and one that
-/// begins a segment. What nobody synced is there or is not. Whatever was acknowledged is there, and nothing is refused.
+/// The power fails, or the process is killed, after each change of a directory's first run, a second run, and one that
+/// begins a segment. Unsynced content is there or is not. Whatever was acknowledged is there, and nothing is refused.
 #[test]
 fn no_crash_of_a_healthy_disk_looks_like_a_lost_mark() {
     let mut kills = 0;
@@ -159,7 +159,7 @@ fn no_crash_of_a_healthy_disk_looks_like_a_lost_mark() {
 /// The last entry that [`lives`] writes.
 const LAST: u64 = 5;
 
-/// Two lives of a replica; the last entry that was acknowledged, zero if none was.
+/// Two runs of a replica; returns the last entry that was acknowledged, zero if none was.
 fn lives(disk: &SharedDisk<CachedDisk>, options: OpenOptions) -> u64 {
     let mut acknowledged = 0;
     let batches = [
@@ -217,7 +217,8 @@ fn an_orderly_end_without_syncs_marks_the_log() {
     assert!(refused(&disk, "marked").starts_with(SYNCED));
 }
 
-/// A mark that stands behind the log for long could hide as much: at a start, and where a segment begins, it is synced.
+/// A mark that stays behind the log for long could hide as much, so it is synced at a start, and where a segment
+/// begins.
 #[test]
 fn a_mark_that_did_not_come_through_is_never_older_than_the_start_or_the_segment() {
     let mut opened = open(CachedDisk::of(&small()), options()).unwrap();

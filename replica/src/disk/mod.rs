@@ -1,9 +1,9 @@
-//! Disk mode: what a replica has promised survives its process (`DURABILITY.md` has format, rules and runbook).
+//! Disk mode: a replica's promises survive its process (`DURABILITY.md` has format, rules and runbook).
 //!
 //! The replica stays free of I/O. It asks for [`Write`]s, and hears of each that it is durable through
 //! `Replica::on_written`; whatever depends on a write leaves only then. A [`Writer`] turns batches of them into files
-//! of a [`Disk`]: a directory of the operating system ([`Directory`], served by [`WriterThread`]), or the simulator's.
-//! [`open`] reads the files back, and says what was lost if something was.
+//! of a [`Disk`]. That is a directory of the operating system ([`Directory`], served by [`WriterThread`]), or the
+//! simulator's. [`open`] reads the files back, and says what was lost, if anything was.
 
 #[cfg(test)]
 mod cache;
@@ -45,7 +45,7 @@ pub(crate) use memory::MemoryDisk;
 pub(crate) use record::Record;
 pub(crate) use snapshot_file::{SnapshotHead, begin_piece, end_piece, middle_piece};
 
-/// What long work on a directory is doing.
+/// The stage of long work on a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     /// The files are read: bytes.
@@ -67,14 +67,12 @@ pub trait Disk {
 
     /// The size of a file.
     ///
-    /// # Errors
-    /// The file cannot be looked at.
+    /// # Errors The file's size cannot be read.
     fn size(&mut self, name: &str) -> Result<u64, DiskError>;
 
-    /// Hears how far long work on the files has come, so that somebody can be told, and may refuse to go on with it.
+    /// Receives the progress of long work on the files, for example to print it, and may refuse to go on with it.
     ///
-    /// # Errors
-    /// The work is to end here; it leaves behind what its end at any other moment would.
+    /// # Errors The work has to end here; it leaves the same files as an end at any other moment.
     fn at(&mut self, step: Step, done: u64, total: u64) -> Result<(), DiskError> {
         let _ = (step, done, total);
         Ok(())
@@ -103,7 +101,7 @@ pub trait Disk {
     /// The disk is full, or the device fails.
     fn write(&mut self, name: &str, offset: u64, bytes: &[u8]) -> Result<(), DiskError>;
 
-    /// Makes what was written to a file durable. After an error nobody knows what is: the process has to end.
+    /// Makes what was written to a file durable. After an error the durable part is unknown: the process has to end.
     ///
     /// # Errors
     /// The device fails.

@@ -11,7 +11,7 @@ pub(crate) const LOCK: &str = "lock";
 /// The mark of a recovery that is under way.
 pub(super) const RECOVERING: &str = "recovering";
 
-/// Nothing is thrown away: an operator may still want to look at it. The identity goes first, so that an interrupted
+/// Nothing is thrown away: an operator may still want to inspect it. The identity goes first, so that an interrupted
 /// attempt never leaves one beside files that are gone.
 pub(super) fn set_aside(disk: &mut impl Disk, stamp: Incarnation) -> Result<(), DiskError> {
     let mut names = disk.names()?;

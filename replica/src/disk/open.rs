@@ -1,4 +1,4 @@
-//! Opens a data directory: finds out what is there, and whether anything that may have been promised is missing.
+//! Opens a data directory: reads its files, and checks whether anything that may have been promised is missing.
 
 use std::collections::{BTreeMap, VecDeque};
 use trine_protocol::message::{ClusterId, Incarnation, PlaceId};
@@ -30,7 +30,7 @@ pub struct OpenOptions {
     pub segment_bytes: u64,
     /// The identity for a new directory.
     pub incarnation: Incarnation,
-    /// Whether lost memory is set aside, and the replica begins anew.
+    /// Whether lost memory is set aside, and the replica starts as a new one.
     pub rejoin: bool,
 }
 
@@ -48,9 +48,9 @@ pub struct Opened<D> {
     pub writer: Writer<D>,
     /// Who the replica is.
     pub incarnation: Incarnation,
-    /// What it knew, if it belonged to a group.
+    /// Its state, if it belonged to a group.
     pub restored: Option<Restored>,
-    /// What was lost and set aside.
+    /// The files that were lost and set aside.
     pub lost: Option<LostMemory>,
 }
 
@@ -74,8 +74,8 @@ pub fn open<D: Disk>(mut disk: D, options: OpenOptions) -> Result<Opened<D>, Ope
     }
 }
 
-/// Begins anew whatever stands in a directory, as with lost memory: the replica that it belongs to was removed from its
-/// group, or its state has gone astray.
+/// Starts as a new replica, whatever the directory contains, as with lost memory. The replica that it belongs to was
+/// removed from its group, or its state has diverged.
 ///
 /// # Errors
 /// The device fails, or a recovery of the directory was interrupted.
@@ -124,7 +124,7 @@ fn present(disk: &mut impl Disk) -> Result<Vec<String>, OpenError> {
     Ok(names)
 }
 
-/// What a directory holds.
+/// The content of a directory.
 pub(super) struct Found {
     identity: Identity,
     position: Position,
@@ -133,7 +133,7 @@ pub(super) struct Found {
     /// Sectors of the last segment that an unfinished write has left.
     torn_until: u64,
     pub(super) restored: Option<Restored>,
-    /// What the log still has to say before it goes on: that it stands on the snapshot.
+    /// The first record that the log still has to write: that it is based on the snapshot.
     rebase: Option<Record>,
 }
 
@@ -302,10 +302,10 @@ fn read_whole(disk: &mut impl Disk, file: &str) -> Result<Vec<u8>, OpenError> {
     Ok(bytes)
 }
 
-/// The log must not end before the newest frame that was known to be synced. Zeros say nothing about that. They are right
-/// until the first frame is promised, and in the directory of an earlier release, which never synced the mark; in both
-/// cases [`MARKED`] is not there. Beside it they are damage, and the same may have befallen the end of the log. Says whether
-/// it is there.
+/// The log must not end before the newest frame that was known to be synced. Zeros say nothing about that. They are
+/// right until the first frame is promised, and in the directory of an earlier release, which never synced the mark. In
+/// both cases [`MARKED`] is not there. Beside it they are damage, and the same may have befallen the end of the log.
+/// Says whether it is there.
 fn check_synced(disk: &mut impl Disk, names: &[String], log: &Log) -> Result<bool, OpenError> {
     let marked = names.iter().any(|name| name == MARKED);
     if !names.iter().any(|name| name == SYNCED) {
@@ -337,7 +337,7 @@ fn check_synced(disk: &mut impl Disk, names: &[String], log: &Log) -> Result<boo
     Ok(marked)
 }
 
-/// Goes on where the directory ends. What an unfinished write has left there is cleared away.
+/// Goes on where the directory ends. Clears away the rest of an unfinished write.
 fn resume<D: Disk>(
     mut disk: D,
     options: OpenOptions,
@@ -358,9 +358,9 @@ fn resume<D: Disk>(
         options.segment_sectors(),
         found.position,
     );
-    // What is gone on with here must not be missing at the next start.
+    // The content used from here on must not be missing at the next start.
     writer.settle_mark()?;
-    // Without it the next start would take what is written from here on for a part of the log that the snapshot has replaced.
+    // Without it the next start would take later entries for a part of the log that the snapshot has replaced.
     writer.perform(found.rebase.map(Write::Log))?;
     Ok(Opened {
         writer,
@@ -370,9 +370,10 @@ fn resume<D: Disk>(
     })
 }
 
-/// What was read may be in the cache of the operating system alone: the process before has ended between a write and its
-/// sync, or because the sync failed. Nothing may be promised on the strength of that, so the last frame is written once
-/// more, for after a failed sync the cache takes its content for written. All earlier frames were synced before it.
+/// The bytes read may be in the cache of the operating system alone. The process before may have ended between a write
+/// and its sync, or because the sync failed. Nothing may be promised on the strength of that, so the last frame is
+/// written once more. A rewrite is needed because after a failed sync the cache takes its content for written. All
+/// earlier frames were synced before it.
 fn settle_end(disk: &mut impl Disk, found: &Found) -> Result<(), DiskError> {
     let Position {
         sector, segments, ..
@@ -384,7 +385,7 @@ fn settle_end(disk: &mut impl Disk, found: &Found) -> Result<(), DiskError> {
     let start = found.last_frame * SECTOR as u64;
     let mut end = vec![0; (sector - found.last_frame) as usize * SECTOR];
     disk.read(&name, start, &mut end)?;
-    // Behind it the unfinished write is cleared away.
+    // After it the unfinished write is cleared away.
     let sectors = found.torn_until.max(*sector) - found.last_frame;
     end.resize(sectors as usize * SECTOR, 0);
     if !end.is_empty() {
@@ -402,7 +403,7 @@ fn note_unsynced(disk: &mut impl Disk, fsync: Fsync) -> Result<(), DiskError> {
     Ok(())
 }
 
-/// Begins anew. The identity comes last: without it there is nothing.
+/// Begins as a new replica. The identity comes last: without it the directory counts as empty.
 pub(super) fn begin<D: Disk>(
     mut disk: D,
     options: OpenOptions,
@@ -436,8 +437,8 @@ pub(super) fn begin<D: Disk>(
     })
 }
 
-/// For the fuzzer: opens a directory whose files are cut out of `bytes`. Nothing that stands there may panic, and what
-/// opens once opens again.
+/// For the fuzzer: opens a directory whose files are cut out of `bytes`. No content may cause a panic, and a directory
+/// that opens once opens again.
 #[doc(hidden)]
 pub fn fuzz_open(bytes: &[u8]) {
     let Some((&kind, rest)) = bytes.split_first() else {

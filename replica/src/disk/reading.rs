@@ -17,7 +17,7 @@ impl Reading {
         Ok(Self { done: 0, total })
     }
 
-    /// So many bytes more were read, and what they say was taken in.
+    /// So many bytes more were read, and their records were taken in.
     pub(super) fn on_read(&mut self, disk: &mut impl Disk, bytes: u64) -> Result<(), DiskError> {
         self.done += bytes;
         disk.at(Step::Reading, self.done, self.total)

@@ -1,4 +1,4 @@
-//! What a frame of the log holds: records one behind the other, each made of items.
+//! The content of a log frame: records one after the other, each made of items.
 //!
 //! ```text
 //! | kind (u8) | bytes (u32) | ...
@@ -68,7 +68,7 @@ impl Record {
         }
     }
 
-    /// The log stands on the snapshot up to `index`, and holds nothing behind it.
+    /// The log's base is the snapshot up to `index`, and the log holds nothing after it.
     pub(crate) fn rebase(index: u64, state: &HardState) -> Self {
         let mut record = Self::default();
         record.restore(index);

@@ -1,4 +1,4 @@
-//! After the loss of a majority: a group of one member, made of what one directory holds.
+//! After the loss of a majority: a group of one member, made from one directory.
 
 use raft::eraftpb::{ConfState, EntryType};
 use trine_protocol::message::{ClusterId, Member, MemberRole};
@@ -18,7 +18,7 @@ use trine_transport::time::Instant;
 
 /// Piece size of the snapshot that the new group begins with.
 const PIECE_BYTES: usize = 64 << 10;
-/// Between two looks whether applying goes on.
+/// Entries applied between two checks whether to go on.
 const APPLIED_PER_LOOK: u64 = 256;
 
 /// Why a directory cannot be made a group of its own.
@@ -46,12 +46,12 @@ impl From<DiskError> for RecoverError {
     }
 }
 
-/// What the new group begins with.
+/// The initial state of the new group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Recovered {
     /// The group that the directory belonged to.
     pub old: ClusterId,
-    /// The last entry that was known to be committed; behind it stands what may never have been.
+    /// The last entry that was known to be committed; entries after it may never have been.
     pub committed: u64,
     /// The last entry of the log, all of which is in the new state.
     pub last: u64,
@@ -60,9 +60,8 @@ pub struct Recovered {
 /// Makes a group of `member` alone, with the cluster id `cluster`, out of what `disk` holds. The whole log goes into its
 /// state, for each of its entries may have been acknowledged. The old files are set aside.
 ///
-/// # Errors
-/// The directory cannot be used for it. If files were changed by then, or the process has ended midway, the directory
-/// opens for nobody until a recovery has come to its end: each begins with the old files.
+/// # Errors The directory cannot be used for it. If files were changed by then, or the process has ended midway, no
+/// process can open the directory until a recovery has come to its end. Each recovery begins with the old files.
 pub fn recover<D: Disk>(
     mut disk: D,
     options: OpenOptions,
@@ -115,7 +114,7 @@ pub fn recover<D: Disk>(
     })
 }
 
-/// The state behind the last entry of the log.
+/// The state after the last entry of the log.
 fn state_of(disk: &mut impl Disk, restored: Restored) -> Result<StateMachine, RecoverError> {
     let base = base_of(&restored.identity, restored.snapshot.as_ref());
     let state = match (restored.snapshot, &restored.identity.origin, base) {
@@ -144,7 +143,7 @@ fn state_of(disk: &mut impl Disk, restored: Restored) -> Result<StateMachine, Re
                 reason: error.to_string(),
             })?;
         } else {
-            // Whoever the members were: there is one from here on.
+            // There is one member from here on, whatever the members were before.
             state.apply_conf_change(entry.index, None, None);
         }
     }

@@ -1,4 +1,4 @@
-//! The mark of a recovery that is under way: whatever ends it midway, the next one takes it back and begins anew.
+//! The mark of a recovery that is under way. If the recovery ends midway, the next one takes it back and starts over.
 //!
 //! ```text
 //! no mark --> setting aside --> making anew --> no mark         a step is durable before the next one begins
@@ -7,8 +7,8 @@
 //!    +-------------+    | made goes  |
 //!                       +------------+
 //! ```
-//! While old files are set aside no new ones are there, and only when all of them are set aside the mark says so: thus it
-//! is always known which of the files without [`SET_ASIDE`] in front are old.
+//! While old files are set aside no new ones are there. Only when all of them are set aside does the mark say so. It is
+//! therefore always known which of the files without [`SET_ASIDE`] in front are old.
 
 use trine_protocol::message::Incarnation;
 
@@ -28,7 +28,7 @@ enum Step {
     MakingAnew,
 }
 
-/// Sets the old files aside; from here on the directory opens for nobody until [`end`].
+/// Sets the old files aside; from here on the directory does not open until [`end`].
 pub(super) fn begin(disk: &mut impl Disk, stamp: Incarnation) -> Result<(), DiskError> {
     write(disk, Step::SettingAside, stamp.0)?;
     set_aside(disk, stamp)?;
@@ -41,7 +41,7 @@ pub(super) fn end(disk: &mut impl Disk) -> Result<(), DiskError> {
     disk.sync_names()
 }
 
-/// Takes back what an interrupted recovery has done, if there is one.
+/// Takes back the changes of an interrupted recovery, if there is one.
 pub(super) fn take_back(disk: &mut impl Disk) -> Result<(), OpenError> {
     let Some((step, stamp)) = read(disk)? else {
         return Ok(());
@@ -64,7 +64,7 @@ pub(super) fn take_back(disk: &mut impl Disk) -> Result<(), OpenError> {
     Ok(end(disk)?)
 }
 
-/// What [`set_aside`] puts in front of a name.
+/// The prefix that [`set_aside`] puts in front of a name.
 fn prefix(stamp: u64) -> String {
     format!("{SET_ASIDE}{}-", Incarnation(stamp))
 }
@@ -98,7 +98,7 @@ fn read(disk: &mut impl Disk) -> Result<Option<(Step, u64)>, OpenError> {
         };
         Some((step, stamp.parse().ok()?))
     });
-    // Without it nobody can say which files are old: none may be removed.
+    // Without it the old files cannot be told from new ones: none may be removed.
     let damaged = || {
         LostMemory::new(
             RECOVERING,
@@ -119,7 +119,8 @@ mod tests {
     use crate::disk::{OpenOptions, Recovered, open, recover};
     use trine_protocol::message::{ClusterId, Member, MemberRole, PlaceId};
 
-    /// One attempt, which comes to its end or is killed after `changes` changes; what it leaves behind.
+    /// One attempt, which comes to its end or is killed after `changes` changes; returns the disk, and the new group if
+    /// there is one.
     fn attempt(
         disk: CachedDisk,
         number: u64,
@@ -145,7 +146,8 @@ mod tests {
         (left, done)
     }
 
-    /// What the directory opens with, if it opens at all; `--rejoin` never sets a recovery aside.
+    /// The state that the directory opens with, if it opens at all; `--rejoin` never sets a
+    /// recovery aside.
     fn opens(disk: &CachedDisk) -> Option<(ClusterId, u64)> {
         let opened = open(disk.clone(), options());
         if let Err(error) = &opened {
@@ -161,8 +163,8 @@ mod tests {
         Some((restored.cluster(), restored.last_index()))
     }
 
-    /// The recovery set the old files aside one by one, and only then made new ones: killed in between it left a directory
-    /// that it found damaged, or empty, and the state had to be put together by hand from the files set aside.
+    /// The recovery set the old files aside one by one, and only then made new ones. Killed in between, it left a
+    /// directory that it found damaged, or empty. The state had to be put together by hand from the files set aside.
     #[test]
     fn a_recovery_killed_after_any_change_begins_anew_with_the_old_files() {
         let begun = CachedDisk::of(&recoverable());

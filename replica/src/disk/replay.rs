@@ -1,4 +1,4 @@
-//! From the frames of a log back to what raft needs: hard state and entries behind a base.
+//! From the frames of a log back to raft's state: hard state and entries after a base.
 
 use raft::eraftpb::{Entry, HardState};
 use trine_protocol::message::{ClusterId, Incarnation};
@@ -9,7 +9,7 @@ use super::record::{Item, Record, decode};
 use super::snapshot_file::Loaded;
 use crate::state_machine::genesis::{FIRST_INDEX, FIRST_TERM};
 
-/// What a replica that belonged to a group had on its disk.
+/// The disk content of a replica that belonged to a group.
 pub struct Restored {
     pub(crate) identity: Identity,
     pub(crate) snapshot: Option<Loaded>,
@@ -34,7 +34,7 @@ impl Restored {
         self.identity.cluster
     }
 
-    /// The life that goes on.
+    /// The incarnation that goes on.
     #[must_use]
     pub fn incarnation(&self) -> Incarnation {
         self.identity.incarnation
@@ -54,7 +54,7 @@ impl Restored {
     }
 }
 
-/// Index and term that the log stands on: the snapshot's, or those of the group's first entry.
+/// Index and term at the log's base: the snapshot's, or those of the group's first entry.
 pub(crate) fn base_of(identity: &Identity, snapshot: Option<&Loaded>) -> Option<(u64, u64)> {
     match snapshot {
         Some(snapshot) => Some((snapshot.head.index, snapshot.head.term)),
@@ -62,24 +62,24 @@ pub(crate) fn base_of(identity: &Identity, snapshot: Option<&Loaded>) -> Option<
     }
 }
 
-/// What all frames have said together.
+/// The result of all frames together.
 pub(crate) struct Replayed {
     pub(crate) hard_state: HardState,
-    /// Behind the base, contiguous.
+    /// After the base, contiguous.
     pub(crate) entries: Vec<Entry>,
     /// The log holds entries that the base has replaced, and no record yet that says so.
     superseded: bool,
 }
 
 impl Replayed {
-    /// The record that is missing in the log, if it has to say that it stands on `base`.
+    /// The record that is missing in the log, if the log has to name `base` as its base.
     pub(crate) fn rebase(&self, base: Option<(u64, u64)>) -> Option<Record> {
         let (index, _) = base.filter(|_| self.superseded)?;
         Some(Record::rebase(index, &self.hard_state))
     }
 }
 
-/// What the frames so far have said.
+/// The result of the frames so far.
 #[derive(Default)]
 pub(crate) struct Replay {
     hard_state: HardState,
@@ -110,7 +110,7 @@ impl Replay {
         Err(LostMemory::new(file, "entries are missing"))
     }
 
-    /// Takes an entry, which replaces what stood from its index on; false if it leaves a gap.
+    /// Takes an entry, which replaces all earlier ones from its index on; false if it leaves a gap.
     fn entry(&mut self, entry: Entry) -> bool {
         self.segment_index_max = self.segment_index_max.max(entry.index);
         while self
@@ -128,7 +128,7 @@ impl Replay {
         follows
     }
 
-    /// What stands behind the base.
+    /// The entries after the base.
     pub(crate) fn finish(
         mut self,
         base: Option<(u64, u64)>,
@@ -178,8 +178,8 @@ impl Replay {
         }
     }
 
-    /// Drops what the base holds; and what stands behind it, if that is of a log that the base has replaced: then it says
-    /// so.
+    /// Drops the entries that the base holds. Also drops the entries after it, and reports so, if they belong to a log
+    /// that the base has replaced.
     fn cut_behind(&mut self, index: u64, term: u64) -> bool {
         let same = match self.entries.iter().find(|entry| entry.index == index) {
             Some(entry) => entry.term == term,

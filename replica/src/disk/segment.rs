@@ -7,7 +7,8 @@ use crate::checksum::crc32c;
 /// Newest format of the files.
 pub(crate) const FORMAT: u16 = 1;
 const MAGIC: &[u8; 8] = b"trinelog";
-/// What the header's checksum covers, and where it stands: so in every format, or damage could not be told from a newer one.
+/// The part that the header's checksum covers, and where the checksum is. Every format has it there, or damage could
+/// not be told from a newer format.
 const SUMMED: usize = 32;
 const PREFIX: &str = "segment-";
 const SUFFIX: &str = ".log";
@@ -67,7 +68,7 @@ fn check_header(bytes: &[u8], number: u64, file: &str) -> Result<(), OpenError> 
 pub(crate) struct Scan {
     /// The sequence that the next frame has to have; nothing before the first one.
     pub(crate) expected: Option<u64>,
-    /// A frame is incomplete: nothing may come behind it.
+    /// A frame is incomplete: nothing may come after it.
     torn: bool,
     /// An earlier segment ended early: the next has to go on with the expected frame.
     content: Vec<u8>,
@@ -113,7 +114,7 @@ impl Scan {
         })
     }
 
-    /// Puts the frame together that begins at sector `at`, if all of it is there; the sector behind it.
+    /// Puts the frame together that begins at sector `at`, if all of it is there; the sector after it.
     fn frame_at(&mut self, bytes: &[u8], segment: u64, at: usize) -> Option<usize> {
         let total = bytes.len() / SECTOR;
         let Sector::Valid {
@@ -148,7 +149,7 @@ impl Scan {
         Some(at + count)
     }
 
-    /// Behind the complete frames there may be sectors of the next one, and nothing else.
+    /// After the complete frames there may be sectors of the next one, and nothing else.
     fn check_tail(
         &self,
         bytes: &[u8],

@@ -3,7 +3,7 @@
 //! ```text
 //! | kind (u8) | 3 x 0 | bytes (u32) | CRC32C | bytes ... |   first the head, then the pieces of the image, then the end
 //! ```
-//! The checksum covers kind, length, bytes, and how many pieces stand in front of this one.
+//! The checksum covers kind, length, bytes, and the number of pieces in front of this one.
 
 use crate::checksum::crc32c;
 use raft::eraftpb::ConfState;
@@ -24,7 +24,7 @@ const PIECE_HEADER: usize = 12;
 const HEAD: u8 = 1;
 const PIECE: u8 = 2;
 const END: u8 = 3;
-/// No piece is longer; what claims to be is damage.
+/// No piece is longer; a greater length is damage.
 const PIECE_BYTES_MAX: usize = 64 << 20;
 
 /// The name of the snapshot up to `index`.
@@ -40,7 +40,7 @@ pub(crate) fn index(name: &str) -> Option<u64> {
     (self::name(index) == name).then_some(index)
 }
 
-/// Of which state a snapshot is.
+/// Identifies the state that a snapshot is of.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct SnapshotHead {
     pub(crate) cluster: ClusterId,
@@ -77,7 +77,7 @@ pub(crate) fn middle_piece(number: u32, content: &[u8]) -> Vec<u8> {
     seal(PIECE, number, content)
 }
 
-/// The last piece; `number` pieces stand in front of it.
+/// The last piece; `number` pieces precede it.
 pub(crate) fn end_piece(number: u32) -> Vec<u8> {
     seal(END, number, &[])
 }

@@ -1,8 +1,8 @@
 //! The next segment, made ahead of its use by a thread of its own: a file of zeros that were written, and synced.
 //!
-//! Room that was only reserved becomes content with the first write to it, and that is a change of the file system's
-//! own books: each sync of the log would wait for the journal too. Where zeros were written before, a sync writes the
-//! record and nothing else.
+//! Room that was only reserved becomes content with the first write to it. That changes the file system's own books, so
+//! each sync of the log would wait for the journal too. Where zeros were written before, a sync writes the record and
+//! nothing else.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -69,7 +69,7 @@ impl Drop for Spare {
     fn drop(&mut self) {
         self.given_up.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // What became of it does not matter: it is removed here, or by the next start.
+            // The outcome does not matter: it is removed here, or by the next start.
             let _ = thread.join();
             let _ = std::fs::remove_file(&self.path);
         }
@@ -84,13 +84,13 @@ fn make(path: &Path, size: u64, given_up: &AtomicBool) -> io::Result<File> {
         file.sync_data()
     });
     if made.is_err() {
-        // What room it has got is needed elsewhere, now that there is too little.
+        // The room that it has is needed elsewhere, now that there is too little.
         let _ = std::fs::remove_file(path);
     }
     made
 }
 
-/// A file whose room is taken, whatever stood there; it reads as zeros.
+/// A file whose room is taken, whatever its old content; it reads as zeros.
 pub(super) fn reserve(path: &Path, size: u64) -> io::Result<File> {
     let file = OpenOptions::new()
         .create(true)
@@ -104,7 +104,7 @@ pub(super) fn reserve(path: &Path, size: u64) -> io::Result<File> {
     Ok(file)
 }
 
-/// A file of `size` zeros that were written; `after_step` comes behind each part of them. Room is taken first, so that a
+/// A file of `size` zeros that were written; `after_step` comes after each part of them. Room is taken first, so that a
 /// full disk is found before anything is written.
 pub(super) fn written(
     path: &Path,

@@ -1,4 +1,4 @@
-//! Each damage at each byte: either only what was never synced is cleared away, or the memory counts as lost.
+//! Each damage at each byte: either only unsynced content is cleared away, or the memory counts as lost.
 
 use crate::checksum::crc32c;
 use raft::eraftpb::{ConfState, Entry, HardState};
@@ -149,7 +149,7 @@ fn a_file_that_is_cut_anywhere_is_lost_memory() {
     }
 }
 
-/// What a write of one more frame can leave behind, sector by sector, when the machine dies in the middle of it.
+/// The possible remains of a write of one more frame, sector by sector, when the machine dies in the middle of it.
 #[test]
 fn an_unfinished_write_is_cleared_away_whatever_of_it_is_there() {
     let before = small();
@@ -174,7 +174,7 @@ fn an_unfinished_write_is_cleared_away_whatever_of_it_is_there() {
         let whole = landed + 1 == 1 << changed.len();
         let last = if whole { 9 } else { 7 };
         assert_eq!(indexes(&opened).last(), Some(&last), "{landed:b}");
-        // It goes on from there, and what was cleared away does not come back.
+        // It goes on from there, and the cleared content does not come back.
         opened
             .writer
             .perform([record(last + 1..last + 2, 4, 10)])
@@ -297,7 +297,7 @@ fn lost_memory_is_set_aside_and_the_replica_begins_anew() {
     assert!(files.contains_key("identity"));
 }
 
-/// A snapshot of the state behind entry `index`, written piece by piece.
+/// A snapshot of the state after entry `index`, written piece by piece.
 fn write_snapshot(writer: &mut Writer<MemoryDisk>, index: u64, term: u64) {
     use crate::snapshot_transfer::{Image, Piece};
     use crate::state_machine::StateMachine;
@@ -363,8 +363,8 @@ fn a_snapshot_takes_the_place_of_the_log_that_it_holds() {
     }
 }
 
-/// The machine dies when an installed snapshot is durable and the record that says so is not: what stands in the log
-/// is of a leader whose entries were replaced.
+/// The machine dies when an installed snapshot is durable and the record that says so is not. The log then holds
+/// entries of a leader whose entries were replaced.
 #[test]
 fn a_log_that_the_snapshot_has_replaced_is_not_taken_for_its_continuation() {
     let mut opened = reopen(&small()).unwrap();
@@ -375,10 +375,10 @@ fn a_log_that_the_snapshot_has_replaced_is_not_taken_for_its_continuation() {
     assert_eq!((state.term, state.vote, state.commit), (4, 0, 5));
 }
 
-/// The machine dies there, comes back, and goes on behind the snapshot; what it acknowledges from then on is on its disk.
-/// The next start used to read old and new entries as one log. Where the old ones ended before the snapshot, there was a
-/// gap, and the memory counted as lost. Where they reached it, the entry at its place was of another term, and all that
-/// had been acknowledged since was thrown away with the old log, without a word.
+/// The machine dies there, comes back, and goes on after the snapshot; entries that it acknowledges from then on are on
+/// its disk. The next start used to read old and new entries as one log. Where the old ones ended before the snapshot,
+/// there was a gap, and the memory counted as lost. Where they reached it, the entry at its place was of another term.
+/// All entries acknowledged since were then thrown away with the old log, without a message.
 #[test]
 fn what_is_acknowledged_behind_such_a_snapshot_is_there_after_the_next_restart() {
     for (index, old) in [(5, "reaches the snapshot"), (50, "ends before it")] {
@@ -440,8 +440,8 @@ fn a_majority_is_gone_and_one_directory_becomes_a_group_of_its_own() {
 }
 
 /// The process ends between a write and its sync, or because the sync fails: the next one sees the frame, counts on it,
-/// and says so to others. It used to be gone with the power all the same, for nobody had synced it, and no failed sync
-/// comes right by being repeated.
+/// and says so to others. The frame used to disappear with the power all the same, for it was never synced, and a
+/// failed sync cannot be repaired by repeating it.
 #[test]
 fn a_frame_that_is_seen_after_a_restart_outlives_the_power() {
     let mut opened = open(CachedDisk::of(&small()), options()).unwrap();
@@ -471,7 +471,7 @@ impl Wake for Bell {
 }
 
 /// The device fails at the second of three writes: the replica hears of the first, then of the failure, and of nothing
-/// any more. It takes part no more, which ends its process, and what was in the failed write was promised to nobody.
+/// any more. It halts, which ends its process. The failed write had not been promised to any replica or client.
 #[test]
 fn a_failed_sync_ends_the_replica() {
     let pool = Pool::new(PoolConfig::default());
@@ -524,7 +524,7 @@ fn a_name_that_is_seen_after_a_restart_outlives_the_power() {
     assert_eq!(indexes(&reopen(&after).unwrap()), [2]);
 }
 
-/// A disk that can still be looked at after it was given away.
+/// A disk that can still be inspected after it was given away.
 #[derive(Clone)]
 pub(super) struct SharedDisk<D>(pub(super) std::rc::Rc<std::cell::RefCell<D>>);
 
@@ -558,7 +558,7 @@ impl<D: Disk> Disk for SharedDisk<D> {
     }
 }
 
-/// A file that somebody else put beside ours must not be taken for one of them, and be asked for under another name.
+/// A foreign file beside ours must not be taken for one of them, and be asked for under another name.
 #[test]
 fn only_names_as_they_are_written_are_those_of_files() {
     for number in [0, 1, 0xabc, u64::MAX] {

@@ -65,11 +65,11 @@ fn run<D: Disk>(
         }
         let result = writer.perform(batch.drain(..));
         let failed = result.is_err();
-        // Without a receiver the event loop has ended, and nobody waits for this.
+        // Without a receiver the event loop has ended, and the result has no reader.
         let _ = ends.send(result.map(|()| last));
         waker.wake();
         if failed {
-            // Nobody knows what the disk holds now: nothing more is written.
+            // The content of the disk is unknown now: nothing more is written.
             return Ok(());
         }
     }

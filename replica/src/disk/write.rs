@@ -1,15 +1,15 @@
-//! What a replica wants written, and the queue that carries it to the disk.
+//! The writes that a replica asks for, and the queue that carries them to the disk.
 
 use super::{DiskError, Record};
 
 /// One thing to write. Writes become durable in the order in which they were asked for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Write {
-    /// To the end of the log.
+    /// A record for the end of the log.
     Log(Record),
-    /// The replica's identity and its group, in place of what was known before.
+    /// The replica's identity and its group, in place of the earlier ones.
     Identity(Vec<u8>),
-    /// Why nothing that stands here may be gone on with: the next start finds lost memory.
+    /// Why the state on this disk must not be used again: the next start finds lost memory.
     Condemned(String),
     /// The next piece of a snapshot; the first one begins it.
     SnapshotPiece {

@@ -9,12 +9,12 @@ use crate::config::FRAME_BYTES_MAX;
 /// The newest frame that is known to be synced: two sectors, written in turn. They are synced at each start and when
 /// a segment begins, not with each frame.
 pub(crate) const SYNCED: &str = "synced";
-/// Stands there, empty, since both sectors of [`SYNCED`] were written and synced: zeros in it are damage from then on.
-/// It is a name and not a content, so whatever turns content into zeros leaves it.
+/// Exists, empty, since both sectors of [`SYNCED`] were written and synced: zeros in it are damage from then on. It is
+/// a name and not a content, so whatever turns content into zeros leaves it.
 pub(crate) const MARKED: &str = "marked";
-/// Stands there while nothing is synced: what it is found beside after a start counts as lost.
+/// Exists while nothing is synced: the files beside it after a start count as lost.
 pub(crate) const UNSYNCED: &str = "unsynced";
-/// Stands there, with the reason, when the state must not be gone on with.
+/// Exists, with the reason, when the state must not be used again.
 pub(crate) const CONDEMNED: &str = "condemned";
 /// In the checksum of a sector of [`SYNCED`], in place of a segment's number.
 pub(crate) const SYNCED_PLACE: u64 = u64::MAX;
@@ -74,8 +74,7 @@ impl<D: Disk> Writer<D> {
 
     /// Does all of it, in order. When this returns without an error everything is durable.
     ///
-    /// # Errors
-    /// The disk is full or broken. Nobody knows what of the batch is durable, so the replica must not go on.
+    /// # Errors The disk is full or broken. It is unknown what of the batch is durable, so the replica must not go on.
     pub fn perform(&mut self, batch: impl IntoIterator<Item = Write>) -> Result<(), DiskError> {
         for write in batch {
             match write {
@@ -180,8 +179,8 @@ impl<D: Disk> Writer<D> {
         }
     }
 
-    /// Not synced itself: it only has to be right when it is there. But the first frame is promised to nobody before
-    /// the mark is durable, for zeros in it would prove nothing else.
+    /// Not synced itself: it only has to be right when it is there. But the first frame is not promised before the mark
+    /// is durable, for zeros in it would prove nothing else.
     fn mark_synced(&mut self, sequence: u64) -> Result<(), DiskError> {
         if self.fsync == Fsync::None {
             return Ok(());
@@ -231,7 +230,7 @@ impl<D: Disk> Writer<D> {
         replace_identity(&mut self.disk, bytes, self.fsync != Fsync::None)
     }
 
-    /// Synced in every mode: what it says must not be forgotten.
+    /// Synced in every mode: its content must not be forgotten.
     fn condemn(&mut self, why: &str) -> Result<(), DiskError> {
         self.disk.create(CONDEMNED, 0)?;
         self.disk.write(CONDEMNED, 0, why.as_bytes())?;

@@ -1,9 +1,10 @@
 //! Do replicas that have applied the same entries hold the same state? This is checked while they run.
 //!
-//! Behind every [`CHECK_EVERY`]th entry each replica tells the others the hash of its state, and each answers with its own.
-//! A report that arrives only raises a suspicion, for anybody can write one. What counts is what the voters answer over
-//! sessions that this replica has opened itself: a replica that finds a majority of them agreeing on another hash than its
-//! own has diverged, by a bug or by broken memory. It halts: nothing that it could say from then on can be trusted.
+//! After every [`CHECK_EVERY`]th entry each replica tells the others the hash of its state, and each answers with its
+//! own. A report that arrives only raises a suspicion, for any process can write one. The voters' answers over sessions
+//! that this replica has opened itself are the proof. A replica has diverged, by a bug or by broken memory, if a
+//! majority of them agrees on another hash than its own. It halts: nothing that it could say from then on can be
+//! trusted.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +26,7 @@ const CHECKS_MAX: usize = 8;
 /// Who has which state.
 type Hashes = BTreeMap<Incarnation, [u64; 2]>;
 
-/// What is known of the states behind one entry.
+/// The reported states after one entry.
 #[derive(Default)]
 struct Check {
     /// As members have told it. Not proven: it only makes this replica ask.
@@ -83,8 +84,8 @@ impl Agreement {
         })
     }
 
-    /// The entries about which `own` has to ask the voters now: what was told speaks against it, and the voters were not
-    /// asked since `since`.
+    /// The entries about which `own` has to ask the voters now: reports contradict it, and the voters were not asked
+    /// since `since`.
     fn suspicions(&self, own: Incarnation, sides: &[Vec<Incarnation>], since: Instant) -> Vec<u64> {
         let is_suspect = |check: &Check| {
             let believed = |voter| {
@@ -156,7 +157,7 @@ impl Agreement {
         expected && state.is_some_and(|state| state.members().get(from).is_some())
     }
 
-    /// A member says what its state is. The answer is this member's own, if it has got there.
+    /// A member reports its state. The answer is this member's own, if it has got there.
     pub(super) fn on_report(
         &mut self,
         token: ReplyToken,
@@ -194,7 +195,7 @@ impl Agreement {
         self.settle(report.index, local, consensus)
     }
 
-    /// Asks the voters where what members have told speaks against this member; again if nobody has settled it.
+    /// Asks the voters if members' reports contradict this member's state; again if the question is not settled.
     pub(super) fn follow_suspicions(
         &mut self,
         now: Instant,
@@ -232,7 +233,7 @@ impl Agreement {
     }
 }
 
-/// Tells the members of which `to` says yes this member's state behind an entry; each answers with its own.
+/// Tells the members for which `to` returns true this member's state after an entry; each answers with its own.
 fn send_report(
     index: u64,
     hash: [u64; 2],
@@ -367,7 +368,7 @@ mod tests {
         assert_eq!(agreement.proven_against(1024, OWN, &sides), Some([0, 1]));
     }
 
-    /// Forged reports made all replicas of a group quarantine their disks: what is told proves nothing, and makes a replica
+    /// Forged reports made all replicas of a group quarantine their disks: a report proves nothing, and makes a replica
     /// ask, once an election timeout.
     #[test]
     fn what_is_told_is_a_suspicion_and_no_proof() {

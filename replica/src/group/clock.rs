@@ -1,8 +1,8 @@
 //! Group time: it lives in the replicated state, only grows, and moves with the leader's monotonic clock.
 //!
-//! A stamp is the group time that was applied when this leadership began plus the monotonic time since, so a wall clock
-//! that jumps changes nothing, and without a leader time stands still. Commands carry stamps anyway; when a key's expiry
-//! is due and nobody writes, the leader proposes an entry that carries nothing else.
+//! A stamp is the group time that was applied when this leadership began plus the monotonic time since. A wall clock
+//! that jumps therefore changes nothing, and without a leader time does not advance. Commands carry stamps anyway. When
+//! a key's expiry is due and no client writes, the leader proposes an entry that carries nothing else.
 
 use trine_canary as canary;
 use trine_transport::time::{Duration, Instant};
@@ -69,7 +69,7 @@ impl GroupClock {
         })
     }
 
-    /// Group time goes on from what is applied now.
+    /// Group time continues from the applied group time.
     pub(super) fn anchor(&mut self, now: Instant, state: Option<&StateMachine>) {
         let group_time_ns = state.map_or(0, StateMachine::group_time_ns);
         self.anchor = Anchor {

@@ -1,4 +1,4 @@
-//! Raft as one member runs it: its log, whom it follows or leads, and until when it may answer by itself.
+//! Raft as one member runs it: its log, its role, and until when it may answer by itself.
 
 mod messages;
 
@@ -18,9 +18,9 @@ use crate::log::{Log, MemoryLog};
 use crate::membership::MemberTable;
 use crate::raft_group::{Proposal, ProposeError, RaftGroup, Refusal, Work};
 
-/// One member's raft, and what follows from its role.
+/// One member's raft, and the consequences of its role.
 ///
-/// Everybody may look at raft through [`Consensus::raft`]. It changes only through the methods here, so that the lease
+/// All parts may read raft through [`Consensus::raft`]. It changes only through the methods here, so that the lease
 /// ends whenever it has to.
 pub(super) struct Consensus {
     raft: RaftGroup<MemoryLog>,
@@ -54,7 +54,7 @@ impl Consensus {
         }
     }
 
-    /// Raft, to look at.
+    /// Raft, read-only.
     pub(super) fn raft(&self) -> &RaftGroup<MemoryLog> {
         &self.raft
     }
@@ -146,7 +146,7 @@ impl Consensus {
         self.raft.log_mut().take_snapshot_wanted()
     }
 
-    /// What raft finds when it looks for a snapshot.
+    /// The answer to raft when it looks for a snapshot.
     pub(super) fn offer_snapshot(&mut self, snapshot: Option<Snapshot>) {
         self.raft.log_mut().offer_snapshot(snapshot);
     }
@@ -195,14 +195,15 @@ impl Consensus {
         self.raft.transfer_leader(to.0);
     }
 
-    /// Asks a quorum whether this replica still leads, or the leader whether it does. Returns false if nobody is asked.
+    /// Asks a quorum whether this replica still leads, or the leader whether it does. Returns false if there is none to
+    /// ask.
     pub(super) fn read_index(&mut self, context: u64) -> bool {
         self.raft.read_index(context)
     }
 
     /// A quorum has confirmed a round that began at `begun`.
     pub(super) fn extend_lease(&mut self, begun: Instant, length: Duration) {
-        // What a follower has heard says how things stood at its leader.
+        // A follower's news describes the state at its leader.
         if self.raft.is_leader() {
             self.lease.extend(begun, length, self.raft.term());
         }
@@ -223,14 +224,15 @@ impl Consensus {
         self.compactions
     }
 
-    /// Gives up the oldest entries if there are too many. Those behind `needed` stay if possible.
+    /// Gives up the oldest entries if there are too many. Those after `needed` stay if possible.
     pub(super) fn compact(&mut self, config: &ReplicaConfig, needed: Option<u64>) {
         let log = self.raft.log();
         let (entries, bytes) = (config.log_entries_max, config.log_bytes_max);
         if log.bytes() <= bytes && log.entry_count() <= entries {
             return;
         }
-        // In small steps: a step frees what it takes away within one turn, and a follower that lags needs what is left.
+        // In small steps: a step frees its memory within one turn, and a follower that lags needs the remaining
+        // entries.
         let kept = |max: usize| max - max / COMPACTED_SHARE;
         let mut point = log.compaction_point(kept(entries), kept(bytes));
         if let Some(needed) = needed {

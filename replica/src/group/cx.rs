@@ -14,7 +14,7 @@ use crate::outbox::Outbox;
 use crate::raft_group::RaftGroup;
 use crate::state_machine::StateMachine;
 
-/// What a call lends to a part of a member: arguments, bundled because they are always the same.
+/// The arguments that a call lends to a part of a member, bundled because they are always the same.
 ///
 /// A part may propose through consensus and may send. The state and the clock are only to be read.
 pub(super) struct Cx<'a> {
@@ -43,8 +43,8 @@ impl<'a> Cx<'a> {
         leader_address(self.consensus, self.state)
     }
 
-    /// Whether this leader has led for an election timeout. Before that it has heard from nobody, and must not take silence
-    /// for death.
+    /// Whether this leader has led for an election timeout. Before that it has heard from no member, and must not take
+    /// silence for death.
     pub(super) fn is_settled(&self) -> bool {
         let leads_for = self.now.saturating_since(self.clock.anchored_at());
         leads_for >= self.local.election_timeout()

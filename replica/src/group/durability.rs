@@ -1,7 +1,7 @@
-//! Disk mode of a member: what it writes, what it holds back until that is durable, and its own snapshots.
+//! Disk mode of a member: its writes, the messages that it holds back until they are durable, and its own snapshots.
 //!
 //! The log in memory is bounded as in memory mode, whatever the disk does. On disk a log segment is kept until a
-//! snapshot that replaces it is durable; this replica makes one of its own state whenever enough log has piled up.
+//! snapshot that replaces it is durable. This replica makes one of its own state whenever enough log has piled up.
 
 use std::collections::VecDeque;
 
@@ -18,7 +18,7 @@ use crate::outbox::Outbox;
 use crate::snapshot_transfer::{Image, Piece, ended};
 use crate::state_machine::StateMachine;
 
-/// What a member of disk mode keeps beside a member of memory mode.
+/// The state that only a member of disk mode keeps.
 #[derive(Default)]
 pub(super) struct Durability {
     last_stream: u64,
@@ -26,9 +26,9 @@ pub(super) struct Durability {
     own: Option<OwnSnapshot>,
     /// The snapshot that is being received.
     incoming: Option<IncomingStream>,
-    /// Who waits for an installed snapshot to be durable.
+    /// The sender that waits for an installed snapshot to be durable.
     installed_asker: Option<Asker>,
-    /// Who waits, to send the next chunk, until the disk has got on.
+    /// The sender that waits with its next chunk until the disk has caught up.
     chunk_asker: Option<Asker>,
     /// Bytes of log since the last snapshot was begun, and the bytes that one had.
     log_bytes: u64,
@@ -42,7 +42,7 @@ pub(super) struct Durability {
 /// The sender of a snapshot waits for the disk.
 struct Asker {
     token: ReplyToken,
-    /// What it will be answered.
+    /// The answer that it will get.
     answer: ChunkAck,
 }
 
@@ -93,8 +93,8 @@ impl Durability {
         self.last_stream
     }
 
-    /// Submits what a round of the ready loop has to have written, behind the snapshot that the log is to stand on if
-    /// there is one. Returns the number of the write.
+    /// Submits the writes of a round of the ready loop, after the snapshot that the log is to begin at if there is
+    /// one. Returns the number of the write.
     pub(super) fn submit(
         &mut self,
         record: Record,
@@ -162,14 +162,14 @@ impl Durability {
         }
     }
 
-    /// What is being received will not be finished.
+    /// The snapshot that is being received will not be finished.
     pub(super) fn give_up_incoming(&mut self, out: &mut Outbox) {
         if let Some(IncomingStream { stream, .. }) = self.incoming.take() {
             out.write(Write::SnapshotGivenUp { stream });
         }
     }
 
-    /// The log is going to stand on the snapshot that has come in.
+    /// The log is going to begin at the snapshot that has come in.
     fn end_incoming_with(&mut self, index: u64, out: &mut Outbox) {
         if let Some(IncomingStream { stream, pieces }) = self.incoming.take() {
             let bytes = end_piece(pieces);
@@ -317,7 +317,8 @@ impl Durability {
     }
 }
 
-/// Keeps who will be answered. Who was kept before has asked again since, and is answered nothing.
+/// Keeps the sender that will be answered. An earlier one has asked again since, and gets an empty
+/// answer.
 fn answer_later(kept: &mut Option<Asker>, asker: Asker, out: &mut Outbox) {
     if let Some(before) = kept.replace(asker) {
         out.reply_empty(before.token);

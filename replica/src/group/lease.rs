@@ -1,11 +1,11 @@
 //! Until when may a leader answer reads by itself?
 //!
-//! A round that began at some moment and was confirmed by a quorum proves more than the leadership at that moment.
-//! Everybody in the quorum has heard from this leader since, and votes for nobody else for the group's vote refusal time.
-//! No other leader can exist until the beginning plus that time, less the drift that the settings allow. The lease stands
-//! on ticks that are never made up in a burst, and on two more rules:
+//! A round that began at some moment and was confirmed by a quorum proves more than the leadership at that moment. Each
+//! member of the quorum has heard from this leader since, and votes for no other replica for the group's vote refusal
+//! time. No other leader can exist until the beginning plus that time, less the drift that the settings allow. The
+//! lease relies on ticks that are never made up in a burst, and on two more rules:
 //! - An answer leaves only after the clock was read again *behind* the reading of the value. A process may be stopped
-//!   between its look at the clock and its work, and would otherwise answer what came in meanwhile.
+//!   between reading the clock and its work, and would otherwise answer requests that came in meanwhile.
 //! - A transfer of leadership ends it for the rest of the term. A change of the configuration ends it until the new
 //!   quorum has confirmed the leadership.
 

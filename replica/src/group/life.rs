@@ -13,7 +13,7 @@ pub(super) enum Life {
     Stopping {
         until: Instant,
     },
-    /// It takes no part, for good: whatever it did next could differ from what the others do.
+    /// It has halted permanently: whatever it did next could differ from what the others do.
     Halted {
         why: Halt,
         /// A graceful stop that has begun waits until this moment at most.
@@ -22,7 +22,7 @@ pub(super) enum Life {
 }
 
 impl Life {
-    /// The first reason stays: what follows from it is no reason.
+    /// The first reason stays: its consequences are no reasons.
     pub(super) fn halt(&mut self, why: Halt) {
         let stop_until = self.stop_until();
         if !self.is_halted() {

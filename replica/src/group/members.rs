@@ -27,9 +27,10 @@ use crate::state_machine::entry::raise_version;
 /// A learner that lacks no more entries than this is as good as a voter.
 const PROMOTION_LAG_MAX: u64 = 256;
 
-/// What a member knows of the others beside the replicated table, and what it has promised about them.
+/// A member's knowledge of the others beside the replicated table, and the promises that it has made about them.
 pub(super) struct Membership {
-    /// How the group began, if this replica was there: a first member that has missed it is told by anybody who knows.
+    /// How the group began, if this replica was there: any member that knows it tells a first member that has missed
+    /// it.
     origin: Option<Origin>,
     liveness: PeerLiveness,
     /// The state-machine version that this leader has proposed to switch to.
@@ -76,7 +77,7 @@ impl Membership {
         self.liveness.retain(members);
     }
 
-    /// Leadership was lost. The next leader is told again what is wanted.
+    /// Leadership was lost. Admin clients repeat their commands to the next leader.
     pub(super) fn on_leadership_lost(&mut self) {
         self.pending.clear();
     }
@@ -104,7 +105,7 @@ impl Membership {
         self.liveness.understands(member)
     }
 
-    /// The version that whoever joins has to understand.
+    /// The version that a joining replica has to understand.
     fn required_version(&self, state: Option<&StateMachine>) -> u8 {
         let active = state.map(StateMachine::version);
         active.max(self.raising).unwrap_or_default()
@@ -113,9 +114,9 @@ impl Membership {
     /// Rolling upgrades: proposes the switch to the newest state-machine version that all members understand, if it is
     /// newer than the present one.
     ///
-    /// Every message between members says which version its sender understands at most. The leader proposes the switch as
-    /// an entry of its own once it has heard that of every member, learners included. It takes nobody in afterwards who
-    /// understands less. A member that meets a version beyond its own all the same stops, and says why.
+    /// Every message between members says which version its sender understands at most. The leader proposes the switch
+    /// as an entry of its own once it has heard that of every member, learners included. It admits no replica
+    /// afterwards that understands less. A member that meets a version beyond its own all the same stops, and says why.
     pub(super) fn raise_version(&mut self, cx: &mut Cx<'_>, stopping: bool) {
         let Some(state) = cx.state else { return };
         let members = state.members().all().iter();
@@ -126,7 +127,7 @@ impl Membership {
         let Some(version) = common.filter(|&common| common > required) else {
             return;
         };
-        // Whoever is being taken in at the moment is not in the list yet.
+        // A replica that is being admitted at the moment is not in the list yet.
         let settled = !cx.raft().has_pending_conf() && !stopping;
         if !settled || !cx.raft().leads_with_commit() {
             return;
@@ -142,7 +143,7 @@ impl Membership {
         if cx.raft().has_pending_conf() || !cx.raft().leads_with_commit() || stopping {
             return;
         }
-        // Refused while raft is busy with something else; the next tick asks again.
+        // Raft refuses while it is busy with something else; the next tick asks again.
         if !cx.raft().conf_state().voters_outgoing.is_empty() {
             let _ = cx.consensus.propose_conf_change(leave_joint());
         } else if let Some((place, change)) = self.due_promotion(cx)
@@ -152,7 +153,7 @@ impl Membership {
         }
     }
 
-    /// What a learner that has caught up is to become: the successor of its place's voter, or one voter more.
+    /// The role of a learner that has caught up: the successor of its place's voter, or one voter more.
     fn due_promotion(&self, cx: &Cx<'_>) -> Option<(PlaceId, ConfChangeV2)> {
         let members = cx.members()?;
         let is_learner = |member: &&Member| member.role == MemberRole::Learner;
@@ -181,7 +182,7 @@ impl Membership {
         let raft = cx.raft();
         let close = |matched: u64| matched + PROMOTION_LAG_MAX >= raft.last_index() && matched > 0;
         let progress = raft.progress(learner.0);
-        // Raft may be probing it: while nothing is written it stays at that behind a snapshot.
+        // Raft may be probing it: while nothing is written it stays at that after a snapshot.
         self.is_alive(learner, cx.now, cx.local)
             && progress.is_some_and(|p| !p.in_snapshot && close(p.matched))
     }
@@ -237,7 +238,7 @@ impl Membership {
     }
 }
 
-/// Whoever was not heard from since then counts as dead.
+/// A member that was not heard from since then counts as dead.
 fn lately(now: Instant, local: &Local) -> Instant {
     let patience = 2 * local.election_timeout().as_nanos();
     Instant::from_nanos(now.as_nanos().saturating_sub(patience))

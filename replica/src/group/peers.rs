@@ -1,4 +1,4 @@
-//! What other members say: raft's messages, reports of their state, and answers to both.
+//! Messages of other members: raft's messages, reports of their state, and answers to both.
 
 use std::net::SocketAddr;
 
@@ -60,7 +60,7 @@ impl Group {
         }
     }
 
-    /// An answer without content: the member lives, and had nothing to say.
+    /// An answer without content: the member is alive, and had nothing to report.
     pub(crate) fn on_empty_answer(&mut self, now: Instant, to: Incarnation) {
         self.hear(now, to, 0);
     }
@@ -89,7 +89,7 @@ impl Group {
         }
         self.hear(now, header.from, header.state_version);
         match Message::decode(bytes) {
-            // A snapshot message is stepped only behind the state that belongs to it.
+            // A snapshot message is stepped only after the state that belongs to it.
             Ok(message) if message.msg_type != MessageType::MsgSnapshot as i32 => Some(message),
             _ => {
                 out.counters.messages_refused += 1;
@@ -117,7 +117,7 @@ impl Group {
         })
     }
 
-    /// A member says what its state is. The answer is this replica's own, if it has got there.
+    /// A member reports its state. The answer is this replica's own, if it has got there.
     pub(crate) fn on_state_report(
         &mut self,
         now: Instant,
@@ -162,7 +162,7 @@ impl Group {
             && self.agreement.expects(from, index, state, &self.consensus)
     }
 
-    /// Whoever was asked whether this replica still is a member has answered.
+    /// The member that was asked whether this replica still is a member has answered.
     pub(crate) fn on_membership_answer(&mut self, answer: &[u8]) {
         if says_removed(answer, self.local.cluster) && !self.life.is_halted() {
             self.leave();

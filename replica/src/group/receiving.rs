@@ -20,7 +20,7 @@ pub(super) struct Receiving {
     installing: Option<StateMachine>,
 }
 
-/// What a chunk has led to.
+/// The result of a chunk.
 pub(super) enum Taken {
     /// The sender hears this.
     Answer(ChunkAck),
@@ -105,7 +105,8 @@ impl Receiving {
             return None;
         }
         if chunk.index <= raft.applied() {
-            // It stands here already. Who asks again has missed that answer; a refusal would make raft want it again.
+            // It is installed here already. A sender that asks again has missed that answer; a refusal would make raft
+            // want it again.
             return Some(ended(ChunkOutcome::Installed, chunk.transfer));
         }
         if raft.check(chunk.header.from.0, incoming.message()).is_err() {
@@ -144,7 +145,7 @@ impl Receiving {
         Some(Received { message, index })
     }
 
-    /// What is being received will not be finished.
+    /// The snapshot that is being received will not be finished.
     pub(super) fn end(&mut self, disk: Option<&mut Durability>, out: &mut Outbox) {
         self.incoming = None;
         if let Some(disk) = disk {
@@ -152,7 +153,7 @@ impl Receiving {
         }
     }
 
-    /// Lets go of what is received and will not be finished: it holds half a state, and the own snapshots wait for it.
+    /// Drops a snapshot that will not be finished: it holds half a state, and the member's own snapshots wait for it.
     pub(super) fn end_abandoned(
         &mut self,
         now: Instant,
@@ -167,7 +168,8 @@ impl Receiving {
         }
     }
 
-    /// Raft's log stands on the snapshot at `index`: the state that belongs to it, if that is the one which was received.
+    /// Raft's log begins at the snapshot at `index`: the state that belongs to it, if that snapshot is the received
+    /// one.
     pub(super) fn take_installing(&mut self, index: u64) -> Option<StateMachine> {
         let state = self.installing.take()?;
         (state.applied_index() == index).then_some(state)

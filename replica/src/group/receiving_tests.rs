@@ -1,4 +1,4 @@
-//! What a member of disk mode does with a snapshot that comes in.
+//! How a member of disk mode handles a snapshot that comes in.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ use crate::state_machine::{Genesis, StateMachine};
 
 const CLUSTER: ClusterId = ClusterId(7);
 
-/// The receiver, and what its leader (11) and another member (12) may send it.
+/// The receiver, and the possible messages of its leader (11) and of another member (12).
 struct Scene {
     group: Group,
     out: Outbox,
@@ -184,8 +184,8 @@ fn bytes_of(writes: &[(u64, Write)]) -> usize {
     writes.iter().map(|(_, write)| write.len()).sum()
 }
 
-/// Each chunk was answered as soon as it was queued for the disk. Of a snapshot that came faster than the disk took it all
-/// the difference lay in memory, and the vote of the receiver, if it had one, was held back until all of that was written.
+/// Each chunk was answered as soon as it was queued for the disk. If a snapshot came faster than the disk took it, the
+/// difference lay in memory. The vote of the receiver, if it had one, was held back until all of that was written.
 #[test]
 fn a_snapshot_comes_in_no_faster_than_the_disk_takes_it() {
     let mut scene = Scene::new(3 * SNAPSHOT_BYTES_WAITING_MAX);
@@ -200,7 +200,7 @@ fn a_snapshot_comes_in_no_faster_than_the_disk_takes_it() {
             );
             continue;
         }
-        // Sent again, as a sender does that was not answered: nothing more is queued for it.
+        // Retransmitted, as by a sender that got no answer: nothing more is queued for it.
         assert_eq!(scene.chunk(next), None);
         let held = ReplyToken(scene.next_token - 1);
         let queued = scene.writes();
@@ -223,14 +223,14 @@ fn a_snapshot_comes_in_no_faster_than_the_disk_takes_it() {
     let ack = scene.answer_to(held).expect("it is in place");
     assert_eq!(ack.outcome, ChunkOutcome::Installed);
     assert!(scene.group.has_state());
-    // Who has missed that answer and begins anew is told again: refused, it would begin anew for ever.
+    // A sender that has missed that answer and starts over is told again: refused, it would start over for ever.
     let ack = scene.chunk(0).unwrap();
     assert_eq!(ack.outcome, ChunkOutcome::Installed);
 }
 
-/// A transfer ended when nobody led, or when the receiver did. The lead went over to a member whose log still reached back
-/// to the receiver, without a tick in between, and nobody ever ended what had come of the snapshot: half a state stayed in
-/// memory, and because of it this replica made no snapshot of its own any more, so that its log filled the disk.
+/// A transfer ended when there was no leader, or when the receiver led. Leadership passed to a member whose log still
+/// reached back to the receiver, without a tick in between, and nothing ever ended the half-received snapshot. Half a
+/// state stayed in memory. Because of it this replica made no snapshot of its own any more, so its log filled the disk.
 #[test]
 fn half_a_snapshot_goes_when_another_leads_or_its_sender_is_silent() {
     let given_up = |scene: &mut Scene| {

@@ -1,4 +1,4 @@
-//! What a member says about itself.
+//! A member's report on itself.
 
 use crate::checksum::crc32c;
 use std::net::SocketAddr;
@@ -35,7 +35,7 @@ impl Group {
         self.local.cluster
     }
 
-    /// Whether a message is for this incarnation and names a member as its sender. Without a state nobody is known.
+    /// Whether a message is for this incarnation and names a member as its sender. Without a state no member is known.
     pub(crate) fn is_from_member(&self, header: &PeerHeader) -> bool {
         let known = |state: &StateMachine| state.members().get(header.from).is_some();
         self.local.is_addressed_by(header) && self.state.as_ref().is_some_and(known)
@@ -73,7 +73,7 @@ impl Group {
         }
     }
 
-    /// Fills in what a client needs to find the leader.
+    /// Fills in the information that a client needs to find the leader.
     pub(crate) fn discover(&self, discovery: &mut Discovery) {
         discovery.cluster = self.local.cluster;
         discovery.term = self.consensus.raft().term();

@@ -1,4 +1,4 @@
-//! A member of disk mode: how it goes on with what its disk has kept, and what a durable write sets free.
+//! A member of disk mode: how it resumes from its disk, and which messages a durable write releases.
 
 use raft::eraftpb::ConfState;
 use trine_protocol::message::Member;
@@ -20,7 +20,7 @@ use crate::state_machine::StateMachine;
 use crate::state_machine::genesis::{FIRST_INDEX, FIRST_TERM};
 
 impl Group {
-    /// A member that goes on after a restart with what its disk has kept.
+    /// A member that resumes from its disk after a restart.
     pub(crate) fn restored(
         config: ReplicaConfig,
         own: Member,
@@ -65,7 +65,7 @@ impl Group {
         let id = own.incarnation.0;
         let raft = RaftGroup::new(&config, id, log, base.0, seed, now, votes_from);
         let mut group = Self::with(config, own, cluster, raft, state, origin, now);
-        // The identity stays the same over a restart, and answers to what was asked before may still be on their way. None
+        // The identity stays the same over a restart, and answers to earlier questions may still be on their way. None
         // of them may confirm a read of now, and no chunk of an old transfer may pass for one of a new.
         let first = Prng::new(seed).next_u64() >> 2;
         group.service = Service::starting_at(first);
@@ -129,9 +129,9 @@ mod tests {
         }
     }
 
-    /// A follower asks its leader, dies, and comes back as the same member. The answer reaches its next life, which has a
-    /// question of its own under way. Whenever the earlier number was the greater one the answer counted for that as
-    /// well, and the read missed what was written in between.
+    /// A follower asks its leader, dies, and comes back as the same member. The answer reaches the restarted process,
+    /// which has a question of its own under way. Whenever the earlier number was the greater one the answer counted
+    /// for that as well, and the read missed the writes in between.
     #[test]
     fn an_answer_to_an_earlier_life_confirms_no_read_of_this_one() {
         let own = Member {
@@ -193,10 +193,10 @@ mod tests {
         message
     }
 
-    /// A new identity whose election timeout is a sixth of what its group has promised its leaders takes the promise over
-    /// with its first snapshot. In disk mode raft can be set up anew for it only when the disk has everything; until then
-    /// the replica went by its own timeout. A disk that was busy for longer than that let it vote, and campaign, while a
-    /// leader that it had followed a moment before still answered under its lease.
+    /// A new identity whose election timeout is a sixth of what its group has promised its leaders takes the promise
+    /// over with its first snapshot. In disk mode raft can be set up again for it only when the disk has everything;
+    /// until then the replica used its own timeout. When the disk was busy for longer than that, the replica could vote
+    /// and campaign. Meanwhile a leader that it had followed a moment before still answered under its lease.
     #[test]
     fn a_promise_counts_before_the_disk_has_the_snapshot_that_it_came_with() {
         let (config, now) = (ReplicaConfig::default(), Instant::ZERO);

@@ -12,10 +12,10 @@ use crate::outbox::Outbox;
 use crate::snapshot_transfer::{Image, Outgoing, Outlook};
 use crate::state_machine::StateMachine;
 
-/// An image that nobody has taken for so long is given up: the store keeps what is overwritten for its sake.
+/// An image from which no chunk was taken for so long is given up: the store keeps overwritten values for its sake.
 const OFFER_TIME: Duration = Duration::from_secs(1);
 
-/// The image that this member sends, and to whom.
+/// The image that this member sends, and its receivers.
 pub(super) struct Sending {
     /// Some while raft is offered a snapshot, or one is being sent.
     image: Option<Image>,
@@ -47,14 +47,14 @@ impl Sending {
             .min()
     }
 
-    /// Whoever installs the image goes on from here: without the entries behind it, it would need another one.
+    /// A member that installs the image goes on from here: without the entries after it, it would need another one.
     pub(super) fn log_needed_from(&self) -> Option<u64> {
         let image = self.image.as_ref().filter(|_| !self.transfers.is_empty());
         image.map(Image::index)
     }
 
-    /// Begins an image if raft has looked for a snapshot, and lets go of one that nobody needs. `store_is_taken`: the store
-    /// makes an image for somebody else.
+    /// Begins an image if raft has looked for a snapshot, and drops one that no member needs. `store_is_taken`: the
+    /// store already makes another image.
     pub(super) fn offer(
         &mut self,
         now: Instant,
@@ -74,7 +74,7 @@ impl Sending {
             if busy || (consensus.raft().is_leader() && fresh && !wanted) {
                 return;
             }
-            // Nobody takes it, or nobody who needs one is in it.
+            // No member takes it, or no member that needs one is in it.
             self.drop_image(state.as_deref_mut(), consensus);
         }
         let Some(state) = state else { return };
@@ -151,7 +151,8 @@ impl Sending {
         ));
     }
 
-    /// Sends what is due of every transfer, and drops what all of them have behind them.
+    /// Sends the chunks that are due of every transfer, and drops the chunks that all of them have
+    /// passed.
     pub(super) fn send_chunks(
         &mut self,
         now: Instant,
@@ -173,7 +174,7 @@ impl Sending {
         if let Some(needed) = self.transfers.iter().map(Outgoing::needs_from).min() {
             image.forget_below(needed);
             if !image.is_whole() {
-                // Who comes now comes too late for its beginning.
+                // A follower that asks now is too late for the image's beginning.
                 consensus.offer_snapshot(None);
             }
         }

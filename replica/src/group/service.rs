@@ -1,4 +1,4 @@
-//! What a member does for clients: it takes requests, proposes writes, answers reads, and answers writes when they are
+//! A member's service to clients: it takes requests, proposes writes, answers reads, and answers writes when they are
 //! applied.
 
 mod reads;
@@ -21,7 +21,7 @@ use crate::state_machine::{Answer, StateMachine};
 use crate::timing::{Stopwatch, Watched};
 use crate::writes::Writes;
 
-/// Clients' requests that wait, and what was measured on their way.
+/// Clients' requests that wait, and the measurements on their way.
 pub(super) struct Service {
     writes: Writes,
     reads: Reads,
@@ -41,7 +41,7 @@ impl Service {
         }
     }
 
-    /// What writes are timed with, see [`crate::timing`].
+    /// Measures the times of writes, see [`crate::timing`].
     pub(super) fn lend_stopwatch(&mut self, stopwatch: Option<Stopwatch>) {
         self.stopwatch = stopwatch;
     }
@@ -50,7 +50,7 @@ impl Service {
         &self.stages
     }
 
-    /// Whether answers wait for one more look at the clock.
+    /// Whether answers wait for one more reading of the clock.
     pub(super) fn holds_answers(&self) -> bool {
         self.reads.holds_answers()
     }
@@ -98,7 +98,7 @@ impl Service {
             .on_appended(|| stopwatch.map_or(now, |stopwatch| stopwatch()));
     }
 
-    /// A committed entry is applied, and whoever waits for its commands here is answered.
+    /// A committed entry is applied, and the clients that wait for its commands here are answered.
     ///
     /// # Errors
     /// The entry cannot be read.
@@ -134,7 +134,7 @@ impl Service {
         Ok(())
     }
 
-    /// Leadership is lost: whoever waits here has to ask somebody else.
+    /// Leadership is lost: clients that wait here have to ask another replica.
     pub(super) fn abandon_clients(&mut self, cx: &mut Cx<'_>) {
         for token in self.writes.take_proposed() {
             refuse(cx, token, ClientStatus::LeadershipLost);

@@ -12,7 +12,7 @@ use crate::snapshot_transfer::ended;
 use crate::state_machine::StateMachine;
 
 impl Group {
-    /// What is due once a tick: an image for raft, and in disk mode a snapshot of this member's own.
+    /// The work of one tick: an image for raft, and in disk mode a snapshot of this member's own.
     pub(super) fn maintain_snapshots(&mut self, now: Instant, out: &mut Outbox) {
         // Raft's image first: a follower waits for it, and the store makes one image at a time.
         let disk = self.disk.as_ref();
@@ -47,7 +47,7 @@ impl Group {
         answer: Option<&[u8]>,
         out: &mut Outbox,
     ) {
-        // An answer that says nothing is one of a receiver that lives; what cannot be read is a refusal.
+        // An empty answer comes from a receiver that is alive; an unreadable one is a refusal.
         if answer.is_some_and(|answer| answer.is_empty() || ChunkAck::decode(answer).is_ok()) {
             self.hear(now, to, 0);
         }
@@ -100,7 +100,7 @@ impl Group {
         (!waits).then(|| ended(ChunkOutcome::Refused, chunk.transfer))
     }
 
-    /// Lets raft decide about what was received. Returns whether the state is in place.
+    /// Lets raft decide about the received snapshot. Returns whether the state is in place.
     fn put_in_place(&mut self, now: Instant, from: Incarnation, out: &mut Outbox) -> bool {
         let disk = self.disk.as_deref_mut();
         let Some(received) = self.receiving.finish(&self.local, disk, out) else {
@@ -117,7 +117,7 @@ impl Group {
         !useless && applied.is_some_and(|applied| applied >= received.index)
     }
 
-    /// A replica that joins learns only now what the group has promised its leaders.
+    /// A replica that joins learns only now the group's promise to its leaders.
     fn adapt_to(&mut self, state: &StateMachine) {
         let config = state.genesis().adapt(&self.local.config);
         if config != self.local.config {
@@ -130,7 +130,7 @@ impl Group {
         }
     }
 
-    /// Raft's log stands on the snapshot now: so does the state.
+    /// Raft's log begins at the snapshot now, and so does the state.
     pub(super) fn install(&mut self, snapshot: &Snapshot, out: &mut Outbox) {
         let index = snapshot.get_metadata().index;
         let Some(state) = self.receiving.take_installing(index) else {

@@ -1,9 +1,9 @@
 //! A queue of bytes: they go in at the back, leave at the front, and can be taken back from the back.
 //!
-//! It holds them in pieces of one size, whatever they belong to, so its memory is that of its bytes, of less than two
-//! pieces at its ends, and of the spare ones. Had each log entry an allocation of its own, the allocator would round its
-//! size up, by a fifth for entries of a kilobyte, and could give a page back only when the last entry on it has gone: a
-//! full log of 64 MiB took 95 to 115 MiB, and how much depended on what had been written before.
+//! It holds them in pieces of one size, whatever entry they belong to. Its memory is that of its bytes, of less than
+//! two pieces at its ends, and of the spare ones. If each log entry had its own allocation, the allocator would round
+//! its size up, by a fifth for entries of a kilobyte. It could give a page back only when the last entry on it has
+//! gone. A full log of 64 MiB took 95 to 115 MiB, and how much depended on what had been written before.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ use crate::config::LOG_SPARE_PIECES_MAX;
 #[derive(Debug, Default)]
 pub(crate) struct ByteQueue<const PIECE: usize> {
     /// Piece `i` holds the positions from `(first + i) * PIECE` on. Invariant: they reach from the front to the back, and
-    /// no piece lies wholly in front of the one or behind the other.
+    /// no piece lies wholly in front of the one or after the other.
     pieces: VecDeque<Box<[u8]>>,
     /// Number of the first piece.
     first: u64,
@@ -24,7 +24,7 @@ pub(crate) struct ByteQueue<const PIECE: usize> {
 }
 
 impl<const PIECE: usize> ByteQueue<PIECE> {
-    /// The position behind the last byte, where the next one will stand.
+    /// The position after the last byte, where the next one will be.
     pub(crate) const fn back(&self) -> u64 {
         self.back
     }

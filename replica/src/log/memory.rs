@@ -1,4 +1,4 @@
-//! The log of memory mode: a ring of entries behind a base whose term is remembered.
+//! The log of memory mode: a ring of entries after a base whose term is remembered.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -10,15 +10,15 @@ use super::Log;
 use super::bytes::ByteQueue;
 use crate::config::LOG_PIECE_BYTES;
 
-/// What an entry counts besides its bytes: its record in the ring, up to twice when the ring has just grown, and some of
-/// what raft and the disk need for it while it is new.
+/// The cost of an entry besides its bytes. It covers its record in the ring, up to twice when the ring has just grown.
+/// It also covers some of what raft and the disk need for it while it is new.
 const ENTRY_OVERHEAD: usize = 96;
 
-/// An entry as it is kept; its bytes stand in the log's queue.
+/// An entry as it is kept; its bytes are in the log's queue.
 #[derive(Clone, Copy, Debug)]
 struct Kept {
     term: u64,
-    /// Position of its data, behind which its context stands.
+    /// Position of its data; its context follows the data.
     at: u64,
     data: u32,
     context: u32,
@@ -30,7 +30,7 @@ impl Kept {
         self.data as usize + self.context as usize
     }
 
-    /// What it counts in [`Log::bytes`].
+    /// Its size in [`Log::bytes`].
     const fn bytes(&self) -> usize {
         self.length() + ENTRY_OVERHEAD
     }
@@ -39,12 +39,12 @@ impl Kept {
 /// Entries in DRAM. Nothing survives the process, which is why a restarted replica has to be a new identity.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryLog {
-    /// Index of the last entry that is not held any more; the snapshot that this log stands on ends there.
+    /// Index of the last entry that is not held any more; the snapshot under this log ends there.
     base_index: u64,
     base_term: u64,
     /// `entries[i]` is the one at index `base_index + 1 + i`.
     entries: VecDeque<Kept>,
-    /// Data and context of all of them, one behind the other.
+    /// Data and context of all of them, one after the other.
     held: ByteQueue<LOG_PIECE_BYTES>,
     /// Sum of [`Kept::bytes`] over `entries`.
     bytes: usize,
@@ -62,7 +62,7 @@ impl MemoryLog {
         Self::default()
     }
 
-    /// A log that begins behind an entry which every voter has by construction: the group's first one.
+    /// A log that begins after an entry which every voter has by construction: the group's first one.
     #[must_use]
     pub(crate) fn with_base(index: u64, term: u64, voters: Vec<u64>) -> Self {
         let hard_state = HardState {
@@ -83,7 +83,7 @@ impl MemoryLog {
         }
     }
 
-    /// The log that a disk has kept: `entries` stand behind the base.
+    /// The log that a disk has kept: `entries` follow the base.
     #[must_use]
     pub(crate) fn restored(
         base: (u64, u64),
@@ -98,7 +98,7 @@ impl MemoryLog {
             conf_state,
             ..Self::default()
         };
-        // What lies on disk may be as large as the store: each entry is let go as soon as it is copied.
+        // The log on disk may be as large as the store: each entry is dropped as soon as it is copied.
         for entry in entries {
             log.append(std::slice::from_ref(&entry));
         }

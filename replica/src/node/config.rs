@@ -8,15 +8,15 @@ pub const WAITING_REQUESTS_MAX: usize = 131_072;
 pub(super) const REQUESTS_MAX: usize = 16_384;
 /// Links to peers: two for each address that a member has or had.
 pub(super) const LINKS_MAX: usize = 128;
-/// Messages to one peer that wait until its session stands.
+/// Messages to one peer that wait until its session is established.
 pub(super) const LINK_QUEUE_MAX: usize = 256;
 /// Appends that arrived ahead of a missing one and wait for it, for each session. More than a session has slots
 /// cannot be under way.
 pub(super) const EARLY_APPENDS_MAX: usize = 64;
 /// Bytes of such appends, for each session; a gap that costs more is given up, which raft repairs.
 pub(super) const EARLY_BYTES_MAX: usize = 16 << 20;
-/// The same over all sessions. A follower hears from one leader at a time, and whoever claims to be another takes neither
-/// the room for other requests nor the memory.
+/// The same over all sessions. A follower hears from one leader at a time, and a peer that claims to be another takes
+/// neither the room for other requests nor the memory.
 pub(super) const EARLY_APPENDS_ALL_MAX: usize = 4096;
 /// Bytes of appends that wait, over all sessions.
 pub(super) const EARLY_BYTES_ALL_MAX: usize = 64 << 20;

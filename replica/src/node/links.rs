@@ -17,7 +17,7 @@ use super::config::{
 };
 use crate::output::Class;
 
-/// How the session stands.
+/// The state of the session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum LinkState {
     /// None; the next attempt may begin at this moment.
@@ -46,11 +46,11 @@ pub(super) struct Link {
     pub(super) state: LinkState,
     /// Attempts to connect that failed since the last success.
     failures: u32,
-    /// Times that a session stood and ended.
+    /// Established sessions that have ended.
     pub(super) sessions_lost: u64,
-    /// Who answered when the session was made; zero while none stands.
+    /// The replica that answered the session's handshake; zero while no session is established.
     pub(super) peer: Incarnation,
-    /// Waiting for the session to stand, at most [`LINK_QUEUE_MAX`].
+    /// Messages that wait until the session is established, at most [`LINK_QUEUE_MAX`].
     pub(super) queue: VecDeque<Outgoing>,
     /// The stream of appends that is being written, and the place in it of the next one.
     pub(super) stream: u32,
@@ -60,7 +60,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// The stream has lost an append: what follows begins a new one.
+    /// The stream has lost an append: the next one begins a new stream.
     pub(super) fn begin_stream(&mut self) {
         self.stream = self.stream.wrapping_add(1);
         self.next_sequence = 0;
@@ -79,7 +79,7 @@ impl Link {
 pub(super) enum Way {
     /// At once, over this session.
     Open(SessionId),
-    /// Into the queue until the session stands.
+    /// Into the queue until the session is established.
     Queue,
     /// Not now.
     Closed,
@@ -135,7 +135,7 @@ impl<R: Route> Links<R> {
         Some(index)
     }
 
-    /// A new place, or that of the link that nobody has used for longest, if it is idle.
+    /// A new place, or that of the link that was unused for longest, if it is idle.
     fn place_for_new(&self) -> Option<usize> {
         if self.list.len() < LINKS_MAX {
             return Some(self.list.len());
@@ -191,7 +191,7 @@ impl<R: Route> Links<R> {
             timeout: Some(CONNECT_TIMEOUT),
             ..ConnectParams::default()
         };
-        // Looked up anew each time: on some backends a restarted peer has another route.
+        // Looked up each time: on some backends a restarted peer has another route.
         let route = (self.route_of)(link.address);
         match route.map(|route| cx.connect(route, params)) {
             Some(Ok(session)) => link.state = LinkState::Connecting(session),

@@ -72,7 +72,7 @@ pub struct Node<R: Route> {
     sent: Slab<Sent>,
     /// Appends that arrive, by the session that brings them.
     streams: BTreeMap<SessionId, Reorder>,
-    /// What waits in all of `streams` together.
+    /// The total that waits in all of `streams`.
     early: Load,
     /// The cluster that the endpoint names in handshakes.
     cluster: ClusterId,
@@ -118,12 +118,12 @@ impl<R: Route> Node<R> {
         &self.replica
     }
 
-    /// The replica, for what its owner does with it: stop it, above all.
+    /// The replica, for its owner: above all to stop it.
     pub const fn replica_mut(&mut self) -> &mut Replica {
         &mut self.replica
     }
 
-    /// What an endpoint under this node says in handshakes.
+    /// The handshake data of an endpoint under this node.
     #[must_use]
     pub fn identity(&self) -> Identity {
         Identity {
@@ -156,7 +156,8 @@ impl<R: Route> Node<R> {
         let comes_from = |address| is_same_address(origin, address);
         let reorder = self.streams.entry(session).or_default();
         let (replica, early) = (&self.replica, self.early);
-        // Who waits takes room that votes and heartbeats need too: nobody but members does, and not all of it.
+        // Waiting requests take room that votes and heartbeats need too: only members may wait, and they may not use
+        // all of it.
         let may_wait = || {
             early.leaves_room_for(frame)
                 && AppendFrame::decode(frame)
@@ -224,7 +225,7 @@ impl<R: Route> Node<R> {
         found
     }
 
-    /// Counts what waits in a session, where `before` did.
+    /// Updates the total of waiting requests for a session that had `before`.
     fn note_load(&mut self, session: SessionId, before: Load) {
         let after = self.streams.get(&session).map(Reorder::load);
         self.early = self.early.changed(before, after.unwrap_or_default());
@@ -244,7 +245,7 @@ impl<R: Route> Node<R> {
     fn answer_nothing(&mut self, cx: &mut Cx<'_, R>, token: ReplyToken) {
         match cx.alloc(0) {
             Some(empty) => self.answer(cx, token, empty),
-            // Without a buffer nobody is answered, and whoever asked finds out by the time that passes.
+            // Without a buffer no answer is sent, and the client finds out by its timeout.
             None => drop(self.tokens.remove(Key::from_u64(token.0))),
         }
     }
@@ -296,7 +297,7 @@ enum Waiting {
 }
 
 fn respond<R: Route>(cx: &mut Cx<'_, R>, handle: ResponseHandle, bytes: MsgBuf) {
-    // Stale: the session has ended, and whoever asked has been told so.
+    // Stale: the session has ended, and the client has been told so.
     drop(cx.enqueue_response(handle, bytes));
 }
 
@@ -372,12 +373,12 @@ impl<R: Route> App<R> for Node<R> {
     }
 
     fn on_turn(&mut self, cx: &mut Cx<'_, R>) {
-        // What the replica has to hear comes ahead of its turn: messages that found no session, and durable writes.
+        // The replica first has to hear of messages that found no session, and of durable writes.
         self.fail_overdue(cx.now());
         self.hear_of_writes(cx.now());
         self.replica.on_turn(cx.now());
         self.drain(cx);
-        // Behind the messages: appends to followers are on their way before the leader's own write is.
+        // After the messages: appends to followers are on their way before the leader's own write is.
         self.submit_writes();
         // Last: the turn may have made this replica a member of a cluster.
         self.follow_cluster(cx);
@@ -425,7 +426,7 @@ impl<R: Route> Node<R> {
         }
     }
 
-    /// The session of a link stands, with so many slots, or has ended.
+    /// The session of a link is established, with so many slots, or has ended.
     fn note_session(&mut self, index: usize, slots: Option<usize>) {
         let link = self.links.get_mut(index);
         if link.class == Class::Raft {

@@ -1,9 +1,9 @@
-//! Appends of one peer back in order: what arrives ahead of a missing one waits for it.
+//! Appends of one peer back in order: those that arrive ahead of a missing one wait for it.
 //!
 //! A session's concurrent requests arrive in any order, and raft answers each append that comes too early with a
-//! rejection and a retransmission of entries. So the sender numbers its appends in streams, and this buffer hands
-//! those of one stream out in their order. A lost append ends its stream at the sender, and the first append of the
-//! next stream ends it here; what still waits then is of no use any more.
+//! rejection and a retransmission of entries. So the sender numbers its appends in streams, and this buffer hands those
+//! of one stream out in their order. A lost append ends its stream at the sender, and the first append of the next
+//! stream ends it here. Appends that still wait then are of no use any more.
 
 use trine_protocol::message::ReplyToken;
 
@@ -19,7 +19,7 @@ pub(super) struct Early {
     pub(super) frame: Vec<u8>,
 }
 
-/// What to do with an append that has arrived.
+/// The decision on an append that has arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
     /// Its turn: hand it to the replica now, then take what [`Reorder::next_ready`] gives.
@@ -43,7 +43,8 @@ impl Load {
         self.appends < EARLY_APPENDS_ALL_MAX && self.bytes + frame.len() <= EARLY_BYTES_ALL_MAX
     }
 
-    /// What waits in all sessions, when what waits in one of them goes from `before` to `after`.
+    /// The total that waits in all sessions, when the part of one of them goes from `before` to
+    /// `after`.
     pub(super) fn changed(self, before: Self, after: Self) -> Self {
         Self {
             appends: self.appends + after.appends - before.appends,
@@ -219,8 +220,8 @@ mod tests {
         assert_eq!(feed(&mut reorder, 0, &[1_001]), [1_001]);
     }
 
-    /// Anybody can send such a number: with the buffer full it was taken for the next one, and one more than it was too much
-    /// to count.
+    /// Any process can send such a number. With the buffer full it was taken for the next one, and adding one to it
+    /// overflowed.
     #[test]
     fn the_greatest_sequence_of_all_is_no_panic() {
         let mut reorder = Reorder::default();

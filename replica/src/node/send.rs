@@ -1,4 +1,4 @@
-//! From the replica's outputs into the sessions, and what becomes of messages that cannot go.
+//! From the replica's outputs into the sessions, and the handling of messages that cannot go.
 
 use trine_protocol::message::{kind, set_stream_place};
 use trine_transport::Cx;
@@ -21,7 +21,7 @@ pub(super) struct Sent {
 }
 
 impl<R: Route> Node<R> {
-    /// Does what the replica wants done.
+    /// Executes the replica's outputs.
     pub(super) fn drain(&mut self, cx: &mut Cx<'_, R>) {
         for _ in 0..DRAINS_MAX {
             while let Some(output) = self.replica.poll_output() {
@@ -111,7 +111,7 @@ impl<R: Route> Node<R> {
             return;
         };
         match cx.enqueue_request(session, kind, bytes, response, key.to_u64(), Some(deadline)) {
-            // Only what was taken has a place in the stream.
+            // Only a request that was taken has a place in the stream.
             Ok(_) => link.next_sequence += u64::from(stream.is_some()),
             Err(_) => {
                 self.sent.remove(key);
@@ -128,21 +128,21 @@ impl<R: Route> Node<R> {
         }
     }
 
-    /// The session stands: what waited for it goes out.
+    /// The session is established: the messages that waited for it go out.
     pub(super) fn send_queued(&mut self, cx: &mut Cx<'_, R>, index: usize) {
         for outgoing in std::mem::take(&mut self.links.get_mut(index).queue) {
             self.send(cx, index, outgoing);
         }
     }
 
-    /// The session will not stand: what waited for it failed.
+    /// The session will not be established: the messages that waited for it have failed.
     pub(super) fn fail_queued(&mut self, index: usize) {
         let queue = std::mem::take(&mut self.links.get_mut(index).queue);
         self.unsent
             .extend(queue.into_iter().map(|outgoing| outgoing.tag));
     }
 
-    /// Fails what has waited for its session for too long.
+    /// Fails messages that have waited for their session for too long.
     pub(super) fn fail_overdue(&mut self, now: Instant) {
         if self.links.next_timeout().is_none_or(|at| at > now) {
             return;

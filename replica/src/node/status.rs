@@ -1,4 +1,4 @@
-//! The node's whole status, for people and tools: the replica's, and what the transport knows about each peer.
+//! The node's whole status, for people and tools: the replica's, and the transport's facts about each peer.
 
 use trine_protocol::node_status::{BufferStatus, LinkStatus, NodeStatus, TransportStatus};
 use trine_transport::backend::Route;

@@ -1,13 +1,13 @@
-//! The ready loop of disk mode: what a round promises leaves only once the disk has the round.
+//! The ready loop of disk mode: a round's promises leave only once the disk has the round.
 //!
-//! A leader's appends leave at once, before its own write is even under way: raft counts the leader itself in only when
-//! [`RaftGroup::on_written`] says so, and gives entries out to be applied only when they are on this disk too. The one
-//! thing that its appends wait for is its term: a single voter leads without having asked anybody, so nobody but its disk
-//! keeps it from leading in the same term once more.
+//! A leader's appends leave at once, before its own write is even under way. Raft counts the leader itself in only when
+//! [`RaftGroup::on_written`] says so, and gives entries out to be applied only when they are on this disk too. Its
+//! appends wait only until its term is written. A single voter leads without having asked any other replica, so only
+//! its disk keeps it from leading in the same term once more.
 //!
 //! How far the log is committed is written only along with other things: raft finds it out again. For that it needs the
-//! voters of before a change, though, whom nobody needs any more once the change is applied. So a change of the
-//! configuration is applied when this disk knows that it is committed, and what is committed behind it waits for it.
+//! voters of before a change, though, and those may be gone once the change is applied. So a change of the
+//! configuration is applied when this disk knows that it is committed, and entries committed after it wait for it.
 
 use raft::StateRole;
 use raft::eraftpb::{Entry, EntryType, HardState, Message, Snapshot};
@@ -25,16 +25,16 @@ pub(super) struct Unwritten {
     number: u64,
     /// The term in which it was made.
     term: u64,
-    /// What leaves once it is written.
+    /// Messages that leave once it is written.
     messages: Vec<Message>,
     snapshot: Option<Snapshot>,
-    /// What is applied once it is written.
+    /// Entries that are applied once it is written.
     committed: Vec<Entry>,
 }
 
 impl<L: Log> RaftGroup<L> {
-    /// One round of the ready loop in disk mode, or nothing if raft wants nothing. `submit` takes what has to be written, behind
-    /// the snapshot that the log is to stand on if there is one, and numbers it.
+    /// One round of the ready loop in disk mode, or nothing if raft wants nothing. `submit` takes the writes, after the
+    /// snapshot that the log is to begin at if there is one, and numbers it.
     pub(crate) fn poll_work_durably(
         &mut self,
         submit: impl FnOnce(Record, Option<&Snapshot>) -> u64,
@@ -105,7 +105,7 @@ impl<L: Log> RaftGroup<L> {
         }
     }
 
-    /// Every write up to `write` is durable: what was held back for them may leave.
+    /// Every write up to `write` is durable: messages that were held back for them may leave.
     pub(crate) fn on_written(&mut self, write: u64) -> Option<Work> {
         let mut work = None;
         while self
@@ -119,7 +119,7 @@ impl<L: Log> RaftGroup<L> {
             let work = work.get_or_insert_with(Work::default);
             work.messages.append(&mut front.messages);
             if front.snapshot.is_some() {
-                // It stands for all that was to be applied before it.
+                // It replaces all entries that were to be applied before it.
                 work.committed.clear();
                 work.snapshot = front.snapshot;
             }
@@ -138,8 +138,8 @@ impl<L: Log> RaftGroup<L> {
         self.unwritten.iter().any(|round| round.snapshot.is_some())
     }
 
-    /// A single voter would make itself the leader at once, which raft allows only where its whole log is written. And
-    /// raft looks for changes of the configuration among the entries behind the applied one before it campaigns: they
+    /// A single voter would make itself the leader at once, which raft allows only where its whole log is written. Raft
+    /// also looks for changes of the configuration among the entries after the applied one before it campaigns. They
     /// are not there while the snapshot that replaces them is on its way to the disk.
     pub(super) fn must_not_campaign_yet(&self) -> bool {
         if self.unwritten.is_empty() || self.node.raft.state == StateRole::Leader {
@@ -189,9 +189,9 @@ mod tests {
         RaftGroup::new(&config, 1, log, 1, 1, now, now)
     }
 
-    /// A follower on a slow disk had installed a snapshot, lost its leader before the disk had it, and campaigned: raft
-    /// looked for the entries behind the applied one, which the snapshot had replaced, and panicked (simulator, found
-    /// with the first run on disks). An order to campaign at once does the same.
+    /// A follower on a slow disk had installed a snapshot, lost its leader before the disk had it, and campaigned. Raft
+    /// looked for the entries after the applied one, which the snapshot had replaced, and panicked (simulator, found
+    /// with the first run on disks). A message that tells it to campaign at once does the same.
     #[test]
     fn nobody_campaigns_while_a_snapshot_is_on_its_way_to_the_disk() {
         let config = ReplicaConfig::default();
@@ -217,7 +217,7 @@ mod tests {
         assert_ne!(group.role(), StateRole::Follower);
     }
 
-    /// The only voter of a group made itself the leader and sent its first entries to a learner while its new term was
+    /// The only voter of a group made itself the leader. It sent its first entries to a learner while its new term was
     /// still on its way to the disk. It died, came back in the term before, and led in the same term again with other
     /// entries, which the learner took for those that it had.
     #[test]
@@ -258,9 +258,10 @@ mod tests {
         assert!(!work.messages.is_empty());
     }
 
-    /// Simulator, seed 742: place 1 of three had been replaced, the change was over, and so the disk of place 3 could be spared.
-    /// Both others lost power, and came back in the middle of the change: its last entry was on their disks, but not that it
-    /// was committed, which the voters of before had to find out again, and two of those three were gone for good.
+    /// Simulator, seed 742: place 1 of three had been replaced, the change was over, and so the disk of place 3 could
+    /// be spared. Both others lost power, and came back in the middle of the change. Its last entry was on their disks,
+    /// but not that it was committed. The voters of before had to find that out again, and two of those three were
+    /// permanently gone.
     #[test]
     fn a_change_is_applied_when_the_disk_knows_that_it_is_committed() {
         let mut group = follower();

@@ -1,8 +1,8 @@
 //! How many terms may messages use up?
 //!
-//! Raft takes whatever greater term a message names, so one message could end a group: at the greatest term of all nobody
-//! can be elected any more. So messages draw on an allowance. It is far more than elections ever use, and far too little to
-//! get near the end of the numbers. What exceeds it is dropped and counted; raft repeats what it says.
+//! Raft takes whatever greater term a message names, so one message could end a group: at the greatest term of all no
+//! replica can be elected any more. So messages draw on an allowance. It is far more than elections ever use, and far
+//! too little to get near the end of the numbers. Messages that exceed it are dropped and counted; raft repeats them.
 
 use trine_transport::time::Instant;
 

@@ -1,7 +1,7 @@
 //! Which messages from other replicas may reach raft: it panics on senseless ones, so they are stopped here.
 //!
-//! A message that passes cannot make raft panic, whatever it says; it can still lie, which is outside of what a
-//! crash-tolerant protocol defends against.
+//! A message that passes cannot make raft panic, whatever it says; it can still lie, and a crash-tolerant protocol does
+//! not defend against that.
 
 use raft::eraftpb::{ConfState, Entry, EntryType, Message, MessageType};
 use raft::{Raft, StateRole, Storage};
@@ -13,8 +13,8 @@ const FORWARDED_READS_MAX: usize = 1024;
 
 /// The greatest index that the log's positions can name ([`trine_kvstore::Position`]).
 pub(crate) const INDEX_MAX: u64 = (1 << 48) - 1;
-/// Terms near this are absurd, and sums with it cannot overflow. What keeps a group far from it is the allowance
-/// ([`super::terms`]).
+/// Terms near this are absurd, and sums with it cannot overflow. The allowance ([`super::terms`]) keeps a group far
+/// from it.
 pub(crate) const TERM_MAX: u64 = 1 << 62;
 
 /// Why a message was not stepped.
@@ -44,10 +44,12 @@ pub(crate) enum Refusal {
     /// A snapshot's metadata contradict themselves.
     #[error("a snapshot without usable metadata")]
     Snapshot,
-    /// An answer from somebody who is not a member, or an order from somebody who does not lead.
+    /// An answer from a replica that is not a member, or a leader's message from one that does not
+    /// lead.
     #[error("the sender is not entitled to this message")]
     NotEntitled,
-    /// A vote is asked for before the first election timeout of this life, or since a leader was followed, is over.
+    /// A vote is asked for too early: less than an election timeout after the start, or after a leader was last
+    /// followed.
     #[error("no vote before an election timeout has passed in silence")]
     TooEarlyToVote,
 }
@@ -185,7 +187,8 @@ fn check_append_response<L: Storage>(raft: &Raft<L>, message: &Message) -> Resul
     if message.index > INDEX_MAX || message.reject_hint > INDEX_MAX || message.log_term > TERM_MAX {
         return Err(Refusal::Index);
     }
-    // Only a leader of this very term acts on the indexes; its log is then at least as long as what it has sent.
+    // Only a leader of this very term acts on the indexes; its log is then at least as long as the entries that it has
+    // sent.
     let concerns_us = message.term == raft.term && raft.state == StateRole::Leader;
     let last = raft.raft_log.last_index();
     if concerns_us && (message.index > last || message.reject_hint > last) {

@@ -1,4 +1,4 @@
-//! Where does a replica stand on its way from its start to its end?
+//! Which states does a replica pass through from its start to its end?
 
 use trine_transport::time::Instant;
 
@@ -7,8 +7,8 @@ use crate::group::Group;
 
 /// The states that the diagram in PROTOCOL.md, section 2, draws for one incarnation.
 ///
-/// "Attached" and "learner" are one state here: what tells them apart is whether the group has its state, and only the
-/// group cares. It also knows whether it has halted, because it still says why.
+/// "Attached" and "learner" are one state here: they differ in whether the group has its state, and only the group uses
+/// that difference. It also knows whether it has halted, because it still says why.
 pub(super) enum Life {
     /// It probes the other places, and then tells them that a new group begins.
     Bootstrapping(Box<Bootstrap>),
@@ -19,7 +19,7 @@ pub(super) enum Life {
     },
     /// A group has promised to take it in, or has. It goes on asking until it votes.
     Attached(Box<Group>),
-    /// It votes, or did until it halted. It asks nobody any more.
+    /// It votes, or did until it halted. It asks no other replica any more.
     Voter(Box<Group>),
 }
 

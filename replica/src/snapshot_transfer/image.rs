@@ -6,9 +6,9 @@
 //! ```
 //! Parts come in this order: one head, the client sessions, the store. The checksum covers part and content.
 //!
-//! An image is the state between two entries, but it is written chunk by chunk while later entries are applied: the
-//! store keeps what they overwrite until the image has passed it. Chunks that every receiver has are dropped, so its
-//! memory is that of the slowest transfer's distance, and whoever comes late waits for the next image.
+//! An image is the state between two entries, but it is written chunk by chunk while later entries are applied. The
+//! store keeps overwritten values until the image has passed them. Chunks that every receiver has are dropped, so its
+//! memory is that of the slowest transfer's distance. A receiver that comes late waits for the next image.
 
 use crate::checksum::crc32c;
 use std::collections::VecDeque;
@@ -46,7 +46,7 @@ pub(crate) struct Image {
     complete: bool,
 }
 
-/// What an image has for who asks for a chunk.
+/// An image's answer to a request for a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Piece<'a> {
     /// The chunk, and whether it is the last one.

@@ -64,15 +64,15 @@ impl Incoming {
             && self.index == chunk.index
     }
 
-    /// Whether nobody will finish it: another leads than who sends it, the log has come this far without it, or its sender
-    /// has been silent for longer than it would have tried.
+    /// Whether it will stay unfinished. Either another replica leads than the sender, or the log has come this far
+    /// without it, or its sender has been silent for longer than it would retry.
     pub(crate) fn is_abandoned(&self, now: Instant, leader: u64, applied: u64) -> bool {
         self.from.0 != leader
             || self.index <= applied
             || now.saturating_since(self.heard) > SENDER_PATIENCE
     }
 
-    /// What is answered to a chunk that was taken.
+    /// The answer to a chunk that was taken.
     pub(crate) fn wanted(&self) -> ChunkAck {
         ChunkAck {
             outcome: ChunkOutcome::Wanted,

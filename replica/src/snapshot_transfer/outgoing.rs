@@ -14,14 +14,14 @@ use crate::output::Class;
 
 /// Chunks that may go unanswered one after the other before the transfer is given up.
 const FAILURES_MAX: u32 = 16;
-/// Pause before a chunk that went unanswered is sent again.
+/// Pause before a chunk that went unanswered is retransmitted.
 const RETRY: Duration = Duration::from_millis(50);
 /// How long the answer to a chunk may take; the last one installs the state.
 const CHUNK_TIMEOUT: Duration = Duration::from_secs(5);
 /// No transfer goes on whose sender has been silent for so long.
 pub(super) const SENDER_PATIENCE: Duration = Duration::from_secs(90);
 
-/// What a transfer has come to.
+/// The result of a transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outlook {
     Going,

@@ -1,6 +1,6 @@
-//! How replicated state is written down: little-endian fields one behind the other in a growing vector.
+//! How replicated state is written down: little-endian fields one after the other in a growing vector.
 
-/// The bytes are not what they should be.
+/// The bytes do not have the expected form.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("replicated state cannot be read: {what}")]
 pub(crate) struct StateError {
@@ -32,7 +32,7 @@ pub(crate) fn field<const N: usize, const F: usize>(layout: &[u8; N], offset: us
     field
 }
 
-/// Reads what the functions above have written.
+/// Reads the output of the functions above.
 pub(crate) struct Cursor<'a> {
     rest: &'a [u8],
     what: &'static str,

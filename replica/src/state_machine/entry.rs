@@ -31,7 +31,7 @@ const KIND_RAISE: u8 = 2;
 /// A command as the state machine gets it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Envelope<'a> {
-    /// What is to be done: a write operation.
+    /// The write operation to execute.
     pub(crate) operation: Operation,
     /// The client's id; for a registration the number that the client has drawn.
     pub(crate) client: u64,
@@ -46,7 +46,7 @@ pub(crate) struct Envelope<'a> {
 /// Packs commands into one entry.
 #[derive(Default, Debug)]
 pub(crate) struct EntryBuilder {
-    /// Reused from entry to entry, so that it does not grow anew for each.
+    /// Reused from entry to entry, so that it does not grow again for each.
     bytes: Vec<u8>,
     count: usize,
 }
@@ -104,7 +104,7 @@ impl EntryBuilder {
     }
 
     /// The entry's data; the builder is empty again. The data has no room to spare: the log keeps thousands of entries,
-    /// and counts their bytes, not what a vector that has grown holds ready beside them.
+    /// and counts their bytes, not the spare capacity of a vector that has grown.
     pub(crate) fn finish(&mut self, group_time_ns: u64) -> Vec<u8> {
         let bytes = &mut self.bytes;
         bytes.resize(bytes.len().max(ENTRY_HEADER_SIZE), 0);
@@ -306,8 +306,8 @@ mod tests {
         assert!(!builder.has_room(0));
     }
 
-    /// The log of a leader took up to twice the memory that it is bounded to: each entry's data was a vector that had
-    /// grown command by command, and the log counts its bytes without the room that it holds ready.
+    /// The log of a leader took up to twice the memory that it is bounded to. Each entry's data was a vector that had
+    /// grown command by command, and the log counts its bytes without its spare capacity.
     #[test]
     fn an_entry_in_the_log_holds_no_room_to_spare() {
         let mut builder = EntryBuilder::default();

@@ -9,15 +9,15 @@ use crate::config::{ReplicaConfig, SessionLimits};
 /// Version of the layout below.
 const GENESIS_VERSION: u8 = 1;
 
-/// Index and term of the first entry. Every voter has it by construction, so the log begins behind it.
+/// Index and term of the first entry. Every voter has it by construction, so the log begins after it.
 pub(crate) const FIRST_INDEX: u64 = 1;
 /// Term of the first entry.
 pub(crate) const FIRST_TERM: u64 = 1;
 
-/// What the first entry sets.
+/// The settings of the first entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Genesis {
-    /// Drawn at the bootstrap: nobody outside may choose which keys meet in a bucket.
+    /// Drawn at the bootstrap: an outsider must not choose which keys meet in a bucket.
     pub(crate) hash_seed: [u64; 2],
     /// The state-machine version that the group begins with; a command raises it later.
     pub(crate) state_version: u8,
@@ -25,7 +25,7 @@ pub(crate) struct Genesis {
     pub(crate) store_limits: Limits,
     /// The sessions' limits.
     pub(crate) session_limits: SessionLimits,
-    /// For so long after it has heard from a leader no replica gives its vote to another one: what a lease stands on.
+    /// For so long after it has heard from a leader no replica gives its vote to another one: a lease relies on this.
     pub(crate) vote_refusal_ns: u64,
 }
 

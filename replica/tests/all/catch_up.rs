@@ -1,11 +1,11 @@
-//! What a follower that was away is sent at a time.
+//! The amount that a follower that was away is sent at a time.
 //!
-//! The memory of a replica that ran for half an hour beside others that were killed every 20 seconds grew in steps of a
-//! hundred MiB, which nothing explained: message buffers are never given back, and a follower that catches up was thought
-//! to need 256 of 64 KiB. Raft was asked to send appends of 60 KiB, and to glue what it sends to one follower in one turn
-//! into one message, which it does without looking at that size: the first answer of a follower that was away opened the
-//! whole window, and 256 appends went out as one of 15 MiB. Larger than 8 MiB it could not even be sent, and the follower
-//! was asked again, with 60 KiB at a time.
+//! The memory of a replica grew in steps of a hundred MiB, without an explanation. It had run for half an hour while
+//! the others were killed every 20 seconds. Message buffers are never given back, and a follower that catches up was
+//! thought to need 256 of 64 KiB. Raft was asked to send appends of 60 KiB, and to merge what it sends to one follower
+//! in one turn into one message. It merges without looking at that size. The first answer of a follower that was away
+//! opened the whole window, and 256 appends went out as one of 15 MiB. Larger than 8 MiB it could not even be sent, and
+//! the follower was asked again, with 60 KiB at a time.
 
 use trine_replica_harness as harness;
 
@@ -58,7 +58,7 @@ fn an_append_to_a_follower_that_was_away_is_no_larger_than_asked_for() {
     assert_eq!(world.status(leader).counters.messages_unsent, 0);
 }
 
-/// Raft counts the appends in flight, whatever they weigh: a follower that answered nothing was sent a window of large
+/// Raft counts the appends in flight, whatever they weigh. A follower that answered nothing was sent a window of large
 /// ones, 64 of up to 4 MiB, all of them in the leader's memory.
 #[test]
 fn a_silent_follower_is_sent_so_many_bytes_and_no_more() {
@@ -78,10 +78,11 @@ fn a_silent_follower_is_sent_so_many_bytes_and_no_more() {
     expect_in_step(&mut world, silent);
 }
 
-/// A place comes back with a new identity, has the state installed, and the answer that says so is lost. The sender asked
-/// again, was refused because the state was there already, took that for a failure, and began anew: thirty times a second, each
-/// second with a new image, and the place stayed out of the group until a write moved the log. Raft's own answer had been
-/// dropped, because it left before the new member's state did, and thus before it knew its leader's address.
+/// A place comes back with a new identity, has the state installed, and the answer that says so is lost. The sender
+/// asked again, was refused because the state was there already, took that for a failure, and started over. It did so
+/// thirty times a second, each second with a new image. The place stayed out of the group until a write moved the log.
+/// Raft's own answer had been dropped, because it left before the new member's state did, and thus before it knew its
+/// leader's address.
 #[test]
 fn an_installed_snapshot_whose_answer_is_lost_is_not_sent_again() {
     for lost in [false, true] {

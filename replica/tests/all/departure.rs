@@ -1,4 +1,4 @@
-//! The ends of a membership that nobody announces: removal behind one's back, and groups that never begin.
+//! Memberships that end without an announcement: removal of a replica that is cut off, and groups that never begin.
 
 use trine_replica_harness as harness;
 
@@ -25,7 +25,7 @@ fn finds_out(world: &mut World, removed: u32) {
     assert!(why.contains("was removed from cluster"), "{why}");
 }
 
-/// While it was cut off it was removed, so nobody sends it anything any more.
+/// While it was cut off it was removed, so the members send it nothing any more.
 #[test]
 fn a_member_that_was_removed_behind_its_back_finds_out() {
     let mut world = World::serving(3, ReplicaConfig::default(), 1);
@@ -40,9 +40,9 @@ fn a_member_that_was_removed_behind_its_back_finds_out() {
     world.put(client, "k", "w");
 }
 
-/// A learner keeps asking to be taken in, because it has no vote yet, and whoever still asked for that was told of its removal
-/// as of a reason to ask again. It kept naming its old leader, because raft's learners never look for another, and answered
-/// stale reads from a state that moved no more.
+/// A learner keeps asking to be taken in, because it has no vote yet. The answer to that question presented its removal
+/// as a reason to ask again. It kept naming its old leader, because raft's learners never look for another, and
+/// answered stale reads from a state that moved no more.
 #[test]
 fn a_learner_that_was_removed_behind_its_back_finds_out() {
     let mut world = World::serving(3, ReplicaConfig::default(), 3);
@@ -86,7 +86,7 @@ fn members_without_a_leader_are_not_taken_for_removed() {
     assert_eq!(world.replica(left).halted(), None);
 }
 
-/// What a process does with such a replica.
+/// A process's reaction to such a replica.
 fn replace_spent(world: &mut World, bootstrap: &[u32]) {
     for place in world.running() {
         if matches!(world.replica(place).halted(), Some(Halt::NeverBegan { .. })) {
@@ -105,7 +105,7 @@ fn led_within(world: &mut World, bootstrap: &[u32], limit: Duration) -> bool {
     world.leader().is_some()
 }
 
-/// The bootstrapper dies for good in the middle, and so do those whom it has not told; others take their places.
+/// The bootstrapper dies permanently in the middle, and so do the peers that it has not told; others take their places.
 #[test]
 fn those_who_are_left_of_a_beginning_begin_again() {
     for step in 0..40 {
@@ -123,8 +123,8 @@ fn those_who_are_left_of_a_beginning_begin_again() {
     }
 }
 
-/// Two bootstrappers, and a third replica that is restarted between the one's word and the other's: each had told a
-/// life of it, and waited for the other for ever.
+/// Two bootstrappers, and a third replica that is restarted between the messages of the one and of the other. Each had
+/// told an incarnation of it, and waited for the other for ever.
 #[test]
 fn two_bootstrappers_never_wait_for_each_other() {
     for step in 0..120 {

@@ -1,4 +1,4 @@
-//! Linearizable reads that a follower answers: as new as the leader's, whoever is cut off, paused or deposed.
+//! Linearizable reads that a follower answers: as new as the leader's, whichever replica is cut off, paused or deposed.
 
 use trine_replica_harness as harness;
 
@@ -121,9 +121,9 @@ fn a_follower_that_is_cut_off_answers_nothing_old() {
     }
 }
 
-/// A follower's words do not reach its leader any more, whose words still reach it: it knows how far it has to be for a read,
-/// and nobody sends it the entries. Such a read used to wait as long as the link was broken in one direction: only
-/// questions without an answer were given up.
+/// A follower's messages do not reach its leader any more, but the leader's still reach it. It knows how far it has to
+/// be for a read, and is not sent the entries. Such a read used to wait as long as the link was broken in one
+/// direction: only questions without an answer were given up.
 #[test]
 fn a_read_whose_entries_do_not_come_is_given_back() {
     for seed in 0..10 {
@@ -206,7 +206,7 @@ fn the_follower_of_a_deposed_leader_answers_nothing_old() {
     }
 }
 
-/// Nobody but the follower itself repeats a question that got lost on its way to the leader.
+/// Only the follower itself repeats a question that got lost on its way to the leader.
 #[test]
 fn a_question_that_got_lost_is_asked_again() {
     let mut world = World::serving(3, ReplicaConfig::default(), 3);
@@ -226,7 +226,7 @@ fn a_question_that_got_lost_is_asked_again() {
     assert!(took < Duration::from_millis(100), "{took:?}");
 }
 
-/// The read waits at a follower when that comes to lead.
+/// The read waits at a follower when that becomes the leader.
 #[test]
 fn a_read_outlives_the_change_of_leader_or_is_refused() {
     for seed in 0..20 {

@@ -1,5 +1,5 @@
-//! Packets that a client without any key and without inside knowledge has sent to the first release, and what they did: each
-//! ended a group, or made it lie. STATUS tells everybody who the members are, so every header here is right.
+//! Packets that a client without any key and without inside knowledge has sent to the first release, and their effects.
+//! Each ended a group, or made it lie. STATUS tells everybody who the members are, so every header here is right.
 
 use prost::Message as _;
 use raft::eraftpb::{Entry, Message, MessageType};
@@ -15,7 +15,7 @@ use trine_replica_harness::{World, address, small};
 use trine_transport::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Of nobody.
+/// The incarnation of no replica.
 const STRANGER: Incarnation = Incarnation(0x1234_5678);
 
 /// Where a stranger sends from: the address of no replica.
@@ -60,8 +60,8 @@ fn terms(world: &World) -> Vec<u64> {
     (1..=3).map(|place| world.status(place).term).collect()
 }
 
-/// One APPEND in a term near the end of the numbers, from an incarnation that is no member: every replica took the term over
-/// and refused the next one, so nobody could ever be elected again, in disk mode not even after a restart of all.
+/// A stranger, not a member, sends one APPEND in a term near the end of the numbers. Every replica took the term over
+/// and refused the next one. No replica could ever be elected again, in disk mode not even after a restart of all.
 #[test]
 fn one_append_of_a_stranger_does_not_end_a_group() {
     let mut world = World::serving(3, small(), 1);
@@ -169,8 +169,8 @@ fn a_forged_acknowledgement_commits_nothing() {
     assert!(!world.clients[client].is_idle(), "the put has no answer");
 }
 
-/// Client ids are positions in the log. A second client walked them downward and used the victim's next sequence: its junk was
-/// recorded there, and the victim's own PUT was answered "ok" out of that record, and never happened.
+/// Client ids are positions in the log. A second client walked them downward and used the victim's next sequence, so
+/// its junk was recorded there. The victim's own PUT was answered "ok" out of that record, and never happened.
 #[test]
 fn another_clients_session_cannot_be_used() {
     let mut world = World::serving(3, small(), 5);
@@ -212,8 +212,8 @@ fn another_clients_session_cannot_be_used() {
     assert_eq!(world.get(victim, "junk"), None);
 }
 
-/// Nobody may register a session that anybody could use, or use one before the log has given it out: the id of the next
-/// registration can be guessed while it is under way.
+/// No client may register a session that others could use, or use one before the log has given it out. The id of the
+/// next registration can be guessed while it is under way.
 #[test]
 fn a_session_without_a_number_or_of_the_future_is_refused() {
     let mut world = World::serving(3, small(), 6);
@@ -256,7 +256,8 @@ fn a_session_without_a_number_or_of_the_future_is_refused() {
     assert_eq!(world.get(late, "k").as_deref(), Some("v"));
 }
 
-/// Whoever could send packets could take the place of a member that died: it asked for it, from wherever it was.
+/// Any process that could send packets could take the place of a member that died: it asked for it, from wherever it
+/// was.
 #[test]
 fn nobody_takes_a_place_from_an_address_that_nobody_has_named() {
     let mut world = World::serving(3, small(), 7);
@@ -303,9 +304,9 @@ fn nobody_takes_a_place_from_an_address_that_nobody_has_named() {
     );
 }
 
-/// Addresses are compared and never incarnations. Replica 2 is cut off while all others are restarted in memory mode, one
-/// after the other: it knows none of their incarnations, and once two more have died only those can lead. If it dropped
-/// their appends and votes, a living quorum would be without a leader for ever.
+/// Addresses are compared and never incarnations. Replica 2 is cut off while all others are restarted in memory mode,
+/// one after the other. It knows none of their incarnations, and once two more have died only those can lead. If it
+/// dropped their appends and votes, a living quorum would be without a leader for ever.
 #[test]
 fn a_voter_that_missed_a_whole_exchange_of_members_votes_and_catches_up() {
     for seed in 1..=4 {
@@ -406,7 +407,7 @@ fn a_voter_that_does_not_know_the_new_members_addresses_asks_for_them() {
     }
 }
 
-/// The same where all whom it knows are dead: nobody can tell it, but an operator can, although no replica leads.
+/// The same where all members whom it knows are dead: none can tell it, but an operator can, although no replica leads.
 #[test]
 fn an_operator_tells_a_voter_where_the_others_are_although_nobody_leads() {
     let Away {
@@ -420,7 +421,8 @@ fn an_operator_tells_a_voter_where_the_others_are_although_nobody_leads() {
     world.run_for(SECOND * 5);
     assert_eq!(world.leader(), None, "it trusts neither of the two");
     assert!(world.status(cut).counters.messages_of_strangers > 0);
-    // Nor do they take it for alive: an order that counts on its vote would end the group.
+    // They do not take it for alive, either: an admin command that counts on its vote would end the
+    // group.
     for place in [4, 5] {
         let members = world.status(place).members;
         let silent = members.iter().find(|member| member.place == cut).unwrap();

@@ -134,7 +134,7 @@ fn a_write_whose_answer_died_with_the_leader_is_not_applied_twice() {
         world.status(leader).applied > before
     });
     world.kill(leader);
-    // Somebody else overwrites it first.
+    // Another command overwrites it first.
     let overwrite = world.put(other, "k", "two");
     let outcome = world.outcome(writer);
     assert_eq!(outcome.status, ClientStatus::Ok);
@@ -257,8 +257,8 @@ fn a_follower_that_the_log_cannot_help_any_more_gets_a_snapshot() {
     assert_eq!(world.status(behind).store, world.status(leader).store);
 }
 
-/// The state is written chunk by chunk while clients go on overwriting it, over a link that loses chunks: what arrives
-/// is the state of one index, and the log from there on is still there.
+/// The state is written chunk by chunk while clients go on overwriting it, over a link that loses chunks. The state
+/// that arrives is that of one index, and the log from there on is still there.
 #[test]
 fn a_snapshot_travels_while_the_group_serves() {
     for seed in 0..5 {
@@ -334,7 +334,8 @@ fn replace(world: &mut World, place: u32) {
     });
 }
 
-/// Every replica is replaced in turn, the leader included: the group lives on although nobody of the beginning does.
+/// The replicas are replaced one after the other, the leader included: the group lives on although none of its first
+/// members does.
 #[test]
 fn a_replica_without_memory_comes_back_as_a_new_identity() {
     for seed in 0..5 {
@@ -506,7 +507,7 @@ fn of_several_bootstrappers_one_prevails() {
     }
 }
 
-/// The bootstrapper dies in the middle of telling its peers. Whoever was told must find the others, or be found.
+/// The bootstrapper dies in the middle of telling its peers. A peer that was told must find the others, or be found.
 #[test]
 fn a_bootstrapper_that_dies_halfway_leaves_no_stuck_group() {
     for step in 0..40 {
@@ -577,7 +578,7 @@ fn too_many_waiting_requests_are_told_to_come_back() {
         .filter(|&&client| world.clients[client].heard.contains(&ClientStatus::Busy))
         .count();
     assert_eq!(busy, 4);
-    // The others learn that the lead was lost, not that nothing happened.
+    // The others learn that leadership was lost, not that nothing happened.
     world.run_for(SECOND);
     let lost = clients
         .iter()
@@ -605,7 +606,7 @@ fn put_that_expires(key: &[u8], after: Duration) -> Wish {
     Wish::Write(bytes)
 }
 
-/// Nobody writes, so only the leader's own entry can move group time to the key's end.
+/// No client writes, so only the leader's own entry can move group time to the key's end.
 #[test]
 fn a_key_expires_on_time_in_a_quiet_group() {
     let mut world = World::serving(3, ReplicaConfig::default(), 16);
@@ -634,7 +635,7 @@ fn a_key_expires_on_time_in_a_quiet_group() {
     );
 }
 
-/// Without a leader group time stands still, whatever the clocks of the replicas do meanwhile.
+/// Without a leader group time does not advance, whatever the clocks of the replicas do meanwhile.
 #[test]
 fn group_time_stands_still_without_a_leader() {
     let mut world = World::serving(3, ReplicaConfig::default(), 17);
@@ -661,8 +662,8 @@ fn group_time_stands_still_without_a_leader() {
     assert_eq!(world.get(client, "k"), None);
 }
 
-/// An entry that the leader never made gets into one follower, as if its memory had broken: the log goes on above it as if
-/// nothing had happened, and only the state differs.
+/// An entry that the leader never made gets into one follower, as if its memory had broken. The log goes on above it as
+/// if nothing had happened, and only the state differs.
 #[test]
 fn a_replica_whose_state_differs_takes_part_no_more() {
     let mut world = World::serving(3, ReplicaConfig::default(), 18);
@@ -760,9 +761,10 @@ fn the_same_seed_gives_the_same_history() {
     assert_ne!(run(1), run(2));
 }
 
-/// A replica that led long ago is elected again after a time without a leader, and a client's write arrives together with
-/// the vote that elects it. The write used to be stamped by the clock of the earlier lead, before the replica had noticed
-/// that it leads anew: group time jumped over all the time without a leader, keys went early and sessions were idle.
+/// A replica that led long ago is elected again after a time without a leader, and a client's write arrives together
+/// with the vote that elects it. The write used to be stamped by the clock of the earlier leadership, before the
+/// replica had noticed the new one. Group time jumped over all the time without a leader, keys expired early and
+/// sessions were idle.
 #[test]
 fn a_write_that_arrives_with_the_deciding_vote_does_not_move_group_time_ahead() {
     let mut world = World::serving(3, ReplicaConfig::default(), 19);
@@ -822,8 +824,8 @@ fn request_of(world: &World, client: usize, sequence: u64, command: &Command<'_>
 }
 
 /// A client reads a large value through the log, again and again, and still awaits its first command: the group has to
-/// remember all those answers. They used to travel in one chunk of the snapshot, which no message could hold any more, so
-/// a replica that came back could never be taken in while that session lived.
+/// remember all those answers. They used to travel in one chunk of the snapshot, which no message could hold any more.
+/// A replica that came back could never be taken in while that session existed.
 #[test]
 fn a_session_with_more_answers_than_a_message_holds_does_not_stop_snapshots() {
     let mut world = World::serving(3, small(), 20);

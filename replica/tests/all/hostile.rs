@@ -1,5 +1,6 @@
-//! Messages that are well formed and make no sense, from a member's name and to a group at work: raft would panic on
-//! many of them, so they have to be stopped in front of it. What a liar can do to the data is not the question here.
+//! Messages that are well formed and make no sense, in a member's name and to a group at work. Raft would panic on many
+//! of them, so they have to be stopped in front of it. The damage that a liar can do to the data is not the subject
+//! here.
 
 use trine_replica_harness as harness;
 
@@ -44,7 +45,7 @@ fn number() -> impl Strategy<Value = Number> {
 #[derive(Clone, Debug)]
 struct Lie {
     kind: i32,
-    /// Which member it goes to, and which one it names as its sender (the fourth is nobody).
+    /// Which member it goes to, and which one it names as its sender (the fourth is not a member).
     to: u32,
     from: u32,
     honest_parties: bool,
@@ -76,7 +77,7 @@ fn entry() -> impl Strategy<Value = LiedEntry> {
     let data = prop_oneof![
         3 => Just(Vec::new()),
         2 => Just(vec![1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
-        // Changes of the configuration: enter a joint one, leave it, remove, add nobody.
+        // Changes of the configuration: enter a joint one, leave it, remove, add no member.
         1 => Just(vec![18, 4, 8, 1, 16, 5]),
         1 => Just(vec![8, 1]),
         1 => prop::collection::vec(any::<u8>(), 0..30).prop_map(|mut bytes| {
@@ -178,7 +179,7 @@ fn lie() -> impl Strategy<Value = Lie> {
 
 struct Liar {
     cluster: ClusterId,
-    /// The members' lives, and one that nobody has.
+    /// The members' incarnations, and one that no member has.
     lives: Vec<u64>,
 }
 
@@ -282,7 +283,7 @@ impl Liar {
         }
     }
 
-    /// The raft message as the first chunk of a snapshot, and something that is no state behind it.
+    /// The raft message as the first chunk of a snapshot, and something that is no state after it.
     fn tell_chunk(&self, world: &mut World, lie: &Lie, header: PeerHeader, message: &[u8]) {
         let metadata = Message::decode(message)
             .unwrap()

@@ -106,7 +106,7 @@ fn a_leader_that_was_cut_off_stops_before_another_one_begins() {
     }
 }
 
-/// The leader is stopped right behind its look at the clock; the read arrives while it sleeps, and the others have
+/// The leader is stopped right after it has read the clock. The read arrives while it sleeps, and the others have
 /// elected and written long before it wakes up. By its clock the lease still runs.
 #[test]
 fn a_leader_that_slept_between_the_clock_and_the_read_does_not_answer() {
@@ -139,8 +139,8 @@ fn a_leader_that_slept_between_the_clock_and_the_read_does_not_answer() {
     }
 }
 
-/// A follower that acknowledges late, out of its queue, with a clock from before its sleep: its promise begins when it
-/// acknowledges, not when it thinks that it does, and a burst of the ticks that it missed would break it at once.
+/// A follower acknowledges late, out of its queue, with a clock from before its sleep. Its promise begins when it
+/// acknowledges, not when it thinks that it does. A burst of the ticks that it missed would break the promise at once.
 #[test]
 fn a_follower_that_slept_keeps_its_promise() {
     for seed in 0..12 {
@@ -153,7 +153,7 @@ fn a_follower_that_slept_keeps_its_promise() {
             .into_iter()
             .filter(|&place| place != old)
             .collect();
-        // One follower is cut off for good and wants to lead; the other one sleeps through most of its timeout.
+        // One follower is cut off permanently and wants to lead; the other one sleeps through most of its timeout.
         world.partition(&[others[0]], &[old]);
         world.pause(others[1]);
         world.run_for(Duration::from_millis(100 + seed));
@@ -169,7 +169,7 @@ fn a_follower_that_slept_keeps_its_promise() {
     }
 }
 
-/// An operator tells the leader to hand the lead over to the member at `next`.
+/// An operator tells the leader to transfer leadership to the member at `next`.
 fn order_to_lead(world: &mut World, leader: u32, next: u32) {
     let order = AdminRequest {
         order: Order::Lead,
@@ -203,10 +203,10 @@ fn handing_the_lead_over_ends_the_lease_at_once() {
     }
 }
 
-/// The order to take over is late: it lies in the successor's queue until the old leader has given the transfer up, leads
-/// on in the same term, and has had its lead confirmed by the third replica. Then the successor is elected at once, for
-/// nobody holds a vote for such a candidate back, and the old leader, cut off from both, does not hear of it. Returns
-/// the last old answer and the first new write.
+/// The message to take over is late. It lies in the successor's queue until the old leader has given the transfer up
+/// and leads on in the same term. The third replica has confirmed its leadership by then. Then the successor is elected
+/// at once, for no vote is held back from such a candidate. The old leader, cut off from both, does not hear of it.
+/// Returns the last old answer and the first new write.
 fn late_order(seed: u64) -> (Instant, Instant) {
     let mut world = World::serving(3, leased(), seed);
     let (writer, reader) = (world.registered_client(1), world.registered_client(1));

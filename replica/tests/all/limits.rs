@@ -1,4 +1,4 @@
-//! What bounds the path of a write, and what whoever meets a bound is told.
+//! The bounds on the path of a write, and the error of a client that meets one.
 
 use trine_replica_harness as harness;
 
@@ -32,7 +32,7 @@ fn large_command(bytes: usize) -> Vec<u8> {
     command
 }
 
-/// A command over the limit would be in everybody's log before anybody noticed; it is refused at the door.
+/// A command over the limit would be in every replica's log before it was noticed, so it is refused on arrival.
 #[test]
 fn a_command_that_no_entry_can_hold_is_refused_before_it_is_proposed() {
     let mut world = World::serving(3, ReplicaConfig::default(), 1);
@@ -49,7 +49,7 @@ fn a_command_that_no_entry_can_hold_is_refused_before_it_is_proposed() {
     assert_eq!(counters.entries_proposed, proposed + 1);
 }
 
-/// Without followers nothing commits: what was proposed waits, and its bytes are counted until it is over.
+/// Without followers nothing commits: proposals wait, and their bytes are counted until it is over.
 #[test]
 fn the_bytes_of_waiting_writes_are_bounded() {
     let config = ReplicaConfig {

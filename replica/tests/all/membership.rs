@@ -33,9 +33,10 @@ fn add_learner(world: &mut World) -> u32 {
     place
 }
 
-/// The simulator found a group that was not whole again (seed 8700): the operator's order to fill a place had been answered
-/// "done" by a leader that had slept. Another one led already, and had removed the member whom the order was taken for
-/// filled by. That an order is done is answered as a read is now: once a quorum has confirmed the lead behind the question.
+/// The simulator found a group that was not whole again (seed 8700). The admin command to fill a place had been
+/// answered "done" by a leader that had slept. Another one led already, and had removed the member that was taken to
+/// fill the place. An admin command is now answered "done" as a read is: once a quorum has confirmed leadership after
+/// the question.
 #[test]
 fn a_leader_that_slept_does_not_say_that_an_order_is_done() {
     let mut world = World::serving(3, small(), 1);
@@ -130,7 +131,7 @@ fn a_learner_follows_without_a_vote_until_it_is_promoted() {
     assert_eq!(voters(&world), [1, 2, 3, 4]);
 }
 
-/// Seed 1551 of the simulator: a learner had died an instant before it was to be promoted, and with one voter beside it
+/// Seed 1551 of the simulator: a learner had died an instant before it was to be promoted. With one voter beside it
 /// that was the end of the group.
 #[test]
 fn a_learner_that_died_just_now_is_not_promoted() {
@@ -145,8 +146,9 @@ fn a_learner_that_died_just_now_is_not_promoted() {
 }
 
 /// Seed 20043 of the simulator, when it began to ask at its end whether every place votes. A learner died before it had
-/// become a voter, behind a change of the leader; the new leader had never been told to take the place in, found its dead
-/// learner when it was, and waited for that one to catch up, while it refused the next life of the same place: for ever.
+/// become a voter, after a change of the leader. The new leader had never been told to fill the place, and found its
+/// dead learner when it was told. It waited for that one to catch up, and refused the next incarnation of the same
+/// place for ever.
 #[test]
 fn the_next_life_of_a_learner_that_died_is_taken_in() {
     for seed in 1..=4 {
@@ -158,7 +160,7 @@ fn the_next_life_of_a_learner_that_died_is_taken_in() {
         assert_eq!(status, AdminStatus::Done, "{text}");
         world.kill(place);
         world.start(place, false);
-        // Nobody needs to order it again: it is a learner, as it was before.
+        // The admin command need not be repeated: it is a learner, as it was before.
         world.expect("the learner to be back", SECOND * 5, |world| {
             world.status(place).role == Role::Learner && world.status(place).not_serving.is_none()
         });
@@ -170,9 +172,9 @@ fn the_next_life_of_a_learner_that_died_is_taken_in() {
     }
 }
 
-/// Seed 413 of the simulator: an operator's order to remove a place was in the log, and not committed yet, when another one
-/// ordered to fill the place. It is filled, said the leader, and the removal came behind that: the operator had been told that
-/// all was done, and the place was empty for ever.
+/// Seed 413 of the simulator: an admin command to remove a place was in the log, and not committed yet, when another
+/// one came to fill the place. It is filled, said the leader, and the removal came after that: the operator had been
+/// told that all was done, and the place was empty for ever.
 #[test]
 fn a_place_that_is_on_its_way_out_does_not_count_as_filled() {
     let mut world = World::serving(3, small(), 5);
@@ -205,9 +207,9 @@ fn a_place_that_is_on_its_way_out_does_not_count_as_filled() {
     assert_eq!(voters(&world), [1, 2, 3]);
 }
 
-/// A learner's place goes to its next life, not to another process that claims it while the learner is alive. Two that were
-/// started with the number of a place that an operator had just added drove each other out, for as long as the order was
-/// remembered.
+/// A learner's place goes to its next incarnation, not to another process that claims it while the learner is alive.
+/// Two that were started with the number of a place that an operator had just added drove each other out, for as long
+/// as the command was remembered.
 #[test]
 fn the_place_of_a_learner_that_is_alive_is_not_given_away() {
     let mut world = World::serving(3, small(), 2);
@@ -219,8 +221,8 @@ fn the_place_of_a_learner_that_is_alive_is_not_given_away() {
     assert_eq!(world.holder(place), before);
 }
 
-/// An order to replace a learner was remembered when it was done. The process that had been replaced was started again, asked
-/// for its place, and the order was done once more: to the new holder.
+/// An admin command to replace a learner was remembered when it was done. The process that had been replaced was
+/// started again, asked for its place, and the command was done once more: to the new holder.
 #[test]
 fn an_order_to_replace_a_learner_is_done_once() {
     let mut world = World::serving(3, small(), 2);
@@ -244,9 +246,9 @@ fn an_order_to_replace_a_learner_is_done_once() {
     assert_eq!(world.holder(place), new);
 }
 
-/// A learner goes on asking for its place until it votes. The order to add it was remembered for a minute, and only who
-/// asked whether it still was a member heard of a removal: so the removed learner was taken in again, as the same
-/// incarnation, by the next of its questions, and stayed a member when its process ended.
+/// A learner goes on asking for its place until it votes. The command to add it was remembered for a minute, and only a
+/// replica that asked whether it still was a member heard of a removal. So the next question of the removed learner got
+/// it taken in again, as the same incarnation, and it stayed a member when its process ended.
 #[test]
 fn a_removed_learner_does_not_come_back_on_the_order_that_has_added_it() {
     for seed in 1..=8 {
@@ -321,8 +323,8 @@ fn who_died_just_now_is_no_part_of_the_quorum_that_a_removal_leaves() {
     world.put(client, "k", "the two that are left serve");
 }
 
-/// Seed 1168 of the simulator: one operator wanted a place removed, which gave the lead away from it, another one wanted
-/// it to lead, which gave it back. Both asked many times a second, and the group did nothing else.
+/// Seed 1168 of the simulator: one operator wanted a place removed, which transferred leadership away from it, another
+/// one wanted it to lead, which transferred it back. Both asked many times a second, and the group did nothing else.
 #[test]
 fn a_place_that_is_to_go_is_not_handed_the_lead() {
     let mut world = World::serving(3, ReplicaConfig::default(), 4);
@@ -409,9 +411,9 @@ fn a_living_member_is_replaced_when_the_operator_says_so() {
     assert_eq!(world.get(client, "k0").as_deref(), Some("294"));
 }
 
-/// The largest group has to be able to replace its members, too. Learners that came back at the same time used to take the
-/// table of members over what a message can list: whoever asked who leads brought the leader down, and no snapshot with
-/// that table could be read.
+/// The largest group has to be able to replace its members, too. Learners that came back at the same time used to grow
+/// the table of members beyond what a message can list. Any client that asked who leads then brought the leader down,
+/// and no snapshot with that table could be read.
 #[test]
 fn the_largest_group_replaces_its_members_one_after_the_other() {
     let count = MEMBERS_MAX as u32 - 1;
@@ -454,8 +456,8 @@ fn a_group_without_room_for_a_newcomer_is_not_begun() {
     assert!(begun.is_err());
 }
 
-/// A voter fell silent and a newcomer asked for its place; the voter came back before the newcomer had caught up, so both
-/// stay. A leader that had just been elected, and had heard from nobody but those who elected it, used to take the voter for
+/// A voter fell silent and a newcomer asked for its place; the voter came back before the newcomer had caught up, so
+/// both stay. A newly elected leader, which had heard only from the members that elected it, used to take the voter for
 /// dead at once and gave its place away.
 #[test]
 fn a_new_leader_does_not_take_silence_for_death_at_once() {
@@ -491,7 +493,7 @@ fn a_new_leader_does_not_take_silence_for_death_at_once() {
     });
     world.isolate(newcomer);
     world.resume(silent);
-    // The order is forgotten by then.
+    // The command is forgotten by then.
     world.run_for(SECOND * 61);
     world.heal();
     world.run_for(SECOND);

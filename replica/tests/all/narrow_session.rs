@@ -1,11 +1,11 @@
 //! A session to a follower that takes few requests at a time.
 //!
 //! `trine sim --measure`, seed 1, without any fault: clients as fast as they are answered, and a follower whose session
-//! took one request at a time while its disk needed up to 2 ms for each. The leader kept 256 appends in flight,
-//! and all but one of them waited in the session. Heartbeats and the answers to the follower's ReadIndex questions
-//! queued behind them, became older than the 150 ms that they are worth sending for, and never left: each read at that
-//! follower took 1, 2, 3 or 4 s, which is how often its client gave an attempt up. The appends in flight are now bound
-//! to what the session carries; what is beyond waits in the log, and goes out in fewer, larger appends.
+//! took one request at a time. Its disk needed up to 2 ms for each. The leader kept 256 appends in flight, and all but
+//! one of them waited in the session. Heartbeats and the answers to the follower's ReadIndex questions queued behind
+//! them, became older than the 150 ms that they are worth sending for, and never left. Each read at that follower took
+//! 1, 2, 3 or 4 s, which is how often its client gave an attempt up. The appends in flight are now bounded by the
+//! session's slots. Further entries wait in the log, and go out in fewer, larger appends.
 
 use trine_replica_harness as harness;
 
@@ -22,7 +22,7 @@ const WRITES: usize = 200;
 /// Heartbeats and questions of the time in which they are made.
 const OTHERS_MAX: usize = 16;
 
-/// Writes one by one while a follower is silent; returns the leader's open requests behind the last one.
+/// Writes one by one while a follower is silent; returns the leader's open requests after the last one.
 fn outstanding_with(slots: Option<usize>) -> usize {
     let mut world = World::serving(3, ReplicaConfig::default(), 1);
     let leader = world.leader().unwrap();

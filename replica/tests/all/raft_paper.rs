@@ -1,9 +1,9 @@
 //! The tests that raft-rs's harness derives from the raft paper, asked of a whole replica through its messages.
 //!
-//! The names are those of raft-rs's `harness/tests/integration_cases/test_raft_paper.rs`; all 25 of them apply, and none
-//! is left out. What differs by design: pre-vote is on, so a campaign asks twice; answers ride in the response to the
-//! request that they answer; the log begins behind the first entry (index 1, term 1), which every voter has by
-//! construction; commit indexes travel with the next append or heartbeat (`skip_bcast_commit`).
+//! The names are those of raft-rs's `harness/tests/integration_cases/test_raft_paper.rs`; all 25 of them apply, and
+//! none is left out. Some things differ by design. Pre-vote is on, so a campaign asks twice. Answers ride in the
+//! response to the request that they answer. The log begins after the first entry (index 1, term 1), which every voter
+//! has by construction. Commit indexes travel with the next append or heartbeat (`skip_bcast_commit`).
 
 use std::net::SocketAddr;
 
@@ -34,7 +34,7 @@ struct Node {
     cluster: ClusterId,
     size: u64,
     next_token: u64,
-    /// Raft messages that came out and were not looked at yet.
+    /// Raft messages that came out and were not checked yet.
     messages: Vec<Message>,
     tags: Vec<(u64, u64)>,
     replies: Vec<(ReplyToken, Vec<u8>)>,
@@ -63,7 +63,7 @@ fn new_replica(place: u64, size: u64, bootstrap: bool, seed: u64) -> Replica {
     .unwrap()
 }
 
-/// What a bootstrapper at place 2 tells place 1.
+/// The message of a bootstrapper at place 2 to place 1.
 fn begin_message(size: u64) -> Vec<u8> {
     let mut bootstrapper = new_replica(2, size, true, 7);
     bootstrapper.on_turn(Instant::ZERO);
@@ -340,7 +340,7 @@ fn ask_vote(from: u64, term: u64, log_term: u64, index: u64) -> Message {
     request
 }
 
-/// A follower with entries of these terms behind the first entry, made by leader 2 of `term`.
+/// A follower with entries of these terms after the first entry, made by leader 2 of `term`.
 fn follower_with(size: u64, term: u64, terms: &[u64]) -> Node {
     let mut node = Node::new(size);
     let entries = terms
@@ -353,7 +353,7 @@ fn follower_with(size: u64, term: u64, terms: &[u64]) -> Node {
     node
 }
 
-// Section 5.1: if one server's current term is smaller than the other's, it updates its term to the larger value; a
+// Section 5.1: if one server's current term is smaller than the other's, it updates its term to the larger value. A
 // candidate or leader whose term is out of date reverts to follower.
 fn update_term_from_message(mut node: Node) {
     node.step(append(2, 5, (0, 0), Vec::new(), 0));
@@ -442,7 +442,7 @@ fn test_candidate_start_new_election() {
 
 #[test]
 fn test_leader_election_in_one_round_rpc() {
-    // Size, peers that grant, peers that reject, what becomes of it.
+    // Size, peers that grant, peers that reject, the resulting role.
     let cases = [
         (3, 1, 0, Role::Leader),
         (3, 2, 0, Role::Leader),
@@ -498,7 +498,7 @@ fn test_follower_vote() {
 
 #[test]
 fn test_candidate_fallback() {
-    // Of its own term or of a later one: whoever sends appends leads.
+    // Of its own term or of a later one: the replica that sends appends leads.
     for ahead in [0, 1] {
         let mut node = Node::new(3);
         node.become_candidate();
@@ -728,7 +728,7 @@ fn test_follower_check_msg_append() {
 
 #[test]
 fn test_follower_append_entries() {
-    // Log before: 2 (term 1), 3 (term 2). Previous entry, terms that come behind it, terms of the log after.
+    // Log before: 2 (term 1), 3 (term 2). Previous entry, terms that come after it, terms of the log afterwards.
     let cases: [(_, &[u64], &[u64]); 4] = [
         ((2, 3), &[3], &[1, 2, 3]),
         ((1, 2), &[3, 4], &[1, 3, 4]),
@@ -837,7 +837,7 @@ fn test_vote_request() {
 
 #[test]
 fn test_voter() {
-    // The voter's terms behind the first entry; what the candidate's log ends with; whether that is rejected.
+    // The voter's terms after the first entry; the end of the candidate's log; whether that is rejected.
     let cases: [(&[u64], _, bool); 9] = [
         (&[1], (1, 2), false),
         (&[1], (1, 3), false),
@@ -851,7 +851,7 @@ fn test_voter() {
     ];
     for (terms, (log_term, index), rejected) in cases {
         let mut node = follower_with(3, 2, terms);
-        // The leader falls silent: while it is heard nobody gets a vote.
+        // The leader falls silent: while it is heard no candidate gets a vote.
         node.tick_until_campaign();
         node.read();
         node.step(ask_vote(3, 5, log_term, index));

@@ -1,4 +1,4 @@
-//! Where the time of a write went: said to whoever asks, and counted for a sample of all writes.
+//! The stages of a write's time: reported on request, and counted for a sample of all writes.
 
 use trine_replica_harness as harness;
 

@@ -1,4 +1,4 @@
-//! Random faults on random schedules, and three questions at the end: is every acknowledged write there, was none
+//! Random faults on random schedules, and three questions at the end. Is every acknowledged write there, was none
 //! applied twice, and did every read see what it had to?
 
 use trine_replica_harness as harness;
@@ -16,7 +16,7 @@ use trine_transport::time::{Duration, Instant};
 const CLIENTS: usize = 5;
 const KEYS: u64 = 4;
 
-/// What may go wrong, one thing at a time; a majority stays alive and connected most of the time.
+/// The faults, one at a time; a majority stays alive and connected most of the time.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     KillAndReplace,

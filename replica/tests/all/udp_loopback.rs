@@ -44,7 +44,7 @@ impl Process {
         }
     }
 
-    /// Ends it without a word to anybody, as `kill -9` would.
+    /// Ends it without a message to any peer, as `kill -9` would.
     fn kill(&mut self) {
         self.stopping.store(true, Ordering::SeqCst);
         self.waker.wake();
@@ -334,7 +334,7 @@ fn futures_run_on_any_executor_and_pipeline() {
 
 #[test]
 fn a_stopped_client_thread_tells_those_who_wait() {
-    // Nobody is there: the call would wait for its deadline.
+    // No replica is there: the call would wait for its deadline.
     let nobody = bind();
     let config = ClientConfig::new(vec![nobody.local_addr()]);
     let clients = AsyncClients::start(

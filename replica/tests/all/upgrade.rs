@@ -30,7 +30,7 @@ fn upgrade(world: &mut World, place: u32) {
     });
 }
 
-/// What a command of the newer version is answered: nothing if the group has not switched.
+/// The answer to a command of the newer version: nothing if the group has not switched.
 fn try_new_command(world: &mut World, client: usize, sequence: u64) -> Result<(), StoreError> {
     let mut command = Vec::new();
     Command::Increment {
@@ -95,7 +95,7 @@ fn a_group_switches_when_its_last_old_member_is_gone() {
     }
 }
 
-/// The version is a part of the state: whoever comes later has it from the snapshot.
+/// The version is a part of the state: a replica that comes later has it from the snapshot.
 #[test]
 fn a_member_that_joins_after_the_switch_has_the_new_version() {
     let mut world = World::serving(3, ReplicaConfig::default(), 2);

@@ -208,7 +208,7 @@ fn cpu_time_per(units: u64, work: impl FnOnce()) -> f64 {
     (pin::cpu_time_ns() - before) / units as f64
 }
 
-/// Both ends of a transfer on one thread: what a byte costs, however busy the machine is.
+/// Both ends of a transfer on one thread: the cost of a byte, however busy the machine is.
 fn cpu_time_transfer(report: &mut Report, name: &str, _: Cores) {
     cpu_time_transfer_with(report, name, &transfer_setup());
 }
@@ -227,7 +227,7 @@ fn cpu_time_transfer_with(report: &mut Report, name: &str, setup: &Setup) {
     report.pairs(name, "ns/B", "UDP stream with GSO and GRO", &pairs);
 }
 
-/// What messages that do not stay in the cache cost without any RPC.
+/// The cost, without any RPC, of messages that do not stay in the cache.
 fn cpu_time_stream(report: &mut Report, name: &str, _: Cores) {
     let bytes = 30 * LARGE as u64;
     let messages = || cpu_time_per(bytes, || raw::messages_to_self(1472, LARGE, bytes));
@@ -279,7 +279,7 @@ const JOB_CONGESTION: &str = "congestion";
 const JOB_NO_TIMELY_BYPASS: &str = "no-timely-bypass";
 const JOB_NO_LIMITER_BYPASS: &str = "no-limiter-bypass";
 
-/// What a child process does while its instructions are counted: the part after the colon is the
+/// The work of a child process while its instructions are counted: the part after the colon is the
 /// number of RPCs.
 fn ring_job(job: &str) {
     let (kind, rpcs) = job.split_once(':').expect("kind:count");

@@ -247,7 +247,7 @@ pub(crate) fn stream_rate(
     let burst = vec![0u8; 65_507 / len * len];
     let (start, before) = (Instant::now(), received.load(Ordering::Relaxed));
     while start.elapsed() < span {
-        // A full queue is the receiver's limit, which is what is measured.
+        // A full queue is the receiver's limit, which is measured here.
         let _refused_is_lost = socket.send_to(&burst, server);
     }
     (received.load(Ordering::Relaxed) - before) as f64 / start.elapsed().as_secs_f64()

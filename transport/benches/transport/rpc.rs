@@ -143,8 +143,8 @@ impl Setup {
     }
 }
 
-/// Every look at it is a microsecond later: what an instruction count is taken with, so that how
-/// slowly the counting runs is no congestion and no loss.
+/// Every reading of it is a microsecond later: instructions are counted with this clock, so that
+/// slow counting is not taken for congestion or loss.
 #[derive(Default)]
 pub(crate) struct SteadyClock(Cell<u64>);
 

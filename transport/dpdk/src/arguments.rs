@@ -1,4 +1,4 @@
-//! EAL's command line: what is added to the user's part of it.
+//! EAL's command line: the arguments that are added to the user's part of it.
 
 #[cfg(any(feature = "device", test))]
 use super::error::DpdkError;
@@ -12,7 +12,7 @@ const MEMORY_PER_PORT: usize = 32;
 /// - Without a choice of cores the calling thread may run on any of `cpus`; EAL would bind it to the first.
 /// - No telemetry socket.
 ///
-/// What the user says is never overridden.
+/// The user's arguments are never overridden.
 #[must_use]
 pub fn complete(user: &[String], cpus: &str) -> Vec<String> {
     let given = |names: &[&str]| {

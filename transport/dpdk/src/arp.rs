@@ -13,7 +13,7 @@ pub const ARP_FRAME: usize = 60;
 /// Hardware type Ethernet, protocol type IPv4, their address lengths.
 const FIXED_PART: [u8; 6] = [0, 1, 8, 0, 6, 4];
 
-/// What an ARP packet wants.
+/// The purpose of an ARP packet.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Operation {
     /// Who has the target's IP address?
@@ -27,13 +27,13 @@ pub enum Operation {
 pub struct Arp {
     /// Question or answer.
     pub operation: Operation,
-    /// Hardware address of whoever sent this.
+    /// Hardware address of the sender.
     pub sender_mac: MacAddr,
-    /// Protocol address of whoever sent this.
+    /// Protocol address of the sender.
     pub sender_ip: Ipv4Addr,
     /// Unknown (zero) in a question.
     pub target_mac: MacAddr,
-    /// Whom the question is about, or who asked.
+    /// The subject of the question, or the host that asked.
     pub target_ip: Ipv4Addr,
 }
 
@@ -62,7 +62,7 @@ impl Arp {
         }
     }
 
-    /// Reads the body behind an Ethernet header; `None` for anything but a sane request or reply.
+    /// Reads the body after an Ethernet header; `None` for anything but a sane request or reply.
     #[must_use]
     pub fn parse(body: &[u8]) -> Option<Self> {
         let body: &[u8; ARP_BODY] = body.first_chunk()?;
@@ -81,14 +81,14 @@ impl Arp {
             target_mac: mac_at(body, 18),
             target_ip: ip_at(body, 24),
         };
-        // Nobody can own a group address, and 0.0.0.0 is a probe for a free address (RFC 5227), never a neighbour.
+        // No host can own a group address, and 0.0.0.0 is a probe for a free address (RFC 5227), never a neighbour.
         let sane = arp.sender_mac.is_unicast()
             && !arp.sender_ip.is_multicast()
             && !arp.sender_ip.is_broadcast();
         sane.then_some(arp)
     }
 
-    /// The whole frame: a question goes to everybody, an answer to whoever asked.
+    /// The whole frame: a question goes to everybody, an answer to the host that asked.
     #[must_use]
     pub fn frame(&self) -> [u8; ARP_FRAME] {
         let destination = match self.operation {

@@ -1,8 +1,8 @@
 //! The Internet checksum (RFC 1071), in the pieces that templates need.
 //!
-//! A one's complement sum may be taken over words of any width and in any byte order, as long as the result is folded
-//! to 16 bits and read in the same order at the end. The sums here are over native-endian words: `sum` never swaps a
-//! byte, and `finish` yields the two bytes as they go into the packet.
+//! A one's complement sum may be taken over words of any width and in any byte order. The result must be folded to 16
+//! bits and read in the same order at the end. The sums here are over native-endian words: `sum` never swaps a byte,
+//! and `finish` yields the two bytes as they go into the packet.
 
 /// A partial sum, not yet folded. Holds the sum of 2^32 words before it could overflow.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]

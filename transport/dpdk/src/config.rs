@@ -8,22 +8,22 @@ use super::frame::{IPV4_HEADER, UDP_HEADER};
 use super::mac::MacAddr;
 use trine_transport::time::Duration;
 
-/// Frames taken from or given to the port in one call, what DPDK's drivers are tuned for.
+/// Frames taken from or given to the port in one call. DPDK's drivers are tuned for this number.
 pub const BURST: usize = 32;
 /// Wire packet of a port with Ethernet's usual MTU of 1,500 bytes, the same as on kernel UDP.
 pub const MTU_DEFAULT: usize = 1_472;
 /// Descriptors of a receive or transmit queue.
 pub const DESCRIPTORS_DEFAULT: u16 = 1_024;
-/// IPv4 and UDP headers: what the port's MTU must have beyond a wire packet.
+/// IPv4 and UDP headers: the port's MTU must have room for them beyond a wire packet.
 pub const IP_OVERHEAD: usize = IPV4_HEADER + UDP_HEADER;
 /// Peers whose headers are kept ready; more peers work, but build their headers more often.
 pub const TEMPLATES: usize = 1_024;
 /// Attempts to hand frames to a full transmit queue before they are dropped. A virtual port without a peer stays
 /// full for ever.
 pub const TX_TRIES: u32 = 64;
-/// Receive calls between two looks at the clock, for ARP's timers.
+/// Receive calls between two readings of the clock, for ARP's timers.
 pub const POLLS_PER_CLOCK_READ: u32 = 1_024;
-/// Shortest and longest sleep of an idle endpoint between two looks at the queue; a port has nothing to sleep on.
+/// Shortest and longest poll interval of an idle endpoint; a port has no event that a sleep could wait for.
 pub const SLEEP_MIN: Duration = Duration::from_micros(20);
 /// See [`SLEEP_MIN`].
 pub const SLEEP_MAX: Duration = Duration::from_micros(500);
@@ -46,7 +46,7 @@ pub enum Device {
 /// Who makes UDP checksums. IPv4 headers always have one.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub enum UdpChecksum {
-    /// The port if it can; otherwise nobody, for the CRC32C of every wire packet covers more and better.
+    /// The port if it can; otherwise no one does, for the CRC32C of every wire packet covers more and better.
     #[default]
     Auto,
     /// The port if it can, otherwise software.

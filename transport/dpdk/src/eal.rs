@@ -18,7 +18,7 @@ static STARTED: AtomicBool = AtomicBool::new(false);
 /// The running EAL. Ports keep it alive; the last to go stops it.
 #[derive(Debug)]
 pub struct Eal {
-    /// What EAL logged when it started: it goes on when a device does not come up, and says so only here.
+    /// EAL's log of its start: it goes on when a device does not come up, and says so only here.
     log: String,
     arguments: Vec<String>,
 }
@@ -30,7 +30,7 @@ impl Eal {
     ///
     /// # Errors
     ///
-    /// [`DpdkError`] with cause and cure.
+    /// [`DpdkError`] with cause and hint.
     pub fn start(arguments: &[String]) -> Result<Arc<Self>, DpdkError> {
         if STARTED.swap(true, Ordering::SeqCst) {
             return Err(DpdkError::AlreadyStarted);
@@ -66,13 +66,13 @@ impl Eal {
         }))
     }
 
-    /// What the user gave.
+    /// The user's arguments.
     #[must_use]
     pub fn arguments(&self) -> &[String] {
         &self.arguments
     }
 
-    /// What EAL logged when it started.
+    /// EAL's log of its start.
     #[must_use]
     pub fn log(&self) -> &str {
         &self.log

@@ -1,4 +1,4 @@
-//! Why DPDK or a port cannot be used, with the cure in the message.
+//! Why DPDK or a port cannot be used, with a hint in the message.
 
 use std::fmt;
 use std::io;
@@ -21,7 +21,7 @@ pub enum DpdkError {
         /// What EAL logged.
         log: String,
     },
-    /// The operating system forbids what EAL or a driver needs.
+    /// The operating system forbids an operation that EAL or a driver needs.
     NoPermission {
         /// What EAL logged.
         log: String,
@@ -39,7 +39,7 @@ pub enum DpdkError {
         asked: String,
         /// The ports that are there.
         present: Vec<String>,
-        /// What EAL logged while it looked for devices.
+        /// EAL's log of its search for devices.
         log: String,
     },
     /// Every port has an endpoint already.
@@ -85,7 +85,7 @@ pub enum DpdkError {
         port: String,
         /// The operating system's error number.
         os_error: i32,
-        /// What the driver logged.
+        /// The driver's log.
         log: String,
     },
     /// A call on the port failed.
@@ -126,7 +126,7 @@ impl DpdkError {
         Self::Eal { os_error, log }
     }
 
-    /// Why a port is missing, from what EAL logged when it probed its devices.
+    /// Why a port is missing, from EAL's log of its device probe.
     #[cfg_attr(
         not(feature = "device"),
         allow(dead_code, reason = "only the feature has ports")
@@ -148,7 +148,7 @@ impl DpdkError {
     }
 }
 
-/// The text in quotation marks behind `marker`.
+/// The text in quotation marks after `marker`.
 fn quoted_after(log: &str, marker: &str) -> Option<String> {
     let rest = log.split_once(marker)?.1;
     let inside = rest.split(['"', '\'']).nth(1)?;

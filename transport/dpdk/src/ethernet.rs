@@ -1,4 +1,4 @@
-//! The Ethernet header: its size, and the types of what stands behind it.
+//! The Ethernet header: its size, and the types of the content after it.
 
 /// Two addresses and the type.
 pub const ETHERNET_HEADER: usize = 14;

@@ -1,4 +1,5 @@
-//! What may come in: one pass over Ethernet, IPv4 and UDP headers, after which nobody checks again.
+//! Checks of received frames: one pass over Ethernet, IPv4 and UDP headers, after which nothing is
+//! checked again.
 //!
 //! Everything that is not a plain datagram for this endpoint or an ARP packet is refused with a reason, and the reason
 //! is counted. Refused on purpose, although a kernel would take it: VLAN tags, IPv6, IP options and fragments. No
@@ -18,7 +19,7 @@ use super::mac::MacAddr;
 pub const IPV4_HEADER: usize = 20;
 /// Ports, length, checksum.
 pub const UDP_HEADER: usize = 8;
-/// All that stands in front of a datagram's payload.
+/// All headers in front of a datagram's payload.
 pub const HEADERS: usize = ETHERNET_HEADER + IPV4_HEADER + UDP_HEADER;
 
 pub(super) const PROTOCOL_UDP: u8 = 17;
@@ -39,7 +40,7 @@ pub struct Local {
     pub port: u16,
 }
 
-/// What the port has already checked.
+/// The checks that the port has already made.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub struct Checked {
     /// The IPv4 header checksum is right.
@@ -82,7 +83,7 @@ pub enum Reject {
     Ipv6,
     /// For another Ethernet or IP address.
     NotForUs,
-    /// A source that nobody can be: a group, nobody, or this very endpoint.
+    /// An impossible source: a group, the zero address, or this very endpoint.
     Source,
     /// Not version 4, or a reserved bit is set.
     IpHeader,
@@ -249,7 +250,7 @@ fn udp<'a>(
     })
 }
 
-/// The part of a UDP checksum that covers the IPv4 addresses (both, as they stand in the header) and the length.
+/// The part of a UDP checksum that covers the IPv4 addresses (both, as the header has them) and the length.
 pub(super) fn pseudo_header(addresses: &[u8], length: u16) -> Sum {
     Sum::ZERO
         .add(addresses)

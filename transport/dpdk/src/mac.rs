@@ -14,7 +14,7 @@ pub struct ParseMacError;
 impl MacAddr {
     /// Everybody on the segment.
     pub const BROADCAST: Self = Self([0xff; 6]);
-    /// Nobody; stands for "not known yet" in an ARP request.
+    /// The zero address; means "not known yet" in an ARP request.
     pub const ZERO: Self = Self([0; 6]);
 
     /// Whether the address names a group (which broadcast is, too).

@@ -9,8 +9,8 @@
 //!                                   no answer to ASKS_MAX questions
 //! ```
 //!
-//! ARP trusts whoever answers, here as everywhere: an attacker on the segment can divert packets, and it is the
-//! handshake above that keeps him from being believed.
+//! ARP trusts every answer, here as everywhere. An attacker on the segment can divert packets, and the handshake above
+//! keeps him from being believed.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -32,7 +32,7 @@ pub const ASKS_MAX: u32 = 50;
 #[derive(Debug, Default)]
 pub struct Neighbours {
     entries: HashMap<Ipv4Addr, Entry>,
-    /// Grows with every change of an address, so that whoever keeps copies can tell that they are old.
+    /// Grows with every change of an address, so that the owner of a copy can tell that it is old.
     generation: u64,
 }
 
@@ -107,7 +107,8 @@ impl Neighbours {
         None
     }
 
-    /// Learns from an ARP packet as RFC 826 says: update what is known, add only who talks to us.
+    /// Learns from an ARP packet as RFC 826 says: update known entries, add only hosts that talk to
+    /// us.
     ///
     /// Returns whether the packet is a question for `own_ip`, which its owner then answers.
     pub fn on_arp(&mut self, now: Instant, own_ip: Ipv4Addr, arp: &Arp) -> bool {

@@ -25,11 +25,11 @@ const BURSTS_IN_HAND: u32 = 4;
 /// Pause between two attempts to start a port whose peer is not there yet.
 const START_RETRY: StdDuration = StdDuration::from_millis(20);
 
-/// How long a peer's handshake may take before the port is started anew. Not less, for hanging up on a memif server
+/// How long a peer's handshake may take before the port is started again. Not less, for hanging up on a memif server
 /// that polls can crash it (`DPDK.md`).
 const CONNECTED_WITHIN: StdDuration = StdDuration::from_secs(2);
 
-/// One port is opened at a time: what DPDK logs meanwhile belongs to it.
+/// One port is opened at a time: DPDK's log of that time belongs to it.
 static OPENING: Mutex<()> = Mutex::new(());
 
 /// A started port. Released when the last of its endpoints goes.
@@ -44,7 +44,7 @@ pub(super) struct Port {
     pub(super) config: DpdkConfig,
     /// The driver connects to its peer when the port starts, and never again.
     pub(super) connects_at_start: bool,
-    /// Drivers add up what the port lost when somebody asks, and not for two threads at a time.
+    /// Drivers add up the port's losses on request, and not for two threads at a time.
     asks: Mutex<()>,
     neighbours: Mutex<Neighbours>,
     /// The neighbours' generation, readable without their lock.
@@ -62,7 +62,7 @@ unsafe impl Send for Mempool {}
 // SAFETY: as above.
 unsafe impl Sync for Mempool {}
 
-/// What is decided before the port is started.
+/// The settings that are decided before the port is started.
 struct Plan {
     id: u16,
     name: String,
@@ -196,11 +196,11 @@ impl Port {
         if result == 0 { stats.imissed } else { 0 }
     }
 
-    /// Stops and starts the port, which makes its driver connect anew.
+    /// Stops and starts the port, which makes its driver connect again.
     ///
-    /// Only for a port with a single queue, and by whoever polls that queue.
+    /// Only for a port with a single queue, and by the thread that polls that queue.
     pub(super) fn restart(&self) {
-        // SAFETY: the port is started, and nobody polls it during the call, as the contract above says.
+        // SAFETY: the port is started, and no thread polls it during the call, as the contract above says.
         unsafe { sys::rte_eth_dev_stop(self.id) };
         // A failure, because the peer is still away, is tried again by the caller.
         // SAFETY: the port is configured and stopped.
@@ -266,7 +266,7 @@ impl Mempool {
         let per_queue = u32::from(plan.descriptors.0)
             + u32::from(plan.descriptors.1)
             + BURSTS_IN_HAND * BURST as u32;
-        // One less than a power of two is what the ring behind a mempool holds best.
+        // The ring behind a mempool uses its memory best with one less than a power of two.
         let buffers =
             (u32::from(plan.queues) * per_queue + 2 * MEMPOOL_CACHE + 1).next_power_of_two() - 1;
         let name = CString::new(format!("trine{}", plan.id)).expect("no zero byte");
@@ -294,7 +294,7 @@ impl Mempool {
         self.0.as_ptr()
     }
 
-    /// Buffers that nobody holds.
+    /// Free buffers.
     pub(super) fn available(&self) -> u32 {
         // SAFETY: the pool lives.
         unsafe { sys::rte_mempool_avail_count(self.as_ptr()) }
@@ -412,11 +412,11 @@ impl Plan {
                 return Ok(());
             }
             if result == 0 {
-                // SAFETY: the port is started, and nobody polls it yet.
+                // SAFETY: the port is started, and no thread polls it yet.
                 unsafe { sys::rte_eth_dev_stop(self.id) };
             }
             if StdInstant::now() >= deadline {
-                // SAFETY: the port is stopped and nobody knows it yet.
+                // SAFETY: the port is stopped and no other thread knows it yet.
                 unsafe { sys::rte_eth_dev_close(self.id) };
                 return Err(DpdkError::NotStarted {
                     port: self.name.clone(),
@@ -487,7 +487,7 @@ impl Offloads {
         }
     }
 
-    /// Who makes which checksum, and the offloads to switch on for that.
+    /// Whether the port or the core makes each checksum, and the offloads to switch on for that.
     fn checksums(&self, policy: UdpChecksum, able: u64) -> (Checksums, u64) {
         let by_port = |offload| able & offload != 0;
         let ip = if by_port(self.ip) {

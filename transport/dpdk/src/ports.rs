@@ -49,7 +49,7 @@ impl DpdkPorts {
     ///
     /// # Errors
     ///
-    /// [`DpdkError`] with cause and cure, also if all ports are lent.
+    /// [`DpdkError`] with cause and hint, also if all ports are lent.
     pub fn open(&self, udp_port: u16, pool: PoolConfig) -> Result<DpdkBackend, DpdkError> {
         let mut slots = self
             .shared

@@ -1,8 +1,8 @@
 //! One queue pair of a port as a backend: zero-copy receive, copying transmit, ARP on the side.
 //!
-//! Received packets are read where the port put them; their buffers go back with the next receive call. Packets to
-//! send are copied: of the two ways measured (`DPDK.md`) the copy is the faster one up to the MTU, and the core then
-//! never has to wait before it reuses a message buffer.
+//! Received packets are read where the port put them; their buffers go back with the next receive call. Packets to send
+//! are copied. Two ways were measured (`DPDK.md`). The copy is the faster one up to the MTU, and the core then never
+//! has to wait before it reuses a message buffer.
 #![allow(unsafe_code)]
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -30,7 +30,7 @@ use trine_transport::time::{Clock, Duration, Instant};
 
 /// Retransmitting sooner than this makes no sense.
 const RTO_FLOOR: Duration = Duration::from_micros(50);
-/// How long a memif client waits for a link before it connects anew.
+/// How long a memif client waits for a link before it connects again.
 const RECONNECT_EVERY: Duration = Duration::from_secs(2);
 /// Neighbours in use are looked up again this often, which keeps their ARP entries fresh.
 const LOOK_UP_AGAIN: Duration = Duration::from_secs(1);
@@ -45,7 +45,7 @@ pub struct DpdkBackend {
     /// Packets of the current batch. They lie in the buffers of `queue.received`, which go back with the next
     /// `rx_burst`; `'static` stands for "as long as this batch borrows the backend".
     packets: Vec<RxPacket<'static, SocketAddr>>,
-    /// The queue holds frames that `wait` took and `rx_burst` has not looked at.
+    /// The queue holds frames that `wait` took and `rx_burst` has not processed.
     fetched: bool,
     polls: u32,
     /// Receive calls that found nothing since the last packet: an idle endpoint sleeps longer and longer.
@@ -62,7 +62,7 @@ pub struct DpdkBackend {
     _lease: Option<Lease>,
 }
 
-/// What only this backend counts.
+/// The counters of this backend alone.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub struct DpdkStats {
     /// Frames refused, by reason, in the order of [`Reject::ALL`].
@@ -92,7 +92,7 @@ impl DpdkBackend {
     ///
     /// # Errors
     ///
-    /// [`DpdkError`] with cause and cure.
+    /// [`DpdkError`] with cause and hint.
     pub fn open(
         eal: &Arc<Eal>,
         config: &DpdkConfig,
@@ -108,7 +108,7 @@ impl DpdkBackend {
     ///
     /// # Errors
     ///
-    /// [`DpdkError`] with cause and cure, also if the port cannot steer.
+    /// [`DpdkError`] with cause and hint, also if the port cannot steer.
     pub fn open_several(
         eal: &Arc<Eal>,
         config: &DpdkConfig,
@@ -213,13 +213,13 @@ impl DpdkBackend {
         self.queue.port.link_is_up()
     }
 
-    /// What only this backend counts.
+    /// The counters of this backend alone.
     #[must_use]
     pub fn dpdk_stats(&self) -> DpdkStats {
         self.own_stats
     }
 
-    /// Packet buffers of the port that nobody holds.
+    /// Free packet buffers of the port.
     #[must_use]
     pub fn buffers_available(&self) -> u32 {
         self.queue.port.pool.available()
@@ -338,7 +338,8 @@ impl DpdkBackend {
         self.stats.tx_refused += (written - sent) as u64;
     }
 
-    /// Writes one packet into the frame at `index`; `None` if nobody knows where it goes.
+    /// Writes one packet into the frame at `index`; `None` if the way to its destination is
+    /// unknown.
     #[inline]
     fn write(&mut self, index: usize, item: &TxItem<'_, SocketAddr>) -> Option<usize> {
         let SocketAddr::V4(peer) = item.route else {

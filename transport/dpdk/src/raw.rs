@@ -1,6 +1,6 @@
 //! One queue pair of a port and the packet buffers that pass through it, without any protocol.
 //!
-//! The backend stands on it; measurements of what bare DPDK can do, and tests that need frames no backend would make,
+//! The backend is built on it; measurements of what bare DPDK can do, and tests that need frames no backend would make,
 //! use it directly.
 //!
 //! | buffer | from | until |
@@ -20,7 +20,7 @@ use super::mac::MacAddr;
 use super::port::Port;
 use super::template::Fill;
 
-/// Bytes of a packet buffer behind DPDK's headroom: the longest frame.
+/// Bytes of a packet buffer after DPDK's headroom: the longest frame.
 pub const FRAME_MAX: usize = (sys::RTE_MBUF_DEFAULT_BUF_SIZE - sys::RTE_PKTMBUF_HEADROOM) as usize;
 
 /// A queue pair of a started port.
@@ -40,7 +40,7 @@ pub struct RawQueue {
 // raw pointers name belong to the queue.
 unsafe impl Send for RawQueue {}
 
-/// What the port said about a received frame.
+/// The port's verdict on a received frame.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Verdict(u32);
 
@@ -67,7 +67,7 @@ impl RawQueue {
     ///
     /// # Errors
     ///
-    /// [`DpdkError`] with cause and cure.
+    /// [`DpdkError`] with cause and hint.
     pub fn open(eal: &Arc<Eal>, config: &DpdkConfig) -> Result<Self, DpdkError> {
         Ok(Self::new(Port::open(eal, config, &[0])?, 0))
     }
@@ -189,7 +189,7 @@ impl RawQueue {
         assert!(index < self.allocated, "no such frame");
         let frame = &mut self.sending[index];
         frame.len = len as u32;
-        // SAFETY: `allocate` put a buffer with FRAME_MAX initialized, writable bytes here, which nobody else knows.
+        // SAFETY: `allocate` put a buffer with FRAME_MAX initialized, writable bytes here, which no other code knows.
         unsafe { std::slice::from_raw_parts_mut(frame.data, len) }
     }
 
@@ -231,8 +231,8 @@ impl RawQueue {
         usize::from(sent)
     }
 
-    /// Sends `count` frames that consist of `head`, copied, and `body`, which the port reads where it is: the other way
-    /// to transmit, kept to be measured beside the copy. Only for virtual devices.
+    /// Sends `count` frames that consist of `head`, copied, and `body`, which the port reads where it is. This is the
+    /// other way to transmit, kept to be measured beside the copy. Only for virtual devices.
     pub fn send_attached(&mut self, head: &[u8], body: &'static [u8], count: usize) -> usize {
         assert!(
             head.len() <= FRAME_MAX && count <= BURST,

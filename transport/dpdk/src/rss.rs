@@ -2,9 +2,9 @@
 //! for a UDP port to the queue of its endpoint?
 //!
 //! RSS spreads packets by a Toeplitz hash over addresses and ports, meant to mix them. It is linear, though: each set
-//! bit of the key copies the packet's bits, shifted, into the hash. With a single bit set, at the right place, the low
-//! bits of the hash are the low bits of the destination port in reverse order, and nothing else. The redirection table
-//! then names a queue for each of these values.
+//! bit of the key copies the packet's bits, shifted, into the hash. If the right single bit is set, the low bits of the
+//! hash are the low bits of the destination port in reverse order, and nothing else. The redirection table then names a
+//! queue for each of these values.
 
 /// Bits of what is hashed for UDP over IPv4: two addresses, source port, destination port.
 const INPUT_BITS: usize = 96;
@@ -59,7 +59,7 @@ impl Steering {
             }
             table[index] = queue;
         }
-        // Bit `b` of the hash comes from input bit `i` through key bit `i + 31 - b`: with this one alone, the last
+        // Bit `b` of the hash comes from input bit `i` through key bit `i + 31 - b`. With this key bit alone, the last
         // input bit, which is the lowest of the port, becomes bit `index_bits - 1`, the one before the next lower.
         let bit = INPUT_BITS + HASH_BITS - 1 - index_bits;
         let mut key = vec![0; key_bytes];

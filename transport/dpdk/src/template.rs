@@ -1,4 +1,4 @@
-//! What goes out: headers written once per peer, patched per packet.
+//! Frames that go out: headers written once per peer, patched per packet.
 
 use std::net::SocketAddrV4;
 
@@ -38,7 +38,7 @@ pub struct Checksums {
     pub udp: Fill,
 }
 
-/// The 42 bytes in front of every datagram to one peer, with what is known of their checksums.
+/// The 42 bytes in front of every datagram to one peer, with the known part of their checksums.
 #[derive(Copy, Clone, Debug)]
 pub struct Template {
     bytes: [u8; HEADERS],
@@ -77,7 +77,7 @@ impl Template {
         }
     }
 
-    /// Writes the headers in front of the payload that already stands behind them in `frame`.
+    /// Writes the headers in front of the payload that is already in `frame`.
     ///
     /// # Panics
     ///

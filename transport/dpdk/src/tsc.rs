@@ -1,17 +1,17 @@
 //! The processor's time-stamp counter as a clock: half the cost of asking the operating system, right to a millisecond
 //! after a suspend.
 //!
-//! The counter gives the time between two looks at `CLOCK_BOOTTIME`, which are a millisecond apart (`RESYNC`). It is trusted only
-//! where the processor says that it ticks at one rate in all power states (CPUID: invariant TSC) and the kernel keeps
-//! time by it, which means that it has found the counters of all processors in step; a virtual machine on a host that
-//! hides the counter, or another architecture, gets `CLOCK_BOOTTIME` itself.
+//! The counter gives the time between two readings of `CLOCK_BOOTTIME`, which are a millisecond apart (`RESYNC`). It is
+//! trusted only where the processor says that it ticks at one rate in all power states (CPUID: invariant TSC) and the
+//! kernel keeps time by it. The latter means that the kernel has found the counters of all processors in step. A
+//! virtual machine on a host that hides the counter, or another architecture, gets `CLOCK_BOOTTIME` itself.
 //!
-//! **Where it may be used.** The counter may stand still, or begin anew, while the machine is suspended, and this clock
-//! learns of that at its next look: for up to that long of running time afterwards it lies in the past. A session's
-//! timers, RTT samples and pacing bear that: they run out a millisecond late. A leader's lease does not: a read in that
-//! millisecond would be answered under a lease that ended during the suspend. So whatever decides over leases or group
-//! time (`trine serve`) takes [`MonotonicClock`], and this one is for clients, for servers without a group, and for
-//! measurements.
+//! **Where it may be used.** The counter may stop, or restart from zero, while the machine is suspended. This clock
+//! learns of that only when it next reads `CLOCK_BOOTTIME`. For up to that long of running time afterwards it lies in
+//! the past. A session's timers, RTT samples and pacing bear that: they run out a millisecond late. A leader's lease
+//! does not: a read in that millisecond would be answered under a lease that ended during the suspend. So whatever
+//! decides over leases or group time (`trine serve`) takes [`MonotonicClock`], and this one is for clients, for servers
+//! without a group, and for measurements.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -19,12 +19,12 @@ use std::cell::Cell;
 use trine_transport::backend::MonotonicClock;
 use trine_transport::time::{Clock, Duration, Instant};
 
-/// Longest time between two looks at the operating system's clock.
+/// Longest time between two readings of the operating system's clock.
 const RESYNC: Duration = Duration::from_millis(1);
-/// How long the counter is watched before its rate is believed. A look is right to about 100 ns, so the rate is then
-/// known to one part in 10,000; it becomes better with each look.
+/// How long the counter is watched before its rate is believed. A reading is right to about 100 ns, so the rate is then
+/// known to one part in 10,000; it becomes better with each reading.
 const CALIBRATION: Duration = Duration::from_millis(1);
-/// A clock that is off by more has slept, or was moved to another machine: the rate is measured anew.
+/// A clock that is off by more has slept, or was moved to another machine: the rate is measured again.
 const DRIFT_MAX: Duration = Duration::from_micros(10);
 /// Nanoseconds a tick are kept as a fraction of so many bits.
 const RATE_BITS: u32 = 32;
@@ -32,35 +32,35 @@ const RATE_BITS: u32 = 32;
 const SLOWER_BITS: u32 = 10;
 /// No two machines' counters differ by this factor: such a rate was measured over a suspend.
 const RATE_CHANGE_MAX: u128 = 8;
-/// Attempts at a look that nothing interrupts.
+/// Attempts at a reading that nothing interrupts.
 const LOOKS_MAX: u32 = 4;
-/// Ticks that a look takes at most if nothing interrupts it: some hundred nanoseconds.
+/// Ticks that a reading takes at most if nothing interrupts it: some hundred nanoseconds.
 const LOOK_TICKS: u64 = 1_000;
 
-/// The counter between two looks at the operating system's clock; for one thread.
+/// The counter between two readings of the operating system's clock; for one thread.
 #[derive(Clone, Debug)]
 pub struct TscClock {
     /// None where the counter cannot be trusted.
     counter: Option<Counter>,
 }
 
-/// What the counter means. Everything that it answers grows.
+/// The meaning of the counter. Everything that it answers grows.
 #[derive(Clone, Debug)]
 struct Counter {
     /// Ticks and time that are counted on from.
     base: Cell<Look>,
-    /// What the rate is measured from.
+    /// The start point of the measurement of the rate.
     origin: Cell<Look>,
-    /// The last look was off, and the rate is measured from there: a suspend leaves the rate as it was, a move to
+    /// The last reading was off, and the rate is measured from there: a suspend leaves the rate as it was, a move to
     /// another machine does not.
     doubted: Cell<bool>,
     /// Nanoseconds a tick, times 2^[`RATE_BITS`], as measured.
     rate: Cell<u64>,
-    /// The same, as used until the next look.
+    /// The same, as used until the next reading.
     pace: Cell<u64>,
-    /// Ticks from one look to the next.
+    /// Ticks from one reading to the next.
     span: Cell<u64>,
-    /// What was answered last.
+    /// The last answer.
     last: Cell<Instant>,
 }
 
@@ -142,7 +142,7 @@ impl Counter {
         answer
     }
 
-    /// Time is what the operating system says, but never less than was answered before.
+    /// Time is the operating system's, but never earlier than the last answer.
     #[cold]
     fn resync(&self, look: Look) -> Instant {
         let base = self.base.get();
@@ -318,7 +318,7 @@ mod tests {
         let (mut machine, counter) = Machine::new();
         machine.run(100_000);
         assert!(apart(machine.ask(&counter), machine.time) <= 1);
-        // The counter stands still, or begins anew, while an hour passes.
+        // The counter stops, or restarts from zero, while an hour passes.
         for restarts in [false, true] {
             machine.time += Duration::from_secs(3_600);
             if restarts {
@@ -357,7 +357,7 @@ mod tests {
         let mut last = Instant::ZERO;
         for _ in 0..200_000 {
             machine.run(prng.below(20_000));
-            // A look is off by up to 5 us either way.
+            // A reading is off by up to 5 us either way.
             let error = prng.below(10_000);
             let look = Look {
                 ticks: machine.ticks,

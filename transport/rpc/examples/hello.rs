@@ -10,7 +10,7 @@ use std::error::Error;
 use trine_rpc::{Node, Rpc};
 use trine_transport::backend::{UdpBackend, UdpConfig};
 
-/// Greets whoever tells a name. Both sides share this definition.
+/// Greets the caller by the name in the request. Both sides share this definition.
 struct Greet;
 
 impl Rpc for Greet {

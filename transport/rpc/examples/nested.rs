@@ -15,7 +15,7 @@ use trine_rpc::{CallError, Node, Rpc, Session};
 use trine_transport::backend::{UdpBackend, UdpConfig};
 use trine_transport::time::Duration;
 
-/// What a shop wants for an article.
+/// A shop's price for an article.
 struct Price;
 
 impl Rpc for Price {
@@ -24,7 +24,7 @@ impl Rpc for Price {
     type Response = Option<u32>;
 }
 
-/// What an article costs in both shops together, or why that is unknown.
+/// The price of an article in both shops together, or why that is unknown.
 struct Total;
 
 impl Rpc for Total {

@@ -18,7 +18,7 @@ impl Rpc for CountPrimes {
     type Response = u64;
 }
 
-/// Is anybody there? Short: the event loop's.
+/// Asks whether the server is there. It is short, so the event loop answers it.
 struct Ping;
 
 impl Rpc for Ping {

@@ -25,7 +25,7 @@ struct Cell {
     /// Tells this use of the cell from earlier ones.
     generation: u32,
     state: State,
-    /// Who waits; only while `Queued` or `UnderWay`.
+    /// The waiting task; only while `Queued` or `UnderWay`.
     waker: Option<Waker>,
 }
 
@@ -36,11 +36,11 @@ enum State {
     /// The loop has begun it.
     UnderWay(UnderWay),
     Done(Outcome),
-    /// Nobody waits for the outcome.
+    /// No caller waits for the outcome.
     Abandoned,
 }
 
-/// What the loop has begun for a cell.
+/// The operation that the loop has begun for a cell.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(super) enum UnderWay {
     Request(RequestId),
@@ -124,7 +124,8 @@ impl Calls {
         Poll::Pending
     }
 
-    /// The future is dropped. What the loop must be told to take back, if it has begun.
+    /// The future is dropped. The operation that the loop must be told to take back, if it has
+    /// begun.
     pub(super) fn abandon(&self, ticket: Ticket) -> Option<UnderWay> {
         let mut cell = self.cell(ticket);
         let mut to_take_back = None;
@@ -150,7 +151,7 @@ impl Calls {
         to_take_back
     }
 
-    /// The loop has begun it. False if nobody waits any more: then it is to be taken back.
+    /// The loop has begun it. False if no caller waits any more: then it is to be taken back.
     #[must_use]
     pub(super) fn begin(&self, ticket: Ticket, under_way: UnderWay) -> bool {
         let mut cell = self.cell(ticket);
@@ -166,7 +167,7 @@ impl Calls {
         !matches!(self.cell(ticket).state, State::Abandoned)
     }
 
-    /// The end, told by the loop exactly once. False if nobody waits: the outcome is dropped.
+    /// The end, told by the loop exactly once. False if no caller waits: the outcome is dropped.
     pub(super) fn complete(&self, ticket: Ticket, outcome: Outcome) -> bool {
         let mut cell = self.cell(ticket);
         debug_assert!(cell.generation == ticket.generation, "it ended twice");
@@ -193,7 +194,7 @@ impl Calls {
         }
     }
 
-    /// The loop is over: whoever still waits is told so.
+    /// The loop is over: callers that still wait are told so.
     pub(super) fn end_all(&self) {
         for (index, cell) in self.cells.iter().enumerate() {
             let (generation, outcome) = {
@@ -313,7 +314,7 @@ mod tests {
         assert_eq!(calls.used(), 1, "the loop still has it");
         calls.complete(ticket, Outcome::Failed(RpcError::Cancelled));
         assert_eq!(calls.used(), 0);
-        // A session that nobody has taken is closed.
+        // A session that no caller has taken is closed.
         let ticket = calls.take().expect("free");
         calls.complete(ticket, Outcome::Session(session));
         assert_eq!(calls.abandon(ticket), Some(UnderWay::Session(session)));

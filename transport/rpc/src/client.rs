@@ -1,4 +1,4 @@
-//! Calls as futures: connect, call, and what happens when a future is dropped.
+//! Calls as futures: connect, call, and the effect of a dropped future.
 
 use std::future::Future;
 use std::marker::PhantomData;
@@ -176,9 +176,9 @@ impl<R: Route> Drop for Open<R> {
 }
 
 impl<R: Route> Session<R> {
-    /// Calls the peer's handler of `P`. The request is encoded and on its way when this returns;
-    /// the layer allocates nothing (both buffers come from the backend's pool), decoding the
-    /// response does what its type does.
+    /// Calls the peer's handler of `P`. The request is encoded and on its way when this returns.
+    /// The layer allocates nothing (both buffers come from the backend's pool); decoding the
+    /// response allocates what its type does.
     ///
     /// ```
     /// # use trine_rpc::{CallError, doc::{DocNodes, Shout}};
@@ -251,8 +251,8 @@ impl<R: Route> Session<R> {
     }
 }
 
-/// A call under way. Dropping it cancels the request: its slot is free for the next one at once, and
-/// what the handler does with it, once or not at all, nobody learns.
+/// A call under way. Dropping it cancels the request: its slot is free for the next one at once.
+/// The handler runs once or not at all, and the caller does not learn which.
 ///
 /// ```
 /// # use trine_rpc::{CallError, doc::{DocNodes, Shout, Sleepy}};

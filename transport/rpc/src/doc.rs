@@ -1,4 +1,4 @@
-//! What the examples in this module's documentation run against: two nodes in one process.
+//! The setting of the examples in this module's documentation: two nodes in one process.
 
 use super::{Client, Node, Rpc, Session};
 use trine_transport::backend::{RingBackend, RingConfig, RingRoute};

@@ -16,8 +16,8 @@ use trine_transport::session::{ConnectParams, Event, SessionId};
 use trine_transport::time::Instant;
 use trine_transport::{Completion, RefusedReason, Reply, Request, RpcError};
 
-/// Looks into the inbox in one turn at most: a handler that calls and is answered at once ends in
-/// the turn in which it began, and packets are never shut out.
+/// Most polls of the inbox in one turn. A handler that calls and is answered at once ends in the
+/// turn in which it began, and packets are never shut out.
 const ROUNDS_PER_TURN_MAX: usize = 4;
 
 pub(super) struct Hosted<R: Route> {
@@ -27,7 +27,7 @@ pub(super) struct Hosted<R: Route> {
     /// Empty between turns; changes memory with the inbox's queue.
     taken: VecDeque<Command<R>>,
     connecting: BTreeMap<SessionId, Ticket>,
-    /// Sessions of both modes that stand.
+    /// Established sessions of both modes.
     sessions: BTreeSet<SessionId>,
 }
 
@@ -64,7 +64,7 @@ impl<R: Route> Hosted<R> {
                 cx.disconnect(session);
             }
             Command::Respond(handle, Some(response)) => {
-                // The core counts a response that nobody waits for.
+                // The core counts a response that no caller waits for.
                 drop(cx.enqueue_response(handle, response));
             }
             Command::Respond(handle, None) => {

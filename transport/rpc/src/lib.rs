@@ -36,10 +36,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What it costs over the raw layer: a call passes a mutex-protected queue into the loop's thread and
-//! a cell back, and wakes the waiting task; nothing is allocated for it (the cells are a fixed table,
-//! [`Builder::calls`]; the messages lie in the backend's pool). A program that wants the last
-//! microsecond runs in the loop's thread itself, as an [`trine_transport::App`].
+//! Its cost over the raw layer: a call passes a mutex-protected queue into the loop's thread and a cell back, and wakes
+//! the waiting task. Nothing is allocated for it (the cells are a fixed table, [`Builder::calls`]; the messages lie in
+//! the backend's pool). A program that wants the last microsecond runs in the loop's thread itself, as an
+//! [`trine_transport::App`].
 //!
 //! Dropping a [`Call`] cancels it, dropping the last clone of a [`Session`] closes it, dropping the
 //! [`Node`] ends all. [`WithWorkers`] gives an [`App`](trine_transport::App) of the raw layer worker threads.
@@ -79,7 +79,7 @@ const CALLS_DEFAULT: usize = 4_096;
 /// Requests that async handlers serve together, unless `Builder::tasks` says otherwise.
 const TASKS_DEFAULT: usize = 4_096;
 
-/// A request type: its number, what it asks and what it answers. Both sides share it.
+/// A request type: its number, its request and its response. Both sides share it.
 ///
 /// ```
 /// use trine_rpc::Rpc;

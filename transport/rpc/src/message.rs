@@ -1,4 +1,4 @@
-//! What a typed call carries: a small trait, and what it is for common types.
+//! The content of a typed call: a small trait, and its implementations for common types.
 
 use std::fmt;
 
@@ -204,7 +204,7 @@ impl<T: Message> Message for Option<T> {
     }
 }
 
-/// One byte, 0 for `Ok` or 1 for `Err`, and the value. What a handler that can fail answers with.
+/// One byte, 0 for `Ok` or 1 for `Err`, and the value. The answer of a handler that can fail.
 impl<T: Message, E: Message> Message for Result<T, E> {
     fn encoded_len(&self) -> usize {
         1 + match self {

@@ -87,7 +87,7 @@ impl<R: Route> Node<R> {
 
 impl<R: Route> Drop for Node<R> {
     fn drop(&mut self) {
-        // Who wants to know calls `stop`.
+        // A caller that wants the result calls `stop`.
         let _ = self.end();
     }
 }
@@ -216,7 +216,7 @@ impl<B: Backend> Builder<B> {
         self
     }
 
-    /// Who the node says it is in handshakes; by default of no group, with a random incarnation.
+    /// The node's identity in handshakes; by default of no group, with a random incarnation.
     pub fn identity(mut self, identity: Identity) -> Self {
         self.identity = Some(identity);
         self
@@ -243,7 +243,7 @@ impl<B: Backend> Builder<B> {
         self
     }
 
-    /// A client of the node to be, for its handlers: what it begins waits for the start.
+    /// A client of the future node, for its handlers: its calls wait for the start.
     pub fn client(&mut self) -> Client<B::Route> {
         Client {
             shared: self.shared(),

@@ -15,7 +15,7 @@ use trine_transport::buf::{MsgBuf, Pool};
 use trine_transport::session::SessionId;
 use trine_transport::time::Instant;
 
-/// What a handler knows about a request beside its content.
+/// A handler's information about a request beside its content.
 ///
 /// ```
 /// # use trine_rpc::{Caller, doc::Shout};
@@ -40,7 +40,7 @@ impl Caller {
         self.session
     }
 
-    /// After this moment, by the node's clock, nobody waits for the answer.
+    /// After this moment, by the node's clock, no caller waits for the answer.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
@@ -85,7 +85,7 @@ impl<P: Rpc, R: Route> Responder<P, R> {
         }
     }
 
-    /// Answers. An answer that nobody waits for any more is dropped on the way.
+    /// Answers. An answer that no caller waits for any more is dropped on the way.
     pub fn reply(mut self, response: &P::Response) {
         let response = status::response(&self.shared.pool, response);
         self.send(response);
@@ -93,7 +93,7 @@ impl<P: Rpc, R: Route> Responder<P, R> {
 
     fn send(&mut self, response: Option<MsgBuf>) {
         if let Some(handle) = self.handle.take() {
-            // With a loop that is over the sessions are, too.
+            // If the loop is over, the sessions are, too.
             let _ = self.shared.inbox.push(Command::Respond(handle, response));
         }
     }
@@ -173,7 +173,7 @@ where
     }))
 }
 
-/// What the event loop itself does with a request for a worker: it gets one only where no memory was
+/// The event loop's own handling of a request for a worker: it gets one only where no memory was
 /// left for the worker's copy.
 pub(super) fn without_memory<R: Route>() -> Handler<R> {
     Handler::Later(Box::new(|_, _, _, _| Some(Status::Overloaded)))

@@ -1,4 +1,4 @@
-//! What futures, handlers and the event loop of one node share.
+//! The state that futures, handlers and the event loop of one node share.
 
 use std::sync::Arc;
 
@@ -10,15 +10,15 @@ use trine_transport::inbox::Inbox;
 use trine_transport::session::{ConnectParams, SessionId};
 use trine_transport::time::Instant;
 
-/// The meeting place. The inbox is bounded by what puts into it: a cell has at most two commands
-/// under way, a session's handle one, a received request one, a task one.
+/// The meeting place. The inbox is bounded by its sources: a cell has at most two commands under
+/// way, a session's handle one, a received request one, a task one.
 pub(super) struct Shared<R: Route> {
     pub(super) inbox: Inbox<Command<R>>,
     pub(super) calls: Calls,
     pub(super) pool: Pool,
 }
 
-/// What the loop is asked to do.
+/// The requests to the loop.
 pub(super) enum Command<R> {
     Call(Submission),
     Connect(Ticket, R, ConnectParams),
@@ -56,7 +56,7 @@ impl<R: Route> Shared<R> {
         })
     }
 
-    /// Nobody drives the loop any more: everybody who waits is told so.
+    /// No thread drives the loop any more: all callers that wait are told so.
     pub(super) fn end(&self) {
         let left = self.inbox.close();
         self.calls.end_all();

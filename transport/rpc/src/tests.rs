@@ -422,7 +422,7 @@ fn a_call_may_have_all_the_time_there_is() {
     assert_eq!(block_on(call), Ok(42));
 }
 
-/// Sums what another server answers: the paper's nested RPC.
+/// Sums the answers of another server: the paper's nested RPC.
 struct Nested;
 
 impl Rpc for Nested {

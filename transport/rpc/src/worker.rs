@@ -1,9 +1,9 @@
 //! Worker threads for long request handlers (paper 3.2).
 //!
-//! A handler that takes more than a few hundred nanoseconds would hold up every other request of its
-//! event loop. [`WithWorkers`] wraps an application: requests of the kinds that are registered with
-//! it are copied, handed to a thread, and answered when the result comes back; all others go to the
-//! application itself, in the event loop's thread.
+//! A handler that takes more than a few hundred nanoseconds would hold up every other request of
+//! its event loop. [`WithWorkers`] wraps an application. Requests of the kinds that are registered
+//! with it are copied, handed to a thread, and answered when the result comes back. All others go
+//! to the application itself, in the event loop's thread.
 //!
 //! ```text
 //! event loop: on_request -> copy -> jobs -> worker thread: handler -> results -> wake
@@ -21,7 +21,7 @@ use trine_transport::session::{Event, SessionId};
 use trine_transport::time::Instant;
 use trine_transport::{Completion, Reply, Request, ResponseHandle};
 
-/// Above this many waiting jobs, each new one looks for the one that it makes stale.
+/// Above this many waiting jobs, each new one searches for the job that it makes stale.
 const JOBS_UNSORTED_MAX: usize = 256;
 
 /// An application whose long handlers run in threads.
@@ -32,14 +32,14 @@ pub struct WithWorkers<A> {
     stats: WorkerStats,
 }
 
-/// What went through the workers.
+/// Counters of the jobs that went through the workers.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub struct WorkerStats {
     /// Requests handed to a thread.
     pub submitted: u64,
     /// Responses that were sent.
     pub answered: u64,
-    /// Responses, or their absence, that nobody waited for any more.
+    /// Responses, or their absence, that no client waited for any more.
     pub stale: u64,
     /// Requests that the application itself got because no memory was left for their copy.
     pub without_memory: u64,
@@ -47,8 +47,8 @@ pub struct WorkerStats {
     pub unanswered: u64,
 }
 
-/// The threads and their two queues. Waiting jobs are bounded by the slots of the sessions that
-/// stand: a slot's next request takes the place of one that its client has given up.
+/// The threads and their two queues. Waiting jobs are bounded by the slots of the established
+/// sessions: a slot's next request takes the place of one that its client has given up.
 struct Workers {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -128,7 +128,7 @@ impl<A> WithWorkers<A> {
     }
 
     fn submit<R: Route>(&mut self, cx: &mut Cx<'_, R>, request: &Request<'_>) -> Option<()> {
-        // The received packet's memory is the backend's: whoever answers later copies.
+        // The received packet's memory is the backend's: a handler that answers later copies.
         let mut copy = cx.alloc(request.data.len())?;
         copy.copy_from_slice(request.data);
         self.stats.submitted += 1;
@@ -255,7 +255,7 @@ impl Workers {
 }
 
 impl Shared {
-    /// A thread's life.
+    /// The main loop of a thread.
     fn work(&self, pool: &Pool, handler: &impl Fn(u8, &[u8], &Pool) -> Option<MsgBuf>) {
         let _watch = Watch(self);
         while let Some(job) = self.next_job() {
@@ -373,7 +373,7 @@ mod tests {
         })
     }
 
-    /// The same, and what the long handler says when it may end.
+    /// The same, and the long handler's answer when it may end.
     fn pair_with(answer: fn(u8, &[u8], &Pool) -> Option<MsgBuf>) -> Pair {
         let (ours, theirs) = RingBackend::pair(RingConfig::default());
         let (address, waker, pool) = (theirs.route(), theirs.waker(), theirs.pool().clone());
@@ -462,7 +462,7 @@ mod tests {
         turns[turns.len() * 99 / 100]
     }
 
-    /// Counted in turns of the event loops, not in time: what else the machine does says nothing.
+    /// Counted in turns of the event loops, not in time: other load on the machine has no effect.
     #[test]
     fn the_slowest_short_requests_are_as_fast_while_long_ones_run() {
         let mut pair = pair();
@@ -532,8 +532,8 @@ mod tests {
         assert_eq!(outcomes, [(0, Err(RpcError::Cancelled)), (1, Ok(()))]);
     }
 
-    /// A handler that gave no answer to a request that its client had given up long ago ended the whole
-    /// session, and with it requests that had nothing to do with it.
+    /// A handler that gave no answer to a request that its client had given up long ago ended the whole session.
+    /// Requests that had nothing to do with it ended, too.
     #[test]
     fn no_answer_to_a_request_that_was_given_up_ends_no_session() {
         let mut pair = pair_with(|_, _, _| None);

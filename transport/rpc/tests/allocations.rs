@@ -168,7 +168,8 @@ impl Rpc for Increment {
     type Response = u64;
 }
 
-/// What the typed layer's documentation says. The two nodes and the caller are three threads.
+/// Checks the claim of the typed layer's documentation. The two nodes and the caller are three
+/// threads.
 fn a_typed_call_allocates_nothing() {
     const WARM_UP: u64 = 2_000;
     const MEASURED: u64 = if cfg!(debug_assertions) {
@@ -228,7 +229,7 @@ fn connects_from_forged_addresses_allocate_nothing() {
             before = ALLOCATIONS.load(Ordering::Relaxed);
         }
         let now = Instant::from_nanos(1_000_000_000 + u64::from(number) * 1_000);
-        // A cookie that somebody has guessed now and then.
+        // Now and then the cookie is a guess.
         let body = connect(u64::from(number) + 1, u64::from(number % 3)).write();
         let head = Header::new(PacketType::Connect, NO_SESSION).write(Seed::NONE, None, &body);
         let mut bytes = [0; 256];
@@ -267,7 +268,7 @@ fn connect(nonce: u64, cookie: u64) -> Connect {
     }
 }
 
-/// Serves nobody.
+/// Serves no requests.
 struct Idle;
 
 impl App<u32> for Idle {

@@ -1,9 +1,8 @@
 //! How `host:port` becomes a route on backends whose routes are not socket addresses.
 //!
-//! Whoever serves over verbs or DPDK answers at its management address with its current route; whoever
-//! connects asks there first. One datagram each way, both of the same length, so that a forged source
-//! gains nothing by asking. A route is only a hint: the session handshake that follows over the real
-//! backend proves who is there.
+//! A server over verbs or DPDK answers at its management address with its current route; a client that connects asks
+//! there first. One datagram each way, both of the same length, so that a forged source gains nothing by asking. A
+//! route is only a hint: the session handshake that follows over the real backend proves who is there.
 //!
 //! ```text
 //! 0         4         5       6        7        8            16                       64
@@ -30,7 +29,7 @@ const VERSION: u8 = 1;
 const KIND_QUERY: u8 = 1;
 const KIND_ANSWER: u8 = 2;
 
-/// How often the threads look whether they should end.
+/// How often the threads check whether they should end.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// A query without an answer is repeated after this long.
 const REPEAT_INTERVAL: Duration = Duration::from_millis(20);
@@ -65,7 +64,7 @@ impl Announcer {
     ///
     /// # Errors
     ///
-    /// [`BackendError`] with cause and cure if the address cannot be bound.
+    /// [`BackendError`] with cause and hint if the address cannot be bound.
     pub fn start<R: Announce>(address: SocketAddr, route: R) -> Result<Self, BackendError> {
         let socket = UdpSocket::bind(address).map_err(|error| bind_error(address, &error))?;
         let io_error = |error: io::Error| BackendError::from_io("management socket", &error);
@@ -211,7 +210,7 @@ fn ask<R: Announce>(socket: &UdpSocket, shared: &Shared<R>) {
     while !shared.stop.load(Ordering::Relaxed) {
         let now = Instant::now();
         if outstanding.len() > ADDRESSES_MAX {
-            // Of addresses that never answered; whoever is still looked for is asked again.
+            // Of addresses that never answered; the ones still looked up are asked again.
             outstanding.clear();
         }
         for address in take_due(shared, now) {
@@ -250,7 +249,7 @@ fn take_due<R: Copy>(shared: &Shared<R>, now: Instant) -> Vec<SocketAddr> {
     let mut addresses = Vec::new();
     for (address, entry) in known.iter_mut().filter(|(_, entry)| due(entry)) {
         entry.asked_at = Some(now);
-        // Asked again only if somebody still looks for it.
+        // Asked again only if a caller still looks it up.
         entry.wanted = entry.route.is_none();
         addresses.push(*address);
     }
@@ -289,13 +288,13 @@ fn parse<R: Announce>(datagram: &[u8]) -> Option<(u8, u64, Option<R>)> {
     Some((kind, nonce, route))
 }
 
-/// For the fuzzer: what is read of a datagram is written so that the same is read again.
+/// For the fuzzer: the parsed part of a datagram is written so that the same is read again.
 #[doc(hidden)]
 pub fn fuzz_datagram<R: Announce + PartialEq + Debug>(datagram: &[u8]) {
     let Some((kind, nonce, route)) = parse::<R>(datagram) else {
         return;
     };
-    // As in a query, nothing stands for bytes that are no route.
+    // Bytes that are no route are written as none, as in a query.
     let bytes = route.map(|route| route.encode()).unwrap_or_default();
     let written = build::<R>(kind, nonce, &bytes);
     assert_eq!(parse::<R>(&written), Some((kind, nonce, route)));

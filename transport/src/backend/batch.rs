@@ -33,7 +33,7 @@ enum Source<'a, R> {
 pub struct RxPacket<'a, R> {
     /// The datagram's payload.
     pub bytes: &'a [u8],
-    /// Where it came from; an answer goes there.
+    /// Its source; an answer goes there.
     pub route: R,
     /// The network marked congestion on its way (ECN "congestion experienced").
     pub ecn: bool,
@@ -46,7 +46,7 @@ pub struct RxSlot<R> {
     pub start: u32,
     /// Payload bytes.
     pub len: u32,
-    /// Where it came from.
+    /// Its source.
     pub route: R,
     /// The congestion mark.
     pub ecn: bool,
@@ -109,7 +109,7 @@ impl<'a, R: Route> Iterator for RxBatch<'a, R> {
         Some(packet)
     }
 
-    /// One look at the source, not one a packet.
+    /// The source is read once, not once a packet.
     #[inline]
     fn fold<B, F: FnMut(B, Self::Item) -> B>(self, init: B, mut f: F) -> B {
         match self.source {
@@ -137,7 +137,7 @@ impl<'a, R: Route> Iterator for RxBatch<'a, R> {
 
 impl<R: Route> ExactSizeIterator for RxBatch<'_, R> {}
 
-/// What follows a packet's header on the wire.
+/// The bytes that follow a packet's header on the wire.
 #[derive(Debug)]
 pub enum Body<'a> {
     /// Nothing.
@@ -163,7 +163,7 @@ pub struct TxBatch<R> {
     items_max: usize,
 }
 
-/// No reference count and no `Drop`: the batch is emptied without a look at its items.
+/// No reference count and no `Drop`: the batch is emptied without reading its items.
 #[derive(Debug)]
 struct Item<R> {
     route: R,
@@ -188,7 +188,7 @@ pub(crate) const PACKET_ROOM: usize = HEADER_MAX + COPY_MAX;
 pub struct TxItem<'a, R> {
     /// Where it goes.
     pub route: R,
-    /// The header, followed by the body if that was copied. Lies directly behind the previous
+    /// The header, followed by the body if that was copied. Lies directly after the previous
     /// item's head.
     pub head: &'a [u8],
     /// The body if it was not copied.

@@ -1,4 +1,4 @@
-//! Why a backend cannot be opened or used, with the cure in the message.
+//! Why a backend cannot be opened or used, with a hint in the message.
 
 use std::fmt;
 use std::io;
@@ -28,7 +28,7 @@ pub enum BackendError {
         /// Which part, why, and what to do.
         reason: String,
     },
-    /// A system call failed in a way that retrying does not cure.
+    /// A system call failed in a way that retrying does not repair.
     System {
         /// The call that failed.
         call: &'static str,

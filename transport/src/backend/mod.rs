@@ -1,4 +1,4 @@
-//! What carries packets: one trait for kernel UDP, in-process queues, DPDK and InfiniBand UD.
+//! The carriers of packets: one trait for kernel UDP, in-process queues, DPDK and InfiniBand UD.
 //!
 //! A backend moves datagrams and knows nothing of sessions. The core hands it wire packets in a
 //! [`TxBatch`] and takes datagrams from an [`RxBatch`] that borrows the backend's receive memory.
@@ -38,7 +38,7 @@ pub trait Route: Copy + Eq + Hash + Debug + Send + 'static {}
 
 impl<T: Copy + Eq + Hash + Debug + Send + 'static> Route for T {}
 
-/// What the core must know about a backend.
+/// The facts about a backend that the core must know.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Caps {
     /// Largest wire packet in bytes, headers of this protocol included.
@@ -59,21 +59,22 @@ pub trait Backend {
     /// Where packets go to and come from.
     type Route: Route;
 
-    /// What the core must know; constant over the backend's life.
+    /// The facts that the core must know; constant over the backend's life.
     fn caps(&self) -> Caps;
 
     /// The pool whose memory this backend can send from.
     fn pool(&self) -> &Pool;
 
-    /// Takes what has arrived, without waiting. Packets of the previous batch are released.
+    /// Takes the packets that have arrived, without waiting. Packets of the previous batch are
+    /// released.
     ///
     /// # Errors
     ///
     /// Only if the device or socket is unusable; trouble with single packets is counted.
     fn rx_burst(&mut self) -> Result<RxBatch<'_, Self::Route>, BackendError>;
 
-    /// Sends all items and empties the batch. What the kernel or device refuses is lost, as on the
-    /// wire, and counted.
+    /// Sends all items and empties the batch. Items that the kernel or device refuses are lost, as
+    /// on the wire, and counted.
     ///
     /// # Errors
     ///
@@ -92,7 +93,8 @@ pub trait Backend {
     fn wait(&mut self, timeout: Option<Duration>) -> Result<(), BackendError>;
 
     /// From now on [`Backend::wait`] also ends when `descriptor` is readable, so that one thread can serve packets and
-    /// something else. False: this backend cannot wait for anything but packets, and whoever asked has to look himself.
+    /// something else. False: this backend cannot wait for anything but packets, and the caller has to poll the
+    /// descriptor himself.
     fn watch(&mut self, descriptor: std::os::fd::OwnedFd) -> bool {
         drop(descriptor);
         false
@@ -111,7 +113,7 @@ pub struct Waker {
     target: Arc<dyn Wake>,
 }
 
-/// What a [`Waker`] calls.
+/// The function that a [`Waker`] calls.
 pub trait Wake: Send + Sync {
     /// Makes the current or the next `wait` return.
     fn wake(&self);
@@ -136,7 +138,7 @@ impl Debug for Waker {
     }
 }
 
-/// What a backend counted since it was opened.
+/// A backend's counters since it was opened.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub struct BackendStats {
     /// Datagrams received and handed to the core.

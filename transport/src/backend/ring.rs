@@ -36,7 +36,7 @@ pub struct RingBackend {
     inboxes: Arc<[Arc<Inbox>]>,
     config: RingConfig,
     pool: Pool,
-    /// What was taken out of the inbox; handed out from `next` on.
+    /// The packets taken out of the inbox; handed out from `next` on.
     taken: Queue,
     next: usize,
     stats: BackendStats,
@@ -115,7 +115,7 @@ impl RingBackend {
         self.route
     }
 
-    /// Copies the items from `first` on that go to the same route as it; the index behind them.
+    /// Copies the items from `first` on that go to the same route as it; the index after them.
     fn deliver_run(&mut self, tx: &TxBatch<RingRoute>, first: usize) -> usize {
         let route = tx.get(first).expect("a run starts inside the batch").route;
         if let Some(run) = tx.copied_run(first)
@@ -132,7 +132,7 @@ impl RingBackend {
             return first + lost;
         };
         let mut queue = inbox.lock();
-        // One look at the queue's parts, not one a packet.
+        // The queue's parts are read once, not once a packet.
         let Queue { memory, slots, .. } = &mut *queue;
         let (mut end, bytes_before, slots_before) = (first, memory.len(), slots.len());
         for item in run {
@@ -160,7 +160,7 @@ impl RingBackend {
     }
 
     /// Copies small packets that lie side by side at once. `None`, and nothing done, if not all of
-    /// them have room; the index behind the run otherwise.
+    /// them have room; the index after the run otherwise.
     fn deliver_copied(
         &mut self,
         run: &CopiedRun<'_, RingRoute>,
@@ -292,7 +292,7 @@ impl Inbox {
     /// Packets have come into the queue.
     fn announce(&self, queue: &mut Queue) {
         self.ready.store(true, Ordering::Release);
-        // Only for what ends the sleep: a sleeper that is told in vain does not ask again.
+        // Only for packets that end the sleep: a sleeper that is woken in vain does not ask again.
         if std::mem::take(&mut queue.sleeping) {
             self.arrived.notify_one();
         }
@@ -406,8 +406,8 @@ mod tests {
         assert!(start.elapsed() >= std::time::Duration::from_millis(10));
     }
 
-    /// A packet that was too long took the sleeper's wish to be told with it: the sleeper went on
-    /// sleeping, and the next packet, which did fit, woke nobody.
+    /// A packet that was too long also cleared the sleeper's wish to be woken. The sleeper went on
+    /// sleeping, and the next packet, which did fit, did not wake it.
     #[test]
     fn a_refused_packet_does_not_cost_a_sleeper_its_wakeup() {
         let (mut a, mut b) = RingBackend::pair(RingConfig::default());

@@ -44,21 +44,21 @@ pub fn wait_readable(
     Ok(descriptors[1].revents != 0)
 }
 
-/// An eventfd that ends a poll, written only if somebody has not done so already.
+/// An eventfd that ends a poll, written only if it is not raised already.
 pub struct WakeEvent {
     event: File,
     pending: AtomicBool,
 }
 
 impl WakeEvent {
-    /// An event that nobody has raised.
+    /// An event that is not raised.
     pub fn new() -> io::Result<Self> {
         // SAFETY: no pointers.
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor was just made and belongs to nobody else.
+        // SAFETY: the descriptor was just made and has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Self {
             event: File::from(fd),
@@ -74,14 +74,14 @@ impl WakeEvent {
     /// Forgets wakes so far. A waker that was just about to write makes the next poll return once
     /// more, without a reason.
     pub fn clear(&self) {
-        // Drain first: a wake between the two statements finds `pending` set and is covered by
-        // this one; the caller looks for work after `clear`.
+        // Drain first: a wake between the two statements finds `pending` set and is covered by this
+        // one; the caller checks for work after `clear`.
         let mut count = [0u8; 8];
         let _drained = io::Read::read(&mut &self.event, &mut count);
         self.pending.store(false, Ordering::Release);
     }
 
-    /// What to poll for it.
+    /// The descriptor to poll for it.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }

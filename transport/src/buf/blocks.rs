@@ -9,8 +9,8 @@
 //! list head (64 bits):  tag (32 bits, grows with each pop) | block id, or NIL, or CLOSED
 //! ```
 //!
-//! Life of the pool: when the last handle goes, every list is closed and its free blocks
-//! are counted. A block that comes back later finds its list closed and counts itself. Whoever
+//! Life of the pool: when the last handle goes, every list is closed and its free blocks are
+//! counted. A block that comes back later finds its list closed and counts itself. The thread that
 //! counts the last block frees the regions.
 
 use std::ptr::NonNull;
@@ -91,7 +91,7 @@ struct RegionEntry {
     stride: usize,
 }
 
-/// What a pool has taken so far.
+/// The memory that a pool has taken so far.
 #[derive(Copy, Clone, Default)]
 pub(super) struct Growth {
     regions: usize,
@@ -187,10 +187,9 @@ impl Shared {
         entry.block((id & ((1 << INDEX_BITS) - 1)) as usize)
     }
 
-    /// Takes another region for `class` and returns one of its blocks; the rest becomes free. Without room
-    /// for a region a free block of a larger class does: blocks never leave their class, and what once was
-    /// wanted in large pieces must not be lost to the small ones. Returns the block's own class, to whose
-    /// list it goes back.
+    /// Takes another region for `class` and returns one of its blocks; the rest becomes free. Without room for a region
+    /// a free block of a larger class does. Blocks never leave their class, and memory that was once wanted in large
+    /// pieces must not be lost to the small ones. Returns the block's own class, to whose list it goes back.
     #[cold]
     pub(super) fn grow(&self, class: usize) -> Option<(NonNull<Block>, usize)> {
         let mut growth = self.growth.lock().unwrap_or_else(PoisonError::into_inner);
@@ -250,7 +249,7 @@ impl Shared {
                 pool: NonNull::from(self),
             };
             // SAFETY: the block lies inside the region just allocated, is aligned (stride and base
-            // are multiples of 64), and nobody else can know it yet.
+            // are multiples of 64), and no other code can know it yet.
             unsafe { entry.block(place).write(block) };
         }
         if blocks > 1 {
@@ -310,7 +309,7 @@ impl Shared {
     /// No handle and no block of the pool is in use, and this is the only call.
     pub(super) unsafe fn free(shared: NonNull<Self>) {
         // SAFETY: the pointer came from `Box::leak` in `with_region_allocator`; the caller promises
-        // that nobody else uses it.
+        // that no other code uses it.
         let shared = unsafe { Box::from_raw(shared.as_ptr()) };
         for entry in shared.regions.iter().map_while(OnceLock::get) {
             // SAFETY: the region came from this allocator, and no block is in use.

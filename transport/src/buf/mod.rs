@@ -18,9 +18,9 @@
 //!
 //! # Layout of a block
 //!
-//! As in figure 2 of the paper: data is contiguous, the first packet's header room lies directly in
-//! front of it (a DMA backend sends a single-packet message as one segment), the header rooms of
-//! later packets lie behind the data's full capacity.
+//! As in figure 2 of the paper: data is contiguous, and the first packet's header room lies
+//! directly in front of it. A DMA backend can therefore send a single-packet message as one
+//! segment. The header rooms of later packets lie after the data's full capacity.
 //!
 //! ```text
 //! 0        16                64                     64 + capacity
@@ -56,7 +56,7 @@ pub const MESSAGE_BYTES_MAX: usize = 8 << 20;
 /// Bytes in front of the data that a backend may fill with the first packet's header.
 pub const HEADER_ROOM: usize = 48;
 
-/// Bytes behind the data for the header of each later packet.
+/// Bytes after the data for the header of each later packet.
 pub const LATER_HEADER_ROOM: usize = 32;
 
 /// Later header rooms are counted for packets that carry at least this much data.

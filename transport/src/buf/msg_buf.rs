@@ -41,7 +41,7 @@ pub struct CapacityExceeded {
 unsafe impl Send for MsgBuf {}
 // SAFETY: `&MsgBuf` allows reading and `share`, which is an atomic increment.
 unsafe impl Sync for MsgBuf {}
-// SAFETY: a `BodyRef` only reads memory that nobody writes while it exists (see `DerefMut`).
+// SAFETY: a `BodyRef` only reads memory that no code writes while it exists (see `DerefMut`).
 unsafe impl Send for BodyRef {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for BodyRef {}
@@ -177,7 +177,7 @@ impl DerefMut for MsgBuf {
 impl Drop for MsgBuf {
     #[inline]
     fn drop(&mut self) {
-        // The common case saves the atomic decrement: nobody else can raise a count of one.
+        // The fast path saves the atomic decrement: no other handle can raise a count of one.
         if !self.is_shared() {
             // SAFETY: this is the last reference.
             unsafe { release(self.block) };

@@ -1,4 +1,4 @@
-//! The pool's handles: what a program asks for buffers, and which end the pool when the last of them goes.
+//! The pool's handles: a program asks them for buffers, and the last of them ends the pool.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::blocks::{CLASSES, Shared, class_of, stride_of};
 use super::{HeapRegions, MsgBuf, RegionAllocator};
 
-/// What a pool may use.
+/// The limits of a pool.
 #[derive(Copy, Clone, Debug)]
 pub struct PoolConfig {
     /// Most bytes of region memory that the pool takes; `alloc` fails beyond.
@@ -38,7 +38,7 @@ pub struct PoolStats {
 pub struct ClassStats {
     /// Data bytes that a block holds.
     pub capacity: usize,
-    /// Region memory that the blocks take, what stands around their data included.
+    /// Region memory that the blocks take, the overhead around their data included.
     pub region_bytes: usize,
     /// Blocks that exist.
     pub blocks: usize,

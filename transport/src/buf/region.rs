@@ -10,7 +10,7 @@ pub struct Region {
     pub base: NonNull<u8>,
     /// Length in bytes.
     pub len: usize,
-    /// What a device calls this memory (the verbs lkey); zero where that means nothing.
+    /// The device's key for this memory (the verbs lkey); zero where that means nothing.
     pub key: u32,
 }
 
@@ -23,9 +23,9 @@ impl Region {
 ///
 /// # Safety
 ///
-/// `allocate` must return memory that is zeroed, aligned to [`Region::ALIGN`], `len >= bytes` long,
-/// valid for reads and writes by any thread until `release` is called with the same region, and
-/// not reachable through any other pointer.
+/// `allocate` must return memory that is zeroed, aligned to [`Region::ALIGN`], and `len >= bytes`
+/// long. It must be valid for reads and writes by any thread until `release` is called with the
+/// same region, and not reachable through any other pointer.
 pub unsafe trait RegionAllocator: Send + Sync + 'static {
     /// A region of at least `bytes` bytes, or `None` when there is no more memory.
     fn allocate(&self, bytes: usize) -> Option<Region>;

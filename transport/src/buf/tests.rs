@@ -160,9 +160,9 @@ fn the_limit_holds_and_freed_memory_counts_again() {
     assert!(pool.alloc(MESSAGE_BYTES_MAX).is_none());
 }
 
-/// A pool that had once been asked for large buffers up to its limit had none for anything smaller ever
-/// after, though nothing was in use: blocks never leave their class. A client spent the memory of a server
-/// for good, with the first packets of a few hundred large requests.
+/// A pool that had once been asked for large buffers up to its limit had none for anything smaller ever after, though
+/// nothing was in use. Blocks never leave their class. A client spent the memory of a server permanently, with the
+/// first packets of a few hundred large requests.
 #[test]
 fn what_was_taken_in_large_pieces_serves_small_ones_too() {
     let pool = Pool::new(PoolConfig {
@@ -320,7 +320,7 @@ fn threads_share_a_pool_without_sharing_a_buffer() {
     assert_eq!(live.load(Ordering::SeqCst), 0);
 }
 
-/// A block that came back to a closed list before the other lists had been counted once brought the
+/// A block came back to a closed list before the other lists had been counted once. It brought the
 /// count to zero too early, and the pool was freed twice. ThreadSanitizer saw it first.
 #[test]
 fn buffers_that_come_home_while_the_pool_closes_are_not_lost() {

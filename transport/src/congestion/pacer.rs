@@ -1,8 +1,8 @@
 //! When a session's next packet may leave.
 //!
 //! Carousel stamps each packet with its departure and keeps it in the wheel. Packets are made when
-//! they leave here, so the session itself waits in the wheel; what is sent refers to no buffer
-//! before that.
+//! they leave here, so the session itself waits in the wheel; no packet refers to a buffer before
+//! that.
 
 use crate::time::{Duration, Instant};
 

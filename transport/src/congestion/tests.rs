@@ -1,4 +1,4 @@
-//! Timely's answers to constant, growing and falling RTTs, and what the bypasses skip.
+//! Timely's answers to constant, growing and falling RTTs, and the work that the bypasses skip.
 
 use super::*;
 

@@ -1,6 +1,6 @@
 //! Timely (Mittal et al., SIGCOMM 2015) in the form of Zhu et al. (CoNEXT 2016), whose fixed point
-//! is fair: a rate that grows by a step below the low threshold, shrinks above the high one, and in
-//! between weighs growth against decrease by the gradient of the RTT.
+//! is fair. The rate grows by a step below the low threshold and shrinks above the high one. In
+//! between it weighs growth against decrease by the gradient of the RTT.
 //!
 //! Integers only, so that simulations replay: fractions are in units of 2^-20.
 
@@ -11,8 +11,8 @@ const ONE: u64 = 1 << 20;
 const EWMA: i64 = 482_345;
 /// Strength of a decrease: 0.26.
 const BETA: u64 = 272_630;
-/// One step of growth in an update interval is this part of the link: Timely's 10 Mbit/s of
-/// 25 Gbit/s. The steps of many flows add up: with 1,000, a hundred of them grow by a tenth of the
+/// One step of growth in an update interval is this part of the link: Timely's 10 Mbit/s of 25
+/// Gbit/s. The steps of many flows add up. With 1,000, a hundred of them grow by a tenth of the
 /// link in each low threshold, more than the decrease can follow.
 const STEP_PART: u64 = 2_500;
 /// Growth is this much faster after `STREAK` updates without a growing RTT (hyperactive increase).
@@ -21,7 +21,7 @@ const STREAK: u8 = 5;
 /// No session gets slower than this part of the link.
 const RATE_MIN_PART: u64 = 1_000;
 
-/// What the rate must keep to.
+/// The bounds of the rate.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct TimelyLimits {
     pub(crate) rtt_low: Duration,
@@ -85,16 +85,16 @@ impl Timely {
         let rtt_ns = rtt.as_nanos().max(1);
         let low = self.limits.rtt_low.as_nanos().max(1);
         let high = self.limits.rtt_high.as_nanos();
-        // Samples come per packet, but the gradient is a difference between updates: taken for each
-        // packet it would be small for fast sessions and large for slow ones, which would then
-        // decrease and grow by other rules than those and never catch up with them.
+        // Samples come per packet, but the gradient is a difference between updates. Taken for each
+        // packet it would be small for fast sessions and large for slow ones. Slow sessions would
+        // then decrease and grow by other rules than fast ones and never catch up with them.
         let elapsed = now.saturating_since(self.updated_at).as_nanos();
         if elapsed < low {
             return;
         }
-        // What passes in one low threshold makes one step of growth, in one round trip one decrease,
-        // since it tells of the same queue. Slow sessions see few samples and must grow as fast as
-        // others, so time counts, not updates; idle time does not.
+        // The time of one low threshold makes one step of growth. The time of one round trip makes
+        // one decrease, since its samples tell of the same queue. Slow sessions see few samples and
+        // must grow as fast as others, so time counts, not updates; idle time does not.
         let round = rtt_ns.max(low);
         let elapsed = elapsed.min(10 * round);
         let grown = elapsed.saturating_mul(ONE) / low;
@@ -130,7 +130,7 @@ impl Timely {
             grown,
         );
         let decrease = part(decrease, fallen).min(ONE / 2);
-        // The credits alone keep the rate below a window a round trip: what lies above was never
+        // The credits alone keep the rate below a window a round trip: a higher rate was never
         // used, and to decrease it would change nothing.
         let used = self.window_bytes.saturating_mul(1_000_000_000) / rtt_ns;
         let rate = if decrease > 0 {

@@ -58,7 +58,7 @@ impl<R: Route> Endpoint<R> {
         }
     }
 
-    /// Takes in the first packet of `bytes`, of whatever kind it is. Returns the bytes behind it, or
+    /// Takes in the first packet of `bytes`, of whatever kind it is. Returns the bytes after it, or
     /// nothing if it cannot be cut.
     #[inline(never)]
     fn on_first<'a>(

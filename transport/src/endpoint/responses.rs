@@ -11,7 +11,8 @@ use crate::time::Instant;
 use crate::wire::RequestNumber;
 
 impl<R: Route> Endpoint<R> {
-    /// Calls the handler of a request that is complete, unless nobody waits for its answer any more.
+    /// Calls the handler of a request that is complete, unless its client no longer waits for the
+    /// answer.
     #[inline(always)]
     pub(super) fn call_handler(
         &mut self,
@@ -29,7 +30,7 @@ impl<R: Route> Endpoint<R> {
             now,
         };
         match app.on_request(cx, request) {
-            // The handler may have ended the session; then nobody wants the response.
+            // The handler may have ended the session; then no client wants the response.
             Reply::Now(response) => drop(self.enqueue_response(now, handle, response)),
             Reply::Later => {}
         }
@@ -76,8 +77,8 @@ impl<R: Route> Endpoint<R> {
         }
     }
 
-    /// There will be no answer to a request whose handler said `Later`: its client learns that by its
-    /// session's end. False, and nothing happens, if nobody waits for the answer any more.
+    /// There will be no answer to a request whose handler said `Later`: its client learns that by its session's end.
+    /// False, and nothing happens, if the client no longer waits for the answer.
     pub fn give_no_response(&mut self, now: Instant, handle: ResponseHandle) -> bool {
         let open = self.sessions.established(handle.session);
         let is_awaited = open

@@ -124,7 +124,7 @@ fn a_loop_on_a_shared_core_yields_after_every_empty_turn() {
     assert_eq!(yields_in(1_600, 5_000), 1_600);
 }
 
-/// Counts the looks at it.
+/// Counts how often it is read.
 struct Watched<'a>(&'a Cell<u32>);
 
 impl Clock for Watched<'_> {
@@ -248,8 +248,8 @@ impl App<RingRoute> for Echo {
     fn on_completion(&mut self, _cx: &mut Cx<'_, RingRoute>, _tag: u64, _completion: Completion) {}
 }
 
-/// On a machine with more threads than cores hundreds of packets a second were sent again: a process that came back to
-/// its core took one of the answers that had arrived meanwhile, and then found all other requests overdue.
+/// On a machine with more threads than cores hundreds of packets a second were retransmitted. A process that came back
+/// to its core took one of the answers that had arrived meanwhile, and then found all other requests overdue.
 #[test]
 fn after_a_pause_what_has_arrived_comes_before_the_timers() {
     let (ours, theirs) = RingBackend::pair(RingConfig::default());

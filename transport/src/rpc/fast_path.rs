@@ -16,7 +16,7 @@ const WAITING_MAX: usize = 128;
 /// The batch of packets that are written and not yet handed out.
 pub(crate) struct FastPath<R> {
     waiting: TxBatch<R>,
-    /// So many of them have been handed out.
+    /// The number of them that have been handed out.
     taken: usize,
     /// Off without batched timestamps: a packet's time is then that of its transmission.
     is_on: bool,

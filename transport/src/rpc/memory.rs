@@ -66,8 +66,8 @@ impl Memory {
     }
 
     /// Keeps a response's memory until no transmission refers to it, and a small one for the next
-    /// response: the slots' preallocated responses (paper 4.3), of which one suffices, since a slot
-    /// gives its last one up right before the handler of the next request asks for memory.
+    /// response. These are the slots' preallocated responses (paper 4.3). One suffices, since a
+    /// slot gives its last one up right before the handler of the next request asks for memory.
     #[inline(always)]
     pub(crate) fn retire(&mut self, response: Option<MsgBuf>, epoch: u64) {
         let Some(response) = response else {

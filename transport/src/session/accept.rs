@@ -13,7 +13,7 @@ use crate::wire::{
 };
 
 impl<R: Route> Sessions<R> {
-    /// Somebody wants a session.
+    /// A peer wants a session.
     pub(crate) fn on_connect(
         &mut self,
         now: Instant,

@@ -55,7 +55,7 @@ pub enum ConnectRefused {
 /// Why a session could not be made.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum ConnectError {
-    /// Nobody answered in time.
+    /// The peer did not answer in time.
     TimedOut,
     /// The peer belongs to another group.
     WrongCluster {
@@ -122,7 +122,7 @@ pub enum Event<R: Route> {
     ConnectFailed {
         /// The session that was to be.
         session: SessionId,
-        /// Where it was to go.
+        /// Its destination.
         route: R,
         /// Why.
         reason: ConnectError,

@@ -88,7 +88,7 @@ impl<R: Route> Sessions<R> {
         out.send(session.route, header, Seed::NONE, Some(connect.write()));
     }
 
-    /// The server wants to see that we receive what it sends to our address.
+    /// The server wants a proof that we receive its packets at our address.
     pub(crate) fn on_cookie(&mut self, rx: &Received<'_>, out: &mut Output<'_, R>) {
         let Some(cookie) = Cookie::read(rx.packet.payload) else {
             out.stats.drops.handshake += 1;
@@ -207,7 +207,7 @@ impl<R> Session<R> {
     }
 }
 
-/// A server grants at most what was asked for, and something.
+/// A server grants at most the request, and more than nothing.
 fn accept_fits(accept: &Accept, own: &Terms) -> bool {
     (1..=own.credits).contains(&accept.credits)
         && (1..=own.slots).contains(&accept.slots)

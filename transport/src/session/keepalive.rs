@@ -91,7 +91,7 @@ impl<R: Route> Sessions<R> {
     }
 
     /// The client asks first; the server only if the client is quiet for twice as long. Many
-    /// sessions share what keepalives may cost.
+    /// sessions share the budget of keepalives.
     fn patience(&self, index: u16, stats: &EndpointStats) -> Duration {
         let sessions = stats.sessions_client + stats.sessions_server;
         let share = Duration::from_nanos(sessions * 1_000_000_000 / KEEPALIVES_PER_SECOND);

@@ -55,10 +55,10 @@ pub(crate) struct Sessions<R: Route> {
 pub(crate) struct SessionSettings {
     /// Sessions at most.
     pub(crate) sessions: usize,
-    /// What this side offers in a handshake.
+    /// This side's offer in a handshake.
     pub(crate) terms: Terms,
     pub(crate) rto_limits: RtoLimits,
-    /// What a new client end begins with.
+    /// The congestion state that a new client end begins with.
     pub(crate) congestion: Congestion,
     /// Packets that the receive queue holds.
     pub(crate) rx_queue_packets: u64,
@@ -110,7 +110,7 @@ impl<R: Route> Sessions<R> {
         self.identity
     }
 
-    /// Changes what later handshakes say about this endpoint.
+    /// Changes the identity of this endpoint in later handshakes.
     pub(crate) fn set_identity(&mut self, identity: Identity) {
         self.identity = identity;
     }

@@ -78,8 +78,8 @@ impl Rtt {
         self.backoff = 0;
     }
 
-    /// A timeout has fired for what was sent at `sent_at`. One doubling for all that was under way
-    /// together: many slots that time out at once are one piece of news, not many.
+    /// A timeout has fired for a packet that was sent at `sent_at`. One doubling for all that was
+    /// under way together: many slots that time out at once are one piece of news, not many.
     pub(crate) fn on_timeout(&mut self, now: Instant, sent_at: Instant) {
         if sent_at >= self.backed_off_at {
             self.backoff = (self.backoff + 1).min(BACKOFF_MAX);
@@ -128,8 +128,8 @@ mod tests {
         assert_eq!(rtt.min_ns, 20_000);
     }
 
-    /// Found by a chaos run at 5 % loss: the appends under way timed out together, the session took
-    /// each for a doubling, and a second loss then waited for the longest timeout that there is.
+    /// Found by a chaos run at 5 % loss: the appends under way timed out together, and the session
+    /// took each for a doubling. A second loss then waited for the longest timeout that there is.
     #[test]
     fn many_timeouts_at_once_are_one_doubling() {
         let mut rtt = rtt();

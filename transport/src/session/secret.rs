@@ -31,7 +31,7 @@ impl Secret {
         }
     }
 
-    /// A number that nobody outside can foretell; never zero.
+    /// A number that no outsider can foretell; never zero.
     pub(crate) fn draw(&mut self) -> u64 {
         self.drawn += 1;
         let mut hasher = hasher(self.draw_key);
@@ -39,7 +39,7 @@ impl Secret {
         hasher.finish().max(1)
     }
 
-    /// Makes every cookie so far worthless: whoever returns one gets another.
+    /// Makes every cookie so far worthless: a client that returns one gets another.
     pub(crate) fn renew_cookies(&mut self) {
         self.cookie_key = [self.draw(), self.draw()];
     }

@@ -24,7 +24,7 @@ pub(crate) enum State {
     Closing,
 }
 
-/// What can happen to a session.
+/// The events of a session.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Hash)]
 pub(crate) enum Input {
     /// The program connects.

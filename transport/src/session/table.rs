@@ -55,7 +55,7 @@ pub(crate) struct Ended {
     pub(crate) role: Role,
 }
 
-/// A sign of life that we asked for.
+/// A PING whose answer is awaited.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Probing {
     pub(super) since: Instant,

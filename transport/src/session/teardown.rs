@@ -114,7 +114,7 @@ impl<R: Route> Sessions<R> {
         self.end(index, Input::CloseConfirmed, DownReason::Disconnected, out)
     }
 
-    /// The peer broke the protocol: it loses its session, nobody else anything.
+    /// The peer broke the protocol: it loses its session, and no other peer is affected.
     pub(crate) fn on_violation(&mut self, index: u16, out: &mut Output<'_, R>) -> Option<Ended> {
         let ended = self.end(index, Input::Violation, DownReason::Violation, out);
         out.stats.sessions_violated += u64::from(ended.is_some());

@@ -1,4 +1,4 @@
-//! The slice that everything stands on: sessions, small and large messages, loss, death.
+//! The slice that everything else builds on: sessions, small and large messages, loss, death.
 
 use super::holds::idle;
 use super::net::{Done, Manner, Net};
@@ -207,8 +207,8 @@ fn an_idle_session_lives_and_costs_a_few_packets() {
     assert!(sent < 60 * 10, "{sent} packets in a minute");
 }
 
-/// The request that was answered had left its retransmission timer behind, and the session's timer moved down the wheel:
-/// whoever slept until then was woken for nothing.
+/// The request that was answered had left its retransmission timer behind, and the session's timer moved down the
+/// wheel. A thread that slept until then was woken for nothing.
 #[test]
 fn an_idle_session_wakes_hardly_anybody_before_its_keepalive() {
     let mut net = Net::new(6, 2, &Config::default());
@@ -218,7 +218,7 @@ fn an_idle_session_wakes_hardly_anybody_before_its_keepalive() {
     net.request(0, session, 1, 64);
     assert!(net.run_until(SECOND, |net| completed(net, 0, 1)));
     let node = &mut net.nodes[0];
-    // What was heard meanwhile has put the keepalive off; the timer stands where it was.
+    // Packets received meanwhile have put the keepalive off; the timer has not moved.
     let wakes = (1..).find(|_| {
         let due = node.endpoint.next_timeout().expect("a keepalive");
         !node.turn_unchecked(due).is_empty()
@@ -478,8 +478,8 @@ fn a_process_that_was_paused_asks_again_first() {
     assert_eq!(s.down(), Some(DownReason::TimedOut));
 }
 
-/// A session that lived long enough, 51 days at a million requests a second in one slot, stopped its process:
-/// the slot had no request number left, which was asserted.
+/// A session that existed long enough stopped its process: 51 days at a million requests a second in one slot. The slot
+/// had no request number left, which was asserted.
 #[test]
 fn a_session_that_runs_out_of_request_numbers_ends_before() {
     let mut s = Script::client();

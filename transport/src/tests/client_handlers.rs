@@ -82,7 +82,7 @@ mod response {
             "RequestForResponse 2 round 1",
             "RequestForResponse 3 round 1",
         ]);
-        // What the first round still brings is used or ignored, and is no second loss.
+        // Later answers of the first round are used or ignored, and are no second loss.
         s.response(1, 3, 4 * FULL);
         s.expect(&[]);
         assert_eq!((s.node.endpoint.stats().gaps, s.drops().reordered), (1, 2));
@@ -314,9 +314,9 @@ mod credit_return {
         assert_eq!((s.drops().past, credits_in_use(&s)), (2, 1));
     }
 
-    /// A request that had timed out several times was watched for the last, long timeout. Progress
-    /// set its timer to a round trip again, but the note of when to look at it stayed: with all packets
-    /// sent nothing moved that, and a second loss waited for up to 200 ms.
+    /// A request that had timed out several times was watched for the last, long timeout. Progress set its timer to a
+    /// round trip again, but the time of its next scan stayed. With all packets sent nothing moved that, and a second
+    /// loss waited for up to 200 ms.
     #[test]
     fn it_ends_the_back_off_of_a_request_that_has_sent_everything() {
         let mut s = sent(3, 100);
@@ -391,8 +391,8 @@ mod credit_return {
     }
 
     /// Found by the simulator (seed 135): on a path whose MTU had shrunk, the full packets of a request vanished and
-    /// its short last one arrived. Each time the server answered with a gap, and the client rolled back and sent
-    /// everything again at once: millions of packets a second for as long as the request had time.
+    /// its short last one arrived. Each time the server answered with a gap, and the client rolled back and
+    /// retransmitted everything at once. That made millions of packets a second for as long as the request had time.
     #[test]
     fn gaps_without_progress_are_left_to_the_timer() {
         let mut s = sent(4, 100);
@@ -768,8 +768,8 @@ mod buffers {
     }
 
     /// A new request in the slot was taken as proof that the old one's response had been read. A
-    /// client that gave the old request up proves nothing: the response went back to the pool, and
-    /// the next message was written over what the device was about to read.
+    /// client that gave the old request up proves nothing. The response went back to the pool, and
+    /// the next message was written over bytes that the device was about to read.
     #[test]
     fn a_response_that_the_client_gave_up_keeps_its_memory_until_a_flush() {
         let mut s = Script::server_over(
@@ -819,7 +819,7 @@ mod buffers {
     }
 }
 
-/// What waits for a slot.
+/// Requests that wait for a slot.
 mod queue {
     use super::*;
 
@@ -843,8 +843,8 @@ mod queue {
             .ok()
     }
 
-    /// The slots of a session that does not stand yet are all free, and that let any number of
-    /// requests into its queue: one dead peer took the request table from all the others.
+    /// The slots of a session that is not established yet are all free, and that let any number of
+    /// requests into its queue. One dead peer took the request table from all the others.
     #[test]
     fn a_session_that_does_not_stand_yet_has_its_limit_too() {
         let mut s = Script::asking(&limited());
@@ -852,8 +852,9 @@ mod queue {
         assert_eq!(accepted.count(), 10);
     }
 
-    /// Requests that ended in the queue kept their entries until a slot became free: behind one
-    /// slow handler, short deadlines filled the request table with what nobody waited for.
+    /// Requests that ended in the queue kept their entries until a slot became free. Behind one
+    /// slow handler, short deadlines filled the request table with requests that no caller waited
+    /// for.
     #[test]
     fn requests_that_ended_in_the_queue_leave_it() {
         let mut s = Script::asking(&limited());
@@ -875,7 +876,7 @@ mod queue {
         }
         let pending = s.node.endpoint.stats().requests_pending;
         assert!(pending <= 20, "{pending} entries for one request");
-        // What is left in the queue still goes, in its order.
+        // The rest of the queue still goes, in its order.
         let last = try_enqueue(&mut s, None).expect("room");
         s.answer(PacketType::Busy, 1, 0, Flags::default());
         s.response(1, 0, 10);

@@ -1,4 +1,4 @@
-//! What a server end holds for a client that does not go on, while it answers every PING.
+//! A server end's holdings for a client that does not go on, while it answers every PING.
 
 use super::net::{Manner, caps};
 use super::script::{FULL, Script};
@@ -36,7 +36,7 @@ fn held(s: &Script) -> usize {
 }
 
 /// Sessions that left large requests half sent and answered PINGs kept `assembly_bytes` for ever,
-/// and nobody else's large request came through.
+/// and no other client's large request came through.
 #[test]
 fn a_request_left_half_sent_gives_its_memory_back() {
     let mut s = Script::server();
@@ -96,8 +96,8 @@ fn a_packet_now_and_then_does_not_hold_what_others_want() {
     assert!(s.node.endpoint.stats().drops.no_memory > 0);
 }
 
-/// A living client on a slow path, 30 KB/s, lost its session: its 8 MB did not grow by a 64th in each hold
-/// timeout, were given up, and its next packet was a violation.
+/// A living client on a slow path, 30 KB/s, lost its session. Its 8 MB did not grow by a 64th in each hold timeout,
+/// were given up, and its next packet was a violation.
 #[test]
 fn a_slow_client_keeps_its_session_while_nobody_wants_the_memory() {
     let mut s = Script::server();
@@ -191,9 +191,8 @@ fn a_response_of_one_packet_stays() {
     assert_eq!((s.executed(), s.down()), (1, None));
 }
 
-/// `on_timeout` never returned: a server end that held a part of a request and was disconnected kept the
-/// time of its next look, nothing looks at a session that is closing, and so the timer was due again at
-/// once, for ever.
+/// `on_timeout` never returned. A server end that held a part of a request and was disconnected kept the time of its
+/// next scan. A session that is closing is not scanned, so the timer was due again at once, for ever.
 #[test]
 fn a_session_that_closes_has_nothing_to_look_at() {
     let mut s = Script::server();
@@ -206,7 +205,7 @@ fn a_session_that_closes_has_nothing_to_look_at() {
     let session = s.session.expect("a session");
     s.node.endpoint.disconnect(s.now, session);
     assert_eq!(held(&s), 0);
-    // The peer is dead: nothing answers our DISCONNECTs, and the moment of the look passes.
+    // The peer is dead: nothing answers our DISCONNECTs, and the moment of the scan passes.
     let mut disconnects = 0;
     for _ in 0..18 {
         s.wait(Duration::from_millis(50));

@@ -166,9 +166,10 @@ fn up_to_bits(prng: &mut Prng, most: u64) -> u64 {
     prng.below(1 << bits)
 }
 
-/// One client spent a server's memory for good: the first packets of 992 requests, each phase's of another
-/// size and given up for the next phase's, took the pool's gigabyte in blocks of 512 KiB and more. Nearly
-/// nothing was in use then, and of a few hundred KB nobody got more than the one or two that were left.
+/// One client spent a server's memory permanently, with the first packets of 992 requests. Each phase's requests were
+/// of another size and given up for the next phase's, and they took the pool's gigabyte in blocks of 512 KiB and more.
+/// Nearly nothing was in use then, and no client got more than the one or two blocks of a few hundred KB that were
+/// left.
 #[test]
 fn large_requests_given_up_leave_memory_for_others() {
     const SESSIONS: u64 = 32;

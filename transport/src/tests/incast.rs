@@ -11,7 +11,7 @@ const LINK: u64 = 3_125_000_000;
 /// The requests of all flows together: 8 MB each with 20 flows, and none ends before the measurement.
 const MESSAGES: usize = 160 << 20;
 
-/// What went through the port once things had settled.
+/// The traffic through the port once the rates had settled.
 #[derive(Debug)]
 struct Outcome {
     /// Share of the link, in percent.
@@ -90,7 +90,7 @@ fn jain_per_mille(shares: &[u64]) -> u64 {
     sum * sum * 1_000 / (shares.len() as u64 * squares.max(1))
 }
 
-/// What table 5 of the paper shows, with thresholds a little wider than what was seen (BENCHMARKS.md).
+/// The results of table 5 of the paper, with thresholds a little wider than the measured ones (BENCHMARKS.md).
 fn check(flows: usize, utilization: u64, wait_us_p50: u64, wait_us_p99: u64) {
     let with = incast(flows, true);
     println!("{flows:3} flows with    {with:?}");
@@ -118,9 +118,10 @@ fn an_incast_of_20() {
     check_without(20);
 }
 
-/// Flows of another speed saw other gradients: one for each packet. At 100 flows the slowest got two
-/// fifths of what the fastest did, for ever. (Where it seemed to be less still, the server had no
-/// memory left for the requests of most flows, which the test took for congestion control's doing.)
+/// Flows of another speed saw other gradients: one for each packet. At 100 flows the slowest got
+/// two fifths of the fastest one's rate, for ever. (Where it seemed to be less still, the server
+/// had no memory left for the requests of most flows, which the test took for congestion control's
+/// doing.)
 #[test]
 fn an_incast_of_50_and_of_100_are_fair() {
     check(100, 82, 80, 170);

@@ -11,7 +11,7 @@ use crate::{
     ResponseHandle, RpcError, SessionId,
 };
 
-/// What the network does to packets.
+/// The network's faults on packets.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Faults {
     pub(crate) loss: Ratio,
@@ -90,9 +90,9 @@ impl Bottleneck {
 pub(crate) struct Node {
     pub(crate) endpoint: Endpoint<u32>,
     pub(crate) app: TestApp,
-    /// Neither sends nor receives.
+    /// It neither sends nor receives.
     pub(crate) is_dead: bool,
-    /// Looks at every session after every step; with a hundred sessions that takes most of the time.
+    /// Checks every session after every step; with a hundred sessions that takes most of the time.
     pub(crate) checks_invariants: bool,
     tx: TxBatch<u32>,
 }
@@ -104,7 +104,7 @@ pub(crate) enum Manner {
     Echo,
     /// With this many bytes that follow from the request's first.
     Sized(usize),
-    /// Not before the test says so; then like `Echo`.
+    /// Answers only after the test says so; then like `Echo`.
     Later,
 }
 
@@ -459,7 +459,7 @@ impl Node {
         packets
     }
 
-    /// Without the look at every session that the check takes.
+    /// Without the check of every session.
     pub(crate) fn receive_unchecked(&mut self, now: Instant, from: u32, bytes: &[u8]) {
         let packets = [RxPacket {
             bytes,

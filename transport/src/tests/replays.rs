@@ -31,9 +31,9 @@ fn replay(s: &mut Script, connect: &Connect) {
     s.raw(PEER, &header, Seed::NONE, &connect.write());
 }
 
-/// A server forgot a nonce with its session, while the cookie was still good for seconds: a
-/// duplicate of the CONNECT made the session anew, with the same checksums, at the same index where
-/// few are in use, and a duplicate of a request then ran its handler a second time.
+/// A server forgot a nonce with its session, while the cookie was still good for seconds. A
+/// duplicate of the CONNECT made the session again, with the same checksums, at the same index
+/// where few are in use. A duplicate of a request then ran its handler a second time.
 #[test]
 fn a_late_connect_does_not_bring_a_session_back() {
     let mut s = Script::server();
@@ -54,7 +54,7 @@ fn a_late_connect_does_not_bring_a_session_back() {
     s.expect(&[]);
 }
 
-/// What is remembered about nonces is bounded, and what is forgotten takes its cookie along.
+/// The memory of nonces is bounded, and a forgotten nonce takes its cookie along.
 #[test]
 fn a_late_connect_does_not_come_through_after_many_sessions() {
     let mut s = Script::stranger();
@@ -111,7 +111,7 @@ fn a_replayed_conversation_runs_nothing_again() {
     assert!(net.nodes[1].app.executed.values().all(|count| *count == 1));
 }
 
-/// Plays back what one side of a conversation sent, again and again, after that side has died.
+/// Plays back the packets of one side of a conversation, again and again, after that side has died.
 fn replayed_for_ever(dead: usize) -> DownReason {
     let mut net = Net::new(7, 2, &Config::default());
     net.recorded = Some(Vec::new());
@@ -141,8 +141,8 @@ fn replayed_for_ever(dead: usize) -> DownReason {
     panic!("the session of a dead machine stands after four seconds");
 }
 
-/// Every sound packet counted as a sign of life, so a network that kept playing a dead machine's
-/// packets back kept its session, and the requests in it, for ever.
+/// Every sound packet counted as a sign of life. A network that kept playing a dead machine's
+/// packets back therefore kept its session, and the requests in it, for ever.
 #[test]
 fn replays_are_no_sign_of_life() {
     assert_eq!(replayed_for_ever(1), DownReason::TimedOut, "a dead server");

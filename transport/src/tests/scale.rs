@@ -1,4 +1,4 @@
-//! 20,000 sessions on one endpoint: creation, memory, and what they cost while idle.
+//! 20,000 sessions on one endpoint: creation, memory, and their cost while idle.
 
 use super::net::{Node, caps};
 use crate::backend::Caps;
@@ -82,8 +82,8 @@ fn twenty_thousand_sessions_stand_and_idle_ones_cost_nothing_a_turn() {
         }
     }
     assert_eq!(client.app.completions.len(), SESSIONS);
-    // Then there is quiet, but for the timers that handshakes have left behind: each comes once, and
-    // they keep to what keepalives may cost.
+    // After that only the timers that handshakes have left behind fire. Each fires once, and they
+    // stay within the budget of keepalives.
     now += Duration::from_millis(600);
     settle(now, &mut client, &mut server);
     let sent = client.endpoint.stats().packets_sent;
@@ -111,7 +111,7 @@ fn twenty_thousand_sessions_stand_and_idle_ones_cost_nothing_a_turn() {
     assert_eq!(client.endpoint.stats().sessions_client, SESSIONS as u64);
 }
 
-/// What PROTOCOL.md section 6 says about memory.
+/// The memory figures of PROTOCOL.md section 6.
 #[test]
 fn an_idle_session_takes_as_much_memory_as_stated() {
     let slots = usize::from(Config::default().slots);

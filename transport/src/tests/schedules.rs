@@ -40,7 +40,7 @@ fn plans() -> impl Strategy<Value = Plan> {
     })
 }
 
-/// What the program has asked for.
+/// The operations that the program has asked for.
 #[derive(Default)]
 struct Model {
     sizes: BTreeMap<u64, usize>,

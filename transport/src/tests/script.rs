@@ -26,7 +26,7 @@ pub(crate) struct Script {
     /// The endpoint's session index.
     pub(crate) index: u16,
     pub(crate) session: Option<SessionId>,
-    /// What the test offers in a CONNECT.
+    /// The test's offer in a CONNECT.
     features: Features,
 }
 

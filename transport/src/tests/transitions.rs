@@ -1,4 +1,4 @@
-//! What a slot does in each of its states with each packet of its past, present and future, compared with the stored
+//! A slot's reaction in each of its states to each packet of its past, present and future, compared with the stored
 //! tables beside this file. A change of the protocol shows as a change of a line; the session's own table is in
 //! `session/state.rs`.
 
@@ -18,7 +18,7 @@ fn slot(s: &Script) -> String {
     s.node.endpoint.describe_slot()
 }
 
-/// A line for each state and input: what the slot is then, what is sent, what is counted.
+/// A line for each state and input: the slot's new state, the packets sent, the counters raised.
 fn table(states: &[(&str, Setup)], inputs: &[(&str, Act)]) -> String {
     let mut lines = String::new();
     for (state, setup) in states {

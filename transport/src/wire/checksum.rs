@@ -9,7 +9,7 @@ use super::layout::{HEADER_BYTES, words_of};
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct Seed {
     start: u32,
-    /// More than `SHORT_MAX` bytes behind the header are left out.
+    /// More than `SHORT_MAX` bytes after the header are left out.
     is_short: bool,
 }
 
@@ -53,14 +53,14 @@ impl Seed {
         crc::of_packet(self.start, header, rest, parts)
     }
 
-    /// Whether so many bytes behind a header are summed.
+    /// Whether so many bytes after a header are summed.
     #[inline(always)]
     fn covers(self, bytes: usize) -> bool {
         bytes <= SHORT_MAX || !self.is_short
     }
 
     /// Completes a packet of one part whose header has been written but for the checksum: copies the body
-    /// behind it, and puts the checksum in, in one pass.
+    /// after it, and puts the checksum in, in one pass.
     ///
     /// # Panics
     ///

@@ -2,14 +2,14 @@
 
 use super::layout::{CONTROL_BYTES_MAX, HEADER_BYTES};
 
-/// What both sides must have to use it; the intersection is used.
+/// Features of the protocol. Both sides must have one to use it: the intersection is used.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Default)]
 pub struct Features(u8);
 
 impl Features {
     /// One credit return may cover several request packets.
     pub const CUMULATIVE_CREDITS: Self = Self(1);
-    /// A packet with more than 256 bytes behind its header has the header alone in its checksum.
+    /// A packet with more than 256 bytes after its header has the header alone in its checksum.
     pub const HEADER_CHECKSUMS: Self = Self(2);
     /// None.
     pub const NONE: Self = Self(0);
@@ -46,7 +46,7 @@ pub struct Connect {
     pub credits: u16,
     /// Slots that the client would use.
     pub slots: u8,
-    /// What the client can do.
+    /// The client's features.
     pub features: Features,
     /// The client's largest packet.
     pub mtu: u16,
@@ -67,7 +67,7 @@ pub struct Cookie {
     pub cookie: u64,
 }
 
-/// The session stands, with these terms.
+/// The session is established, with these terms.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct Accept {
     /// The server's session index: where the client's packets go.
@@ -76,7 +76,7 @@ pub struct Accept {
     pub credits: u16,
     /// Slots.
     pub slots: u8,
-    /// What both can do.
+    /// The features of both.
     pub features: Features,
     /// The largest packet of the session.
     pub mtu: u16,

@@ -60,7 +60,7 @@ pub(super) fn of_whole(sum: u32, header: &[u8; HEADER_BYTES], body: &[u8]) -> u3
     append_long(append_long(sum, &header[..SUMMED_BYTES]), body)
 }
 
-/// Copies a packet's body behind its header and puts the checksum of both in, in one pass.
+/// Copies a packet's body after its header and puts the checksum of both in, in one pass.
 ///
 /// # Panics
 ///

@@ -11,7 +11,7 @@ pub const NO_SESSION: u16 = u16::MAX;
 
 pub(super) const DEADLINE_UNIT_NS: u64 = 1_000;
 
-/// What a packet is. Values are wire values.
+/// The type of a packet. Values are wire values.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Hash)]
 #[repr(u8)]
 pub enum PacketType {
@@ -31,7 +31,7 @@ pub enum PacketType {
     Connect = 8,
     /// Server to client: come again with this cookie.
     Cookie = 9,
-    /// Server to client: the session stands.
+    /// Server to client: the session is established.
     Accept = 10,
     /// Server to client: no session, and why.
     Refuse = 11,
@@ -163,7 +163,7 @@ impl RequestNumber {
 pub struct Header {
     /// The packet's version; anything but [`VERSION`] only in CONNECT and REFUSE.
     pub version: u8,
-    /// What the packet is.
+    /// The type of the packet.
     pub packet_type: PacketType,
     /// Flags and round.
     pub flags: Flags,
@@ -328,7 +328,7 @@ pub struct Packet<'a> {
     pub header: Header,
     /// Nanoseconds that were left until the request's deadline when the packet was sent.
     pub deadline_ns: Option<u64>,
-    /// What follows header and extension.
+    /// The bytes that follow header and extension.
     pub payload: &'a [u8],
     bytes: &'a [u8],
 }

@@ -2,11 +2,11 @@
 
 /// Header size.
 pub const HEADER_BYTES: usize = 24;
-/// The deadline extension, behind the header of a request's first packet.
+/// The deadline extension, after the header of a request's first packet.
 pub const EXTENSION_BYTES: usize = 8;
-/// Room behind the data for an authentication tag of a later version.
+/// Room after the data for an authentication tag of a later version.
 pub const TRAILER_BYTES: usize = 16;
-/// What a packet carries besides data, at most. Every packet of a message has the same room for data.
+/// The maximum that a packet carries besides data. Every packet of a message has the same room for data.
 pub const PACKET_OVERHEAD: usize = HEADER_BYTES + EXTENSION_BYTES + TRAILER_BYTES;
 /// The largest control packet (CONNECT).
 pub const CONTROL_BYTES_MAX: usize = 64;

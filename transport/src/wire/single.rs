@@ -1,25 +1,25 @@
-//! The common case on the wire: a REQUEST or a RESPONSE that is its whole message.
+//! The fast path on the wire: a REQUEST or a RESPONSE that is its whole message.
 //!
-//! Read where it lies, without a field more than the common case looks at. What is not of this
-//! shape goes through [`split_first`](super::split_first), which alone says what is wrong with it.
+//! The packet is read in place, and only the fields that the fast path uses. Packets of another
+//! shape go through [`split_first`](super::split_first), which alone says what is wrong with them.
 
 use super::checksum::Seed;
 use super::header::{DEADLINE_UNIT_NS, Flags, PacketType, RequestNumber, VERSION};
 use super::held::Held;
 use super::layout::{EXTENSION_BYTES, HEADER_BYTES, words_of};
 
-/// A packet that is all of its message. Its fields stay where they are until somebody asks.
+/// A packet that is all of its message. Its fields stay where they are until they are read.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct SinglePacket<'a> {
     header: &'a [u8; HEADER_BYTES],
-    /// What follows the header.
+    /// The bytes that follow the header.
     body: &'a [u8],
     /// The message: the body but for an extension.
     pub(crate) payload: &'a [u8],
 }
 
 /// The session and the slot that the first packet of a datagram names, unverified, and what lies
-/// behind that packet.
+/// after that packet.
 #[inline]
 pub(crate) fn peek(datagram: &[u8]) -> Option<(u16, u8, &[u8])> {
     let ([low, high], _) = words_of(datagram.first_chunk::<HEADER_BYTES>()?);
@@ -36,7 +36,7 @@ const EXTENDED: u16 = REQUEST | EXTENSION;
 /// Version, type and those flags that say something about the layout.
 const SHAPE: u16 = 0xff | EXTENSION | TRAILER;
 
-/// Where the message size begins, three bytes with the packet number behind it.
+/// Where the message size begins, three bytes with the packet number after it.
 const MESSAGE_AT: usize = 7;
 const MESSAGE_MASK: u64 = (1 << 40) - 1;
 const NUMBER_AT: usize = 12;
@@ -140,8 +140,8 @@ mod tests {
             && header.message_bytes as usize == packet.payload.len()
     }
 
-    /// Whatever bytes come: what is read here is what the general way reads, and nothing of the
-    /// common case is left to it.
+    /// For any bytes, this reads the same fields as the general way, and the general way never gets
+    /// a packet of the fast path.
     #[test]
     fn it_reads_what_the_general_way_reads() {
         let mut prng = Prng::new(3);

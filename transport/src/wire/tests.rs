@@ -1,4 +1,5 @@
-//! Golden bytes of every packet type, and what is no packet. The rows are those of PROTOCOL.md.
+//! Golden bytes of every packet type, and bytes that are no packet. The rows are those of
+//! PROTOCOL.md.
 
 use super::*;
 use crate::time::Duration;
@@ -389,7 +390,8 @@ mod random {
     use proptest::prelude::*;
 
     proptest! {
-        /// Whatever arrives: an error, or a packet inside the bytes. Nothing panics, cutting ends.
+        /// Any bytes give an error, or a packet inside the bytes. Nothing panics, and the splitting
+        /// ends.
         #[test]
         fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let mut rest = &bytes[..];

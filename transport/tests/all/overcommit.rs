@@ -11,7 +11,7 @@ use trine_transport::{
 const SESSIONS: usize = 16;
 const REQUESTS: u64 = 2_000;
 
-/// Echoes; counts what is connected and completed.
+/// Echoes; counts connections and completions.
 #[derive(Default)]
 struct Echo {
     connected: Vec<SessionId>,

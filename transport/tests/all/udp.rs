@@ -1,5 +1,5 @@
-//! RPCs over real sockets on loopback: small and large, with and without faults, many sessions,
-//! a server that goes away, and what an idle node costs.
+//! RPCs over real sockets on loopback: small and large, with and without faults, many sessions, a
+//! server that goes away, and the cost of an idle node.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! InfiniBand Unreliable Datagram: InfiniBand, RoCE and soft-RoCE.
 //!
-//! Routes and addresses are plain code that every build compiles and tests. What touches a device is behind the feature
-//! `device`. `transport/VERBS.md` says how to run it.
+//! Routes and addresses are plain code that every build compiles and tests. Code that touches a device is behind the
+//! feature `device`. `transport/VERBS.md` says how to run it.
 
 #[cfg(feature = "device")]
 mod backend;

@@ -31,7 +31,7 @@ pub struct VerbsRoute {
     pub qkey: u32,
 }
 
-/// An endpoint with all its queue pairs: what `host:port` stands for on this backend. Exchanged by
+/// An endpoint with all its queue pairs: what `host:port` means on this backend. Exchanged by
 /// [`announce`](trine_transport::backend::announce).
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct VerbsAddress {
@@ -57,7 +57,7 @@ impl CaptureAddress for VerbsRoute {
     }
 }
 
-/// What an address handle and a peer must know of the chosen port.
+/// The facts about the chosen port that an address handle and a peer need.
 #[derive(Copy, Clone, Debug)]
 pub struct Port {
     /// Of the device's ports, from 1.
@@ -66,7 +66,7 @@ pub struct Port {
     pub lid: u16,
     /// The address on Ethernet, and on InfiniBand where there is no LID.
     pub gid: [u8; 16],
-    /// Where it stands in the port's table.
+    /// Its index in the port's table.
     pub gid_index: u8,
     /// RoCE: packets are addressed by GID, always with a global route header.
     pub is_ethernet: bool,
@@ -113,7 +113,7 @@ impl VerbsAddress {
         &self.queue_pairs[..usize::from(self.count)]
     }
 
-    /// Whether what came from `route` was sent by this endpoint.
+    /// Whether a datagram from `route` was sent by this endpoint.
     #[must_use]
     pub fn has(&self, route: &VerbsRoute) -> bool {
         (self.gid, self.lid) == (route.gid, route.lid)
@@ -176,7 +176,7 @@ impl VerbsAddress {
 }
 
 impl VerbsRoute {
-    /// The sender of a datagram that came in through the queue pair `via`. `header` is what stands in front of it,
+    /// The sender of a datagram that came in through the queue pair `via`. `header` is the header in front of it,
     /// `None` where the completion says that there is no global route header.
     #[inline]
     #[must_use]
@@ -215,7 +215,7 @@ impl Announce for VerbsAddress {
     }
 }
 
-/// The GID in a route header; for RoCE v2 over IPv4 the one that stands for the source address.
+/// The GID in a route header; for RoCE v2 over IPv4 the one that represents the source address.
 #[inline]
 fn sender_gid(header: &[u8; GRH_BYTES]) -> [u8; 16] {
     let mut gid = [0; 16];

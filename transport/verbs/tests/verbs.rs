@@ -17,7 +17,7 @@ fn open(config: &VerbsConfig) -> VerbsBackend {
     VerbsBackend::open(config).expect("the machine has an active RDMA device")
 }
 
-/// Polls until `count` datagrams came; what they hold and where they came from.
+/// Polls until `count` datagrams came; returns their content and sources.
 fn receive(backend: &mut VerbsBackend, count: usize) -> Vec<(Vec<u8>, VerbsRoute)> {
     let deadline = MonotonicClock.now() + BOUND;
     let mut received = Vec::new();
@@ -137,7 +137,7 @@ fn a_flush_returns_once_the_device_has_read_everything() {
         batch.push(b.route(), &[1; 24], Body::Message(&message, 0..1000));
         a.tx_burst(&mut batch).unwrap();
         a.flush();
-        // Written over at once: what arrives must be what was there before.
+        // Overwritten at once: the old content must arrive.
         message.fill(0xee);
         assert_eq!(receive(&mut b, 1)[0].0[24..], [round; 1000]);
     }
@@ -149,7 +149,7 @@ fn a_flush_returns_once_the_device_has_read_everything() {
     );
 }
 
-/// A flush that found the queue pair broken returned at once, and the core gave the memory back
+/// A flush that found the queue pair broken returned at once. The core gave the memory back
 /// although the device had not forgotten the sends that referred to it.
 #[test]
 fn a_flush_of_a_broken_queue_pair_makes_the_device_forget_what_was_posted() {
@@ -302,7 +302,7 @@ fn an_endpoint_of_several_queue_pairs_uses_all_of_them() {
         assert_eq!(came_in, usize::from(choice) % 4);
         let sender = to_a.queue_pairs()[usize::from(choice) % 2];
         assert_eq!(route.queue_pair, sender, "an answer finds its way back");
-        // What is sent back comes in where the first packet left.
+        // A reply comes in where the first packet left.
         send_one(&mut b, *route, bytes);
         assert_eq!(
             receive(&mut a, 1),
@@ -558,7 +558,7 @@ fn rpcs_survive_a_broken_queue_pair() {
     assert!(server.backend().verbs_stats().restarts >= 1);
 }
 
-/// The server's process has ended, its queue pair with it: the device swallows what is sent there and reports success.
+/// The server's process has ended, its queue pair with it: the device swallows sends to it and reports success.
 #[test]
 fn a_peer_whose_queue_pair_died_fails_its_session_with_cause_and_cure_and_others_go_on() {
     let client = open(&VerbsConfig::default());

@@ -51,7 +51,7 @@ impl Consensus {
         };
         let append = message.get_msg_type() == MessageType::MsgAppend;
         if append && out.append_bytes_under_way(to) >= APPEND_BYTES_UNDER_WAY_MAX {
-            // It stays in the log until the member has answered some of what it was sent.
+            // It stays in the log until the member has answered some of its messages.
             out.counters.appends_withheld += 1;
             return self.report_unreachable(to);
         }

@@ -1,8 +1,8 @@
-//! Admin commands: each says what shall be, and is asked again until it is so.
+//! Admin commands: each names a desired state, and is repeated until the group has it.
 //!
-//! At most one change of the membership is under way at a time, and none is begun that would leave the group without a
-//! quorum of members that are alive. What a leader has been told but cannot do yet (a place whose process has not
-//! asked, a holder that may be replaced) it remembers for a while: see `pending`.
+//! At most one change of the membership is under way at a time. None is begun that would leave the group without a
+//! quorum of members that are alive. A leader remembers for a while the commands that it cannot execute yet (a place
+//! whose process has not asked, a holder that may be replaced): see `pending`.
 
 use std::net::SocketAddr;
 
@@ -51,7 +51,7 @@ fn at(address: Option<SocketAddr>) -> String {
 }
 
 impl Membership {
-    /// An admin command has arrived. `next_round` is the context of the first ReadIndex round that begins behind it.
+    /// An admin command has arrived. `next_round` is the context of the first ReadIndex round that begins after it.
     pub(in crate::group) fn on_admin_command(
         &mut self,
         cx: &mut Cx<'_>,
@@ -81,7 +81,7 @@ impl Membership {
         }
     }
 
-    /// Leadership is lost: another replica knows what is done.
+    /// Leadership is lost: another replica knows the outcome.
     pub(in crate::group) fn abandon_admin_clients(&mut self, cx: &mut Cx<'_>) {
         for token in self.unconfirmed.take_all() {
             answer(cx, token, not_leading());
@@ -105,7 +105,7 @@ impl Membership {
             Order::Lead => return self.lead(cx, place),
         };
         match verdict {
-            // What is so now may be undone by an earlier command, which is in the log and not applied yet.
+            // An earlier command, which is in the log and not applied yet, may undo the current state.
             (AdminStatus::Done, _) if cx.raft().has_pending_conf() => {
                 under_way("waiting for a change of the members that is under way")
             }
@@ -160,7 +160,7 @@ impl Membership {
         if member.role == MemberRole::Voter {
             return done(format!("place {place} votes"));
         }
-        // Behind the command, as for a removal: a learner that died just now would be a vote that nobody can give.
+        // After the command, as for a removal: a learner that died just now would be a vote that cannot be given.
         let since = self.remember_awaiting_life(cx, place, Order::Promote);
         if !self.has_caught_up(member.incarnation, cx)
             || !self.liveness.was_heard_since(member.incarnation, since)
@@ -190,7 +190,7 @@ impl Membership {
                 self.pending.forget_all_of(place);
                 return refused(why);
             }
-            // Who is silent from now on is found to be so before long.
+            // A member that is silent from now on is found out before long.
             if self
                 .check_quorum_without(cx, since, member.incarnation)
                 .is_err()
@@ -210,8 +210,8 @@ impl Membership {
 
     /// Whether the voters that would be left have a quorum of members that were heard from since then.
     ///
-    /// A removal asks for signs of life behind its command: the new quorum has to agree to it, so one that died just now
-    /// would leave the group without any, and there is no way back.
+    /// A removal asks for signs of life after its command, because the new quorum has to agree to it. A member that
+    /// died just now would leave the group without a quorum, and there is no way back.
     fn check_quorum_without(
         &self,
         cx: &Cx<'_>,

@@ -1,8 +1,9 @@
 //! The ends of a membership: this replica was removed, or the group that it was told of never began.
 //!
-//! A member that is removed may never hear of it: nobody sends anything to somebody who is none. So one that has had no
-//! leader for long asks the members that it knows whether it still is one. And a first member that nobody has ever led
-//! has promised and acknowledged nothing: whoever should have begun with it is gone, and it is of more use as a new one.
+//! A member that is removed may never hear of it: members send nothing to a replica that is not a member. So one that
+//! has had no leader for long asks the members that it knows whether it still is one. A first member that has never had
+//! a leader has promised and acknowledged nothing. The replica that should have begun the group with it is gone, and it
+//! is of more use as a new one.
 
 use trine_protocol::message::{
     ClusterId, Encode, JoinRefusal, JoinReply, JoinRequest, Member, kind,
@@ -26,7 +27,7 @@ pub(super) struct MembershipProbe {
 }
 
 impl MembershipProbe {
-    /// Whom to ask now, if anybody.
+    /// The member to ask now, if any.
     fn next<'m>(&mut self, now: Instant, others: &[&'m Member]) -> Option<&'m Member> {
         self.ask_at = now + MEMBERSHIP_QUESTION_EVERY;
         self.turn = self.turn.wrapping_add(1);
@@ -35,7 +36,7 @@ impl MembershipProbe {
 }
 
 impl Membership {
-    /// Asks another member, now and then while nobody leads.
+    /// Asks another member, now and then while there is no leader.
     pub(in crate::group) fn probe_membership(&mut self, cx: &mut Cx<'_>) {
         let Some(members) = cx.members() else { return };
         let patience = 4 * cx.local.election_timeout().as_nanos();

@@ -54,7 +54,8 @@ impl Membership {
         {
             return Err(JoinRefusal::ChangeInProgress);
         }
-        // Whatever it asks for: a command to fill the place was meant for another incarnation, or was followed before.
+        // A removed incarnation stays removed: a command to fill the place was meant for another incarnation, or was
+        // followed before.
         if members.was_removed(request.incarnation) {
             return Err(JoinRefusal::Removed);
         }
@@ -95,14 +96,15 @@ impl Membership {
         if !self.expects(cx, members, new, known) {
             return Err(JoinRefusal::UnknownAddress);
         }
-        // Only now: where looking it up costs something, nobody makes this replica look up what he likes.
+        // Only now: where a lookup is expensive, a stranger must not make this replica look up an address of his
+        // choice.
         if !comes_from(new.address) {
             cx.out.counters.messages_of_strangers += 1;
             return Err(JoinRefusal::OtherSource);
         }
         let stays = |other: &&Member| other.place != new.place || other.role == MemberRole::Voter;
         if members.all().iter().filter(stays).count() >= MEMBERS_MAX {
-            // Somebody else is taking the room that replacements need: it comes back when that is done.
+            // Another replica is taking the room that replacements need: it comes back when that is done.
             return Err(JoinRefusal::ChangeInProgress);
         }
         let change = add_learner(new, members);
@@ -127,8 +129,8 @@ impl Membership {
     }
 
     /// Whether there is room at a place without a voter. A learner that died is followed by its next incarnation, as a
-    /// voter is, whether or not the admin client is still there to ask again. One that is alive stays, whoever was
-    /// invited: of two processes with one number each would drive the other out.
+    /// voter is, whether or not the admin client is still there to ask again. One that is alive stays, even if another
+    /// was invited: of two processes with one number each would drive the other out.
     fn check_learners(
         &self,
         cx: &Cx<'_>,
@@ -153,9 +155,9 @@ impl Membership {
         wants(true) || wants(false)
     }
 
-    /// Whether `new` comes from where its place's holder is: the address of a member at that place, the one that this
-    /// replica's `--peers` has for it, or one that an admin client has named for it. Else whoever can send packets could
-    /// take the place of a member that died.
+    /// Whether `new` comes from where its place's holder is. That is the address of a member at that place, or the one
+    /// that this replica's `--peers` has for it. An address that an admin client has named for it counts, too.
+    /// Otherwise any process that can send packets could take the place of a member that died.
     fn expects(&self, cx: &Cx<'_>, members: &MemberTable, new: &Member, known: &Addresses) -> bool {
         let mut holders = members.at(new.place);
         holders.any(|holder| is_same_address(holder.address, new.address))

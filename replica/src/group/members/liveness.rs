@@ -7,14 +7,14 @@ use trine_transport::time::Instant;
 
 use crate::membership::MemberTable;
 
-/// What the members have told about themselves by speaking.
+/// The members' states as their own messages report them.
 #[derive(Default)]
 pub(super) struct PeerLiveness {
     /// Members alone, this one excluded.
     peers: BTreeMap<Incarnation, Peer>,
 }
 
-/// What is known of a member from its own words.
+/// The state of a member as its own messages report it.
 #[derive(Clone, Copy, Default, Debug)]
 struct Peer {
     heard_at: Instant,
@@ -33,7 +33,7 @@ impl PeerLiveness {
         }
     }
 
-    /// Forgets whoever is no member any more.
+    /// Forgets replicas that are no longer members.
     pub(super) fn retain(&mut self, members: &MemberTable) {
         self.peers
             .retain(|incarnation, _| members.get(*incarnation).is_some());

@@ -43,7 +43,7 @@ impl PendingCommands {
         let is_it = |other: &&Pending| other.is(now, place, command);
         let before = self.list.iter().find(is_it);
         let since = before.map_or(now, |before| before.since);
-        // To add a voter means to promote it in the end; any other command takes the place of what was wanted before.
+        // To add a voter means to promote it in the end; any other command replaces the earlier one.
         let replaces = |other: &Pending| command != Order::Promote || other.command == command;
         self.list
             .retain(|other| other.until > now && !(other.place == place && replaces(other)));
@@ -78,7 +78,7 @@ impl PendingCommands {
         self.list.retain(|other| !is_it(other));
     }
 
-    /// What was wanted of a place is being done, and must not be done to its next holder, too.
+    /// The command for a place is being executed, and must not be executed on its next holder, too.
     pub(super) fn forget_all_of(&mut self, place: PlaceId) {
         self.list.retain(|other| other.place != place);
     }

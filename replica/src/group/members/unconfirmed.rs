@@ -1,7 +1,7 @@
 //! Admin commands that are done, as far as this leader knows.
 //!
 //! Another one may lead already, and have undone them. So the answer is given as a read is: once a quorum has confirmed the
-//! leadership behind the question.
+//! leadership after the question.
 
 use trine_protocol::message::ReplyToken;
 
@@ -17,7 +17,7 @@ pub(super) struct UnconfirmedAnswers {
 #[derive(Debug)]
 struct Waiting {
     token: ReplyToken,
-    /// Context of the first ReadIndex round that begins behind the question.
+    /// Context of the first ReadIndex round that begins after the question.
     round: u64,
     text: String,
 }
@@ -44,7 +44,7 @@ impl UnconfirmedAnswers {
             .collect()
     }
 
-    /// Takes everybody who waits: another replica knows what is done.
+    /// Takes all waiting clients: another replica knows the outcome.
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = ReplyToken> {
         let all = std::mem::take(&mut self.list);
         all.into_iter().map(|waiting| waiting.token)

@@ -24,7 +24,7 @@ impl Service {
         }
     }
 
-    /// What was asked of an earlier leader is asked again.
+    /// Questions to an earlier leader are asked again.
     pub(in crate::group) fn ask_again(&mut self) {
         self.reads.ask_anew(Instant::FAR_FUTURE);
     }
@@ -50,7 +50,7 @@ impl Service {
         }
     }
 
-    /// Reads under the lease. The answers are held back until the clock was looked at once more.
+    /// Reads under the lease. The answers are held back until the clock was read once more.
     pub(in crate::group) fn read_under_lease(&mut self, cx: &mut Cx<'_>) {
         let Some(state) = cx.state else { return };
         let current = state.applied_index() >= cx.raft().committed();
@@ -70,7 +70,7 @@ impl Service {
         }
     }
 
-    /// The clock was looked at again: gives out what was read under the lease, or reads it anew in another way.
+    /// The clock was read again: returns the reads that were made under the lease, or repeats them in another way.
     pub(in crate::group) fn release_reads(&mut self, cx: &mut Cx<'_>) {
         if !self.reads.holds_answers() {
             return;
@@ -86,8 +86,8 @@ impl Service {
         }
     }
 
-    /// Followers alone: nobody but they repeat a question that was lost on its way to the leader or back, and without
-    /// a leader there is nobody to ask.
+    /// Followers only: only they repeat a question that was lost on its way to the leader or back, and without a leader
+    /// there is no replica to ask.
     pub(in crate::group) fn mind_forwarded_reads(&mut self, cx: &mut Cx<'_>) {
         if cx.raft().is_leader() || self.reads.count() == 0 {
             return;

@@ -48,7 +48,7 @@ impl Service {
         command: Option<&Command<'_>>,
     ) {
         let required = command.map_or(0, |command| match *command {
-            // The group switches by itself, when every member is ready: nobody else knows when that is.
+            // The group switches by itself, when every member is ready: no other party knows when that is.
             Command::RaiseVersion { version } => version.max(command.version()),
             _ => command.version(),
         });
@@ -119,11 +119,11 @@ impl Service {
     }
 }
 
-/// A session belongs to whoever knows the number that it was registered with: client ids can be guessed, for they are
-/// positions in the log. Nothing of what another client sends reaches the session, not even its sequence.
+/// A session belongs to the client that knows the number that it was registered with: client ids can be guessed, for
+/// they are positions in the log. Nothing from another client reaches the session, not even a sequence.
 ///
 /// The request that goes into the log names client 0, which no session ever has, where this replica knows of no such
-/// session: then the log answers "session expired". Answered at once, that would be wrong of a leader that was deposed
+/// session. The log then answers "session expired". Answered at once, that would be wrong of a leader that was deposed
 /// without knowing it, for the session may exist at the next one.
 fn check_owner<'a>(
     cx: &Cx<'_>,
@@ -142,7 +142,7 @@ fn check_owner<'a>(
     }
 }
 
-/// What can be said about a command without any state.
+/// The answer to a command that needs no state.
 fn check_command<'a>(request: &ClientRequest<'a>) -> Result<Option<Command<'a>>, ClientStatus> {
     if !EntryBuilder::can_ever_hold(request.command.len()) {
         return Err(ClientStatus::TooLarge);

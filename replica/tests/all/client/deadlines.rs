@@ -1,4 +1,4 @@
-//! What a client says when it has no answer: it is certain exactly when it can be.
+//! A client's error when it has no answer: it is certain exactly when it can be.
 
 use trine_client::{Error, Mode, Obstacle};
 use trine_kvstore::Command;
@@ -178,8 +178,9 @@ fn a_foreign_replica_among_ours_is_left_out() {
     assert!(world.replica(1).seen.len() <= 1, "it is not asked again");
 }
 
-/// A replica that stood in a group's list on another group's files, led by nobody, answered first: the client took its refusal
-/// for the word of the group that it was looking for, and the replicas of the right one for foreign ones.
+/// A replica was in a group's list but on another group's files, had no leader, and answered first. The client took its
+/// refusal as the answer of the group that it was looking for, and took the replicas of the right group for foreign
+/// ones.
 #[test]
 fn a_refusal_does_not_say_which_group_is_meant() {
     for status in [ClientStatus::NoQuorum, ClientStatus::NotAttached] {
@@ -244,7 +245,8 @@ fn without_a_group_the_registration_ends_with_the_command() {
     );
 }
 
-/// A client that asked a dead group kept its registration for ever, and whoever waited for "nothing in flight" with it.
+/// A client that asked a dead group kept its registration for ever, and so did every caller that waited for "nothing in
+/// flight".
 #[test]
 fn a_group_that_dies_during_registrations_leaves_nothing_in_flight() {
     let mut world = World::with(vec![always(|| Act::Silent)], |config| {
@@ -280,8 +282,9 @@ fn a_group_that_dies_during_registrations_leaves_nothing_in_flight() {
     );
 }
 
-/// Found by review: when the last thing to look after was an attempt that took too long, the deadline of its operation was
-/// forgotten with it. The operation waited for as long as nothing was sent: here for the pause that a busy leader gets.
+/// Found by review: when the only thing left to watch was an attempt that took too long, the deadline of its operation
+/// was forgotten with it. The operation waited for as long as nothing was sent: here for the pause that a busy leader
+/// gets.
 #[test]
 fn a_deadline_outlives_an_attempt_that_took_too_long() {
     let mut world = World::with(vec![leader()], |config| {

@@ -1,4 +1,4 @@
-//! Finding the leader, and what happens to commands when it changes.
+//! Finding the leader, and the outcome of commands when it changes.
 
 use trine_client::{Error, Mode, Obstacle};
 use trine_kvstore::{Command, Position, Response};
@@ -42,8 +42,8 @@ fn a_hint_to_a_replica_that_was_not_named_is_followed() {
     assert!(world.finished[0].result.is_ok());
 }
 
-/// Found by the simulator, as turns without packets: a client whose hint led to a replica that was down named the
-/// present as its next deadline until the connection had failed, and kept a processor busy for that long.
+/// Found by the simulator, as turns without packets: a client's hint led to a replica that was down. The client named
+/// the present as its next deadline until the connection had failed, and kept a processor busy for that long.
 #[test]
 fn while_a_hint_is_connected_to_there_is_nothing_to_do() {
     let mut world = World::new(vec![follower(1), leader()]);

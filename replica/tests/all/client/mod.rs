@@ -1,4 +1,4 @@
-//! The client's core against replicas that follow a script: what it says of each operation has to be true.
+//! The client's core against replicas that follow a script: its outcome of each operation has to be true.
 
 mod batches;
 mod blocking;

@@ -221,9 +221,9 @@ fn an_evicted_session_leaves_what_was_sent_before_unknown() {
     );
 }
 
-/// Two commands were under way when the session was evicted. One of them was told so and was done under the next session;
-/// the other was turned away by a busy leader a little later. It then waited for a session although there was one: nobody
-/// gave it a sequence, and it ended as "not reachable" at its deadline.
+/// Two commands were under way when the session was evicted. One of them was told so and was done under the next
+/// session; the other was turned away by a busy leader a little later. It then waited for a session although there was
+/// one: it was never given a sequence, and it ended as "not reachable" at its deadline.
 #[test]
 fn a_command_that_is_turned_away_behind_its_session_goes_on_under_the_next_one() {
     let mut world = World::with(vec![leader()], |config| config.batch_bytes = 0);
@@ -254,7 +254,7 @@ fn with_a_write_that_is_held() -> (World, ClientId) {
     (world, client)
 }
 
-/// The last command of a client waits for the one before it, whose session was evicted. That one was put behind the last
+/// The last command of a client waits for the one before it, whose session was evicted. That one was put after the last
 /// one, to wait for the next session: each waited for the other until its time was over.
 #[test]
 fn the_last_command_does_not_wait_for_one_that_waits_behind_it() {

@@ -33,7 +33,7 @@ pub(crate) struct Seen {
     pub(crate) command: Vec<u8>,
 }
 
-/// What a scripted replica does with a request.
+/// A scripted replica's reaction to a request.
 pub(crate) enum Act {
     /// The store's response at a position.
     Ok(Position, Vec<u8>),
@@ -41,7 +41,7 @@ pub(crate) enum Act {
     Status(ClientStatus),
     /// Not the leader; who is.
     NotLeader(Option<SocketAddr>),
-    /// Proposed, but the lead is lost; who leads now.
+    /// Proposed, but leadership is lost; who leads now.
     LeadershipLost(Option<SocketAddr>),
     /// As a replica of another cluster.
     Foreign(ClusterId),
@@ -57,7 +57,7 @@ pub(crate) enum Act {
 
 pub(crate) type Script = Box<dyn FnMut(&Seen) -> Act>;
 
-/// Whom an answer is for.
+/// The request that an answer is for.
 #[derive(Clone, Copy)]
 enum Waiting {
     Alone(ResponseHandle),
@@ -177,7 +177,7 @@ fn respond(cx: &mut Cx<'_, RingRoute>, handle: ResponseHandle, bytes: &[u8]) {
         .alloc(bytes.len())
         .expect("a test never runs out of buffers");
     response.copy_from_slice(bytes);
-    // Nobody may wait any more: that is what some tests are about.
+    // No operation may wait any more: some tests are about that.
     drop(cx.enqueue_response(handle, response));
 }
 
@@ -241,7 +241,7 @@ impl World {
         let mut backends = mesh(scripts.len() as u16 + 1);
         let client_backend = backends.pop().expect("one more than scripts");
         let mut config = ClientConfig::new((0..scripts.len() as u16).map(address).collect());
-        // One message for each command; what batches do is for the tests that switch them on.
+        // One message for each command; tests of batches switch them on.
         config.batch_bytes = 0;
         change(&mut config);
         let pool = client_backend.pool().clone();

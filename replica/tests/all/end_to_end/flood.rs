@@ -137,7 +137,7 @@ fn requests_beyond_the_bound_are_told_to_come_back() {
         .node
         .stats();
     assert_eq!(stats.overloaded, BEYOND as u64);
-    // The leader finds out that it leads nobody, and says so to all that wait.
+    // The leader finds out that it has no followers, and says so to all that wait.
     world.run_until(Duration::from_secs(2), "the other answers", |_| {
         flood.turn().expect("rings do not fail");
         flood.app().answers.values().sum::<usize>() == BATCHES * BATCH_ITEMS_MAX

@@ -24,7 +24,7 @@ use crate::support::{ManualClock, address};
 /// Requests that the peer keeps in flight to each replica.
 const IN_FLIGHT: usize = 16;
 
-/// What the peer knows about the group it talks to: with it, its messages pass the first checks.
+/// The peer's knowledge about the group it talks to: with it, its messages pass the first checks.
 #[derive(Clone, Copy)]
 struct Insight {
     cluster: ClusterId,
@@ -72,7 +72,7 @@ impl Attacker {
                     .encode_to_vec(),
                 )
             }
-            // A member that lies with messages that make sense is outside of what crash-tolerant consensus withstands.
+            // Crash-tolerant consensus does not withstand a member that lies with messages that make sense.
             2 => {
                 let header = PeerHeader {
                     from: Incarnation(draw),
@@ -111,7 +111,7 @@ impl Attacker {
                 (kind::BOOTSTRAP, begin.encode_to_vec())
             }
             5 => {
-                // A place that does not exist: a well-formed plea for a real one is a legal membership change.
+                // A place that does not exist: a well-formed join request for a real one is a legal membership change.
                 let place = PlaceId(40 + (draw as u32 % 10));
                 let join = JoinRequest {
                     state_version: 0,
@@ -145,7 +145,7 @@ impl Attacker {
         }
     }
 
-    /// Damages one message in two; never so that a plea to join names a real place.
+    /// Damages one message in two; never so that a join request names a real place.
     fn damage(&mut self, kind_number: u8, bytes: &mut Vec<u8>) {
         let half = Ratio::percent(50);
         if kind_number == kind::JOIN || bytes.is_empty() || !self.prng.chance(half) {
@@ -285,7 +285,7 @@ fn attacker(
 #[test]
 fn a_hundred_thousand_senseless_messages_change_nothing() {
     let (mut world, spare) = World::with_spare(21);
-    // Else nothing of it would get past the first check.
+    // Without trust none of its messages would get past the first check.
     world.spare_is_trusted.store(true, Ordering::Relaxed);
     let client = world.open();
     world.put(client, b"bytes", b"");

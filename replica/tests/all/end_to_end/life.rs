@@ -45,8 +45,8 @@ fn values_of_many_packets_go_in_and_come_out() {
 }
 
 /// Small commands travel in one message, and their answers together were larger than any message may be: the replica
-/// answered the whole batch with nothing. The client took that for a replica without memory and sent the same batch again,
-/// until the time of all of them was over. What had changed something was "outcome unknown" then.
+/// answered the whole batch with nothing. The client took that for a replica without memory and sent the same batch
+/// again, until the time of all of them was over. Commands that had changed something ended as "outcome unknown" then.
 #[test]
 fn a_batch_whose_answers_fit_no_message_is_answered_one_by_one() {
     const COMMANDS: i64 = 9;
@@ -223,7 +223,7 @@ fn without_a_majority_writes_fail_and_stale_reads_are_answered() {
     world.run_for(Duration::from_millis(100));
     world.kill((leader + 1) % 3);
     world.kill((leader + 2) % 3);
-    // Long enough for the client to find out that they are dead: what is sent to them might have arrived.
+    // Long enough for the client to find out that they are dead: messages sent to them might have arrived.
     world.run_for(Duration::from_millis(2_500));
     let put = Command::Put {
         key: b"key",

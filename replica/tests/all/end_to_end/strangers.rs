@@ -1,4 +1,4 @@
-//! Appends that come ahead of one that never comes, from sessions of nobody that the group knows.
+//! Appends that come ahead of one that never comes, from sessions of strangers to the group.
 
 use std::sync::atomic::Ordering;
 
@@ -68,7 +68,8 @@ impl App<RingRoute> for Stranger {
     }
 }
 
-/// What a member would write in front of its appends to [`TARGET`]: STATUS tells it to everybody.
+/// The header that a member would write in front of its appends to [`TARGET`]: STATUS tells it to
+/// any client.
 fn honest(world: &mut World, from: usize) -> PeerHeader {
     let number = |text: &str| u64::from_str_radix(text, 16).expect("status prints hexadecimal");
     let [sender, receiver] = [from, TARGET].map(|place| world.status(place).replica);
@@ -114,9 +115,9 @@ fn appends_early(world: &World) -> u64 {
     node.app().node.stats().appends_early
 }
 
-/// Found by review: an append that came ahead of an earlier one was kept before anybody looked who had sent it. 2,048
-/// sessions of a stranger, each with appends 5 to 68 and never the first, took the room of all requests that wait, and
-/// from then on every vote and heartbeat of a real member was answered with nothing.
+/// Found by review: an append that came ahead of an earlier one was kept before its sender was checked. A stranger's
+/// 2,048 sessions, each with appends 5 to 68 and never the first, took the room of all requests that wait. From then on
+/// every vote and heartbeat of a real member was answered with nothing.
 #[test]
 fn the_appends_of_a_stranger_do_not_wait() {
     for change in [
@@ -137,7 +138,7 @@ fn the_appends_of_a_stranger_do_not_wait() {
     }
 }
 
-/// The same from somebody who names a member as the sender, which everybody can: its address is not a member's.
+/// The same from a stranger that names a member as the sender, which any process can: its address is not a member's.
 #[test]
 fn the_appends_of_a_stranger_in_a_members_name_do_not_wait() {
     let (mut world, spare) = World::with_spare(41);
@@ -151,7 +152,8 @@ fn the_appends_of_a_stranger_in_a_members_name_do_not_wait() {
     assert_eq!(refused, sent as u64);
 }
 
-/// From a member's address: what waits was bounded by session, and whoever is there has as many sessions as it likes.
+/// From a member's address: waiting requests were bounded by session, and a process at that address can open any number
+/// of sessions.
 #[test]
 fn the_appends_that_wait_are_bounded_over_all_sessions() {
     const SESSIONS: usize = 72;
@@ -171,7 +173,7 @@ fn the_appends_that_wait_are_bounded_over_all_sessions() {
     );
 }
 
-/// What waited is no longer counted when its session has ended: the leader's appends find room again.
+/// Waiting requests are no longer counted when their session has ended: the leader's appends find room again.
 #[test]
 fn sessions_that_end_make_room_for_appends_that_wait() {
     let (mut world, spare) = World::with_spare(43);

@@ -66,7 +66,7 @@ pub(crate) struct World {
     pub(crate) nodes: Vec<Option<NodeLoop>>,
     /// A paused process keeps everything and gets no turn.
     pub(crate) paused: Vec<bool>,
-    /// The wire of each place: what is done to it outlives the processes.
+    /// The wire of each place: its faults outlive the processes.
     wires: Vec<FaultHandle<RingRoute>>,
     lives: Vec<u64>,
     /// Whether the endpoint to spare counts as the first replica's address.
@@ -81,7 +81,7 @@ impl World {
         Self::with_spare(seed).0
     }
 
-    /// The same, and an endpoint of its ring for somebody else.
+    /// The same, and an endpoint of its ring for another user.
     pub(crate) fn with_spare(seed: u64) -> (Self, RingBackend) {
         Self::configured(seed, ReplicaConfig::default())
     }
@@ -181,7 +181,7 @@ impl World {
         }
     }
 
-    /// The client's thread does something else for a while: nobody answers for its endpoint.
+    /// The client's thread does something else for a while: its endpoint answers nothing.
     pub(crate) fn idle_client(&mut self, span: Duration) {
         for _ in 0..span.as_nanos() / STEP.as_nanos() {
             self.clock.advance(STEP);
@@ -256,13 +256,13 @@ impl World {
         self.leader().expect("waited for it")
     }
 
-    /// The process at `place` is gone at once, with everything that it knew. Its endpoint is kept for the next life.
+    /// The process at `place` is gone at once, with its whole memory. Its endpoint is kept for the restart.
     pub(crate) fn kill(&mut self, place: usize) -> RingBackend {
         let node = self.nodes[place].take().expect("the place is alive");
         node.into_backend().into_inner()
     }
 
-    /// A new life at `place`, without any memory.
+    /// A restart at `place`, without any memory.
     pub(crate) fn restart(&mut self, place: usize, backend: RingBackend) {
         let node = self.boot(place, backend, false);
         self.nodes[place] = Some(node);

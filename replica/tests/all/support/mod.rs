@@ -1,4 +1,4 @@
-//! What the integration tests share: a clock that the test moves, and addresses on a ring.
+//! Shared parts of the integration tests: a clock that the test moves, and addresses on a ring.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::cell::Cell;

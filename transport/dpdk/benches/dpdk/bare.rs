@@ -17,7 +17,7 @@ fn open(arguments: &[String]) -> RawQueue {
     while !queue.link_is_up() {
         assert!(start.elapsed() < PATIENCE, "no link");
     }
-    // memif's receiver gives the sender room by polling; before its first poll everything sent to it is lost, and
+    // memif's receiver gives the sender room by polling. Before its first poll every frame sent to it is lost, and
     // every lost frame would narrow the window for the rest of the run.
     queue.receive();
     queue
@@ -117,7 +117,7 @@ pub(crate) fn flood(arguments: &[String]) {
 /// Headers of a packet that has a body.
 const HEAD: [u8; FRAME - SMALL] = [0; FRAME - SMALL];
 
-/// Like [`flood`], with bodies of the given length that are copied behind their headers.
+/// Like [`flood`], with bodies of the given length that are copied after their headers.
 pub(crate) fn flood_copied(arguments: &[String]) {
     let body = body(arguments);
     flood_with(arguments, |queue| {

@@ -1,4 +1,4 @@
-//! Datagrams through the backend, without RPCs: what Ethernet, IPv4 and UDP headers cost.
+//! Datagrams through the backend, without RPCs: the cost of Ethernet, IPv4 and UDP headers.
 
 use std::net::{SocketAddr, SocketAddrV4};
 use std::time::Instant;

@@ -1,7 +1,7 @@
 //! `cargo bench -p trine-transport --features dpdk --bench dpdk [NAME...]`: RPCs over memif beside bare DPDK.
 //!
-//! EAL starts once in a process and the ports of a closed memif device do not come back, so every run is two fresh
-//! processes, pinned to a core each: this program with a role. Runs of ours and of the baseline alternate.
+//! EAL starts once in a process, and the ports of a closed memif device do not come back. Every run is therefore two
+//! fresh processes, pinned to a core each: this program with a role. Runs of ours and of the baseline alternate.
 
 mod bare;
 mod datagram;
@@ -23,7 +23,7 @@ pub(crate) const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
 pub(crate) const UDP_PORT: u16 = 7471;
 /// Payload of requests and responses.
 pub(crate) const SMALL: usize = 32;
-/// What a 32-byte RPC is on the wire: Ethernet, IPv4 and UDP headers, trine's header, payload.
+/// The parts of a 32-byte RPC on the wire: Ethernet, IPv4 and UDP headers, trine's header, payload.
 pub(crate) const FRAME: usize = 42 + 24 + SMALL;
 /// Requests under way, issued and answered in batches of three: the C++ eRPC's benchmark.
 pub(crate) const WINDOW: usize = 60;
@@ -33,7 +33,7 @@ pub(crate) const ROUNDS: usize = 100_000;
 pub(crate) const SPAN_MS: u64 = 500;
 const PAIRS: usize = 10;
 
-/// What a process does on its core, given its arguments.
+/// The work of a process on its core, given its arguments.
 type Role = (&'static str, fn(&[String]));
 
 const ROLES: [Role; 11] = [
@@ -136,8 +136,8 @@ fn run_with(server: &str, client: &str, argument: &str) -> f64 {
     server.expect("ready");
     let mut client = process::start(client, &[&socket, &ours.to_string(), argument]);
     let result = client.expect("result: ").parse().expect("a number");
-    // memif's driver unmaps the rings of a peer that goes away under the feet of whoever polls them, and dislikes both
-    // ends closing at once: the server stops polling, then the client closes, then the server.
+    // When a peer goes away, memif's driver unmaps its rings even while the other end polls them. It also dislikes both
+    // ends closing at once. So the server stops polling, then the client closes, then the server.
     server.sign();
     server.expect("idle");
     client.release();

@@ -156,7 +156,7 @@ fn the_port_may_check_and_fill_in() {
     };
     assert!(parse(&by_port, &OURS, checked).is_ok());
 
-    // What the port has to do: complete the sum over the UDP header and payload.
+    // The port's part: complete the sum over the UDP header and payload.
     let mut done = by_port.clone();
     let checksum = Sum::ZERO.add(&by_port[34..]).finish();
     done[40..42].copy_from_slice(&checksum);

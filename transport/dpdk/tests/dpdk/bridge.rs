@@ -60,7 +60,7 @@ fn with_network(case: fn(&Network)) {
     case(&network);
 }
 
-/// The kernel takes what DPDK sends, and the other way round: every header and checksum is right.
+/// The kernel accepts DPDK's frames, and the other way round: every header and checksum is right.
 fn exchange_with_kernel(network: &Network, udp_checksum: &str) {
     network.add_kernel(KERNEL);
     let mut server = start_port(network, 1, "bridge_echo", SERVER, udp_checksum);
@@ -96,7 +96,7 @@ fn rpcs_without_kernel(network: &Network) {
     }
 }
 
-/// An endpoint that does not receive for a while loses what its queue has no room for, and knows how much.
+/// An endpoint that does not receive for a while loses the datagrams that its queue has no room for, and counts them.
 fn lose_in_a_full_queue(network: &Network) {
     network.add_kernel(KERNEL);
     let mut server = start_port(network, 1, "bridge_deaf", SERVER, "auto");
@@ -143,7 +143,7 @@ fn open_with(driver: &str, arguments: &[String]) -> DpdkBackend {
     backend
 }
 
-/// Sends every datagram back until the director hangs up, then tells what was refused.
+/// Sends every datagram back until the director hangs up, then reports the refused ones.
 fn echo(arguments: &[String]) {
     let mut backend = open(arguments);
     let waker = backend.waker();
@@ -178,8 +178,8 @@ fn echo(arguments: &[String]) {
     }
 }
 
-/// Answers one datagram, then takes nothing any more; says what its queue lost, once the director hangs up. The pcap
-/// driver counts what it loses, as those of real cards do; the AF_PACKET driver of DPDK 22.11 does not.
+/// Answers one datagram, then takes nothing any more; reports its queue's losses once the director hangs up. The pcap
+/// driver counts its losses, as those of real cards do; the AF_PACKET driver of DPDK 22.11 does not.
 fn deaf(arguments: &[String]) {
     let mut backend = open_with("net_pcap0", arguments);
     let mut message = backend.pool().alloc(2_048).expect("memory");

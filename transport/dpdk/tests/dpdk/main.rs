@@ -13,9 +13,9 @@ mod rpc;
 
 use std::process::ExitCode;
 
-/// A case: its name, and what the directing process does.
+/// A case: its name, and the work of the directing process.
 type Case = (&'static str, fn());
-/// A role: its name, and what a started process does with its arguments.
+/// A role: its name, and the work of a started process, given its arguments.
 type Role = (&'static str, fn(&[String]));
 
 fn main() -> ExitCode {

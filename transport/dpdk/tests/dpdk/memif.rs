@@ -46,8 +46,8 @@ const STOP: &[u8] = b"stop";
 /// Runs the two roles on a memif socket of their own.
 ///
 /// They end in order: the server stops polling, then the client closes its port, then the server. The driver handles a
-/// peer's end in a thread of its own: it unmaps the rings under the feet of whoever polls them, and frees them twice
-/// if the port is closed at that very moment.
+/// peer's end in a thread of its own. It unmaps the rings even while the other end polls them, and frees them twice if
+/// the port is closed at that very moment.
 fn pair(server: &str, client: &str) {
     let socket = format!("@trine-test-{server}-{}", std::process::id());
     let mut server = start(server, &[&socket]);
@@ -67,7 +67,7 @@ fn idle(word: &str) {
     wait_for_director();
 }
 
-/// Starts EAL with a memif device, as nobody and without huge pages.
+/// Starts EAL with a memif device, as an unprivileged user and without huge pages.
 pub(crate) fn start_eal(role: &str, socket: &str) -> std::sync::Arc<Eal> {
     become_nobody();
     let mac = if role == "server" {
@@ -200,7 +200,7 @@ fn long_datagrams(backend: &mut DpdkBackend) {
         assert!(!message.is_shared(), "the port has a copy");
         until("the answer to a long datagram", || {
             let mut rx = backend.rx_burst().expect("a working port");
-            // The echo cuts what it sends back to header and one short body.
+            // The echo cuts its replies to header and one short body.
             let expected: Vec<u8> = [&[9; 24], &message[1..1 + len]].concat();
             rx.any(|packet| {
                 expected.starts_with(packet.bytes) && packet.bytes.len() == expected.len().min(304)
@@ -253,7 +253,7 @@ fn survive(arguments: &[String]) {
             through += 1;
         }
         if stop {
-            // Nobody here knows the attacker's Ethernet address: what he gets is the question for it.
+            // The attacker's Ethernet address is unknown here: he gets only the question for it.
             let route = SocketAddrV4::new(CLIENT, UDP_PORT).into();
             push(&mut tx, route, STOP);
             backend.tx_burst(&mut tx).expect("a working port");
@@ -306,7 +306,7 @@ fn fuzz(arguments: &[String]) {
         }
         send(&mut queue, &frame);
     }
-    // What comes back is the server's question for the sender's Ethernet address.
+    // The reply is the server's question for the sender's Ethernet address.
     while queue.receive() > 0 {}
     until("an answer", || {
         send(&mut queue, &good(STOP));
@@ -355,7 +355,7 @@ fn spoil(frame: &mut Vec<u8>, prng: &mut Prng) {
         14 => patch(frame, 33, &[77]),
         15 => impossible_source(frame),
         16 => {
-            // Random bytes behind a right Ethernet header: an IPv4 header's checksum is right once in 65,536 times,
+            // Random bytes after a right Ethernet header: an IPv4 header's checksum is right once in 65,536 times,
             // and then everything else would have to be right as well.
             prng.fill(&mut frame[14..]);
         }

@@ -127,7 +127,7 @@ pub(crate) fn wait_for_director() {
     assert_eq!(count, 0, "the director says nothing, it hangs up");
 }
 
-/// Gives up root, for good.
+/// Gives up root permanently.
 pub(crate) fn become_nobody() {
     if !is_root() {
         return;

@@ -1,4 +1,4 @@
-//! RPCs through the backend: what an endpoint does with it, on any device and beside kernel UDP.
+//! RPCs through the backend: an endpoint on top of it, on any device and beside kernel UDP.
 
 use std::net::SocketAddr;
 

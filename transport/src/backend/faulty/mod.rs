@@ -60,7 +60,7 @@ struct HeldPacket<R> {
     bytes: MsgBuf,
 }
 
-/// What was drawn for one packet.
+/// The faults drawn for one packet.
 #[derive(Copy, Clone, Default)]
 struct Fate {
     lost: bool,
@@ -92,7 +92,7 @@ impl<B: Backend, C: Clock> Faulty<B, C> {
         }
     }
 
-    /// The handle that changes the faults and reads what fired.
+    /// The handle that changes the faults and reads their counts.
     #[must_use]
     pub fn handle(&self) -> FaultHandle<B::Route> {
         self.handle.clone()
@@ -118,7 +118,7 @@ impl<B: Backend, C: Clock> Faulty<B, C> {
         }
     }
 
-    /// Sends what has been held back long enough.
+    /// Sends packets that have been held back long enough.
     fn release_outbound(&mut self, now: Instant) -> Result<(), BackendError> {
         while let Some(held) = self.outbound.pop_due(now) {
             self.send(held.route, held.bytes)?;
@@ -198,7 +198,7 @@ impl<B: Backend, C: Clock> Faulty<B, C> {
         }
         let sent = self.inner.tx_burst(&mut self.tx);
         if !self.inner.caps().copies {
-            // Nobody answers these copies, and the answer to one packet proves nothing about its
+            // These copies get no answer, and the answer to one packet proves nothing about its
             // duplicate.
             self.inner.flush();
         }
@@ -237,7 +237,7 @@ impl<B: Backend, C: Clock> Faulty<B, C> {
     }
 }
 
-/// Takes the next wire packet off a datagram; what is no wire packet stays in one piece.
+/// Takes the next wire packet off a datagram; other content stays whole.
 fn split_packet<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     if rest.is_empty() {
         return None;
@@ -310,7 +310,7 @@ impl<R: super::Route> Incoming<'_, R> {
 }
 
 impl Fate {
-    /// Draws the same number of random values whatever comes out, and counts what fired.
+    /// Draws the same number of random values for any result, and counts the faults that fired.
     fn draw(faults: &Faults, prng: &mut Prng, counters: &Counters) -> Self {
         let mut fate = Self {
             lost: prng.chance(faults.loss),

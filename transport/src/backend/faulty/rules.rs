@@ -1,4 +1,4 @@
-//! What goes wrong and how often: the rules, their text form, and the handle that changes them.
+//! The faults and their rates: the rules, their text form, and the handle that changes them.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,10 +10,10 @@ use crate::backend::Route;
 use crate::prng::Ratio;
 use crate::time::Duration;
 
-/// What happens to the wire packets of a link, each fault drawn independently for each packet.
+/// Faults on the wire packets of a link, each drawn independently for each packet.
 ///
-/// Written and parsed as `loss=5%,dup=1%,reorder=2%,corrupt=0.1%,delay=1ms..5ms`; what is not
-/// named does not happen. `delay=2ms` delays every packet by two milliseconds, `blocked` alone is
+/// Written and parsed as `loss=5%,dup=1%,reorder=2%,corrupt=0.1%,delay=1ms..5ms`; faults that are
+/// not named do not happen. `delay=2ms` delays every packet by two milliseconds, `blocked` alone is
 /// [`Faults::CUT`].
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub struct Faults {
@@ -42,7 +42,7 @@ pub enum Direction {
     Inbound,
 }
 
-/// How often each fault has fired, and how many packets were looked at.
+/// How often each fault has fired, and how many packets were examined.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub struct FaultCounts {
     /// Wire packets that passed a link with faults, whatever became of them.
@@ -69,7 +69,7 @@ pub struct FaultHandle<R> {
 
 pub(super) struct Shared<R> {
     rules: Mutex<Rules<R>>,
-    /// Counts changes of the rules, so that the backend looks only when there are any.
+    /// Counts changes of the rules, so that the backend reads them only when they have changed.
     version: AtomicU64,
     counters: [Counters; 2],
 }
@@ -198,13 +198,13 @@ impl<R: Route> FaultHandle<R> {
         });
     }
 
-    /// What fired in one direction so far.
+    /// The faults that fired in one direction so far.
     #[must_use]
     pub fn counts(&self, direction: Direction) -> FaultCounts {
         self.shared.counters[direction.index()].snapshot()
     }
 
-    /// What fired in both directions so far.
+    /// The faults that fired in both directions so far.
     #[must_use]
     pub fn total(&self) -> FaultCounts {
         let [a, b] =

@@ -1,4 +1,4 @@
-//! Rates, order and integrity of what passes a faulty ring, on a clock that the test turns.
+//! Rates, order and integrity of packets through a faulty ring, on a clock that the test moves.
 
 use super::*;
 use crate::backend::{RingBackend, RingConfig, RingRoute};
@@ -317,8 +317,8 @@ impl Backend for Device {
 }
 
 /// Copies went back to the pool with the burst that carried them, and a second copy of a packet may
-/// leave after the answer to the first: over a device that reads the memory later, both were
-/// written over before they had left.
+/// leave after the answer to the first. Over a device that reads the memory later, both were
+/// overwritten before they had left.
 #[test]
 fn copies_stay_until_a_device_has_read_them() {
     let clock = TestClock::default();

@@ -10,7 +10,7 @@ pub(super) struct RawAddress {
     bytes: [u8; RAW_BYTES],
 }
 
-/// What the system calls are told about the size of a [`RawAddress`].
+/// The size of a [`RawAddress`] that the system calls are told.
 pub(super) const RAW_BYTES: usize = size_of::<libc::sockaddr_in6>();
 
 const FAMILY_V4: [u8; 2] = (libc::AF_INET as u16).to_ne_bytes();
@@ -107,8 +107,9 @@ mod tests {
         }
     }
 
-    /// Nobody can be answered at port 0: the kernel refuses with EINVAL, as it does where it cannot
-    /// segment. A stranger with such a source port made the backend give up segmentation for all.
+    /// A sender with port 0 cannot be answered: the kernel refuses with EINVAL, as it does where it
+    /// cannot segment. A stranger with such a source port made the backend give up segmentation for
+    /// all.
     #[test]
     fn port_zero_is_no_address() {
         for text in ["127.0.0.1:0", "[::1]:0", "[::ffff:10.0.0.1]:0"] {

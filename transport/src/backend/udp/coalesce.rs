@@ -1,10 +1,10 @@
 //! Which wire packets share a datagram, and which datagrams share a send.
 //!
 //! A datagram costs the kernel the same work whatever it carries, so packets of one batch for one
-//! route are put together up to the MTU. Datagrams of equal size for one route, of which the last
-//! may be shorter, form a train that the kernel takes as one and segments as late as it can (GSO).
-//! Packets of one route keep their order: only the route's newest datagram may still grow, and only
-//! its newest train.
+//! route are put together up to the MTU. Datagrams of equal size for one route form a train, of
+//! which the last may be shorter. The kernel takes a train as one and segments it as late as it can
+//! (GSO). Packets of one route keep their order: only the route's newest datagram may still grow,
+//! and only its newest train.
 
 use crate::backend::{Route, TxBatch};
 
@@ -40,7 +40,7 @@ pub(super) struct Train<R> {
     last: u16,
 }
 
-/// What the plan may put together.
+/// The limits on what the plan may combine.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Limits {
     /// Bytes of a datagram; longer single packets go alone and are the kernel's to refuse.

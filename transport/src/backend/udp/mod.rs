@@ -50,10 +50,10 @@ pub struct UdpConfig {
     pub mtu: usize,
     /// Receive queue to ask the kernel for, in bytes.
     pub rx_queue_bytes: usize,
-    /// Whether packets of one burst to one peer share a datagram. Off only to measure what it gives.
+    /// Whether packets of one burst to one peer share a datagram. Off only to measure its gain.
     pub coalesce: bool,
-    /// Whether the kernel may take and deliver several datagrams of one peer as one (GSO, GRO).
-    /// Where it cannot, the backend notices and goes on without.
+    /// Whether the kernel may take and deliver several datagrams of one peer as one (GSO, GRO). If
+    /// it cannot, the backend notices and goes on without.
     pub offload: bool,
     /// Whether received packets tell if the network marked congestion. Costs about a tenth of a
     /// microsecond for a packet that comes alone, so only for who uses it.
@@ -117,7 +117,7 @@ impl UdpBackend {
     ///
     /// # Errors
     ///
-    /// [`BackendError`] with cause and cure if the address is taken, not this machine's, or
+    /// [`BackendError`] with cause and hint if the address is taken, not this machine's, or
     /// forbidden.
     ///
     /// # Panics
@@ -344,8 +344,8 @@ impl std::fmt::Display for RxQueueShortfall {
     }
 }
 
-/// What a failed send means: a full queue is worth another try, a broken socket ends everything,
-/// the rest (unreachable, too long, filtered, no memory) is a packet lost on its way.
+/// The meaning of a failed send. A full queue is worth another try, and a broken socket ends
+/// everything. The rest (unreachable, too long, filtered, no memory) is a packet lost on its way.
 fn judge_send_error(error: &io::Error, retries: u32) -> Verdict {
     match error.raw_os_error() {
         Some(libc::EINTR | libc::EAGAIN | libc::ECONNREFUSED) if retries < SEND_RETRIES_MAX => {

@@ -1,4 +1,4 @@
-//! Socket options: integers, and what the kernel counted.
+//! Socket options: integers, and the kernel's counters.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -49,8 +49,8 @@ pub(super) fn option(socket: BorrowedFd<'_>, level: i32, name: i32) -> io::Resul
     }
 }
 
-/// Datagrams that the kernel dropped at this socket, mostly for want of room in its receive queue. Asked for when
-/// somebody looks, so that no datagram carries the count (`SO_RXQ_OVFL`).
+/// Datagrams that the kernel dropped at this socket, mostly for want of room in its receive queue. Read only when the
+/// statistics are read, so that no datagram carries the count (`SO_RXQ_OVFL`).
 pub(super) fn drops(socket: BorrowedFd<'_>) -> Option<u64> {
     /// `SK_MEMINFO_DROPS`, the last value of the kernel's table.
     const DROPS: usize = 8;
@@ -70,8 +70,8 @@ pub(super) fn drops(socket: BorrowedFd<'_>) -> Option<u64> {
     (result == 0 && is_whole).then_some(u64::from(values[DROPS]))
 }
 
-/// A message header that describes nothing. Its layout is the C library's own: the types of its lengths differ between glibc
-/// and musl (hence `as _` where they are set), and musl's has padding that has no name.
+/// A message header that describes nothing. Its layout is the C library's own. The types of its lengths differ between
+/// glibc and musl (hence `as _` where they are set), and musl's has padding that has no name.
 pub(super) fn empty_header() -> libc::mmsghdr {
     // SAFETY: pointers and integers, for all of which zero is a value.
     unsafe { std::mem::zeroed() }

@@ -37,7 +37,7 @@ const _: () = assert!(CONTROL_HEADER_BYTES == 16);
 /// ECN field of the traffic class: "congestion experienced".
 const ECN_CE: u8 = 0b11;
 
-/// A heap array that is only reached through its raw pointer, so that the kernel may write to it
+/// A heap array that is only reached through its raw pointer. The kernel may therefore write to it
 /// between calls without a Rust reference being in the way.
 struct RawArray<T: Copy> {
     start: NonNull<T>,

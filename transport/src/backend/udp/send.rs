@@ -203,7 +203,7 @@ fn send_one(
     }
 }
 
-/// What to do after the kernel refused a datagram.
+/// The reaction to a datagram that the kernel refused.
 pub(super) enum Verdict {
     /// Try the same one again.
     Retry,

@@ -1,4 +1,4 @@
-//! What is asked of the socket when it is opened, and why it may not be had.
+//! The socket options that are requested at the opening, and why one may be unavailable.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -24,7 +24,7 @@ pub(in crate::backend) fn bind_error(address: SocketAddr, error: &io::Error) -> 
     }
 }
 
-/// No fragments, and congestion marks instead of drops if somebody reads them.
+/// No fragments, and congestion marks instead of drops if the receiver reads them.
 pub(super) fn set_path_options(
     socket: &UdpSocket,
     local: SocketAddr,

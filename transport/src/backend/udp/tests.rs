@@ -185,7 +185,7 @@ fn datagrams_beyond_the_mtu_are_dropped_and_counted() {
     assert_eq!(server.stats().rx_truncated, 1);
 }
 
-/// Sends a train of 40 full packets and a short one; what came, as one string of bytes.
+/// Sends a train of 40 full packets and a short one; returns the received bytes as one string.
 fn train_arrives(receive_offload: bool) -> usize {
     let mut client = open();
     let config = UdpConfig {

@@ -1,11 +1,10 @@
 //! May datagrams be sent as trains (GSO)? Not where the kernel or the device below cannot.
 //!
-//! `EIO` and `EOPNOTSUPP` say that the device does not segment or sum: that is for good. `EINVAL` says
-//! the same of an old kernel, but also that *this* send was wrong: a path with a smaller MTU, a port
-//! of zero. So after it trains rest for a number of bursts that doubles each time: a kernel without
-//! segmentation soon sees next to none, and one bad address costs the others a few bursts. Trains that
-//! the kernel then takes halve it again, one step for as many bursts as the rest had: what was
-//! wrong once in a while does not add up over a long life.
+//! `EIO` and `EOPNOTSUPP` say that the device does not segment or sum: that is permanent. `EINVAL` says the same of an
+//! old kernel, but also that *this* send was wrong: a path with a smaller MTU, a port of zero. After `EINVAL`, trains
+//! therefore rest for a number of bursts that doubles each time. A kernel without segmentation soon sees next to none,
+//! and one bad address costs the others a few bursts. Trains that the kernel then accepts halve this number again, one
+//! step for as many bursts as the rest had. Occasional errors therefore do not add up over a long life.
 
 use std::io;
 
@@ -26,7 +25,7 @@ pub(super) struct Trains {
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 enum State {
     On,
-    /// So many bursts are left.
+    /// The number of bursts that are left.
     Resting(u32),
     Off,
 }
@@ -66,7 +65,7 @@ impl Trains {
         }
     }
 
-    /// The kernel refused a train. What was in it is retransmitted.
+    /// The kernel refused a train. Its packets are retransmitted.
     pub(super) fn on_refused(&mut self, error: &io::Error) {
         match error.raw_os_error() {
             Some(libc::EIO | libc::EOPNOTSUPP) => self.state = State::Off,
@@ -96,7 +95,7 @@ mod tests {
             .expect("it ends")
     }
 
-    /// One send to a bad address turned segmentation off for all peers, for good.
+    /// One send to a bad address turned segmentation off for all peers, permanently.
     #[test]
     fn an_invalid_send_lets_trains_rest_and_they_come_back() {
         let mut trains = Trains::new(true);

@@ -126,8 +126,8 @@ impl ClientEnd {
         self.sample_rtt(rx.now, sent_at, header.held, is_marked, rtts);
     }
 
-    /// An answer has come that proves a loss in this round. The first few such proofs in a row are acted on at once;
-    /// when none of the rounds in between brought any progress, the packet is not lost by chance, and the timer, which
+    /// An answer has come that proves a loss in this round. The first few such proofs in a row are acted on at once. If
+    /// none of the rounds in between brought any progress, the packet is not lost by chance, and the timer, which
     /// doubles, sets the pace.
     pub(super) fn on_gap(
         &mut self,
@@ -141,7 +141,7 @@ impl ClientEnd {
         }
     }
 
-    /// Goes back to the first unanswered packet. The credits of the packets behind it return.
+    /// Goes back to the first unanswered packet. The credits of the packets after it return.
     fn roll_back(
         &mut self,
         now: Instant,

@@ -1,8 +1,8 @@
 //! The client end of a session: it sends requests and drives the protocol.
 //!
-//! [`ClientEnd`] is one end: its slots, credits, queue and measurements. [`Requests`] is the state that all client
-//! ends of an endpoint share: the table of requests, the list of sessions that can send, the completions that wait.
-//! The files beside this one add an operation or a packet type each.
+//! [`ClientEnd`] is one end: its slots, credits, queue and measurements. [`Requests`] is the state that all client ends
+//! of an endpoint share. It has the table of requests, the list of sessions that can send, and the completions that
+//! wait. The files beside this one add an operation or a packet type each.
 
 mod busy;
 mod completion;
@@ -66,7 +66,7 @@ pub(crate) struct Requests {
 #[must_use]
 #[derive(Default)]
 pub(crate) struct Outcome {
-    /// A request moved on: the peer lives.
+    /// A request made progress: the peer is alive.
     pub(crate) is_progress: bool,
     /// This request is over.
     pub(crate) ended: Option<Ended>,
@@ -105,7 +105,7 @@ impl ClientEnd {
         }
     }
 
-    /// Fits the slots to what the server granted, before the first request is in a slot.
+    /// Fits the slots to the server's grant, before the first request is in a slot.
     pub(crate) fn set_terms(&mut self, terms: &Terms) {
         self.slots.shrink(terms.slots);
         self.credits = terms.credits;

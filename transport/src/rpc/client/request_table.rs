@@ -1,7 +1,7 @@
 //! Requests that this endpoint made and that are not complete: in a slot, or queued for one.
 //!
-//! They live apart from the sessions, in one table that is reused from the last entry freed, so
-//! that 20,000 idle sessions cost no cache and a few busy requests stay warm.
+//! They are kept apart from the sessions, in one table that is reused from the last entry freed.
+//! Thus 20,000 idle sessions cost no cache and a few busy requests stay warm.
 
 use super::request::{ClientRequest, NO_REQUEST, NewRequest, Stage};
 use crate::exchange::RequestId;
@@ -128,9 +128,9 @@ impl RequestTable {
             .unwrap_or(Instant::FAR_FUTURE)
     }
 
-    /// The first request from index `from` on that is due; the notes of those that are due later are corrected.
-    /// Without one the scan is over. The caller begins with index 0, and goes on
-    /// behind each request that it was given, after it has changed when that is due.
+    /// The first request from index `from` on that is due; the notes of those that are due later are corrected. Without
+    /// one the scan is over. The caller begins with index 0. For each request that it was given, it changes when that
+    /// is due, and then goes on after it.
     pub(super) fn pop_overdue(&mut self, from: u32, now: Instant) -> Option<u32> {
         if from == 0 {
             self.next_scan = Instant::FAR_FUTURE;

@@ -137,7 +137,7 @@ impl ClientEnd {
 }
 
 /// Copies a packet's data to its position. False if the response does not fit its buffer, or if its
-/// size is not what the first packet said.
+/// size differs from the first packet's.
 #[inline]
 fn take_data(
     request: &mut ClientRequest,

@@ -267,7 +267,7 @@ impl SendState {
         self.attempts = self.attempts.saturating_add(1);
     }
 
-    /// Goes back to the first unanswered packet. Returns the credits of the packets behind it.
+    /// Goes back to the first unanswered packet. Returns the credits of the packets after it.
     pub(super) fn roll_back(&mut self) -> u16 {
         let credits = self.in_flight();
         self.sent = self.answered;

@@ -24,7 +24,7 @@ pub(crate) struct ClientSlot {
     pub(super) sequence: u64,
     /// Index in the request table, or `NO_REQUEST`.
     pub(super) request: u32,
-    /// A request was sent and given up, and none has been answered since: the server cannot take
+    /// A request was sent and given up, and none has been answered since. The server cannot take
     /// the next one for a proof that its last response has left its queue.
     pub(super) gave_up: bool,
 }

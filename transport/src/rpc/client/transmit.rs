@@ -54,7 +54,7 @@ impl ClientEnd {
         true
     }
 
-    /// Sends what credits, rate and batch allow, a packet a slot in turn.
+    /// Sends as many packets as credits, rate and batch allow, a packet a slot in turn.
     pub(crate) fn transmit<R: Route>(
         &mut self,
         clock: &impl Clock,

@@ -1,12 +1,11 @@
 //! Memory that a server end holds for its client, and when it takes it back.
 //!
-//! A request half received and a response of several packets stay until the client goes on. A client
-//! that does not, and yet answers PINGs, would hold them for ever. So each slot is scanned once in a
-//! hold timeout, and given up at the second scan that finds no progress: the client has had between
-//! one and two timeouts. Any packet is progress, so that a slow client keeps its session, unless others
-//! want the memory: then a request must grow by a part of its size. One that is given up and then still
-//! goes on loses its session, because its data is gone; so does one that starts request after
-//! request and finishes none.
+//! A request half received and a response of several packets stay until the client goes on. A client that does not, and
+//! yet answers PINGs, would hold them for ever. So each slot is scanned once in a hold timeout, and given up at the
+//! second scan that finds no progress. The client has then had between one and two timeouts. Any packet is progress, so
+//! that a slow client keeps its session, unless others want the memory: then a request must grow by a part of its size.
+//! A client that still goes on with a request that is given up loses its session, because the data is gone. So does one
+//! that starts request after request and finishes none.
 
 use super::slot::{MOVED, ServerSlot, ServerSlotState};
 use super::{Responses, ServerEnd};
@@ -37,7 +36,7 @@ impl ServerSlot {
         self.assembly.is_some() && self.received >= before.saturating_add(least)
     }
 
-    /// Takes back what the slot holds. True if that was a request.
+    /// Takes back the slot's memory. True if that was a request.
     fn take_back(&mut self, memory: &mut Memory, stats: &mut EndpointStats) -> bool {
         self.state = ServerSlotState::GivenUp;
         let (assembly, response) = (self.assembly.take(), self.response.take());

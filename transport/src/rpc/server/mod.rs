@@ -44,7 +44,7 @@ pub(crate) struct Responses {
 /// The effect of a client's packet.
 #[must_use]
 pub(crate) struct Outcome {
-    /// A request moved on: the peer lives.
+    /// A request made progress: the peer is alive.
     pub(crate) is_progress: bool,
     /// Memory is held from now on; it must be scanned then.
     pub(crate) scan_at: Option<Instant>,

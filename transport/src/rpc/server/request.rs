@@ -200,7 +200,7 @@ impl ServerEnd {
         let assembly = slot.assembly.take();
         if assembly.is_some() {
             memory.end_assembly(assembly.as_ref());
-            // The client finished what it began.
+            // The client finished the request that it began.
             self.strikes = 0;
         }
         Outcome {
@@ -214,7 +214,7 @@ impl ServerEnd {
         }
     }
 
-    /// Nobody waits any more for the answer to a request that is complete.
+    /// The client no longer waits for the answer to a request that is complete.
     pub(crate) fn expire(&mut self, slot: u8) {
         if let Some(slot) = self.slots.get_mut(usize::from(slot)) {
             slot.state = ServerSlotState::Expired;

@@ -1,5 +1,5 @@
 //! REQUEST FOR RESPONSE: the client asks for response packets. The server keeps no state about
-//! which it has sent: it answers what is asked for.
+//! which it has sent: it sends the packet that is asked for.
 
 use std::cmp::Ordering;
 

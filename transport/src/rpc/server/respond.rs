@@ -22,7 +22,7 @@ impl ServerEnd {
         is_awaited.then_some(slot)
     }
 
-    /// Whether somebody waits for the answer to a request.
+    /// Whether the client still waits for the answer to a request.
     pub(crate) fn is_awaited(&mut self, handle: ResponseHandle) -> bool {
         self.awaiting(handle).is_some()
     }
@@ -75,7 +75,7 @@ impl ServerEnd {
         Ok(self.hold(now, responses.hold_timeout))
     }
 
-    /// The session is over: gives up what its slots hold.
+    /// The session is over: gives up the memory of its slots.
     pub(crate) fn give_up(&mut self, memory: &mut Memory) {
         for slot in std::mem::take(&mut self.slots) {
             memory.end_assembly(slot.assembly.as_ref());

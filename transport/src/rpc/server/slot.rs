@@ -96,8 +96,8 @@ impl ServerSlot {
         }
     }
 
-    /// Begins a request of so many packets. With it the client says that it is done with the slot's previous one, and
-    /// unless it gave that up, that the response has come. Returns that response.
+    /// Begins a request of so many packets. It tells that the client is done with the slot's previous request and,
+    /// unless the client gave that up, that the response has come. Returns that response.
     #[inline(always)]
     pub(super) fn begin(&mut self, new: &NewRequest, memory: &Memory) -> Previous {
         let is_proof = !new.flags.has(Flags::GAP) || self.sent_max == 0;

@@ -16,15 +16,15 @@ const BODY: [u8; 32] = [7; 32];
 const BYTES: usize = HEAD.len() + BODY.len();
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A configuration, what it is called, and what its counts must be.
+/// A configuration, its name, and its expected counts.
 struct Setting {
     name: &'static str,
     config: VerbsConfig,
     expected: Expected,
 }
 
-/// For all bursts together. A doorbell is a write of the processor to the device over PCIe; a completion is a write of
-/// the device to memory; a gathered part is a read of memory by the device, beside that of the work request.
+/// For all bursts together. A doorbell is a write of the processor to the device over PCIe. A completion is a write of
+/// the device to memory. A gathered part is a read of memory by the device, beside that of the work request.
 #[derive(Copy, Clone, Debug)]
 struct Counts {
     requests: u64,
@@ -40,7 +40,7 @@ type Sent = [u64; 4];
 #[derive(Copy, Clone)]
 struct Expected {
     sent: Sent,
-    /// How many datagrams one look finds is the device's affair, so there are bounds for these.
+    /// The device decides how many datagrams one poll finds, so there are bounds for these.
     receive_doorbells: (u64, u64),
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn run() {
 fn settings() -> Vec<Setting> {
     let all = VerbsConfig::default();
     let packets = BURSTS * BURST;
-    // The last places that were read wait for the next look.
+    // The last places that were read wait for the next poll.
     let (batched, single) = ((1, packets / 16), (packets - 2 * BURST, packets));
     let setting = |name, config, sent, receive_doorbells| Setting {
         name,
@@ -187,7 +187,7 @@ fn settings() -> Vec<Setting> {
     ]
 }
 
-/// What the bursts cost, and nanoseconds a datagram.
+/// The cost of the bursts, and nanoseconds a datagram.
 fn measure(config: &VerbsConfig) -> (Counts, f64) {
     let (mut sender, mut receiver) = (open(config), open(config));
     let peer = receiver.address();

@@ -1,8 +1,8 @@
 //! User-space instructions of an RPC, for callgrind to count: over a queue pair, and over the in-process ring.
 //!
-//! Both ends live in one thread and take turns, on a clock of its own that no delay of the machine moves, so nothing
-//! is retransmitted and every turn does the same. An end waits for its datagram before its turn goes on; that waiting
-//! is all that is not counted. Callgrind is told so by function names:
+//! Both ends live in one thread and take turns, on a clock of its own that no delay of the machine moves. Nothing is
+//! retransmitted, and every turn does the same. An end waits for its datagram before its turn goes on; that waiting is
+//! all that is not counted. Callgrind is told so by function names:
 //!
 //! `--collect-atstart=no --toggle-collect='*counted*' --toggle-collect='*until_a_datagram_waits*'`
 //!
@@ -24,7 +24,7 @@ use crate::ends::Ends;
 
 const WARM_UP: u32 = 100;
 
-/// `instructions ring|verbs ROUNDS`: so many RPCs, after some that nobody counts. A program of its own, in which both
+/// `instructions ring|verbs ROUNDS`: so many RPCs, after some that are not counted. A program of its own, in which both
 /// backends are used once and the compiler treats them alike.
 fn main() {
     let arguments: Vec<String> = std::env::args()
@@ -79,8 +79,8 @@ fn round_trip<B: Backend, C: Clock + Clone>(ends: &mut Ends<B, C>) {
     );
 }
 
-/// A device takes its time: where the other end has sent, `rx_burst` goes on once that is there. A turn may look more than
-/// once, and must not wait for what nobody has sent.
+/// A device takes its time: where the other end has sent, `rx_burst` goes on once that is there. A turn may poll more
+/// than once, and must not wait for a packet that was never sent.
 struct Waiting {
     backend: VerbsBackend,
     /// Whether something is on its way here, and from here.
@@ -147,7 +147,7 @@ impl Backend for Waiting {
     }
 }
 
-/// A microsecond passes with each look.
+/// A microsecond passes with each reading.
 #[derive(Clone, Default)]
 struct Steps(Cell<u64>);
 

@@ -56,7 +56,7 @@ impl Channel {
         // SAFETY: the channel is alive and does not block; the pointers outlive the call.
         while unsafe { sys::ibv_get_cq_event(self.as_ptr(), &raw mut queue, &raw mut context) } == 0
         {
-            // SAFETY: the event came from that queue, which lives as long as its queue pair: nobody drops one while
+            // SAFETY: the event came from that queue, which lives as long as its queue pair: no code drops one while
             // its endpoint waits.
             unsafe { sys::ibv_ack_cq_events(queue, 1) };
         }

@@ -9,7 +9,7 @@ use ibverbs_sys as sys;
 
 use super::{Port, VerbsConfig, VerbsError};
 
-/// GIDs looked at.
+/// The most GIDs that are examined.
 const GIDS_MAX: usize = 256;
 
 /// An open device with its protection domain.
@@ -97,8 +97,8 @@ impl Drop for Device {
     }
 }
 
-/// libibverbs looks for the device file in several places, and after a refusal its last word is
-/// that there is none in the last of them: so the files themselves are asked.
+/// libibverbs looks for the device file in several places. After a refusal its last message is that
+/// there is none in the last of them, so the files themselves are checked.
 fn open_error(name: &str) -> VerbsError {
     let failure = VerbsError::last("ibv_open_device");
     let forbidden = std::fs::read_dir("/dev/infiniband").is_ok_and(|files| {
@@ -204,7 +204,7 @@ fn choose_gid(
     })
 }
 
-/// True for the GID that stands for an IPv4 address.
+/// True for the GID that represents an IPv4 address.
 pub(super) fn is_ipv4_mapped(gid: &[u8; 16]) -> bool {
     gid[..10] == [0; 10] && gid[10..12] == [0xff; 2]
 }

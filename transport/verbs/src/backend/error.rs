@@ -1,4 +1,4 @@
-//! Why no queue pair could be made, with the cure in the message.
+//! Why no queue pair could be made, with a hint in the message.
 
 use std::fmt;
 use std::io;
@@ -149,7 +149,7 @@ impl std::error::Error for VerbsError {}
 mod tests {
     use super::*;
 
-    /// Cause and cure of each error, in the words that a user sees.
+    /// Cause and hint of each error, in the words that a user sees.
     // Long because it holds every error.
     #[test]
     fn every_error_names_its_cause_and_its_cure() {

@@ -1,4 +1,4 @@
-//! One queue pair of an endpoint with what belongs to it alone: its sends, its receive ring, its recovery.
+//! One queue pair of an endpoint with the parts that belong to it alone: its sends, its receive ring, its recovery.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -59,8 +59,8 @@ impl Lane {
         self.receive.post_free(&mut self.pair, stats);
     }
 
-    /// Takes what has arrived; how many datagrams. A broken queue pair is restarted, and the burst before the error is
-    /// lost with it: a restart is rare, and packets may be lost.
+    /// Takes the datagrams that have arrived; returns their number. A broken queue pair is restarted, and the burst
+    /// before the error is lost with it: a restart is rare, and packets may be lost.
     #[inline]
     pub(super) fn receive(&mut self, stats: &mut VerbsStats) -> Result<usize, Box<VerbsError>> {
         let count = self.receive.receive(&mut self.pair, stats);
@@ -75,16 +75,16 @@ impl Lane {
     }
 
     /// Waits until the device has read all that was posted. A broken queue pair is reset at once: only then has the
-    /// device forgotten what was posted.
+    /// device forgotten the posted requests.
     pub(super) fn flush(&mut self, addresses: &mut AddressHandles, stats: &mut VerbsStats) {
         self.send.flush(&mut self.pair, addresses, stats);
         if self.send.is_broken() {
-            // Where that fails the queue pair stays broken, and the next receive says so.
+            // If that fails the queue pair stays broken, and the next receive says so.
             let _failed = self.restart(stats);
         }
     }
 
-    /// Brings a broken queue pair back to work under the same number. What was posted is lost, as on the wire; the
+    /// Brings a broken queue pair back to work under the same number. Posted requests are lost, as on the wire; the
     /// sessions retransmit.
     #[cold]
     fn restart(&mut self, stats: &mut VerbsStats) -> Result<(), Box<VerbsError>> {

@@ -19,7 +19,7 @@ pub(super) struct Registered {
     _device: Arc<Device>,
 }
 
-/// A memory region of libibverbs; deregistered by whoever owns it.
+/// A memory region of libibverbs; its owner deregisters it.
 struct Registration(NonNull<sys::ibv_mr>);
 
 /// Where the message pool takes its memory from: every region is registered as it is made.
@@ -59,7 +59,7 @@ impl Registered {
                 })
             }
             Err(error) => {
-                // SAFETY: allocated above, and nobody has seen it.
+                // SAFETY: allocated above, and no other code has seen it.
                 unsafe { HeapRegions.release(region) };
                 Err(error)
             }
@@ -105,7 +105,7 @@ unsafe impl RegionAllocator for RegisteredRegions {
     fn allocate(&self, bytes: usize) -> Option<Region> {
         let region = HeapRegions.allocate(bytes)?;
         let Ok(registration) = register(&self.device, region) else {
-            // SAFETY: allocated above, and nobody has seen it.
+            // SAFETY: allocated above, and no other code has seen it.
             unsafe { HeapRegions.release(region) };
             return None;
         };

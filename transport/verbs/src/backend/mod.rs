@@ -1,7 +1,7 @@
 //! InfiniBand Unreliable Datagram through libibverbs: InfiniBand, RoCE and soft-RoCE.
 //!
-//! One queue pair an endpoint, or several if the configuration says so. What each choice follows from "Design Guidelines for High
-//! Performance RDMA Systems" is told in `VERBS.md`.
+//! One queue pair an endpoint, or several if the configuration says so. `VERBS.md` says which advice of "Design
+//! Guidelines for High Performance RDMA Systems" each choice follows.
 #![allow(unsafe_code)]
 
 mod address;
@@ -91,14 +91,14 @@ impl Default for VerbsConfig {
     }
 }
 
-/// What the queue pairs did, besides [`BackendStats`].
+/// Counters of the queue pairs, besides [`BackendStats`].
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub struct VerbsStats {
     /// Send work requests that the device took.
     pub sends: u64,
-    /// Of those, requests that carried their bytes themselves.
+    /// The sends that carried their bytes themselves.
     pub sends_inline: u64,
-    /// Of those, requests that asked for a completion.
+    /// The sends that asked for a completion.
     pub sends_signaled: u64,
     /// Parts of those that the device has to fetch from memory: heads that were not inline, and bodies.
     pub sends_gathered: u64,
@@ -134,12 +134,12 @@ pub struct VerbsBackend {
     pool: Pool,
     caps: Caps,
     address: VerbsAddress,
-    /// The lane that `rx_burst` looks at first: none may starve.
+    /// The lane that `rx_burst` polls first: none may starve.
     next_lane: usize,
     channel: Arc<Channel>,
     wake: Arc<WakeEvent>,
     registrations: Arc<AtomicU64>,
-    /// What `verbs` does not count.
+    /// The counters that are not in `verbs`.
     stats: BackendStats,
     verbs: VerbsStats,
 }
@@ -149,7 +149,7 @@ impl VerbsBackend {
     ///
     /// # Errors
     ///
-    /// [`VerbsError`] with cause and cure.
+    /// [`VerbsError`] with cause and hint.
     ///
     /// # Panics
     ///
@@ -210,7 +210,7 @@ impl VerbsBackend {
 
     /// The way to `peer` for one session: one of its queue pairs and one of ours, both chosen by `choice`. A session
     /// stays with the two, because packets on different queue pairs overtake each other, and the protocol takes
-    /// reordered packets for lost ones; different sessions had better choose differently.
+    /// reordered packets for lost ones. Different sessions should choose differently.
     #[must_use]
     pub fn route_to(&self, peer: &VerbsAddress, choice: u32) -> VerbsRoute {
         peer.route(choice, self.lanes.len() as u32)
@@ -286,7 +286,7 @@ impl Backend for VerbsBackend {
         &self.pool
     }
 
-    /// The first burst that one of the queue pairs has, beginning behind the one that had the last.
+    /// The first burst that one of the queue pairs has, beginning after the one that had the last.
     #[inline]
     fn rx_burst(&mut self) -> Result<RxBatch<'_, VerbsRoute>, BackendError> {
         for _ in 0..self.lanes.len() {

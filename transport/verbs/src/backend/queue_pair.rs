@@ -23,7 +23,7 @@ pub(super) struct QueuePair {
     device: Arc<Device>,
 }
 
-/// What a queue pair is made with.
+/// The parameters of a queue pair.
 #[derive(Copy, Clone)]
 pub(super) struct Capacity {
     pub(super) sends: u32,
@@ -166,8 +166,8 @@ impl QueuePair {
     ///
     /// # Safety
     ///
-    /// `first` starts a list whose elements point to live entries of registered memory that the
-    /// device may write, and nobody else uses, until each request has completed.
+    /// `first` starts a list whose elements point to live entries of registered memory. The device
+    /// may write that memory, and no other code uses it, until each request has completed.
     #[inline]
     pub(super) unsafe fn post_receives(
         &mut self,
@@ -280,7 +280,7 @@ fn completion_queue(
     Guard::new(queue, "ibv_create_cq", sys::ibv_destroy_cq)
 }
 
-/// Destroys what it holds unless it is kept: for the way out of a failed construction.
+/// Destroys its object unless that is kept: for the way out of a failed construction.
 struct Guard<T>(NonNull<T>, unsafe extern "C" fn(*mut T) -> i32);
 
 impl<T> Guard<T> {
@@ -303,7 +303,7 @@ impl<T> Guard<T> {
 
 impl<T> Drop for Guard<T> {
     fn drop(&mut self) {
-        // SAFETY: the object was just made, and nobody else has it.
+        // SAFETY: the object was just made, and no other code has it.
         unsafe { (self.1)(self.0.as_ptr()) };
     }
 }

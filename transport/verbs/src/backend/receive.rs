@@ -18,11 +18,12 @@ const BURST_MAX: usize = 32;
 
 /// Receive memory, its work requests, and the burst that is being read.
 ///
-/// The places are a ring, because receives complete in the order in which they were posted. From `take_at` on come the
-/// posted ones (the device may write them), up to `post_at`; then `free` free ones; the rest, the last `held`, are those
-/// of `burst` (the core reads them).
+/// The places are a ring, because receives complete in the order in which they were posted. The posted ones, which the
+/// device may write, are from `take_at` up to `post_at`. After them are `free` free ones. The rest, the last `held`,
+/// are those of `burst` (the core reads them).
 pub(super) struct ReceiveRing {
-    // Holds slices of `memory`; stands before it. Cleared before any of its places is re-posted.
+    // Holds slices of `memory`, so it is declared before it. Cleared before any of its places is
+    // re-posted.
     burst: Vec<RxPacket<'static, VerbsRoute>>,
     /// Places of `burst`, and of completions that brought no datagram.
     held: usize,
@@ -31,7 +32,7 @@ pub(super) struct ReceiveRing {
     post_at: usize,
     /// The place that completes next.
     take_at: usize,
-    /// Taken off the completion queue by a look before sleeping, not handed out yet.
+    /// Taken off the completion queue by a poll before sleeping, not handed out yet.
     early: usize,
     completions: Box<[sys::ibv_wc; BURST_MAX]>,
     /// A work request a place, linked to that of the next place, with its element: written once.
@@ -94,7 +95,7 @@ impl ReceiveRing {
         self.broken
     }
 
-    /// Releases the burst before, then takes what has arrived; how many datagrams.
+    /// Releases the burst before, then takes the datagrams that have arrived; returns their number.
     #[inline]
     pub(super) fn receive(&mut self, pair: &mut QueuePair, stats: &mut VerbsStats) -> usize {
         self.release();
@@ -167,7 +168,7 @@ impl ReceiveRing {
         let places = self.requests.len();
         let last = (self.post_at + count - 1) % places;
         let next = std::mem::replace(&mut self.requests[last].next, std::ptr::null_mut());
-        // SAFETY: the places are in registered memory and free, so nobody else uses them until
+        // SAFETY: the places are in registered memory and free, so no other code uses them until
         // their completion; `memory` outlives the queue pair.
         let taken = unsafe { pair.post_receives(&mut self.requests[self.post_at], count) };
         self.requests[last].next = next;
@@ -190,7 +191,7 @@ impl ReceiveRing {
         self.broken = false;
     }
 
-    /// Nobody reads the burst any more: its places are free.
+    /// The burst has no reader any more: its places are free.
     #[inline]
     fn release(&mut self) {
         self.burst.clear();

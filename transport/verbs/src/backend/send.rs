@@ -88,8 +88,8 @@ impl SendQueue {
         Ok(queue)
     }
 
-    /// Writes what is the same in all requests. Each leads to the next place of the list; the last of those that are
-    /// posted is cut off for that call.
+    /// Writes the fields that are the same in all requests. Each leads to the next place of the list; the last of those
+    /// that are posted is cut off for that call.
     fn link(&mut self) {
         let first = self.list.as_mut_ptr();
         for index in 0..LIST_MAX {
