@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: one flag that every command can ask, and a hook for those that sleep.
+//! Ctrl-C and SIGTERM: one flag that every command can read, and a hook for threads that sleep.
 
 use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,12 +16,13 @@ static TERMINATED: AtomicBool = AtomicBool::new(false);
 static SLEEPERS: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
 static HOOK: OnceLock<Box<dyn Fn() + Send + Sync>> = OnceLock::new();
 
-/// [`catch`], as commands call it.
+/// [`catch`], for commands.
 pub fn start() -> Result<(), Failure> {
     watch(&[SIGINT, SIGTERM])
 }
 
-/// The same for a server. Neither a terminal that goes away nor a limit to the size of the file that it logs to ends it.
+/// The same for a server. A terminal that goes away does not end it, and neither does a limit on the size of its log
+/// file.
 pub fn start_server() -> Result<(), Failure> {
     watch(&[SIGINT, SIGTERM, SIGHUP, SIGXFSZ])
 }
@@ -30,8 +31,8 @@ fn watch(signals: &[i32]) -> Result<(), Failure> {
     catch(signals).map_err(|error| Failure::usage(format!("cannot watch for Ctrl-C: {error}"), ""))
 }
 
-/// From now on the first Ctrl-C or SIGTERM sets the flag, and the second one ends the process at
-/// once, whatever it is doing; its children end with it. Others that are caught do nothing.
+/// From now on the first Ctrl-C or SIGTERM sets the flag. The second one ends the process and its children at once.
+/// Other caught signals have no effect.
 fn catch(signals: &[i32]) -> io::Result<()> {
     let mut signals = Signals::new(signals)?;
     std::thread::Builder::new()
@@ -63,10 +64,11 @@ fn catch(signals: &[i32]) -> io::Result<()> {
     Ok(())
 }
 
-/// Where a bar stood, so that what follows does not stand beside half of it.
+/// Moves off the line of a bar, so that later output does not appear beside half of it.
 fn say_that_it_ends() {
     let stderr = io::stderr();
-    // Neither the lock nor room is waited for: what holds the one, or fills the other, may be why the user gave up.
+    // This waits neither for the lock nor for room. The holder of the lock, or a full stream, may be why the user gave
+    // up.
     let mut room = [PollFd::new(&stderr, PollFlags::OUT)];
     if !matches!(poll(&mut room, Some(&Timespec::default())), Ok(1)) {
         return;
@@ -77,14 +79,14 @@ fn say_that_it_ends() {
         ""
     };
     let text = format!("{clear}trine: interrupted again, ended at once\n");
-    // There is nobody left to tell that it failed.
+    // No stream is left on which to report the error.
     let _ = rustix::io::write(&stderr, text.as_bytes());
 }
 
-/// Calls `hook` at the first signal, from another thread: for a loop that sleeps in the kernel.
-/// Only the first hook of a process counts.
+/// Calls `hook` at the first signal, from another thread. It is meant for a loop that sleeps in the kernel. Only the
+/// first hook of a process counts.
 pub fn on_interrupt(hook: impl Fn() + Send + Sync + 'static) {
-    // A second hook would be a mistake in this crate; serving is the one thing that needs it.
+    // A second hook would be a mistake in this crate, because only serving needs one.
     let fresh = HOOK.set(Box::new(hook)).is_ok();
     assert!(fresh, "one hook a process");
     if interrupted()
@@ -99,7 +101,8 @@ pub fn interrupted() -> bool {
     INTERRUPTED.load(Ordering::SeqCst)
 }
 
-/// Whether there was a Ctrl-C since the last look; for a shell, where it ends a command and not the process.
+/// Whether there was a Ctrl-C since the last call. A shell uses it, because there Ctrl-C ends a command and not the
+/// process.
 pub fn take() -> bool {
     INTERRUPTED.swap(false, Ordering::SeqCst)
 }
