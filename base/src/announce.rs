@@ -136,8 +136,8 @@ struct Announcements {
 impl Announcements {
     fn write(&mut self, line: &[u8]) -> io::Result<()> {
         let stdout = io::stdout();
-        // A bar is on the same terminal, or it is not in the way. In the second case the write takes no bar lock, so that
-        // no bar waits for this stream.
+        // A bar is on the same terminal, or it is not in the way. In the second case the write takes no bar lock, so
+        // that no bar waits for this stream.
         let written = match stdout.is_terminal() {
             true => above_bars(|| write_raw(&stdout, line)),
             false => write_raw(&stdout, line),

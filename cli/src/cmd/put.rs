@@ -1,4 +1,4 @@
-//! `trine put KEY [VALUE]`: writes a value.
+//! `trine put KEY [VALUE]` writes a value.
 
 use serde_json::{Map, Value, json};
 use trine_client::{Answer, Mode, WriteTiming};
@@ -42,7 +42,7 @@ pub(crate) fn run<N: Network>(
     Ok(())
 }
 
-/// Writes; the answer, and all that is to be said of it to programs.
+/// Writes the value. Returns the answer and all facts about it for programs.
 pub(super) fn write<N: Network>(
     network: &N,
     arguments: &PutArguments,
@@ -68,7 +68,7 @@ pub(super) fn write<N: Network>(
     Ok((Value::Object(document), answer))
 }
 
-/// What the client knows of a write's way, in its order.
+/// The stages of a write that the client knows, in order.
 pub(super) fn stages(timing: &WriteTiming) -> Vec<(&'static str, &'static str, u64)> {
     let leader = &timing.leader;
     vec![

@@ -1,4 +1,4 @@
-//! `trine trace put KEY VALUE`: draws where the time of one write went.
+//! `trine trace put KEY VALUE` draws the times of one write's stages.
 
 use super::put::{stages, total_ns, write};
 use crate::cmd::put::PutArguments;
@@ -52,8 +52,8 @@ pub(crate) fn run<N: Network>(
     Ok(())
 }
 
-/// A bar for each stage, from its beginning to its end. The network's two ways are drawn as one: nobody can tell where
-/// the one ends in time of the other's clock.
+/// Draws a bar for each stage, from its beginning to its end. Both network directions are drawn as one, because their
+/// boundary is unknown in the time of the other's clock.
 fn draw(stages: &[(&'static str, &'static str, u64)], total_ns: u64) -> String {
     let total = total_ns.max(1);
     let column =
