@@ -66,7 +66,7 @@ impl Times {
     }
 }
 
-/// The shortest longer time of 1, 2, 5, 10, 20, 50 ... microseconds.
+/// The least of 1, 2, 5, 10, 20, 50 ... microseconds that is above `ns`.
 fn class(ns: u64) -> u64 {
     let steps = [2, 5, 10].into_iter();
     let mut decade = 1_000_u64;
@@ -198,7 +198,7 @@ fn tell(measured: &Measured, output: Output) {
     }
 }
 
-/// A line for each non-empty class. Its length is the share of the largest class.
+/// A line for each non-empty class. Its bar is as long as its share of the largest class.
 fn bars(name: &str, classes: &BTreeMap<u64, u64>) -> String {
     let most = classes.values().copied().max().unwrap_or(1);
     let row = |(&below, &count): (&u64, &u64)| {

@@ -265,7 +265,7 @@ mod tests {
     }
 
     /// For any file, its entries are settings with allowed values. A second file with only these entries has the same
-    /// entries. Every mistake names a line of the file.
+    /// entries. Every entry and every mistake has a line of the file.
     #[test]
     fn files_of_the_corpus_are_entries_and_mistakes() {
         let keys = keys();
