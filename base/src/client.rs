@@ -103,7 +103,7 @@ fn open_over<B: Backend + 'static>(
     let mut client = BlockingClient::new(backend, clock, config, endpoint_config(), route_of, seed)
         .map_err(|error| Failure::usage(error.to_string(), ""))?;
     Ok(Session(Box::new(move |mode, command| {
-        // What the backend depends on lives as long as the backend.
+        // The resources of the backend live as long as the backend.
         let _ = &keep;
         client.execute(mode, command)
     })))

@@ -11,7 +11,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// What kind of failure it is, which decides the exit status.
+/// The kind of failure, which decides the exit status.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {

@@ -66,7 +66,7 @@ impl<B: Backend> Lane<B> {
         self.event_loop.app_mut().open().expect(limit)
     }
 
-    /// Forgets a client whose operations are over.
+    /// Forgets a client whose operations have ended.
     pub fn close(&mut self, client: ClientId) {
         self.event_loop.app_mut().close(client);
     }

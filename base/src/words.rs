@@ -2,7 +2,7 @@
 //!
 //! | written | means |
 //! |---|---|
-//! | `'...'` | what stands there, byte for byte |
+//! | `'...'` | the text between the quotes, byte for byte |
 //! | `"..."`, or outside of quotes | `\n \r \t \0 \\ \" \' \ ` (space) and `\xHH` stand for one byte |
 //! | `#` at the beginning of a word | the rest of the line is a comment |
 

@@ -24,7 +24,7 @@ const ASK_EVERY: Duration = Duration::from_secs(10);
 /// How long the peers may take to answer one question.
 const ANSWER_LIMIT: Duration = Duration::from_millis(500);
 
-/// Asks every peer for its status, on a thread of its own.
+/// Asks every peer for its status, in a separate thread.
 pub(crate) type Ask = Box<dyn Fn() -> io::Result<JoinHandle<Vec<Report>>>>;
 
 /// How a replica at `own` asks `peers`. `None` where a process has only one port, because the replica uses it.

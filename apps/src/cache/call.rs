@@ -231,7 +231,7 @@ fn connect_failure(address: SocketAddr, error: ConnectError, limit: Duration) ->
     }
 }
 
-/// Remembers how the one connection and the one request under way ended.
+/// Remembers how the one connection and the one request in flight ended.
 #[derive(Default)]
 struct Caller {
     connected: Option<Result<(), ConnectError>>,

@@ -27,7 +27,7 @@ pub(super) struct Shard {
 /// GETs that still have to be looked up. The transport limits the packets of a turn.
 #[derive(Default)]
 struct Burst {
-    /// The keys, one behind the other.
+    /// The keys, one after the other.
     keys: Vec<u8>,
     /// The waiting requests, and where their keys begin and end.
     lookups: Vec<(ResponseHandle, usize, usize)>,

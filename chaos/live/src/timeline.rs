@@ -92,8 +92,8 @@ impl Timeline {
         Some(Instant::from_nanos(first).saturating_since(from))
     }
 
-    /// How often each requested kind had an effect. The result lists the kinds by name, and also the faults that repeat
-    /// throughout the run.
+    /// How often each requested kind had an effect, by name. The faults that an option repeats, such as `kill-leader`,
+    /// follow.
     pub(super) fn fired(&self, arguments: &ChaosArguments, kinds: &[Kind]) -> Vec<(String, u64)> {
         let count = |is_one: &dyn Fn(&Planned) -> bool| {
             let fired = self.faults.iter().filter(|done| done.fired);

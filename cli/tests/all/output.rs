@@ -292,7 +292,7 @@ fn a_group_of_up_does_not_depend_on_who_reads_it() {
     let (path, _pipe) = full_pipe("up");
     let full = || Stdio::from(OpenOptions::new().write(true).open(&path.0).expect("open"));
     started(full(), full()).outlives_changes_of_role();
-    // As behind `head -1`.
+    // This behaves like a pipe to `head -1`.
     let mut headed = started(Stdio::piped(), Stdio::null());
     let mut line = String::new();
     let mut stdout = BufReader::new(headed.child.stdout.take().expect("piped"));

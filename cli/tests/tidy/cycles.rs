@@ -1,8 +1,8 @@
 //! Do files of a crate import each other in a circle?
 //!
-//! A parent module and those below it may use each other, also in a larger circle within that parent, because the
-//! parent is where they are put together. The test reports the other circles: those between modules of which none
-//! contains the others. They leave no order in which a reader could take the files.
+//! A parent module and those below it may use each other, also in a larger circle within that parent. The parent is
+//! where they are put together. The test reports the other circles: those between modules of which none contains the
+//! others. They leave no order in which a reader could take the files.
 
 use crate::imports::{Imports, imports};
 use crate::modules::{File, Modules};

@@ -176,7 +176,7 @@ impl Server {
             .poll(&mut self.events, Some(std::time::Duration::ZERO))
             .is_err()
         {
-            return; // Interrupted: the next turn looks again.
+            return; // Interrupted: the next turn polls again.
         }
         let events = std::mem::replace(&mut self.events, Events::with_capacity(0));
         for event in &events {
