@@ -15,8 +15,8 @@ use crate::common::wait_for;
 const SEQUENCES: u64 = 150;
 const COMMANDS: u64 = 40;
 
-/// Templates: k is a key, v a value, n a number. z is no time or one that is long enough, t a time in seconds, T one in
-/// milliseconds.
+/// Templates: k is a key, v a value, n a number. z is no time or one that is long enough. t is a time in seconds, T one
+/// in milliseconds.
 const TEMPLATES: &[&str] = &[
     "GET k",
     "GET k",
