@@ -1,4 +1,4 @@
-//! Rows of bars over time, as inline SVG: who did what from when to when.
+//! Rows of bars over time, as inline SVG: a row for each actor, a bar for each action.
 
 use std::fmt::Write;
 

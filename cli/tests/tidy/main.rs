@@ -15,7 +15,6 @@ const EDGES: &[(&str, &[&str])] = &[
     ("transport", &["trine-canary", "trine-report"]),
     ("kvstore", &["trine-canary", "trine-report"]),
     ("resp", &["trine-kvstore"]),
-    // With `replica/harness`, a crate for its tests, which names it.
     (
         "replica/protocol",
         &["trine-protocol", "trine-transport", "trine-kvstore"],
@@ -40,7 +39,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "trine-transport",
             "trine-kvstore",
             "trine-canary",
-            // Only its tests and benchmarks use this.
+            // Only its tests and benchmarks use the following ones. The harness itself depends on `trine-replica`.
             "trine-report",
             "trine-client",
             "trine-replica-harness",

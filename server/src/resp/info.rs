@@ -69,7 +69,7 @@ pub(super) struct View<'a> {
     pub(super) unix_ms: i64,
 }
 
-/// The release of Redis whose commands and replies these are, for clients that ask.
+/// The Redis release whose commands and replies this server implements, for clients that ask.
 const REDIS_VERSION: &str = "7.0.15";
 
 impl View<'_> {

@@ -169,7 +169,7 @@ fn obey<N: Network>(shell: &mut Shell<'_, N>) -> Result<(), Failure> {
     }
     shell.progress = None;
     match first {
-        // The failure was already reported.
+        // The failure was already printed.
         Some(failure) => std::process::exit(i32::from(failure.exit_status())),
         None => Ok(()),
     }

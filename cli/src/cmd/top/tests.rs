@@ -15,7 +15,8 @@ use super::model::{Action, Dialog, Key, Model};
 use super::view;
 use crate::observe::Look;
 
-/// The status of replica `place` after so many writes. Two of every thousand writes were sampled.
+/// The status of replica `place` after so many writes. The leader has sampled each thousandth in a fast class, and one
+/// of 50,000 in a slow class.
 fn node(place: u16, writes: u64) -> Box<NodeStatus> {
     let leads = place == 1;
     let member = |of: u16| {
