@@ -41,8 +41,8 @@ impl LimitArguments {
 }
 
 impl LimitArguments {
-    /// Whether the machine has the memory that these replicas may need. Only an explicit size is checked. With the
-    /// default, a small machine can also serve a small group, because memory is taken as the store fills.
+    /// Whether the machine has the memory that these replicas may need. Only a size above the default is checked. With
+    /// the default, a small machine can also serve a small group, because memory is taken as the store fills.
     pub fn require_memory(&self, replicas: u64) -> Result<(), Failure> {
         match parse_store_bytes(STORE_BYTES) {
             Ok(default) if self.memory <= default => Ok(()),
