@@ -1,7 +1,9 @@
-//! How does a server (`serve`, `up`, `cache serve`) speak? Best effort: what it says is not why it runs. Nobody has to read
-//! it, and a closed pipe, a full disk or a terminal that stands still neither ends nor delays it.
+//! How does a server (`serve`, `up`, `cache serve`) speak?
 //!
-//! What a command answers is another matter, see `output`: there a line that cannot be written is a failure.
+//! Its output is best effort, because a server does not run in order to print. A closed pipe, a full disk or a stopped
+//! terminal neither ends nor delays it.
+//!
+//! The answer of a command is another matter, see `output`. There a line that cannot be written is a failure.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write};
@@ -24,20 +26,20 @@ use crate::lines::Lines;
 /// The streams of this process, once it is a server.
 static SERVER: OnceLock<Streams> = OnceLock::new();
 
-/// A thread each, so that neither waits for who reads the other.
+/// One thread for each stream, so that a slow reader of one does not delay the other.
 struct Streams {
     out: Lines,
     err: Lines,
 }
 
-/// Announces on standard output. Whoever has one knows that this process is a server.
+/// Announces on standard output. A value of this type proves that the process is a server.
 #[derive(Copy, Clone, Debug)]
 pub struct Announcer {
     json: bool,
 }
 
 impl Announcer {
-    /// Makes this process a server: from now on no thread of it but two waits for standard output or standard error.
+    /// Makes this process a server. From now on only two threads wait for standard output or standard error.
     pub fn start(json: bool) -> Result<Self, Failure> {
         let cannot =
             |error: io::Error| Failure::usage(format!("cannot start a thread: {error}"), "");
@@ -64,21 +66,23 @@ impl Announcer {
         }
     }
 
-    /// One event for programs, on a line of its own; nothing in text form.
+    /// Prints one event for programs, on its own line; prints nothing in text form.
     pub fn json_line(self, event: &Value) {
         if self.json {
             announce(format!("{event}\n"));
         }
     }
 
-    /// What programs wait for; nothing in text form. Standard output holds nothing else then.
+    /// Prints the document that programs wait for; prints nothing in text form. Standard output then holds nothing
+    /// else.
     pub fn document(self, document: &impl Serialize) {
         if self.json {
             announce(to_document(document));
         }
     }
 
-    /// An event: on standard output for people. In JSON form that holds one document, so it goes to standard error.
+    /// Prints an event. It goes to standard output for people. In JSON form standard output holds one document, so the
+    /// event goes to standard error.
     pub fn event(self, text: impl Display) {
         match self.json {
             true => note(text),
@@ -92,15 +96,15 @@ pub fn is_server() -> bool {
     SERVER.get().is_some()
 }
 
-/// What a server says for standard output; nothing from another process.
+/// Writes a server's line to standard output; does nothing in another process.
 pub fn announce(text: String) {
     if let Some(server) = SERVER.get() {
         server.out.add(text.into_bytes());
     }
 }
 
-/// A line for standard error, from any process. One that cannot be written is no failure: there is nobody to tell.
-/// (`eprintln!` would panic.)
+/// Writes a line to standard error, from any process. A failed write is no failure of the process, because no stream is
+/// left to report it on. (`eprintln!` would panic.)
 pub fn note(text: impl Display) {
     let line = format!("{text}\n");
     match SERVER.get() {
@@ -109,12 +113,12 @@ pub fn note(text: impl Display) {
     }
 }
 
-/// Where a server's log goes: to standard error, like its notes.
+/// The writer for a server's log. It goes to standard error, like the server's notes.
 pub fn log_lines() -> Option<Lines> {
     SERVER.get().map(|server| server.err.clone())
 }
 
-/// At the end of the process: lets what a server has said be written, but waits for no reader.
+/// Called at the end of the process. Lets the announced lines be written, but waits for no reader.
 pub fn finish() {
     if let Some(server) = SERVER.get() {
         let until = Instant::now() + LAST_LINES_LIMIT;
@@ -123,7 +127,7 @@ pub fn finish() {
     }
 }
 
-/// Standard output, and whether it could be written last.
+/// Standard output, and whether the last write succeeded.
 #[derive(Default)]
 struct Announcements {
     failed: bool,
@@ -132,7 +136,8 @@ struct Announcements {
 impl Announcements {
     fn write(&mut self, line: &[u8]) -> io::Result<()> {
         let stdout = io::stdout();
-        // A bar is on the same terminal, or else not in the way: nothing then waits for this stream.
+        // A bar is on the same terminal, or it is not in the way. In the second case the write takes no bar lock, so
+        // that no bar waits for this stream.
         let written = match stdout.is_terminal() {
             true => above_bars(|| write_raw(&stdout, line)),
             false => write_raw(&stdout, line),
@@ -145,8 +150,8 @@ impl Announcements {
     }
 }
 
-/// Writes all of it to a stream of the process, past the buffer and the lock that it has in the library: what was not
-/// written is lost, and not tried again with the next line.
+/// Writes all bytes to a stream of the process, past the library's buffer and lock. Unwritten bytes are lost, and the
+/// next line does not retry them.
 fn write_raw(stream: &impl AsFd, mut bytes: &[u8]) -> io::Result<()> {
     if stops_writers(stream) {
         return Err(io::Error::new(
@@ -167,7 +172,7 @@ fn write_raw(stream: &impl AsFd, mut bytes: &[u8]) -> io::Result<()> {
 
 /// Whether writing to the stream would stop this process: it runs in the background of a terminal with `stty tostop`.
 pub fn stops_writers(stream: &impl AsFd) -> bool {
-    // No terminal, or none of this session, stops anybody.
+    // A stream stops its writers only if it is a terminal of this session.
     let (Ok(modes), Ok(foreground)) = (tcgetattr(stream), tcgetpgrp(stream)) else {
         return false;
     };

@@ -1,11 +1,11 @@
-//! What a store's answer is to a command: its response, or a failure.
+//! Turns a store's answer to a command into its response or a failure.
 
 use trine_client::Answer;
 use trine_kvstore::{Response, StoreError};
 
 use crate::failure::Failure;
 
-/// The store's response inside of an answer; a refusal by the store is a failure.
+/// Returns the store's response inside an answer; a refusal by the store is a failure.
 pub fn response_of(answer: &Answer) -> Result<Response<'_>, Failure> {
     match answer.response() {
         Ok(Response::Error(error)) => Err(store_failure(error)),
@@ -17,12 +17,12 @@ pub fn response_of(answer: &Answer) -> Result<Response<'_>, Failure> {
     }
 }
 
-/// The store said no, on every replica alike; nothing was changed.
+/// The store refused, on every replica alike; nothing was changed.
 pub fn store_failure(error: StoreError) -> Failure {
     refusal(error, format!("{error}; nothing was changed"))
 }
 
-/// The store said no, in words of the caller's.
+/// The store refused; the caller supplies the message.
 pub fn refusal(error: StoreError, message: String) -> Failure {
     match error {
         StoreError::KeyTooLong { .. } | StoreError::ValueTooLong { .. } => {
@@ -36,7 +36,7 @@ pub fn refusal(error: StoreError, message: String) -> Failure {
     }
 }
 
-/// An answer of a kind that the command cannot have: another release, or a defect.
+/// The answer has a kind that the command cannot have: another release, or a defect.
 pub fn unexpected(response: &Response<'_>) -> Failure {
     Failure::usage(
         format!("the group gave an answer that does not fit the command: {response:?}"),

@@ -1,4 +1,4 @@
-//! What do commands take: all of them, and those that talk to a group?
+//! Which arguments do all commands take, and which do commands take that talk to a group?
 
 use std::time::Duration;
 

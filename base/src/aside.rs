@@ -1,10 +1,10 @@
-//! Shows on a thread of its own how far something is: who works does not wait for the terminal.
+//! Shows progress from a separate thread, so that the working thread does not wait for the terminal.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::config::LAST_LINES_LIMIT;
 
-/// What is shown to others. Dropping it takes the bar away.
+/// Progress that is shown to the user. Dropping it removes the bar.
 pub struct Aside<T>(Arc<Shared<T>>);
 
 struct Shared<T> {
@@ -13,15 +13,15 @@ struct Shared<T> {
 }
 
 struct State<T> {
-    /// The latest, if it was not shown yet.
+    /// The latest value, if it was not shown yet.
     latest: Option<T>,
     closed: bool,
-    /// Whether the thread, and what it had on the terminal, is gone.
+    /// Whether the thread has ended and its output has left the terminal.
     ended: bool,
 }
 
 impl<T: Send + 'static> Aside<T> {
-    /// From now on `show` is called with what is posted, or the latest of it.
+    /// Starts the thread. It calls `show` with each posted value, or with the latest if several were posted.
     pub fn start(show: impl FnMut(T) + Send + 'static) -> Self {
         let state = State {
             latest: None,
@@ -35,12 +35,12 @@ impl<T: Send + 'static> Aside<T> {
         let of_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("progress".to_owned());
         let begun = thread.spawn(move || of_thread.work(show));
-        // Without a thread nothing is shown; the work itself goes on.
+        // Without a thread nothing is shown; the work continues.
         shared.lock().ended = begun.is_err();
         Self(shared)
     }
 
-    /// Leaves how far it is now, to be shown soon.
+    /// Posts the present progress, to be shown soon.
     pub fn post(&self, value: T) {
         self.0.lock().latest = Some(value);
         self.0.changed.notify_all();
@@ -61,7 +61,7 @@ impl<T> Shared<T> {
         self.changed.notify_all();
     }
 
-    /// What is shown next; nothing at the end.
+    /// Waits for the next value to show; returns nothing at the end.
     fn next(&self) -> Option<T> {
         let idle = |state: &mut State<T>| state.latest.is_none() && !state.closed;
         let mut state = self
@@ -72,7 +72,7 @@ impl<T> Shared<T> {
     }
 }
 
-/// What is printed next shall not stand beside the bar; but a terminal that stands still is not waited for.
+/// The next output must not appear beside the bar. A stopped terminal is not waited for.
 impl<T> Drop for Aside<T> {
     fn drop(&mut self) {
         let mut state = self.0.lock();
@@ -103,7 +103,7 @@ mod tests {
         });
         aside.post(0);
         assert_eq!(shown.recv(), Ok(0));
-        // The terminal stands still meanwhile.
+        // The terminal is stopped meanwhile.
         (1..=1_000).for_each(|value| aside.post(value));
         drop(taken);
         assert_eq!(shown.recv(), Ok(1_000));

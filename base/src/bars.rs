@@ -4,10 +4,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use indicatif::ProgressBar;
 
-/// The bars that are on the terminal now: whoever prints there, on any thread, has to go around them.
+/// The bars that are on the terminal now. Any thread that prints there has to go around them.
 static BARS: Mutex<Vec<ProgressBar>> = Mutex::new(Vec::new());
 
-/// Prints something above the bar that is on the terminal, if there is one, which would be torn otherwise.
+/// Prints something above the bar on the terminal, if there is one. Otherwise the output would tear the bar.
 pub fn above_bars<T>(print: impl FnOnce() -> T) -> T {
     let bar = bars().last().cloned();
     match bar {
@@ -16,7 +16,7 @@ pub fn above_bars<T>(print: impl FnOnce() -> T) -> T {
     }
 }
 
-/// All of them, the one that was drawn last at the end.
+/// All bars; the most recently drawn one is last.
 pub fn bars() -> MutexGuard<'static, Vec<ProgressBar>> {
     BARS.lock().unwrap_or_else(PoisonError::into_inner)
 }

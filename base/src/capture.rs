@@ -1,4 +1,4 @@
-//! `--capture FILE`: every packet of this process into a file that Wireshark opens.
+//! `--capture FILE` writes every packet of this process to a file that Wireshark opens.
 
 use std::fs::File;
 use std::io::{self, BufWriter};
@@ -32,18 +32,18 @@ pub struct CaptureArguments {
     pub capture_limit: u64,
 }
 
-/// A capture that has begun.
+/// A capture that has started.
 pub type CaptureFile = Capture<BufWriter<File>>;
 /// A backend whose packets are captured.
 pub type Captured<B> = Pcap<B, MonotonicClock, BufWriter<File>>;
 
 impl CaptureArguments {
-    /// The capture's file, begun; `None` if none is wanted.
+    /// Opens the capture's file and writes its start; `None` if no capture is wanted.
     pub fn open(&self) -> Result<Option<CaptureFile>, Failure> {
         self.begin(|path| Ok((File::create(path)?, 0)))
     }
 
-    /// A further section of the same file, for what takes the place of a process's first endpoint.
+    /// Opens another section of the same file, for the endpoint that replaces a process's first one.
     pub fn go_on(&self) -> Result<Option<CaptureFile>, Failure> {
         self.begin(|path| {
             let file = File::options().append(true).create(true).open(path)?;
@@ -52,7 +52,7 @@ impl CaptureArguments {
         })
     }
 
-    /// `open` gives a file and the bytes that are in it.
+    /// `open` returns a file and the bytes that are in it.
     fn begin(
         &self,
         open: impl Fn(&Path) -> io::Result<(File, u64)>,
@@ -77,7 +77,7 @@ impl CaptureArguments {
     }
 }
 
-/// Puts the capture around a backend that others reach at `local`.
+/// Wraps a backend that others reach at `local` in the capture.
 pub fn around<B: Backend>(backend: B, local: SocketAddr, capture: CaptureFile) -> Captured<B>
 where
     B::Route: CaptureAddress,
@@ -85,7 +85,7 @@ where
     Pcap::new(backend, MonotonicClock, local, capture)
 }
 
-/// The same around what a client has opened.
+/// Does the same with what a client has opened.
 pub fn around_opened<N: Network>(
     network: &N,
     opened: Opened<N::Backend>,

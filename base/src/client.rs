@@ -1,4 +1,4 @@
-//! How a command that does one thing talks to the group, and what it says when that fails.
+//! How does a command that does one thing talk to the group, and how does it report a failure?
 
 use trine_client::{Answer, BlockingClient, CallError, ClientConfig, Error, Mode, Obstacle};
 use trine_kvstore::Command;
@@ -15,7 +15,7 @@ use crate::peers;
 use crate::survey;
 use crate::units::show_ns;
 
-/// Does one command with a client of its own and waits for its end.
+/// Executes one command with its own client and waits for the end.
 pub fn call<N: Network>(
     network: &N,
     arguments: &ClientArguments,
@@ -25,7 +25,7 @@ pub fn call<N: Network>(
     call_with(network, arguments, mode, command, |_| {})
 }
 
-/// The same, with settings of the client changed by `tune`.
+/// Does the same with client settings changed by `tune`.
 pub fn call_with<N: Network>(
     network: &N,
     arguments: &ClientArguments,
@@ -39,17 +39,17 @@ pub fn call_with<N: Network>(
     done.map_err(|failure| explained(network, arguments, failure))
 }
 
-/// How long those who did not do it in time are asked why.
+/// How long replicas are asked why a command did not finish in time.
 const EXPLANATION_MAX: Duration = Duration::from_millis(300);
 
-/// "Not in time" is what was seen, not why. A replica that is there may know: then it is said, too.
+/// "Not in time" is a symptom, not a cause. A replica that is running may know the cause; then the message includes it.
 fn explained<N: Network>(network: &N, arguments: &ClientArguments, failure: Failure) -> Failure {
     if !failure.is_without_answer() {
         return failure;
     }
     let reports = peers::resolve(&arguments.group.peers)
         .and_then(|addresses| survey::ask_everybody(network, &addresses, EXPLANATION_MAX));
-    // What cannot be found out is no failure of its own.
+    // An explanation that cannot be found is no further failure.
     match reports
         .ok()
         .and_then(|reports| survey::why_it_stands_still(&reports))
@@ -61,11 +61,11 @@ fn explained<N: Network>(network: &N, arguments: &ClientArguments, failure: Fail
 
 type Execute = dyn FnMut(Mode, &Command<'_>) -> Result<Answer, CallError>;
 
-/// A client for several commands, one after the other, whatever carries its packets.
+/// A client for several commands, one after the other, over any backend.
 pub struct Session(Box<Execute>);
 
 impl Session {
-    /// Does one command and waits for its end.
+    /// Executes one command and waits for its end.
     pub fn execute(&mut self, mode: Mode, command: &Command<'_>) -> Result<Answer, Failure> {
         (self.0)(mode, command).map_err(|error| call_failure(error, mode))
     }
@@ -103,7 +103,7 @@ fn open_over<B: Backend + 'static>(
     let mut client = BlockingClient::new(backend, clock, config, endpoint_config(), route_of, seed)
         .map_err(|error| Failure::usage(error.to_string(), ""))?;
     Ok(Session(Box::new(move |mode, command| {
-        // What the backend stands on lives as long as it does.
+        // The resources of the backend live as long as the backend.
         let _ = &keep;
         client.execute(mode, command)
     })))
@@ -119,7 +119,7 @@ fn call_failure(error: CallError, mode: Mode) -> Failure {
     }
 }
 
-/// An operation without an answer, in words that say what is certain.
+/// Reports an operation without an answer, and says only what is certain.
 fn operation_failure(error: Error, mode: Mode) -> Failure {
     let cure = advice(error.obstacle());
     let write = matches!(mode, Mode::Write | Mode::WriteAndClose);
@@ -151,7 +151,7 @@ fn operation_failure(error: Error, mode: Mode) -> Failure {
     }
 }
 
-/// What can be done about an obstacle; empty where its own words say it.
+/// Advice for an obstacle; empty where the obstacle's own message contains it.
 pub fn advice(obstacle: Obstacle) -> &'static str {
     match obstacle {
         Obstacle::NoConnection | Obstacle::NoRoute { .. } => {

@@ -2,21 +2,21 @@
 
 use std::time::Duration;
 
-/// What client commands talk to when neither `--peers` nor `TRINE_PEERS` says otherwise.
+/// The addresses for client commands when neither `--peers` nor `TRINE_PEERS` gives any.
 pub const DEFAULT_PEERS: &str = "127.0.0.1:7471,127.0.0.1:7472,127.0.0.1:7473";
-/// Most replicas that a peer list may name: as many as a group has places.
+/// The most replicas that a peer list may name: as many as a group has places.
 pub const PEERS_MAX: usize = trine_protocol::message::MEMBERS_MAX - 1;
 
-/// Announcements of a server that wait to be written; more are dropped and counted.
+/// The most announcements of a server that wait to be written; more are dropped and counted.
 pub(crate) const ANNOUNCEMENTS_MAX: usize = 1024;
-/// The same of lines of its log.
+/// The same for lines of its log.
 pub(crate) const LOG_LINES_MAX: usize = 8192;
-/// How long a server that ends waits for who reads its last lines, and whoever drew a bar for the terminal.
+/// How long a server that ends waits for readers of its last lines, and a thread that drew a bar for the terminal.
 pub const LAST_LINES_LIMIT: Duration = Duration::from_secs(1);
 
 /// Latencies are recorded from 1 ns up to this, with three significant digits.
 pub const LATENCY_MAX: Duration = Duration::from_secs(120);
 pub(crate) const LATENCY_DIGITS: u8 = 3;
 
-/// Most clients that `trine bench` and `trine chaos` run at once.
+/// The most clients that `trine bench` and `trine chaos` run at once.
 pub const CLIENTS_MAX: u32 = 4096;

@@ -1,4 +1,4 @@
-//! The one JSON document that a process prints for programs, be it a command or a server.
+//! The one JSON document that a process prints for programs. The process may be a command or a server.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,14 +7,14 @@ use serde::Serialize;
 /// Set once the command has answered: standard output holds one document.
 static DOCUMENT_PRINTED: AtomicBool = AtomicBool::new(false);
 
-/// The text of the document that a process prints: it is printed for what is left to say.
+/// Returns the text of the document that a process prints. The caller prints it.
 pub fn to_document(document: &impl Serialize) -> String {
     let text = serde_json::to_string_pretty(document).expect("our documents have string keys");
     DOCUMENT_PRINTED.store(true, Ordering::Relaxed);
     text + "\n"
 }
 
-/// Whether there was one already.
+/// Whether a document was printed already.
 pub fn is_printed() -> bool {
     DOCUMENT_PRINTED.load(Ordering::Relaxed)
 }

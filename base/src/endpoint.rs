@@ -1,4 +1,4 @@
-//! What every endpoint needs beside its backend: a seed, and words for a backend that fails.
+//! Every endpoint needs a seed beside its backend, and messages for a backend that fails.
 
 use trine_transport::backend::BackendError;
 

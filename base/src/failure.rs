@@ -11,7 +11,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// What kind of failure it is, which decides the exit status.
+/// The kind of failure, which decides the exit status.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -19,7 +19,7 @@ pub enum Kind {
     Negative,
     /// The command, its options or its surroundings are wrong.
     Usage,
-    /// Nobody who could do it was reached; nothing was done.
+    /// No replica that could do it was reached; nothing was done.
     NotReachable,
     /// It may or may not have been done.
     OutcomeUnknown,
@@ -56,7 +56,7 @@ impl Failure {
         }
     }
 
-    /// The same as the answer to a question: whoever asked whether something is right is told no.
+    /// Makes this the negative answer to a question, such as whether a configuration is valid.
     pub fn into_negative(self) -> Self {
         Self {
             kind: Kind::Negative,
@@ -82,7 +82,7 @@ impl Failure {
         }
     }
 
-    /// Ctrl-C: not an error, but not the whole answer either.
+    /// Ctrl-C: not an error, but the answer is incomplete.
     pub fn interrupted() -> Self {
         Self {
             kind: Kind::Interrupted,
@@ -91,7 +91,7 @@ impl Failure {
         }
     }
 
-    /// Ctrl-C, and how far it was by then.
+    /// Ctrl-C, and how much was done by then.
     pub fn interrupted_after(done: impl fmt::Display, cure: impl Into<String>) -> Self {
         Self {
             kind: Kind::Interrupted,
@@ -100,7 +100,7 @@ impl Failure {
         }
     }
 
-    /// The same, of a line of a script.
+    /// Returns the same failure for a line of a script.
     pub fn at_line(self, number: u64) -> Self {
         Self {
             message: format!("line {number}: {}", self.message),
@@ -108,7 +108,7 @@ impl Failure {
         }
     }
 
-    /// The same, of a part of something larger, which `what` says.
+    /// Returns the same failure for a part of something larger, which `what` names.
     pub fn while_doing(self, what: &str) -> Self {
         Self {
             message: format!("{what}: {}", self.message),
@@ -116,7 +116,7 @@ impl Failure {
         }
     }
 
-    /// The same with the reason that was found out afterwards.
+    /// Returns the same failure with a reason that was found later.
     pub fn because(self, why: &str) -> Self {
         Self {
             message: format!("{}\n  {why}", self.message),
@@ -124,12 +124,12 @@ impl Failure {
         }
     }
 
-    /// Whether nobody has said yes or no.
+    /// Whether the outcome is neither confirmed nor refused.
     pub fn is_without_answer(&self) -> bool {
         matches!(self.kind, Kind::NotReachable | Kind::OutcomeUnknown)
     }
 
-    /// What happened and what can be done, where there is one line for both.
+    /// The message and the advice, where one line holds both.
     pub fn in_one_line(&self) -> String {
         match self.cure.is_empty() {
             true => self.message.clone(),
@@ -137,7 +137,7 @@ impl Failure {
         }
     }
 
-    /// What happened, without the cure.
+    /// The message without the advice.
     pub fn message(&self) -> &str {
         &self.message
     }
@@ -147,7 +147,7 @@ impl Failure {
         self.kind == Kind::Negative
     }
 
-    /// Whether the user has ended it.
+    /// Whether the user ended it.
     pub fn is_interrupted(&self) -> bool {
         self.kind == Kind::Interrupted
     }

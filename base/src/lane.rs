@@ -1,5 +1,5 @@
-//! One endpoint of this process with many logical clients on it: what `bench`, `chaos` and `demo`
-//! drive, a lane a thread.
+//! One endpoint of this process with many logical clients on it. `bench`, `chaos` and `demo` run one lane on each
+//! thread.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -19,8 +19,8 @@ use crate::network::Opened;
 
 /// An endpoint over `B` that hosts clients.
 pub struct Lane<B: Backend> {
-    /// Operations that were begun and are not over. What the library does on its own account, such
-    /// as opening sessions with the group, does not count.
+    /// Operations that have begun and not ended. The library's own operations, such as opening sessions with the group,
+    /// do not count.
     in_flight: usize,
     event_loop: EventLoop<B, MonotonicClock, Clients<B::Route>>,
 }
@@ -66,7 +66,7 @@ impl<B: Backend> Lane<B> {
         self.event_loop.app_mut().open().expect(limit)
     }
 
-    /// Forgets a client whose operations are over.
+    /// Forgets a client whose operations have ended.
     pub fn close(&mut self, client: ClientId) {
         self.event_loop.app_mut().close(client);
     }
@@ -92,8 +92,7 @@ impl<B: Backend> Lane<B> {
         Ok(())
     }
 
-    /// Runs turns until something has finished, handing every finished operation to `take`, or
-    /// until `until`.
+    /// Runs turns until an operation has finished or the time is `until`. Hands every finished operation to `take`.
     pub fn run_until(
         &mut self,
         until: Instant,
@@ -117,7 +116,7 @@ impl<B: Backend> Lane<B> {
         self.event_loop.clock().now()
     }
 
-    /// Operations that are not over.
+    /// Operations that have not ended.
     pub fn in_flight(&self) -> usize {
         self.in_flight
     }

@@ -15,7 +15,7 @@ pub struct Latencies {
     histogram: Histogram<u64>,
 }
 
-/// The percentiles that are told, in nanoseconds.
+/// The reported percentiles, in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Percentiles {
     /// How many latencies were recorded.
@@ -43,7 +43,7 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// None yet.
+    /// An empty histogram.
     pub fn new() -> Self {
         let most = u64::try_from(LATENCY_MAX.as_nanos()).expect("a constant below 584 years");
         let histogram = Histogram::new_with_bounds(1, most, LATENCY_DIGITS)
@@ -51,13 +51,13 @@ impl Latencies {
         Self { histogram }
     }
 
-    /// Records one latency; one beyond the range counts as the range's end.
+    /// Records one latency; a value beyond the range counts as the end of the range.
     pub fn record_ns(&mut self, ns: u64) {
         self.histogram.saturating_record(ns.max(1));
     }
 
-    /// What a closed loop would have seen without coordinated omission: for every latency longer
-    /// than the interval at which a request was expected, the requests that it held up are added.
+    /// Corrects a closed loop for coordinated omission. A latency longer than `expected_interval` delays other
+    /// requests, and these delays are added.
     pub fn corrected(&self, expected_interval: Duration) -> Self {
         let interval = u64::try_from(expected_interval.as_nanos()).unwrap_or(u64::MAX);
         let histogram = self.histogram.clone_correct(interval);
@@ -81,7 +81,7 @@ impl Latencies {
         Duration::from_nanos(self.histogram.mean() as u64)
     }
 
-    /// The latency that so large a share did not exceed.
+    /// The latency that this share of the requests did not exceed.
     pub fn at(&self, quantile: f64) -> u64 {
         self.histogram.value_at_quantile(quantile)
     }
@@ -148,7 +148,7 @@ mod tests {
         latencies.record_ns(100_000);
         let corrected = latencies.corrected(Duration::from_micros(1));
         assert_eq!(latencies.percentiles().p90_ns / 100, 10);
-        // A stall of 100 intervals: half of what should have been sent waited in it.
+        // The stall lasts 100 intervals. Half of the requests that should have been sent waited in it.
         assert!(corrected.count() >= 190, "{}", corrected.count());
         assert!(corrected.percentiles().p90_ns > 50_000);
     }

@@ -1,8 +1,8 @@
-//! What every program of trine needs: output, failures, units, Ctrl-C, and the choice of a network.
+//! Shared parts of every trine program: output, failures, units, Ctrl-C, and the choice of a network.
 //!
-//! Results go to standard output through [`output`]; everything else through [`announce`], which never fails.
+//! Results go to standard output through [`output`]. All other text goes through [`announce`], which never fails.
 
-// They panic where the stream cannot be written.
+// These macros panic where the stream cannot be written.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod announce;

@@ -1,4 +1,4 @@
-//! Lines that a thread of their own writes: whoever has one to say never waits for whoever reads it.
+//! Lines that a separate thread writes, so that a writer of lines never waits for their reader.
 
 use std::collections::VecDeque;
 use std::io;
@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Where to put lines. A line for which there is no room, or which cannot be written, is dropped and counted.
+/// A queue of lines. A line without room, or one that cannot be written, is dropped and counted.
 #[derive(Clone)]
 pub struct Lines(Arc<Shared>);
 
 struct Shared {
     limit: usize,
     state: Mutex<State>,
-    /// A line was added, or the thread has none left.
+    /// A line was added, or the thread has written all lines.
     changed: Condvar,
     lost: AtomicU64,
 }
@@ -26,7 +26,8 @@ struct State {
 }
 
 impl Lines {
-    /// Starts the thread, which hands each line to `write`. It goes on after an error: a full disk may get room again.
+    /// Starts the thread, which passes each line to `write`. The thread continues after an error, because a full disk
+    /// may get room again.
     pub fn start(
         thread: &str,
         limit: usize,
@@ -53,7 +54,7 @@ impl Lines {
         Ok(Self(shared))
     }
 
-    /// Adds a line, with its end, if there is room for it.
+    /// Adds a line, including its line end, if there is room for it.
     pub fn add(&self, line: Vec<u8>) {
         let mut state = self.0.lock();
         if state.waiting.len() < self.0.limit {
@@ -64,12 +65,12 @@ impl Lines {
         }
     }
 
-    /// How many lines nobody will read.
+    /// The number of lost lines.
     pub fn lost(&self) -> u64 {
         self.0.lost.load(Ordering::Relaxed)
     }
 
-    /// Waits until all lines are written, but not for longer than until then.
+    /// Waits until all lines are written, but not beyond `until`.
     pub fn finish(&self, until: Instant) {
         let left = until.saturating_duration_since(Instant::now());
         let busy = |state: &mut State| state.writing || !state.waiting.is_empty();
@@ -83,7 +84,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For the thread: what it writes next. It waits for that.
+    /// Waits for the next line. The thread calls it.
     fn next(&self) -> Vec<u8> {
         let mut state = self.lock();
         state.writing = false;
@@ -101,7 +102,7 @@ impl Shared {
     }
 }
 
-/// For the log, which writes each of its lines in one piece.
+/// For the log, which writes each line with one call.
 impl io::Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.add(bytes.to_vec());
@@ -126,25 +127,25 @@ mod tests {
         Instant::now() + Duration::from_secs(10)
     }
 
-    /// A terminal that nobody reads from: the first line waits until it is let go.
+    /// A terminal without a reader: the first line waits until the test releases it.
     #[test]
     fn lines_that_nobody_takes_are_dropped_and_counted_and_delay_nothing() {
         let (let_go, stuck) = mpsc::channel::<()>();
         let (written, read) = mpsc::channel();
         let write = move |line: &[u8]| {
-            // Ends when the other end goes away.
+            // Ends when the other end is dropped.
             let _ = stuck.recv();
             written.send(line.to_vec()).map_err(io::Error::other)
         };
         let lines = Lines::start("test", LIMIT, write).expect("a thread");
-        // Would hang here if a line waited for its turn.
+        // The test would hang here if a line waited for its turn.
         for n in 0..LIMIT + 100 {
             lines.add(format!("line {n}").into_bytes());
         }
-        // One line is with the thread, or still among those that wait.
+        // The thread has one line, or that line is still in the queue.
         let lost = lines.lost();
         assert!((99..=100).contains(&lost), "{lost}");
-        // It waits no longer than it is told to.
+        // It waits no longer than the given time.
         lines.finish(Instant::now());
         drop(let_go);
         lines.finish(soon());

@@ -1,4 +1,4 @@
-//! Driving many clients of one lane in a closed loop: each asks again when its answer is there.
+//! Drives many clients of one lane in a closed loop. Each client sends its next operation when it has an answer.
 
 use trine_client::{ClientId, Finished, Mode};
 use trine_kvstore::Command;
@@ -9,33 +9,33 @@ use crate::failure::Failure;
 use crate::interrupt;
 use crate::lane::Lane;
 
-/// The loop looks at least this often whether it shall end.
+/// The loop checks at least this often whether it has to end.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// How long operations under way are waited for after a Ctrl-C.
+/// How long the loop waits for operations in flight after a Ctrl-C.
 const INTERRUPT_PATIENCE: Duration = Duration::from_millis(500);
 
-/// What the clients ask, and who takes the answers.
+/// The operations of the clients, and the consumer of the answers.
 pub trait Work {
-    /// Calls `submit` with the next operation of the client in `slot`, or not at all when that
-    /// client has nothing more to do now.
+    /// Calls `submit` with the next operation of the client in `slot`. Does not call it when that client has nothing
+    /// more to do now.
     fn next(&mut self, slot: usize, submit: &mut dyn FnMut(Mode, &Command<'_>));
-    /// The operation of the client in `slot`, due at `due`, is over.
+    /// The operation of the client in `slot`, due at `due`, has ended.
     fn ended(&mut self, slot: usize, due: Instant, finished: Finished);
     /// Called about twenty times a second.
     fn look(&mut self) {}
 }
 
-/// Why a loop came to its end.
+/// Why a loop ended.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// The time was over, or nobody had anything more to do.
+    /// The time was over, or no client had anything more to do.
     Done,
     /// The user ended it.
     Interrupted,
 }
 
-/// Every client of `clients` asks, waits, and asks again, as long as `go_on` says so of the time
-/// and somebody has something to ask; then the operations that are under way are waited for.
+/// Every client of `clients` sends an operation, waits, and sends the next. This lasts while `go_on` allows it for the
+/// time and a client has something to send. Then the loop waits for the operations in flight.
 pub fn closed_loop<B: Backend>(
     lane: &mut Lane<B>,
     clients: &[ClientId],
@@ -72,8 +72,8 @@ pub fn closed_loop<B: Backend>(
     }
 }
 
-/// An event loop reads its clock once a turn, before it takes packets in: an answer that arrives
-/// while the turn waits for a processor would seem faster than it was.
+/// An event loop reads its clock once a turn, before it takes packets in. An answer that arrives while the turn waits
+/// for a processor would seem faster than it was.
 fn heard_now(finished: Finished) -> Finished {
     let ended = MonotonicClock.now();
     Finished { ended, ..finished }

@@ -1,5 +1,5 @@
-//! How do commands print: plain text for people, one JSON document for programs. What servers say is in
-//! [`crate::announce`].
+//! How do commands print? They print plain text for people and one JSON document for programs. The output of servers is
+//! in [`crate::announce`].
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -23,7 +23,7 @@ pub enum OutputForm {
     Json,
 }
 
-/// Where a command prints to, and in which form.
+/// The destination and the form of a command's output.
 #[derive(Copy, Clone, Debug)]
 pub struct Output {
     /// Whether programs read it.
@@ -31,28 +31,28 @@ pub struct Output {
 }
 
 impl Output {
-    /// A line for people; nothing in JSON form.
+    /// Prints a line for people; prints nothing in JSON form.
     pub fn line(self, text: impl Display) {
         if !self.json {
             print_all(format!("{text}\n").as_bytes());
         }
     }
 
-    /// The command's answer for programs; nothing in text form. Called once by each command.
+    /// Prints the command's answer for programs; prints nothing in text form. Each command calls it once.
     pub fn document(self, document: &impl Serialize) {
         if self.json {
             print_all(to_document(document).as_bytes());
         }
     }
 
-    /// What was done to a key, for programs.
+    /// Reports for programs what was done to a key.
     pub fn done<const N: usize>(self, key: &[u8], facts: [(&str, Value); N]) {
         let mut document = Map::new();
         insert_bytes(&mut document, "key", key);
         self.document_with(document, facts);
     }
 
-    /// A key's value: raw, or in a document that has these facts beside it.
+    /// Prints a key's value: raw, or in a document together with these facts.
     pub fn value<const N: usize>(self, key: &[u8], value: &[u8], facts: [(&str, Value); N]) {
         if !self.json {
             return self.raw(value);
@@ -74,14 +74,14 @@ impl Output {
         self.document(&Value::Object(document));
     }
 
-    /// One event for programs, on a line of its own; nothing in text form.
+    /// Prints one event for programs, on its own line; prints nothing in text form.
     pub fn json_line(self, event: &Value) {
         if self.json {
             print_all(format!("{event}\n").as_bytes());
         }
     }
 
-    /// Raw bytes, exactly as they are. At a terminal a line end follows, for the prompt's sake.
+    /// Prints raw bytes unchanged. At a terminal a line end follows, so that the prompt starts on a new line.
     pub fn raw(self, bytes: &[u8]) {
         print_all(bytes);
         if io::stdout().is_terminal() && bytes.last() != Some(&b'\n') {
@@ -89,8 +89,8 @@ impl Output {
         }
     }
 
-    /// A failure: to standard error for people; for programs the document that says so, unless the
-    /// command has printed its own. The exit status of a server says which failure it was, whoever reads this.
+    /// Reports a failure. People read it on standard error. Programs get a document, unless the command has printed its
+    /// own. The exit status of a server tells the failure even if its text is not read.
     pub fn failure(self, failure: &Failure) {
         let document = json!({ "error": failure });
         match self.json && !document::is_printed() {
@@ -100,7 +100,7 @@ impl Output {
         }
     }
 
-    /// The failure of one command among others: a line for itself.
+    /// Prints the failure of one command among several, on its own line.
     pub fn complain(self, failure: &Failure) {
         match self.json {
             true => self.json_line(&json!({ "error": failure })),
@@ -109,9 +109,9 @@ impl Output {
     }
 }
 
-/// Writes to standard output; a reader that went away (`trine ... | head`) ends the process
-/// quietly, as it would end any other tool. What cannot be written for another reason is no success: a value on its way
-/// into a file would be taken for saved.
+/// Writes to standard output. A reader that went away (`trine ... | head`) ends the process quietly, as it would end
+/// any other tool. Any other write error is a failure, because the user would otherwise believe that a value was saved
+/// in a file.
 pub fn print_all(bytes: &[u8]) {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
@@ -126,7 +126,7 @@ pub fn print_all(bytes: &[u8]) {
     }
 }
 
-/// Puts bytes into a JSON object: as `name` when they are text, as `name_base64` otherwise.
+/// Inserts bytes into a JSON object: as `name` when they are text, as `name_base64` otherwise.
 pub fn insert_bytes(object: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
     match std::str::from_utf8(bytes) {
         Ok(text) => object.insert(name.to_owned(), text.into()),
@@ -134,7 +134,7 @@ pub fn insert_bytes(object: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
     };
 }
 
-/// A table in plain text: the first column to the left, the others to the right.
+/// A table in plain text. The first column is left-aligned, the others are right-aligned.
 #[derive(Clone, Debug)]
 pub struct Table {
     rows: Vec<Vec<String>>,
@@ -148,7 +148,7 @@ impl Table {
         }
     }
 
-    /// Adds a row, of as many cells as the header has.
+    /// Adds a row with as many cells as the header has.
     pub fn row<const N: usize>(&mut self, cells: [String; N]) {
         debug_assert_eq!(cells.len(), self.rows[0].len());
         self.rows.push(cells.to_vec());

@@ -7,8 +7,8 @@ use crate::failure::Failure;
 
 const CURE: &str = "write --peers host:port,host:port,... (or set TRINE_PEERS)";
 
-/// The addresses of `list`, in its order. Names are resolved now, preferring IPv4, because that is
-/// what `trine up` listens on.
+/// Returns the addresses of `list`, in its order. Names are resolved now. IPv4 is preferred, because `trine up` listens
+/// on it.
 pub fn resolve(list: &str) -> Result<Vec<SocketAddr>, Failure> {
     let items = items(list)?;
     let found = items
@@ -29,7 +29,7 @@ pub fn resolve(list: &str) -> Result<Vec<SocketAddr>, Failure> {
     Ok(addresses)
 }
 
-/// Whether `list` can be a list of peers, as far as that is to be seen without looking up a name.
+/// Whether `list` can be a list of peers. The check looks up no names.
 pub fn check(list: &str) -> Result<(), Failure> {
     let items = items(list)?;
     for item in &items {
@@ -42,7 +42,7 @@ pub fn check(list: &str) -> Result<(), Failure> {
     }
 }
 
-/// What stands between the commas.
+/// The items between the commas.
 pub fn items(list: &str) -> Result<Vec<&str>, Failure> {
     let items: Vec<&str> = list
         .split(',')
@@ -69,7 +69,8 @@ pub fn resolve_server(item: &str) -> Result<SocketAddr, Failure> {
     resolve_one(item.trim(), SERVER_CURE)
 }
 
-/// The address of another replica of a group whose replicas are at `group`: of the same family, for one socket sends to all.
+/// Returns the address of another replica of a group whose replicas are at `group`. It has to be of the same family,
+/// because one socket sends to all.
 pub fn resolve_beside(item: &str, group: &[SocketAddr]) -> Result<SocketAddr, Failure> {
     let found = lookup(item.trim(), SERVER_CURE)?;
     let is_v4 = group.iter().all(SocketAddr::is_ipv4);
@@ -83,7 +84,7 @@ pub fn resolve_beside(item: &str, group: &[SocketAddr]) -> Result<SocketAddr, Fa
     })
 }
 
-/// Whether `item` can be the address of a server, as far as that is to be seen without looking up a name.
+/// Whether `item` can be the address of a server. The check looks up no names.
 pub fn check_server(item: &str) -> Result<(), Failure> {
     well_formed(item.trim(), SERVER_CURE)
 }
@@ -94,7 +95,7 @@ fn resolve_one(item: &str, cure: &str) -> Result<SocketAddr, Failure> {
     Ok(*v4.unwrap_or(&found[0]))
 }
 
-/// An address for each item, all IPv4 or all IPv6: one socket sends to all of them.
+/// Returns one address for each item, all IPv4 or all IPv6, because one socket sends to all of them.
 fn of_one_family(items: &[&str], found: &[Vec<SocketAddr>]) -> Result<Vec<SocketAddr>, Failure> {
     for is_of_family in [SocketAddr::is_ipv4, SocketAddr::is_ipv6] {
         let all = found
@@ -119,7 +120,7 @@ fn of_one_family(items: &[&str], found: &[Vec<SocketAddr>]) -> Result<Vec<Socket
     ))
 }
 
-/// As [`lookup`], of an address that others have to send to.
+/// Works like [`lookup`], for an address that others have to send to.
 fn lookup_peer(item: &str) -> Result<Vec<SocketAddr>, Failure> {
     let found = lookup(item, CURE)?;
     if found.iter().any(|address| address.ip().is_unspecified()) {

@@ -4,15 +4,15 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Below the range from which kernels draw ephemeral ports, so that no client socket takes the
-/// port of a replica that is down for a moment.
+/// This is below the range from which kernels draw ephemeral ports. So no client socket takes the port of a replica
+/// that is down for a moment.
 const FIRST_PORT: u16 = 15_000;
 const PORT_COUNT: u16 = 15_000;
 /// How many ports are tried before giving up.
 const ATTEMPTS: u32 = 2_000;
 
-/// Addresses on loopback with consecutive ports from `base_port`, as `trine up` uses them.
-/// `None` when they would run past port 65535.
+/// Returns addresses on loopback with consecutive ports from `base_port`, as `trine up` uses them. `None` if they would
+/// pass port 65535.
 #[must_use]
 pub fn addresses_from(base_port: u16, count: usize) -> Option<Vec<SocketAddr>> {
     (0..count)
@@ -23,10 +23,10 @@ pub fn addresses_from(base_port: u16, count: usize) -> Option<Vec<SocketAddr>> {
         .collect()
 }
 
-/// `count` loopback addresses with consecutive UDP ports that no process holds at this moment.
+/// Returns `count` loopback addresses with consecutive UDP ports that are unused at this moment.
 ///
-/// The ports are free again when this returns, so another process could take one first; the
-/// caller sees that as "port in use" and may simply ask again.
+/// The ports are free again when this returns, so another process could take one first. The caller then sees "port in
+/// use" and may try again.
 pub fn free_addresses(count: usize) -> io::Result<Vec<SocketAddr>> {
     for _ in 0..ATTEMPTS {
         let Some(addresses) = addresses_from(next_candidate(count), count) else {
@@ -43,8 +43,8 @@ pub fn free_addresses(count: usize) -> io::Result<Vec<SocketAddr>> {
     ))
 }
 
-/// The address that a client of `peers` binds to: loopback if they are, else any address of their
-/// family; the port is any free one.
+/// The address that a client of `peers` binds to. It is loopback if they are, and otherwise any address of their
+/// family. The port is any free one.
 #[must_use]
 pub fn local_address_towards(peers: &[SocketAddr]) -> SocketAddr {
     let loopback = peers.iter().all(|peer| peer.ip().is_loopback());
@@ -57,8 +57,8 @@ pub fn local_address_towards(peers: &[SocketAddr]) -> SocketAddr {
     SocketAddr::new(address, 0)
 }
 
-/// A walk over the range that starts at a different place in every process and never hands the
-/// same port to two callers in one process until the range is used up.
+/// Walks over the range from a different start in every process. Within one process, no two callers get the same port
+/// until the range is used up.
 fn next_candidate(count: usize) -> u16 {
     static TAKEN: AtomicU32 = AtomicU32::new(0);
     let start = std::process::id().wrapping_mul(2_654_435_761) >> 16;

@@ -1,5 +1,5 @@
-//! How far is something that takes long? A bar on a terminal, a line now and then elsewhere; always on standard error,
-//! so that standard output holds the result alone.
+//! How far is a long operation? A terminal shows a bar; other outputs get a line now and then. Both go to standard
+//! error, so that standard output holds the result alone.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -9,17 +9,17 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::announce::{note, stops_writers};
 use crate::bars::bars;
 
-/// Between two lines where there is no terminal; what is over sooner says nothing.
+/// The pause between two lines where there is no terminal. A shorter operation prints none.
 const LINE_EVERY: Duration = Duration::from_secs(10);
-/// A bar that would be gone before it was read is not drawn.
+/// A bar that would be gone before anyone could read it is not drawn.
 const BAR_AFTER: Duration = Duration::from_millis(300);
 
-/// Something on its way from 0 to a total.
+/// Progress from 0 to a total.
 pub struct Progress {
     what: String,
-    /// Nothing where nobody knows how much there is.
+    /// `None` if the total is unknown.
     total: Option<u64>,
-    /// Whether somebody looks at a terminal.
+    /// Whether standard error is a terminal.
     terminal: bool,
     bar: Option<ProgressBar>,
     next: Instant,
@@ -31,7 +31,7 @@ impl Progress {
         Self::towards(what, Some(total))
     }
 
-    /// As [`Progress::new`], where the total may be unknown.
+    /// Works like [`Progress::new`], where the total may be unknown.
     pub fn towards(what: impl Into<String>, total: Option<u64>) -> Self {
         let stderr = std::io::stderr();
         let terminal = stderr.is_terminal() && !stops_writers(&stderr);
@@ -45,7 +45,7 @@ impl Progress {
         }
     }
 
-    /// Stands at `done` of the total; `detail` says more where somebody looks.
+    /// Sets the progress to `done` of the total. `detail` adds text where there is a terminal.
     pub fn set(&mut self, done: u64, detail: impl FnOnce() -> String) {
         if self.bar.is_none() {
             if Instant::now() < self.next {
@@ -61,7 +61,7 @@ impl Progress {
             self.bar = Some(bar);
         }
         if let Some(bar) = &self.bar {
-            // The prefix is what draws, at times: both say the same then.
+            // The bar sometimes redraws when its prefix is set. Both values must agree by then.
             bar.set_position(self.total.map_or(done, |total| done.min(total)));
             bar.set_prefix(detail());
         }
@@ -91,7 +91,7 @@ fn bar(what: &str, total: Option<u64>) -> ProgressBar {
     bar
 }
 
-/// The bar goes away with its value: what follows is the result.
+/// The bar goes away with its value, because the result follows.
 impl Drop for Progress {
     fn drop(&mut self) {
         if let Some(bar) = &self.bar {

@@ -1,17 +1,17 @@
-//! How far is the group's state, on its way over the network to a replica that has none, or too old a one?
+//! How much of the group's state has reached a replica that has none, or too old a one?
 
 use trine_protocol::status::ReceivingStatus;
 
 use crate::progress::Progress;
 use crate::units::show_bytes;
 
-/// Shown from the first look that finds a state on its way until the first that finds none.
+/// Shown from the first poll that finds a state transfer until the first that finds none.
 pub struct Restoring {
     what: String,
     present: Option<(ReceivingStatus, Progress)>,
 }
 
-/// Of this process itself.
+/// For this process itself.
 impl Default for Restoring {
     fn default() -> Self {
         Self::of("receiving a snapshot")
@@ -19,7 +19,7 @@ impl Default for Restoring {
 }
 
 impl Restoring {
-    /// In these words.
+    /// Uses these words.
     pub fn of(what: impl Into<String>) -> Self {
         Self {
             what: what.into(),
@@ -27,7 +27,7 @@ impl Restoring {
         }
     }
 
-    /// The state stands at `receiving` now.
+    /// The transfer's progress is now `receiving`.
     pub fn look(&mut self, receiving: Option<ReceivingStatus>) {
         let Some(now) = receiving else {
             self.present = None;
@@ -37,7 +37,7 @@ impl Restoring {
             before.bytes <= now.bytes && before.bytes_total == now.bytes_total
         };
         if !self.present.as_ref().is_some_and(goes_on) {
-            // Another one: the bar of the one before goes first.
+            // This is another transfer; the previous bar goes first.
             self.present = None;
         }
         let begin = || (now, Progress::new(&*self.what, now.bytes_total));

@@ -1,4 +1,4 @@
-//! What do the replicas of a group say about it when each is asked by itself?
+//! What do the replicas of a group say about it when each is asked separately?
 
 use std::net::SocketAddr;
 
@@ -11,7 +11,7 @@ use trine_transport::time::{Clock, Duration};
 use crate::failure::Failure;
 use crate::network::{Network, Opened};
 
-/// A replica that does not answer within this is shown as silent.
+/// A replica that does not answer within this time is shown as silent.
 pub const LOOK_MAX: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Asks all of `addresses` at once for their status.
@@ -24,7 +24,7 @@ pub fn ask<N: Network>(
         backend, route_of, ..
     } = network.call(addresses)?;
     let clock = MonotonicClock;
-    // No two askers are alike, not even after each other on the same port.
+    // No two askers have the same seed, not even one after the other on the same port.
     let seed = u64::from(std::process::id()) << 32 ^ clock.now().as_nanos();
     let transport = endpoint_config();
     let probed = probe_status(backend, clock, transport, &route_of, addresses, limit, seed)
@@ -36,7 +36,7 @@ pub fn ask<N: Network>(
     Ok(probed.into_iter().map(report).collect())
 }
 
-/// Asks those that are named, and then those members of the group that they know beside.
+/// Asks the named replicas, and then the other group members that these know.
 pub fn ask_everybody<N: Network>(
     network: &N,
     addresses: &[SocketAddr],
@@ -57,14 +57,14 @@ pub fn ask_everybody<N: Network>(
     Ok(reports)
 }
 
-/// Whose list of members counts: the leader's, else that of the replica that has applied most.
+/// The report whose list of members counts: the leader's, else that of the replica that has applied most.
 pub fn informant(reports: &[Report]) -> Option<&Status> {
     let known = reports.iter().filter_map(Report::status);
     let members = known.filter(|status| !status.members.is_empty());
     leader_of(reports).or_else(|| members.max_by_key(|status| (status.applied, status.term)))
 }
 
-/// Why a group that was reached does nothing: nobody leads it. Nothing if somebody does, or nobody knows.
+/// Why a reached group makes no progress: it has no leader. `None` if it has one or no report tells.
 pub fn why_it_stands_still(reports: &[Report]) -> Option<String> {
     if leader_of(reports).is_some() {
         return None;

@@ -28,7 +28,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("{text:?} is too large"))
 }
 
-/// The least that a group's store is worth having.
+/// The smallest sensible store of a group.
 const STORE_BYTES_MIN: u64 = 1 << 20;
 
 /// Reads the size of a store.
@@ -53,7 +53,7 @@ pub fn parse_positive_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Reads a number of seconds between two looks at something: "1", "0.5".
+/// Reads a number of seconds between two polls: "1", "0.5".
 pub fn parse_seconds(text: &str) -> Result<f64, String> {
     let number: Option<f64> = text.parse().ok();
     number
@@ -61,7 +61,7 @@ pub fn parse_seconds(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "write a number of seconds from 0.1 to 86400".to_owned())
 }
 
-/// A size with a unit that fits it: "512 B", "1.5 KiB".
+/// Shows a size with a fitting unit: "512 B", "1.5 KiB".
 pub fn show_bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = bytes as f64;
@@ -77,7 +77,7 @@ pub fn show_bytes(bytes: u64) -> String {
     }
 }
 
-/// A time with a unit that fits it and three significant digits: "843 ns", "12.3 us", "1.20 s".
+/// Shows a time with a fitting unit and three significant digits: "843 ns", "12.3 us", "1.20 s".
 pub fn show_ns(ns: u64) -> String {
     const UNITS: [(&str, f64); 4] = [("s", 1e9), ("ms", 1e6), ("us", 1e3), ("ns", 1.0)];
     let value = ns as f64;
@@ -95,7 +95,7 @@ pub fn show_ns(ns: u64) -> String {
     }
 }
 
-/// A whole number in groups of three: "1,234,567".
+/// Shows a whole number in groups of three: "1,234,567".
 pub fn show_count(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);

@@ -12,7 +12,7 @@ use crate::announce::note;
 use crate::failure::Failure;
 use crate::units::show_bytes;
 
-/// The key's bytes, if they can be a key at all.
+/// The key's bytes, if they are a valid key.
 pub fn key_bytes(key: &OsStr) -> Result<&[u8], Failure> {
     let bytes = key.as_bytes();
     if bytes.len() > KEY_BYTES_MAX as usize {
@@ -27,8 +27,8 @@ pub fn key_bytes(key: &OsStr) -> Result<&[u8], Failure> {
     Ok(bytes)
 }
 
-/// The value that `VALUE` stands for: `@file` names a file, `-` or nothing means standard input,
-/// anything else is the value itself.
+/// Reads the value that `VALUE` names. `@file` names a file; `-` or nothing means standard input. Anything else is the
+/// value itself.
 pub fn read_value(argument: Option<&OsStr>) -> Result<Vec<u8>, Failure> {
     match argument.map(OsStrExt::as_bytes) {
         None | Some(b"-") => from_stdin(),
@@ -62,7 +62,7 @@ fn from_file(path: &Path) -> Result<Vec<u8>, Failure> {
     within_limit(value, &path.display().to_string())
 }
 
-/// Reads one byte more than a value may have, so that an endless stream is seen as too large.
+/// Reads one byte more than a value may have, so that an endless stream counts as too large.
 fn read_bounded(source: impl Read) -> io::Result<Vec<u8>> {
     let mut value = Vec::new();
     source

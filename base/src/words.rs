@@ -2,7 +2,7 @@
 //!
 //! | written | means |
 //! |---|---|
-//! | `'...'` | what stands there, byte for byte |
+//! | `'...'` | the text between the quotes, byte for byte |
 //! | `"..."`, or outside of quotes | `\n \r \t \0 \\ \" \' \ ` (space) and `\xHH` stand for one byte |
 //! | `#` at the beginning of a word | the rest of the line is a comment |
 
@@ -12,7 +12,7 @@ pub enum WordError {
     /// A quote that is not closed.
     #[error("the quote {quote} has no end; write \\{quote} for a quote that means itself")]
     OpenQuote {
-        /// Which one.
+        /// The quote character.
         quote: char,
     },
     /// A backslash at the end.
@@ -24,12 +24,12 @@ pub enum WordError {
     /// A backslash before a character that it gives no meaning.
     #[error("\\{found} means nothing; known are \\n \\r \\t \\0 \\\\ \\\" \\' and \\xHH")]
     UnknownEscape {
-        /// Which one.
+        /// The character.
         found: char,
     },
 }
 
-/// Takes a line apart.
+/// Splits a line into words.
 pub fn split(line: &[u8]) -> Result<Vec<Vec<u8>>, WordError> {
     let mut rest = line;
     let mut words = Vec::new();
@@ -48,7 +48,7 @@ pub fn split(line: &[u8]) -> Result<Vec<Vec<u8>>, WordError> {
     }
 }
 
-/// A name that begins with a backslash, where a command can stand: there a backslash is no escape.
+/// A name that begins with a backslash, where a command can be. There a backslash is no escape.
 fn command_name<'a>(rest: &'a [u8], before: &[Vec<u8>]) -> Option<&'a [u8]> {
     let stands = match before {
         [] => true,
@@ -98,7 +98,7 @@ fn quoted(rest: &mut &[u8], word: &mut Vec<u8>) -> Result<(), WordError> {
     Err(WordError::OpenQuote { quote: '"' })
 }
 
-/// The byte that the rest of an escape stands for.
+/// The byte that the rest of an escape encodes.
 fn escape(rest: &mut &[u8]) -> Result<u8, WordError> {
     let (&byte, after) = rest.split_first().ok_or(WordError::OpenEscape)?;
     *rest = after;
@@ -121,7 +121,7 @@ fn escape(rest: &mut &[u8]) -> Result<u8, WordError> {
     }
 }
 
-/// Bytes as they can be written in a line: plain where that is plain, else in double quotes with escapes.
+/// Writes bytes as a line can hold them: plain if possible, else in double quotes with escapes.
 pub fn show(bytes: &[u8]) -> String {
     let text = std::str::from_utf8(bytes).unwrap_or_default();
     let plain = |c: char| !c.is_control() && !c.is_whitespace() && !"'\"\\#".contains(c);

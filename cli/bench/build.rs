@@ -1,9 +1,9 @@
-//! Which commit is built? Benchmarks state it.
+//! Which commit is built? Benchmarks report it.
 
 use std::process::Command;
 
 fn main() {
-    // Changes with every commit and every checkout; absent outside of a repository.
+    // This file changes with every commit and every checkout; it is absent outside of a repository.
     println!("cargo:rerun-if-changed=../../.git/logs/HEAD");
     println!("cargo:rerun-if-env-changed=TRINE_COMMIT");
     let given = std::env::var("TRINE_COMMIT").ok();

@@ -1,7 +1,7 @@
-//! How long a group of three real processes is without a leader that writes: after `kill -9` of the leader, and after
-//! SIGSTOP of it, with the default settings and with `--election-timeout 20ms`.
+//! How long does a group of three real processes have no leader that writes? This measures `kill -9` and SIGSTOP of the
+//! leader, with the default settings and with `--election-timeout 20ms`.
 //!
-//! One client writes; the leader is struck between two of its writes, and the time runs until the next one is
+//! One client writes. The leader is hit between two of its writes, and the time runs until the next one is
 //! acknowledged. Afterwards the group is made whole again. `TRINE_ROUNDS` changes the 30 rounds.
 
 use std::path::PathBuf;
@@ -19,9 +19,9 @@ use trine_transport::backend::{MonotonicClock, UdpBackend, UdpConfig};
 use trine_transport::time::Duration as Nanos;
 
 const ROUNDS: usize = 30;
-/// How long a group may take to be whole again.
+/// The time limit for a group to be whole again.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Writes in front of each strike, so that every session stands.
+/// Writes before each hit, so that every session is established.
 const WARM_UP: usize = 50;
 
 #[derive(Clone, Copy)]
@@ -30,11 +30,11 @@ enum Strike {
     Stop,
 }
 
-/// A way of setting up replicas and client.
+/// One configuration of replicas and client.
 struct Setting {
     name: &'static str,
     serve_args: &'static [&'static str],
-    /// How long the client bears a leader's silence before it asks the others.
+    /// How long the client tolerates a leader's silence before it asks the others.
     suspect_after: Option<Nanos>,
 }
 
@@ -91,7 +91,7 @@ fn measure(setting: &Setting, strike: Strike, rounds: usize) -> Vec<Duration> {
         .collect()
 }
 
-/// The time from the strike to the next acknowledged write.
+/// The time from the hit to the next acknowledged write.
 fn strike_once(group: &mut Group, setting: &Setting, strike: Strike, seed: u64) -> Duration {
     let leader = whole(group);
     let mut client = client(group, setting, seed + 1);
@@ -118,7 +118,7 @@ fn strike_once(group: &mut Group, setting: &Setting, strike: Strike, seed: u64) 
     took
 }
 
-/// Waits until three voters are in step; the place of their leader.
+/// Waits until three voters are up to date; returns the place of their leader.
 fn whole(group: &mut Group) -> usize {
     let look = |group: &mut Group| {
         let reports = ask(&Udp, group.addresses(), Nanos::from_millis(500)).expect("a socket");

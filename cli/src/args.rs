@@ -1,4 +1,4 @@
-//! The command line: every command, as clap reads them.
+//! The command line: the clap definition of every command.
 
 mod line;
 mod parse;
@@ -131,8 +131,8 @@ mod tests {
         command_line().debug_assert();
     }
 
-    /// The settings read `serve` and `up` through a definition of their own, which repeats what this one says of them and
-    /// counts the other commands.
+    /// The settings read `serve` and `up` through a separate definition. It repeats what this one says of them and
+    /// lists the other commands.
     #[test]
     fn the_settings_know_the_commands_as_the_whole_line_does() {
         let help = |mut line: clap::Command, name: &str| {
@@ -158,7 +158,8 @@ mod tests {
         assert_eq!((chaos.clients, chaos.seed), (8, 7));
     }
 
-    /// `trine status --capture FILE` was taken, and left no file: what asks each replica by itself captures nothing.
+    /// `trine status --capture FILE` was accepted and left no file, because commands that ask each replica separately
+    /// capture nothing.
     #[test]
     fn what_would_capture_nothing_takes_no_capture() {
         for line in ["status", "member list", "stat", "top", "debug bundle"] {

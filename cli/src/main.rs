@@ -1,6 +1,7 @@
-//! The `trine` command: runs replicas, talks to them, measures them, and breaks them on purpose.
+//! The `trine` command runs replicas, talks to them, measures them, and injects faults into them.
 
-// They panic where the stream cannot be written: results go through `output`, everything else through `announce`.
+// These macros panic where the stream cannot be written. Results go through `output`, everything else through
+// `announce`.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod args;
@@ -49,7 +50,7 @@ fn main() -> ExitCode {
     let status = match run(command, &arguments.global.network, output) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // Behind what was announced before it, on the other stream.
+            // The failure follows earlier announcements, which went to the other stream.
             announce::finish();
             output.failure(&failure);
             ExitCode::from(failure.exit_status())
@@ -73,7 +74,7 @@ fn run(command: &Command, network: &NetworkArguments, output: Output) -> Result<
     }
 }
 
-/// Reads the command line; without a command it means the shell, unless there is nothing to read commands from.
+/// Reads the command line. Without a command it means the shell, unless there is nothing to read commands from.
 fn parse(mut line: Vec<OsString>) -> Result<Arguments, Stop> {
     let arguments = args::parse(line.clone())?;
     if arguments.command.is_some() {
@@ -89,7 +90,7 @@ fn parse(mut line: Vec<OsString>) -> Result<Arguments, Stop> {
     args::parse(line)
 }
 
-/// Whether a mistake in the settings is to be told in JSON form: nothing has read the line yet.
+/// Whether a mistake in the settings has to be in JSON form. At this point the line is not parsed yet.
 fn wants_json(line: &[OsString]) -> bool {
     let words = ["--json", "-ojson", "-o=json", "--output=json"];
     let one = line
@@ -99,7 +100,7 @@ fn wants_json(line: &[OsString]) -> bool {
     one || line.windows(2).any(two)
 }
 
-/// A command, to be run on whichever network was chosen.
+/// Runs a command on the chosen network.
 struct Run<'a> {
     command: &'a Command,
     output: Output,

@@ -1,4 +1,4 @@
-//! What happens in a group between two looks at it? Rates and percentiles from counters.
+//! What happens in a group between two polls? Computes rates and percentiles from counters.
 
 use std::time::Instant;
 
@@ -8,14 +8,14 @@ use trine_protocol::node_status::NodeStatus;
 use trine_protocol::stages::Histogram;
 use trine_protocol::status::Status;
 
-/// Everything that the replicas said at one moment.
+/// The reports of all replicas at one moment.
 #[derive(Debug)]
 pub(crate) struct Look {
     pub(crate) at: Instant,
     pub(crate) reports: Vec<Report>,
 }
 
-/// The percentiles of one stage of the writes; nothing where none was watched.
+/// The percentiles of one stage of the writes; `None` if no write was sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stage {
     pub(crate) name: &'static str,
@@ -23,13 +23,13 @@ pub(crate) struct Stage {
     pub(crate) p99_ns: Option<u64>,
 }
 
-/// What happened between two looks.
+/// The events between two polls.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Interval {
     pub(crate) seconds: f64,
     /// The leader's place and term at the end.
     pub(crate) leader: Option<(u32, u64)>,
-    /// Nothing if another replica leads than before.
+    /// `None` if the leader has changed.
     pub(crate) writes_per_second: Option<f64>,
     pub(crate) reads_per_second: f64,
     pub(crate) stages: [Stage; 4],
@@ -40,7 +40,7 @@ pub(crate) struct Interval {
     pub(crate) silent: usize,
 }
 
-/// What `replica` said at both looks in the same life.
+/// The two reports of `replica`, if both are from the same incarnation.
 pub(crate) fn pair<'a>(before: &'a Look, after: &'a NodeStatus) -> Option<&'a NodeStatus> {
     let mut nodes = nodes(before);
     nodes.find(|node| node.replica.incarnation == after.replica.incarnation)
@@ -57,14 +57,14 @@ pub(crate) fn reads(status: &Status) -> u64 {
     status.counters.reads_linearizable + status.counters.reads_stale
 }
 
-/// How much the counter grew at all replicas that answered at both looks.
+/// The growth of the counter, summed over the replicas that answered both polls.
 fn growth(before: &Look, after: &Look, counter: fn(&NodeStatus) -> u64) -> u64 {
     nodes(after)
         .filter_map(|node| Some(counter(node).saturating_sub(counter(pair(before, node)?))))
         .sum()
 }
 
-/// What happened from `before` until `after`.
+/// The events from `before` until `after`.
 pub(crate) fn between(before: &Look, after: &Look) -> Interval {
     let seconds = (after.at - before.at).as_secs_f64().max(1e-9);
     let leader = leader_of(&after.reports);
@@ -130,7 +130,7 @@ fn difference(now: &Histogram, then: &Histogram) -> Histogram {
 }
 
 impl Interval {
-    /// The same for programs.
+    /// Returns the same for programs.
     pub(crate) fn document(&self) -> Value {
         let stage = |stage: &Stage| {
             let times = json!({ "p50_ns": stage.p50_ns, "p99_ns": stage.p99_ns });

@@ -1,7 +1,7 @@
 //! A whole group on DPDK, on AF_PACKET devices that a bridge joins: `cargo test -p trine --features dpdk --test dpdk`.
 //!
-//! Every replica and every client has an Ethernet and an IP address of its own, and the kernel's UDP sees nothing of
-//! it. Needs root for the network; says that it is skipped otherwise.
+//! Every replica and every client has its own Ethernet and IP address, and the kernel's UDP sees none of the packets.
+//! The test needs root for the network; otherwise it prints that it is skipped.
 
 #[path = "all/common/mod.rs"]
 mod common;
@@ -15,9 +15,9 @@ const REPLICAS: usize = 3;
 /// Devices of the clients start at this number.
 const CLIENTS_AT: usize = 10;
 const PEERS: &str = "10.77.0.1:7471,10.77.0.2:7471,10.77.0.3:7471";
-/// A client's first address; its further devices take the ones that follow.
+/// A client's first address; its further devices take the following ones.
 const CLIENT: &str = "ip=10.77.0.10/24";
-/// How long anything may take on a busy machine.
+/// The time limit of any step on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
@@ -82,7 +82,7 @@ fn a_group_serves_and_survives_its_leader() {
 
 #[test]
 fn chaos_with_loss_passes() {
-    // A port for each of two clients, for the reading at the end, and for the looks at the group.
+    // There is one port for each of two clients, one for the final reading, and one for the polls of the group.
     const PORTS: usize = 4;
     let Some(network) = network_with_clients(PORTS) else {
         return;
@@ -161,7 +161,7 @@ fn a_cache_serves_and_more_threads_than_queues_are_refused_with_the_cure() {
     kernel_saw_nothing(&network);
 }
 
-/// A bridge with a device for each replica and `clients` for a client; none without root.
+/// A bridge with a device for each replica and `clients` for a client; `None` without root.
 fn network_with_clients(clients: usize) -> Option<Network> {
     let id = Command::new("id").arg("-u").output().expect("id");
     if id.stdout != b"0\n" {
@@ -179,7 +179,7 @@ fn eal(device: &str) -> String {
     format!("--no-pci --no-huge --vdev=net_af_packet0,iface={device}")
 }
 
-/// EAL's arguments of a client with so many ports.
+/// EAL's arguments of a client with this many ports.
 fn client_eal(ports: usize) -> String {
     let device = |number| format!(" --vdev=net_af_packet{number},iface=dpdk{number}");
     let devices: String = (CLIENTS_AT..CLIENTS_AT + ports).map(device).collect();
@@ -218,7 +218,7 @@ fn text(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).expect("text")
 }
 
-/// Repeats what may fail while the group has no leader.
+/// Repeats an attempt that may fail while the group has no leader.
 fn until_done(mut attempt: impl FnMut() -> Output) -> Output {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -248,7 +248,7 @@ fn leader(network: &Network, client: &str) -> usize {
         - 1
 }
 
-/// What the kernel's UDP counted in this network: nothing at all.
+/// The kernel's UDP counters in this network must be zero.
 fn kernel_saw_nothing(network: &Network) {
     for counter in ["InDatagrams", "OutDatagrams", "NoPorts", "InErrors"] {
         assert_eq!(network.kernel_udp(counter), 0, "{counter}");
@@ -286,7 +286,7 @@ impl Replica {
         self.0.wait().expect("a child");
     }
 
-    /// Ends it as Ctrl-C does; it must close its port and say that all is well.
+    /// Ends it as Ctrl-C does. It must close its port and report success.
     fn stop_kindly(&mut self) {
         let status = Command::new("kill")
             .args(["-INT", &self.0.id().to_string()])
@@ -302,7 +302,7 @@ impl Replica {
 
 impl Drop for Replica {
     fn drop(&mut self) {
-        // Ended already, or not wanted any more.
+        // It has ended already, or is not needed any more.
         let _gone = self.0.kill();
         let _status = self.0.wait();
     }

@@ -1,4 +1,4 @@
-//! A replica's data directory: opening it, and what is wrong with it in words.
+//! A replica's data directory: how it is opened, and what its errors mean to the user.
 
 use std::path::Path;
 
@@ -19,11 +19,11 @@ use trine_base::interrupt;
 use trine_base::progress::Progress;
 use trine_base::units::{show_bytes, show_count};
 
-/// What the line begins with that says that there is a group already.
+/// The start of the line that says that a group exists already.
 pub const BOOTSTRAP_LINE: &str = "--bootstrap has no effect";
 
-/// Opens the directory of a replica in disk mode; nothing in memory mode. Says what it found. With `anew` whatever stands
-/// there is set aside, for that reason.
+/// Opens the directory of a replica in disk mode and reports its contents. Returns nothing in memory mode. With `anew`,
+/// the existing data is set aside, for that reason.
 pub fn open(
     arguments: &ServeArguments,
     fresh: Incarnation,
@@ -51,14 +51,14 @@ pub fn open(
     Ok(Some(opened))
 }
 
-/// Takes the directory for this process. Long work on it shows how far it is, and Ctrl-C ends it.
+/// Locks the directory for this process. Long work on it shows its progress, and Ctrl-C ends it.
 pub fn lock(path: &Path) -> Result<Directory, Failure> {
     let directory = Directory::lock(path).map_err(|error| not_taken(path, &error))?;
     let shown = path.display().to_string();
     let mut present: Option<(Step, Progress)> = None;
     let shower = Aside::start(move |(step, done, total)| {
         if present.as_ref().is_none_or(|(before, _)| *before != step) {
-            // The bar of the step before goes first.
+            // The bar of the previous step goes first.
             present = None;
         }
         let (_, progress) =
@@ -75,13 +75,13 @@ pub fn lock(path: &Path) -> Result<Directory, Failure> {
     }))
 }
 
-/// Makes the directory that those of several replicas come into.
+/// Creates the directory that holds the directories of several replicas.
 pub fn make(path: &Path) -> Result<(), Failure> {
     let what = |error| format!("cannot create the directory {}: {error}", path.display());
     std::fs::create_dir_all(path).map_err(|error| not_made(path, what(error)))
 }
 
-/// Only a lock is about other processes.
+/// Only a lock error is about other processes.
 fn not_taken(path: &Path, error: &DiskError) -> Failure {
     match error.operation {
         "lock" => Failure::usage(error.to_string(), USED),
@@ -89,7 +89,7 @@ fn not_taken(path: &Path, error: &DiskError) -> Failure {
     }
 }
 
-/// Why a directory cannot be made or written, and what to do.
+/// Why a directory cannot be created or written, and how to fix that.
 fn not_made(path: &Path, what: String) -> Failure {
     let nearest = path.ancestors().find(|part| part.exists());
     if let Some(file) = nearest.filter(|part| !part.is_dir()) {
@@ -102,7 +102,7 @@ fn not_made(path: &Path, what: String) -> Failure {
             "give a directory, or a path at which one can be made, with --data-dir",
         );
     }
-    // A path of one name stands in the present directory.
+    // A path of one name lies in the present directory.
     let nearest = nearest.unwrap_or(Path::new(".")).display();
     Failure::usage(
         what,
@@ -131,20 +131,20 @@ impl From<FsyncMode> for Fsync {
     }
 }
 
-/// What to do about a directory in use.
+/// The advice for a directory in use.
 pub const USED: &str =
     "stop the other process, or give this replica a directory of its own with --data-dir";
 
-/// What to do about lost memory.
+/// The advice for lost memory.
 pub const REJOIN: &str = "start it with --rejoin: it sets the files aside and joins its group as a new replica; \
                                  if a majority of the group is lost, see trine recover";
 
-/// What to do about a quarantine.
+/// The advice for a quarantine.
 const QUARANTINED: &str = "start it with --rejoin: it sets the files aside and joins its group as a new replica; only if too \
                            few sound replicas are left for that, `trine recover --quarantined --data-dir DIR` lifts the \
                            quarantine and keeps this replica's state as it is";
 
-/// Why a directory cannot be opened, and what to do.
+/// Why a directory cannot be opened, and how to fix that.
 pub fn failure(path: &Path, error: &OpenError) -> Failure {
     let shown = path.display();
     let (message, hint) = match error {
@@ -204,7 +204,7 @@ fn tell(opened: &Opened<Directory>, path: &Path, bootstrap: bool, announcer: Ann
     }
 }
 
-/// What helps a replica that takes part no more.
+/// The advice for a halted replica.
 pub fn way_out(log: &LogArguments) -> String {
     match log.directory() {
         None => "start it again: it joins its group as a new one".to_owned(),

@@ -1,5 +1,6 @@
-//! Do the peers that a replica was told of belong to its group? Asked while nobody leads it: a replica on the files of
-//! another group waits for members that are elsewhere, and its peers do not even talk to it.
+//! The cluster-mismatch check: do a replica's configured peers belong to its group? It runs while the replica has no
+//! leader. A replica with the files of another group waits for members that are elsewhere, and its peers do not even
+//! talk to it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,17 +17,17 @@ use trine_transport::time::{Duration, Instant};
 use trine_base::network::Network;
 use trine_base::survey;
 
-/// A replica without a leader for this long asks: an election takes less.
+/// A replica asks after it had no leader for this long; an election takes less.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The pause between two questions.
 const ASK_EVERY: Duration = Duration::from_secs(10);
-/// How long the peers may take to answer one.
+/// How long the peers may take to answer one question.
 const ANSWER_LIMIT: Duration = Duration::from_millis(500);
 
-/// Asks every peer for its status, on a thread of its own.
+/// Asks every peer for its status, in a separate thread.
 pub(crate) type Ask = Box<dyn Fn() -> io::Result<JoinHandle<Vec<Report>>>>;
 
-/// How a replica at `own` asks `peers`; nothing where a process has one port, and that is the replica's.
+/// How a replica at `own` asks `peers`. `None` where a process has only one port, because the replica uses it.
 pub(crate) fn asker<N: Network>(network: &N, own: SocketAddr, peers: &[SocketAddr]) -> Option<Ask> {
     if network.chooses_addresses() {
         return None;
@@ -42,17 +43,17 @@ pub(crate) fn asker<N: Network>(network: &N, own: SocketAddr, peers: &[SocketAdd
     }))
 }
 
-/// What is known of the peers' groups.
+/// The results of the cluster-mismatch check.
 #[derive(Default)]
 pub(crate) struct Kin {
-    /// When they are asked next; nothing while somebody leads.
+    /// The time of the next question; `None` while there is a leader.
     ask_at: Option<Instant>,
     asked: Option<JoinHandle<Vec<Report>>>,
     told: Option<Strangers>,
 }
 
 impl Kin {
-    /// Asks if it is time to. Returns what was found out, once, if the peers belong to other groups.
+    /// Asks if it is time to. Returns its finding once if the peers belong to other groups.
     pub(crate) fn look(
         &mut self,
         replica: &Replica,
@@ -76,7 +77,7 @@ impl Kin {
         let ask_at = *self.ask_at.get_or_insert(now + PATIENCE);
         if self.asked.is_none() && ask_at <= now {
             self.ask_at = Some(now + ASK_EVERY);
-            // Without a thread there is no answer, and the next question comes later.
+            // Without a thread there is no answer, and the next question follows later.
             self.asked = ask().ok();
         }
         None
@@ -88,13 +89,13 @@ impl Kin {
 pub(crate) struct Strangers {
     /// The replica's own group.
     own: String,
-    /// Whose peers are where.
+    /// The peers' addresses by group.
     others: BTreeMap<String, Vec<SocketAddr>>,
-    /// Whether somebody leads one of these groups.
+    /// Whether one of these groups has a leader.
     led: bool,
 }
 
-/// Nothing if a peer belongs to this replica's group: then it is not for this one to say who is wrong.
+/// Returns nothing if a peer belongs to this replica's group. Then this replica cannot tell which of them is wrong.
 fn strangers(reports: &[Report], own: &str) -> Option<Strangers> {
     let statuses = || reports.iter().filter_map(Report::status);
     let mut others: BTreeMap<String, Vec<SocketAddr>> = BTreeMap::new();
@@ -113,7 +114,7 @@ fn strangers(reports: &[Report], own: &str) -> Option<Strangers> {
 }
 
 impl Strangers {
-    /// What is wrong and what to do, for a replica whose memory is in `directory`, or nowhere.
+    /// Explains the mismatch and gives advice, for a replica whose data is in `directory` or only in memory.
     pub(crate) fn explain(&self, directory: Option<&Path>, rejoin: bool) -> String {
         let own = &self.own;
         let whose = match directory {
@@ -121,7 +122,7 @@ impl Strangers {
             None => format!("this replica to cluster {own}"),
         };
         let cure = match (self.led, directory) {
-            // The one that is wrong may be the other one: nobody is told to leave a group for one that does not serve.
+            // The other replica may be the wrong one. No user is told to leave a group for one that does not serve.
             (false, _) => {
                 "the list of peers mixes groups: check --peers and --data-dir of each".to_owned()
             }

@@ -2,7 +2,7 @@
 //!
 //! [`serve`] runs one until it is asked to end. The other modules are its parts, each with the options that set it.
 
-// They panic where the stream cannot be written: a server speaks through `announce` and its log.
+// These macros panic where the stream cannot be written. A server prints through `announce` and its log.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod data;

@@ -1,5 +1,5 @@
-//! The log of a server: structured, to standard error, written by a thread of its own so that a slow reader delays nothing.
-//! Raft speaks through it too.
+//! The log of a server. It is structured and goes to standard error. A separate thread writes it, so that a slow reader
+//! delays nothing. Raft logs through it too.
 
 use std::fmt::{self, Write};
 use std::io::IsTerminal;
@@ -42,13 +42,13 @@ impl LogFormat {
 /// The log of this process.
 pub struct Logs {
     filter: reload::Handle<Targets, Registry>,
-    /// What the filter says, as it was typed.
+    /// The filter, as it was typed.
     level: Mutex<String>,
     lines: Lines,
 }
 
 impl Logs {
-    /// Starts the log. Once a process.
+    /// Starts the log. A process calls it once.
     pub fn start(level: &str, format: LogFormat) -> Result<Arc<Self>, Failure> {
         let targets = parse_level(level).map_err(|why| Failure::usage(why, ""))?;
         let lines = announce::log_lines().expect("a server logs");
@@ -72,7 +72,7 @@ impl Logs {
         }))
     }
 
-    /// What is logged, as it was typed.
+    /// The present filter, as it was typed.
     pub fn level(&self) -> String {
         self.level
             .lock()
@@ -80,7 +80,7 @@ impl Logs {
             .clone()
     }
 
-    /// Changes what is logged from now on.
+    /// Changes the filter from now on.
     pub fn set_level(&self, level: &str) -> Result<(), String> {
         let targets = parse_level(level)?;
         self.filter
@@ -91,13 +91,13 @@ impl Logs {
         Ok(())
     }
 
-    /// Lines that were dropped because writing was too slow, or impossible.
+    /// Lines that were dropped because writing was too slow or failed.
     pub fn dropped_lines(&self) -> u64 {
         self.lines.lost()
     }
 
-    /// At SIGUSR1 the level becomes what `said` finds in the settings file; without one, or without the setting in it, it
-    /// is what it was at the start.
+    /// At SIGUSR1 the level becomes the one that `said` finds in the settings file. Without a file, or without the
+    /// setting in it, the level from the start applies again.
     pub fn reload_at_signal(
         self: &Arc<Self>,
         said: impl Fn() -> Result<Option<String>, Failure> + Send + 'static,
@@ -136,7 +136,8 @@ pub fn parse_level(text: &str) -> Result<Targets, String> {
         return Err(wrong(String::new()));
     }
     for part in text.split(',') {
-        // A bare word that is no level would be taken for a module's name, and everything of it be logged.
+        // A bare word that is no level would count as a module's name, and the log would contain everything of that
+        // module.
         let bare = !part.contains('=');
         let is_level = part.trim().parse::<LevelFilter>().is_ok();
         if part.trim().is_empty() || bare && !is_level {
@@ -146,12 +147,12 @@ pub fn parse_level(text: &str) -> Result<Targets, String> {
     text.parse().map_err(|error| wrong(format!(": {error}")))
 }
 
-/// For clap: the text itself once it is known to be right.
+/// For clap: returns the text itself if it is valid.
 pub fn checked_level(text: &str) -> Result<String, String> {
     parse_level(text).map(|_| text.to_owned())
 }
 
-/// Takes what raft says to slog on to tracing, as target `raft`.
+/// Passes Raft's slog records to tracing, as target `raft`.
 struct ToTracing;
 
 impl slog::Drain for ToTracing {
@@ -163,7 +164,7 @@ impl slog::Drain for ToTracing {
         record: &slog::Record<'_>,
         values: &slog::OwnedKVList,
     ) -> Result<(), slog::Never> {
-        /// One event of a constant level: tracing decides by that, before anything is formatted.
+        /// One event of a constant level. Tracing decides by the level before anything is formatted.
         macro_rules! event {
             ($level:expr) => {
                 if tracing::enabled!(target: "raft", $level) {
@@ -189,7 +190,7 @@ impl Values {
     fn of(record: &slog::Record<'_>, values: &slog::OwnedKVList) -> Self {
         use slog::KV;
         let mut text = Self(String::new());
-        // A value that cannot be shown is left out; the event itself matters more.
+        // A value that cannot be shown is left out, because the event itself matters more.
         let _ = record.kv().serialize(record, &mut text);
         let _ = values.serialize(record, &mut text);
         text

@@ -43,23 +43,23 @@ use trine_base::restoring::Restoring;
 use trine_base::{peers, placement};
 use trine_local::faults::Fired;
 
-/// What the line begins with that says where the metrics are.
+/// The start of the line that says where the metrics are.
 pub const METRICS_LINE: &str = "metrics at ";
-/// As which part the log tells changes of role.
+/// The part of the log that reports changes of role.
 pub const ROLE: &str = "role";
-/// How often a change of role is looked for, to tell it.
+/// The poll interval for changes of role, which are announced.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// The pause before a replica that cannot go on is replaced by a new one.
+/// The pause before a new replica replaces one that cannot continue.
 const ANEW_PAUSE: std::time::Duration = std::time::Duration::from_millis(200);
 /// A replica that has been in no group for this long says why.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Which log level a settings file names, if it names one: read again at SIGUSR1.
+/// Returns the log level in a settings file, if it has one. It is read again at SIGUSR1.
 pub type LevelOfFile = fn(&Path) -> Result<Option<String>, Failure>;
 
 type ReplicaLoop<B> = EventLoop<B, MonotonicClock, Node<<B as Backend>::Route>>;
 
-/// Runs one replica until it is asked to end, or cannot go on.
+/// Runs one replica until it is asked to end, or cannot continue.
 pub fn run<N: Network>(
     network: &N,
     arguments: &ServeArguments,
@@ -78,7 +78,7 @@ pub fn run<N: Network>(
         let allowed = arguments.placement.allow_remote;
         placement::require_loopback("this replica's address", own, allowed)?;
     }
-    // Before the replica's thread is put onto its processor: this one has to run elsewhere.
+    // This must be before the replica's thread is bound to its processor, because the new thread has to run elsewhere.
     let addresses: Vec<SocketAddr> = peers.iter().map(|&(_, address)| address).collect();
     let resp = resp::start(network, arguments, &addresses, announcer)?;
     watch.resp = resp.as_ref().map(resp::Resp::stats);
@@ -106,7 +106,7 @@ pub fn run<N: Network>(
                 life.bootstrap = bootstrap;
                 life.anew = Some(why);
                 interrupt::pause(ANEW_PAUSE);
-                // What watches the network is not why it runs.
+                // A replica does not run for the sake of its capture, so it continues without one.
                 capture = arguments.capture.go_on().unwrap_or_else(|failure| {
                     tracing::warn!(why = failure.message(), "captures no more");
                     None
@@ -116,21 +116,21 @@ pub fn run<N: Network>(
     }
 }
 
-/// What every life of this process shares.
+/// The state that all incarnations of this process share.
 struct Life {
     own: SocketAddr,
     peers: Vec<(PlaceId, SocketAddr)>,
-    /// How the peers are asked which group they belong to, if they can be.
+    /// Asks the peers for their group; `None` if they cannot be asked.
     ask_kin: Option<kin::Ask>,
     bootstrap: bool,
-    /// Why this life begins anew, if one before it could not go on.
+    /// Why this incarnation replaces one that could not continue.
     anew: Option<String>,
     sleeper: Sleeper,
-    /// What the network does on purpose, if it does or may come to do anything.
+    /// The fault injector, if faults are configured or can be enabled later.
     injector: Option<Arc<Injector>>,
 }
 
-/// The faults of this replica's network: none, those of `--fault`, those that orders will bring.
+/// The faults of this replica's network: none, those of `--fault`, or those of later admin commands.
 fn injector(
     arguments: &ServeArguments,
     own: SocketAddr,
@@ -147,15 +147,15 @@ fn injector(
     Ok(Some(injector))
 }
 
-/// How a life ended.
+/// How an incarnation ended.
 enum End {
     /// The user wants the process to end.
     Asked,
-    /// This replica cannot go on as who it was, and another one takes its place.
+    /// This replica cannot continue under its identity, and a new one replaces it.
     Anew { why: String, bootstrap: bool },
 }
 
-/// Wakes the event loop of the present life.
+/// Wakes the event loop of the present incarnation.
 #[derive(Clone, Default)]
 struct Sleeper(Arc<Mutex<Option<Waker>>>);
 
@@ -172,7 +172,7 @@ impl Sleeper {
     }
 }
 
-/// One life, from its socket to its end.
+/// Runs one incarnation, from its socket to its end.
 fn live<N: Network>(
     network: &N,
     life: &Life,
@@ -184,7 +184,7 @@ fn live<N: Network>(
     let Some(capture) = capture else {
         return live_with_faults(opened, life, arguments, watch);
     };
-    // Innermost: the capture shows what the faults have left.
+    // The capture is innermost, so it shows the packets after the faults.
     let opened = opened.around(|backend| capture::around(backend, life.own, capture));
     live_with_faults(opened, life, arguments, watch)
 }
@@ -215,7 +215,7 @@ fn live_with_faults<B: Backend>(
     serve(opened, life, arguments, watch, tell)
 }
 
-/// Where this replica listens, and every place that it knows, its own included.
+/// The replica's own address, and every place that it knows, its own included.
 fn places(arguments: &ServeArguments) -> Result<(SocketAddr, Vec<(PlaceId, SocketAddr)>), Failure> {
     let addresses = peers::resolve(&arguments.peers)?;
     let Some(listen) = &arguments.listen else {
@@ -223,7 +223,8 @@ fn places(arguments: &ServeArguments) -> Result<(SocketAddr, Vec<(PlaceId, Socke
         let places = (1..).map(PlaceId);
         return Ok((own, places.zip(addresses).collect()));
     };
-    // The list names whom to ask, at whatever places they are: only who begins a group has to know those.
+    // The list names the replicas to ask, and their places do not matter. Only a replica that starts a group has to
+    // know those.
     let own = peers::resolve_server(listen)?;
     let others = addresses.into_iter().filter(|&address| address != own);
     let other_places = (1..).map(PlaceId).filter(|&PlaceId(n)| n != arguments.id);
@@ -241,7 +242,7 @@ fn serve<B: Backend>(
 ) -> Result<End, Failure> {
     let keep = opened.keep.take();
     let mut event_loop = match assemble(opened, life, arguments, watch.announcer) {
-        // While it read its directory, in which nothing was changed.
+        // The user ended it while it read its directory, where it had changed nothing.
         Err(failure) if failure.is_interrupted() => return Ok(End::Asked),
         other => other?,
     };
@@ -274,7 +275,7 @@ fn serve<B: Backend>(
     Ok(End::Asked)
 }
 
-/// What follows if the replica takes part no more.
+/// How the process continues after the replica has halted.
 fn end_of(
     replica: &Replica,
     life: &Life,
@@ -284,12 +285,12 @@ fn end_of(
     let why = halt.to_string();
     let on_disk = arguments.log.directory().is_some();
     let bootstrap = match halt {
-        // It has promised nothing to anybody: there is nothing to ask the user about.
+        // It has promised nothing to any other replica, so the user need not decide.
         Halt::NeverBegan { .. } => Some(life.bootstrap),
         // Its memory is of no use any more.
         Halt::Removed { .. } | Halt::Diverged { .. } => arguments.rejoin.then_some(false),
-        // In disk mode it has lost nothing: its disk fails, or its release is too old, and what it has acknowledged counts in
-        // the group.
+        // In disk mode it has lost nothing. Either its disk fails, or its release is too old. The group still counts on
+        // what it has acknowledged.
         Halt::Disk(_) | Halt::TooOld | Halt::Entry(_) | Halt::Broken(_) => {
             (arguments.rejoin && !on_disk).then_some(false)
         }
@@ -313,7 +314,7 @@ fn end_of(
     Some(Err(Failure::negative(message, cure)))
 }
 
-/// The ways in which this replica is watched: its lines, its log, its metrics.
+/// The ways to observe this replica: its lines, its log, its metrics.
 struct Watch {
     announcer: Announcer,
     endpoint: Option<metrics::Endpoint>,
@@ -350,7 +351,7 @@ impl Watch {
         })
     }
 
-    /// Leaves the replica's numbers for the metrics endpoint, if there is one.
+    /// Publishes the replica's numbers for the metrics endpoint, if there is one.
     fn publish<B: Backend>(&self, event_loop: &mut ReplicaLoop<B>, stopping: bool) {
         let Some(endpoint) = &self.endpoint else {
             return;
@@ -432,7 +433,7 @@ fn assemble<B: Backend>(
         .map_err(|error| Failure::usage(format!("cannot set up the endpoint: {error}"), ""))
 }
 
-/// Hands the lead over, if this replica has it, and ends.
+/// Transfers leadership, if this replica is the leader, and ends.
 fn stop<B: Backend>(event_loop: &mut ReplicaLoop<B>) -> Result<(), Failure> {
     event_loop.with(|node, cx| node.replica_mut().stop(cx.now()));
     let clock = MonotonicClock;
@@ -442,14 +443,14 @@ fn stop<B: Backend>(event_loop: &mut ReplicaLoop<B>) -> Result<(), Failure> {
         .map_err(backend_failure)
 }
 
-/// What was told last about the replica's part in the group.
+/// The last reports about the replica's part in the group.
 struct Told {
     announcer: Announcer,
-    /// How far a state on its way to this replica is, as it was posted last.
+    /// The progress of a state transfer to this replica, as last posted.
     receiving: Option<ReceivingStatus>,
     restoring: Aside<Option<ReceivingStatus>>,
     last: Option<(RoleCode, u64, Option<SocketAddr>)>,
-    /// Since when the replica has been in no group, and whether that was told.
+    /// The time since which the replica has been in no group, and whether that was reported.
     idle: Option<(Instant, bool)>,
 }
 
@@ -472,7 +473,7 @@ impl Told {
         }
     }
 
-    /// A line for each change of role, term or leader, and one when the replica finds no group.
+    /// Writes a line for each change of role, term or leader, and one when the replica finds no group.
     fn tell_changes(&mut self, replica: &Replica, now: Instant) {
         let discovery = replica.discovery();
         if matches!(discovery.role, RoleCode::Unattached | RoleCode::Joining) {

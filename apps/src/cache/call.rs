@@ -24,14 +24,14 @@ use trine_base::units::show_ns;
 const START_ONE: &str =
     "start a cache with `trine cache serve`, or name the right one with --connect or TRINE_CACHE";
 const SAME_RELEASE: &str = "run the same release on both sides";
-/// Even at the very end of its time a connection is tried, so that the failure says what failed.
+/// A connection is tried even at the very end of the time, so that the failure names its cause.
 const CONNECT_LEAST: Duration = Duration::from_millis(1);
 
 /// A server whose first shard has said how many there are.
 pub(super) struct Server<'a, N: Network> {
     network: &'a N,
     first: SocketAddr,
-    /// The line to the first shard.
+    /// The connection to the first shard.
     line: Line<N::Backend>,
     pub(super) shards: u32,
     patience: Patience,
@@ -70,7 +70,7 @@ impl<'a, N: Network> Server<'a, N> {
         }
     }
 
-    /// Asks a shard; `writes` says whether an answer that is lost leaves the outcome open.
+    /// Asks a shard. `writes` says whether a lost answer leaves the outcome unknown.
     pub(super) fn ask(
         &mut self,
         shard: u32,
@@ -133,7 +133,7 @@ impl<B: Backend> Line<B> {
         let session = event_loop
             .with(|_, cx| cx.connect(route, params))
             .map_err(|refused| Failure::usage(format!("cannot connect: {refused:?}"), ""))?;
-        // Ends by itself: connecting has a timeout.
+        // Ends without a limit here, because connecting has a timeout.
         event_loop
             .run_until(None, |caller| caller.connected.is_some())
             .map_err(backend_failure)?;
@@ -170,7 +170,7 @@ impl<B: Backend> Line<B> {
         if !sent {
             return Err(self.lost(RpcError::NotSent, writes));
         }
-        // Ends by itself: the request has a deadline.
+        // Ends without a limit here, because the request has a deadline.
         self.event_loop
             .run_until(None, |caller| caller.completion.is_some())
             .map_err(backend_failure)?;
@@ -187,7 +187,7 @@ impl<B: Backend> Line<B> {
         }
     }
 
-    /// A request without an answer, in words that say what is certain.
+    /// Reports a request without an answer, and says only what is certain.
     fn lost(&self, error: RpcError, writes: bool) -> Failure {
         let (address, waited) = (self.address, show_ns(self.patience.limit.as_nanos()));
         match (error, writes) {
@@ -231,7 +231,7 @@ fn connect_failure(address: SocketAddr, error: ConnectError, limit: Duration) ->
     }
 }
 
-/// Remembers how the one connection and the one request under way ended.
+/// Remembers how the one connection and the one request in flight ended.
 #[derive(Default)]
 struct Caller {
     connected: Option<Result<(), ConnectError>>,

@@ -1,4 +1,4 @@
-//! `trine cache put`, `get` and `del`: one command to the shard of its key.
+//! `trine cache put`, `get` and `del`: each sends one command to the shard of its key.
 
 use trine_kvstore::cache::shard_of;
 use trine_kvstore::config::VALUE_BYTES_MAX;
@@ -16,7 +16,7 @@ use trine_base::network::Network;
 use trine_base::output::Output;
 use trine_base::values::{key_bytes, read_value};
 
-/// What an answer takes beside a value.
+/// The bytes of an answer beside its value.
 const ANSWER_BYTES_LEAST: usize = 64;
 
 pub(super) fn put<N: Network>(
@@ -90,7 +90,7 @@ fn apply<N: Network>(
     server.ask(shard, COMMAND, &request, answer_bytes, writes)
 }
 
-/// The response inside of an answer; a refusal is a failure.
+/// The response inside an answer; a refusal is a failure.
 fn response_of(answer: &MsgBuf) -> Result<Response<'_>, Failure> {
     let unreadable = |why: &str| {
         Failure::usage(
@@ -115,7 +115,7 @@ fn response_of(answer: &MsgBuf) -> Result<Response<'_>, Failure> {
     }
 }
 
-/// The clear negative answer of `get` and `del`.
+/// The negative answer of `get` and `del`.
 fn not_in_cache(key: &[u8]) -> Failure {
     let key = String::from_utf8_lossy(key);
     Failure::negative(format!("not in the cache: {key}"), "")

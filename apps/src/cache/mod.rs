@@ -1,9 +1,8 @@
-//! `trine cache`: the store's cache mode served without replication, and commands that talk to it.
+//! `trine cache`: a server of the store's cache mode without replication, and its commands.
 //!
-//! A server is `--threads` shards, each a thread with its own memory and its own endpoint, at
-//! consecutive ports. A client asks the first one how many there are (HELLO) and sends each key to
-//! the shard that it belongs to. Nothing here decides what a cache holds: that is
-//! `trine_kvstore::Cache`; how questions and answers look is in `wire.rs`.
+//! A server is `--threads` shards at consecutive ports. Each shard is a thread with its own memory and its own
+//! endpoint. A client asks the first shard for their number (HELLO) and sends each key to its shard.
+//! `trine_kvstore::Cache` decides the contents of a cache; `wire.rs` defines the messages.
 
 mod args;
 mod call;

@@ -1,4 +1,4 @@
-//! `trine cache serve`: a cache, a shard a thread, until it is asked to end.
+//! `trine cache serve` runs a cache, one shard a thread, until it is asked to end.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,8 +24,8 @@ use trine_base::output::Output;
 use trine_base::units::{plural, show_bytes};
 use trine_base::{peers, placement};
 
-/// The index gets one byte in so many of a shard's memory: with eight bytes an item it and the log
-/// fill up together when an item takes 56 bytes; larger items leave index unused, not log.
+/// The index gets this fraction of a shard's memory. With eight bytes an item, it and the log fill up together when an
+/// item takes 56 bytes. Larger items leave index unused, not log.
 const INDEX_SHARE: u64 = 8;
 
 type ShardLoop<B> = EventLoop<B, MonotonicClock, Shard>;
@@ -46,7 +46,7 @@ pub(super) fn run<N: Network>(
     }
     let addresses = shard_addresses(listen, arguments.threads)?;
     let mut loops = Vec::new();
-    // What has to outlive the loops.
+    // Resources that have to outlive the loops.
     let mut kept = Vec::new();
     for (shard, opened) in (0..).zip(network.serve_all(&addresses)?) {
         let Opened { backend, keep, .. } = opened;
@@ -61,7 +61,7 @@ pub(super) fn run<N: Network>(
     run_all(loops).map_err(backend_failure)
 }
 
-/// What each of `threads` shards gets of `budget`: never more in sum.
+/// The share of `budget` for each of `threads` shards; their sum never exceeds it.
 fn shard_memory(budget: u64, threads: u32) -> Result<CacheConfig, Failure> {
     let page = HUGE_PAGE_BYTES as u64;
     let share = budget / u64::from(threads);
@@ -104,7 +104,7 @@ fn shard_addresses(first: SocketAddr, threads: u32) -> Result<Vec<SocketAddr>, F
         .collect()
 }
 
-/// Where a server that begins at `first` has this shard.
+/// The address of this shard in a server that begins at `first`.
 pub(super) fn shard_address(first: SocketAddr, shard: u32) -> Option<SocketAddr> {
     let port = first.port().checked_add(u16::try_from(shard).ok()?)?;
     Some(SocketAddr::new(first.ip(), port))
@@ -117,8 +117,8 @@ fn assemble<B: Backend>(
     memory: CacheConfig,
     arguments: &CacheServeArguments,
 ) -> Result<ShardLoop<B>, Failure> {
-    // The hash seed stays with the shard: clients choose shards without it, and whoever knew it
-    // could make keys that displace others.
+    // The hash seed stays in the shard, because clients choose shards without it. An attacker with the seed could make
+    // keys that displace others.
     let cache = Cache::new(memory, [random_seed()?, random_seed()?])
         .map_err(|error| Failure::usage(error.to_string(), "give it more --memory"))?;
     let shard = Shard::new(
@@ -171,7 +171,7 @@ fn run_all<B: Backend + Send>(loops: Vec<ShardLoop<B>>) -> Result<(), BackendErr
         let over = |_: &mut Shard| interrupt::interrupted() || failed.load(Ordering::SeqCst);
         let ended = event_loop.run_until(None, over);
         if ended.is_err() {
-            // Half a cache would answer half of the keys.
+            // A server that lost a shard would answer only a part of the keys, so all shards stop.
             failed.store(true, Ordering::SeqCst);
             wakers.iter().for_each(Waker::wake);
         }

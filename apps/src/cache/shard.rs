@@ -1,8 +1,8 @@
 //! How does one thread of a cache server answer?
 //!
-//! Writes are done as they arrive. GETs wait for the end of the turn, and all that arrived in one
-//! turn are looked up together, so that their cache misses overlap. No answer has left before, so
-//! the order among them is nobody's to see.
+//! It executes writes as they arrive. GETs wait for the end of the turn, and all GETs of one turn are looked up
+//! together, so that their cache misses overlap. No answer leaves before that, so no client can observe the order among
+//! them.
 
 use trine_kvstore::cache::shard_of;
 use trine_kvstore::config::KEY_BYTES_MAX;
@@ -18,18 +18,18 @@ pub(super) struct Shard {
     cache: Cache,
     place: Hello,
     burst: Burst,
-    /// Sessions with a request for whose answer there is no memory: they end, and their clients
-    /// learn from that.
+    /// Sessions with a request for whose answer there is no memory. The server ends them, and their clients learn from
+    /// that.
     given_up: Vec<SessionId>,
     stats: ShardStats,
 }
 
-/// GETs that were not looked up yet. The transport hands a turn only so many packets.
+/// GETs that still have to be looked up. The transport limits the packets of a turn.
 #[derive(Default)]
 struct Burst {
-    /// The keys, one behind the other.
+    /// The keys, one after the other.
     keys: Vec<u8>,
-    /// Who waits, and where their key begins and ends.
+    /// The waiting requests, and where their keys begin and end.
     lookups: Vec<(ResponseHandle, usize, usize)>,
 }
 
@@ -137,7 +137,7 @@ impl Shard {
             });
             let handle = burst.lookups[number].0;
             match done(cx, &response) {
-                // Stale: whoever asked is gone.
+                // A stale handle: the requester is gone.
                 Some(answer) => drop(cx.enqueue_response(handle, answer)),
                 None => given_up.push(handle.session()),
             }

@@ -1,4 +1,4 @@
-//! `trine cache stats`: what every thread of a cache has done.
+//! `trine cache stats` shows what every thread of a cache has done.
 
 use serde_json::json;
 
@@ -10,7 +10,7 @@ use trine_base::network::Network;
 use trine_base::output::{Output, Table};
 use trine_base::units::{show_bytes, show_count};
 
-/// More than a shard's numbers take.
+/// A limit above the size of a shard's numbers.
 const STATS_BYTES_MAX: usize = 4096;
 
 pub(super) fn run<N: Network>(

@@ -1,4 +1,4 @@
-//! What do cache clients and servers say to each other?
+//! Which messages do cache clients and servers exchange?
 //!
 //! | kind | request | answer |
 //! |---|---|---|
@@ -6,7 +6,7 @@
 //! | COMMAND | a command in the store's codec | a verdict (u8), after `DONE` the response in the store's codec |
 //! | STATS | empty | [`ShardStats`] as JSON |
 //!
-//! Other kinds get an empty answer, and so does a HELLO from a replica: it has other kinds.
+//! Other kinds get an empty answer. A HELLO to a replica gets one too, because replicas have other kinds.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +21,7 @@ pub const STATS: u8 = 34;
 pub const DONE: u8 = 0;
 /// The request is no command.
 pub const MALFORMED: u8 = 1;
-/// A key belongs to another shard.
+/// The key belongs to another shard.
 pub const WRONG_SHARD: u8 = 2;
 
 const MAGIC: [u8; 4] = *b"TRCH";
@@ -29,17 +29,17 @@ const VERSION: u8 = 1;
 /// The length of a HELLO's answer.
 pub const HELLO_BYTES: usize = 13;
 
-/// Which part of a server answers.
+/// The answering shard of a server.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// From 0; also the distance of its port from the server's first one.
     pub shard: u32,
-    /// How many there are, never 0.
+    /// The number of shards, never 0.
     pub shards: u32,
 }
 
 impl Hello {
-    /// Its bytes on the wire.
+    /// Returns its bytes on the wire.
     pub fn encode(self) -> [u8; HELLO_BYTES] {
         let mut bytes = [0; HELLO_BYTES];
         bytes[..4].copy_from_slice(&MAGIC);
@@ -61,7 +61,7 @@ impl Hello {
     }
 }
 
-/// What a shard has done since it started, and what it has to do it with.
+/// The counters of a shard since its start, and the sizes of its memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShardStats {
     /// The shard's number, from 0.
@@ -78,17 +78,17 @@ pub struct ShardStats {
     pub puts: u64,
     /// Deletions.
     pub deletes: u64,
-    /// Turns that answered GETs; those of one turn are looked up interleaved.
+    /// Turns that answered GETs. The GETs of one turn are looked up interleaved.
     pub bursts: u64,
     /// The most requests that came in one turn.
     pub largest_burst: u64,
     /// Requests that were no command for this shard.
     pub refused: u64,
-    /// Entries that left because their bucket was full.
+    /// Entries that were evicted because their bucket was full.
     pub bucket_evictions: u64,
-    /// How often the log began again.
+    /// How often the log wrapped around.
     pub log_rounds: u64,
-    /// Writes that took the place of the old value.
+    /// Writes that replaced the old value in place.
     pub in_place: u64,
 }
 

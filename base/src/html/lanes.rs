@@ -1,4 +1,4 @@
-//! Rows of bars over time, as inline SVG: who did what from when to when.
+//! Rows of bars over time, as inline SVG: a row for each actor, a bar for each action.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ const LEFT: f64 = 90.0;
 const RIGHT: f64 = 16.0;
 const TOP: f64 = 16.0;
 const BOTTOM: f64 = 30.0;
-/// The height of a row, of one whose bars carry words, and of the bar in it.
+/// The height of a row, of a row whose bars carry text, and of the bar in it.
 const ROW: f64 = 16.0;
 const ROW_WITH_WORDS: f64 = 38.0;
 const BAR: f64 = 10.0;
@@ -21,13 +21,13 @@ const BAR_WIDTH_LEAST: f64 = 1.2;
 pub struct Bar {
     /// When it began, on the drawing's axis.
     pub from: f64,
-    /// Nothing if it has no end: an answer that never came.
+    /// Nothing if it has no end, such as an operation without an answer.
     pub to: Option<f64>,
-    /// The number of its colour.
+    /// The index of its colour.
     pub colour: usize,
-    /// What a browser shows when somebody points at it.
+    /// The text that a browser shows when the pointer is over the bar.
     pub title: String,
-    /// Words above it.
+    /// Text above it.
     pub words: String,
 }
 
@@ -42,15 +42,15 @@ pub struct Row {
 
 /// A drawing.
 pub struct Lanes<'a> {
-    /// What it is, for those who cannot see it.
+    /// A description, for readers who cannot see the drawing.
     pub about: &'a str,
     /// From top to bottom.
     pub rows: &'a [Row],
     /// Upright lines: when, and what happened.
     pub marks: &'a [(f64, String)],
-    /// From where to where.
+    /// The start and the end of the axis.
     pub span: (f64, f64),
-    /// How a moment of the axis is written.
+    /// Formats a point on the axis.
     pub show_x: fn(f64) -> String,
 }
 
@@ -133,7 +133,7 @@ impl Lanes<'_> {
         if bar.words.is_empty() {
             return;
         }
-        // Words that begin in the right half end where the bar ends, so that they stay inside.
+        // Text that begins in the right half ends where the bar ends, so that it stays inside.
         let (at, anchor) = match x < LEFT + (WIDTH - LEFT - RIGHT) / 2.0 {
             true => (x, "start"),
             false => ((x + width).max(x), "end"),

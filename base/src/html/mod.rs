@@ -1,4 +1,4 @@
-//! Reports as HTML: the page, plots, and rows of bars over time. What `trine bench` and `trine chaos` share.
+//! HTML reports for `trine bench` and `trine chaos`: the page, plots, and rows of bars over time.
 
 pub mod lanes;
 pub mod page;

@@ -1,4 +1,4 @@
-//! A page that is one HTML file and needs nothing else: no script, no font, no network.
+//! A page that is one self-contained HTML file: no script, no font, no network.
 
 use std::fmt::Write;
 
@@ -37,12 +37,12 @@ impl Page {
         self.push(&format!("\n<h2>{}</h2>\n", escape(text)));
     }
 
-    /// HTML as it is.
+    /// Adds HTML unchanged.
     pub fn push(&mut self, html: &str) {
         self.0.push_str(html);
     }
 
-    /// The whole of it.
+    /// Returns the whole page.
     pub fn finish(mut self) -> String {
         self.push("</body></html>\n");
         self.0

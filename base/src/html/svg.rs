@@ -20,7 +20,7 @@ pub struct Line {
     pub points: Vec<(f64, f64)>,
     /// Lines of one colour belong together.
     pub colour: usize,
-    /// Whether it is drawn with gaps.
+    /// Whether the line is dashed.
     pub dashed: bool,
 }
 
@@ -45,19 +45,19 @@ pub fn seconds_marks(last: f64) -> Vec<(f64, String)> {
     marks.map(|at| (at, format!("{at:.1}"))).collect()
 }
 
-/// What a plot shows.
+/// The contents of a plot.
 pub struct Plot<'a> {
-    /// What the horizontal axis counts.
+    /// The name of the horizontal axis.
     pub x_name: &'a str,
-    /// What the vertical axis counts.
+    /// The name of the vertical axis.
     pub y_name: &'a str,
-    /// How the vertical axis counts.
+    /// The scale of the vertical axis.
     pub scale: Scale,
-    /// What is drawn.
+    /// The lines of the plot.
     pub lines: &'a [Line],
-    /// Where the horizontal axis has marks, and what they say.
+    /// The marks of the horizontal axis, and their text.
     pub x_marks: Vec<(f64, String)>,
-    /// How a value of the vertical axis is written.
+    /// Formats a value of the vertical axis.
     pub show_y: fn(f64) -> String,
 }
 
@@ -162,7 +162,7 @@ impl Plot<'_> {
         }
     }
 
-    /// Where the vertical axis has marks: round numbers that enclose the values.
+    /// The marks of the vertical axis: round numbers that enclose the values.
     fn y_marks(&self, values: impl Iterator<Item = f64>) -> Vec<f64> {
         let (least, most) = range(values);
         match self.scale {
@@ -187,7 +187,7 @@ impl Plot<'_> {
     }
 }
 
-/// The least and the greatest, never the same.
+/// The least and the greatest value; the two always differ.
 fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let (least, most) = values.filter(|value| value.is_finite()).fold(
         (f64::INFINITY, f64::NEG_INFINITY),
@@ -211,7 +211,7 @@ fn round_step(rough: f64) -> f64 {
         .unwrap_or(power * 10.0)
 }
 
-/// `text` with the characters replaced that mean something in HTML.
+/// Escapes the characters of `text` that have a meaning in HTML.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,7 +1,7 @@
-//! Is a page well-formed? What tests of reports ask.
+//! Is a page well-formed? Tests of reports ask this.
 
-/// Whether every element is closed in the order in which it was opened, every attribute is quoted, and no bare
-/// character stands where it would mean something: what an XML parser would ask for.
+/// Checks what an XML parser would check. Every element is closed in the order in which it was opened. Every attribute
+/// is quoted. No special character is left unescaped.
 pub fn assert_well_formed(page: &str) {
     let mut open: Vec<&str> = Vec::new();
     let body = page.strip_prefix("<!DOCTYPE html>\n").expect("a doctype");

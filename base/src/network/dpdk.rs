@@ -1,4 +1,4 @@
-//! DPDK: an address is its own route, on a network of the NIC's own.
+//! DPDK: an address is its own route, in the NIC's own network.
 
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -20,7 +20,7 @@ const CLIENT_PORTS: RangeInclusive<u16> = 49_152..=65_535;
 pub(super) struct Dpdk {
     eal: Arc<Eal>,
     port: Option<DpdkConfig>,
-    /// The ports of a process that calls; a replica takes its address from the list of peers.
+    /// The ports of a calling process; a replica takes its address from the list of peers.
     callers: Option<DpdkPorts>,
     replica_eal: Option<String>,
     replicas_at: Option<SocketAddr>,
@@ -48,7 +48,7 @@ impl Dpdk {
         })
     }
 
-    /// The `index`th replica's address of a group that this process starts.
+    /// The address of the `index`th replica of a group that this process starts.
     fn replica_address(first: SocketAddr, index: usize) -> SocketAddr {
         match first.ip() {
             IpAddr::V4(ip) => {
@@ -68,7 +68,7 @@ impl Network for Dpdk {
         Ok(opened.pop().expect("one for the one address"))
     }
 
-    /// One port for all of them, with a queue for each: an address is a port's.
+    /// One port for all endpoints, with a queue for each, because an address belongs to a port.
     fn serve_all(&self, own: &[SocketAddr]) -> Result<Vec<Opened<DpdkBackend>>, Failure> {
         let IpAddr::V4(ip) = own[0].ip() else {
             return Err(Failure::usage(
@@ -120,7 +120,7 @@ impl Network for Dpdk {
     fn serve_args(&self) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = vec!["--transport".into(), "dpdk".into()];
         if let Some(eal) = &self.replica_eal {
-            // One argument, although its value may begin with a dash.
+            // One argument, because its value may begin with a dash.
             arguments.push(format!("--eal={eal}").into());
         }
         arguments

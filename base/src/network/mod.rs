@@ -1,4 +1,4 @@
-//! Which backend carries the packets: chosen once on the command line, a type parameter from there on.
+//! Which backend carries the packets? The command line chooses it once; from there on it is a type parameter.
 
 #[cfg(feature = "dpdk")]
 mod dpdk;
@@ -88,36 +88,37 @@ pub enum TransportKind {
 
 /// A kind of backend, with its settings.
 pub trait Network: Clone + Send + 'static {
-    /// What it opens.
+    /// The backend type.
     type Backend: Backend<Route: CaptureAddress> + Send + 'static;
 
-    /// For a replica that others reach at `own`.
+    /// Opens a backend for a replica that others reach at `own`.
     fn serve_at(&self, own: SocketAddr) -> Result<Opened<Self::Backend>, Failure>;
 
-    /// For the endpoints of one process that others reach at these addresses, which differ in their ports.
+    /// Opens backends for the endpoints of one process. Others reach them at these addresses, which differ in their
+    /// ports.
     fn serve_all(&self, own: &[SocketAddr]) -> Result<Vec<Opened<Self::Backend>>, Failure> {
         own.iter().map(|address| self.serve_at(*address)).collect()
     }
 
-    /// For a client of the replicas at `peers`.
+    /// Opens a backend for a client of the replicas at `peers`.
     fn call(&self, peers: &[SocketAddr]) -> Result<Opened<Self::Backend>, Failure>;
 
-    /// Where a capture shows this process, if the backend itself knows.
+    /// The address of this process in a capture, if the backend itself knows it.
     fn local_address(&self, backend: &Self::Backend) -> SocketAddr {
         let _ = backend;
         (Ipv4Addr::UNSPECIFIED, 0).into()
     }
 
-    /// The same choice, as options of `trine serve`.
+    /// The same network, as options of `trine serve`.
     fn serve_args(&self) -> Vec<OsString>;
 
-    /// Whether whoever reaches an address by IP, through the kernel, reaches this: then it is kept to loopback unless
-    /// the user wants otherwise. Other networks are chosen by name, and have no loopback.
+    /// Whether this network is reached by IP, through the kernel. Then addresses have to be on loopback unless the user
+    /// wants otherwise. Other networks are chosen by name and have no loopback.
     fn is_ip(&self) -> bool {
         false
     }
 
-    /// Whether loopback ports mean nothing here, and the network itself says where replicas are.
+    /// Whether loopback ports mean nothing here. Then the network itself says where replicas are.
     fn chooses_addresses(&self) -> bool {
         false
     }
@@ -131,18 +132,18 @@ pub trait Network: Clone + Send + 'static {
 
 /// An open backend and how addresses become its routes.
 pub struct Opened<B: Backend> {
-    /// What sends and receives.
+    /// Sends and receives packets.
     pub backend: B,
     /// The route to an address, if it has one.
     pub route_of: RouteOf<B::Route>,
     /// Whether a packet came from the process at an address.
     pub is_at: IsAt<B::Route>,
-    /// What has to live as long as the backend is in use.
+    /// A resource that has to live as long as the backend is in use.
     pub keep: Option<Box<dyn Any + Send>>,
 }
 
 impl<B: Backend> Opened<B> {
-    /// The same with another backend around this one.
+    /// Wraps the backend in another one and keeps the rest.
     pub fn around<C: Backend<Route = B::Route>>(self, wrap: impl FnOnce(B) -> C) -> Opened<C> {
         Opened {
             backend: wrap(self.backend),
@@ -153,9 +154,9 @@ impl<B: Backend> Opened<B> {
     }
 }
 
-/// Something to do on whichever network was chosen.
+/// A task for any network.
 pub trait OnNetwork {
-    /// Does it.
+    /// Runs the task.
     fn run<N: Network>(self, network: &N) -> Result<(), Failure>;
 }
 

@@ -21,7 +21,7 @@ impl Network for Udp {
 
     fn serve_at(&self, own: SocketAddr) -> Result<Opened<UdpBackend>, Failure> {
         let opened = open(own)?;
-        // Clients have little under way and need no warning.
+        // Clients have few packets in flight and need no warning.
         if let Some(shortfall) = opened.backend.rx_queue_shortfall() {
             note(format_args!("warning: {shortfall}"));
         }

@@ -12,7 +12,7 @@ use super::{Network, NetworkArguments, Opened};
 use crate::endpoint::backend_failure;
 use crate::failure::Failure;
 
-/// How long a client waits at its start for all replicas to say where they are.
+/// How long a client waits at its start for all replicas to announce their queue pairs.
 const ANNOUNCE_LIMIT: Duration = Duration::from_millis(300);
 
 #[derive(Clone)]
@@ -39,8 +39,8 @@ impl Verbs {
         let resolver = Arc::clone(&self.resolver);
         let announced = Arc::clone(&self.resolver);
         let own = u32::from(self.config.queue_pairs);
-        // Always the same for one peer and one process, so that a route is news only if the peer is; different for
-        // others, so that callers spread over a peer's queue pairs.
+        // The number is always the same for one peer and one process, so that a route changes only if the peer does. It
+        // differs between processes, so that callers spread over a peer's queue pairs.
         let caller = backend.route().queue_pair;
         Ok(Opened {
             backend,
@@ -48,7 +48,7 @@ impl Verbs {
                 let choice = caller.wrapping_add(u32::from(address.port()));
                 Some(resolver.lookup(address)?.route(choice, own))
             }),
-            // Not known at the first look, perhaps; the resolver asks then, and whoever sent it repeats it.
+            // The first lookup may find nothing. The resolver then asks, and the sender repeats its packet.
             is_at: Box::new(move |route, address| {
                 let announced = announced.lookup(address);
                 announced.is_some_and(|announced| announced.has(route))
@@ -71,7 +71,7 @@ impl Network for Verbs {
     fn call(&self, peers: &[SocketAddr]) -> Result<Opened<VerbsBackend>, Failure> {
         let deadline = Instant::now() + ANNOUNCE_LIMIT;
         for peer in peers {
-            // All are asked at the first look; a replica that is down must not cost a wait for each.
+            // The first pass asks all of them, so that replicas that are down do not cost one wait each.
             let _asked = self.resolver.lookup(*peer);
         }
         for peer in peers {

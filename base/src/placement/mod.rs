@@ -26,7 +26,7 @@ pub struct PlacementArguments {
     pub numa_node: Option<u32>,
 }
 
-/// Puts the calling thread where the settings say. Threads that were started before stay where they are.
+/// Places the calling thread as the settings say. Threads that were started before keep their placement.
 pub fn apply(arguments: &PlacementArguments) -> Result<(), Failure> {
     if let Some(node) = arguments.numa_node {
         let processors = numa::processors(node)?;
@@ -41,7 +41,7 @@ pub fn apply(arguments: &PlacementArguments) -> Result<(), Failure> {
     }
 }
 
-/// Lets the calling thread run on `processors` alone.
+/// Restricts the calling thread to `processors`.
 fn run_on(processors: &[u32], option: &str) -> Result<(), Failure> {
     let allowed = sched_getaffinity(None)
         .map_err(|error| Failure::usage(format!("{option}: {error}"), ""))?;
@@ -84,8 +84,8 @@ fn ranges(numbers: &[usize]) -> String {
     texts.join(",")
 }
 
-/// What `count` processes of this command store sooner or later has to fit: what the machine does not have is refused,
-/// not run into.
+/// Checks that the memory of `count` processes of this command fits into the machine. A lack of memory is refused now,
+/// so that it does not cause a failure later.
 pub fn require_memory(each: u64, count: u64) -> Result<(), Failure> {
     let known = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let total = known.lines().find_map(|line| {
@@ -115,7 +115,7 @@ fn fits(each: u64, count: u64, total: u64) -> Result<(), Failure> {
     ))
 }
 
-/// Refuses an address that other machines reach, unless they may.
+/// Refuses an address that other machines reach, unless the settings permit it.
 pub fn require_loopback(
     what: &str,
     address: SocketAddr,

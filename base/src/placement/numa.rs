@@ -5,12 +5,12 @@ use std::io;
 
 use crate::failure::Failure;
 
-/// Nodes that the mask has room for; Linux itself has at most 1,024.
+/// The mask has room for this many nodes; Linux itself has at most 1,024.
 const NODES_MAX: u32 = 1024;
-/// Processors are numbered below this; Linux on any machine has at most 8,192.
+/// Processor numbers are below this; Linux on any machine has at most 8,192.
 const PROCESSORS_MAX: u32 = 1 << 16;
 const WORD_BITS: u32 = u64::BITS;
-/// See set_mempolicy(2): take memory from the node while it has some, from others after that.
+/// See set_mempolicy(2): take memory from the node while it has some, then from others.
 const MPOL_PREFERRED: libc::c_long = 1;
 
 /// The processors of a node.
@@ -48,7 +48,7 @@ fn parse_list(list: &str) -> Option<Vec<u32>> {
     Some(found)
 }
 
-/// Takes the memory of the calling thread, and of those that it starts, from `node` while it has some.
+/// The calling thread, and threads that it starts, take their memory from `node` while it has some.
 pub(super) fn prefer(node: u32) -> Result<(), Failure> {
     if node >= NODES_MAX {
         return Err(Failure::usage(
@@ -58,8 +58,9 @@ pub(super) fn prefer(node: u32) -> Result<(), Failure> {
     }
     let mut mask = [0_u64; (NODES_MAX / WORD_BITS) as usize];
     mask[(node / WORD_BITS) as usize] = 1 << (node % WORD_BITS);
-    // SAFETY: the kernel reads NODES_MAX bits from `mask`, which has that many and outlives the call (the count that
-    // it is given is one more, because it takes one off, see set_mempolicy(2)). It writes nothing to this process.
+    // SAFETY: the kernel reads NODES_MAX bits from `mask`. The mask has that many bits and outlives the call. The count
+    // passed is one more, because the kernel takes one off, see set_mempolicy(2). The kernel writes nothing to this
+    // process.
     let result = unsafe {
         libc::syscall(
             libc::SYS_set_mempolicy,

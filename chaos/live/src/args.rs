@@ -73,7 +73,7 @@ pub struct ChaosArguments {
     pub check: Option<PathBuf>,
 }
 
-/// The options behind a command's name, as the whole command line reads them.
+/// The options after a command's name, as the whole command line parses them.
 #[cfg(test)]
 pub(crate) fn parse<'a>(
     options: impl IntoIterator<Item = &'a str>,

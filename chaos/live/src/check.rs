@@ -1,4 +1,4 @@
-//! `trine chaos --check FILE`: the checkers once more, over a history that a run has kept.
+//! `trine chaos --check FILE` runs the checkers again, over a history that a run has kept.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use trine_base::failure::Failure;
 use trine_base::output::Output;
 use trine_base::units::{plural, show_count};
 
-/// Judges the history in a file. Whether the run's faults fired is not in it: that stays with the run's own report.
+/// Checks the history in a file. The file does not say whether the run's faults fired; only the run's own report does.
 pub(super) fn run(path: &Path, output: Output) -> Result<(), Failure> {
     let history = read(path)?;
     let order = linearizability::check(&history);
@@ -58,7 +58,7 @@ fn read(path: &Path) -> Result<History, Failure> {
         .count();
     match count {
         0 => Ok(history),
-        // When they expired depends on clocks and faults, which only the simulator knows.
+        // Their expiry times depend on clocks and faults, which only the simulator knows.
         _ => Err(refused(
             format!("it has {} for a time", plural(count as u64, "write")),
             "it is of a simulated run: judge that with `trine sim --seed N`",

@@ -1,4 +1,4 @@
-//! The clients of a chaos run: each asks what its workload says and records all that it sees.
+//! The clients of a chaos run. Each follows its workload and records all that it sees.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,48 +21,48 @@ use trine_base::load::{Work, closed_loop};
 use trine_base::network::Network;
 use trine_local::faults::Fired;
 
-/// Endpoints (and threads) that the clients are spread over at most.
+/// The most endpoints (and threads) that the clients are spread over.
 const LANES_MAX: u32 = 8;
 /// Families of keys that the workload spreads its keys over.
 const FAMILIES: u32 = 4;
-/// Clients of the reading at the end.
+/// The clients of the final reading.
 const READERS: u64 = 4;
 
 type ChaosLane<N> = Lane<Faulty<<N as Network>::Backend, MonotonicClock>>;
 type ChaosFaults<N> = FaultHandle<<<N as Network>::Backend as Backend>::Route>;
 
-/// All clients, at work.
+/// All clients of a run.
 pub(super) struct Crew<N: Network> {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<Result<Log, Failure>>>,
-    /// For the reading at the end.
+    /// For the final reading.
     last: ChaosLane<N>,
     last_faults: ChaosFaults<N>,
     workload: WorkloadConfig,
     clients: u32,
 }
 
-/// What threads and nemesis tell each other.
+/// State that the threads and the nemesis share.
 #[derive(Default)]
 struct Shared {
     stop: AtomicBool,
-    /// The latest time at which a write was called that has been acknowledged, and when that was
-    /// known: one failover at a time is watched.
+    /// The latest call time of an acknowledged write, and when that acknowledgement was known. One failover at a time
+    /// is measured.
     last_write_called_ns: AtomicU64,
     last_write_known_ns: AtomicU64,
 }
 
-/// What one thread saw.
+/// The observations of one thread.
 struct Log {
     history: History,
     fired: Fired,
 }
 
-/// What all of them saw.
+/// The observations of all threads.
 pub(super) struct Seen {
     pub(super) history: History,
     pub(super) fired: Fired,
-    /// From here on every key was read once more.
+    /// From this time on every key was read once more.
     pub(super) reread_from: Instant,
 }
 
@@ -109,14 +109,14 @@ impl<N: Network> Crew<N> {
         })
     }
 
-    /// When an acknowledgement was known of a write that was called after `since`.
+    /// The time at which an acknowledgement was known of a write that was called after `since`.
     pub(super) fn write_called_after(&self, since: Instant) -> Option<Instant> {
         let called = self.shared.last_write_called_ns.load(Ordering::Acquire);
         let known = self.shared.last_write_known_ns.load(Ordering::Acquire);
         (called > since.as_nanos()).then(|| Instant::from_nanos(known))
     }
 
-    /// Ends the work, reads every key once more, and gathers what was seen.
+    /// Ends the work, reads every key once more, and collects the observations.
     pub(super) fn finish(mut self) -> Result<Seen, Failure> {
         self.shared.stop.store(true, Ordering::SeqCst);
         let mut histories = Vec::new();
@@ -161,7 +161,7 @@ fn open_lane<N: Network>(
         .call(addresses)?
         .around(|backend| Faulty::new(backend, MonotonicClock, seed));
     let handle = opened.backend.handle();
-    // The replicas damage what they send themselves.
+    // The replicas inject faults into their own packets.
     handle.set(Direction::Outbound, faults);
     Ok((Lane::over(opened, addresses, OPERATION_LIMIT)?, handle))
 }
@@ -186,7 +186,7 @@ fn work<B: Backend>(
     })
 }
 
-/// Draws operations and writes down what became of them.
+/// Draws operations and records their outcomes.
 struct Recorder {
     workloads: Vec<Workload>,
     numbers: Vec<u64>,
@@ -273,7 +273,7 @@ impl Work for FinalReading {
     }
 }
 
-/// Writes the end of an operation down; the answer, if there was one. What is unknown stays open.
+/// Records the end of an operation, and its answer, if there was one. An operation with an unknown outcome stays open.
 fn record_end(history: &mut History, index: OperationIndex, finished: &Finished) -> Option<Answer> {
     let ended = now().as_nanos();
     match &finished.result {

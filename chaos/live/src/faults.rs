@@ -1,4 +1,4 @@
-//! How often did which fault fire, over all processes?
+//! How often did each fault fire, over all processes?
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use trine_local::faults::Fired;
 use trine_local::{LineSink, Stream};
 
-/// The counts that the replicas of a group tell, added up over their lives.
+/// The counts that the replicas of a group report, added up over their incarnations.
 #[derive(Debug, Default)]
 pub(super) struct ReplicaFaults {
     lives: Mutex<BTreeMap<usize, Lives>>,
@@ -14,13 +14,13 @@ pub(super) struct ReplicaFaults {
 
 #[derive(Copy, Clone, Debug, Default)]
 struct Lives {
-    /// Of the lives before the present one.
+    /// The counts of earlier incarnations.
     past: Fired,
     present: Fired,
 }
 
 impl ReplicaFaults {
-    /// Reads the counts from what replicas print.
+    /// Reads the counts from the output of replicas.
     pub(super) fn sink(self: &Arc<Self>) -> LineSink {
         let counts = Arc::clone(self);
         Arc::new(move |place, stream, line: &str| {
@@ -35,7 +35,7 @@ impl ReplicaFaults {
     fn note(&self, place: usize, fired: Fired) {
         let mut all = self.lives.lock().unwrap_or_else(PoisonError::into_inner);
         let lives = all.entry(place).or_default();
-        // Counts only grow within a life.
+        // Counts only grow within an incarnation.
         if fired.packets < lives.present.packets {
             let ended = lives.present;
             lives.past.add(&ended);

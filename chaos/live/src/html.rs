@@ -1,5 +1,5 @@
-//! A chaos run as one HTML page that needs nothing else: what clients and replicas went through, and on a violation the
-//! operations that show it.
+//! A chaos run as one self-contained HTML page. It shows the events at clients and replicas, and on a violation the
+//! operations that prove it.
 
 use trine_chaos::checker::{Verdict, Violation};
 use trine_chaos::history::{History, Operation, Outcome};
@@ -16,13 +16,13 @@ use trine_base::units::{show_count, show_ns};
 
 /// Points of a plot over time.
 const BUCKETS: usize = 300;
-/// Clients that get a row.
+/// The most clients that get a row.
 const CLIENTS_SHOWN: u64 = 32;
-/// Operations that one client's row shows at most: the longest, and those without an answer.
+/// The most operations in one client's row: the longest, and those without an answer.
 const BARS_MAX: usize = 400;
-/// An operation shorter than this share of the run is no bar.
+/// An operation shorter than this share of the run gets no bar.
 const BAR_LEAST: f64 = 1.0 / 1_000.0;
-/// Colours: what is usual, what is wrong, who leads, what is lossy, cut off, standing still.
+/// Colours for: usual, wrong, leading, lossy, cut off, paused.
 const USUAL: usize = 0;
 const WRONG: usize = 5;
 const LEADS: usize = 2;
@@ -70,7 +70,7 @@ pub(super) fn page(report: &Report<'_>) -> String {
     page.finish()
 }
 
-/// From the beginning of the clients' work to the last thing that was seen, in nanoseconds of the run's clock.
+/// The run from the start of the clients' work to the last observation, in nanoseconds of the run's clock.
 struct Span {
     from: u64,
     to: u64,
@@ -139,7 +139,7 @@ fn summary(report: &Report<'_>, page: &mut Page) {
     page.push(&table(&["", ""], rows));
 }
 
-/// Who led, and what was done to whom.
+/// Draws the leaders and the faults of each replica.
 fn replicas(addresses: usize, timeline: &Timeline, span: &Span) -> String {
     let mut rows: Vec<Row> = (1..=addresses)
         .map(|place| Row {
@@ -203,7 +203,7 @@ fn fault_marks(timeline: &Timeline, span: &Span) -> Vec<(f64, String)> {
         .collect()
 }
 
-/// A row for each client, with the operations that can be seen.
+/// Draws a row for each client, with the operations that are long enough.
 fn clients(history: &History, timeline: &Timeline, span: &Span) -> String {
     let mut rows: Vec<Row> = Vec::new();
     let least = (span.to - span.from) as f64 * BAR_LEAST;
@@ -356,10 +356,10 @@ fn violated(history: &History, violation: &Violation) -> String {
         .iter()
         .map(|operation| operation.return_ns.unwrap_or(operation.call_ns));
     let to = ends.max().unwrap_or(from).max(from + 1);
-    // Room behind the last end, so that what has none can be told from it.
+    // Space behind the last end separates operations without an end from the others.
     let length = (to - from) as f64 / 1e9 * 1.08;
     let row = |operation: &Operation| {
-        // Client and times are drawn.
+        // The drawing already shows client and times.
         let text = operation.to_string();
         let words = text
             .split_once("] ")

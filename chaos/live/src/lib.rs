@@ -1,5 +1,5 @@
-//! `trine chaos`: a group of real processes under faults, clients that record all they see, and
-//! the checkers that judge it.
+//! `trine chaos`: a group of real processes under faults, clients that record all they see, and checkers that judge the
+//! record.
 
 mod args;
 mod check;
@@ -50,7 +50,7 @@ use trine_base::output::Output;
 use trine_local::config::START_LIMIT;
 use trine_local::start as group;
 
-/// Starts a group, breaks it, and checks what its clients saw.
+/// Starts a group, injects faults, and checks what its clients saw.
 pub fn run<N: Network>(
     network: &N,
     arguments: &ChaosArguments,
@@ -60,7 +60,7 @@ pub fn run<N: Network>(
         return check::run(path, output);
     }
     refuse_contradictions(network, arguments)?;
-    // Before there is a second thread: it may replace this program.
+    // This has to be done while there is only one thread, because it may replace this program.
     let sandbox = sandbox::enter(arguments)?;
     let schedule = schedule::draw(arguments, &possible(arguments, &sandbox))?;
     let faults = requested_faults(arguments);
@@ -86,7 +86,7 @@ pub fn run<N: Network>(
     lab.run()
 }
 
-/// What no run can do is refused before anything is started.
+/// Refuses options that no run can satisfy, before anything starts.
 fn refuse_contradictions<N: Network>(
     network: &N,
     arguments: &ChaosArguments,
@@ -105,7 +105,7 @@ fn refuse_contradictions<N: Network>(
         ));
     }
     schedule::draw(arguments, &arguments.faults)?;
-    // What cannot be written is better known before the run than after it.
+    // The run reports an unwritable file at its start instead of at its end.
     for (what, path) in [("history", &arguments.history), ("report", &arguments.html)] {
         if let Some(path) = path {
             let opened = OpenOptions::new().append(true).create(true).open(path);
@@ -122,7 +122,7 @@ fn not_written(what: &str, path: &Path, error: &std::io::Error) -> Failure {
     )
 }
 
-/// The kinds of fault that can be here.
+/// The kinds of fault that are possible here.
 fn possible(arguments: &ChaosArguments, sandbox: &Sandbox) -> Vec<FaultKind> {
     let mut kinds = arguments.faults.clone();
     kinds.sort_unstable();
@@ -131,12 +131,12 @@ fn possible(arguments: &ChaosArguments, sandbox: &Sandbox) -> Vec<FaultKind> {
     kinds
 }
 
-/// What clients saw, and what was done meanwhile.
+/// The clients' observations, and the faults meanwhile.
 struct Worked {
     seen: Seen,
     failovers: Vec<Failover>,
     timeline: Timeline,
-    /// Why the work ended before its time: the worst findings do that.
+    /// Why the work ended early; the worst findings cause that.
     broken_off: Option<Failure>,
 }
 
@@ -144,7 +144,7 @@ struct Worked {
 struct Lab<'a, N> {
     network: &'a N,
     arguments: &'a ChaosArguments,
-    /// On every link, from the beginning to the end.
+    /// Faults on every link, from the beginning to the end.
     faults: Faults,
     sandbox: Sandbox,
     schedule: Vec<Planned>,
@@ -152,7 +152,7 @@ struct Lab<'a, N> {
 }
 
 impl<N: Network> Lab<'_, N> {
-    /// What is going to happen, as far as that is fixed.
+    /// Announces the plan, as far as it is fixed.
     fn tell(&self) {
         for skipped in &self.sandbox.skipped {
             self.output.line(skipped);
@@ -178,7 +178,7 @@ impl<N: Network> Lab<'_, N> {
         let history = &worked.seen.history;
         output.line(format_args!("checking {} operations", history.len()));
         let addresses = group.addresses().len();
-        // Counts of the replicas arrive a few times a second; the last ones come with their orderly end.
+        // Counts of the replicas arrive a few times a second. The last ones come with their orderly end.
         let stopped = group.stop().map_err(group::live_failure);
         worked.timeline.leads = leads.all();
         let timeline = &worked.timeline;
@@ -201,12 +201,12 @@ impl<N: Network> Lab<'_, N> {
         };
         report.print(output);
         self.keep(&report)?;
-        // A run that was cut short has not read everything again; what it saw is judged all the same.
+        // An interrupted run has not read everything again. Its observations are checked all the same.
         interrupt::check()?;
         report.result()
     }
 
-    /// Lets clients work while faults come and go.
+    /// Runs the clients while faults begin and end.
     fn work(&self, group: &mut Group) -> Result<Worked, Failure> {
         let crew = Crew::start(self.network, self.arguments, self.faults, group.addresses())?;
         let mut nemesis = Nemesis {
@@ -228,8 +228,8 @@ impl<N: Network> Lab<'_, N> {
         let Nemesis {
             failovers, done, ..
         } = nemesis;
-        // A replica that ended by itself, or a group that does not come back, ends the work. What clients saw until then
-        // is judged and kept all the same: it is what tells why.
+        // The work ends if a replica ended by itself or the group does not recover. The observations until then are
+        // still checked and kept, because they show the cause.
         let broken_off = worked.err().filter(|_| !interrupt::interrupted());
         let seen = crew.finish()?;
         let timeline = Timeline {
@@ -295,7 +295,7 @@ impl<N: Network> Lab<'_, N> {
         serve_args.extend(["--fault-seed".into(), arguments.seed.to_string().into()]);
         serve_args.extend(arguments.log.as_serve_args());
         if !self.sandbox.disks.is_empty() {
-            // So that a log needs room soon after there is none.
+            // Small segments make a log need room soon after the disk is full.
             serve_args.extend(["--log-segment".into(), SMALL_SEGMENT.into()]);
         }
         let sink = leads.sink(replica_faults.sink());
@@ -310,7 +310,7 @@ impl<N: Network> Lab<'_, N> {
     }
 }
 
-/// The faults that the options ask for.
+/// The faults of the options.
 fn requested_faults(arguments: &ChaosArguments) -> Faults {
     Faults {
         loss: arguments.loss,
@@ -324,7 +324,7 @@ fn requested_faults(arguments: &ChaosArguments) -> Faults {
 /// The size of log segments on a small disk.
 const SMALL_SEGMENT: &str = "64KiB";
 
-/// What each checker says.
+/// The verdict of each checker.
 pub(crate) struct Verdicts {
     pub(crate) linearizability: linearizability::Report,
     pub(crate) exactly_once: Verdict,
@@ -361,5 +361,5 @@ fn now() -> Instant {
     MonotonicClock.now()
 }
 
-/// How long one operation may take: longer than any failover, so that few outcomes are unknown.
+/// The time limit of one operation. It is longer than any failover, so that few outcomes are unknown.
 const OPERATION_LIMIT: Duration = Duration::from_secs(15);

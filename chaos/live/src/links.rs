@@ -1,4 +1,4 @@
-//! How links between replicas are cut and damaged, and made whole again.
+//! How are links between replicas cut, damaged and repaired?
 
 use trine_local::Group;
 use trine_transport::backend::Faults;
@@ -7,16 +7,16 @@ use super::sandbox;
 use trine_base::failure::Failure;
 use trine_local::faults::{Order, Way, ask};
 
-/// Who does it.
+/// The mechanism that changes links.
 pub(super) enum Links {
-    /// The replicas' own fault injectors, which go on with these faults afterwards.
+    /// The replicas' own fault injectors; they continue with these faults afterwards.
     Injectors(Faults),
     /// The kernel, by nftables, in the run's own network.
     Kernel,
 }
 
 impl Links {
-    /// The victim and the others do not hear each other; nor do clients and victim, if wanted.
+    /// Cuts the victim off from the others, in both directions. If wanted, it also cuts clients off from the victim.
     pub(super) fn part(&self, group: &Group, victim: usize, clients: bool) -> Result<(), Failure> {
         match self {
             Self::Injectors(_) if clients => block(group, victim, None, Way::Both),
@@ -33,7 +33,7 @@ impl Links {
         }
     }
 
-    /// The victim hears nothing from the others, or is not heard by them.
+    /// Cuts one direction: the victim receives nothing from the others, or they receive nothing from it.
     pub(super) fn cut_off(&self, group: &Group, victim: usize, deaf: bool) -> Result<(), Failure> {
         let way = if deaf { Way::In } else { Way::Out };
         others(group, victim).try_for_each(|other| match (self, deaf) {
@@ -43,7 +43,7 @@ impl Links {
         })
     }
 
-    /// What of these faults can be done: the kernel only loses.
+    /// The possible part of these faults: the kernel can only lose packets.
     pub(super) fn able(&self, faults: Faults) -> Faults {
         match self {
             Self::Injectors(_) => faults,
@@ -51,7 +51,7 @@ impl Links {
         }
     }
 
-    /// Packets from one replica to another suffer these faults.
+    /// Applies these faults to packets from one replica to another.
     pub(super) fn damage(
         &self,
         group: &Group,
@@ -72,7 +72,7 @@ impl Links {
         }
     }
 
-    /// Packets that the replica of a place has damaged so far.
+    /// The number of packets that the replica of a place has damaged so far.
     pub(super) fn damaged(&self, group: &Group, place: usize) -> Result<u64, Failure> {
         match self {
             Self::Injectors(_) => Ok(give(group, place, &Order::Show)?.fired.damaged()),
@@ -80,7 +80,7 @@ impl Links {
         }
     }
 
-    /// Everything is as it was at the beginning. How many packets the kernel lost meanwhile.
+    /// Restores the initial state. Returns how many packets the kernel lost meanwhile.
     pub(super) fn heal(&self, group: &Group, victim: usize) -> Result<u64, Failure> {
         match self {
             Self::Injectors(faults) => {

@@ -1,16 +1,17 @@
 //! The fewest operations that still show a violation, for people to look at.
 //!
-//! What a checker names is mostly enough. Where it is not a violation by itself, operations of the key are taken away as long
-//! as the rest is one. Only what cannot make a violation by its absence is taken away: observers, and on keys that are only
-//! read and put, writes that nobody left has seen.
+//! The operations that a checker names are mostly enough. If they are not a violation by themselves, operations of the
+//! key are removed as long as the rest is one. An operation is only removed if its absence cannot create a violation.
+//! Such operations are observers. On keys that are only read and put, writes that no remaining operation has seen can
+//! be removed too.
 
 use trine_chaos::checker::linearizability::{Limits, check_with};
 use trine_chaos::checker::{Verdict, Violation};
 use trine_chaos::history::{Action, Answer, History, Operation, Outcome};
 
-/// Steps of one search: many are made.
+/// The step limit of one search; it is low because many searches are made.
 const STEPS: u64 = 200_000;
-/// Checks at most; what is left then is shown.
+/// The most checks; the operations left then are shown.
 const CHECKS_MAX: usize = 5_000;
 
 /// The operations to show for `violation`, in the order of their calls.
@@ -25,14 +26,14 @@ pub(super) fn minimal(history: &History, violation: &Violation) -> Vec<Operation
         .filter(|operation| operation.key == first.key)
         .cloned()
         .collect();
-    // Small as it is, a part of a history that is no violation by itself explains nothing.
+    // A part that is no violation by itself explains nothing, however small it is.
     if !is_violated(&all) || (is_sound(&named, &all) && is_violated(&named)) {
         return named;
     }
     reduce(all)
 }
 
-/// Takes away what can go, in ever smaller pieces.
+/// Removes operations in ever smaller pieces.
 fn reduce(mut left: Vec<Operation>) -> Vec<Operation> {
     let mut checks = 0;
     let mut piece = left.len().div_ceil(2).max(1);
@@ -65,7 +66,7 @@ fn is_sound(fewer: &[Operation], all: &[Operation]) -> bool {
         .all(|operation| is_observer(operation) || (simple_key && !is_seen(operation, fewer)))
 }
 
-/// Whether it changed nothing for certain.
+/// Whether it certainly changed nothing.
 fn is_observer(operation: &Operation) -> bool {
     match &operation.outcome {
         Outcome::Failed => true,
@@ -74,7 +75,7 @@ fn is_observer(operation: &Operation) -> bool {
     }
 }
 
-/// Whether one of `others` read what it wrote.
+/// Whether one of `others` read the value that it wrote.
 fn is_seen(write: &Operation, others: &[Operation]) -> bool {
     others.iter().any(|other| match other.answer() {
         Some(Answer::Value { value, .. }) => write.action.written_value() == Some(value),
@@ -90,7 +91,7 @@ fn is_violated(operations: &[Operation]) -> bool {
     matches!(verdict, Verdict::Violation(_))
 }
 
-/// The operations as a history of their own: calls and answers in the order of time.
+/// Makes a separate history from the operations: calls and answers in the order of time.
 fn history_of(operations: &[Operation]) -> History {
     let mut events: Vec<(u64, bool, usize)> = Vec::new();
     for (index, operation) in operations.iter().enumerate() {
@@ -123,7 +124,7 @@ fn history_of(operations: &[Operation]) -> History {
 mod tests {
     use super::*;
 
-    /// One client that puts 60 values and reads each, and another one that reads an old value in between.
+    /// One client puts 60 values and reads each. Another client reads an old value in between.
     fn stale_read() -> History {
         let mut history = History::new();
         let mut at = 10;
@@ -167,7 +168,7 @@ mod tests {
         let left = reduce(all.clone());
         assert!((3..=4).contains(&left.len()), "{left:?}");
         assert!(is_violated(&left) && is_sound(&left, &all));
-        // As little is shown if the checker names the read alone, which explains nothing.
+        // The result is as small if the checker names only the read, which explains nothing.
         let violation = Violation {
             explanation: "not linearizable".into(),
             operations: vec![all.last().expect("the read").clone()],

@@ -1,4 +1,4 @@
-//! Does what the schedule says, one fault after the other, and waits for all voters in between.
+//! Executes the schedule, one fault after the other, and waits for all voters in between.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,41 +23,42 @@ use trine_base::units::{plural, show_ns};
 use trine_local::config::RECOVERY_LIMIT;
 use trine_local::start as group;
 
-/// How often the passing of time is looked at.
+/// The poll interval for the passing of time.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// What takes the room of a disk. It is gone before the replica starts again, which finds nothing foreign in its directory.
+/// The file that fills a disk. It is gone before the replica starts again, so the replica finds nothing foreign in its
+/// directory.
 const FILLER: &str = "filler";
-/// What a replica says that ends because of it.
+/// The message of a replica that ends because its disk is full.
 const NO_ROOM: &str = "No space left on device";
-/// How long a replica may take to end that was asked to, or that has no room on its disk.
+/// The time in which a replica has to end after it was asked to, or after its disk became full.
 const END_LIMIT: Duration = Duration::from_secs(20);
 
-/// One killed leader, or all, and what it cost.
+/// One kill of the leader, or of all replicas, and its cost.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Failover {
     /// The place; zero for all.
     pub(super) killed: usize,
     pub(super) killed_at: Instant,
-    /// Until a write was acknowledged that had been called after the kill.
+    /// The time until the first acknowledgement of a write that was called after the kill.
     pub(super) first_write: Nanos,
-    /// Until every place had a voter again, the killed one under a new identity.
+    /// The time until every place had a voter again, with a new identity for the killed one.
     pub(super) whole_again: Nanos,
 }
 
-/// What breaks the group, and what it has done.
+/// The part of a run that injects faults, and its record of them.
 pub(super) struct Nemesis<'a, N: Network> {
     pub(super) network: &'a N,
     pub(super) group: &'a mut Group,
     pub(super) crew: &'a Crew<N>,
     pub(super) links: Links,
-    /// The directories of the replicas, where each is a small disk.
+    /// The directories of the replicas, if each is a small disk.
     pub(super) disks: Vec<PathBuf>,
     pub(super) output: Output,
     pub(super) failovers: Vec<Failover>,
     pub(super) done: Vec<Done>,
 }
 
-/// The time that the clients work, and how much of it has passed.
+/// The duration of the clients' work, and how much of it has passed.
 pub(super) struct Clock {
     pub(super) begun: Instant,
     end: Instant,
@@ -76,7 +77,8 @@ impl Clock {
 }
 
 impl<N: Network> Nemesis<'_, N> {
-    /// Lets the clients work until the clock's end, under the faults of the schedule. What of it had no turn stays.
+    /// Lets the clients work until the clock's end, under the faults of the schedule. Faults that had no turn remain in
+    /// it.
     pub(super) fn work(
         &mut self,
         clock: &mut Clock,
@@ -99,7 +101,7 @@ impl<N: Network> Nemesis<'_, N> {
         self.wait_until(clock, end)
     }
 
-    /// Waits; a replica that ends by itself meanwhile, or the user, ends the wait.
+    /// Waits until a time. A replica that ends by itself, or the user, ends the wait early.
     fn wait_until(&mut self, clock: &mut Clock, until: Instant) -> Result<(), Failure> {
         while now() < until {
             interrupt::check()?;
@@ -116,7 +118,7 @@ impl<N: Network> Nemesis<'_, N> {
         Ok(())
     }
 
-    /// Does one fault, takes it back, and waits for the group to be whole.
+    /// Injects one fault, removes it, and waits for the group to be whole.
     fn strike(&mut self, clock: &mut Clock, planned: Planned) -> Result<Done, Failure> {
         let places = self.places(planned.victim)?;
         let victim = places[0];
@@ -171,8 +173,8 @@ impl<N: Network> Nemesis<'_, N> {
         }
     }
 
-    /// SIGKILL. In memory the others have to go on before the dead one may come back as somebody new; where all die at
-    /// once, what was acknowledged is on the disks.
+    /// Sends SIGKILL. In memory mode the other replicas have to make progress before the dead one may return with a new
+    /// identity. If all die at once, the acknowledged writes are on the disks.
     fn kill(&mut self, places: &[usize], begun: Instant) -> Result<Hit, Failure> {
         for &place in places {
             self.group.kill(place).map_err(group::live_failure)?;
@@ -213,7 +215,7 @@ impl<N: Network> Nemesis<'_, N> {
         let process = self.group.process(victim).ok_or_else(is_down)?;
         process.pause().map_err(control)?;
         let waited = self.wait_until(clock, now() + hold);
-        // Also when the wait was cut short: a process that stands still cannot be asked to end.
+        // The process resumes even if the wait was cut short, because a paused process cannot be asked to end.
         let process = self.group.process(victim).ok_or_else(is_down)?;
         process.resume().map_err(control)?;
         waited?;
@@ -290,11 +292,11 @@ impl<N: Network> Nemesis<'_, N> {
     }
 }
 
-/// What a fault did.
+/// The effect of a fault.
 struct Hit {
     what: String,
     fired: bool,
-    /// When a write was known to have succeeded that was called after the fault began.
+    /// The time at which a write that was called after the fault began was known to have succeeded.
     known: Option<Instant>,
 }
 

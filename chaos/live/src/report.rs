@@ -1,4 +1,4 @@
-//! What a chaos run found, for people and programs.
+//! The findings of a chaos run, for people and programs.
 
 use std::collections::BTreeMap;
 
@@ -24,16 +24,16 @@ pub(super) struct Report<'a> {
     pub(super) failovers: Vec<Failover>,
     pub(super) verdicts: Verdicts,
     pub(super) timeline: &'a Timeline,
-    /// Why the run ended before its time.
+    /// Why the run ended early.
     pub(super) broken_off: Option<Failure>,
     pub(super) schedule: &'a [Planned],
-    /// What was asked for and could not be, and why.
+    /// Requested faults that were impossible, and why.
     pub(super) skipped: &'a [String],
-    /// How many replicas there were.
+    /// The number of replicas.
     pub(super) addresses: usize,
 }
 
-/// What a seed is worth in a live run.
+/// Explains the value of a seed in a live run.
 pub(super) fn seed_line(seed: u64) -> String {
     format!(
         "seed {seed} fixes the schedule of faults and what clients ask, not the interleaving: real processes take their own \
@@ -58,7 +58,7 @@ impl Report<'_> {
         seed_line(self.arguments.seed)
     }
 
-    /// Exit status 0 only when everything was verified.
+    /// Returns success (exit status 0) only when everything was verified.
     pub(super) fn result(&self) -> Result<(), Failure> {
         if self.passed() {
             return Ok(());
@@ -149,7 +149,7 @@ impl Report<'_> {
         }
         match coverage.is_pass() || !interrupt::interrupted() {
             true => output.line(format_args!("coverage     {coverage}")),
-            // What a whole run has to have shown cannot be held against one that was cut short.
+            // An interrupted run is not judged by the coverage that a whole run needs.
             false => output.line("coverage     not judged: the run was interrupted"),
         }
         output.line("");

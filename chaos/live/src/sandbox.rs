@@ -1,5 +1,5 @@
-//! Namespaces of the kernel for one run: a network of its own, small disks of its own. They are made by the run, nothing
-//! outside of them is touched, and they go with the run's last process, however that ends.
+//! Kernel namespaces for one run: its own network and its own small disks. The run creates them and changes nothing
+//! outside of them. They disappear with the run's last process, however that ends.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -15,26 +15,26 @@ use crate::ChaosArguments;
 use trine_base::arguments::replica_count;
 use trine_base::failure::Failure;
 
-/// Says inside which namespaces the run was begun, to the program that goes on within new ones.
+/// Tells the program within the new namespaces in which namespaces the run began.
 const OUTSIDE: &str = "TRINE_CHAOS_OUTSIDE";
-/// The first three bytes of every address in the run's own network; places follow, and clients have the last one.
+/// The first three bytes of every address in the run's own network. The last byte identifies the place, or the clients.
 const NETWORK: [u8; 3] = [10, 77, 0];
 const CLIENTS_HOST: u8 = 254;
 const PORT: u16 = 7471;
-/// Room on the small disk of each replica, if one is asked for.
+/// The size of each replica's small disk, if small disks are requested.
 const DISK_SIZE: &str = "128m";
 
-/// What a run has for itself.
+/// The private resources of a run.
 #[derive(Debug, Default)]
 pub(super) struct Sandbox {
     pub(super) network: bool,
     /// The directories of the replicas, each a small disk.
     pub(super) disks: Vec<PathBuf>,
-    /// What was asked for and cannot be here, and why.
+    /// Requested features that are impossible here, and why.
     pub(super) skipped: Vec<String>,
 }
 
-/// Makes what the arguments ask for. The first call replaces this program by itself in new namespaces.
+/// Creates what the arguments request. The first call replaces this program by itself in new namespaces.
 pub(super) fn enter(arguments: &ChaosArguments) -> Result<Sandbox, Failure> {
     let network = arguments.netns;
     let disks = arguments.faults.contains(&Kind::DiskFull);
@@ -69,7 +69,7 @@ pub(super) fn enter(arguments: &ChaosArguments) -> Result<Sandbox, Failure> {
     }
 }
 
-/// Which network and which mounts this process sees.
+/// The network and the mounts that this process sees.
 fn namespaces() -> String {
     let of = |kind: &str| {
         let link = std::fs::read_link(format!("/proc/self/ns/{kind}"));
@@ -78,7 +78,7 @@ fn namespaces() -> String {
     format!("{} {}", of("net"), of("mnt"))
 }
 
-/// Why there can be no namespaces here.
+/// Why namespaces are impossible here.
 fn obstacle(network: bool) -> Option<String> {
     if !geteuid().is_root() {
         return Some("skipped, that takes root".to_owned());
@@ -90,7 +90,7 @@ fn obstacle(network: bool) -> Option<String> {
     if let Some(tool) = tools.iter().find(|tool| !is_installed(tool)) {
         return Some(format!("skipped, `{tool}` is not installed"));
     }
-    // A container may forbid what root may do elsewhere; nft needs a part of the kernel of its own.
+    // A container may forbid what root may do elsewhere. Besides, nft needs support in the kernel.
     let script = match network {
         true => "ip link add trine0 type bridge && nft add table inet trine",
         false => "true",
@@ -121,7 +121,7 @@ fn unshare(network: bool) -> Command {
     command
 }
 
-/// Replaces this process, which keeps its id and its parent; returns only if that fails.
+/// Replaces this process, which keeps its id and its parent. Returns only on failure.
 fn begin_again(network: bool, outside: &str) -> Failure {
     let program = match std::env::current_exe() {
         Ok(program) => program,
@@ -154,9 +154,9 @@ fn build(arguments: &ChaosArguments, network: bool, disks: bool) -> Result<Sandb
     })
 }
 
-/// A bridge with the clients on it, and for each replica a namespace with a cable to the bridge.
+/// Builds a bridge with the clients on it. Each replica gets a namespace with a link to the bridge.
 fn build_network(count: usize) -> Result<(), Failure> {
-    // The names of namespaces are files: these are in a directory that only this run sees.
+    // The names of namespaces are files. These files are in a directory that only this run sees.
     run("mount", ["-t", "tmpfs", "trine", "/run"])?;
     let [a, b, c] = NETWORK;
     let mut script = format!(
@@ -175,7 +175,8 @@ fn build_network(count: usize) -> Result<(), Failure> {
             "link set lo up\naddress add {a}.{b}.{c}.{place}/24 dev cable\nlink set cable up\n"
         );
         feed("ip", &["-n", &namespace(place), "-batch", "-"], &script)?;
-        // Only what comes in is filtered: a packet that is refused on its way out is an error for its sender.
+        // Only incoming packets are filtered, because a packet that is refused on its way out is an error for its
+        // sender.
         let table =
             "add table inet trine\nadd chain inet trine cut { type filter hook input priority 0; }";
         nft(place, table)?;
@@ -198,7 +199,7 @@ fn build_disks(directory: &Path, count: usize) -> Result<Vec<PathBuf>, Failure> 
     Ok(disks)
 }
 
-/// Where the replicas are in the run's own network.
+/// The addresses of the replicas in the run's own network.
 pub(super) fn addresses(count: usize) -> Vec<SocketAddr> {
     let [a, b, c] = NETWORK;
     let places = 1..=u8::try_from(count).expect("few replicas");
@@ -207,7 +208,7 @@ pub(super) fn addresses(count: usize) -> Vec<SocketAddr> {
         .collect()
 }
 
-/// What stands before the command of a replica, so that it runs in the namespace of its place.
+/// The prefix of a replica's command that makes it run in the namespace of its place.
 pub(super) fn launcher() -> Vec<OsString> {
     ["ip", "netns", "exec", "replica{place}"]
         .map(OsString::from)
@@ -238,7 +239,7 @@ pub(super) fn lose(from: Option<usize>, to: usize, per_mille: u32) -> Result<(),
     nft(to, &rule)
 }
 
-/// Ends that for the replica of a place; how many packets were lost.
+/// Ends the loss for the replica of a place. Returns how many packets were lost.
 pub(super) fn heal(place: usize) -> Result<u64, Failure> {
     let listed = Command::new("ip")
         .args([

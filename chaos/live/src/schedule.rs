@@ -1,4 +1,4 @@
-//! Which fault begins when, and whom does it hit? Drawn from the seed before the run begins.
+//! Which fault begins when, and which replica does it hit? The schedule is drawn from the seed before the run begins.
 
 use std::fmt;
 
@@ -13,16 +13,16 @@ use trine_base::arguments::replica_count;
 use trine_base::failure::Failure;
 use trine_base::units::show_ns;
 
-/// Shorter would be over before anybody could tell.
+/// A shorter period would be over before its effect could be observed.
 const EVERY_LEAST: Duration = Duration::from_millis(500);
-/// Faults at most in one run.
+/// The most faults in one run.
 const FAULTS_MAX: u64 = 100_000;
 
-/// Whom a fault hits.
+/// The target of a fault.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Victim {
-    /// Whoever leads when it begins.
+    /// The replica that leads when the fault begins.
     Leader,
     /// The replica of this place.
     Place(usize),
@@ -30,29 +30,29 @@ pub(super) enum Victim {
     All,
 }
 
-/// What is special about one fault.
+/// The parameters of one fault.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub(super) enum Detail {
     None,
     /// A partition: whether clients are cut off from the victim as well.
     Clients(bool),
-    /// One way: whether the victim hears nothing, or is not heard.
+    /// One direction: whether the victim hears nothing, or is not heard.
     Deaf(bool),
-    /// A lossy link: to how many places further, and what happens there.
+    /// A lossy link: the distance to the other place, and the faults there.
     Link(usize, Faults),
 }
 
 /// One fault of the schedule.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub(super) struct Planned {
-    /// After the beginning of the clients' work; later if the one before takes longer.
+    /// The start, from the beginning of the clients' work. It is later if the previous fault takes longer.
     pub(super) at: Duration,
     pub(super) kind: Kind,
     pub(super) victim: Victim,
-    /// How long it lasts, where that is for the schedule to say.
+    /// The duration, where the schedule decides it.
     pub(super) hold: Duration,
     pub(super) detail: Detail,
-    /// Whether it was asked for by `--faults`, and has to fire for the run to count.
+    /// Whether `--faults` asked for it. Then it has to fire for the run to count.
     pub(super) named: bool,
 }
 
@@ -71,7 +71,7 @@ impl fmt::Display for Planned {
     }
 }
 
-/// Draws the schedule that the arguments ask for, or says why there is none.
+/// Draws the schedule for the arguments, or returns why there is none.
 pub(super) fn draw(arguments: &ChaosArguments, kinds: &[Kind]) -> Result<Vec<Planned>, Failure> {
     let end = Duration::from(arguments.duration);
     let mut planned = Vec::new();
@@ -115,7 +115,7 @@ pub(super) fn draw(arguments: &ChaosArguments, kinds: &[Kind]) -> Result<Vec<Pla
     Ok(planned)
 }
 
-/// How many faults fit; refused if not every kind would have its turn.
+/// The number of faults that fit. It is an error if not every kind would get a turn.
 fn faults_in(arguments: &ChaosArguments, kinds: &[Kind]) -> Result<u64, Failure> {
     let (end, every) = (
         Duration::from(arguments.duration),
@@ -151,7 +151,7 @@ fn faults_in(arguments: &ChaosArguments, kinds: &[Kind]) -> Result<u64, Failure>
     ))
 }
 
-/// `count` faults, one in each period; every kind once before any comes again.
+/// Draws `count` faults, one in each period. Every kind appears once before any appears again.
 fn draw_named(arguments: &ChaosArguments, kinds: &[Kind], count: u64) -> Vec<Planned> {
     let mut prng = Prng::new(arguments.seed);
     let every = Duration::from(arguments.fault_every).as_nanos();
@@ -192,7 +192,7 @@ fn draw_detail(prng: &mut Prng, kind: Kind, replicas: u64) -> Detail {
             let (loss, duplicate, reorder) = (share(40), share(10), share(20));
             let most = Duration::from_micros(prng.in_range(100..=5_000));
             let faults = Faults {
-                // Something has to happen whatever is drawn.
+                // The fault must have an effect whatever is drawn.
                 loss: if loss.is_zero() {
                     Ratio::percent(1)
                 } else {

@@ -1,4 +1,4 @@
-//! Takes all the room of a disk, and gives it back.
+//! Fills a disk completely, and frees it again.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -7,7 +7,7 @@ use std::path::Path;
 use trine_base::failure::Failure;
 
 const PIECE: usize = 64 << 10;
-/// A disk that takes more than this is not the small one that was made for the run.
+/// A disk that takes more than this is not the small one of the run.
 const BYTES_MAX: usize = 1 << 30;
 
 /// Writes `filler` until there is no room left.
@@ -18,7 +18,7 @@ pub(super) fn fill(filler: &Path) -> Result<(), Failure> {
     let mut file = File::create(filler).map_err(cannot)?;
     let mut piece = PIECE;
     let mut written = 0;
-    // The last bytes as well: a log writes little at a time.
+    // The last bytes are filled as well, because a log writes little at a time.
     while piece > 0 && written < BYTES_MAX {
         match file.write_all(&vec![0; piece]) {
             Ok(()) => written += piece,
@@ -35,7 +35,7 @@ pub(super) fn fill(filler: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Takes it away.
+/// Removes the filler.
 pub(super) fn free(filler: &Path) -> Result<(), Failure> {
     std::fs::remove_file(filler)
         .map_err(|error| Failure::usage(format!("cannot remove {}: {error}", filler.display()), ""))

@@ -1,4 +1,4 @@
-//! What happened when: faults, from their beginning to the group being whole again, and who led.
+//! The events of a run: faults, from their beginning to the group being whole again, and who led.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,26 +14,26 @@ use crate::ChaosArguments;
 use trine_base::output::Output;
 use trine_base::units::show_ns;
 
-/// What a replica's line begins with when it begins to lead.
+/// The start of the line that a replica prints when it becomes leader.
 const LEADS: &str = "leads in term ";
 
-/// One fault that was done.
+/// One executed fault.
 #[derive(Clone, Debug)]
 pub(super) struct Done {
     pub(super) planned: Planned,
-    /// Whom it hit, in words, and by places.
+    /// The targets of the fault, in words and by places.
     pub(super) what: String,
     pub(super) places: Vec<usize>,
     pub(super) begun: Instant,
-    /// Until what was done was taken back.
+    /// The time at which the fault was removed.
     pub(super) ended: Instant,
-    /// Until every place had a voter in step again.
+    /// The time at which every place had an up-to-date voter again.
     pub(super) whole: Instant,
-    /// Whether it did anything.
+    /// Whether it had any effect.
     pub(super) fired: bool,
 }
 
-/// Somebody began to lead.
+/// A replica became leader.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Led {
     pub(super) at: Instant,
@@ -41,12 +41,12 @@ pub(super) struct Led {
     pub(super) term: u64,
 }
 
-/// Who began to lead when, from what replicas say.
+/// The changes of leader, as the replicas reported them.
 #[derive(Debug, Default)]
 pub(super) struct Leads(Mutex<Vec<Led>>);
 
 impl Leads {
-    /// Reads the replicas' lines, and hands them on.
+    /// Reads the replicas' lines, and passes them on.
     pub(super) fn sink(self: &Arc<Self>, next: LineSink) -> LineSink {
         let leads = Arc::clone(self);
         Arc::new(move |place, stream, line: &str| {
@@ -66,7 +66,7 @@ impl Leads {
     }
 }
 
-/// All of it.
+/// All events of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Timeline {
     /// When the clients began to work.
@@ -78,12 +78,12 @@ pub(super) struct Timeline {
 }
 
 impl Timeline {
-    /// The time from the beginning; what was before it counts as the beginning.
+    /// The time since the beginning; earlier times count as the beginning.
     fn since(&self, at: Instant) -> Duration {
         at.saturating_since(self.begun)
     }
 
-    /// Until a write was acknowledged that had been called after `from`.
+    /// The time until the first acknowledgement of a write that was called after `from`.
     pub(super) fn first_write(history: &History, from: Instant) -> Option<Duration> {
         let after = history.operations().iter().filter(|operation| {
             operation.is_acknowledged_write() && operation.call_ns >= from.as_nanos()
@@ -92,7 +92,8 @@ impl Timeline {
         Some(Instant::from_nanos(first).saturating_since(from))
     }
 
-    /// How often each kind that was asked for did anything: by name, and what is done again and again beside that.
+    /// How often each requested kind had an effect, by name. The faults that an option repeats, such as `kill-leader`,
+    /// follow.
     pub(super) fn fired(&self, arguments: &ChaosArguments, kinds: &[Kind]) -> Vec<(String, u64)> {
         let count = |is_one: &dyn Fn(&Planned) -> bool| {
             let fired = self.faults.iter().filter(|done| done.fired);

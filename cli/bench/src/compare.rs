@@ -1,4 +1,4 @@
-//! Comparing with an earlier result: each figure's ratio, and when there is nothing to compare.
+//! Compares with an earlier result: each figure's ratio, and the reasons against a comparison.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use trine_base::failure::Failure;
 use trine_base::output::{Output, Table};
 use trine_base::units::{show_count, show_ns};
 
-/// A figure then and now.
+/// An earlier figure and the present one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Compared {
     pub(super) target: String,
@@ -41,7 +41,8 @@ pub(super) fn read(path: &Path) -> Result<Vec<RunResult>, Failure> {
         .collect()
 }
 
-/// Pairs each result with the one of the same target then; a single one with a single one whatever the targets.
+/// Pairs each result with the earlier one of the same target. A single result matches a single one whatever the
+/// targets.
 fn pairs<'a>(then: &'a [RunResult], now: &'a [RunResult]) -> Vec<(&'a RunResult, &'a RunResult)> {
     if let ([then], [now]) = (then, now) {
         return vec![(then, now)];
@@ -52,7 +53,7 @@ fn pairs<'a>(then: &'a [RunResult], now: &'a [RunResult]) -> Vec<(&'a RunResult,
         .collect()
 }
 
-/// Why the results are not comparable; nothing if they are.
+/// Why the results are not comparable; empty if they are.
 pub(super) fn obstacles(then: &[RunResult], now: &[RunResult]) -> Vec<String> {
     let pairs = pairs(then, now);
     if pairs.is_empty() {
@@ -123,7 +124,7 @@ fn figures(then: &RunResult, now: &RunResult) -> Vec<Compared> {
             more_is_better,
         }
     });
-    // What neither run did has no ratio.
+    // A kind of operation that neither run executed has no ratio.
     compared
         .filter(|compared| compared.then > 0.0 && compared.now > 0.0)
         .collect()

@@ -1,5 +1,5 @@
-//! Driving a target's clients: in a closed loop each asks again when its answer is there; in an open one operations fall
-//! due at a rate, whether the answers come or not, and count from when they were due.
+//! Drives a target's clients. In a closed loop each sends its next operation when its answer arrives. In an open loop
+//! operations fall due at a rate, even if answers are missing. Their latency counts from the due time.
 
 use trine_transport::backend::MonotonicClock;
 use trine_transport::time::{Clock, Duration, Instant};
@@ -9,20 +9,20 @@ use super::workload::Kind;
 use trine_base::failure::Failure;
 use trine_base::interrupt;
 
-/// The loop looks at least this often whether it shall end.
+/// The loop checks at least this often whether it has to end.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// How long operations under way are waited for after a Ctrl-C.
+/// How long the loop waits for operations in flight after a Ctrl-C.
 const INTERRUPT_PATIENCE: Duration = Duration::from_millis(500);
 
-/// What the clients ask, and who takes the answers.
+/// The operations of the clients, and the consumer of the answers.
 pub(super) trait Work {
-    /// The next operation; nothing when all are done.
+    /// The next operation; `None` when all are done.
     fn next(&mut self) -> Option<(Kind, u64)>;
-    /// An operation is over, at `ended` by this thread's clock.
+    /// An operation has ended, at `ended` by this thread's clock.
     fn over(&mut self, operation: (Kind, u64), due: Instant, ended: Instant, outcome: &Outcome);
     /// The name of a key.
     fn key(&self, number: u64) -> [u8; KEY_BYTES];
-    /// What is written.
+    /// The written value.
     fn value(&self) -> &[u8];
     /// Called about twenty times a second.
     fn look(&mut self, now: Instant);
@@ -31,12 +31,12 @@ pub(super) trait Work {
 /// Bytes of each key.
 pub(super) const KEY_BYTES: usize = 16;
 
-/// When operations begin.
+/// The start times of operations.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Pace {
-    /// Every client has this many under way.
+    /// Every client has this many in flight.
     Closed { pipeline: usize },
-    /// So many a second are due, all clients together.
+    /// This many a second are due, all clients together.
     Open { rate: u64 },
 }
 
@@ -44,12 +44,12 @@ pub(super) enum Pace {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ended {
     pub(super) interrupted: bool,
-    /// Operations that were due in an open loop while every client had as many under way as it may have, and that were
-    /// not sent before the end.
+    /// Operations that were due in an open loop and not sent before the end. Every client had its limit of operations
+    /// in flight meanwhile.
     pub(super) never_sent: u64,
 }
 
-/// Runs `work` with `clients` clients of `target` from `start` until `until`, or until there is nothing more to do.
+/// Runs `work` with `clients` clients of `target` from `start` until `until`, or until no operation is left.
 pub(super) fn drive(
     target: &mut impl Target,
     clients: usize,
@@ -76,18 +76,18 @@ pub(super) fn drive(
     }
 }
 
-/// An operation under way.
+/// An operation in flight.
 #[derive(Copy, Clone, Debug)]
 struct Flight {
     client: usize,
     kind: Kind,
     key: u64,
     due: Instant,
-    /// Of a read-modify-write: the read is over.
+    /// For a read-modify-write: the read has ended.
     written: bool,
 }
 
-/// Operations under way, by tag.
+/// Operations in flight, by tag.
 #[derive(Default)]
 struct Flights {
     slots: Vec<Option<Flight>>,
@@ -114,7 +114,7 @@ struct Driver<'a, T, W> {
     work: &'a mut W,
     flights: Flights,
     finished: Vec<Finished>,
-    /// Clients whose operations ended in the last look, once for each.
+    /// Clients whose operations ended in the last poll, once for each operation.
     freed: Vec<usize>,
     next_look: Instant,
 }
@@ -232,10 +232,10 @@ impl<T: Target, W: Work> Driver<'_, T, W> {
         self.target.submit(client, tag, request)
     }
 
-    /// Waits until something is over, at most until `until`, and takes it.
+    /// Waits until an operation has ended, at most until `until`, and takes it.
     fn poll(&mut self, until: Instant) -> Result<(), Failure> {
         self.target.poll(until, &mut self.finished)?;
-        // The answers are here now: those that came with others have waited for nothing but this thread.
+        // All these answers have arrived by now. Answers that came together waited for nothing but this thread.
         let now = MonotonicClock.now();
         for (tag, outcome) in std::mem::take(&mut self.finished) {
             let slot = usize::try_from(tag).expect("tags are slots");
@@ -262,13 +262,13 @@ impl<T: Target, W: Work> Driver<'_, T, W> {
     }
 }
 
-/// When operation number `index` is due.
+/// The due time of operation number `index`.
 fn due_at(start: Instant, index: u64, rate: u64) -> Instant {
     let ns = u128::from(index) * 1_000_000_000 / u128::from(rate.max(1));
     start + Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
 }
 
-/// How many are due in a time.
+/// The number of operations that fall due in a time.
 fn due_count(time: Duration, rate: u64) -> u64 {
     let count = (u128::from(time.as_nanos()) * u128::from(rate)).div_ceil(1_000_000_000);
     u64::try_from(count).unwrap_or(u64::MAX)
@@ -379,12 +379,13 @@ mod tests {
         .expect("runs");
         let all = work.latencies.len() as u64 + ended.never_sent;
         assert!((59..=60).contains(&all), "{all}");
-        // Of the forty that fell due in the stall each waited for the rest of it: twenty for more than half.
+        // Forty operations fell due in the stall, and each waited for the rest of it. Twenty of them waited for more
+        // than half.
         let long = work
             .latencies
             .iter()
             .filter(|latency| latency.as_nanos() > stall.as_nanos() / 2);
-        // What could not be sent in time, because this thread itself was held up, waited as well.
+        // An operation that could not be sent in time, because this thread itself was delayed, waited as well.
         assert!(long.count() as u64 + ended.never_sent >= 20);
     }
 

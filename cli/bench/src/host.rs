@@ -1,22 +1,22 @@
-//! On which machine and with which build was something measured? Figures of different ones are not to be compared.
+//! On which machine and with which build was something measured? Figures of different ones are not comparable.
 
 use serde::{Deserialize, Serialize};
 
-/// What a figure depends on beside the settings.
+/// The properties beside the settings that a figure depends on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Host {
     pub(super) processor: String,
     pub(super) cores: usize,
-    /// How the kernel chooses the frequency; "unknown" in most virtual machines.
+    /// The kernel's frequency governor; "unknown" in most virtual machines.
     pub(super) governor: String,
     pub(super) kernel: String,
-    /// Of the build that measured.
+    /// The version of the build that measured.
     pub(super) version: String,
     pub(super) commit: String,
     /// Whether the build was optimized.
     pub(super) optimized: bool,
-    /// Processes that wanted to run in the last minute, at the start; another number is no reason not to compare, but to
-    /// doubt.
+    /// Processes that wanted to run in the last minute, at the start. A different number does not forbid a comparison,
+    /// but casts doubt on it.
     pub(super) load_average: f64,
 }
 
@@ -50,8 +50,8 @@ impl Host {
         }
     }
 
-    /// What differs from `other` in a way that makes figures incomparable. The commit may differ: that is what is
-    /// compared.
+    /// The differences from `other` that make figures incomparable. The commit may differ, because commits are what
+    /// users compare.
     pub(super) fn differences(&self, other: &Self) -> Vec<String> {
         let pairs = [
             ("processor", self.processor.clone(), other.processor.clone()),

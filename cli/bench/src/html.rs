@@ -1,4 +1,4 @@
-//! The report as one HTML file that needs nothing else: no script, no font, no network.
+//! The report as one self-contained HTML file: no script, no font, no network.
 
 use super::compare::Compared;
 use super::record::Point;
@@ -8,7 +8,7 @@ use trine_base::html::svg::{Line, Plot, Scale, escape, seconds_marks};
 use trine_base::latency::Percentiles;
 use trine_base::units::{show_count, show_ns};
 
-/// The whole page. `runs` has at least one; `compared` is what `--compare` gave.
+/// Returns the whole page. `runs` has at least one run; `compared` is the result of `--compare`.
 pub(super) fn report(runs: &[RunResult], compared: &[Compared]) -> String {
     let first = &runs[0];
     let names: Vec<&str> = runs.iter().map(|run| run.target.as_str()).collect();
@@ -57,7 +57,7 @@ fn summary(runs: &[RunResult], page: &mut Page) {
     ));
 }
 
-/// Where the last of the runs ends, in seconds.
+/// The end of the last run, in seconds.
 fn last_second(runs: &[RunResult]) -> f64 {
     let points = runs.iter().flat_map(|run| &run.series);
     points.map(|point| point.seconds).fold(0.0, f64::max)
@@ -130,7 +130,7 @@ fn latency_over_time(runs: &[RunResult]) -> String {
 }
 
 fn curve(runs: &[RunResult]) -> String {
-    // Nines: 0 at the median's left, 1 at 90 %, 2 at 99 %.
+    // The scale counts nines: 0 at the left end, 1 at 90 %, 2 at 99 %.
     let nines = |quantile: f64| -(1.0 - quantile).max(1e-6).log10();
     let lines = lines(runs, |run| {
         let below = run.curve.iter().filter(|(quantile, _)| *quantile < 1.0);
@@ -255,7 +255,7 @@ pub(super) mod tests {
         }
         assert_eq!(page.matches("<svg").count(), 3);
         assert!(page.contains("Compared with") && page.contains("was interrupted"));
-        // Nothing measured is a page as well.
+        // A result without operations gives a valid page as well.
         let mut empty = result("trine://");
         empty.series.clear();
         empty.curve.clear();

@@ -1,5 +1,5 @@
-//! `trine bench`: throughput and latency of a group, of Redis or of etcd, under the same operations in a closed or an
-//! open loop.
+//! `trine bench` measures throughput and latency of a group, of Redis or of etcd, under the same operations in a closed
+//! or an open loop.
 
 mod args;
 mod compare;
@@ -42,13 +42,13 @@ use trine_base::progress::Progress;
 use trine_base::units::{plural, show_bytes, show_count};
 use trine_base::{interrupt, peers};
 
-/// Operations under way while keys are written before the measurement, all clients together.
+/// Operations in flight while keys are written before the measurement, all clients together.
 const FILL_UNDER_WAY: usize = 64;
 /// YCSB's records have ten fields of a hundred bytes; here they are one value.
 const YCSB_VALUE_BYTES: u64 = 1000;
 const VALUE_BYTES: u64 = 100;
 
-/// Runs a benchmark and prints what came of it.
+/// Runs a benchmark and prints the result.
 pub fn run<N: Network>(
     network: &N,
     arguments: &BenchArguments,
@@ -66,12 +66,12 @@ pub fn run<N: Network>(
     };
     let mut of_targets: Vec<Vec<RunResult>> = vec![Vec::new(); targets.len()];
     let mut some = false;
-    // Round by round, so that whatever the machine does meanwhile happens to all targets alike.
+    // The targets alternate by round, so that changes on the machine affect all of them alike.
     'rounds: for _ in 0..arguments.rounds {
         for (target, results) in targets.iter().zip(&mut of_targets) {
             let measured = plan.measure(network, target, results.is_empty(), output);
             let result = match measured {
-                // What the targets before have given counts all the same.
+                // The results of earlier targets count all the same.
                 Err(failure) if failure.is_interrupted() && some => break 'rounds,
                 other => other?,
             };
@@ -97,7 +97,7 @@ fn middle(mut rounds: Vec<RunResult>) -> Option<RunResult> {
     Some(middle)
 }
 
-/// Tells the results and compares them.
+/// Prints the results and compares them.
 fn finish(
     arguments: &BenchArguments,
     runs: &[RunResult],
@@ -165,7 +165,7 @@ fn write_report(path: &Path, page: &str, output: Output) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Each further target's throughput and median, as a share of the first one's.
+/// Each further target's throughput and median, relative to the first one's.
 fn side_by_side(runs: &[RunResult], output: Output) {
     output.line("");
     let first = &runs[0];
@@ -181,7 +181,7 @@ fn side_by_side(runs: &[RunResult], output: Output) {
     }
 }
 
-/// What is to be measured, checked.
+/// The checked plan of a measurement.
 struct Plan<'a> {
     arguments: &'a BenchArguments,
     mix: Mix,
@@ -252,7 +252,7 @@ impl<'a> Plan<'a> {
         })
     }
 
-    /// One round of one target. `first`: the keys have not been written yet.
+    /// Measures one round of one target. `first`: the keys have not been written yet.
     fn measure<N: Network>(
         &self,
         network: &N,
@@ -286,7 +286,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The capture's next section: each round has an endpoint of its own.
+    /// The capture's next section, because each round has its own endpoint.
     fn capture(&self) -> Result<Option<CaptureFile>, Failure> {
         match self.capture.take() {
             Some(first) => Ok(Some(first)),
@@ -401,13 +401,13 @@ fn ns(duration: std::time::Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Writing every key once.
+/// The work that writes every key once.
 struct Filling {
     next: u64,
     keys: u64,
     done: u64,
     value: Vec<u8>,
-    /// Why going on makes no sense.
+    /// The failure that makes further work pointless.
     failure: Option<Failure>,
     progress: Progress,
 }
@@ -445,7 +445,7 @@ impl Work for Filling {
     }
 }
 
-/// The operations, drawn from the seed, and what became of them.
+/// The operations, drawn from the seed, and their results.
 struct Traffic {
     generator: Generator,
     value: Vec<u8>,
@@ -472,7 +472,7 @@ impl Traffic {
         self.begun
     }
 
-    /// From now on everything counts, and what was before does not.
+    /// Starts the measurement. Earlier operations do not count.
     fn begin(&mut self, what: &str, duration_ns: u64) -> Instant {
         self.watch(what, duration_ns);
         self.recorder = Recorder::new(self.begun, duration_ns);

@@ -1,4 +1,4 @@
-//! What was measured: latencies by kind of operation, and how throughput and latency went over time.
+//! The measurements: latencies by kind of operation, and throughput and latency over time.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use trine_base::config::LATENCY_MAX;
 use trine_base::failure::Failure;
 use trine_base::latency::Latencies;
 
-/// Points of a plot over time, at most.
+/// The most points of a plot over time.
 const POINTS_MAX: u64 = 100;
 /// A shorter stretch holds too few operations for a percentile.
 const STRETCH_NS_MIN: u64 = 50_000_000;
@@ -20,7 +20,7 @@ const POINT_DIGITS: u8 = 2;
 /// One stretch of the measurement.
 #[derive(Copy, Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Point {
-    /// Where the stretch ends, in seconds from the beginning.
+    /// The end of the stretch, in seconds from the beginning.
     pub(super) seconds: f64,
     pub(super) operations_per_second: f64,
     pub(super) p50_ns: u64,
@@ -28,11 +28,11 @@ pub(super) struct Point {
     pub(super) errors: u64,
 }
 
-/// Takes every operation that ends.
+/// Records every operation that ends.
 pub(super) struct Recorder {
     begun: Instant,
     stretch_ns: u64,
-    /// The stretch that `now` counts for.
+    /// The stretch that `now` belongs to.
     stretch: u64,
     now: Histogram<u64>,
     now_errors: u64,
@@ -63,7 +63,7 @@ impl Recorder {
         }
     }
 
-    /// An operation that was due at `due` is over.
+    /// Records that an operation that was due at `due` has ended.
     pub(super) fn record(&mut self, kind: Kind, due: Instant, ended: Instant, outcome: &Outcome) {
         let stretch = ended.saturating_since(self.begun).as_nanos() / self.stretch_ns;
         if stretch > self.stretch {
@@ -85,7 +85,7 @@ impl Recorder {
         self.now.saturating_record(ns.max(1));
     }
 
-    /// A point for the stretch that is over, if anything ended in it.
+    /// Adds a point for the completed stretch, if an operation ended in it.
     fn close_stretch(&mut self) {
         let seconds = self.stretch_ns as f64 / 1e9;
         if !self.now.is_empty() || self.now_errors > 0 {
@@ -101,7 +101,7 @@ impl Recorder {
         self.now_errors = 0;
     }
 
-    /// How it went over time. The last stretch, which was not a whole one, is left out, unless there is no other.
+    /// The course over time. The last stretch is left out because it was not a whole one, unless there is no other.
     pub(super) fn points(&mut self) -> &[Point] {
         if self.points.is_empty() {
             self.close_stretch();
@@ -113,7 +113,7 @@ impl Recorder {
         &self.latencies[kind as usize]
     }
 
-    /// Operations of some kinds together.
+    /// The operations of several kinds together.
     pub(super) fn together(&self, kinds: &[Kind]) -> Latencies {
         let mut sum = Latencies::new();
         kinds.iter().for_each(|kind| sum.add(self.of(*kind)));
@@ -135,7 +135,8 @@ mod tests {
         let begun = Instant::ZERO + Duration::from_millis(1_000);
         let at = |ms| begun + Duration::from_millis(ms);
         let mut recorder = Recorder::new(begun, 1);
-        // Ten were due while a stall lasted; all end after it. From when they were sent they would take a moment each.
+        // Ten operations fell due during a stall, and all end after it. Counted from the time of sending, each would
+        // take a moment.
         (0..10).for_each(|n| recorder.record(Kind::Read, at(n * 10), at(100), &Outcome::Done));
         recorder.record(
             Kind::Update,

@@ -1,4 +1,4 @@
-//! The result of measuring one target: as text, and as the JSON that `--compare` reads again.
+//! The result of one target: as text, and as the JSON that `--compare` reads again.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ const CURVE: [f64; 16] = [
     1.0,
 ];
 
-/// What was asked for; figures of different settings are not to be compared.
+/// The requested settings; figures of different settings are not comparable.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Settings {
     pub(super) mode: String,
@@ -28,7 +28,7 @@ pub(super) struct Settings {
     pub(super) rate: Option<u64>,
     pub(super) value_bytes: u64,
     pub(super) keys: u64,
-    /// A YCSB workload, or nothing.
+    /// A YCSB workload, or `None`.
     pub(super) workload: Option<String>,
     pub(super) read_ratio: String,
     pub(super) distribution: String,
@@ -37,7 +37,7 @@ pub(super) struct Settings {
     pub(super) seed: u64,
 }
 
-/// What one target gave.
+/// The result of one target.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct RunResult {
     pub(super) target: String,
@@ -50,7 +50,7 @@ pub(super) struct RunResult {
     pub(super) operations_per_second: f64,
     pub(super) errors: u64,
     pub(super) first_error: Option<String>,
-    /// The same as a failure of the command, for a run in which nothing worked.
+    /// The same error as a failure of the command, for a run in which nothing worked.
     #[serde(skip)]
     pub(super) first_failure: Option<Failure>,
     pub(super) misses: u64,
@@ -64,7 +64,7 @@ pub(super) struct RunResult {
     /// (quantile, nanoseconds) of all operations, corrected.
     pub(super) curve: Vec<(f64, u64)>,
     pub(super) series: Vec<Point>,
-    /// Operations a second of each round, where there were several; the figures are those of the middle one.
+    /// Operations a second of each round, where there were several. The other figures are those of the middle round.
     pub(super) rounds: Vec<f64>,
 }
 
@@ -118,7 +118,7 @@ impl RunResult {
         }
     }
 
-    /// The figures with the settings beside them, as programs have always found them.
+    /// The figures together with the settings, in the established form for programs.
     pub(super) fn document(&self) -> Value {
         let mut document = serde_json::to_value(self).expect("plain data");
         let settings = &self.settings;
@@ -212,7 +212,7 @@ impl RunResult {
         )
     }
 
-    /// A run in which nothing worked is no result.
+    /// Fails for a run in which nothing worked.
     pub(super) fn judge(&self) -> Result<(), Failure> {
         match &self.first_failure {
             Some(failure) if self.operations == 0 => {
@@ -224,8 +224,8 @@ impl RunResult {
     }
 }
 
-/// What the latencies would have been without coordinated omission: in an open loop they count from the due time, so
-/// nothing is left to correct.
+/// The latencies without coordinated omission. In an open loop they count from the due time, so nothing is left to
+/// correct.
 fn corrected(all: &Latencies, open: bool) -> Latencies {
     match open || all.count() == 0 {
         true => all.clone(),

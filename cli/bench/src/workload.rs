@@ -1,4 +1,4 @@
-//! What is asked: YCSB's workloads, or a share of reads.
+//! The requested operations: YCSB's workloads, or a share of reads.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -7,13 +7,13 @@ use trine_transport::prng::{Prng, Ratio};
 
 use super::zipf::{Chooser, Distribution};
 
-/// What one operation does.
+/// The kind of one operation.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Read,
     Update,
     Insert,
-    /// A read, and a write of the same key after it; one latency for both.
+    /// A read, and then a write of the same key, with one latency for both.
     ReadModifyWrite,
 }
 
@@ -75,7 +75,7 @@ impl FromStr for Workload {
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub(super) struct Mix {
     pub(super) read: Ratio,
-    /// What is done when it is no read.
+    /// The kind of operation that is no read.
     pub(super) other: Kind,
     pub(super) distribution: Distribution,
 }
@@ -86,11 +86,11 @@ pub(super) struct Generator {
     prng: Prng,
     mix: Mix,
     chooser: Chooser,
-    /// The number of the next key that is inserted.
+    /// The number of the next inserted key.
     next: u64,
-    /// Every key below this one is in the store: only those are asked for.
+    /// Every key below this one is in the store. Reads use only these keys.
     there: u64,
-    /// Keys from `there` on that are in the store, while an earlier one is still on its way.
+    /// Keys from `there` on that are in the store, while the insert of an earlier key is in flight.
     early: BTreeSet<u64>,
 }
 
@@ -119,7 +119,7 @@ impl Generator {
         (kind, self.chooser.draw(self.there, &mut self.prng))
     }
 
-    /// A key that was to be inserted is in the store, or will never be.
+    /// The insert of a key has ended: it is in the store, or will never be.
     pub(super) fn inserted(&mut self, key: u64) {
         self.early.insert(key);
         while self.early.remove(&self.there) {
@@ -164,7 +164,7 @@ mod tests {
                 (Kind::Insert, key) => under_way.push(key),
                 (_, key) => assert!(key < there, "{key} of {there}"),
             }
-            // Of three that are under way the last is the first to arrive.
+            // The last of three inserts in flight ends first.
             if under_way.len() == 3 {
                 under_way
                     .drain(..)

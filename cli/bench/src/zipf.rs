@@ -1,17 +1,18 @@
-//! Which key is asked for next: evenly, by YCSB's zipfian distributions, or the latest ones first.
+//! Which key is next? The choice is uniform, follows YCSB's zipfian distributions, or prefers the latest keys.
 //!
-//! The zipfian generator is that of Gray, Sundaresan, Englert, Baclawski, Weinberger, "Quickly Generating
-//! Billion-Record Synthetic Databases" (SIGMOD 1994), as YCSB 0.17 uses it: constant 0.99; scrambled by an FNV-1a hash of
-//! a rank among ten thousand million, so that popular keys lie anywhere.
+//! The zipfian generator comes from "Quickly Generating Billion-Record Synthetic Databases" (Gray, Sundaresan, Englert,
+//! Baclawski, Weinberger, SIGMOD 1994). It is used as in YCSB 0.17: its constant is 0.99. An FNV-1a hash scrambles a
+//! rank among ten thousand million, so that popular keys lie anywhere.
 
 use clap::ValueEnum;
 use trine_transport::prng::Prng;
 
 /// YCSB's constant.
 const THETA: f64 = 0.99;
-/// The ranks that scrambling starts from.
+/// The number of ranks before scrambling.
 const SCRAMBLED_RANKS: u64 = 10_000_000_001;
-/// The sum over those ranks, which nobody wants to add up at each start; YCSB carries the same number.
+/// The sum over those ranks. It is a constant because computing it at each start takes too long; YCSB has the same
+/// number.
 const SCRAMBLED_ZETA: f64 = 26.469_028_201_783_02;
 
 /// How keys are chosen.
@@ -53,7 +54,7 @@ impl Chooser {
         }
     }
 
-    /// One of `keys` keys, from 0. There are never fewer than before.
+    /// Draws one of `keys` keys, from 0. The number of keys never shrinks.
     pub(super) fn draw(&mut self, keys: u64, prng: &mut Prng) -> u64 {
         match self {
             Self::Uniform => prng.below(keys),
@@ -71,7 +72,7 @@ fn unit(prng: &mut Prng) -> f64 {
     (prng.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// Ranks from 0, the lower the more frequent.
+/// Ranks from 0; lower ranks are more frequent.
 #[derive(Clone, Debug)]
 pub(super) struct Zipf {
     items: u64,
@@ -95,7 +96,7 @@ impl Zipf {
         }
     }
 
-    /// More items than before: the sum goes on where it stood.
+    /// Extends the sum for more items than before.
     fn grow(&mut self, items: u64) {
         if items > self.items {
             *self = Self::with_zeta(items, zeta(self.items, items, self.zeta));
@@ -138,7 +139,7 @@ fn scramble(rank: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// How often each of the first ranks comes in a million draws.
+    /// Counts each of the first ranks in a million draws.
     fn counts(mut draw: impl FnMut(&mut Prng) -> u64, keys: usize) -> Vec<u64> {
         let mut prng = Prng::new(1);
         let mut counts = vec![0; keys];
@@ -152,7 +153,7 @@ mod tests {
     fn ranks_are_as_frequent_as_the_law_says() {
         let zipf = Zipf::new(1_000);
         let counts = counts(|prng| zipf.rank(unit(prng)), 1_000);
-        // The method is exact for the first two ranks; from the third on it approximates a sum by an integral.
+        // The method is exact for the first two ranks. From the third on it approximates a sum by an integral.
         for (rank, tolerance) in [(0, 0.01), (1, 0.01), (2, 0.2), (9, 0.1), (99, 0.15)] {
             let expected = 1e6 / ((rank + 1) as f64).powf(THETA) / zipf.zeta;
             let ratio = counts[rank] as f64 / expected;
@@ -181,14 +182,14 @@ mod tests {
         let mut chooser = Chooser::new(Distribution::Zipf, 1_000);
         let drawn: Vec<u64> = (0..8).map(|_| chooser.draw(1_000, &mut prng)).collect();
         assert_eq!(drawn, [620, 179, 593, 788, 795, 137, 407, 185]);
-        // FNV-1a of eight zero bytes, and what Java's absolute value makes of it.
+        // FNV-1a of eight zero bytes, and its absolute value in Java.
         assert_eq!(scramble(0), 6284781860667377211);
         assert_eq!(scramble(12_345_678_901), 5686546334140306951);
     }
 
     #[test]
     fn ranks_are_those_of_ycsbs_formula() {
-        // Computed by another program from the formula as YCSB states it.
+        // Another program computed these from the formula as YCSB states it.
         let zipf = Zipf::with_zeta(SCRAMBLED_RANKS, SCRAMBLED_ZETA);
         for (unit, expected) in [
             (0.0, 0),
@@ -201,7 +202,7 @@ mod tests {
             (0.9, 1170869537),
         ] {
             let rank: u64 = zipf.rank(unit);
-            // Two libraries' powers may differ in the last bits.
+            // The power functions of two libraries may differ in the last bits.
             let tolerance = expected / 1_000_000;
             assert!(rank.abs_diff(expected) <= tolerance, "{unit}: {rank}");
         }

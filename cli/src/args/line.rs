@@ -1,4 +1,4 @@
-//! The whole command line: who has the options of the network?
+//! The whole command line. Which commands have the options of the network?
 
 use clap::parser::ValueSource;
 use clap::{Args, CommandFactory};
@@ -6,7 +6,7 @@ use clap::{Args, CommandFactory};
 use super::Arguments;
 use trine_base::network::NetworkArguments;
 
-/// Commands that send no packet to a replica: the options of the network mean nothing to them.
+/// Commands that send no packet to a replica. The options of the network mean nothing to them.
 const WITHOUT_NETWORK: [&str; 7] = [
     "recover",
     "sim",
@@ -17,8 +17,8 @@ const WITHOUT_NETWORK: [&str; 7] = [
     "man",
 ];
 
-/// The definition of the whole command line. Options of the network are everybody's, but commands that have no use for
-/// them do not show them.
+/// Defines the whole command line. Every command accepts the options of the network, but commands without use for them
+/// do not show them.
 pub(crate) fn command_line() -> clap::Command {
     let options = NetworkArguments::augment_args(clap::Command::new("network"));
     let hidden: Vec<clap::Arg> = options
@@ -31,7 +31,7 @@ pub(crate) fn command_line() -> clap::Command {
     WITHOUT_NETWORK.iter().fold(Arguments::command(), hide)
 }
 
-/// The option of the network that was given to a command which has no use for it.
+/// Returns an option of the network that was given to a command without use for it.
 pub(crate) fn needless_option(matches: &clap::ArgMatches) -> Option<(&str, String)> {
     let (name, said) = matches.subcommand()?;
     if !WITHOUT_NETWORK.contains(&name) {

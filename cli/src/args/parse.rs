@@ -1,4 +1,4 @@
-//! The command line of this process, with what environment and settings file add to it.
+//! The command line of this process, together with the settings of the environment and the settings file.
 
 use std::ffi::OsString;
 

@@ -1,4 +1,4 @@
-//! `trine completions`: a shell's script, made from the options themselves.
+//! `trine completions` prints a shell's script, which is made from the options themselves.
 
 use clap::Args;
 use trine_base::failure::Failure;

@@ -1,4 +1,4 @@
-//! `trine config`: check a settings file, show what holds, print a file to begin with and the reference.
+//! `trine config` checks a settings file, shows the effective settings, and prints a first file and the reference.
 
 use std::path::Path;
 
@@ -53,7 +53,8 @@ fn check(path: &Path, keys: &[Key], output: Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the commands themselves would say of the settings together, before they look at anything else.
+/// Returns the errors that the commands themselves would report for the combined settings, before they look at anything
+/// else.
 fn together(file: &SettingsFile, keys: &[Key], each_is_right: bool) -> Vec<Mistake> {
     let mut mistakes = Vec::new();
     for command in meant(file, keys) {
@@ -72,7 +73,7 @@ fn together(file: &SettingsFile, keys: &[Key], each_is_right: bool) -> Vec<Mista
             ConfigurableCommand::Up(up) => up::check(up),
         };
         for (key, failure) in found {
-            // What a mistake has taken away may be all that is missing.
+            // A missing setting may be the result of an earlier mistake.
             let is_said = file.entries.iter().any(|entry| entry.name == key);
             if is_said || each_is_right {
                 mistakes.push(file.mistake(key, failure.in_one_line()));
@@ -83,7 +84,7 @@ fn together(file: &SettingsFile, keys: &[Key], each_is_right: bool) -> Vec<Mista
     mistakes
 }
 
-/// The commands that the file is for: those of which it has a setting that others do not have, else `serve`.
+/// The commands that the file is for. These are the commands that have one of its settings alone, else `serve`.
 fn meant(file: &SettingsFile, keys: &[Key]) -> Vec<Configured> {
     let is_of_one = |command: Configured| {
         let mut own = keys.iter().filter(|key| key.commands == [command]);

@@ -1,4 +1,4 @@
-//! `trine del KEY`: deletes a key.
+//! `trine del KEY` deletes a key.
 
 use trine_client::Mode;
 use trine_kvstore::{Command, Response};

@@ -1,5 +1,5 @@
-//! `trine demo`: a group of real processes, the death of its leader, and the proof that nothing
-//! that was acknowledged is gone.
+//! `trine demo` starts a group of real processes and kills its leader. It then proves that no acknowledged write is
+//! lost.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -43,7 +43,7 @@ pub(crate) struct DemoArguments {
 const CLIENTS: usize = 8;
 /// How long one operation may take; longer than any failover.
 const OPERATION_LIMIT: Duration = Duration::from_secs(20);
-/// How long the group works after a new leader was seen at work.
+/// How long the group works after a new leader was seen to work.
 const WORK_AFTER: Duration = Duration::from_millis(500);
 
 pub(crate) fn run<N: Network>(
@@ -62,7 +62,7 @@ pub(crate) fn run<N: Network>(
     demo.finish(failover, rejoined)
 }
 
-/// What the demonstration knows so far.
+/// The state of the demonstration.
 struct Demo<N: Network> {
     network: N,
     group: Group,
@@ -74,13 +74,13 @@ struct Demo<N: Network> {
     output: Output,
 }
 
-/// What the death of the leader cost.
+/// The cost of the leader's death.
 struct Failover {
     place: usize,
     new_leader: usize,
-    /// From the kill to the first acknowledgement of a write that was begun after it.
+    /// From the kill to the first acknowledgement of a write that began after it.
     first_write: Duration,
-    /// Writes that the clients had acknowledged meanwhile and after.
+    /// Writes of the clients that were acknowledged meanwhile and after.
     writes: usize,
 }
 
@@ -129,7 +129,7 @@ impl<N: Network> Demo<N> {
         Ok(())
     }
 
-    /// Kills the leader while the clients write, and lets them go on writing.
+    /// Kills the leader while the clients write, and lets them continue to write.
     fn kill_leader(&mut self) -> Result<Failover, Failure> {
         let place = current_leader(&self.network, &self.group)?;
         let pid = self.group.process(place).map_or(0, |process| process.pid());
@@ -171,7 +171,7 @@ impl<N: Network> Demo<N> {
         })
     }
 
-    /// Writes every key of `keys`; how many were acknowledged.
+    /// Writes every key of `keys`; returns how many were acknowledged.
     fn put(
         &mut self,
         keys: &mut dyn Iterator<Item = Vec<u8>>,
@@ -188,7 +188,7 @@ impl<N: Network> Demo<N> {
         Ok(count)
     }
 
-    /// Says what was done until a Ctrl-C.
+    /// Reports how much was done when a Ctrl-C ended it.
     fn unless_interrupted(&self, ended: Ended) -> Result<(), Failure> {
         if ended == Ended::Done {
             return Ok(());
@@ -212,7 +212,7 @@ impl<N: Network> Demo<N> {
             progress,
             ..
         } = reader;
-        // The bar goes before the lines that follow.
+        // The bar has to go before the following lines.
         drop(progress);
         self.gets.add(&gets);
         if let Some(wrong) = wrong {
@@ -232,7 +232,7 @@ impl<N: Network> Demo<N> {
         Ok(())
     }
 
-    /// Starts the dead replica again and waits until it votes.
+    /// Restarts the dead replica and waits until it votes.
     fn bring_back(&mut self, place: usize) -> Result<Duration, Failure> {
         self.output.line(format_args!(
             "\nStarting replica {place} again; its memory is gone, so it joins as somebody new"
@@ -335,7 +335,7 @@ fn nanos(duration: Duration) -> u64 {
 /// A key with its value.
 type Pair = (Vec<u8>, Vec<u8>);
 
-/// Writes keys and remembers what was acknowledged.
+/// Writes keys and remembers the acknowledged ones.
 struct Recorder<'a> {
     keys: &'a mut dyn Iterator<Item = Vec<u8>>,
     under_way: BTreeMap<usize, Pair>,
@@ -344,7 +344,7 @@ struct Recorder<'a> {
     /// Set to the time of the first acknowledgement.
     on_first: Option<&'a std::cell::Cell<Option<Instant>>>,
     failed: Option<Failure>,
-    /// Where it is known how many there are to be.
+    /// `Some` where the total is known.
     progress: Option<Progress>,
 }
 

@@ -1,4 +1,4 @@
-//! `trine get KEY`: reads a value and prints its raw bytes.
+//! `trine get KEY` reads a value and prints its raw bytes.
 
 use serde_json::json;
 use trine_client::Mode;
@@ -65,7 +65,7 @@ pub(crate) fn run<N: Network>(
     }
 }
 
-/// The clear negative answer of `get` and `del`.
+/// The negative answer of `get` and `del`.
 pub(super) fn no_such_key(key: &[u8]) -> Failure {
     Failure::negative(format!("no such key: {}", String::from_utf8_lossy(key)), "")
 }

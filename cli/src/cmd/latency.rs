@@ -1,4 +1,4 @@
-//! `trine latency`: how long packets and operations take at the moment.
+//! `trine latency` measures how long packets and operations take at the moment.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -37,14 +37,14 @@ pub(crate) struct LatencyArguments {
 /// The widest bar, in characters.
 const BAR: u64 = 40;
 
-/// What was measured so far.
+/// The measurements so far.
 struct Measured {
     puts: Times,
     gets: Times,
     links: BTreeMap<(u32, String), Latencies>,
 }
 
-/// Times of one kind, with what is drawn of them.
+/// The times of one kind, and their classes for the drawing.
 struct Times {
     latencies: Latencies,
     /// Counts by [`class`].
@@ -66,7 +66,7 @@ impl Times {
     }
 }
 
-/// The least of 1, 2, 5, 10, 20, 50 ... microseconds that is longer.
+/// The least of 1, 2, 5, 10, 20, 50 ... microseconds that is above `ns`.
 fn class(ns: u64) -> u64 {
     let steps = [2, 5, 10].into_iter();
     let mut decade = 1_000_u64;
@@ -100,7 +100,7 @@ pub(crate) fn run<N: Network>(
     Ok(())
 }
 
-/// Writes and reads a key of its own in turn, and looks at the links now and then; Ctrl-C ends it early.
+/// Writes and reads its own key alternately, and polls the links now and then. Ctrl-C ends it early.
 fn measure<N: Network>(
     network: &N,
     arguments: &LatencyArguments,
@@ -110,7 +110,7 @@ fn measure<N: Network>(
     let mut session = client::open(network, &arguments.client, |_| {})?;
     let key = format!("trine:latency:{}", random_seed()?);
     let key = key.as_bytes();
-    // Should this process die, the key goes by itself.
+    // The key expires if this process dies.
     let expiry = SetExpiry::After(PROBE_EXPIRY.as_nanos() as u64);
     let options = SetOptions {
         expiry,
@@ -122,7 +122,7 @@ fn measure<N: Network>(
         value,
         options,
     };
-    // The first one opens the session.
+    // The first operation opens the session.
     response_of(&session.execute(Mode::Write, &put)?)?;
     let until = Instant::now() + arguments.duration;
     let mut next_look = Instant::now();
@@ -198,7 +198,7 @@ fn tell(measured: &Measured, output: Output) {
     }
 }
 
-/// A line for each class that holds anything, as long as its share of the largest.
+/// A line for each non-empty class. Its bar is as long as its share of the largest class.
 fn bars(name: &str, classes: &BTreeMap<u64, u64>) -> String {
     let most = classes.values().copied().max().unwrap_or(1);
     let row = |(&below, &count): (&u64, &u64)| {

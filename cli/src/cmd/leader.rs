@@ -1,4 +1,4 @@
-//! `trine leader transfer`: hands the lead over.
+//! `trine leader transfer` transfers leadership.
 
 use trine_client::{Report, leader_of};
 use trine_protocol::status::{Role, Status};

@@ -1,4 +1,4 @@
-//! `trine log-level`: shows or changes what a running replica logs.
+//! `trine log-level` shows or changes what a running replica logs.
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -21,7 +21,7 @@ pub(crate) struct LogLevelArguments {
     pub(crate) at: String,
 }
 
-/// How long the replica's endpoint may take.
+/// The time limit for the replica's endpoint.
 const LIMIT: Duration = Duration::from_secs(5);
 /// Metrics take tens of KiB, a level a line or two.
 const ANSWER_BYTES_MAX: u64 = 4 << 20;
@@ -54,7 +54,7 @@ fn ask(at: &str, level: Option<&str>) -> std::io::Result<String> {
     request(at, method, "/log-level", body)
 }
 
-/// The whole answer of a replica's metrics endpoint.
+/// Returns the whole answer of a replica's metrics endpoint.
 pub(super) fn request(at: &str, method: &str, path: &str, body: &str) -> std::io::Result<String> {
     let address = at
         .to_socket_addrs()?

@@ -1,4 +1,4 @@
-//! `trine man`: the manual pages, made from the options themselves.
+//! `trine man` prints the manual pages, which are made from the options themselves.
 
 use std::path::Path;
 

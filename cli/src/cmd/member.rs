@@ -1,4 +1,4 @@
-//! `trine member ...`: who belongs to the group, and changes of that.
+//! `trine member ...` shows the members of the group and changes them.
 
 mod args;
 
@@ -64,17 +64,17 @@ pub(crate) fn run<N: Network>(
     }
 }
 
-/// What an operator wants done.
+/// An admin command for the group.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     pub(super) order: Order,
     pub(super) place: u32,
-    /// Where the place's new holder will be.
+    /// The address of the place's new replica.
     pub(super) address: Option<SocketAddr>,
 }
 
 impl Wanted {
-    /// That a place leads.
+    /// Makes the replica of a place the leader.
     pub(super) const fn lead(place: u32) -> Self {
         Self {
             order: Order::Lead,
@@ -84,7 +84,7 @@ impl Wanted {
     }
 }
 
-/// Gives an order, waits for its end and prints it.
+/// Sends an admin command, waits for its end and prints it.
 pub(super) fn give<N: Network>(
     network: &N,
     arguments: &OrderArguments,
@@ -107,13 +107,13 @@ pub(super) fn give<N: Network>(
     Ok(())
 }
 
-/// Before the group is asked how far it is: most orders are over by then.
+/// The pause before the group is asked for progress. Most admin commands have ended by then.
 const SHOW_AFTER: Duration = Duration::from_millis(300);
-/// Between two questions.
+/// The pause between two questions.
 const SHOW_EVERY: Duration = Duration::from_millis(250);
 
-/// Does `work`, and shows meanwhile how much of the group's state the replica at a place has, if it is sent that. On a
-/// network of which a process has a socket as often as it wants.
+/// Runs `work`. If the replica at a place receives the group's state meanwhile, shows how much of it has arrived. It
+/// needs a network that gives a process several sockets.
 fn while_shown<N: Network, T>(
     network: &N,
     arguments: &OrderArguments,
@@ -122,7 +122,7 @@ fn while_shown<N: Network, T>(
 ) -> T {
     let (working, over) = mpsc::channel::<()>();
     let network = network.clone();
-    // Names are looked up once: the order does not wait for that when it is done.
+    // Names are resolved once, so that a finished admin command does not wait for that.
     let addresses = peers::resolve(&arguments.peers);
     std::thread::scope(|scope| {
         scope.spawn(move || {
@@ -132,7 +132,7 @@ fn while_shown<N: Network, T>(
             let mut pause = SHOW_AFTER;
             while over.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
                 pause = SHOW_EVERY;
-                // What cannot be asked now is asked again soon; the order itself says what is wrong.
+                // A failed question is repeated soon; the admin command itself reports errors.
                 if let Ok(reports) = ask_everybody(&network, &addresses, SHOW_EVERY.into()) {
                     let mut known = reports.iter().filter_map(Report::status);
                     let of_newcomer = |status: &Status| match status.place == place {
@@ -149,7 +149,7 @@ fn while_shown<N: Network, T>(
     })
 }
 
-/// Gives an order and waits for its end.
+/// Sends an admin command and waits for its end.
 pub(super) fn order<N: Network>(
     network: &N,
     arguments: &OrderArguments,
@@ -205,7 +205,7 @@ fn order_word(order: Order) -> &'static str {
     }
 }
 
-/// An order that was not followed, in words that say what is certain.
+/// Reports an admin command that failed, and says only what is certain.
 fn order_failure(error: OrderError) -> Failure {
     const LOOK: &str = "`trine member list` and `trine status` show what is so; the same command again goes on with it";
     match error {

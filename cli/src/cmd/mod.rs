@@ -1,4 +1,4 @@
-//! The commands, a file each.
+//! The commands, one file each.
 
 pub(crate) mod completions;
 pub(crate) mod config;

@@ -1,4 +1,4 @@
-//! `trine net`: shows and changes what the networks of replicas in the lab do to their packets.
+//! `trine net` shows and changes the network faults of replicas with fault injection.
 
 mod args;
 
@@ -57,7 +57,7 @@ fn set_order(arguments: &NetSetArguments) -> Order {
     }
 }
 
-/// The replicas of a group that take orders here.
+/// The replicas of a group that take fault-injection commands here.
 pub(super) struct Lab<'a, N> {
     network: &'a N,
     addresses: Vec<SocketAddr>,
@@ -65,7 +65,7 @@ pub(super) struct Lab<'a, N> {
 }
 
 impl<'a, N: Network> Lab<'a, N> {
-    /// Asks every replica of the list; fails if none is in the lab.
+    /// Asks every replica of the list; fails if none has fault injection.
     pub(super) fn find(network: &'a N, list: &str) -> Result<Self, Failure> {
         let addresses = peers::resolve(list)?;
         let mut states = Vec::new();
@@ -87,25 +87,25 @@ impl<'a, N: Network> Lab<'a, N> {
         }
     }
 
-    /// Gives an order to the replica at a place.
+    /// Sends a command to the replica at a place.
     pub(super) fn order(&self, place: u32, order: &Order) -> Result<State, Failure> {
         let state = self.state(place)?;
         ask(state.address, order).map_err(|error| failure(&error))
     }
 
-    /// Gives an order to all of them.
+    /// Sends a command to all of them.
     pub(super) fn order_all(&self, order: &Order) -> Result<Vec<State>, Failure> {
         let ask = |state: &State| ask(state.address, order).map_err(|error| failure(&error));
         self.states.iter().map(ask).collect()
     }
 
-    /// What the replica at a place said of itself.
+    /// The reported state of the replica at a place.
     pub(super) fn state(&self, place: u32) -> Result<&State, Failure> {
         let found = self.states.iter().find(|state| state.place == place);
         found.ok_or_else(|| self.nobody(Some(place)))
     }
 
-    /// Why there is nobody to give orders to: no replica, or none in the lab.
+    /// Why no replica takes commands: none was found, or none has fault injection.
     fn nobody(&self, place: Option<u32>) -> Failure {
         let limit = LOOK_MAX.into();
         let reports = match ask_everybody(self.network, &self.addresses, limit) {

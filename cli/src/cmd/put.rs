@@ -1,4 +1,4 @@
-//! `trine put KEY [VALUE]`: writes a value.
+//! `trine put KEY [VALUE]` writes a value.
 
 mod timing;
 

@@ -1,4 +1,4 @@
-//! `trine recover`: a new group of one replica, out of what one data directory holds.
+//! `trine recover` makes a new group of one replica from the contents of one data directory.
 
 use std::path::Path;
 

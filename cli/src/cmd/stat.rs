@@ -1,4 +1,4 @@
-//! `trine stat [SECONDS [COUNT]]`: a line now and then, as vmstat does it.
+//! `trine stat [SECONDS [COUNT]]` prints a line now and then, as vmstat does.
 
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ pub(crate) struct StatArguments {
     pub(crate) group: GroupArguments,
 }
 
-/// Looks at the group until Ctrl-C or until enough lines have been printed.
+/// Polls the group until Ctrl-C or until enough lines have been printed.
 pub(crate) fn run<N: Network>(
     network: &N,
     arguments: &StatArguments,
@@ -65,7 +65,7 @@ pub(crate) fn run<N: Network>(
     Ok(())
 }
 
-/// What the columns are; the stages are those of a write at the leader, 50th and 99th percentile of a sample.
+/// The header. The stages are those of a write at the leader, as 50th and 99th percentile of a sample.
 fn header() -> String {
     format!(
         "{:>6} {:>5} {:>9} {:>9}  {:>15} {:>15} {:>15} {:>15}  {:>6} {:>6} {:>6}",

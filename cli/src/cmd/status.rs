@@ -1,4 +1,4 @@
-//! `trine status`: what every replica says about itself.
+//! `trine status` shows what every replica says about itself.
 
 use std::net::SocketAddr;
 
@@ -57,7 +57,7 @@ pub(crate) fn run<N: Network>(
     }
 }
 
-/// What was printed is what is known of a group that nobody leads: no answer.
+/// The failure for a group without a leader. The printed status then shows all that is known.
 pub(super) fn no_leader(reports: &[Report]) -> Failure {
     match newcomers(reports) {
         None => Failure::not_reachable("no leader", NO_LEADER),
@@ -65,14 +65,14 @@ pub(super) fn no_leader(reports: &[Report]) -> Failure {
     }
 }
 
-/// What to do about a group without a leader.
+/// The advice for a group without a leader.
 const NO_LEADER: &str = "if it does not last for an election alone, start the replicas that do not answer; \
                          docs/operations.md says what follows the loss of a majority";
 
-/// What to do about replicas that cannot know whether there is a leader.
+/// The advice for replicas that cannot know whether there is a leader.
 const NEWCOMERS: &str = "what each of them waits for stands above; to see the group name a replica that serves, with --peers";
 
-/// Who answers, if nobody of them has a group's state: about a leader they say nothing.
+/// Describes the answering replicas if none of them has a group's state. Such replicas say nothing about a leader.
 fn newcomers(reports: &[Report]) -> Option<String> {
     let lacks = |status: &Status| {
         let who = format!("replica {} ({})", status.place, status.address);
@@ -109,7 +109,7 @@ pub(super) fn nobody(reports: &[Report]) -> Failure {
     )
 }
 
-/// Everything, for programs.
+/// The whole status, for programs.
 pub(super) fn document(reports: &[Report]) -> Value {
     let leader = leader_of(reports);
     let of_one = |report: &Report| match &report.answer {
@@ -125,7 +125,7 @@ pub(super) fn document(reports: &[Report]) -> Value {
     })
 }
 
-/// How many more replicas may die without a loss of service; nothing when it does not serve.
+/// The number of further replica failures that the service tolerates; `None` when it does not serve.
 fn can_lose(reports: &[Report]) -> Option<usize> {
     let voters = leader_of(reports)?
         .members
@@ -212,7 +212,7 @@ fn replica_row(node: &NodeStatus) -> [String; 8] {
     ]
 }
 
-/// What a replica is, and how far the group's state has come to one that has not enough of it.
+/// The role of a replica. While the group's state is on its way to it, also the progress of that.
 fn role_and_restoring(replica: &Status) -> String {
     let role = role_word(replica.role);
     match replica.receiving {
@@ -232,8 +232,8 @@ pub(super) fn role_word(role: Role) -> &'static str {
     }
 }
 
-/// The place of the replica at `address`, as far as it says so itself or any other knows it as a member. Not where it
-/// stands among those that were named: these may be some of the group, in any order.
+/// The place of the replica at `address`, as it reports it or as another replica lists it as a member. The index in the
+/// list of addresses does not matter, because the list may name some of the group in any order.
 pub(super) fn place_at(address: SocketAddr, reports: &[Report]) -> Option<u32> {
     let mut known = reports.iter().filter_map(Report::status);
     if let Some(own) = known.find(|status| status.address == address) {
@@ -289,7 +289,7 @@ fn store_line(leader: &Status) -> String {
     )
 }
 
-/// Where the log is, and when a write counts as durable there.
+/// The place of the log, and when a write counts as durable there.
 fn log_mode(fsync: Option<Fsync>) -> &'static str {
     match fsync {
         None => "in memory alone",
@@ -318,7 +318,7 @@ fn reads_line(leader: &Status) -> String {
     }
 }
 
-/// Why somebody does not answer, does not serve, or does not belong here.
+/// Why a replica does not answer, does not serve, or does not belong here.
 fn complaints(reports: &[Report]) -> Vec<String> {
     let cluster = leader_of(reports).and_then(|leader| leader.cluster.clone());
     let of_one = |report: &Report| match &report.answer {
@@ -363,7 +363,7 @@ mod tests {
         Report { address, answer }
     }
 
-    /// `trine status` of a replica that was being taken in said "no leader" while the group had one.
+    /// `trine status` of a joining replica said "no leader" while the group had one.
     #[test]
     fn a_joining_replica_alone_does_not_stand_for_a_group_without_a_leader() {
         let mut reports = vec![report(4, "joining")];

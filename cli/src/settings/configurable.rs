@@ -1,4 +1,4 @@
-//! The command line as far as it has settings: the commands that read a settings file, and what all commands take.
+//! The part of the command line that has settings: the commands that read a settings file, and the common options.
 
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -24,7 +24,7 @@ pub(crate) enum ConfigurableCommand {
     Up(UpArguments),
 }
 
-/// Its definition.
+/// The clap definition of that part.
 pub(crate) fn command_line() -> clap::Command {
     Configurable::command()
 }

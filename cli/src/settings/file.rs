@@ -9,9 +9,9 @@ use toml::de::{DeTable, DeValue};
 use super::key::Key;
 use trine_base::failure::Failure;
 
-/// A longer file is none of ours.
+/// A longer file is no settings file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// An unknown key is compared with all known ones; a less similar one is not worth naming.
+/// An unknown key is compared with all known ones. A less similar one is not worth naming.
 const SIMILARITY_LEAST: f64 = 0.7;
 
 /// A settings file that has no mistakes.
@@ -21,7 +21,7 @@ pub(crate) struct SettingsFile {
     pub(crate) entries: Vec<Entry>,
 }
 
-/// One line of it.
+/// One line of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) name: String,
@@ -30,13 +30,13 @@ pub(crate) struct Entry {
 }
 
 impl SettingsFile {
-    /// Reads and checks a file; all of its mistakes are named at once.
+    /// Reads and checks a file; reports all of its mistakes at once.
     pub(crate) fn read(path: &Path, keys: &[Key]) -> Result<Self, Failure> {
         let (file, mistakes) = Self::look(path, keys)?;
         file.without(mistakes)
     }
 
-    /// The file as it is, and the mistakes that are to be seen line by line.
+    /// Returns the file, and the mistakes that are visible line by line.
     pub(crate) fn look(path: &Path, keys: &[Key]) -> Result<(Self, Vec<Mistake>), Failure> {
         let shown = path.display();
         let cannot = |why: String| {
@@ -59,7 +59,7 @@ impl SettingsFile {
         Ok((Self { path, entries }, mistakes))
     }
 
-    /// The file, if these are none.
+    /// Returns the file, if there are no mistakes.
     pub(crate) fn without(self, mut mistakes: Vec<Mistake>) -> Result<Self, Failure> {
         mistakes.sort_by_key(|mistake| mistake.line);
         match mistakes.is_empty() {
@@ -68,7 +68,7 @@ impl SettingsFile {
         }
     }
 
-    /// Something wrong with a setting, or with what is missing beside others.
+    /// A mistake in a setting, or in a missing setting that others need.
     pub(crate) fn mistake(&self, key: &str, what: String) -> Mistake {
         let entry = self.entries.iter().find(|entry| entry.name == key);
         Mistake {
@@ -78,7 +78,7 @@ impl SettingsFile {
     }
 }
 
-/// Something wrong on a line.
+/// A mistake on a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mistake {
     line: usize,
@@ -98,7 +98,7 @@ fn failure_of(path: &Path, mistakes: &[Mistake]) -> Failure {
     )
 }
 
-/// What is no TOML hides nothing of what is: the rest is read and checked all the same.
+/// Invalid TOML does not hide the valid part, which is read and checked all the same.
 fn parse(text: &str, keys: &[Key]) -> (Vec<Entry>, Vec<Mistake>) {
     let (table, errors) = DeTable::parse_recoverable(text);
     let of_syntax = |error: toml::de::Error| Mistake {
@@ -106,7 +106,7 @@ fn parse(text: &str, keys: &[Key]) -> (Vec<Entry>, Vec<Mistake>) {
         what: error.message().to_owned(),
     };
     let mut mistakes: Vec<Mistake> = errors.into_iter().map(of_syntax).collect();
-    // One line, one mistake: what is left of a line that is no TOML would be complained of again.
+    // A line gets only one mistake. The rest of a line with invalid TOML would cause a second one.
     let broken: Vec<usize> = mistakes.iter().map(|mistake| mistake.line).collect();
     mistakes.dedup_by_key(|mistake| mistake.line);
     let mut entries = Vec::new();
@@ -129,7 +129,7 @@ fn parse(text: &str, keys: &[Key]) -> (Vec<Entry>, Vec<Mistake>) {
     (entries, mistakes)
 }
 
-/// The value of one key as an option would take it.
+/// The value of one key in the form of an option.
 fn entry(name: &str, value: &DeValue<'_>, keys: &[Key]) -> Result<String, String> {
     let Some(key) = keys.iter().find(|key| key.name == name) else {
         return Err(unknown(name, keys));
@@ -144,7 +144,7 @@ fn entry(name: &str, value: &DeValue<'_>, keys: &[Key]) -> Result<String, String
     }
 }
 
-/// Lists become what options take: values with commas between.
+/// Lists become option values, separated by commas.
 fn text_of(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.to_string()),
@@ -169,7 +169,7 @@ fn text_of(value: &DeValue<'_>) -> Option<String> {
 }
 
 fn unknown(name: &str, keys: &[Key]) -> String {
-    // The habits of other programs: underscores, and capitals.
+    // Users of other programs write underscores and capitals.
     let wanted = name.replace('_', "-").to_lowercase();
     let similar = keys
         .iter()
@@ -183,7 +183,7 @@ fn unknown(name: &str, keys: &[Key]) -> String {
     }
 }
 
-/// The line of a place in the text, from 1.
+/// The line number of a position in the text, from 1.
 fn line_of(text: &str, span: Range<usize>) -> usize {
     let before = &text.as_bytes()[..span.start.min(text.len())];
     1 + before.iter().filter(|byte| **byte == b'\n').count()
@@ -248,13 +248,13 @@ mod tests {
         let (line, what) = mistakes("id = 1\nid = 2\n").remove(0);
         assert_eq!(line, 2);
         assert!(what.contains("duplicate"), "{what}");
-        // It was the only mistake that was named.
+        // The syntax error used to be the only reported mistake.
         let found = mistakes("memroy = 1\nid = = 3\nspin = 5\n");
         let lines: Vec<usize> = found.iter().map(|(line, _)| *line).collect();
         assert_eq!(lines, [1, 2, 3], "{found:?}");
     }
 
-    /// A text in TOML; everything that is not plain is escaped.
+    /// Quotes a text for TOML and escapes all special characters.
     fn quoted(text: &str) -> String {
         let plain = |c: char| c.is_ascii_alphanumeric() || " ,.:-[]/".contains(c);
         let shown = text.chars().map(|c| match plain(c) {
@@ -264,8 +264,8 @@ mod tests {
         format!("\"{}\"", shown.collect::<String>())
     }
 
-    /// Whatever a file says, its entries are settings that may have these values, and a file that says nothing else says the
-    /// same. Everything is told with a line of the file.
+    /// For any file, its entries are settings with allowed values. A second file with only these entries has the same
+    /// entries. Every entry and every mistake has a line of the file.
     #[test]
     fn files_of_the_corpus_are_entries_and_mistakes() {
         let keys = keys();
@@ -278,7 +278,7 @@ mod tests {
             for Entry { name, value, line } in &entries {
                 let key = keys.iter().find(|key| key.name == *name);
                 assert_eq!(key.expect("a known key").check(value), Ok(()));
-                // One line each, as the file has them in the same order.
+                // The second file has one line each, in the same order.
                 let _ = writeln!(written, "{name} = {}", quoted(value));
                 assert!((1..=text.split('\n').count()).contains(line));
             }

@@ -1,4 +1,4 @@
-//! Which settings are there? As many as `trine serve` and `trine up` have options.
+//! Which settings are there? Every option of `trine serve` and `trine up` is one.
 
 use clap::builder::Resettable;
 use clap::{Arg, ArgAction, Command};
@@ -6,29 +6,29 @@ use clap::{Arg, ArgAction, Command};
 use super::Configured;
 use super::configurable::command_line;
 
-/// Options that say where settings come from or how one answer looks, and are none themselves.
+/// Options that are no settings, because they say where settings come from or how one answer looks.
 const NO_SETTINGS: [&str; 5] = ["config", "json", "output", "help", "version"];
 
 /// One setting.
 #[derive(Clone, Debug)]
 pub(crate) struct Key {
-    /// Its name in the file, and behind `--` among the options.
+    /// Its name in the file, and after `--` among the options.
     pub(crate) name: String,
-    /// Its variable in the environment.
+    /// Its environment variable.
     pub(crate) variable: String,
-    /// What holds when nothing is said.
+    /// The value without any setting.
     pub(crate) default: Option<String>,
-    /// What it does.
+    /// Its purpose.
     pub(crate) help: String,
-    /// What a value stands for; nothing for a switch, which is true or false.
+    /// The name of its value; `None` for a switch, which is true or false.
     pub(crate) value_name: Option<String>,
-    /// The only words it may be, where there are such.
+    /// The only allowed words, if it has such.
     pub(crate) words: Vec<String>,
-    /// Under which heading it stands in the help.
+    /// Its heading in the help.
     pub(crate) heading: Option<String>,
     /// The commands that have it.
     pub(crate) commands: Vec<Configured>,
-    /// The option itself, to read values by.
+    /// The option itself, which parses values.
     arg: Arg,
 }
 
@@ -65,23 +65,23 @@ impl Key {
         }
     }
 
-    /// Whether it is true or false and takes no value among the options.
+    /// Whether it is true or false, and takes no value as an option.
     pub(crate) fn is_switch(&self) -> bool {
         self.value_name.is_none()
     }
 
-    /// Whether the value itself is a secret; the name of a file that holds one is none.
+    /// Whether the value itself is a secret. The name of a file with a secret is none.
     pub(crate) fn is_secret(&self) -> bool {
         let secret = ["password", "secret", "token"];
         secret.iter().any(|word| self.name.contains(word)) && !self.name.ends_with("-file")
     }
 
-    /// The identity of its option in clap's matches.
+    /// The id of its option in clap's matches.
     pub(crate) fn id(&self) -> &str {
         self.arg.get_id().as_str()
     }
 
-    /// Whether `text` is a value of this setting; in words why not.
+    /// Checks that `text` is a value of this setting; the error says why not.
     pub(crate) fn check(&self, text: &str) -> Result<(), String> {
         if self.is_switch() {
             return match text {
@@ -89,7 +89,7 @@ impl Key {
                 _ => Err(format!("{text} is neither true nor false")),
             };
         }
-        // The option alone: what it requires and what it excludes is looked at when all settings are together.
+        // The option is checked alone. The check of all settings together covers what it requires and excludes.
         let alone = Arg::new("value")
             .long(self.name.clone())
             .value_parser(self.arg.get_value_parser().clone())
@@ -101,7 +101,7 @@ impl Key {
         }
     }
 
-    /// `value` as an option of the command; nothing for a switch that is off.
+    /// `value` as an option of the command; `None` for a switch that is off.
     pub(crate) fn as_option(&self, value: &str) -> Option<String> {
         match (self.is_switch(), value) {
             (true, "true") => Some(format!("--{}", self.name)),
@@ -145,7 +145,7 @@ fn variable_of(arg: &Arg, name: &str) -> String {
     }
 }
 
-/// Every setting in the order of the help: first those of `serve`, then what `up` has beyond, then those of all commands.
+/// Every setting in the order of the help: those of `serve`, then the others of `up`, then those of all commands.
 pub(crate) fn keys() -> Vec<Key> {
     let definition = command_line();
     let mut found: Vec<Key> = Vec::new();
@@ -171,8 +171,8 @@ pub(crate) fn keys() -> Vec<Key> {
     found
 }
 
-/// The command line, with a variable of the environment for each setting. Relaxed, nothing is required: what is
-/// missing among the options may stand in the file.
+/// The command line, with an environment variable for each setting. Relaxed, it requires nothing, because the file may
+/// have the missing options.
 pub(crate) fn definition(mut definition: Command, relaxed: bool) -> Command {
     for command in Configured::ALL {
         definition = definition.mut_subcommand(command.name(), |command| {
@@ -194,7 +194,7 @@ pub(crate) fn definition(mut definition: Command, relaxed: bool) -> Command {
     definition
 }
 
-/// The same, blind to the environment: for a look at what a file says by itself.
+/// The same without the environment, to check a file alone.
 pub(super) fn definition_without_environment() -> Command {
     let blind = |arg: Arg| arg.env(Resettable::Reset);
     let mut definition = command_line().mut_args(blind);

@@ -1,9 +1,9 @@
-//! Where does each setting of `trine serve` and `trine up` come from? Options go before the environment, that before the
-//! file, that before the default.
+//! Where does each setting of `trine serve` and `trine up` come from? Options override the environment. The environment
+//! overrides the file, and the file overrides the default.
 //!
-//! The one definition is the command line's: every option of the two commands is a key of the file, by the same name,
-//! and a variable of the environment, TRINE_ and that name. So nothing can be set in one way only, and a value is read
-//! by the same parser wherever it comes from.
+//! The command line is the only definition. Every option of the two commands is a key of the file with the same name.
+//! It is also an environment variable: TRINE_ and that name. So every setting can be set in each of these ways. The
+//! same parser reads its value from every source.
 
 mod args;
 mod configurable;

@@ -1,4 +1,4 @@
-//! The reference of all settings and a file to begin with, both made from the one definition.
+//! The reference of all settings and a first settings file, both made from the one definition.
 
 use std::fmt::Write;
 
@@ -45,7 +45,7 @@ Replicas listen on loopback only. An address that other machines reach needs `--
 encryption and no authentication yet.
 ";
 
-/// docs/configuration.md.
+/// The text of docs/configuration.md.
 pub(crate) fn reference(keys: &[Key]) -> String {
     let mut text = INTRODUCTION.to_owned();
     for heading in headings(keys) {
@@ -121,7 +121,7 @@ pub(crate) fn default_file(keys: &[Key]) -> String {
     text
 }
 
-/// `text` in lines of at most `width` characters.
+/// Wraps `text` into lines of at most `width` characters.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {

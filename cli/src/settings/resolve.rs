@@ -1,4 +1,4 @@
-//! The command line with what environment and file add to it.
+//! The command line together with the environment and the file.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -15,12 +15,12 @@ use trine_base::config::PEERS_MAX;
 use trine_base::failure::Failure;
 use trine_server::resp::{RespArguments, needless_password};
 
-/// Why there is nothing to run.
+/// Why no command can run.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// What clap has to say: a mistake, the help or the version.
+    /// A message of clap: a mistake, the help or the version.
     Usage(clap::Error),
-    /// What the settings file has wrong.
+    /// The mistakes in the settings file.
     Settings(Failure),
 }
 
@@ -30,8 +30,8 @@ impl From<clap::Error> for Stop {
     }
 }
 
-/// What `command` would run with if the file were all that is said. Who the replica is has to be said somewhere, but not
-/// in the file.
+/// The arguments of `command` if the file were the only source. The replica's identity is necessary, but need not be in
+/// the file.
 pub(crate) fn arguments_of_file(
     command: Configured,
     file: &SettingsFile,
@@ -43,7 +43,7 @@ pub(crate) fn arguments_of_file(
         line.push("--id=1".to_owned());
     }
     if command == Configured::Serve && !said("peers") {
-        // One for every place that there can be.
+        // One address for every possible place.
         let list: Vec<String> = (1..=PEERS_MAX).map(|n| format!("127.0.0.1:{n}")).collect();
         line.push(format!("--peers={}", list.join(",")));
     }
@@ -56,7 +56,7 @@ pub(crate) fn arguments_of_file(
     Configurable::from_arg_matches(&matches)
 }
 
-/// The settings that `trine COMMAND OPTIONS` would run with; what it lacks is no mistake.
+/// The settings that `trine COMMAND OPTIONS` would use; missing ones are no mistake.
 pub(crate) fn resolve_for_show(
     command: Configured,
     options: &[OsString],
@@ -67,7 +67,7 @@ pub(crate) fn resolve_for_show(
     Resolved::new(line, keys, Missing::Allowed, command_line)
 }
 
-/// What the settings file at `path` says now about the log level; it may have changed since the start.
+/// The present log level in the settings file at `path`; it may have changed since the start.
 pub(crate) fn log_level_of_file(path: &Path) -> Result<Option<String>, Failure> {
     let file = SettingsFile::read(path, &keys())?;
     let mut entries = file.entries.into_iter();
@@ -76,24 +76,24 @@ pub(crate) fn log_level_of_file(path: &Path) -> Result<Option<String>, Failure> 
         .map(|entry| entry.value))
 }
 
-/// Whether a setting that has to be given may be missing.
+/// Whether a required setting may be missing.
 #[derive(Copy, Clone, PartialEq, Eq)]
 pub(crate) enum Missing {
     Refused,
     Allowed,
 }
 
-/// A command line that was read, and the file that added to it.
+/// A parsed command line, and the file that added to it.
 #[derive(Debug)]
 pub(crate) struct Resolved {
     pub(crate) matches: ArgMatches,
     file: Option<SettingsFile>,
-    /// Lines of the file that count, by the key's name.
+    /// The lines of the effective settings in the file, by the key's name.
     from_file: Vec<(String, usize)>,
 }
 
 impl Resolved {
-    /// Reads a line by the definition `whole`, and then again with what its settings file adds.
+    /// Parses a line by the definition `whole`, and then again with the additions of its settings file.
     pub(crate) fn new(
         mut line: Vec<OsString>,
         keys: &[Key],
@@ -127,7 +127,7 @@ impl Resolved {
         })
     }
 
-    /// A password for a protocol that is not served, named as it was given.
+    /// A password for a protocol that is not served, with the name of its source.
     pub(crate) fn needless_password(&self, resp: &RespArguments, keys: &[Key]) -> Option<Failure> {
         let name = resp.needless_password()?;
         let key = keys.iter().find(|key| key.name == name)?;
@@ -139,7 +139,7 @@ impl Resolved {
         Some(needless_password(&given))
     }
 
-    /// The value of a setting and where it comes from; nothing where it has none.
+    /// The value of a setting and its source; `None` if it has no value.
     pub(crate) fn value(&self, key: &Key) -> Option<(String, String)> {
         let (_, said) = self.matches.subcommand()?;
         let values: Vec<String> = match key.is_switch() {
@@ -152,7 +152,7 @@ impl Resolved {
         Some((values.join(","), self.origin(said, key)))
     }
 
-    /// The settings of `command` as they may be shown, in the order of the help.
+    /// The settings of `command` that may be shown, in the order of the help.
     pub(crate) fn shown<'k>(
         &self,
         command: Configured,
@@ -184,22 +184,22 @@ impl Resolved {
     }
 }
 
-/// What stands in the place of a secret.
+/// The replacement of a secret.
 const HIDDEN: &str = "***";
 
-/// Whether secrets may be seen.
+/// Whether secrets are visible.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Secrets {
-    /// A mark stands in their place.
+    /// A mark replaces them.
     Hidden,
-    /// As they are.
+    /// They are shown.
     Plain,
 }
 
-/// A setting as it may be shown.
+/// A setting in the form that may be shown.
 pub(crate) struct Shown<'k> {
     pub(crate) key: &'k Key,
-    /// Its value and where that comes from; nothing where it has none.
+    /// Its value and the source; `None` if it has no value.
     pub(crate) value: Option<(String, String)>,
 }
 
@@ -213,7 +213,7 @@ pub(crate) fn document(settings: &[Shown<'_>]) -> Value {
     Value::Object(entries.collect())
 }
 
-/// Whether options or environment say something about `key`.
+/// Whether options or environment set `key`.
 fn is_said(said: &ArgMatches, key: &Key) -> bool {
     matches!(
         said.value_source(key.id()),

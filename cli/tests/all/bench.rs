@@ -1,4 +1,4 @@
-//! Does `trine bench` measure what it is pointed at, compare only what is comparable, and write its report?
+//! Does `trine bench` measure the given target, compare only comparable results, and write its report?
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -27,7 +27,7 @@ fn with<'a>(more: &[&'a str]) -> Vec<&'a str> {
     [&SHORT, more].concat()
 }
 
-/// A file that goes away with its value.
+/// A file that is removed when its value is dropped.
 struct TempFile(PathBuf);
 
 impl TempFile {
@@ -189,7 +189,7 @@ fn a_redis_server_gets_the_same_operations() {
     let count = |name: &str| open[name].as_u64().expect("a count");
     assert_eq!(count("operations") + count("never_sent"), 100, "{open}");
 
-    // Two targets, three rounds each: the middle one counts.
+    // There are two targets with three rounds each, and the middle round counts.
     let second = format!("redis://{}", small_redis(usize::MAX));
     let both = with(&[
         "--target", &url, "--target", &second, "--rounds", "3", "--json",
@@ -213,7 +213,7 @@ fn a_redis_server_gets_the_same_operations() {
 #[test]
 fn a_server_that_goes_away_is_told() {
     let url = format!("redis://{}", small_redis(100));
-    // Closed with requests unread, the connection is reset; closed at another moment, it just ends.
+    // Closing with unread requests resets the connection. Closing at another moment just ends it.
     trine(&with(&["--target", &url]), "", b"").expect_error(3, &["broke", &url[8..]]);
     let gone = trine(&with(&["--target", "redis://127.0.0.1:1"]), "", b"");
     gone.expect_error(3, &["cannot connect to 127.0.0.1:1"]);
@@ -221,7 +221,7 @@ fn a_server_that_goes_away_is_told() {
         .expect_error(2, &["none of trine, redis and etcd"]);
 }
 
-/// A server process, ended with its value.
+/// A server process that ends when its value is dropped.
 struct Server(Child);
 
 impl Drop for Server {
@@ -231,7 +231,7 @@ impl Drop for Server {
     }
 }
 
-/// Where etcd is installed, the client is measured against the real one; the frames themselves have unit tests.
+/// Where etcd is installed, the client runs against the real one. The frames themselves have unit tests.
 #[test]
 fn an_etcd_server_gets_the_same_operations() {
     let first = tcp_ports(2);
@@ -278,7 +278,7 @@ fn an_etcd_server_gets_the_same_operations() {
     let _ = std::fs::remove_dir_all(data);
 }
 
-/// `trine put` said that the store was full, and `trine bench` of the same group that it was not reachable.
+/// `trine put` reported a full store, while `trine bench` of the same group reported that it was not reachable.
 #[test]
 fn a_store_that_says_no_is_reached() {
     let cluster = Cluster::start(&["--memory", "1MiB"]);

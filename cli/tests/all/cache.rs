@@ -1,4 +1,4 @@
-//! Does `trine cache` do what it says, with real processes on free ports?
+//! Does `trine cache` work as documented, with real processes on free ports?
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -15,14 +15,14 @@ use trine_transport::{
     App, Completion, ConnectParams, Cx, Event, EventLoop, Identity, Reply, Request, SessionId,
 };
 
-/// A running server; killed if a test fails before it has ended.
+/// A running server; it is killed if a test fails before its end.
 struct Server {
     child: Option<Child>,
     address: SocketAddr,
 }
 
 impl Server {
-    /// Starts a server with these options and waits until it says that it listens.
+    /// Starts a server with these options and waits until it prints that it listens.
     fn start(threads: usize, options: &[&str]) -> Self {
         let address = free_addresses(threads).expect("free ports")[0];
         let (listen, threads) = (address.to_string(), threads.to_string());
@@ -179,7 +179,7 @@ fn two_threads_share_the_keys() {
     let text = String::from_utf8(server.ok(&["stats"])).expect("text");
     assert_eq!(text.lines().count(), 3, "{text}");
 
-    // The second thread is no server of its own.
+    // The second thread is not a separate server.
     let second = SocketAddr::new(server.address.ip(), server.address.port() + 1).to_string();
     trine(&["cache", "get", "key-0", "--connect", &second], "", b"")
         .expect_error(2, &["thread 1 of a cache"]);
@@ -365,7 +365,7 @@ fn ask_at_once(address: SocketAddr, requests: Vec<(u8, Vec<u8>)>) -> Vec<Vec<u8>
     let local = "127.0.0.1:0".parse().expect("an address");
     let backend = UdpBackend::bind(local, &UdpConfig::default()).expect("a socket");
     let (asker, pool) = (Asker::default(), backend.pool().clone());
-    // Every endpoint needs a seed of its own: the server knows connections by what is drawn from it.
+    // Every endpoint needs a different seed, because the server tells connections apart by values drawn from it.
     let seed = getrandom::u64().expect("random numbers");
     let identity = Identity {
         cluster: 0,

@@ -1,4 +1,4 @@
-//! Does `--capture` write what Wireshark reads, within its limit, and say why it cannot?
+//! Does `--capture` write files that Wireshark reads, within its limit, and say why it cannot?
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -56,7 +56,7 @@ fn a_client_and_its_replicas_capture_the_same_conversation() {
     dissected(&client.0);
 }
 
-/// `trine bench` took the option and captured nothing; orders to members did not know it.
+/// `trine bench` accepted the option and captured nothing; admin commands for members did not know it.
 #[test]
 fn a_measurement_and_an_order_are_captured_too() {
     let (bench, order) = (TempFile::new("bench"), TempFile::new("order"));
@@ -74,7 +74,7 @@ fn a_measurement_and_an_order_are_captured_too() {
     dissected(&order.0);
 }
 
-/// Wireshark's own command line finds requests in it; without that there is nothing to ask.
+/// Wireshark's command line has to find requests in it. Without that tool this is skipped.
 fn dissected(path: &Path) {
     let script = concat!(
         "lua_script:",
@@ -104,7 +104,7 @@ fn a_replica_captures_what_reaches_it() {
     let address = free_addresses(1).expect("a free port")[0].to_string();
     let serve = ["serve", "--id", "1", "--capture", file.path()];
     let mut replica = command(&serve, &address).spawn().expect("a process");
-    // In no group, it answers nobody; that somebody asked is in the capture once it sleeps again.
+    // A replica in no group answers no client. The capture holds the client's packets once the replica sleeps again.
     wait_for("packets in the capture", || {
         trine(&["get", "key", "--timeout", "100ms"], &address, b"");
         let size = std::fs::metadata(&file.0).map_or(0, |file| file.len());

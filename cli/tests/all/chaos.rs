@@ -49,7 +49,8 @@ fn replicas_stand_still_and_links_are_cut_on_a_schedule_and_the_report_shows_it(
     assert!(page.contains("paused replica") && page.contains("PASS"));
 }
 
-/// As root with its tools the kernel cuts links and disks run full; elsewhere that is said, and the rest is done.
+/// With root's rights and the tools, the kernel cuts links and fills disks. Elsewhere the run says so and does the
+/// rest.
 #[test]
 fn namespaces_are_made_for_the_run_and_go_with_it() {
     let interfaces = || {
@@ -113,8 +114,8 @@ fn schedules_that_cannot_be_are_refused_before_anything_is_started() {
     }
 }
 
-/// The worst that a live run can find, a replica that ends by itself, used to end the run without a verdict, and its history
-/// and its report were not written.
+/// A replica that ends by itself is the worst finding of a live run. It used to end the run without a verdict, and
+/// history and report were not written.
 #[test]
 fn a_replica_that_ends_by_itself_fails_the_run_which_keeps_what_was_seen() {
     let directory = std::env::temp_dir().join(format!("trine-chaos-broken-{}", std::process::id()));
@@ -145,7 +146,7 @@ fn a_replica_that_ends_by_itself_fails_the_run_which_keeps_what_was_seen() {
     );
     let page = std::fs::read_to_string(&html).expect("a report");
     assert!(page.contains("FAIL") && page.contains("Why the run was broken off"));
-    // What was kept is judged again by itself, and is right: the group did nothing wrong.
+    // A separate check of the kept history succeeds, because the group did nothing wrong.
     let again = run(&format!("chaos --check {history} --json"));
     assert_eq!(again["passed"], true, "{again}");
 

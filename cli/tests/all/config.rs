@@ -1,4 +1,4 @@
-//! Where do settings come from, what is refused, and is the reference what the code says?
+//! Where do settings come from, which are refused, and does the reference agree with the code?
 
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use trine_base::survey::ask;
 use trine_client::voters_in_step;
 use trine_local::{Group, GroupConfig};
 
-/// A file that goes away with its value.
+/// A file that is removed when its value is dropped.
 struct TempFile(PathBuf);
 
 impl TempFile {
@@ -84,7 +84,7 @@ fn options_go_before_the_environment_that_before_the_file_and_that_before_the_de
     );
 }
 
-/// It printed the password of the Redis protocol, also into every log and paste of its output.
+/// It printed the password of the Redis protocol, and so put it into every log and copy of its output.
 #[test]
 fn a_password_is_shown_only_when_asked_for() {
     let show = |options: &[&str]| {
@@ -113,7 +113,7 @@ fn options_of_the_network_are_refused_where_no_packet_is_sent() {
     refused.expect_error(2, &["trine sim sends no packets", "--transport"]);
     let refused = trine(&["--device", "mlx5_0", "doctor"], "", b"");
     refused.expect_error(2, &["trine doctor sends no packets", "--device"]);
-    // What the environment says for other commands is none of its business.
+    // Environment variables for other commands do not concern it.
     let line = ["config", "default"];
     with_env(&line, &[("TRINE_TRANSPORT", "verbs")]).expect_status(0);
 }
@@ -130,7 +130,7 @@ fn mistakes_in_a_file_are_named_with_line_and_cure() {
         at(3, "reads: "),
     );
     trine(&["config", "check", file.path()], "", b"").expect_error(1, &[&unknown, &wrong, "index"]);
-    // Nothing starts with it.
+    // No command starts with it.
     let serve = ["serve", "--config", file.path(), "--peers", "127.0.0.1:1"];
     trine(&serve, "", b"").expect_error(2, &[&unknown, &wrong]);
     let ran = trine(&["serve", "--json", "--config", file.path()], "", b"").expect_status(2);
@@ -140,11 +140,12 @@ fn mistakes_in_a_file_are_named_with_line_and_cure() {
     trine(&["config", "check", fine.path()], "", b"").expect_status(0);
     trine(&["config", "check", "/does/not/exist"], "", b"")
         .expect_error(1, &["/does/not/exist", "config default"]);
-    // What is still missing is named as ever.
+    // The message about a missing setting is as before.
     trine(&["serve", "--config", fine.path()], "", b"").expect_error(2, &["--peers"]);
 }
 
-/// `trine config check` found nothing wrong with files that `trine serve` refused, and named a mistake of the syntax alone.
+/// `trine config check` found no mistakes in files that `trine serve` refused, and named only one mistake of the
+/// syntax.
 #[test]
 fn what_the_commands_would_refuse_is_found_beforehand() {
     let check = |name: &str, text: &str, parts: &[&str]| {
@@ -200,13 +201,13 @@ fn what_the_commands_would_refuse_is_found_beforehand() {
         "id = = 1\nmemroy = 3\npeers = \"127.0.0.1\"\n",
         &[":1: ", ":2: there is no setting memroy", ":3: peers: "],
     );
-    // Who a replica is, and with whom, need not be in the file; and the environment says nothing about it.
+    // The replica's identity and its peers need not be in the file. The environment does not supply them either.
     let fine = TempFile::new("by-itself", "log = \"disk\"\ndata-dir = \"/x\"\n");
     let line = ["config", "check", fine.path()];
     with_env(&line, &[("TRINE_LOG", "memory"), ("TRINE_ID", "0")]).expect_status(0);
 }
 
-/// A password was taken without a word where nothing asks for one: whoever gave it took something for protected.
+/// A password was silently accepted where no protocol asks for one. The user would believe that it protects something.
 #[test]
 fn a_password_that_protects_nothing_is_refused() {
     let serve = ["serve", "--id", "1", "--peers", "127.0.0.1:1"];
@@ -219,7 +220,7 @@ fn a_password_that_protects_nothing_is_refused() {
     let at = format!("{}:2: resp-password-file: ", file.path());
     trine(&["up", "--config", file.path()], "", b"").expect_error(2, &[&at, cure]);
     trine(&["config", "check", file.path()], "", b"").expect_error(1, &[&at, cure]);
-    // What the environment says for a group is none of its clients' business.
+    // Environment variables for a group do not concern its clients.
     with_env(&["config", "default"], &variable).expect_status(0);
 }
 
@@ -227,13 +228,13 @@ fn a_password_that_protects_nothing_is_refused() {
 fn other_machines_are_let_in_only_when_asked_for() {
     let serve = ["serve", "--id", "1", "--peers", "192.0.2.1:7471"];
     trine(&serve, "", b"").expect_error(2, &["not a loopback address", "--allow-remote"]);
-    // With it, the address is used, and this machine does not have it.
+    // With the option the address is used, and this machine does not have it.
     let allowed = [&serve[..], &["--allow-remote"]].concat();
     let ran = trine(&allowed, "", b"").expect_status(2);
     assert!(!ran.stderr.contains("loopback"), "{}", ran.stderr);
 }
 
-/// The replicas were started to find out, and said it each for itself.
+/// The replicas were started before the error was found, and each reported it.
 #[test]
 fn a_group_without_room_for_its_redis_ports_is_not_begun() {
     let ran = trine(&["up", "--resp", "65534"], "", b"");
@@ -257,7 +258,7 @@ fn a_group_over_ipv6_and_with_names_serves() {
     let sockets: Vec<UdpSocket> = match (0..3).map(|_| UdpSocket::bind("[::1]:0")).collect() {
         Ok(sockets) => sockets,
         Err(error) => {
-            // A machine without IPv6 on loopback cannot show it; nothing else is a reason to skip.
+            // A machine without IPv6 on loopback cannot run this; no other reason to skip is valid.
             assert!(!Path::new("/proc/net/if_inet6").exists(), "{error}");
             return;
         }
@@ -300,7 +301,7 @@ fn a_group_over_ipv6_and_with_names_serves() {
 
 #[test]
 fn the_settings_of_a_parent_are_not_those_of_its_replicas() {
-    // `demo` starts replicas that are told everything by their options; a variable meant for `serve` would break them.
+    // `demo` gives its replicas all settings as options; a variable for `serve` would break them.
     let mut child = command(&["demo", "--keys", "10"], "");
     child
         .env("TRINE_FAULT", "loss=100%")

@@ -1,4 +1,4 @@
-//! `trine debug bundle`: what is in the archive, what is missing, and that no secret is.
+//! `trine debug bundle`: the contents of the archive, its missing parts, and the absence of secrets.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -91,7 +91,7 @@ fn a_bundle_of_a_running_group_has_everything_but_secrets() {
             assert!(!text.contains(secret), "{name} tells {secret}");
         }
     }
-    // A second one does not take its place.
+    // A second bundle does not overwrite it.
     cluster
         .run(&line)
         .expect_error(2, &["bundle.tar.gz", "--out"]);

@@ -1,5 +1,5 @@
-//! Groups with their logs on disk: every process dies at once, and what was acknowledged is there; what is left of a lost
-//! majority becomes a group of its own; a disk runs full; files are damaged, of a newer release, or of another group.
+//! Groups with their logs on disk. Every process dies at once, and acknowledged writes survive. The rest of a lost
+//! majority becomes a new group. A disk runs full. Files are damaged, of a newer release, or of another group.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -67,7 +67,7 @@ fn all_replicas_are_killed_at_once_and_a_majority_is_lost_later() {
     assert_ne!(document["cluster"], document["old_cluster"]);
     assert!(document["last_index"].as_u64() > Some(1), "{document}");
 
-    // It belongs to another place than the one that is asked for here.
+    // It belongs to another place than the requested one.
     let other = [
         "serve",
         "--id",
@@ -84,7 +84,7 @@ fn all_replicas_are_killed_at_once_and_a_majority_is_lost_later() {
     assert!(said.contains("belongs to place 2"), "{said}");
 }
 
-/// A small file system of its own, where this may be made.
+/// A small file system, where the test may create one.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
@@ -133,8 +133,9 @@ fn incarnation(cluster: &Cluster, place: u32) -> Option<String> {
         .map(|status| status.incarnation.clone())
 }
 
-/// The leader's disk runs full under writes: its process ends with an error that names the file, the others go on, and
-/// with room again it comes back as who it was. It then answers alone with one other for every acknowledged write.
+/// The leader's disk runs full under writes. Its process ends with an error that names the file, and the others
+/// continue. With room again the replica returns with the same identity. With one other replica it then answers for
+/// every acknowledged write.
 #[test]
 fn a_disk_that_runs_full_loses_nothing_that_was_acknowledged() {
     let directory = Directory::new("full");
@@ -242,8 +243,8 @@ fn refused(cluster: &Cluster, data: &Path) -> Ran {
     trine(&as_words(&serve_third(cluster, data)), "", b"").expect_status(2)
 }
 
-/// A damaged log, then a damaged snapshot, which came with the re-joining: both are refused with file and byte, and set
-/// aside only on demand. Files of a newer release are refused and left as they are.
+/// The test damages a log, then a snapshot, which came with the re-joining. Both are refused with file and byte, and
+/// set aside only on demand. Files of a newer release are refused and left unchanged.
 #[test]
 fn damaged_and_newer_files_are_refused_in_words() {
     let directory = Directory::new("damage");
@@ -285,7 +286,7 @@ fn damaged_and_newer_files_are_refused_in_words() {
     assert_eq!(std::fs::read(&identity).expect("it is there"), newer);
 }
 
-/// Forged state reports could put all directories of a group into quarantine, and there was no way back: `trine recover
+/// Forged state reports could put all directories of a group into quarantine, and there was no way back. `trine recover
 /// --i-accept-data-loss` refused such a directory and recommended itself.
 #[test]
 fn a_quarantine_is_refused_in_words_and_can_be_lifted() {
@@ -328,14 +329,14 @@ fn a_quarantine_is_refused_in_words_and_can_be_lifted() {
     assert_eq!(cluster.ok(&["get", "key"]), b"value");
 }
 
-/// A replica at a free port, which its directory has to end.
+/// A replica at a free port, which its directory has to stop.
 fn serve_on(data: &str) -> Ran {
     let address = free_addresses(1).expect("a port")[0].to_string();
     let serve = ["serve", "--id", "1", "--peers", &address, "--log", "disk"];
     trine(&[&serve[..], &["--data-dir", data]].concat(), "", b"")
 }
 
-/// Whatever stood in the way of the directory, "stop the other process" was the cure.
+/// Whatever was wrong with the directory, the advice was "stop the other process".
 #[test]
 fn a_data_directory_that_cannot_be_made_is_told_from_one_in_use() {
     let scratch = Directory::new("unmade");
@@ -343,7 +344,7 @@ fn a_data_directory_that_cannot_be_made_is_told_from_one_in_use() {
     let file = scratch.0.join("file");
     std::fs::write(&file, b"text").expect("written");
     let below = file.join("replica-1");
-    // Not even root makes one there.
+    // Even root cannot create one there.
     let nowhere = PathBuf::from("/proc/trine/replica-1");
     let no_file = format!("{} is no directory", file.display());
     let cures: [(&Path, &[&str]); 3] = [
@@ -379,8 +380,8 @@ fn a_data_directory_that_cannot_be_made_is_told_from_one_in_use() {
     );
 }
 
-/// A replica that was started on another group's files, by the right number and address, does neither group any harm: it is
-/// not taken in, and it answers nobody in the name of the group that it stands in.
+/// A replica may start on another group's files with the right number and address. It then harms neither group. It is
+/// not taken in, and it answers no client in the name of the files' group.
 #[test]
 fn files_of_another_group_are_not_taken_for_this_ones() {
     let (mine, others) = (Directory::new("mine"), Directory::new("others"));
@@ -394,7 +395,7 @@ fn files_of_another_group_are_not_taken_for_this_ones() {
     std::fs::remove_dir_all(&data).expect("it is there");
     std::fs::rename(others.0.join("replica-3"), &data).expect("renamed");
     cluster.group.restart(3).expect("starts");
-    // It waited in silence, also with --rejoin.
+    // It waited silently, also with --rejoin.
     let belongs = format!("the directory {} to cluster", data.display());
     let parts = [
         " belong to cluster ",

@@ -1,5 +1,5 @@
-//! Does the program do what it says, with real processes? Every test has a group of its own on free
-//! ports, and waits for conditions, never for time.
+//! Does the program work as documented, with real processes? Every test has its own group on free ports, and waits for
+//! conditions, never for time.
 
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, UdpSocket};
@@ -105,14 +105,14 @@ fn acknowledged_writes_survive_leader_after_leader() {
         cluster.ok(&["put", &key, &key]);
         let leader = cluster.leader();
         cluster.group.kill(leader).expect("kill");
-        // The group goes on without the dead one ...
+        // The group continues without the dead one ...
         let after = format!("after-{round}");
         cluster.ok(&["put", &after, &after, "--timeout", "30s"]);
         cluster.group.restart(leader).expect("restart");
         // ... and takes it in again, under another identity, before the next one dies.
         cluster.wait_for_voters(3);
     }
-    // By now every replica has died once: what they know came from each other.
+    // By now every replica has died once, so their knowledge came from each other.
     for round in 0..3 {
         for key in [format!("round-{round}"), format!("after-{round}")] {
             assert_eq!(cluster.ok(&["get", &key]), key.as_bytes());
@@ -152,7 +152,7 @@ fn ctrl_c_ends_a_measurement_with_what_was_measured() {
     .spawn()
     .expect("starts");
     let pid = child.id();
-    // So many were not written to read from: it has begun to measure.
+    // The preparation writes fewer keys than this, so the measurement has begun.
     let busy = |reports: &[Report]| {
         leader_of(reports).is_some_and(|leader| leader.counters.commands_applied > 5_000)
     };
@@ -286,7 +286,7 @@ fn an_unknown_outcome_is_said_to_be_unknown() {
     // The leader takes the write and can find no majority for it.
     let ended = client.put(b"limbo", b"value").expect_err("no quorum");
     assert!(!ended.is_definitely_not_applied(), "{ended}");
-    // A client that comes now is not even let in: that is certain.
+    // The group does not even accept a new client now, so this failure is certain.
     let ran = cluster.run(&["put", "late", "value", "--timeout", "400ms"]);
     ran.expect_error(3, &["not reachable", "nothing was written"]);
     let ran = cluster.run(&["get", "before", "--timeout", "400ms"]);
@@ -294,7 +294,7 @@ fn an_unknown_outcome_is_said_to_be_unknown() {
     assert_eq!(cluster.ok(&["get", "before", "--stale"]), b"value");
 }
 
-/// A client in this process that gives up soon.
+/// A client in this process that soon stops trying.
 fn client_of(cluster: &Cluster) -> BlockingClient<UdpBackend, MonotonicClock> {
     let address = "127.0.0.1:0".parse().expect("an address");
     let backend = UdpBackend::bind(address, &UdpConfig::default()).expect("a socket");
@@ -316,8 +316,8 @@ fn a_port_in_use_is_named_with_its_cure() {
     ran.expect_error(2, &[&address, "in use", "another port"]);
 }
 
-/// `trine up` beside a group that runs took that group's answers for those of its own replicas: it said "ready", and
-/// started them again and again.
+/// `trine up` beside a running group took that group's answers for those of its own replicas. It said "ready", and
+/// restarted its replicas again and again.
 #[test]
 fn a_second_group_at_the_ports_of_the_first_does_not_count_as_started() {
     let cluster = Cluster::start(&[]);
@@ -355,7 +355,7 @@ fn another_version_or_cluster_is_named_with_its_cure() {
     }
 }
 
-/// A peer that answers the first CONNECT with a REFUSE, as PROTOCOL.md of the transport draws both.
+/// A peer that answers the first CONNECT with a REFUSE, in the formats of the transport's PROTOCOL.md.
 fn refusing_peer(reason: u8, theirs: u64) -> (String, std::thread::JoinHandle<()>) {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     socket
@@ -389,7 +389,7 @@ fn refusing_peer(reason: u8, theirs: u64) -> (String, std::thread::JoinHandle<()
 fn a_wrong_place_and_a_missing_group_are_explained() {
     let cluster = Cluster::start(&[]);
     let peers = cluster.group.addresses();
-    // The list names a stranger at a place that somebody else fills.
+    // The list names an unused address for a place that a replica elsewhere fills.
     let stranger = free_addresses(1).expect("a port")[0];
     let mixed = format!("{},{},{stranger}", peers[0], peers[1]);
     let absent: Vec<String> = free_addresses(3)
@@ -426,7 +426,7 @@ fn a_wrong_place_and_a_missing_group_are_explained() {
     );
 }
 
-/// `trine get key > file` on a full disk wrote a part of the value and ended with 0, as after `| head`.
+/// `trine get key > file` on a full disk wrote a part of the value and ended with 0, as it does with `| head`.
 #[test]
 fn an_output_that_cannot_be_written_is_no_success() {
     let cluster = Cluster::start(&[]);
@@ -505,7 +505,7 @@ fn a_short_chaos_run_passes_with_faults_and_a_dead_leader() {
 
 #[test]
 fn a_chaos_run_that_proves_nothing_fails() {
-    // One client over a link that loses half of everything does not get to a thousand operations.
+    // One client over a link that loses half of everything does not complete a thousand operations.
     let line = "chaos --loss 60% --clients 1 --for 100ms --json";
     let args: Vec<&str> = line.split(' ').collect();
     let document = trine(&args, "", b"").expect_status(1).json();
@@ -513,7 +513,7 @@ fn a_chaos_run_that_proves_nothing_fails() {
     assert!(reason.contains("nothing proved"), "{document}");
 }
 
-/// `trine up` on free ports, its welcome read.
+/// `trine up` on free ports, after its welcome.
 struct Up {
     child: Child,
     peers: String,
@@ -571,7 +571,7 @@ impl Up {
 
 impl Drop for Up {
     fn drop(&mut self) {
-        // After a failure: the replicas end with it.
+        // This happens after a failure. The replicas end with it.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -603,8 +603,8 @@ fn up_starts_a_dead_replica_again_and_ends_on_ctrl_c() {
     });
 }
 
-/// With another base port or another number of replicas it waited for 20 s, and made directories for the replicas that the
-/// group does not have.
+/// With another base port or another number of replicas it waited for 20 s. It also made directories for replicas that
+/// the group does not have.
 #[test]
 fn up_refuses_the_directory_of_a_group_with_other_addresses() {
     let directory = std::env::temp_dir().join(format!("trine-up-kept-{}", std::process::id()));
@@ -642,7 +642,7 @@ fn a_lost_majority_is_said_and_invents_nothing() {
     let peers = up.peers.clone();
     trine(&["put", "key", "value"], &peers, b"").expect_status(0);
     let children = children_of(up.child.id());
-    // Both at once: one after the other they would be replaced.
+    // Both die at once; one after the other they would be replaced.
     children[..2].iter().for_each(|pid| signal(*pid, "STOP"));
     children[..2].iter().for_each(|pid| signal(*pid, "KILL"));
     up.wait_for_line("what the group stored is gone");
@@ -651,20 +651,20 @@ fn a_lost_majority_is_said_and_invents_nothing() {
         .stdout;
     let text = String::from_utf8(text).expect("text");
     assert!(text.contains("what the group stored is gone"), "{text}");
-    // The list of members is printed with the same status: it ended with 0, as if somebody led.
+    // The list of members has the same exit status. It used to end with 0, as if there were a leader.
     let list = trine(&["member", "list"], &peers, b"").expect_error(3, &["no leader"]);
     let list = String::from_utf8(list.stdout).expect("text");
     assert!(
         list.contains("no leader answers; as replica") && list.contains("voter"),
         "{list}"
     );
-    // Nobody answers for the old group from an empty store.
+    // No replica with an empty store answers for the old group.
     let ran = trine(&["get", "key", "--timeout", "500ms"], &peers, b"");
     ran.expect_error(3, &["not reachable", "nothing was read"]);
     up.stop();
 }
 
-/// They came back, each waited for the others to take it in, and nobody said that there was nothing left.
+/// They came back, each waited for the others to take it in, and none reported that the group was lost.
 #[test]
 fn the_death_of_all_replicas_is_said() {
     let up = Up::start();
@@ -703,7 +703,7 @@ fn ctrl_c_ends_long_commands_cleanly_at_any_moment() {
             .spawn()
             .expect("starts");
         let pid = child.id();
-        // The moment matters, not what has happened by then: any is right.
+        // Only the moment varies; any progress until then is right.
         std::thread::park_timeout(std::time::Duration::from_millis(moment));
         wait_for("a handler for the signal", || {
             handles_interrupts(pid).then_some(())
@@ -752,7 +752,7 @@ fn bench_measures_in_both_loops() {
         .expect_status(0)
         .json();
     assert_eq!(open["mode"], "open");
-    // 300 ms at 200 a second: what falls due is done, or told that it was not.
+    // 300 ms at 200 a second: each operation that falls due is either done or reported as not done.
     let count = |name: &str| open[name].as_u64().expect("a count");
     assert!(count("operations") > 0, "{open}");
     assert!(
@@ -767,7 +767,7 @@ fn a_replica_of_a_live_group_is_not_bootstrapped_again() {
     cluster.ok(&["put", "key", "value"]);
     let leader = cluster.leader();
     cluster.group.kill(leader).expect("kill");
-    // Whoever starts the dead one with --bootstrap by mistake must not get a second group.
+    // A restart with --bootstrap by mistake must not create a second group.
     let peers = cluster.group.peers();
     let child = command(
         &[
@@ -797,8 +797,8 @@ fn a_replica_of_a_live_group_is_not_bootstrapped_again() {
     finish(child);
 }
 
-/// "The replica did not answer in time" was all that a client heard of a group without a quorum when its own time was
-/// over before the replica knew. And `status`, given one address of three, numbered the replicas by their rows.
+/// A client's time could end before the replica noticed the missing quorum. The client then reported only "The replica
+/// did not answer in time". And `status`, given one address of three, numbered the replicas by their rows.
 #[test]
 fn without_a_quorum_the_reason_is_said_and_places_are_named_as_they_are() {
     let mut cluster = Cluster::start(&[]);

@@ -1,5 +1,5 @@
-//! Does a replica survive a port full of rubbish? A million packets, random ones and real ones that
-//! were recorded and then cut, bent, spliced and replayed, while clients work.
+//! Does a replica survive a million hostile packets while clients work? Some are random. Others are recorded packets
+//! that are cut, changed, spliced and replayed.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use std::time::Duration;
 use crate::common::{Cluster, trine, wait_for};
 use trine_transport::prng::Prng;
 
-/// Packets thrown in all.
+/// The number of hostile packets.
 const PACKETS: u64 = 1_000_000;
-/// How much a replica may grow under them: buffers for what is under way, never what was thrown.
+/// The most memory growth of a replica: buffers for requests in flight, never hostile packets.
 const GROWTH_KIB_MAX: u64 = 64 << 10;
 /// Recorded packets that the mutations start from.
 const RECORDED_MAX: usize = 512;
-/// Every so many packets the thrower waits until the replicas have looked at some, so that the
-/// packets meet the code and not a full socket buffer.
+/// After so many packets the sender waits until the replicas have processed some. So the packets reach the code, not
+/// only a full socket buffer.
 const BATCH: u64 = 256;
 
 #[test]
@@ -41,7 +41,7 @@ fn a_million_hostile_packets_harm_nobody() {
     let mut packet = Vec::new();
     for number in 0..PACKETS {
         make_hostile(&mut packet, &recorded, &mut prng);
-        // Most go to the leader, which has the most to lose.
+        // Most packets go to the leader, which has the most to lose.
         let to = if prng.below(4) == 0 {
             addresses[prng.below(3) as usize]
         } else {
@@ -82,7 +82,7 @@ fn a_million_hostile_packets_harm_nobody() {
     assert_eq!(cluster.ok(&["get", "after"]), b"all");
 }
 
-/// Puts a relay in front of `target` and records what a client and it tell each other.
+/// Puts a relay in front of `target` and records the packets between it and a client.
 fn record(cluster: &Cluster, target: SocketAddr) -> Vec<Vec<u8>> {
     let relay = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     relay
@@ -122,7 +122,7 @@ fn record(cluster: &Cluster, target: SocketAddr) -> Vec<Vec<u8>> {
     thread.join().expect("the relay")
 }
 
-/// Fills `packet` with something that no honest peer sends, or sends twice.
+/// Fills `packet` with bytes that no honest peer sends, or sends twice.
 fn make_hostile(packet: &mut Vec<u8>, recorded: &[Vec<u8>], prng: &mut Prng) {
     packet.clear();
     let one = &recorded[prng.below(recorded.len() as u64) as usize];
@@ -132,9 +132,9 @@ fn make_hostile(packet: &mut Vec<u8>, recorded: &[Vec<u8>], prng: &mut Prng) {
             packet.resize(prng.below(1_473) as usize, 0);
             prng.fill(packet);
         }
-        // Replayed as it was, from another address.
+        // Replayed unchanged, from another address.
         1 => packet.extend_from_slice(one),
-        // Cut off.
+        // Truncated.
         2 => packet.extend_from_slice(&one[..prng.below(one.len() as u64 + 1) as usize]),
         // Two packets spliced.
         3 => {
@@ -142,7 +142,7 @@ fn make_hostile(packet: &mut Vec<u8>, recorded: &[Vec<u8>], prng: &mut Prng) {
             packet.extend_from_slice(&one[..prng.below(one.len() as u64 + 1) as usize]);
             packet.extend_from_slice(&other[prng.below(other.len() as u64 + 1) as usize..]);
         }
-        // A true header before noise.
+        // A valid header before noise.
         4 => {
             packet.extend_from_slice(&one[..one.len().min(24)]);
             let header = packet.len();
@@ -164,7 +164,7 @@ fn make_hostile(packet: &mut Vec<u8>, recorded: &[Vec<u8>], prng: &mut Prng) {
     packet.truncate(65_507);
 }
 
-/// Takes what the replicas answer out of the thrower's own buffer, and gives them the processor.
+/// Reads the replicas' answers from the sender's own buffer, and yields the processor to them.
 fn drain(socket: &UdpSocket) {
     socket.set_nonblocking(true).expect("non-blocking");
     let mut buffer = [0; 2_048];
@@ -172,7 +172,7 @@ fn drain(socket: &UdpSocket) {
     std::thread::yield_now();
 }
 
-/// A client that writes and reads until it is told to stop; each value has to come back.
+/// A client that writes and reads until it is told to stop; each read has to return the written value.
 struct Worker {
     stop: Arc<AtomicBool>,
     done: Arc<AtomicU64>,
@@ -204,9 +204,9 @@ impl Worker {
         Self { stop, done, thread }
     }
 
-    /// How often it wrote and read.
+    /// Stops the client; returns how often it wrote and read.
     fn stop(self) -> u64 {
-        // The last packets may still be in the replicas' buffers: it has to work through them too.
+        // The last packets may still be in the replicas' buffers. The replicas have to process them too.
         let so_far = self.done.load(Ordering::SeqCst);
         wait_for("another round of the client", || {
             (self.done.load(Ordering::SeqCst) > so_far || self.thread.is_finished()).then_some(())
@@ -217,7 +217,7 @@ impl Worker {
     }
 }
 
-/// Packets that the replicas' endpoints took in, good and bad.
+/// Packets that the replicas' endpoints received, good and bad.
 fn received(cluster: &Cluster) -> u64 {
     let of_one = |report: trine_client::Report| {
         let node = report.answer.expect("every replica answers");

@@ -1,5 +1,6 @@
-//! The tests of the command from outside, as one program: each further one is linked, and waits for the one before it.
-//! `tidy` has a step of its own in the gate, and so has `redis` (`--test tidy`, `redis::`), `dpdk` needs its feature.
+//! The tests of the command from outside, as one program, because each further program has to be linked and waits for
+//! the previous one. `tidy` has a separate step in the gate, and so has `redis` (`--test tidy`, `redis::`). `dpdk`
+//! needs its feature.
 
 mod bench;
 mod cache;

@@ -1,4 +1,4 @@
-//! Who belongs to a group of real processes, and who leads it: shown and changed from the command line.
+//! Members and leadership of a group of real processes, shown and changed from the command line.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ fn one_address() -> SocketAddr {
 
 /// The members by place: role and address.
 fn members(cluster: &Cluster) -> Vec<(u64, String, String)> {
-    // What is known is printed also while nobody leads.
+    // The known members are printed also while there is no leader.
     let document = cluster.run(&["member", "list", "--json"]).json();
     let text = |value: &Value| value.as_str().expect("a text").to_owned();
     let of_one = |member: &Value| {
@@ -60,18 +60,18 @@ fn the_list_shows_every_member_and_a_transfer_moves_the_lead() {
 
     let other = leader % 3 + 1;
     let to = other.to_string();
-    // One replica that does not lead is enough to find who does.
+    // One replica that does not lead is enough to find the leader.
     let one = cluster.group.addresses()[other - 1].to_string();
     let said = trine(&["leader", "transfer", "--to", &to], &one, b"").expect_status(0);
     assert_eq!(text(said.stdout), format!("place {other} leads\n"));
     assert_eq!(cluster.leader(), other);
-    // Again does no harm.
+    // A second transfer does no harm.
     let ran = cluster.run(&["leader", "transfer", "--to", &to, "--json"]);
     let document = ran.expect_status(0).json();
     assert_eq!(document["order"], "lead");
     assert_eq!(document["place"], other);
     assert_eq!(cluster.leader(), other);
-    // Without a place somebody else is chosen.
+    // Without a place the command chooses another replica.
     cluster.ok(&["leader", "transfer"]);
     assert_ne!(cluster.leader(), other);
     cluster.ok(&["put", "key", "value"]);
@@ -84,10 +84,10 @@ fn a_fourth_replica_is_added_promoted_and_removed() {
     let mut peers = cluster.group.addresses().to_vec();
     peers.push(one_address());
     let _fourth = serve(4, &peers);
-    // Nobody lets itself in.
+    // A replica cannot admit itself.
     assert_eq!(role_at(&cluster, 4), None);
     let address = peers[3].to_string();
-    // Nor does an operator who has not said where it is.
+    // An admin command without an address cannot admit it either.
     cluster
         .run(&["member", "add", "4", "--learner"])
         .expect_error(
@@ -111,13 +111,13 @@ fn a_fourth_replica_is_added_promoted_and_removed() {
     assert_eq!(role_at(&cluster, 4).as_deref(), Some("voter"));
     cluster.ok(&["leader", "transfer", "--to", "4"]);
     assert_eq!(role_at(&cluster, 4).as_deref(), Some("leader"));
-    // It was not named, and is found by way of the others.
+    // The list did not name it; the others report it.
     let printed = text(cluster.ok(&["member", "list"]));
     assert!(!printed.contains("no leader answers"), "{printed}");
     let printed = text(cluster.ok(&["status"]));
     assert!(printed.starts_with("replica 4 ("), "{printed}");
     assert_eq!(cluster.ok(&["get", "key"]), b"value");
-    // It leads: the lead goes to another one first.
+    // It is the leader, so leadership goes to another one first.
     let said = text(cluster.ok(&["member", "remove", "4"]));
     assert_eq!(said, "place 4 is not a member\n");
     assert_eq!(members(&cluster).len(), 3);
@@ -176,7 +176,7 @@ fn a_removal_that_would_lose_the_quorum_is_refused_with_its_reason() {
     let ran = cluster.run(&["member", "remove", &alive.to_string(), "--json"]);
     assert_eq!(ran.expect_status(1).json()["error"]["kind"], "negative");
     assert_eq!(members(&cluster).len(), 3);
-    // The dead one may go: those that are left are alive.
+    // The dead one may be removed, because the remaining ones are alive.
     cluster.ok(&["member", "remove", &dead.to_string()]);
     assert_eq!(members(&cluster).len(), 2);
     cluster.ok(&["put", "key", "value"]);
@@ -207,7 +207,7 @@ fn a_wrong_place_is_named() {
     ] {
         cluster.run(args).expect_status(2);
     }
-    // A place that nobody fills is waited for, and that is said.
+    // The command waits for a place without a replica, and says so.
     cluster
         .run(&[
             "member",
@@ -235,7 +235,7 @@ fn nobody_there_is_said_and_nothing_was_changed() {
     }
     let args = ["member", "list", "--timeout", "300ms"];
     trine(&args, &address, b"").expect_error(3, &["no replica answers", "trine up"]);
-    // A replica that is in no group yet can be asked, and says so.
+    // A replica that is in no group yet answers, and says so.
     let alone = one_address();
     let _replica = serve(1, &[alone, one_address()]);
     crate::common::wait_for("an answer from it", || {

@@ -1,4 +1,4 @@
-//! Metrics, health and the log of real replicas, over HTTP as Prometheus, an orchestrator and an operator ask.
+//! Metrics, health and the log of real replicas, over HTTP as Prometheus, an orchestrator and an operator use them.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,7 +7,7 @@ use std::process::{Child, Stdio};
 use crate::common::{Cluster, LIMIT, command, signal, tcp_ports, trine, wait_for};
 use trine_base::ports::free_addresses;
 
-/// One replica with a metrics endpoint, ended with its value.
+/// One replica with a metrics endpoint; it ends when its value is dropped.
 struct Watched {
     child: Child,
     endpoint: SocketAddr,
@@ -38,7 +38,7 @@ impl Watched {
         Self { child, endpoint }
     }
 
-    /// Ends it and returns what it said on standard error.
+    /// Ends it and returns its standard error.
     fn stop(mut self) -> String {
         signal(self.child.id(), "TERM");
         let mut text = String::new();
@@ -55,7 +55,7 @@ impl Drop for Watched {
     }
 }
 
-/// (status, body) of a request.
+/// Returns (status, body) of a request.
 fn http(at: SocketAddr, request: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(at).expect("connected");
     stream.set_read_timeout(Some(LIMIT)).expect("set");
@@ -73,7 +73,7 @@ fn get(at: SocketAddr, path: &str) -> (u16, String) {
 
 #[test]
 fn a_group_tells_its_numbers_and_that_it_is_ready() {
-    // The supervisor's way of giving each replica a port of its own.
+    // The supervisor's way of giving each replica a different port.
     let base = tcp_ports(6) - 1;
     let option = format!("127.0.0.1:{base}+{{place}}");
     let redis = base + 4;
@@ -123,7 +123,7 @@ fn a_group_tells_its_numbers_and_that_it_is_ready() {
             && has("trine_redis_error_replies_total 1.0"))
         .then_some(())
     });
-    // Without a majority nobody is ready, and it is said why; everybody lives.
+    // Without a majority no replica is ready, and each says why; all of them are live.
     let other = leader % 3 + 1;
     let third = other % 3 + 1;
     cluster.group.kill(leader).expect("kill");
@@ -149,7 +149,7 @@ fn a_replica_without_a_group_is_alive_and_not_ready() {
     assert_eq!(why.0, 503, "{}", why.1);
     assert_eq!(get(watched.endpoint, "/livez").0, 200);
 
-    // Wrong requests get an answer each, and those that never end hinder nobody.
+    // Each wrong request gets an answer, and an endless one blocks no other.
     let silent: Vec<TcpStream> = (0..4)
         .map(|_| TcpStream::connect(watched.endpoint).expect("connected"))
         .collect();

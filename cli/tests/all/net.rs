@@ -1,9 +1,9 @@
-//! `trine net`: the network of replicas in the lab, changed while they run.
+//! `trine net` shows the networks of replicas with fault injection, and changes them while they run.
 
 use crate::common::{Cluster, trine};
 use serde_json::Value;
 
-/// What `trine net show` says of the replica at a place.
+/// The output of `trine net show` for the replica at a place.
 fn shown(cluster: &Cluster, place: u64) -> Value {
     let ran = cluster.run(&["net", "show", "--json"]).expect_status(0);
     let document = ran.json();
@@ -14,8 +14,8 @@ fn shown(cluster: &Cluster, place: u64) -> Value {
         .expect("the replica")
 }
 
-/// The leader is cut off from one follower, then from both: another one leads, and with the faults gone all are in step
-/// again.
+/// The leader is cut off from one follower, then from both, and another one leads. Without the faults all are up to
+/// date again.
 #[test]
 fn links_are_blocked_and_healed_while_the_group_runs() {
     let mut cluster = Cluster::start(&["--lab"]);
@@ -50,7 +50,7 @@ fn links_are_blocked_and_healed_while_the_group_runs() {
         serde_json::json!([])
     );
 
-    // In the shell, by direction, and for all links at once.
+    // This runs in the shell, by direction, and for all links at once.
     let script = format!("\\net set {place} delay=1ms --direction in\n\\net clear {place}\n");
     let ran = trine(&[], &cluster.group.peers(), script.as_bytes()).expect_status(0);
     let text = String::from_utf8(ran.stdout).expect("text");

@@ -35,7 +35,7 @@ fn ctrl_c_ends_stat_and_latency_cleanly() {
             .spawn()
             .expect("the program starts");
         let pid = child.id();
-        // Caught from the thread on that waits for signals.
+        // The signal is caught once the thread that waits for signals runs.
         let watched = || {
             let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
             let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm"));

@@ -1,8 +1,8 @@
-//! Does a server keep running no matter who reads what it says?
+//! Does a server keep running whether or not its output is read?
 //!
-//! A replica ended at the next change of role when its standard output could not be written: `trine serve >> log` on a full
-//! disk, `trine serve | head -1` (without a word, with exit status 0), `trine up &` after its terminal was closed. A
-//! change of role is told by every replica, so all of them ended, and in memory mode the data was gone.
+//! A replica ended at the next change of role when its standard output could not be written. Examples are `trine serve
+//! >> log` on a full disk, `trine serve | head -1` (silently, with exit status 0), and `trine up &` after its terminal
+//! was closed. Every replica reports a change of role, so all of them ended. In memory mode the data was lost.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -19,7 +19,7 @@ use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use trine_base::ports::free_addresses;
 use trine_local::{Group, GroupConfig, Process, Stream};
 
-/// A file that is removed in the end.
+/// A file that is removed when its value is dropped.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -35,7 +35,7 @@ impl Drop for Scratch {
     }
 }
 
-/// A named pipe that is full: its reader is there, and does not read.
+/// A full named pipe whose reader exists and does not read.
 fn full_pipe(name: &str) -> (Scratch, File) {
     let path = Scratch::new(name);
     let mode = Mode::RUSR | Mode::WUSR;
@@ -54,18 +54,18 @@ fn full_pipe(name: &str) -> (Scratch, File) {
     (path, pipe)
 }
 
-/// A pipe that nobody reads from any more.
+/// A pipe whose reader has gone.
 fn closed_pipe() -> PipeWriter {
     std::io::pipe().expect("a pipe").1
 }
 
-/// A shell that becomes the program behind it, with its streams as `redirection` says.
+/// A shell that replaces itself by the following program, with streams as in `redirection`.
 fn shell(redirection: &str) -> Vec<OsString> {
     let script = format!("{redirection}; exec \"$@\"");
     ["bash", "-c", &script, "bash"].map(OsString::from).into()
 }
 
-/// A group whose replicas have their streams as `redirection` says.
+/// A group whose replicas have streams as in `redirection`.
 fn cluster(redirection: &str) -> Cluster {
     let config = GroupConfig {
         program: program(),
@@ -79,8 +79,8 @@ fn cluster(redirection: &str) -> Cluster {
     cluster
 }
 
-/// Two changes of role, one on order and one by the leader's death: what was written before is there, nobody has ended,
-/// and who is asked to end does so well.
+/// Two changes of role: one by an admin command, one by the leader's death. Earlier writes survive, no replica has
+/// ended, and each replica that is asked to end does so successfully.
 fn outlives_changes_of_role(mut cluster: Cluster) {
     cluster.ok(&["put", "key", "written before"]);
     let pids = cluster.group.pids();
@@ -116,7 +116,7 @@ fn replicas_live_on_when_the_disk_under_their_output_is_full() {
     outlives_changes_of_role(cluster("exec >> /dev/full 2>&1"));
 }
 
-/// Which is told by a signal that ends the process, unless it is caught.
+/// A signal reports this, and it ends the process unless it is caught.
 #[test]
 fn replicas_live_on_when_the_file_under_their_output_may_not_grow() {
     let file = Scratch::new("limit");
@@ -132,7 +132,7 @@ fn replicas_live_on_when_nobody_reads_their_output_any_more() {
     outlives_changes_of_role(cluster(&format!("exec > {head} 2> {head}")));
 }
 
-/// As in a terminal that stands still, or behind a `less` that was not scrolled.
+/// A stopped terminal behaves like this, and so does a `less` that was not scrolled.
 #[test]
 fn replicas_do_not_wait_for_a_reader_that_does_not_read() {
     let (path, _pipe) = full_pipe("replicas");
@@ -140,8 +140,8 @@ fn replicas_do_not_wait_for_a_reader_that_does_not_read() {
     outlives_changes_of_role(cluster(&format!("exec > {path} 2>&1")));
 }
 
-/// A replica that was removed ended with 0 under `--json` when nobody read it, and with a panic if standard error was
-/// closed, so that whoever starts it again could not know that this is of no use.
+/// A removed replica under `--json` ended with 0 when its output was not read. With closed standard error it ended with
+/// a panic. So its supervisor could not know that a restart is of no use.
 #[test]
 fn a_replica_whose_last_words_nobody_reads_ends_with_the_status_that_says_why() {
     let cluster = Cluster::start(&[]);
@@ -163,14 +163,14 @@ fn a_replica_whose_last_words_nobody_reads_ends_with_the_status_that_says_why() 
 
 /// A group that `trine up` has started, and its addresses.
 struct Up {
-    /// What was started here: `trine up`, or the shell around it.
+    /// The started process: `trine up`, or the shell around it.
     child: Child,
     pid: u32,
     cluster: String,
 }
 
 impl Up {
-    /// Starts what `command` makes of the arguments of `up`, and waits until three replicas vote.
+    /// Starts the command that `command` makes from the arguments of `up`, and waits until three replicas vote.
     fn start(command: impl FnOnce(&[OsString]) -> Command) -> Self {
         let addresses = free_addresses(3).expect("free ports");
         let base = addresses[0].port().to_string();
@@ -185,7 +185,7 @@ impl Up {
         };
         up.wait_until_whole();
         if let [only] = children_of(up.pid)[..] {
-            // A shell, which has `up` in the background.
+            // The started process is a shell, which has `up` in the background.
             up.pid = only;
         }
         assert_eq!(children_of(up.pid).len(), 3);
@@ -205,7 +205,7 @@ impl Up {
         });
     }
 
-    /// The same as for replicas alone.
+    /// The same test as for replicas alone.
     fn outlives_changes_of_role(mut self) {
         let put = ["put", "key", "written before"];
         trine(&put, &self.cluster, b"").expect_status(0);
@@ -217,7 +217,7 @@ impl Up {
         }
         self.wait_until_whole();
         assert_eq!(children_of(self.pid), before, "all of them are alive");
-        // The leader dies, `up` tells it, starts another one, and that one is told, too.
+        // The leader dies. `up` reports that, starts another replica, and reports that too.
         signal(before[2], "KILL");
         wait_for("a new process of the leader's place", || {
             let now = children_of(self.pid);
@@ -246,8 +246,8 @@ impl Drop for Up {
     }
 }
 
-/// `trine up` at a terminal of its own, which is closed once the group is whole. `line` is what the terminal's session
-/// begins with.
+/// `trine up` at a separate terminal, which is closed once the group is whole. The terminal's session begins with
+/// `line`.
 fn up_without_its_terminal(line: &[&str]) {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
     let master = openpt(flags).expect("a terminal");
@@ -270,14 +270,14 @@ fn a_group_of_up_lives_on_without_its_terminal() {
     up_without_its_terminal(&[]);
 }
 
-/// With a terminal that stops whoever writes from the background: that would be as bad as an end.
+/// The terminal stops processes that write from the background. That would be as bad as an end.
 #[test]
 fn a_group_of_up_in_the_background_lives_on_without_its_terminal() {
     let script = "set -m; stty tostop; \"$@\" & wait";
     up_without_its_terminal(&["bash", "-c", script, "bash"]);
 }
 
-/// `up` reads what its replicas say. If it waited for its own reader, they would have to wait, too.
+/// `up` reads the output of its replicas. If it waited for its own reader, they would have to wait, too.
 #[test]
 fn a_group_of_up_does_not_depend_on_who_reads_it() {
     let started = |stdout: Stdio, stderr: Stdio| {
@@ -292,7 +292,7 @@ fn a_group_of_up_does_not_depend_on_who_reads_it() {
     let (path, _pipe) = full_pipe("up");
     let full = || Stdio::from(OpenOptions::new().write(true).open(&path.0).expect("open"));
     started(full(), full()).outlives_changes_of_role();
-    // As behind `head -1`.
+    // This behaves like a pipe to `head -1`.
     let mut headed = started(Stdio::piped(), Stdio::null());
     let mut line = String::new();
     let mut stdout = BufReader::new(headed.child.stdout.take().expect("piped"));
@@ -331,7 +331,7 @@ fn a_cache_serves_whoever_reads_it() {
     }
 }
 
-/// A command is no server: what it cannot print is not done, but what it cannot complain about is no panic.
+/// A command is no server. It fails if it cannot print its result, but it does not panic if it cannot print its error.
 #[test]
 fn a_command_without_standard_error_ends_with_the_status_that_says_why() {
     let cluster = Cluster::start(&[]);
@@ -342,18 +342,18 @@ fn a_command_without_standard_error_ends_with_the_status_that_says_why() {
         get.stdout(Stdio::null()).stderr(closed_pipe());
         assert_eq!(get.status().expect("it runs").code(), Some(status));
     }
-    // As `trine get key | true` always did.
+    // `trine get key | true` has always behaved like this.
     let mut get = command(&["get", "key"], &peers);
     let ended = get.stdout(closed_pipe()).output().expect("it runs");
     assert!(ended.status.success() && ended.stderr.is_empty());
 }
 
-/// What replicas said, and on which stream.
+/// The lines of replicas, and their streams.
 #[derive(Clone, Default)]
 struct Said(Arc<Mutex<Vec<(usize, Stream, String)>>>);
 
 impl Said {
-    /// A group that is heard, told to log as `options` say.
+    /// A group whose output is recorded, with logging as in `options`.
     fn by_group(&self, options: &[&str]) -> Cluster {
         let said = Arc::clone(&self.0);
         let config = GroupConfig {
@@ -387,7 +387,7 @@ fn is_time(text: &str) -> bool {
     humantime::parse_rfc3339(text).is_ok()
 }
 
-/// Standard output alone told them, without a time: the log was silent about them at its own level.
+/// Only standard output reported them, without a time; the log did not mention them at its own level.
 #[test]
 fn changes_of_role_are_in_the_log_with_their_time() {
     let said = Said::default();

@@ -1,4 +1,4 @@
-//! What is made for packages is made from the options themselves, and it can be used.
+//! The files for packages are made from the options themselves, and they are usable.
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};

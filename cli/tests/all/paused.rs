@@ -1,5 +1,5 @@
-//! A leader that stands still for seconds (SIGSTOP) and goes on (SIGCONT) as if nothing had happened: what waited in
-//! its socket meanwhile must not be answered from what it knew before.
+//! A leader is paused for seconds (SIGSTOP) and continues (SIGCONT) as if nothing had happened. It must not answer
+//! requests that waited in its socket from its earlier knowledge.
 
 use std::net::SocketAddr;
 use std::thread::JoinHandle;
@@ -12,12 +12,12 @@ use trine_protocol::endpoint_config;
 use trine_transport::Config;
 use trine_transport::backend::{MonotonicClock, UdpBackend, UdpConfig};
 
-/// How long the leader stands still: many election timeouts, and longer than any lease.
+/// The duration of the pause: many election timeouts, and longer than any lease.
 const PAUSE: Duration = Duration::from_secs(2);
-/// How long a reader waits for one and the same replica.
+/// How long a reader waits for the same replica.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A client that stays with the replica at `address`, however long that says nothing.
+/// A client that stays with the replica at `address`, however long it is silent.
 struct Reader(BlockingClient<UdpBackend, MonotonicClock>);
 
 impl Reader {
@@ -53,14 +53,14 @@ impl Reader {
         }
     }
 
-    /// Reads from a thread of its own, because the answer comes only when the replica goes on.
+    /// Reads in a separate thread, because the answer arrives only when the replica continues.
     fn read_later(mut self, mode: Mode) -> JoinHandle<Result<Vec<u8>, CallError>> {
         std::thread::spawn(move || self.read(mode))
     }
 }
 
-/// Pauses the replica at `place`, overwrites the key through the others, and gives the paused one reads to find when
-/// it goes on. None of them may find what is overwritten.
+/// Pauses the replica at `place` and overwrites the key through the others. It also sends reads to the paused replica,
+/// which finds them when it continues. None of them may return the overwritten value.
 fn pause_and_read(cluster: &mut Cluster, place: usize, mode: Mode, round: usize) {
     let address = cluster.group.addresses()[place - 1];
     let (old, new) = (format!("old {round}"), format!("new {round}"));
@@ -74,7 +74,7 @@ fn pause_and_read(cluster: &mut Cluster, place: usize, mode: Mode, round: usize)
     process.pause().expect("SIGSTOP");
     let paused = Instant::now();
     cluster.ok(&["put", "key", &new, "--timeout", "30s"]);
-    // From here on the old value is history: whoever begins to read now has to find the new one.
+    // From here on the old value is overwritten, so every read that begins now has to return the new one.
     let reads: Vec<_> = readers.into_iter().map(|r| r.read_later(mode)).collect();
     while paused.elapsed() < PAUSE {
         cluster.ok(&["put", "other", "value"]);
@@ -84,7 +84,7 @@ fn pause_and_read(cluster: &mut Cluster, place: usize, mode: Mode, round: usize)
     let mut answered = 0;
     for read in reads {
         let read = read.join().expect("a reader does not panic");
-        // A session that did not outlive the pause is an error, not an old value.
+        // A session that did not survive the pause gives an error, not an old value.
         if let Ok(value) = read {
             assert_eq!(
                 String::from_utf8_lossy(&value),
@@ -139,7 +139,7 @@ fn a_read_from_a_follower_is_as_new_as_one_from_the_leader() {
         let status = report.status().expect("every replica answers");
         status.counters.reads_following
     };
-    // Of ten that prefer a follower and ten that take anybody. A client that has just begun takes whoever it is connected to
+    // Ten clients prefer a follower, and ten have no preference. A new client takes the replica that it is connected to
     // first, so on a busy machine some of them end at the leader.
     assert!(reports.iter().map(following).sum::<u64>() >= 5);
     cluster

@@ -1,4 +1,4 @@
-//! Does long work draw a bar for whoever looks at a terminal, and print plain lines for everybody else?
+//! Does long work draw a bar on a terminal, and print plain lines elsewhere?
 
 use std::fs::File;
 use std::io::Read;
@@ -14,12 +14,12 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::Value;
 use trine_base::ports::free_addresses;
 
-/// What a bar consists of, and what nothing else prints.
+/// The characters of a bar, which no other output contains.
 const BAR: [char; 2] = ['█', '░'];
-/// What only a terminal is sent.
+/// Characters that are only sent to a terminal.
 const CONTROL: [char; 2] = ['\u{1b}', '\r'];
 
-/// A terminal of its own for the standard error of one process, and everything that was written to it.
+/// A separate terminal for the standard error of one process, and its whole output.
 struct Terminal {
     written: Arc<Mutex<Vec<u8>>>,
     reader: JoinHandle<()>,
@@ -31,7 +31,7 @@ impl Terminal {
         Self::start_with(command, |_| Stdio::piped())
     }
 
-    /// As [`Terminal::start`], with both on the terminal, as a person has them.
+    /// Works like [`Terminal::start`], with both streams on the terminal, as a user has them.
     fn start_all(command: &mut Command) -> (Child, Self) {
         Self::start_with(command, |far_end| {
             far_end.try_clone().expect("copied").into()
@@ -68,7 +68,7 @@ impl Terminal {
         let shared = Arc::clone(&written);
         let reader = std::thread::spawn(move || {
             let mut bytes = [0; 4096];
-            // An error is how the end of a terminal without processes reads.
+            // The end of a terminal without processes reads as an error.
             while let Ok(count @ 1..) = master.read(&mut bytes) {
                 let mut written = shared.lock().expect("no panic");
                 written.extend_from_slice(&bytes[..count]);
@@ -81,7 +81,7 @@ impl Terminal {
         String::from_utf8_lossy(&self.written.lock().expect("no panic")).into_owned()
     }
 
-    /// Everything, once the process has ended.
+    /// The whole output, once the process has ended.
     fn whole(self) -> String {
         self.reader.join().expect("reads");
         let written = self.written.lock().expect("no panic");
@@ -99,7 +99,7 @@ impl Drop for Killed {
     }
 }
 
-/// Waits for the end of a process whose standard error is elsewhere; what it printed.
+/// Waits for the end of a process whose standard error is elsewhere; returns its output.
 fn stdout_of(mut child: Child) -> String {
     let mut text = String::new();
     let mut stdout = child.stdout.take().expect("piped");
@@ -109,7 +109,8 @@ fn stdout_of(mut child: Child) -> String {
     text
 }
 
-/// Whether a bar with these words was drawn: not a word of it alone, which an error message might have, too.
+/// Whether a bar with these words was drawn. The words alone are not enough, because an error message might have them,
+/// too.
 fn drew(text: &str, what: &str) -> bool {
     let drawn = |part: &str| part.contains(what) && part.contains(BAR) && part.contains('%');
     text.split(['\r', '\n']).any(drawn)
@@ -122,7 +123,7 @@ fn a_measurement_draws_a_bar_on_a_terminal_and_prints_lines_elsewhere() {
     let slow = ["--rate", "50", "--clients", "2", "--keys", "100"];
     let bench = |time| [&["bench", "--warmup", "0s", "--for", time][..], &slow].concat();
 
-    // Longer than the pause between two lines. Meanwhile the other one is looked at.
+    // The run is longer than the pause between two lines. Meanwhile the other one is checked.
     let piped = command(&bench("11s"), &peers)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -148,7 +149,7 @@ fn a_measurement_draws_a_bar_on_a_terminal_and_prints_lines_elsewhere() {
     assert!(is_result(&String::from_utf8_lossy(&ran.stdout)));
 }
 
-/// A replica that its group sent the whole state said nothing until it was there, however long that took.
+/// A replica that received the whole state from its group printed nothing until the end, however long that took.
 #[test]
 fn a_replica_shows_how_far_the_state_that_it_is_sent_has_come() {
     let cluster = Cluster::start(&[]);
@@ -156,7 +157,7 @@ fn a_replica_shows_how_far_the_state_that_it_is_sent_has_come() {
     let script: String = (0..100).map(|n| format!("put key-{n} {value}\n")).collect();
     trine(&[], &cluster.group.peers(), script.as_bytes()).expect_status(0);
 
-    // Every packet to and from the new one takes its time: so does the state, which comes piece by piece.
+    // Every packet to and from the new replica is delayed. So the state, which arrives in pieces, takes long.
     let listen = free_addresses(1).expect("a free port")[0].to_string();
     let peers = cluster.group.peers();
     let place = ["serve", "--id", "4", "--listen", &listen, "--peers", &peers];
@@ -191,7 +192,7 @@ fn a_replica_shows_how_far_the_state_that_it_is_sent_has_come() {
     wait_for("a bar", || {
         drew(&terminal.text(), "receiving a snapshot").then_some(())
     });
-    // The operator who gave the order waited for it in silence.
+    // The operator's admin command used to wait silently.
     wait_for("a bar of the order", || {
         drew(&operator.text(), "place 4 receives the group's state").then_some(())
     });
@@ -212,12 +213,12 @@ fn a_replica_shows_how_far_the_state_that_it_is_sent_has_come() {
     );
     let drawn = terminal.text();
     assert!(drawn.contains(" MiB of 3.8 MiB"), "{drawn:?}");
-    // What it says meanwhile stands above the bar, on lines of its own.
+    // Its lines meanwhile appear above the bar, each on a separate line.
     let mut said = drawn
         .split(['\r', '\n'])
         .filter(|line| line.contains("faults {"));
     assert!(said.all(|line| !line.contains(BAR)), "torn: {drawn:?}");
-    // And so does the log, which another thread writes: its lines stood behind the bar.
+    // Log lines must appear above the bar as well. Another thread writes them, and they used to appear beside the bar.
     let is_of_log = |line: &&str| {
         [" INFO", "DEBUG", " WARN"]
             .iter()
@@ -228,7 +229,7 @@ fn a_replica_shows_how_far_the_state_that_it_is_sent_has_come() {
     assert!(logged.all(|line| !line.contains(BAR)), "torn: {drawn:?}");
 }
 
-/// Writing and reading back a million keys took minutes without a word, and Ctrl-C ended it without one.
+/// Writing and reading back a million keys took minutes without output, and Ctrl-C ended it without any.
 #[test]
 fn a_demonstration_shows_how_far_it_is_and_says_at_ctrl_c_what_was_done() {
     let line = ["demo", "--keys", "1000000"];
@@ -252,10 +253,10 @@ fn a_demonstration_shows_how_far_it_is_and_says_at_ctrl_c_what_was_done() {
     }
 }
 
-/// A second Ctrl-C ended the process without a word, and the next thing on the terminal stood beside half a bar.
+/// A second Ctrl-C ended the process without output, and the next text on the terminal appeared beside half a bar.
 #[test]
 fn a_second_ctrl_c_ends_at_once_and_leaves_no_half_bar() {
-    // Nobody answers, so that the first one waits a while for what is under way.
+    // No replica answers, so the first Ctrl-C waits a while for operations in flight.
     let silent = UdpSocket::bind("127.0.0.1:0").expect("a port");
     let peers = silent.local_addr().expect("bound").to_string();
     let (child, terminal) = Terminal::start_all(&mut command(&["bench"], &peers));
@@ -264,7 +265,7 @@ fn a_second_ctrl_c_ends_at_once_and_leaves_no_half_bar() {
         drew(&terminal.text(), "writing keys").then_some(())
     });
     let ended = wait_for("the end", || {
-        // Two that come too close to each other are one.
+        // Two signals in quick succession count as one.
         signal(child.0.id(), "INT");
         child.0.try_wait().expect("wait")
     });

@@ -1,7 +1,7 @@
-//! Does every command that the README and the documents show work, and does it print what they say?
+//! Does every command in the README and the documents work, and does it print the shown output?
 //!
-//! Their `console` blocks are run by `common/console.rs`: all commands of one document after another, with a group and
-//! ports of its own; documents are run at the same time.
+//! `common/console.rs` runs their `console` blocks: all commands of one document one after another, with a separate
+//! group and separate ports. Different documents run at the same time.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! A replica that was removed is told so and ends, or waits to be taken in again, as it was started to.
+//! A removed replica learns of it. It ends, or waits to be taken in again, depending on its options.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ fn said(process: &Process, part: &str) -> bool {
     process.tail().iter().any(|line| line.contains(part))
 }
 
-/// The place's number is none of the list's, and the list has more than seven places in between.
+/// The place's number is not in the list, and the list has more than seven places in between.
 #[test]
 fn a_removed_replica_says_so_and_ends() {
     let cluster = Cluster::start(&[]);
@@ -54,7 +54,8 @@ fn a_removed_replica_that_was_told_to_rejoin_waits_for_its_place() {
     cluster.ok(&["put", "key", "value"]);
 }
 
-/// In disk mode it ended, with and without `--rejoin`: only what was found damaged at a start was set aside.
+/// In disk mode it ended, with and without `--rejoin`. Only a directory that was found damaged at a start was set
+/// aside.
 #[test]
 fn in_disk_mode_a_removed_replica_sets_its_files_aside_and_waits_for_its_place() {
     let name = format!("trine-rejoin-{}", std::process::id());
@@ -71,7 +72,7 @@ fn in_disk_mode_a_removed_replica_sets_its_files_aside_and_waits_for_its_place()
     wait_for("a new life", || {
         said(&fourth, "joins its group as a new one").then_some(())
     });
-    // A disk that has kept everything was said to have lost its memory.
+    // The message said that the memory was lost, although the disk had kept everything.
     let why = "does not go on with its files: ";
     assert!(said(&fourth, why), "{:?}", fourth.tail());
     cluster.ok(&["member", "add", "4", "--address", &address.to_string()]);

@@ -26,7 +26,7 @@ fn a_script_prints_raw_values_and_ends_with_its_first_failure() {
     let ran = script(cas.as_bytes()).expect_error(1, &["line 2: its version is"]);
     assert_eq!(ran.stdout, b"x\n");
 
-    // After a mistake nothing more is done, after a clear no the rest is.
+    // A mistake ends the script; a negative answer does not.
     let ran = script(b"get none\nput b\nput c 1\n");
     let ran = ran.expect_error(
         1,
@@ -71,8 +71,8 @@ fn a_line_that_cannot_be_read_is_named_before_anybody_is_asked() {
     trine(&[], "", b"").expect_error(2, &["Usage"]);
 }
 
-/// A script that waited for its next line did not hear Ctrl-C before that line came, and one whose commands were answered
-/// quickly did not hear it at all: it was looked for only while an answer was late.
+/// A script that waited for its next line did not notice Ctrl-C before that line came. A script with quick answers did
+/// not notice it at all, because the shell checked only while an answer was late.
 #[test]
 fn ctrl_c_ends_a_script_wherever_it_is_and_says_how_far_it_came() {
     let cluster = Cluster::start(&[]);
@@ -95,7 +95,7 @@ fn ctrl_c_ends_a_script_wherever_it_is_and_says_how_far_it_came() {
     finish(waiting).expect_error(130, &["interrupted: 2 lines done"]);
     drop(lines);
 
-    // It has a new line whenever it wants one.
+    // It always has another line.
     let mut busy = start();
     let mut lines = busy.stdin.take().expect("piped");
     let feeder = std::thread::spawn(move || while lines.write_all(b"incr n\n").is_ok() {});

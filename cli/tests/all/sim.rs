@@ -1,7 +1,7 @@
-//! `trine sim` that is interrupted: it ends, says what was done so far, and exits as every interrupted command does.
+//! An interrupted `trine sim` ends, reports the work so far, and exits like every interrupted command.
 //!
-//! A single seed used to ignore SIGTERM and Ctrl-C until its end, which a wide session put off for minutes; only the
-//! second signal helped, and that left nothing.
+//! A single seed used to ignore SIGTERM and Ctrl-C until its end, which took minutes with a wide session. Only a second
+//! signal ended it, and then there was no report.
 
 use std::process::{Child, Stdio};
 
@@ -9,7 +9,7 @@ use crate::common::{Ran, command, finish, signal, wait_for};
 
 const INTERRUPTED: i32 = 130;
 
-/// Whether the process has said that it looks after this signal: before, it would die of it.
+/// Whether the process has installed a handler for this signal. Before that, the signal would kill it.
 fn catches(pid: u32, number: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a child's status");
     let caught = status
@@ -27,7 +27,7 @@ fn begin(args: &[&str]) -> Child {
     command.spawn().expect("the program starts")
 }
 
-/// What is left of a run that gets the signal as soon as it looks after it.
+/// The output of a run that gets the signal as soon as it has a handler.
 fn interrupted(args: &[&str], name: &str, number: u32) -> Ran {
     let child = begin(args);
     let pid = child.id();
@@ -48,7 +48,7 @@ fn a_single_seed_tells_what_it_has_done_and_ends() {
         let told = String::from_utf8_lossy(&ran.stdout);
         assert!(told.contains("undecided: interrupted after"), "{told}");
         assert!(told.contains("operations"), "{told}");
-        // It was taken for a failure that somebody might want to see again.
+        // The run was taken for a failure that the user might want to replay.
         assert!(!told.contains("replay with"), "{told}");
     }
     let ran = interrupted(&[LONG, &["--json"]].concat(), "TERM", 15);

@@ -1,4 +1,4 @@
-//! `trine put --timing`, and what the replicas count of all writes.
+//! `trine put --timing`, and the replicas' counters of all writes.
 
 use crate::common::Cluster;
 use trine_client::leader_of;

@@ -1,8 +1,8 @@
 //! Do files of a crate import each other in a circle?
 //!
-//! A parent module and those below it may use each other, also in a larger round, as long as all of it stays below
-//! that parent: the parent is where they are put together. What is left are circles between modules of which none
-//! contains the others. They leave no order in which a reader could take the files.
+//! A parent module and those below it may use each other, also in a larger circle within that parent. The parent is
+//! where they are put together. The test reports the other circles: those between modules of which none contains the
+//! others. They leave no order in which a reader could take the files.
 
 use crate::imports::{Imports, imports};
 use crate::modules::{File, Modules};
@@ -60,11 +60,10 @@ fn describe(circle: &BTreeSet<usize>, files: &[File], imports: &Imports) -> Stri
     text
 }
 
-/// The sets of files that import each other in circles which run through no common parent of theirs, each as large
-/// as it gets.
+/// The sets of files that import each other in circles outside of any common parent. Each set is as large as possible.
 fn circles(files: &[File], imports: &Imports) -> Vec<BTreeSet<usize>> {
     let mut found: Vec<BTreeSet<usize>> = Vec::new();
-    // Parents come before their children, and so larger circles before the smaller ones in them.
+    // Parents come before their children, and so larger circles come before the smaller ones in them.
     for parent in 0..files.len() {
         let mut inside: BTreeSet<usize> = (0..files.len())
             .filter(|file| child_above(files, parent, *file).is_some())
@@ -101,7 +100,7 @@ fn child_above(files: &[File], parent: usize, file: usize) -> Option<usize> {
     }
 }
 
-/// `start` and what it imports, directly and through others, all of it in `inside`.
+/// `start` and its direct and indirect imports, all of them in `inside`.
 fn reach(start: usize, inside: &BTreeSet<usize>, imports: &Imports) -> BTreeSet<usize> {
     let mut reached = BTreeSet::from([start]);
     let mut open = vec![start];
@@ -130,7 +129,7 @@ fn the_reader_of_imports_finds_every_source_file() {
     report("files of no module", missed.collect());
 }
 
-/// A crate whose files are these, and its imports as `from -> to: names`.
+/// A crate with these files, and its imports as `from -> to: names`.
 fn crate_of(texts: &[(&str, &str)]) -> (Modules, Vec<String>) {
     let text_of = |path: &Path| {
         let found = texts.iter().find(|(name, _)| Path::new(name) == path);

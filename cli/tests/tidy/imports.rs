@@ -1,7 +1,8 @@
-//! What each file of a crate takes from which other: `use` lines and paths in the code, also in macros' arguments.
+//! Which names does each file of a crate take from which other? It reads `use` lines and paths in the code, also in
+//! macros' arguments.
 //!
-//! What comes through a re-export comes from the file that defines it. Naming a module takes nothing yet; what is named
-//! inside of it does. Methods are not seen: nobody imports them. Code for tests alone is left out.
+//! A name from a re-export counts for the file that defines it. A module's name alone takes nothing; a name inside of
+//! the module does. Methods are not counted, because they are not imported. Code for tests alone is left out.
 
 use crate::modules::{Modules, Place, for_tests_alone, imports_of};
 use proc_macro2::{TokenStream, TokenTree};
@@ -29,9 +30,9 @@ pub(crate) fn imports(modules: &Modules) -> Imports {
 
 struct Reader<'a> {
     modules: &'a Modules,
-    /// The one whose text is being read.
+    /// The module whose text is being read.
     module: usize,
-    /// What the `use` lines inside of functions call which path, the innermost block last.
+    /// The names from `use` lines inside of functions and their paths, the innermost block last.
     blocks: Vec<BTreeMap<String, Vec<String>>>,
     imports: &'a mut Imports,
 }
@@ -45,7 +46,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Everything inside of `path`, be that a module or an enum.
+    /// Takes everything inside of `path`, which is a module or an enum.
     fn take_all(&mut self, path: &[String]) {
         for place in self.resolve(path) {
             match place {
@@ -61,7 +62,7 @@ impl Reader<'_> {
         };
         let block = self.blocks.iter().rev().find_map(|block| block.get(first));
         match block {
-            // `use a::b::a;` in a block: its own name is not looked up there again.
+            // `use a::b::a;` in a block: the block's own name is not resolved there again.
             Some(import) => {
                 let path: Vec<String> = import.iter().chain(rest).cloned().collect();
                 self.modules.resolve(self.module, &path)
@@ -77,7 +78,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Macros' arguments and those of attributes: every chain of names with `::` between them is a path.
+    /// In the arguments of macros and attributes, every chain of names with `::` between them is a path.
     fn read_tokens(&mut self, tokens: TokenStream) {
         let mut path: Vec<String> = Vec::new();
         let mut colons = 0;
@@ -104,7 +105,7 @@ impl Reader<'_> {
     }
 }
 
-/// Visits what is not for tests alone.
+/// Visits code that is not for tests alone.
 macro_rules! unless_for_tests_alone {
     ($($visit:ident($node:ident))*) => {$(
         fn $visit(&mut self, node: &'ast syn::$node) {
@@ -141,7 +142,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
             return;
         }
         for import in imports_of(&line.tree) {
-            // Looked up in the module, not in the block: the line itself is what the block knows of it.
+            // The path is resolved in the module, not in the block, because the block knows the name from this line.
             let blocks = std::mem::take(&mut self.blocks);
             match import.name {
                 Some(_) => self.take(&import.path),

@@ -1,5 +1,5 @@
-//! Do the sources keep the rules that a machine can check? (Crate edges, no hidden I/O, clock or
-//! randomness in core modules, where `unsafe` may stand, file headers, function lengths, no circles of imports.)
+//! Do the sources keep the rules that a machine can check? (Crate edges, no hidden I/O, clock or randomness in core
+//! modules, where `unsafe` may be, file headers, function lengths, no circles of imports.)
 
 mod cycles;
 mod imports;
@@ -8,14 +8,13 @@ mod modules;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-/// Which workspace crates each crate may name.
+/// The workspace crates that each crate may name.
 const EDGES: &[(&str, &[&str])] = &[
     ("canary", &[]),
     ("corpus", &[]),
     ("transport", &["trine-canary", "trine-report"]),
     ("kvstore", &["trine-canary", "trine-report"]),
     ("resp", &["trine-kvstore"]),
-    // With `replica/harness`, a crate for its tests, which names it.
     (
         "replica/protocol",
         &["trine-protocol", "trine-transport", "trine-kvstore"],
@@ -40,7 +39,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "trine-transport",
             "trine-kvstore",
             "trine-canary",
-            // Of its tests and benchmarks alone.
+            // Only its tests and benchmarks use the following ones. The harness itself depends on `trine-replica`.
             "trine-report",
             "trine-client",
             "trine-replica-harness",
@@ -182,7 +181,7 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
 ];
-/// What a package is called in its manifest and in `use` lines.
+/// The name of a package in its manifest and in `use` lines.
 const PACKAGES: &[&str] = &[
     "trine-canary",
     "trine-corpus",
@@ -206,8 +205,8 @@ const PACKAGES: &[&str] = &[
     "trine-rpc",
 ];
 
-/// The modules that may hold `unsafe`. Each denies nothing silently: it carries its own
-/// `allow(unsafe_code)` and a proof at each use.
+/// The modules that may hold `unsafe`. None of them has it silently: each has its own `allow(unsafe_code)` and a proof
+/// at each use.
 const UNSAFE_MODULES: &[&str] = &[
     "transport/src/buf/",
     "transport/src/backend/clock.rs",
@@ -234,7 +233,7 @@ const UNSAFE_MODULES: &[&str] = &[
     "base/src/placement/numa.rs",
 ];
 
-/// Directories and files of code that is called with time, packets and randomness, and owns none.
+/// Directories and files of code that gets time, packets and randomness from its caller, and owns none.
 const CORE: &[&str] = &[
     "transport/src/wire/",
     "transport/src/session/",
@@ -254,8 +253,8 @@ const CORE: &[&str] = &[
     "chaos/src/workload.rs",
     "chaos/src/fault.rs",
 ];
-/// Parts of the above that are the boundary to the machine: the client library's front that owns a
-/// thread, the directory and the thread of disk mode, and the memory that the store asks the operating system for.
+/// The exceptions: parts that are the boundary to the machine. They are the client library's front that owns a thread,
+/// the directory and the thread of disk mode, and the memory that the store asks the operating system for.
 const CORE_EXCEPT: &[&str] = &[
     "replica/client/src/asynchronous.rs",
     "replica/src/disk/directory.rs",
@@ -263,7 +262,7 @@ const CORE_EXCEPT: &[&str] = &[
     "replica/src/disk/thread.rs",
     "kvstore/src/memory.rs",
 ];
-/// What core code must not name.
+/// Names that are forbidden in core code.
 const FORBIDDEN_IN_CORE: &[&str] = &[
     "Instant::now",
     "SystemTime",
@@ -282,19 +281,19 @@ const FORBIDDEN_IN_CORE: &[&str] = &[
     "RandomState",
     "MonotonicClock",
 ];
-/// What the deterministic store must not name beside that: floats, and maps with random order.
+/// Names that are also forbidden in the deterministic store: floats, and maps with random order.
 const FORBIDDEN_IN_STORE: &[&str] = &["f32", "f64", "HashMap", "HashSet", "std::net"];
 
-/// A function longer than this says why in a comment that begins with this.
+/// A longer function needs a comment with the reason, which begins with `LONG_FUNCTION_REASON`.
 const FUNCTION_LINES_MAX: usize = 70;
-/// The same for tests, which may tell a long story.
+/// The same limit for tests, which may tell a long story.
 const TEST_FUNCTION_LINES_MAX: usize = 120;
 const LONG_FUNCTION_REASON: &str = "// Long because";
 /// A longer file answers more than one question.
 const FILE_LINES_MAX: usize = 900;
 
-/// Where a sleep is right: between two looks at a condition, with a bound, at something that wakes
-/// nobody (a process's end, another process's announcement, a device's start).
+/// Where a sleep is right: between two polls of a condition, with a bound. The condition gives no wake-up (a process's
+/// end, another process's announcement, a device's start).
 const SLEEP_ALLOWED: &[&str] = &[
     "server/local/src/",
     "transport/src/backend/announce.rs",
@@ -314,7 +313,7 @@ impl Source {
         places.iter().any(|place| self.path.starts_with(place))
     }
 
-    /// The crate that it belongs to: the innermost whose directory it lies in.
+    /// Its crate: the innermost one whose directory contains it.
     fn crate_directory(&self) -> &'static str {
         let holds = |directory: &&str| {
             self.path
@@ -354,7 +353,7 @@ fn repository() -> PathBuf {
         .to_path_buf()
 }
 
-/// Every Rust file of the workspace, build output aside.
+/// Every Rust file of the workspace, without build output.
 fn sources() -> Vec<Source> {
     let root = repository();
     let mut found = Vec::new();
@@ -383,7 +382,7 @@ fn sources() -> Vec<Source> {
     found
 }
 
-/// Fails with every complaint at once.
+/// Fails with all complaints at once.
 fn report(rule: &str, complaints: Vec<String>) {
     assert!(
         complaints.is_empty(),
@@ -495,7 +494,7 @@ fn byte_offsets_of_packets_stand_in_the_wire_directory_alone() {
     );
 }
 
-/// Whether `word` stands in `line` and is not a part of a longer name.
+/// Whether `word` is in `line` and is not a part of a longer name.
 fn has_word(line: &str, word: &str) -> bool {
     let part_of_name = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(word).any(|(at, _)| {
@@ -512,7 +511,7 @@ fn has_word(line: &str, word: &str) -> bool {
 fn unsafe_stands_in_the_listed_modules_alone() {
     let mut complaints = Vec::new();
     for source in sources() {
-        // This file lists the words that it looks for.
+        // This file lists the forbidden words.
         if source.is_in(UNSAFE_MODULES) || source.path == "cli/tests/tidy/main.rs" {
             continue;
         }
@@ -607,8 +606,8 @@ fn long_functions_say_why() {
     report(&rule, complaints);
 }
 
-/// (signature, first line, length, has a reason) of every function, by rustfmt's indentation: a
-/// function ends with the first closing brace that stands as deep as its signature.
+/// (signature, first line, length, has a reason) of every function, by rustfmt's indentation. A function ends with the
+/// first closing brace at the depth of its signature.
 fn functions(text: &str) -> Vec<(String, usize, usize, bool)> {
     let lines: Vec<&str> = text.lines().collect();
     let mut found = Vec::new();

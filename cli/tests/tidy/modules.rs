@@ -1,24 +1,24 @@
-//! The modules of a crate: which names each of them declares, and which file defines what a path leads to.
+//! The modules of a crate: which names does each of them declare, and which file defines the item of a path?
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use syn::{Attribute, Ident, Item, Meta, UseTree};
 
-/// An import may lead to a further import. Longer chains are loops.
+/// An import may refer to another import. Longer chains are loops.
 const IMPORTS_IN_A_CHAIN_MAX: usize = 16;
 
 /// The files of a crate that are compiled without `cfg(test)`, as a tree of modules.
 pub(crate) struct Modules {
     pub(crate) files: Vec<File>,
     modules: Vec<Module>,
-    /// Paths of the modules that are left out, without `.rs`.
+    /// Paths of the omitted modules, without `.rs`.
     for_tests: Vec<PathBuf>,
 }
 
 pub(crate) struct File {
     pub(crate) path: String,
     pub(crate) items: Vec<Item>,
-    /// The module that the file is.
+    /// The file's own module.
     pub(crate) module: usize,
     /// The file that declares this module; `None` for the crate's root.
     pub(crate) parent: Option<usize>,
@@ -27,25 +27,25 @@ pub(crate) struct File {
 struct Module {
     file: usize,
     parent: Option<usize>,
-    /// Where files of its own modules lie.
+    /// The directory with the files of its own modules.
     directory: PathBuf,
     names: BTreeMap<String, Vec<Meaning>>,
     /// The paths before `::*` in `use` lines.
     globs: Vec<Vec<String>>,
 }
 
-/// What a module declares under a name. One name can be a module and a function at once.
+/// The declaration of a name in a module. One name can be a module and a function at once.
 enum Meaning {
     Module(usize),
     Item,
     Import(Vec<String>),
 }
 
-/// Where a path leads.
+/// The target of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Module(usize),
-    /// Anything but a module: the name of it, or of the type that it belongs to.
+    /// Any item but a module: its name, or that of the type that it belongs to.
     Item {
         file: usize,
         name: String,
@@ -76,7 +76,7 @@ impl Modules {
             || self.for_tests.iter().any(|test| stem.starts_with(test))
     }
 
-    /// The module `name { ... }` that stands in the text of `module`.
+    /// The module `name { ... }` in the text of `module`.
     pub(crate) fn inline(&self, module: usize, name: &Ident) -> Option<usize> {
         let meanings = self.modules[module].names.get(&name.to_string())?;
         meanings.iter().find_map(|meaning| match meaning {
@@ -85,7 +85,7 @@ impl Modules {
         })
     }
 
-    /// What `path` means in the text of `from`. Nothing, if it leads out of the crate.
+    /// The meaning of `path` in the text of `from`. Empty if it leads out of the crate.
     pub(crate) fn resolve(&self, from: usize, path: &[String]) -> Vec<Place> {
         self.resolve_within(from, path, IMPORTS_IN_A_CHAIN_MAX)
     }
@@ -107,7 +107,7 @@ impl Modules {
         vec![Place::Module(module)]
     }
 
-    /// What `name::after` means, `name` being looked up in `module`.
+    /// The meaning of `name::after`, with `name` resolved in `module`.
     fn resolve_names(
         &self,
         module: usize,
@@ -131,7 +131,7 @@ impl Modules {
         for module in inner {
             let deeper = self.resolve_names(module, next, rest, imports);
             if deeper.is_empty() {
-                // A macro has made it: its text is at least in this file.
+                // A macro has made it, and its text is at least in this file.
                 found.push(self.item(module, next));
             }
             found.extend(deeper);
@@ -139,7 +139,7 @@ impl Modules {
         found
     }
 
-    /// What the one name means in the text of `module`.
+    /// The meaning of one name in the text of `module`.
     fn look_up(&self, module: usize, name: &str, imports: usize) -> Vec<Place> {
         let mut places = Vec::new();
         let Some(imports) = imports.checked_sub(1) else {
@@ -153,7 +153,7 @@ impl Modules {
                 Meaning::Import(path) => {
                     let origin = self.resolve_within(module, path, imports);
                     if origin.is_empty() {
-                        // Another crate's: whoever takes it from here takes it from this file.
+                        // The name comes from another crate. An import of it from here counts for this file.
                         places.push(self.item(module, name));
                     }
                     places.extend(origin);
@@ -201,7 +201,7 @@ impl Modules {
         };
         let file = self.files.len();
         let module = self.add_module(file, parent, directory);
-        // Its place is taken before those of the modules inside.
+        // This file takes its index before the modules inside of it.
         self.files.push(File {
             path: path.display().to_string(),
             items: Vec::new(),
@@ -304,7 +304,7 @@ impl Modules {
 /// One name that a `use` line brings.
 pub(crate) struct Import {
     pub(crate) path: Vec<String>,
-    /// What it is called from there on; `None` if the line ends in `*`.
+    /// Its name from there on; `None` if the line ends in `*`.
     pub(crate) name: Option<String>,
 }
 
@@ -343,7 +343,7 @@ fn add_imports(tree: &UseTree, before: &mut Vec<String>, imports: &mut Vec<Impor
     }
 }
 
-/// Whether what bears these attributes is compiled into tests and nothing else.
+/// Whether the item with these attributes is compiled into tests and nothing else.
 pub(crate) fn for_tests_alone(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let condition = attribute.path().is_ident("cfg");

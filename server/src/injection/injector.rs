@@ -1,4 +1,4 @@
-//! The rules of a replica's fault injector, which outlive the replica's lives.
+//! The rules of a replica's fault injector, which outlive the replica's incarnations.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,21 +11,21 @@ use trine_transport::backend::{Direction, FaultHandle, Faults, Route};
 use trine_local::faults::Fired;
 use trine_local::faults::{Linked, Order, State, Way};
 
-/// Links with rules of their own at most: more than a group has.
+/// The most links with their own rules: more than a group has.
 const LINKS_MAX: usize = 1_024;
 
 /// See the module's description.
 pub struct Injector {
     place: u32,
     own: SocketAddr,
-    /// By which names links are known.
+    /// The names of links.
     peers: Vec<(PlaceId, SocketAddr)>,
     inner: Mutex<Inner>,
 }
 
 struct Inner {
     rules: Rules,
-    /// Reaches into the backend of the present life, if there is one.
+    /// Access to the backend of the present incarnation, if there is one.
     present: Option<Present>,
 }
 
@@ -36,14 +36,14 @@ struct Rules {
     links: BTreeMap<SocketAddr, [Option<Faults>; 2]>,
 }
 
-/// The fault injector of one life. The packets' way holds no lock: the injector looks at a counter of changes.
+/// The fault injector of one incarnation. Packets pass it without a lock; it only reads a counter of changes.
 struct Present {
     apply: Box<dyn Fn(&Rules) + Send>,
     fired: Box<dyn Fn() -> Fired + Send>,
 }
 
 impl Injector {
-    /// For the replica of `place` at `own`, which begins with `faults` in what it sends.
+    /// Makes the injector for the replica of `place` at `own`. It starts with `faults` in what the replica sends.
     pub fn new(
         place: u32,
         own: SocketAddr,
@@ -63,7 +63,7 @@ impl Injector {
         })
     }
 
-    /// A life begins, with the rules as they are. Gives back `route_of` for the replica's own use.
+    /// An incarnation starts with the present rules. Returns `route_of` for the replica's own use.
     pub fn attach<R: Route>(&self, handle: FaultHandle<R>, route_of: RouteOf<R>) -> RouteOf<R> {
         let route_of = Arc::new(Mutex::new(route_of));
         let shared = Arc::clone(&route_of);
@@ -84,7 +84,7 @@ impl Injector {
         Box::new(move |address| route_of.lock().unwrap_or_else(PoisonError::into_inner)(address))
     }
 
-    /// What fired in the present life.
+    /// The faults that fired in the present incarnation.
     pub fn fired(&self) -> Fired {
         let inner = self.lock();
         inner
@@ -93,7 +93,7 @@ impl Injector {
             .map_or_else(Fired::default, |present| (present.fired)())
     }
 
-    /// Follows an order, or says why not.
+    /// Follows an admin command, or returns why it cannot.
     pub fn follow(&self, order: &Order) -> Result<State, String> {
         let mut inner = self.lock();
         let mut rules = inner.rules.clone();
@@ -118,7 +118,7 @@ impl Injector {
         Ok(self.state(&inner))
     }
 
-    /// The address of a place, or one that is given as it is.
+    /// The address of a place, or the address that is given directly.
     fn link(&self, name: &str) -> Result<SocketAddr, String> {
         let known = || {
             let others = self
@@ -218,7 +218,7 @@ fn index(direction: Direction) -> usize {
     }
 }
 
-/// As it can be given again.
+/// Formats the faults as a command can give them.
 fn show(faults: &Faults) -> String {
     match *faults == Faults::CUT {
         true => "blocked".to_owned(),
@@ -300,7 +300,7 @@ mod tests {
         );
     }
 
-    /// A replica that begins another life in the same process is in the same lab.
+    /// A replica that restarts in the same process keeps its injected faults.
     #[test]
     fn a_new_life_has_the_rules_of_the_one_before() {
         let injector = injector();

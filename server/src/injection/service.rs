@@ -1,4 +1,4 @@
-//! Takes orders on a replica's Unix socket, from its own user alone.
+//! Takes admin commands on a replica's Unix socket, from its own user alone.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use super::Injector;
 use trine_base::failure::Failure;
 use trine_local::faults::{LIMIT, LINE_BYTES_MAX, Order, State, socket_name};
 
-/// Takes orders for `injector` from a thread of its own, for as long as the process lives.
+/// Takes admin commands for `injector` in a separate thread, for as long as the process lives.
 pub fn serve(own: SocketAddr, injector: Arc<Injector>) -> Result<(), Failure> {
     let cannot = |error: io::Error| {
         Failure::usage(
@@ -23,9 +23,10 @@ pub fn serve(own: SocketAddr, injector: Arc<Injector>) -> Result<(), Failure> {
     let name = socket_name(own).map_err(cannot)?;
     let listener = UnixListener::bind_addr(&name).map_err(cannot)?;
     let accept = move || {
-        // One after the other: an order takes no time, and a caller that is silent is left after the limit.
+        // Callers are served one after the other. An admin command takes no time, and a silent caller is dropped at the
+        // limit.
         for stream in listener.incoming().flatten() {
-            // Whoever went away meanwhile hears nothing.
+            // A caller that went away meanwhile gets no answer.
             let _ = converse(&stream, &injector);
         }
     };

@@ -1,5 +1,5 @@
-//! Which metrics are there, and what are their values in a snapshot? The name, the help and the value of each stand
-//! together here and nowhere else.
+//! Which metrics are there, and what are their values in a snapshot? This file alone holds the name, the help and the
+//! value of each.
 
 use trine_protocol::node_status::LinkStatus;
 use trine_protocol::status::{MemberStatus, Role};
@@ -14,14 +14,14 @@ pub(super) type Labels = Vec<(&'static str, String)>;
 /// A metric with all of its samples.
 #[derive(Debug)]
 pub(super) struct Family {
-    /// Without the prefix `trine_`; counters get `_total` behind.
+    /// Without the prefix `trine_`; counters get the suffix `_total`.
     pub(super) name: &'static str,
     pub(super) help: &'static str,
     pub(super) kind: Kind,
     pub(super) samples: Vec<(Labels, f64)>,
 }
 
-/// What a metric's value does.
+/// How a metric's value changes.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// It only grows while the process lives.
@@ -48,7 +48,7 @@ fn one(name: &'static str, help: &'static str, kind: Kind, value: impl Number) -
     }
 }
 
-/// What can be a sample's value.
+/// A type that can be a sample's value.
 trait Number {
     fn number(self) -> f64;
 }
@@ -85,7 +85,7 @@ pub(super) fn families(snapshot: &Snapshot) -> Vec<Family> {
     all
 }
 
-/// Metrics of the process itself; there before the replica's first turn, too.
+/// Metrics of the process itself; they exist before the replica's first turn, too.
 pub(super) fn process(dropped_lines: Option<u64>) -> Vec<Family> {
     let version = ("version", env!("CARGO_PKG_VERSION").to_owned());
     let info = Family {
@@ -102,7 +102,7 @@ pub(super) fn process(dropped_lines: Option<u64>) -> Vec<Family> {
     all
 }
 
-/// 1 for the way in which the log is kept, 0 for the others.
+/// 1 for the present way of keeping the log, 0 for the others.
 fn log_fsync(fsync: Option<Fsync>) -> Family {
     let ways = [
         (None, "memory"),
@@ -122,7 +122,7 @@ fn log_fsync(fsync: Option<Fsync>) -> Family {
     }
 }
 
-/// How far the group's state has come, on its way to a replica that has none, or too old a one.
+/// The progress of a state transfer to a replica that has no state, or too old a one.
 fn receiving(snapshot: &Snapshot) -> [Family; 2] {
     let state = snapshot.status.replica.receiving.unwrap_or_default();
     [
@@ -223,7 +223,7 @@ fn raft(snapshot: &Snapshot) -> Vec<Family> {
     ]
 }
 
-/// What is known of each member; lag and snapshots only by the leader.
+/// The known facts about each member; only the leader knows lag and snapshots.
 fn members(members: &[MemberStatus]) -> Vec<Family> {
     let each = |name, help, value: fn(&MemberStatus) -> Option<f64>| Family {
         name,
@@ -515,7 +515,7 @@ fn transport(snapshot: &Snapshot) -> Vec<Family> {
     ]
 }
 
-/// What is known of the sessions to each peer.
+/// The known facts about the sessions to each peer.
 // Long because it is a table, a metric an entry.
 fn links(links: &[LinkStatus]) -> Vec<Family> {
     let each = |name, help, kind, value: fn(&LinkStatus) -> Option<f64>| Family {

@@ -7,14 +7,14 @@ use trine_protocol::status::Role;
 use super::Snapshot;
 use trine_base::units::show_count;
 
-/// The loop leaves a snapshot four times a second; one that has left none for this long does not turn any more.
+/// The loop publishes a snapshot four times a second. A loop without one for this long has stopped.
 const LIVE_LIMIT: Duration = Duration::from_secs(10);
-/// The same for being ready, where a wrong answer costs less.
+/// The same limit for readiness, where a wrong answer costs less.
 const READY_LIMIT: Duration = Duration::from_secs(3);
 /// Committed entries that a ready replica may still have to apply.
 const LAG_MAX: u64 = 10_000;
 
-/// Whether the loop turns.
+/// Whether the loop runs.
 pub(super) fn live(snapshot: Option<&Snapshot>) -> Result<String, String> {
     match snapshot.map(|snapshot| snapshot.taken.elapsed()) {
         // The endpoint answers before the replica's first turn.
@@ -27,7 +27,7 @@ pub(super) fn live(snapshot: Option<&Snapshot>) -> Result<String, String> {
     }
 }
 
-/// Whether the replica belongs to a group, knows its leader and has applied what is committed; otherwise why not.
+/// Whether the replica belongs to a group, knows its leader and has applied the committed entries; otherwise why not.
 pub(super) fn ready(snapshot: Option<&Snapshot>) -> Result<String, String> {
     let Some(snapshot) = snapshot else {
         return Err("starting".into());

@@ -1,4 +1,4 @@
-//! Just enough HTTP/1.1 for a scraper and a health probe: one request a connection, everything bounded.
+//! A minimal HTTP/1.1 server for a scraper and a health probe: one request a connection, everything bounded.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use super::request::{Parsed, Received, Request, Status, parse};
 
-/// Connections that are answered at the same time; more are told to come again.
+/// Connections that are answered at the same time; more are told to retry.
 const CONNECTIONS_MAX: usize = 16;
 /// How long a connection may take, from its first byte to its last.
 const CONNECTION_LIMIT: Duration = Duration::from_secs(5);
-/// How long accepting pauses after it failed, for example because no file descriptor was left.
+/// The pause in accepting after a failure, for example when no file descriptor was left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What is answered.
+/// An HTTP response.
 #[derive(Debug)]
 pub(super) struct Response {
     pub(super) status: Status,
@@ -33,7 +33,7 @@ impl Response {
     }
 }
 
-/// Answers on `listener` from threads of their own, for as long as the process lives.
+/// Answers on `listener` from separate threads, for as long as the process lives.
 pub(super) fn serve(
     listener: TcpListener,
     answer: impl Fn(&Request) -> Response + Send + Sync + 'static,
@@ -44,7 +44,7 @@ pub(super) fn serve(
         loop {
             match listener.accept() {
                 Ok((stream, peer)) => take(stream, peer, &open, &answer),
-                // Nothing to be done here but to wait; the listener itself does not break.
+                // Waiting is the only remedy; the listener itself does not break.
                 Err(_) => std::thread::park_timeout(ACCEPT_PAUSE),
             }
         }
@@ -70,7 +70,7 @@ where
     }
     let (counter, answer) = (Arc::clone(open), Arc::clone(answer));
     let handle = move || {
-        // A peer that went away or is too slow hears nothing.
+        // A peer that went away or is too slow gets no answer.
         let _ = converse(&stream, peer.ip(), &*answer);
         counter.fetch_sub(1, Ordering::AcqRel);
     };

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use trine_base::failure::Failure;
 
-/// "host:port"; "host:port+N" means the port N further, which is how `trine up` tells its replicas apart.
+/// "host:port"; "host:port+N" means the port N further. `trine up` uses that to give each replica its own port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listen {
     host_port: String,
@@ -14,7 +14,7 @@ pub struct Listen {
 }
 
 impl Listen {
-    /// The address itself; names are looked up now.
+    /// Returns the address itself; names are resolved now.
     pub fn resolve(&self) -> Result<SocketAddr, Failure> {
         let wrong = |why: String| {
             Failure::usage(
@@ -34,8 +34,8 @@ impl Listen {
         Ok(address)
     }
 
-    /// The same for the replica at a place, from 1: the first one has the port as it stands. In the form of an option
-    /// of `trine serve` in which the supervisor puts the place for `{place}`.
+    /// Returns the same address for the replica at each place. Places count from 1, and the first one has the unchanged
+    /// port. The result is an option value of `trine serve` in which the supervisor replaces `{place}`.
     pub fn for_each_place(&self) -> Result<String, Failure> {
         let address = self.resolve()?;
         let before = address.port().checked_sub(1).filter(|port| *port > 0);

@@ -1,5 +1,5 @@
-//! Metrics and health over HTTP, away from the data path: the replica's loop leaves a snapshot of its numbers a few
-//! times a second, and threads of their own answer from the latest one.
+//! Metrics and health over HTTP, away from the data path. The replica's loop publishes a snapshot of its numbers a few
+//! times a second. Separate threads answer from the latest one.
 
 mod families;
 mod health;
@@ -23,17 +23,17 @@ use crate::logs::Logs;
 use trine_base::failure::Failure;
 use trine_base::placement;
 
-/// The endpoint's answers.
+/// The state behind the endpoint's answers.
 struct Service {
     published: Arc<Published>,
     logs: Option<Arc<Logs>>,
 }
 
-/// Where the endpoint listens, and where the loop leaves its numbers.
+/// The metrics endpoint: its address, and the place for the loop's numbers.
 pub struct Endpoint {
-    /// Where it is.
+    /// Its URL.
     pub url: String,
-    /// Where the replica leaves its numbers.
+    /// The replica publishes its numbers here.
     pub published: Arc<Published>,
 }
 
@@ -92,7 +92,7 @@ impl Service {
         }
     }
 
-    /// Only from this machine: whoever may read metrics may not therefore change anything.
+    /// Only this machine may set the level. The right to read metrics does not include the right to change anything.
     fn set_level(&self, request: &Request) -> Response {
         if !request.from_loopback {
             return Response::text(Status::Forbidden, "only from this machine\n");
@@ -110,7 +110,7 @@ impl Service {
     }
 }
 
-/// Yes, or no and why.
+/// The response to a health check: yes, or no and why.
 fn verdict(verdict: Result<String, String>) -> Response {
     match verdict {
         Ok(text) => Response::text(Status::Ok, format!("ok: {text}\n")),

@@ -1,26 +1,27 @@
-//! What does a scraper or a health probe ask for? As much of HTTP/1.1 as that takes, everything bounded.
+//! Reads the request of a scraper or a health probe. It supports the necessary part of HTTP/1.1, and everything is
+//! bounded.
 
 use std::net::IpAddr;
 
-/// Bytes of a request's first line and headers.
+/// The most bytes of a request's first line and headers.
 pub const HEAD_BYTES_MAX: usize = 8 << 10;
-/// Bytes of a request's body.
+/// The most bytes of a request's body.
 pub const BODY_BYTES_MAX: usize = 4 << 10;
 
-/// A request that was understood.
+/// A valid request.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Request {
     /// `GET`, `PUT`, ...
     pub method: String,
     /// Without the query.
     pub path: String,
-    /// What stood behind the head.
+    /// The bytes after the head.
     pub body: Vec<u8>,
     /// Whether it came from this machine.
     pub from_loopback: bool,
 }
 
-/// The statuses that are used here.
+/// The statuses in use.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Status {
     /// 200.
@@ -40,7 +41,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// The number and its words, as the first line of an answer has them.
+    /// The number and its text, for the first line of an answer.
     pub fn line(self) -> &'static str {
         match self {
             Self::Ok => "200 OK",
@@ -54,19 +55,19 @@ impl Status {
     }
 }
 
-/// A request, or what is wrong with it.
+/// A request, or the error in it.
 pub type Received = Result<Request, (Status, &'static str)>;
 
-/// What is read of the bytes so far.
+/// The result of parsing the bytes so far.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Parsed {
-    /// It has, and this is it.
+    /// The request is complete, and this is it.
     Whole(Received),
-    /// The request has not come to its end.
+    /// The request is incomplete.
     More,
 }
 
-/// Reads a request from what has arrived of it.
+/// Parses a request from the bytes that have arrived.
 pub fn parse(bytes: &[u8], peer: IpAddr) -> Parsed {
     let refuse = |status, why| Parsed::Whole(Err((status, why)));
     let Some(head_end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {

@@ -1,4 +1,4 @@
-//! What the replica's loop leaves for the metrics endpoint.
+//! The numbers that the replica's loop publishes for the metrics endpoint.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -13,21 +13,21 @@ use crate::resp::Stats;
 /// The replica's numbers at one moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// When.
+    /// The time of the snapshot.
     pub taken: Instant,
-    /// The replica is on its way out.
+    /// The replica is stopping.
     pub stopping: bool,
-    /// What the replica says of itself.
+    /// The replica's status.
     pub status: NodeStatus,
     /// Counters of the node.
     pub node: NodeStats,
     /// Counters of the transport.
     pub endpoint: EndpointStats,
-    /// Counters of what carries packets.
+    /// Counters of the backend.
     pub backend: BackendStats,
     /// Counters of the event loop.
     pub event_loop: LoopStats,
-    /// Of the server for Redis clients, where there is one.
+    /// Counters of the server for Redis clients, where there is one.
     pub resp: Option<Stats>,
 }
 
@@ -36,8 +36,8 @@ pub struct Snapshot {
 pub struct Published(Mutex<Option<Arc<Snapshot>>>);
 
 impl Published {
-    /// Replaces the snapshot. Never waits: while a reader takes the old one, which is a matter of nanoseconds unless the
-    /// kernel stops it there, the new one is dropped, and the next follows soon.
+    /// Replaces the snapshot. It never waits: if a reader is taking the old one, the new one is dropped, and the next
+    /// follows soon. A reader takes nanoseconds unless the kernel stops it there.
     pub fn publish(&self, snapshot: Snapshot) {
         let fresh = Some(Arc::new(snapshot));
         let old = match self.0.try_lock() {
@@ -47,7 +47,7 @@ impl Published {
         drop(old);
     }
 
-    /// The latest snapshot; nothing before the first.
+    /// The latest snapshot; `None` before the first.
     pub fn latest(&self) -> Option<Arc<Snapshot>> {
         self.0
             .lock()

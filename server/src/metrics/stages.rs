@@ -1,4 +1,4 @@
-//! Where the time of writes goes, as a histogram for each stage.
+//! The time of writes by stage, as one histogram for each stage.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use prometheus_client::metrics::MetricType;
 use trine_protocol::stages::Histogram;
 use trine_protocol::stages::WriteStages;
 
-/// The limits of the buckets are powers of two in nanoseconds: from a microsecond to a second.
+/// The limits of the buckets are powers of two in nanoseconds, from a microsecond to a second.
 const FIRST_BITS: usize = 10;
 const LAST_BITS: usize = 30;
 
@@ -25,7 +25,8 @@ pub(super) fn encode(stages: &WriteStages, encoder: &mut DescriptorEncoder<'_>) 
     Ok(())
 }
 
-/// (limit in seconds, how many are below it and in no bucket before): the same limits always.
+/// Pairs of a limit in seconds and the number of values below it that no earlier bucket holds. The limits are always
+/// the same.
 fn buckets(histogram: &Histogram) -> Vec<(f64, u64)> {
     let mut buckets: Vec<(f64, u64)> = (FIRST_BITS..=LAST_BITS)
         .map(|bits| ((1_u64 << bits) as f64 / 1e9, 0))

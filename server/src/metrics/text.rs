@@ -13,7 +13,7 @@ use super::Snapshot;
 use super::families::{Family, Kind, families, process};
 use super::stages;
 
-/// As a scraper expects it of this format.
+/// The content type that a scraper expects for this format.
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// All metrics as text.
@@ -122,9 +122,9 @@ pub(super) mod tests {
         serde_json::to_value(T::default()).expect("plain data")
     }
 
-    /// Reads the text form by the rules of the OpenMetrics 1.0 specification that matter here: every sample follows
-    /// the TYPE of its family, counters end in `_total`, no sample comes twice, families do not interleave, the text
-    /// ends with `# EOF`. Returns family name to type.
+    /// Parses the text by those rules of the OpenMetrics 1.0 specification that matter here. Every sample follows the
+    /// TYPE of its family, and counters end in `_total`. No sample appears twice, and families do not interleave. The
+    /// text ends with `# EOF`. Returns family name to type.
     fn check(text: &str) -> BTreeMap<String, String> {
         let mut types = BTreeMap::new();
         let mut samples = BTreeSet::new();
@@ -190,7 +190,7 @@ pub(super) mod tests {
                 "{line} is missing in:\n{text}"
             );
         }
-        // Before the replica's first turn there is less, and it is right as well.
+        // Before the replica's first turn there are fewer metrics, and the text is valid as well.
         check(&encode(None, None));
     }
 

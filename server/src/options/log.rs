@@ -45,7 +45,7 @@ pub enum FsyncMode {
 }
 
 impl LogArguments {
-    /// Whether the options fit together: who wants a log on disk says where, and who gives a directory wants to find the
+    /// Whether the options fit together. A log on disk needs a directory, and a user who gives a directory expects the
     /// data there.
     pub fn check(&self) -> Result<(), Failure> {
         match &self.data_dir {
@@ -69,7 +69,7 @@ impl LogArguments {
         self.data_dir.as_ref().filter(|_| self.log == LogMode::Disk)
     }
 
-    /// The same, as options of `trine serve` for the replica of each place.
+    /// The same settings, as options of `trine serve` for the replica of each place.
     pub fn as_serve_args(&self) -> Vec<OsString> {
         let Some(directory) = self.directory() else {
             return Vec::new();

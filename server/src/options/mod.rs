@@ -1,4 +1,4 @@
-//! What a replica is told: how it stores, reads and times, and how it is watched.
+//! A replica's options: storage, reads, timing, and observation.
 
 mod log;
 mod replica;

@@ -1,4 +1,4 @@
-//! What `serve` and `up` say of a replica: limits, reads, timing, how many there are.
+//! The options that `serve` and `up` share about a replica: limits, reads, timing, and the number of replicas.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use trine_base::units::parse_duration;
 use trine_base::units::parse_positive_duration;
 use trine_base::units::parse_store_bytes;
 
-/// What a group stores at most unless told otherwise.
+/// The default size limit of a group's store.
 const STORE_BYTES: &str = "1GiB";
 
 /// The limits that a new group gets; they are part of its replicated state.
@@ -27,7 +27,7 @@ pub struct LimitArguments {
 }
 
 impl LimitArguments {
-    /// The same, as options of `trine serve`.
+    /// The same limits, as options of `trine serve`.
     pub fn as_serve_args(&self) -> Vec<OsString> {
         let spin = format!("{}ns", self.spin.as_nanos());
         [
@@ -41,8 +41,8 @@ impl LimitArguments {
 }
 
 impl LimitArguments {
-    /// Whether the machine has what so many replicas on it may store. What nobody asked for keeps nobody from starting: a
-    /// small machine serves a small group by the default, too, which takes memory as it is filled.
+    /// Whether the machine has the memory that these replicas may need. Only a size above the default is checked. With
+    /// the default, a small machine can also serve a small group, because memory is taken as the store fills.
     pub fn require_memory(&self, replicas: u64) -> Result<(), Failure> {
         match parse_store_bytes(STORE_BYTES) {
             Ok(default) if self.memory <= default => Ok(()),
@@ -73,7 +73,7 @@ pub enum Reads {
 }
 
 impl ReadArguments {
-    /// The same, as options of `trine serve`.
+    /// The same settings, as options of `trine serve`.
     pub fn as_serve_args(&self) -> Vec<OsString> {
         let reads = match self.reads {
             Reads::Index => "index",
@@ -97,14 +97,14 @@ pub struct TimingArguments {
 }
 
 impl TimingArguments {
-    /// The same, as options of `trine serve`.
+    /// The same settings, as options of `trine serve`.
     pub fn as_serve_args(&self) -> Vec<OsString> {
         let timeout = format!("{}ns", self.election_timeout.as_nanos());
         ["--election-timeout".into(), timeout.into()].into()
     }
 }
 
-/// From 3 ms, below which a tick would be shorter than a thread's wait for its turn.
+/// The minimum is 3 ms. Below it a tick would be shorter than a thread's wait for its turn.
 fn parse_election_timeout(text: &str) -> Result<Duration, String> {
     let timeout = parse_positive_duration(text)?;
     if (Duration::from_millis(3)..=Duration::from_secs(60)).contains(&timeout) {
@@ -118,7 +118,8 @@ fn parse_election_timeout(text: &str) -> Result<Duration, String> {
 mod tests {
     use super::*;
 
-    /// A machine of 2 GiB was refused three replicas of the default, 1 GiB, that nobody had asked for.
+    /// A machine of 2 GiB once refused three replicas of the default size, 1 GiB, although the user had not asked for a
+    /// size.
     #[test]
     fn the_default_starts_on_every_machine() {
         let limits = |memory| LimitArguments {

@@ -1,4 +1,4 @@
-//! Options that say how the process runs on its machine.
+//! Options about how the process runs on its machine.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ pub struct WatchArguments {
 }
 
 impl WatchArguments {
-    /// The same, as options of `trine serve`, for every replica of a group.
+    /// The same settings, as options of `trine serve` for every replica of a group.
     pub fn as_serve_args(&self) -> Result<Vec<OsString>, Failure> {
         let mut options = vec!["--log-level".to_owned(), self.log_level.clone()];
         options.extend(["--log-format".to_owned(), self.log_format.name().to_owned()]);

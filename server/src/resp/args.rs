@@ -1,4 +1,4 @@
-//! Options of the Redis protocol, and what they come to.
+//! Options of the Redis protocol, and the settings that follow from them.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -56,7 +56,7 @@ pub struct RespArguments {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RespAddress {
     address: SocketAddr,
-    /// The port is that of place 1.
+    /// The port belongs to place 1, and further places count on from it.
     counts_on: bool,
 }
 
@@ -97,7 +97,7 @@ impl RespAddress {
         Ok(address)
     }
 
-    /// The same, counting on with the places.
+    /// Returns the same address, with ports that count on with the places.
     pub fn counting_on(self) -> Self {
         Self {
             counts_on: self.address.port() > 0,
@@ -106,7 +106,8 @@ impl RespAddress {
     }
 }
 
-/// Whoever gives a password means to protect something; `given` says where it stands.
+/// A user who gives a password wants to protect something, so this is an error. `given` names the source of the
+/// password.
 pub fn needless_password(given: &str) -> Failure {
     Failure::usage(
         format!(
@@ -117,7 +118,7 @@ pub fn needless_password(given: &str) -> Failure {
 }
 
 impl RespArguments {
-    /// The setting that gives a password for a protocol that is not served.
+    /// The setting that gives a password although the protocol is not served.
     pub fn needless_password(&self) -> Option<&'static str> {
         match self {
             Self { resp: Some(_), .. } => None,
@@ -133,7 +134,7 @@ impl RespArguments {
         }
     }
 
-    /// The password, from wherever it is given.
+    /// The password, from its source.
     pub fn password(&self) -> Result<Option<Vec<u8>>, Failure> {
         let Some(path) = &self.resp_password_file else {
             return Ok(self.resp_password.clone().map(String::into_bytes));
@@ -162,7 +163,7 @@ impl RespArguments {
         }
     }
 
-    /// The same, as options of `trine serve` for every replica of a group.
+    /// The same settings, as options of `trine serve` for every replica of a group.
     pub fn as_serve_args(&self, password: Option<&HiddenPassword>) -> Vec<OsString> {
         let Some(resp) = self.resp.map(RespAddress::counting_on) else {
             return Vec::new();
@@ -192,12 +193,12 @@ impl RespArguments {
     }
 }
 
-/// A password on its way to replicas that this process starts: their environment is made anew, and lists of processes
-/// show their options. They read it, whenever they start, from a file without a name that this process keeps open.
+/// Passes a password to replicas that this process starts. Their environment is built from nothing, and process lists
+/// show their options. So each replica reads it at its start from an unnamed file that this process keeps open.
 pub struct HiddenPassword(File);
 
 impl HiddenPassword {
-    /// Of these options, if they have one.
+    /// Makes one from these options, if they have a password.
     pub fn of(arguments: &RespArguments) -> Result<Option<Self>, Failure> {
         let Some(password) = &arguments.resp_password else {
             return Ok(None);
@@ -216,7 +217,8 @@ impl HiddenPassword {
         Ok(Some(kept))
     }
 
-    /// In memory: a container need not have a directory for temporary files, and on a disk it would stay.
+    /// The file is in memory. A container may have no directory for temporary files, and on a disk the password would
+    /// remain.
     fn keep(password: &str) -> std::io::Result<Self> {
         let mut file = File::from(memfd_create("trine-resp-password", MemfdFlags::CLOEXEC)?);
         file.write_all(password.as_bytes())?;

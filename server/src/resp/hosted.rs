@@ -1,4 +1,5 @@
-//! The application of the thread's event loop: connections and the group's client, fed from each other.
+//! The application of the thread's event loop. It passes commands from connections to the group's client, and answers
+//! back.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +15,7 @@ use trine_transport::{App, Completion, Cx, Event, Reply, Request};
 
 use super::server::Server;
 
-/// How often sockets are looked at where the backend cannot be woken by them.
+/// The poll interval of sockets where they cannot wake the backend.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// No log entry is larger, so no command can be.
 const COMMAND_BYTES_MAX: usize = 4 << 20;
@@ -29,7 +30,7 @@ pub(super) struct Hosted<R: Route> {
     now: Instant,
 }
 
-/// Logical clients that all connections share: each may have so many commands in flight.
+/// Logical clients that all connections share. Each has a limit of commands in flight.
 #[derive(Default)]
 struct Sessions {
     open: Vec<ClientId>,
@@ -37,7 +38,7 @@ struct Sessions {
 }
 
 impl Sessions {
-    /// One with room.
+    /// Returns a client with room.
     fn pick<R: Route>(&mut self, clients: &mut Clients<R>) -> Option<ClientId> {
         let has_room = |at: usize| clients.in_flight_of(self.open[at]) < IN_FLIGHT_MAX;
         if let Some(at) = self.turns.take(self.open.len(), has_room) {
@@ -49,16 +50,16 @@ impl Sessions {
     }
 }
 
-/// Sessions are used in turn: the replicas keep the last replies of a session until its next command says that they have
-/// come, so one that is not used keeps up to 64 of them.
+/// Sessions take turns. The replicas keep the last replies of a session until its next command acknowledges them. So an
+/// unused session would keep up to 64 of them.
 #[derive(Default)]
 struct Turns {
-    /// Whose turn it is.
+    /// The next session in the rotation.
     next: usize,
 }
 
 impl Turns {
-    /// The first of `count` from the one whose turn it is that has room.
+    /// Returns the first of `count` sessions with room, beginning with the next in the rotation.
     fn take(&mut self, count: usize, has_room: impl Fn(usize) -> bool) -> Option<usize> {
         let mut in_turn = (0..count).map(|step| (self.next + step) % count);
         let at = in_turn.find(|&at| has_room(at))?;
@@ -85,7 +86,7 @@ impl<R: Route> Hosted<R> {
         }
     }
 
-    /// Nothing wakes the loop when a socket is readable.
+    /// Switches to polling, for a backend that readable sockets cannot wake.
     pub(super) fn look_often(&mut self) {
         self.look_often = true;
     }
@@ -177,7 +178,7 @@ impl<R: Route> App<R> for Hosted<R> {
 
     fn on_turn(&mut self, cx: &mut Cx<'_, R>) {
         self.now = cx.now();
-        // Answers first: their connections go on with what they sent behind.
+        // Answers go first, because their connections then continue with later commands.
         self.give_answers();
         self.server.look();
         self.work();
@@ -203,9 +204,9 @@ impl<R: Route> App<R> for Hosted<R> {
 mod tests {
     use super::*;
 
-    /// A review found that replies stayed in the replicas' memory for as long as Redis clients were served: after more
-    /// than 64 commands at once there were two sessions, all later commands went to the second one, and the first was
-    /// never used again, which is what makes replicas forget its last 64 replies, of up to 4 MiB each.
+    /// A review found that replies stayed in the replicas' memory for as long as Redis clients were served. After more
+    /// than 64 commands at once there were two sessions, and all later commands went to the second one. The first was
+    /// never used again. So the replicas never forgot its last 64 replies, of up to 4 MiB each.
     #[test]
     fn no_session_rests_while_others_are_used() {
         let mut turns = Turns::default();

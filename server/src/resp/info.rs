@@ -1,4 +1,4 @@
-//! What INFO, CLIENT LIST and CONFIG GET tell about the server.
+//! The contents of INFO, CLIENT LIST and CONFIG GET.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -10,17 +10,17 @@ use trine_resp::{Connection, Limits, Told};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stats {
     started_unix_ms: i64,
-    /// Connections now.
+    /// Present connections.
     pub connected: usize,
     /// Connections since the start.
     pub accepted: u64,
-    /// Beyond the greatest number of clients.
+    /// Connections refused beyond the limit of clients.
     pub turned_away: u64,
     /// Connections that could not be accepted.
     pub accept_errors: u64,
     /// Connections closed because of what they sent.
     pub protocol_errors: u64,
-    /// Disconnected because they took no replies.
+    /// Clients disconnected because they did not read their replies.
     pub slow_readers: u64,
     /// Commands since the start.
     pub commands: u64,
@@ -41,7 +41,7 @@ impl Stats {
     }
 }
 
-/// The counters as the thread that serves left them after its last turn.
+/// The counters after the last turn of the serving thread.
 #[derive(Clone, Debug, Default)]
 pub struct SharedStats(Arc<Mutex<Stats>>);
 
@@ -50,13 +50,13 @@ impl SharedStats {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = stats;
     }
 
-    /// The counters now.
+    /// The present counters.
     pub fn get(&self) -> Stats {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Shows each of the other connections to a function.
+/// Calls a function with each of the other connections.
 pub(super) type Others<'a> = dyn Fn(&mut dyn FnMut(&Connection)) + 'a;
 
 /// The server as one of its connections sees it.
@@ -69,7 +69,7 @@ pub(super) struct View<'a> {
     pub(super) unix_ms: i64,
 }
 
-/// The release of Redis whose commands and replies these are, for clients that ask.
+/// The Redis release whose commands and replies this server implements, for clients that ask.
 const REDIS_VERSION: &str = "7.0.15";
 
 impl View<'_> {
@@ -109,7 +109,7 @@ impl View<'_> {
                     ("slow_readers_disconnected", stats.slow_readers.to_string()),
                 ],
             ),
-            // Every replica takes writes: it sends them to the one that leads.
+            // Every replica takes writes and forwards them to the leader.
             "replication" => (
                 "Replication",
                 vec![

@@ -1,7 +1,7 @@
 //! The Redis protocol at a replica: sockets on one side, a client of the group on the other, in one thread.
 //!
-//! Whoever serves Redis clients is itself a client of the group, so every replica can: commands go to whoever leads,
-//! exactly once, and what all connections asked for in one turn goes out together.
+//! The server for Redis clients is itself a client of the group, so every replica can run one. Commands go to the
+//! leader and are executed exactly once. The commands of all connections in one turn leave together.
 
 mod args;
 mod hosted;
@@ -42,13 +42,13 @@ pub struct Resp {
 }
 
 impl Resp {
-    /// Where its counters can be read.
+    /// Counters for other threads.
     pub fn stats(&self) -> SharedStats {
         self.stats.clone()
     }
 }
 
-/// Starts serving, if the options say so.
+/// Starts the server, if the options ask for it.
 pub fn start<N: Network>(
     network: &N,
     arguments: &ServeArguments,
@@ -128,7 +128,7 @@ impl Drop for Resp {
         self.stopping.store(true, Ordering::SeqCst);
         self.waker.wake();
         if let Some(thread) = self.thread.take() {
-            // A panic there was printed there.
+            // The thread has already printed its panic.
             drop(thread.join());
         }
     }

@@ -1,7 +1,7 @@
-//! Sockets of Redis clients: accepted, read, written and closed, as the connections' states want it.
+//! Sockets of Redis clients: accepted, read, written and closed, as the connections' states require.
 //!
-//! Readiness is reported once for each change (edge-triggered), so what a socket still has is remembered here. A
-//! connection that cannot go on is left alone until its socket or the group has something new.
+//! The kernel reports readiness once for each change (edge-triggered), so this module remembers the readiness of each
+//! socket. A blocked connection gets no turn until its socket or the group has something new.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -19,22 +19,23 @@ use super::info::{SharedStats, Stats, View};
 use trine_base::failure::Failure;
 
 const LISTENER: Token = Token(usize::MAX);
-/// Events taken in one look.
+/// The most events taken in one poll.
 const EVENTS_MAX: usize = 1024;
-/// Bytes read from a socket at a time.
+/// The bytes of one read from a socket.
 const READ_BYTES: usize = 64 * 1024;
-/// How often one connection reads and writes in one turn, before others have their turn.
+/// How often one connection reads and writes in one turn, before other connections get theirs.
 const ROUNDS_MAX: usize = 8;
-/// How often slow readers are looked for, and accepting is tried again after the system had no descriptor left.
+/// The interval of two checks. One looks for slow readers. The other retries accepting after the system had no
+/// descriptor left.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// How long, and for how many bytes, a client that broke the protocol may go on sending: closed before, the connection
-/// would be reset, and the error that says what was wrong lost.
+/// The limits in time and bytes for data from a client that broke the protocol. Closing the connection earlier would
+/// reset it, and the client would lose the error message.
 const DRAIN_TIME: Duration = Duration::from_secs(2);
 const DRAIN_BYTES_MAX: usize = 64 << 20;
-/// The generation of a slot stands above its index in a tag.
+/// A tag holds the slot's generation in the bits above its index.
 const GENERATION_SHIFT: u32 = 32;
 
-/// What the options say.
+/// The server's options.
 pub(super) struct Options {
     pub(super) limits: Limits,
     pub(super) password: Option<Vec<u8>>,
@@ -52,17 +53,17 @@ pub(super) struct Server {
     free: Vec<usize>,
     /// Slots with something to do.
     dirty: Vec<usize>,
-    /// Filled while `dirty` is worked through.
+    /// Filled while `dirty` is processed.
     later: Vec<usize>,
     scratch: Box<[u8]>,
     check_at: Instant,
-    /// Accepting ended without the last connection.
+    /// Accepting stopped while connections were still waiting.
     accept_again: bool,
     stats: Stats,
     shared: SharedStats,
 }
 
-/// A place for a connection; its number stays when the connection goes.
+/// A slot for a connection; its number stays when the connection goes.
 #[derive(Default)]
 struct Slot {
     generation: u32,
@@ -74,27 +75,27 @@ pub(super) struct Client {
     pub(super) connection: Connection,
     readable: bool,
     writable: bool,
-    /// The peer's end has been seen: a short read is not the last one.
+    /// The peer's end was reported, so a short read may not be the last one.
     peer_ended: bool,
     queued: bool,
-    /// Errors of the connection that are in the counters.
+    /// Errors of the connection that the counters already include.
     errors_counted: u64,
-    /// Since when the client takes none of the replies that wait for it.
+    /// The time since which the client has read none of its waiting replies.
     blocked_since: Option<Instant>,
-    /// It has been told its last word, and what it still sends is thrown away.
+    /// The client has its last reply; its further data is discarded.
     drain: Option<Drain>,
 }
 
-/// What is left of the patience with a client that broke the protocol.
+/// The remaining limits for a client that broke the protocol.
 struct Drain {
     until: Instant,
     bytes_left: usize,
 }
 
 impl Client {
-    /// Says that nothing more will come, and lets the client end what it sends.
+    /// Tells the client that no more replies follow, and lets it finish sending.
     fn begin_drain(&mut self, now: Instant) {
-        // One that has gone is noticed by the next read.
+        // The next read notices a client that has gone.
         let _ = self.stream.shutdown(Shutdown::Write);
         self.readable = true;
         self.drain = Some(Drain {
@@ -142,12 +143,12 @@ impl Server {
         })
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Readable when [`Server::look`] would find something.
+    /// A descriptor that is readable when [`Server::look`] would find something.
     pub(super) fn descriptor(&self) -> Result<OwnedFd, Failure> {
         let shared = self.poll.registry().as_fd().try_clone_to_owned();
         shared.map_err(|error| Failure::usage(format!("no descriptor is left: {error}"), ""))
@@ -158,7 +159,7 @@ impl Server {
         !self.dirty.is_empty()
     }
 
-    /// When [`Server::work`] has to run at the latest.
+    /// The latest time at which [`Server::work`] has to run.
     pub(super) fn next_timeout(&self, now: Instant) -> Option<Instant> {
         let waits = |slot: &Slot| {
             let client = slot.client.as_ref();
@@ -168,14 +169,14 @@ impl Server {
         needed.then(|| self.check_at.max(now))
     }
 
-    /// Notes what has happened at the sockets, without waiting.
+    /// Records the events at the sockets, without waiting.
     pub(super) fn look(&mut self) {
         if self
             .poll
             .poll(&mut self.events, Some(std::time::Duration::ZERO))
             .is_err()
         {
-            return; // Interrupted: the next turn looks again.
+            return; // Interrupted: the next turn polls again.
         }
         let events = std::mem::replace(&mut self.events, Events::with_capacity(0));
         for event in &events {
@@ -217,7 +218,7 @@ impl Server {
                 Ok((stream, peer)) => self.admit(stream, peer),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // No descriptor is left, or the client has gone: those that wait are taken later.
+                // No descriptor is left, or the client has gone. Waiting connections are accepted later.
                 Err(_) => {
                     self.stats.accept_errors += 1;
                     self.accept_again = true;
@@ -231,7 +232,7 @@ impl Server {
         self.stats.accepted += 1;
         if self.stats.connected >= self.options.clients_max {
             self.stats.turned_away += 1;
-            // Whoever cannot take even this much loses nothing by not being told.
+            // A client that cannot take even this much loses nothing by the missing message.
             let _ = stream.write(b"-ERR max number of clients reached\r\n");
             return;
         }
@@ -239,7 +240,7 @@ impl Server {
             self.slots.push(Slot::default());
             self.slots.len() - 1
         });
-        // Replies go out at once; if the system cannot do that, they go out a little later.
+        // Replies leave at once. If the system does not support that, they leave a little later.
         let _ = stream.set_nodelay(true);
         let both = Interest::READABLE | Interest::WRITABLE;
         let registered = self
@@ -273,7 +274,7 @@ impl Server {
         self.make_dirty(index);
     }
 
-    /// The call of a connection is over. Connections that have gone meanwhile hear nothing.
+    /// The call of a connection has ended. Connections that have gone meanwhile get no answer.
     pub(super) fn on_answer(&mut self, tag: u64, result: Result<Response<'_>, CallFailure>) {
         let (index, generation) = (tag as u32 as usize, (tag >> GENERATION_SHIFT) as u32);
         let slot = &mut self.slots[index];
@@ -286,7 +287,7 @@ impl Server {
         self.make_dirty(index);
     }
 
-    /// Lets every connection go on that can; `begin` takes their calls.
+    /// Lets every connection continue that can; `begin` takes their calls.
     pub(super) fn work(&mut self, now: Instant, begin: &mut Begin<'_>) {
         if now >= self.check_at {
             self.check(now);
@@ -295,7 +296,7 @@ impl Server {
         let mut dirty = std::mem::replace(&mut self.dirty, std::mem::take(&mut self.later));
         for index in dirty.drain(..) {
             let tag = u64::from(self.slots[index].generation) << GENERATION_SHIFT | index as u64;
-            // Out of its slot, so that it can ask about the others.
+            // The client leaves its slot for the turn, so that it can ask about the others.
             let Some(mut client) = self.slots[index].client.take() else {
                 continue;
             };
@@ -326,7 +327,7 @@ impl Server {
         self.shared.set(self.stats);
     }
 
-    /// Where the counters can be read from other threads.
+    /// The counters for other threads.
     pub(super) fn shared(&self) -> SharedStats {
         self.shared.clone()
     }
@@ -366,7 +367,8 @@ impl Server {
                 state = State::Over;
                 break;
             }
-            // What was held back for the replies' sake goes on at once: no event at the socket tells that they are written.
+            // Commands that waited for room for replies continue at once, because no socket event reports the written
+            // replies.
             let cleared = clogged && !client.connection.is_clogged(limits);
             let reads_on = client.readable && client.connection.wants_bytes(limits);
             if !reads_on && !cleared {
@@ -390,7 +392,7 @@ impl Server {
                 Ok(count) => {
                     self.stats.bytes_in += count as u64;
                     client.connection.on_bytes(&self.scratch[..count]);
-                    // Less than there was room for: the socket is empty, unless its end is still to be read.
+                    // A short read means that the socket is empty, unless its end is still to be read.
                     client.readable = count == self.scratch.len() || client.peer_ended;
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => client.readable = false,
@@ -407,7 +409,8 @@ impl Server {
     }
 
     fn close(&mut self, index: usize, mut client: Client) {
-        // Bytes that nobody has read would make the system throw the last reply away; what comes later still may.
+        // Closing with unread bytes would make the system discard the last reply. Bytes that arrive later can still
+        // have that effect.
         let _ = client.stream.shutdown(Shutdown::Write);
         for _ in 0..ROUNDS_MAX {
             if !matches!(client.stream.read(&mut self.scratch), Ok(1..)) {
@@ -420,7 +423,7 @@ impl Server {
         self.stats.connected -= 1;
     }
 
-    /// Disconnects readers that are too slow, and clients that broke the protocol and still send.
+    /// Disconnects slow readers, and clients that broke the protocol and still send.
     fn check(&mut self, now: Instant) {
         self.check_at = now + CHECK_EVERY;
         if self.accept_again {
@@ -460,14 +463,14 @@ impl Submit for Tagged<'_, '_> {
     }
 }
 
-/// What becomes of a connection after its turn.
+/// The fate of a connection after its turn.
 enum State {
     Over,
     Rests,
     GoesOn,
 }
 
-/// Throws away what a client sends that broke the protocol, until it ends or has had enough patience.
+/// Discards the data of a client that broke the protocol, until it ends or reaches its limit.
 fn drain(client: &mut Client, scratch: &mut [u8]) -> State {
     for _ in 0..ROUNDS_MAX {
         let (true, Some(drain)) = (client.readable, &mut client.drain) else {
@@ -485,7 +488,7 @@ fn drain(client: &mut Client, scratch: &mut [u8]) -> State {
     State::GoesOn
 }
 
-/// Writes what the socket takes.
+/// Writes as much as the socket takes.
 fn write(client: &mut Client, now: Instant, stats: &mut Stats) -> io::Result<()> {
     while !client.connection.output().is_empty() && client.writable {
         match client.stream.write(client.connection.output()) {
@@ -506,7 +509,7 @@ fn write(client: &mut Client, now: Instant, stats: &mut Stats) -> io::Result<()>
     Ok(())
 }
 
-/// Each connection takes a descriptor: as many as the system lets this process have.
+/// Raises the limit of descriptors as far as the system allows, because each connection takes one.
 fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
@@ -514,7 +517,7 @@ fn raise_descriptor_limit() {
         current: maximum,
         maximum,
     };
-    // Fewer connections are possible then, and refused ones are counted.
+    // On failure fewer connections are possible, and refused ones are counted.
     let _ = setrlimit(Resource::Nofile, wanted);
 }
 

@@ -1,5 +1,5 @@
-//! What is wrong with a replica's settings whatever the machine is like: `trine serve` says it at its start, `trine config
-//! check` before.
+//! Which settings of a replica are wrong on any machine? `trine serve` reports them at its start, `trine config check`
+//! before.
 
 use std::net::SocketAddr;
 
@@ -14,8 +14,8 @@ use crate::serve::ServeArguments;
 use trine_base::failure::Failure;
 use trine_base::{peers, placement};
 
-/// Every mistake, with the setting to which it belongs. Names are not looked up, nothing is opened. Addresses are kept to
-/// loopback, unless the settings say otherwise, where they are those of IP.
+/// Returns every mistake, with its setting. It resolves no names and opens nothing. IP addresses have to be on
+/// loopback, unless the settings permit others.
 pub fn check(arguments: &ServeArguments, is_ip: bool) -> Vec<(&'static str, Failure)> {
     let allowed = arguments.placement.allow_remote;
     let own = own_item(arguments);
@@ -23,7 +23,7 @@ pub fn check(arguments: &ServeArguments, is_ip: bool) -> Vec<(&'static str, Fail
         Ok(Ok(own)) if is_ip => placement::require_loopback("this replica's address", own, allowed),
         _ => Ok(()),
     };
-    // Which place has the wrong address is of no interest while the list is none.
+    // An error in the own address does not matter while the list itself is invalid.
     let listed = peers::check(&arguments.peers);
     let own = match (&listed, own) {
         (Ok(()), Err(failure)) => Err(failure),
@@ -60,7 +60,7 @@ pub fn check(arguments: &ServeArguments, is_ip: bool) -> Vec<(&'static str, Fail
     found
 }
 
-/// The part of it that `trine up` has, too.
+/// The checks that `trine up` shares.
 pub fn check_common(
     log: &LogArguments,
     resp: &RespArguments,
@@ -77,7 +77,7 @@ pub fn check_common(
     found
 }
 
-/// Where this replica listens, as it is written.
+/// The replica's own address, as it is written.
 fn own_item(arguments: &ServeArguments) -> Result<&str, Failure> {
     match &arguments.listen {
         Some(listen) => Ok(listen.trim()),
@@ -85,7 +85,7 @@ fn own_item(arguments: &ServeArguments) -> Result<&str, Failure> {
     }
 }
 
-/// What stands at the place in the list.
+/// The item of the list at this place.
 pub(super) fn own_of<T: Copy>(place: u32, list: &[T]) -> Result<T, Failure> {
     let index = usize::try_from(place).unwrap_or(usize::MAX) - 1;
     list.get(index).copied().ok_or_else(|| {
@@ -99,11 +99,11 @@ pub(super) fn own_of<T: Copy>(place: u32, list: &[T]) -> Result<T, Failure> {
     })
 }
 
-/// How the replica works, as far as these settings say.
+/// The replica's configuration, as far as these settings define it.
 pub(super) fn replica_config(reading: &ReadArguments, timing: &TimingArguments) -> ReplicaConfig {
     let defaults = ReplicaConfig::default();
     ReplicaConfig {
-        // The defaults' ratios between tick, heartbeat and election stay as they are.
+        // The ratios between tick, heartbeat and election remain those of the defaults.
         tick: (timing.election_timeout / defaults.election_ticks as u32).into(),
         reads: match reading.reads {
             Reads::Index => ReadMode::Index,

@@ -23,7 +23,7 @@ fn arguments() -> ChaosArguments {
 /// Client 1 writes one value after the other; the last read, by client 2, begins after all of them.
 fn history(read: &str) -> History {
     let mut history = History::new();
-    // It never has an answer.
+    // This operation never gets an answer.
     history.call(0, 6 * MS, b"other", Action::Delete);
     for number in 1..=40_u64 {
         let (called, value) = (number * 10 * MS, format!("<v{number}>").into_bytes());

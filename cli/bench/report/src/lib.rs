@@ -1,9 +1,7 @@
-//! The one form in which every benchmark of the project reports: a table and a JSON file.
+//! The common report of all benchmarks of the project: a table and a JSON file.
 //!
-//! Measurements go to
-//! `target/bench/<crate>.json` as a list of `{name, value, unit, against, ratio, goal, met}`; the
-//! goals stand in `cli/bench/goals.json`, by crate and name. Whether a goal is met is computed in
-//! one place, `Goal::met`.
+//! `target/bench/<crate>.json` holds the measurements as a list of `{name, value, unit, against, ratio, goal, met}`.
+//! The goals are in `cli/bench/goals.json`, by crate and name. Only `Goal::met` decides whether a goal is met.
 
 pub mod pin;
 
@@ -12,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-/// Alternating pairs behind every timed ratio, at least.
+/// The fewest alternating pairs behind a timed ratio.
 pub const PAIRS_MIN: usize = 8;
 
 /// The measurements of one crate.
@@ -22,7 +20,7 @@ pub struct Report {
     rows: Vec<Row>,
 }
 
-/// A limit for the ratio of a measurement, or for its value if it is compared with nothing.
+/// A limit for the ratio of a measurement, or for its value if it has no comparison.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub enum Goal {
     /// Smaller is better.
@@ -31,16 +29,16 @@ pub enum Goal {
     AtLeast(f64),
 }
 
-/// What alternating runs of two things gave.
+/// The result of alternating runs of two things.
 #[derive(Clone, Debug)]
 pub struct Pairs {
-    /// Median of our runs.
+    /// The median of our runs.
     pub ours: f64,
-    /// Median of the runs we compare with.
+    /// The median of the runs for comparison.
     pub theirs: f64,
-    /// Median of the ratios of neighbouring runs.
+    /// The median of the ratios of neighbouring runs.
     pub ratio: f64,
-    /// Smallest and largest of these ratios.
+    /// The smallest and the largest of these ratios.
     pub range: (f64, f64),
 }
 
@@ -92,8 +90,8 @@ impl Goal {
 }
 
 impl Pairs {
-    /// Runs `ours` and `theirs` in turn, after one unmeasured run of each, and compares neighbours,
-    /// so that a machine whose speed drifts spoils no ratio.
+    /// Runs `ours` and `theirs` alternately, after one unmeasured run of each, and compares neighbours. So a machine
+    /// whose speed drifts spoils no ratio.
     pub fn run(
         pairs: usize,
         mut ours: impl FnMut() -> f64,
@@ -134,12 +132,12 @@ impl Report {
         }
     }
 
-    /// A figure that stands for itself; a goal applies to `value`.
+    /// Adds a figure without a comparison; a goal applies to `value`.
     pub fn value(&mut self, name: &str, value: f64, unit: &'static str) {
         self.add(name, value, unit, None, None, None);
     }
 
-    /// A figure of ours beside another one, timed in alternating pairs; a goal applies to the ratio.
+    /// Adds a figure of ours and another one, timed in alternating pairs; a goal applies to the ratio.
     pub fn pairs(&mut self, name: &str, unit: &'static str, against: &str, pairs: &Pairs) {
         let against = format!("{against} ({} {unit})", number(pairs.theirs));
         self.add(
@@ -152,8 +150,7 @@ impl Report {
         );
     }
 
-    /// A figure of ours beside another one where counting leaves no noise; a goal applies to the
-    /// ratio.
+    /// Adds a figure of ours and another one, where counting leaves no noise; a goal applies to the ratio.
     pub fn ratio(
         &mut self,
         name: &str,
@@ -276,7 +273,7 @@ pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     }
 }
 
-/// Three significant digits, large numbers with a unit prefix.
+/// Formats three significant digits, with a unit prefix for large numbers.
 fn number(value: f64) -> String {
     let (scaled, suffix) = match value.abs() {
         magnitude if magnitude >= 1e9 => (value / 1e9, " G"),

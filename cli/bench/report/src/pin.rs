@@ -3,8 +3,8 @@
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Two processors of this process, the last ones it may use; the first ones serve interrupts.
-/// `TRINE_BENCH_CORES=a,b` overrides.
+/// Two processors of this process. They are the last ones that it may use, because the first ones serve interrupts.
+/// `TRINE_BENCH_CORES=a,b` overrides them.
 pub fn two_cores() -> (usize, usize) {
     if let Ok(text) = std::env::var("TRINE_BENCH_CORES") {
         let parse = |core: &str| core.trim().parse::<usize>().expect("a processor number");
@@ -32,8 +32,7 @@ pub fn pin(core: usize) {
         .unwrap_or_else(|error| panic!("cannot pin to processor {core}: {error}"));
 }
 
-/// Processor time that the calling thread has used, in nanoseconds: what others on its core take
-/// does not count.
+/// The processor time of the calling thread, in nanoseconds. The time of other threads on its core does not count.
 pub fn cpu_time_ns() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64

@@ -1,5 +1,5 @@
-//! An etcd cluster through its own gRPC API: Range (linearizable, the default) and Put, with as many clients a connection
-//! as etcd's documentation runs its own benchmark with.
+//! An etcd cluster through its own gRPC API: Range (linearizable, the default) and Put. The number of clients on a
+//! connection is that of etcd's own benchmark, as its documentation runs it.
 
 use std::collections::BTreeMap;
 
@@ -19,9 +19,9 @@ pub(crate) struct Etcd {
     servers: String,
     sockets: Sockets,
     connections: Vec<Http2>,
-    /// What is under way: connection and stream, to client and tag.
+    /// The calls in flight: connection and stream, to client and tag.
     under_way: BTreeMap<(usize, u32), (usize, u64)>,
-    /// How much of it each client has.
+    /// The number of calls in flight of each client.
     of_client: Vec<usize>,
     readable: Vec<usize>,
     answers: Vec<Answer>,
@@ -67,7 +67,7 @@ impl Etcd {
     }
 }
 
-/// Set in the tag of a read while it is under way.
+/// Set in the tag of a read while it is in flight.
 const READ: u64 = 1 << 63;
 
 impl Target for Etcd {
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(outcome(false, Ok(header.clone())), Outcome::Done);
         let mut found = header;
         field(2, &[7; 300], &mut found);
-        // `count`, a number, behind it.
+        // The number `count` follows it.
         found.extend_from_slice(&[4 << 3, 1]);
         assert_eq!(outcome(true, Ok(found)), Outcome::Done);
     }

@@ -1,5 +1,5 @@
-//! As much of HTTP/2 (RFC 9113) as unary gRPC calls over one connection need: no server push, no priorities, a header
-//! table for what is sent, none for what is received.
+//! The part of HTTP/2 (RFC 9113) for unary gRPC calls over one connection. It has no server push and no priorities.
+//! Sent headers use a header table, received headers none.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use loona_hpack::Decoder;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const FRAME_HEADER: usize = 9;
-/// Frames that are received are at most this large: the protocol's default, which is not changed.
+/// The size limit of received frames: the protocol's default, which is not changed.
 const FRAME_BYTES_MAX: usize = 16 << 10;
-/// What the server may send on a stream, and on the connection, before it has to wait.
+/// The bytes that the server may send on a stream, and on the connection, before it has to wait.
 const WINDOW: u32 = 1 << 30;
-/// A message larger than this is none of ours.
+/// No expected message is larger than this.
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
 
 const DATA: u8 = 0;
@@ -29,7 +29,7 @@ const END_HEADERS: u8 = 4;
 const PADDED: u8 = 8;
 const PRIORITY: u8 = 32;
 
-/// A call that is over: its stream, and the message or what the server says went wrong.
+/// A call that has ended: its stream, and the message or the server's error.
 pub type Answer = (u32, Result<Vec<u8>, String>);
 
 /// One connection's state. Bytes to send go to an `out` buffer of the caller.
@@ -37,14 +37,14 @@ pub struct Http2 {
     authority: String,
     next_stream: u32,
     streams: BTreeMap<u32, Stream>,
-    /// What may be sent on the connection, and on a new stream.
+    /// The bytes that may be sent on the connection, and on a new stream.
     window: i64,
     window_initial: i64,
     streams_max: usize,
-    /// Received and not yet given back to the server's window.
+    /// Bytes that were received and not yet returned to the server's window.
     consumed: u32,
     decoder: Decoder<'static>,
-    /// The stream and flags of a header block that goes on, and what came of it.
+    /// The stream and flags of an incomplete header block, and its bytes so far.
     headers: Option<(u32, u8, Vec<u8>)>,
     indexed: bool,
 }
@@ -54,7 +54,7 @@ struct Stream {
     message: Vec<u8>,
     status: Option<String>,
     reason: String,
-    /// What may still be sent on it.
+    /// The bytes that may still be sent on it.
     window: i64,
     /// The rest of the request, which waits for the window.
     unsent: Vec<u8>,
@@ -117,8 +117,8 @@ impl Http2 {
         id
     }
 
-    /// HPACK (RFC 7541): the headers that never change are put into the server's table by the first call, and named by
-    /// their number from then on.
+    /// HPACK (RFC 7541): the first call puts the constant headers into the server's table. Later calls refer to them by
+    /// number.
     fn header_block(&mut self, path: &str) -> Vec<u8> {
         // Static entries: `:method: POST`, `:scheme: http`; then `:path` as a literal that is not remembered.
         let mut block = vec![0x83, 0x86, 0x04];
@@ -141,7 +141,7 @@ impl Http2 {
         block
     }
 
-    /// Takes in what arrived, hands out the calls that are over, and removes from `input` what was understood.
+    /// Processes received bytes, returns the calls that have ended, and removes the processed bytes from `input`.
     pub fn receive(
         &mut self,
         input: &mut Vec<u8>,
@@ -217,7 +217,7 @@ impl Http2 {
                 String::from_utf8_lossy(payload.get(8..).unwrap_or_default())
             )),
             WINDOW_UPDATE => self.on_window(id, payload, out),
-            // Whatever else there is may be ignored.
+            // All other frames may be ignored.
             _ => Ok(()),
         }
     }
@@ -389,7 +389,7 @@ fn without_padding(flags: u8, payload: &[u8]) -> Result<&[u8], String> {
 mod tests {
     use super::*;
 
-    /// What a server sends for one call: headers, a message in two frames, trailers.
+    /// The frames that a server sends for one call: headers, a message in two frames, trailers.
     fn answer(id: u32, trailers: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();
         frame(SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 9], &mut bytes);

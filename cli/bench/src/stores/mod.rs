@@ -1,5 +1,5 @@
-//! What is measured: a store behind a URL. All of them get the same operations in the same order from one thread, and
-//! each answer is timed when that thread hears it.
+//! The measured stores, each behind a URL. All of them get the same operations in the same order from one thread. The
+//! time of an answer is when that thread receives it.
 
 mod etcd;
 pub mod http2;
@@ -19,26 +19,26 @@ pub(super) use self::trine::Trine;
 
 use trine_base::failure::Failure;
 
-/// Operations that one client may have under way, on every target.
+/// The most operations of one client in flight, on every target.
 pub(super) const IN_FLIGHT_MAX: usize = 64;
 
-/// One thing to do.
+/// One operation.
 #[derive(Copy, Clone, Debug)]
 pub(super) enum Request<'a> {
     Read { key: &'a [u8] },
     Write { key: &'a [u8], value: &'a [u8] },
 }
 
-/// What became of it.
+/// Its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Done,
-    /// A read of a key that is not there.
+    /// A read of a key that does not exist.
     Missing,
     Failed(Failure),
 }
 
-/// An operation that is over: its tag, and what became of it.
+/// An operation that has ended: its tag and its outcome.
 pub(super) type Finished = (u64, Outcome);
 
 /// A store with a number of clients of ours.
@@ -49,14 +49,14 @@ pub(super) trait Target {
     /// Begins an operation of a client.
     fn submit(&mut self, client: usize, tag: u64, request: Request<'_>) -> Result<(), Failure>;
 
-    /// Waits until something is over, at most until `until`, and hands it out; sends first what was begun.
+    /// Sends the begun operations, then waits for results, at most until `until`, and returns them.
     fn poll(&mut self, until: Instant, finished: &mut Vec<Finished>) -> Result<(), Failure>;
 }
 
-/// Where a store is and which one it is.
+/// The kind of a store and its address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Url {
-    /// A group; nothing names the one of --peers.
+    /// A group; `None` means the one of --peers.
     Trine(Option<String>),
     /// A Redis server at an address.
     Redis(String),

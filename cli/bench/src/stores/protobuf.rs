@@ -1,4 +1,4 @@
-//! As much of Protocol Buffers as etcd's GET and PUT take: fields of bytes are written, and looked for.
+//! The part of Protocol Buffers for etcd's GET and PUT: it writes fields of bytes, and looks for them.
 
 /// Appends a field of bytes.
 pub fn field(number: u8, bytes: &[u8], out: &mut Vec<u8>) {

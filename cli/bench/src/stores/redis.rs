@@ -9,11 +9,11 @@ use super::sockets::Sockets;
 use super::{Finished, IN_FLIGHT_MAX, Outcome, Request, Target};
 use trine_base::failure::Failure;
 
-/// Clients with a connection each; answers come in the order of the questions.
+/// Clients with one connection each; answers arrive in the order of the requests.
 pub(crate) struct Redis {
     server: String,
     sockets: Sockets,
-    /// Tags of what each connection has under way.
+    /// The tags of each connection's operations in flight.
     under_way: Vec<VecDeque<u64>>,
     readable: Vec<usize>,
 }
@@ -98,7 +98,8 @@ fn outcome(answer: Answer) -> Outcome {
     }
 }
 
-/// The server's error: it has said no, unless it says itself that it had nobody to ask or does not know.
+/// The server's error. It is a negative result, unless the server says that it reached no replica or does not know the
+/// outcome.
 fn failure(line: String) -> Failure {
     const WITHOUT_ANSWER: [&str; 5] = [
         "CLUSTERDOWN",

@@ -1,14 +1,14 @@
-//! What does a Redis server answer to GET and SET? RESP2, and the null of RESP3.
+//! How does a Redis server answer GET and SET? In RESP2, and with the null of RESP3.
 
-/// Redis sends no longer value unless it is told to, and none so long is written here.
+/// Redis sends no longer value by default, and the benchmark writes none so long.
 const VALUE_BYTES_MAX: usize = 512 << 20;
-/// The same of a line: none that Redis sends is near it.
+/// The same limit for a line: Redis sends none near it.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Anything but the following; what it says is not looked at.
+    /// Any other answer; its contents do not matter.
     Done,
     /// There is no such key.
     Missing,
@@ -16,7 +16,7 @@ pub enum Answer {
     Refused(String),
 }
 
-/// The first answer in `input` and its length, once it is whole; or that it is none.
+/// Returns the first answer in `input` and its length, once it is complete; or the error in it.
 pub fn parse(input: &[u8]) -> Option<(Result<Answer, String>, usize)> {
     let first = &input[..input.len().min(LINE_BYTES_MAX)];
     let Some(line_end) = first.windows(2).position(|two| two == b"\r\n") else {
@@ -90,8 +90,8 @@ mod tests {
         assert_eq!(parse(&endless.as_bytes()[1..]), None);
     }
 
-    /// A length next to the largest number overflowed the sum of which the answer's end is: the program stopped, or, built
-    /// without checks, took bytes of the value for the next answer.
+    /// A length next to the largest number overflowed the position of the answer's end. The program stopped. Built
+    /// without checks, it took bytes of the value for the next answer.
     #[test]
     fn a_length_that_no_value_has_is_refused() {
         for length in [usize::MAX, usize::MAX - 30, VALUE_BYTES_MAX + 1] {

@@ -1,7 +1,7 @@
-//! TCP connections of one thread: what is written goes out at the next look, what came is handed to a parser.
+//! TCP connections of one thread. Written bytes leave at the next poll; received bytes go to a parser.
 //!
-//! Like the transport of trine's own clients the thread polls for a while before it sleeps, so that no target pays more
-//! for being woken than another.
+//! Like the transport of trine's own clients, the thread polls for a while before it sleeps. So no target pays more for
+//! wake-ups than another.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -15,27 +15,27 @@ use trine_transport::time::{Clock, Duration, Instant};
 
 use trine_base::failure::Failure;
 
-/// How long a connection may take to be made.
+/// The time limit of connecting.
 const CONNECT_LIMIT: StdDuration = StdDuration::from_secs(5);
 /// Bytes taken from a connection at once.
 const READ_BYTES: usize = 64 << 10;
-/// Connections that are looked at in one round.
+/// The most connections handled in one round.
 const EVENTS_MAX: usize = 256;
 
-/// The other side sends no more; an edge that is told once.
+/// The other side sends no more. The kernel reports this edge once.
 const ENDED: epoll::EventFlags = epoll::EventFlags::RDHUP
     .union(epoll::EventFlags::HUP)
     .union(epoll::EventFlags::ERR);
 
-/// One connection's bytes on their way.
+/// The buffered bytes of one connection.
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: TcpStream,
-    /// Written and not yet sent.
+    /// Bytes that were written and not yet sent.
     pub(super) out: Vec<u8>,
-    /// Received and not yet parsed.
+    /// Bytes that were received and not yet parsed.
     pub(super) input: Vec<u8>,
-    /// Whether the kernel took less than there was; then it says when it takes more.
+    /// Whether the kernel took only a part. It then reports when it takes more.
     blocked: bool,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
-    /// Connects `count` times to the servers of `list`, in turn.
+    /// Connects `count` times to the servers of `list`, round robin.
     pub(super) fn connect(list: &str, count: usize) -> Result<Self, Failure> {
         let servers: Vec<&str> = list.split(',').map(str::trim).collect();
         let failure = |server: &str, error: io::Error| {
@@ -96,7 +96,7 @@ impl Sockets {
         })
     }
 
-    /// The buffer of what is to be sent on a connection; it goes out at the next [`Self::exchange`].
+    /// The send buffer of a connection; it leaves at the next [`Self::exchange`].
     pub(super) fn out(&mut self, index: usize) -> &mut Vec<u8> {
         let connection = &mut self.connections[index];
         if connection.out.is_empty() {
@@ -105,7 +105,7 @@ impl Sockets {
         &mut connection.out
     }
 
-    /// Sends what there is, waits for answers until `until` at most, and names the connections that have some.
+    /// Sends the buffered bytes, waits for answers until `until` at most, and lists the connections with answers.
     pub(super) fn exchange(&mut self, until: Instant, readable: &mut Vec<usize>) -> io::Result<()> {
         readable.clear();
         for index in std::mem::take(&mut self.dirty) {
@@ -154,7 +154,7 @@ impl Sockets {
         self.events.reserve(EVENTS_MAX);
         let spare = rustix::buffer::spare_capacity(&mut self.events);
         match epoll::wait(&self.epoll, spare, Some(&limit)) {
-            // A signal: whoever called looks whether it was meant for the process's end.
+            // A signal: the caller checks whether it ends the process.
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -181,8 +181,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes in all that has arrived; false if that was nothing. Reading on after less than a whole buffer is needed only
-    /// behind the last bytes: what comes after any others has an event of its own, and the end had its event with them.
+    /// Reads all bytes that have arrived; returns false if there were none. A read that does not fill the buffer is
+    /// usually the last. Later bytes cause a new event. Only the end of the connection may have shared the event of the
+    /// last bytes, so then reading continues.
     fn fill(&mut self, buffer: &mut [u8], ended: bool) -> io::Result<bool> {
         let before = self.input.len();
         loop {
@@ -226,8 +227,8 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
-    /// A server that answered and hung up before its client looked left `trine bench` waiting for good: the end of the
-    /// connection was in the same event as the answer, and only the answer was read.
+    /// A server that answered and closed the connection before its client polled made `trine bench` wait forever. The
+    /// end of the connection was in the same event as the answer, and only the answer was read.
     #[test]
     fn an_end_that_comes_with_the_last_answer_is_seen() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -61,7 +61,7 @@ impl<B: Backend> Target for Trine<B> {
     }
 }
 
-/// An operation that nobody has answered, in the words of the other commands; which operation it was does not matter.
+/// An operation without an answer, in the words of the other commands; the kind of operation does not matter.
 fn without_answer(error: &Error) -> Failure {
     match error {
         Error::NotReachable { obstacle, waited } => Failure::not_reachable(

@@ -1,4 +1,4 @@
-//! The archive itself: a compressed tar file that only its owner can read.
+//! The archive itself is a compressed tar file that only its owner can read.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -11,14 +11,14 @@ use flate2::write::GzEncoder;
 use super::gather::Part;
 use trine_base::failure::Failure;
 
-/// Makes the file; one that is there already is left alone.
+/// Creates the file; an existing file is left alone.
 pub(super) fn create(path: &Path) -> Result<File, Failure> {
     let mut options = OpenOptions::new();
     let opened = options.write(true).create_new(true).mode(0o600).open(path);
     opened.map_err(|error| cannot(path, &error))
 }
 
-/// Fills it: the list of contents and every part that there is, in a directory of the bundle's name.
+/// Writes the list of contents and every available part, in a directory with the bundle's name.
 pub(super) fn write(
     file: File,
     path: &Path,

@@ -1,4 +1,4 @@
-//! The parts of a bundle, each of which may fail by itself.
+//! Collects the parts of a bundle. Each part may fail separately.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -20,16 +20,16 @@ use trine_base::interrupt;
 use trine_base::network::Network;
 use trine_base::survey::{LOOK_MAX, ask_everybody};
 
-/// Between the two looks whose difference are the rates.
+/// The interval between the two samples behind the rates.
 const STAT_INTERVAL: Duration = Duration::from_secs(1);
-/// The end of a log.
+/// The size limit of a log's tail.
 const LOG_BYTES_MAX: u64 = 1 << 20;
 
 /// One file of the archive.
 pub(super) struct Part {
     pub(super) file: String,
     pub(super) what: &'static str,
-    /// Or why it is missing.
+    /// The contents, or why they are missing.
     pub(super) bytes: Result<Vec<u8>, String>,
 }
 
@@ -40,7 +40,7 @@ impl Part {
     }
 }
 
-/// Everything that can be had.
+/// Collects every available part.
 pub(super) fn gather<N: Network>(
     network: &N,
     addresses: &[SocketAddr],
@@ -106,7 +106,7 @@ pub(super) fn gather<N: Network>(
     parts
 }
 
-/// What is there only if it is named.
+/// The parts that exist only if the user names them.
 fn not_named(arguments: &BundleArguments) -> Vec<Part> {
     let mut parts = Vec::new();
     if arguments.metrics.is_empty() {
@@ -162,7 +162,7 @@ fn metrics(at: &str) -> Result<Vec<u8>, String> {
     }
 }
 
-/// The last bytes of a file, from the beginning of a line on.
+/// The last bytes of a file, starting at the beginning of a line.
 fn tail(path: &Path) -> Result<Vec<u8>, String> {
     let read = || {
         let mut file = File::open(path)?;

@@ -1,7 +1,7 @@
-//! `trine debug bundle`: one archive with what somebody needs to know who helps from afar.
+//! `trine debug bundle` writes one archive with the facts that a remote helper needs.
 //!
-//! Nothing in it is a secret: no keys, no values, no passwords. What could not be had is named with the reason, and the
-//! archive is written all the same: most bundles are made when something does not work.
+//! The archive has no secrets: no keys, no values, no passwords. It names each unavailable part with the reason. An
+//! unavailable part does not stop it, because most bundles are made when something does not work.
 
 mod archive;
 mod args;
@@ -23,7 +23,7 @@ use self::args::BundleArguments;
 pub(crate) use self::args::DebugCommand;
 use self::gather::{Part, gather};
 
-/// What a bundle never holds, told on the terminal and inside.
+/// The data that a bundle never holds. The terminal and the archive both show this text.
 const LEFT_OUT: &str = "left out on purpose: keys, values, passwords, packets, data directories";
 
 pub(crate) fn run<N: Network>(
@@ -41,7 +41,7 @@ fn bundle<N: Network>(
     output: Output,
 ) -> Result<(), Failure> {
     interrupt::start()?;
-    // Words that cannot be read are mistakes of the command line, not findings.
+    // An unreadable argument is a mistake of the command line, not a finding.
     let addresses = peers::resolve(&arguments.group.peers)?;
     let seconds = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -59,7 +59,7 @@ fn bundle<N: Network>(
     Ok(())
 }
 
-/// A line for each part: what it is, and how large or why it is missing.
+/// A line for each part: its name, and its size or why it is missing.
 fn contents(parts: &[Part]) -> String {
     let mut lines: Vec<String> = parts.iter().map(ToString::to_string).collect();
     lines.push(LEFT_OUT.to_owned());

@@ -1,4 +1,4 @@
-//! Processors: how many, how fast, how awake, and the clock that is read with every batch of packets.
+//! Processors: their number, speed and sleep states, and the clock that is read with every batch of packets.
 
 use super::machine::Machine;
 use super::{Finding, shown};
@@ -77,7 +77,7 @@ pub(super) fn clock_source(machine: &Machine) -> Finding {
 
 pub(super) fn idle_states(machine: &Machine) -> Finding {
     let directory = "sys/devices/system/cpu/cpu0/cpuidle";
-    // Latency of waking from the deepest state that is switched on, in microseconds.
+    // Latency of waking from the deepest enabled state, in microseconds.
     let deepest = machine
         .names(directory)
         .iter()

@@ -1,4 +1,4 @@
-//! The machine as its files show it.
+//! Reads the machine's properties from its files.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ impl Machine {
         }
     }
 
-    /// A file's text without the line end; none if it is not there or may not be read.
+    /// A file's text without the line end; `None` if it does not exist or may not be read.
     pub(super) fn text(&self, path: &str) -> Option<String> {
         let text = std::fs::read_to_string(self.root.join(path)).ok()?;
         Some(text.trim().to_owned())
@@ -26,7 +26,7 @@ impl Machine {
         self.text(path)?.parse().ok()
     }
 
-    /// Names in a directory, sorted; none if it is not there.
+    /// The names in a directory, sorted; empty if it does not exist.
     pub(super) fn names(&self, path: &str) -> Vec<String> {
         let Ok(entries) = std::fs::read_dir(self.root.join(path)) else {
             return Vec::new();
@@ -42,7 +42,7 @@ impl Machine {
         self.root.join(path).exists()
     }
 
-    /// The number behind a name in a file of `name: number` lines, such as `/proc/meminfo`.
+    /// The number after a name in a file of `name: number` lines, such as `/proc/meminfo`.
     pub(super) fn entry(&self, path: &str, name: &str) -> Option<u64> {
         let text = self.text(path)?;
         let line = text
@@ -51,7 +51,7 @@ impl Machine {
         line.split_whitespace().next()?.parse().ok()
     }
 
-    /// The soft limit in `/proc/self/limits`; none stands for unlimited or unknown.
+    /// The soft limit in `/proc/self/limits`; none means unlimited or unknown.
     pub(super) fn soft_limit(&self, name: &str) -> Limit {
         let text = self.text("proc/self/limits").unwrap_or_default();
         let Some(rest) = text.lines().find_map(|line| line.strip_prefix(name)) else {

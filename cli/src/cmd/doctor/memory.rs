@@ -85,7 +85,7 @@ pub(super) fn swap(machine: &Machine) -> Finding {
     }
 }
 
-/// How long a write takes to be durable in the directory of `--log disk`.
+/// Measures how long a write takes to be durable in the directory of `--log disk`.
 ///
 /// # Errors
 /// When nothing can be written there.
@@ -105,7 +105,7 @@ pub(super) fn data_directory(directory: &Path) -> Result<Finding, Failure> {
         let from = Instant::now();
         let written = file.write_all(&[0; 512]).and_then(|()| file.sync_data());
         if let Err(error) = written {
-            // The reason is told; a file that is left behind is a detail beside it.
+            // The failure itself is reported, so a leftover file does not matter.
             let _ = std::fs::remove_file(&path);
             return Err(failed(error));
         }

@@ -1,6 +1,6 @@
-//! `trine doctor`: is this machine fit for trine, and what would make it fitter?
+//! `trine doctor`: is this machine fit for trine, and which changes would make it fitter?
 //!
-//! Every check reads files below `/proc`, `/sys` and `/dev` only, so a test gives it a directory tree of its own.
+//! Every check only reads files below `/proc`, `/sys` and `/dev`, so a test can give it a separate directory tree.
 
 mod args;
 mod cpu;
@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: &DoctorArguments, output: Output) -> Result<(), Fai
     Ok(())
 }
 
-/// What is found here, for the bundle.
+/// The findings on this machine, for the bundle.
 pub(super) fn findings() -> impl Serialize {
     examine(&Machine::at(Path::new("/")))
 }
@@ -53,7 +53,7 @@ fn count(findings: &[Finding], verdict: Verdict) -> u64 {
     matching.count() as u64
 }
 
-/// Every check, in the order in which they are shown.
+/// Runs every check, in the order in which they are shown.
 fn examine(machine: &Machine) -> Vec<Finding> {
     vec![
         cpu::count(machine),
@@ -71,30 +71,30 @@ fn examine(machine: &Machine) -> Vec<Finding> {
     ]
 }
 
-/// What a check found.
+/// The finding of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Finding {
     check: &'static str,
     verdict: Verdict,
-    /// What is the case.
+    /// The observed fact.
     found: String,
     /// Why it matters; empty when all is well.
     #[serde(skip_serializing_if = "String::is_empty")]
     why: String,
-    /// The command that changes it, as root where it has to be.
+    /// The command that fixes it, to be run as root where necessary.
     #[serde(skip_serializing_if = "String::is_empty")]
     cure: String,
 }
 
-/// How bad it is.
+/// The severity of a finding.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Verdict {
     /// As it should be.
     Good,
-    /// trine runs; it would run better.
+    /// trine runs, but could run better.
     Better,
-    /// Something that trine, or the backend this build was made for, cannot do without.
+    /// Something is missing that trine needs, or that the backend of this build needs.
     Wrong,
     /// Does not matter here: no such device, or not in this build.
     NotHere,
@@ -157,7 +157,7 @@ impl std::fmt::Display for Finding {
     }
 }
 
-/// The path of a file as it is shown in a command.
+/// The path of a file in the form for a command.
 fn shown(path: &str) -> PathBuf {
     Path::new("/").join(path)
 }

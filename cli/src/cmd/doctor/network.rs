@@ -1,9 +1,9 @@
-//! Sockets, interrupts, and the devices that the other backends need.
+//! Sockets, interrupts, and the devices of the other backends.
 
 use super::machine::Machine;
 use super::{Finding, shown};
 
-/// What the UDP backend asks the kernel for when nothing else is set: half of its receive queue, which the kernel doubles.
+/// The UDP backend's default request to the kernel. It is half of the receive queue, because the kernel doubles it.
 const RECEIVE_BUFFER_BYTES: u64 = 4 << 20;
 
 pub(super) fn socket_buffers(machine: &Machine) -> Finding {
@@ -22,7 +22,7 @@ pub(super) fn socket_buffers(machine: &Machine) -> Finding {
     }
 }
 
-/// Interrupts of network devices that every CPU may get, the one that a replica polls on included.
+/// Checks for interrupts of network devices that every CPU may get, including the one on which a replica polls.
 pub(super) fn interrupts(machine: &Machine) -> Finding {
     let cards: Vec<String> = machine
         .names("sys/class/net")

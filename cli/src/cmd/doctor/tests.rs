@@ -1,4 +1,4 @@
-//! Each check against a machine that is right and one that is wrong, made of files.
+//! Runs each check on a correct machine and on a wrong one, both made of files.
 
 use std::path::PathBuf;
 

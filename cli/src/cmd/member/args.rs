@@ -1,4 +1,4 @@
-//! What `trine member` takes.
+//! The options of `trine member`.
 
 use clap::{Args, Subcommand};
 

@@ -56,7 +56,7 @@ pub(crate) struct NetClearArguments {
 }
 
 impl NetCommand {
-    /// Gives it other replicas.
+    /// Replaces the list of replicas.
     pub(crate) fn set_peers(&mut self, peers: &str) {
         let arguments = match self {
             Self::Set(arguments) => &mut arguments.peers,

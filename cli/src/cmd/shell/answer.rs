@@ -1,4 +1,4 @@
-//! What does the shell print of an answer: for people, raw for pipes, or a JSON line.
+//! How does the shell print an answer: for people, raw for pipes, or as a JSON line?
 
 use serde_json::{Map, Value, json};
 use trine_kvstore::{AbortCause, Position, Response, Versioned};
@@ -9,18 +9,18 @@ use trine_base::failure::Failure;
 use trine_base::output::insert_bytes;
 use trine_base::words::show;
 
-/// For whom.
+/// The reader of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// A terminal: everything is said, and nothing that would confuse the terminal.
+    /// A terminal: prints everything, but nothing that would confuse the terminal.
     People,
-    /// A pipe: values as they are, and nothing where there is no value.
+    /// A pipe: prints values unchanged, and nothing where there is no value.
     Raw,
-    /// A JSON document a line.
+    /// One JSON document a line.
     Json,
 }
 
-/// The answer's text, without the end of its last line; nothing where there is nothing to print.
+/// The answer's text, without the end of its last line; nothing if there is nothing to print.
 pub(super) fn tell(
     request: &StoreRequest,
     response: &Response<'_>,
@@ -34,7 +34,7 @@ pub(super) fn tell(
     })
 }
 
-/// Answers that say no.
+/// Negative answers.
 fn refusal(request: &StoreRequest, response: &Response<'_>) -> Result<(), Failure> {
     let no = |text: String| Err(Failure::negative(text, ""));
     match response {
@@ -60,7 +60,7 @@ fn refusal(request: &StoreRequest, response: &Response<'_>) -> Result<(), Failur
     }
 }
 
-/// A value for a terminal: as it is if that is harmless, else quoted.
+/// A value for a terminal: unchanged if that is harmless, else quoted.
 fn printable(value: &[u8]) -> String {
     match std::str::from_utf8(value) {
         Ok(text) if !text.is_empty() && !text.chars().any(|c| c.is_control() && c != '\n') => {

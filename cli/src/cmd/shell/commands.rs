@@ -1,10 +1,10 @@
-//! The shell's commands: how each is written and what it is for. Help and completion come from here.
+//! The shell's commands: their syntax and their purpose. Help and completion use this list.
 
 /// One command.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) name: &'static str,
-    /// What follows the name.
+    /// The arguments after the name.
     pub(super) form: &'static str,
     pub(super) what: &'static str,
     pub(super) example: &'static str,
@@ -24,7 +24,7 @@ const fn entry(
     }
 }
 
-/// All of them, in the order of the help.
+/// All commands, in the order of the help.
 pub(super) const COMMANDS: &[Entry] = &[
     entry("get", "KEY", "read a value", "get greeting"),
     entry(
@@ -120,14 +120,14 @@ pub(super) const COMMANDS: &[Entry] = &[
     ),
 ];
 
-/// The command of that name, in capitals or not.
+/// The command of that name, in upper or lower case.
 pub(super) fn find(name: &[u8]) -> Option<&'static Entry> {
     COMMANDS
         .iter()
         .find(|entry| entry.name.as_bytes().eq_ignore_ascii_case(name))
 }
 
-/// The command that somebody who typed `name` may have meant.
+/// The command whose name is most similar to a mistyped `name`.
 pub(super) fn nearest(name: &str) -> Option<&'static str> {
     let name = name.to_ascii_lowercase();
     let distance = |entry: &&Entry| strsim::damerau_levenshtein(entry.name, &name);

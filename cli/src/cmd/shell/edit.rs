@@ -13,7 +13,7 @@ use rustyline::{Context, Editor, Helper};
 use super::commands::{COMMANDS, find};
 use crate::config::HISTORY_LINES_MAX;
 
-/// What the editor asks while a line is typed.
+/// The editor's helper while a line is typed.
 pub(super) struct Assistant;
 
 impl Helper for Assistant {}
@@ -36,7 +36,7 @@ impl Completer for Assistant {
 impl Hinter for Assistant {
     type Hint = String;
 
-    /// What follows a command's name; else the last line that began so.
+    /// The hint: the arguments of the command, else the last line with the same beginning.
     fn hint(&self, line: &str, position: usize, context: &Context<'_>) -> Option<String> {
         if position < line.len() {
             return None;
@@ -48,8 +48,8 @@ impl Hinter for Assistant {
     }
 }
 
-/// Where the word that is being typed begins, and what it can become: only names of commands are completed, at the
-/// beginning of a line, after `help` and after `\watch SECONDS`.
+/// Returns where the current word begins, and its completions. Only names of commands are completed: at the beginning
+/// of a line, after `help` and after `\watch SECONDS`.
 fn complete(line: &str) -> (usize, Vec<String>) {
     let start = line.rfind(' ').map_or(0, |space| space + 1);
     let words: Vec<&str> = line[..start].split_whitespace().collect();
@@ -69,7 +69,7 @@ fn complete(line: &str) -> (usize, Vec<String>) {
     (start, candidates)
 }
 
-/// The editor with what was typed earlier, and where that is kept.
+/// The editor with its earlier history, and the path of the history.
 pub(super) fn editor() -> rustyline::Result<(Editor<Assistant, FileHistory>, Option<PathBuf>)> {
     let config = Config::builder()
         .max_history_size(HISTORY_LINES_MAX)?
@@ -86,7 +86,7 @@ pub(super) fn editor() -> rustyline::Result<(Editor<Assistant, FileHistory>, Opt
     Ok((editor, path))
 }
 
-/// Keeps the history; a directory that cannot be written to costs the history and nothing else.
+/// Saves the history. An unwritable directory loses only the history.
 pub(super) fn keep(editor: &mut Editor<Assistant, FileHistory>, path: Option<&PathBuf>) {
     if let Some(path) = path {
         if let Some(directory) = path.parent() {

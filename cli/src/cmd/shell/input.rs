@@ -1,4 +1,4 @@
-//! Commands from standard input, line by line. Ctrl-C ends the wait for a line that does not come.
+//! Commands from standard input, line by line. Ctrl-C ends the wait for a missing line.
 
 use std::fs::File;
 use std::io::{self, BufRead, IsTerminal, Read, StdinLock};
@@ -12,16 +12,16 @@ use crate::config::SHELL_LINE_BYTES_MAX;
 use trine_base::failure::Failure;
 use trine_base::interrupt;
 
-/// How often a wait for input looks whether it was interrupted.
+/// The interval at which a wait for input checks for an interruption.
 const LOOK_EVERY: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 50_000_000,
 };
 
-/// Standard input's buffer holds what the first look at it has read.
+/// Whether the check at the start left bytes in standard input's buffer.
 static BUFFERED: AtomicBool = AtomicBool::new(false);
 
-/// Whether there is neither a terminal to ask nor a first byte to read: nobody wants a shell then.
+/// Whether there is neither a terminal to ask nor a first byte to read. Then the user does not want a shell.
 pub(crate) fn has_no_input() -> bool {
     let stdin = io::stdin();
     if stdin.is_terminal() {
@@ -32,17 +32,17 @@ pub(crate) fn has_no_input() -> bool {
     nothing
 }
 
-/// How many bytes standard input has, if it is a file.
+/// The size of standard input, if it is a file.
 pub(super) fn size_of_input() -> Option<u64> {
     let input = File::from(io::stdin().as_fd().try_clone_to_owned().ok()?);
     let found = input.metadata().ok()?;
     found.is_file().then_some(found.len())
 }
 
-/// Standard input, which is read only when there is something to read.
+/// Standard input, which is read only when bytes are available.
 pub(super) struct Input {
     stdin: StdinLock<'static>,
-    /// What was read of it, from `at` on not yet handed out.
+    /// The bytes that were read; those from `at` on were not returned yet.
     held: Vec<u8>,
     at: usize,
 }
@@ -56,7 +56,7 @@ impl Input {
         }
     }
 
-    /// Waits until reading does not; an error after a Ctrl-C.
+    /// Waits until a read would not block; returns an error after a Ctrl-C.
     fn wait(&self) -> io::Result<()> {
         while !BUFFERED.swap(false, Ordering::Relaxed) {
             if interrupt::interrupted() {

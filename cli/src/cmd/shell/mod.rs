@@ -1,4 +1,5 @@
-//! `trine` alone: at a terminal a shell with a line editor, else commands from standard input, a line each.
+//! `trine` alone is a shell with a line editor at a terminal. Elsewhere it reads commands from standard input, one a
+//! line.
 
 mod answer;
 mod args;
@@ -67,7 +68,7 @@ struct Shell<'a, N: Network> {
     output: Output,
     form: Form,
     timing: bool,
-    /// Of a script.
+    /// The progress of a script.
     progress: Option<Progress>,
 }
 
@@ -78,7 +79,7 @@ enum Next {
     End,
 }
 
-/// At a terminal: a mistake is said, and the next line may follow.
+/// Serves a terminal. It reports a mistake and continues with the next line.
 fn converse<N: Network>(shell: &mut Shell<'_, N>) -> Result<(), Failure> {
     let unusable = |error| Failure::usage(format!("the terminal cannot be used: {error}"), "");
     restore_terminal_on_sigterm();
@@ -94,7 +95,7 @@ fn converse<N: Network>(shell: &mut Shell<'_, N>) -> Result<(), Failure> {
             Err(ReadlineError::Eof) => break,
             Err(error) => return Err(unusable(error)),
         };
-        // One that came before the line was there has been answered by the editor.
+        // The editor has already handled a Ctrl-C that came before the line was complete.
         interrupt::take();
         if !line.trim().is_empty() {
             let _ = editor.add_history_entry(&line);
@@ -109,7 +110,7 @@ fn converse<N: Network>(shell: &mut Shell<'_, N>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The editor reads keys one by one and without echo: whoever ends the process must undo that.
+/// The editor reads single keys without echo. A signal handler that ends the process must undo that.
 fn restore_terminal_on_sigterm() {
     let Ok(before) = tcgetattr(io::stdin()) else {
         return;
@@ -122,8 +123,8 @@ fn restore_terminal_on_sigterm() {
     });
 }
 
-/// From a pipe: a clear no does not keep the following lines from being done, anything worse does. The first failure
-/// is the exit status.
+/// Serves a pipe. After a negative answer the following lines are still executed; any other failure ends the script.
+/// The first failure is the exit status.
 fn obey<N: Network>(shell: &mut Shell<'_, N>) -> Result<(), Failure> {
     let mut first: Option<Failure> = None;
     let mut input = Input::new();
@@ -168,7 +169,7 @@ fn obey<N: Network>(shell: &mut Shell<'_, N>) -> Result<(), Failure> {
     }
     shell.progress = None;
     match first {
-        // It has been said.
+        // The failure was already printed.
         Some(failure) => std::process::exit(i32::from(failure.exit_status())),
         None => Ok(()),
     }
@@ -214,7 +215,7 @@ impl<N: Network> Shell<'_, N> {
         Ok(Next::Line)
     }
 
-    /// Ctrl-C during `\watch`: its usual end at a terminal; in a script it ends the script.
+    /// Handles Ctrl-C during `\watch`. At a terminal it is the usual end of `\watch`; in a script it ends the script.
     fn interrupted(&self) -> Result<Next, Failure> {
         match io::stdin().is_terminal() && interrupt::take() {
             true => Ok(Next::Line),

@@ -1,4 +1,4 @@
-//! What does a line ask for? Reads nothing but the line.
+//! What does a line request? The parser reads nothing but the line.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -16,10 +16,10 @@ use trine_base::words::{WordError, show, split};
 const NS_PER_MS: u64 = 1_000_000;
 const WATCH_SECONDS_MAX: f64 = 86_400.0;
 
-/// What a line asks for.
+/// The request of a line.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Request {
-    /// Nothing: an empty line, a comment.
+    /// Nothing: an empty line or a comment.
     Nothing,
     /// A command of the store.
     Store(StoreRequest),
@@ -29,14 +29,14 @@ pub(super) enum Request {
     Status,
     /// `trine net` with these words.
     Net(NetCommand),
-    /// Say how long commands take; toggled if not said.
+    /// Report how long commands take; without a value, toggle that.
     Timing(Option<bool>),
-    /// Do the same again and again.
+    /// Repeat a command.
     Watch {
         every: Duration,
         request: Box<Request>,
     },
-    /// The end.
+    /// End the shell.
     Quit,
 }
 
@@ -46,22 +46,22 @@ pub(super) struct StoreRequest {
     /// [`Command::encode`]d.
     pub(super) command: Vec<u8>,
     pub(super) read_only: bool,
-    /// How the answer looks.
+    /// The form of the answer.
     pub(super) shape: Shape,
-    /// The key, for complaints.
+    /// The key, for error messages.
     pub(super) key: Vec<u8>,
 }
 
-/// What of an answer is shown.
+/// The part of an answer that is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// The answer as it is.
+    /// The whole answer.
     Plain,
     /// The version of a value.
     Version,
 }
 
-/// Why a line asks for nothing that is known.
+/// Why a line is no valid request.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(super) enum ParseError {
     #[error(transparent)]
@@ -76,7 +76,7 @@ pub(super) enum ParseError {
         name: &'static str,
         form: &'static str,
     },
-    /// In clap's words.
+    /// An error of clap.
     #[error("{0}")]
     Net(String),
     #[error("{word} is not {what}")]
@@ -124,7 +124,7 @@ fn request(words: &[Vec<u8>]) -> Result<Request, ParseError> {
         return Ok(Request::Nothing);
     };
     let arguments: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
-    // What people type in other shells.
+    // Names that users know from other shells.
     let name = match name.to_ascii_lowercase().as_slice() {
         b"exit" | b"\\q" => b"quit".to_vec(),
         b"?" | b"\\h" | b"\\?" => b"help".to_vec(),
@@ -212,7 +212,7 @@ fn whole(word: &[u8]) -> Result<i64, ParseError> {
     number.map_err(|_| wrong(word, "a whole number of 64 bits"))
 }
 
-/// So many units of so many nanoseconds.
+/// Parses a number of units of `unit_ns` nanoseconds each.
 fn time(word: &[u8], unit_ns: u64) -> Result<u64, ParseError> {
     let number: Option<u64> = text(word).parse().ok();
     let ns = number.filter(|&number| number > 0);
@@ -414,7 +414,7 @@ mod tests {
         says("\\net set 1 gremlins=1%", "known are loss");
     }
 
-    /// Whatever is typed, the reader ends with a request or an error.
+    /// For any typed line, the parser returns a request or an error.
     #[test]
     fn no_line_breaks_the_reader() {
         let mut prng = Prng::new(3);
@@ -448,8 +448,8 @@ mod tests {
         assert!(read > 100, "{read} lines were read");
     }
 
-    /// The same from the fuzzer's corpus of lines. What a line asks for is asked for, too, by the words that were read of it,
-    /// and a command of the store is one that a replica reads.
+    /// The same for the fuzzer's corpus of lines. The words of a parsed line must lead to the same request again. A
+    /// replica must be able to read a command of the store.
     #[test]
     fn lines_of_the_corpus_and_their_words_ask_for_the_same() {
         trine_corpus::replay("cli-words", 1_000, |bytes| {

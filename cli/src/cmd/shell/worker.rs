@@ -1,4 +1,4 @@
-//! The shell's client, in a thread of its own: so a command that takes long can be given up without ending the shell.
+//! The shell's client, in a separate thread. So a slow command can be abandoned without ending the shell.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
@@ -13,10 +13,10 @@ use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_base::network::Network;
 
-/// How often a waiting shell looks whether it was interrupted.
+/// The interval at which a waiting shell checks for an interruption.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Does commands one after the other.
+/// Executes commands one after the other.
 pub(super) struct Worker<N: Network> {
     network: N,
     arguments: ClientArguments,
@@ -39,12 +39,12 @@ impl<N: Network> Worker<N> {
 
     fn start(&mut self) -> Result<Thread, Failure> {
         let thread = start(self.network.clone(), self.arguments.clone())?;
-        // A client that was given up may still write to its capture, which therefore ends with it.
+        // An abandoned client may still write to its capture, so the capture ends with it.
         self.arguments.capture.capture = None;
         Ok(thread)
     }
 
-    /// Does one command; Ctrl-C gives it up, and then a write may still be applied.
+    /// Executes one command. Ctrl-C abandons it; a write may then still be applied.
     pub(super) fn call(&mut self, request: &StoreRequest) -> Result<Answer, Failure> {
         let mode = match request.read_only {
             true => Mode::Read,
@@ -54,7 +54,7 @@ impl<N: Network> Worker<N> {
             Some(thread) => thread,
             None => self.start()?,
         };
-        // A thread that has ended has left the reason with its answers.
+        // A thread that has ended has left the reason in its answers.
         let _ = thread.requests.send((mode, request.command.clone()));
         loop {
             match thread.answers.recv_timeout(LOOK_EVERY) {
@@ -80,7 +80,7 @@ fn given_up(mode: Mode) -> Failure {
     }
 }
 
-/// The thread ends when nobody asks it any more, at the latest when its last command has timed out.
+/// The thread ends when it gets no more requests, at the latest when its last command has timed out.
 fn start<N: Network>(network: N, arguments: ClientArguments) -> Result<Thread, Failure> {
     let (requests, asked) = channel::<(Mode, Vec<u8>)>();
     let (answered, answers) = channel();

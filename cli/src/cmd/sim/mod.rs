@@ -1,4 +1,4 @@
-//! `trine sim`: whole groups on virtual time, from a seed; the same seed gives the same history, byte for byte.
+//! `trine sim` runs whole groups on virtual time, from a seed. The same seed gives the same history, byte for byte.
 
 mod args;
 mod planted;
@@ -20,13 +20,13 @@ use trine_base::progress::Progress;
 
 pub(crate) use self::args::SimArguments;
 
-/// Runs that shrinking tries at most.
+/// The most runs of one shrinking search.
 const SHRINK_RUNS_MAX: u64 = 200;
 
 pub(crate) fn run(arguments: &SimArguments, output: Output) -> Result<(), Failure> {
     interrupt::start()?;
-    // Replicas that come and go touch little of what they set aside: the kernel need not clear two megabytes each time.
-    // Where it cannot be asked for small pages, it is only slower.
+    // Replicas that come and go touch only a small part of their reserved memory. So the kernel need not clear two
+    // megabytes each time. A system without this setting is only slower.
     let _ = rustix::thread::disable_transparent_huge_pages(true);
     if let Some(name) = &arguments.planted_bugs {
         return planted::run(name, arguments, output);
@@ -54,7 +54,7 @@ fn simulate(config: SimConfig, trace: Trace) -> SimReport {
     sim::run_while(config, trace, goes_on).expect("every plan leads to a sound configuration")
 }
 
-/// The run that one seed stands for, with what the options change.
+/// The run of one seed, with the changes of the options.
 fn chosen(seed: u64, arguments: &SimArguments) -> Result<SimConfig, Failure> {
     let plan = Plan {
         seed,
@@ -75,7 +75,7 @@ fn chosen(seed: u64, arguments: &SimArguments) -> Result<SimConfig, Failure> {
 
 fn one(seed: u64, arguments: &SimArguments, output: Output) -> Result<(), Failure> {
     let trace = match arguments.trace {
-        // Traces are millions of lines; whoever closes the pipe has seen enough.
+        // A trace has millions of lines. A reader that closes the pipe has seen enough.
         true => Trace::To(Box::new(move |line| output.line(line))),
         false => Trace::Off,
     };
@@ -100,7 +100,7 @@ fn shrink_seed(config: &SimConfig, output: Output) -> Result<(), Failure> {
     output.document(&document(&shrunk.report));
     output.line(&shrunk.report);
     output.line(format_args!("shrunk in {} runs", shrunk.tried));
-    // What was found is told; that it is the smallest is not.
+    // The finding is reported, although it may not be the smallest.
     interrupt::check()?;
     judge(&shrunk.report)
 }
@@ -116,7 +116,7 @@ fn judge(report: &SimReport) -> Result<(), Failure> {
     }
 }
 
-/// Runs of each load that are measured; the median counts.
+/// Measured runs of each load; the median counts.
 const MEASURED_RUNS: u64 = 5;
 
 fn measure(output: Output) -> Result<(), Failure> {
@@ -170,11 +170,11 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// What one seed gave, and whether a second run gave the same.
+/// The result of one seed, and whether a second run gave the same.
 struct Outcome {
     report: SimReport,
     replays: bool,
-    /// Whether all of it was simulated, or what was simulated before an interruption has found something.
+    /// Whether the result counts: the simulation is complete, or its part before an interruption has found a violation.
     counts: bool,
 }
 
@@ -186,7 +186,7 @@ impl Outcome {
         let again = (arguments.twice && !report.ended_early).then(once);
         let again_ended = again.as_ref().is_none_or(|again| !again.ended_early);
         Self {
-            // What was cut short differs in any case.
+            // A run that was cut short always differs.
             replays: !again_ended || again.is_none_or(|again| again.hash == report.hash),
             counts: !report.ended_early && again_ended
                 || matches!(report.verdict, Verdict::Violation(_)),
@@ -261,7 +261,7 @@ fn many(arguments: &SimArguments, output: Output) -> Result<(), Failure> {
     judge_all(replay, failed.len(), ended)
 }
 
-/// `replay`: the command that shows the first failure again.
+/// `replay`: the command that repeats the first failure.
 fn judge_all(replay: Option<String>, failed: usize, ended: u64) -> Result<(), Failure> {
     match replay {
         Some(command) => Err(Failure::negative(

@@ -1,4 +1,4 @@
-//! `trine sim --planted-bugs`: do the checkers find every bug that is planted, and nothing in the same seeds without it?
+//! `trine sim --planted-bugs`: do the checkers find every planted bug, and nothing in the same seeds without it?
 
 #[cfg(debug_assertions)]
 pub(super) use self::with_bugs::run;
@@ -34,7 +34,7 @@ mod with_bugs {
         arguments: &SimArguments,
         output: Output,
     ) -> Result<(), Failure> {
-        // Assertions of the system find some of the bugs; their output is not news here.
+        // Assertions of the system find some of the bugs, so their output is expected and hidden here.
         std::panic::set_hook(Box::new(|_| {}));
         let chosen = CANARIES
             .iter()
@@ -81,7 +81,7 @@ mod with_bugs {
         ));
     }
 
-    /// The same seeds, with nothing planted.
+    /// Runs the same seeds without a planted bug.
     fn run_without(searches: &mut [Search], jobs: u64, output: Output) {
         for subject in [Subject::Group, Subject::Transport] {
             let seeds = seeds_run(searches, subject);

@@ -1,4 +1,5 @@
-//! `trine sim --rpc`: the transport alone. Every request ends once, with its own answer, and no credit is lost.
+//! `trine sim --rpc` simulates the transport alone. Every request ends once, with its own answer, and no credit is
+//! lost.
 
 use serde_json::json;
 use trine_base::failure::Failure;
@@ -41,7 +42,7 @@ fn one(seed: u64, traced: bool, output: Output) -> Result<(), Failure> {
 struct Outcome {
     seed: u64,
     report: RpcReport,
-    /// Whether a second run, if one was wanted, gave the same.
+    /// Whether a second run, if requested, gave the same result.
     replays: bool,
 }
 

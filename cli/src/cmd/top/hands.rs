@@ -1,4 +1,4 @@
-//! What `trine top --lab` does to replicas, and takes back: they stand still, their links are blocked.
+//! The faults of `trine top --lab`: it pauses replicas and blocks their links, and removes both again.
 
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use trine_transport::backend::Faults;
 use super::model::Action;
 use trine_local::faults::{AskError, Order, State, Way, ask};
 
-/// Does it, and remembers what is to be taken back.
+/// Injects the faults, and remembers them for removal.
 pub(super) struct Hands {
     addresses: Vec<SocketAddr>,
     done: Mutex<Done>,
@@ -17,7 +17,7 @@ pub(super) struct Hands {
 
 #[derive(Default)]
 struct Done {
-    /// Replicas that stand still.
+    /// Paused replicas.
     stopped: Vec<(u32, Pid, SocketAddr)>,
     blocked: Vec<(u32, u32)>,
 }
@@ -30,7 +30,7 @@ impl Hands {
         }
     }
 
-    /// Does what was confirmed; says what came of it.
+    /// Executes a confirmed action; returns its result as text.
     pub(super) fn act(&self, action: Action) -> String {
         let done = match action {
             Action::Stop(place) => self.stop(place),
@@ -43,7 +43,7 @@ impl Hands {
         done.unwrap_or_else(|why| why)
     }
 
-    /// What is to be taken back, in a few words.
+    /// The faults that are to be removed, in a few words.
     pub(super) fn faults(&self) -> String {
         let done = self.lock();
         let stopped = done
@@ -80,11 +80,11 @@ impl Hands {
         ))
     }
 
-    /// Lets everybody go on and ends all faults of the network, whoever set them.
+    /// Resumes all replicas and removes all network faults, including those of other programs.
     pub(super) fn heal(&self) -> Result<String, String> {
         let done = std::mem::take(&mut *self.lock());
         for (_, pid, _) in done.stopped {
-            // One that has ended meanwhile needs nothing.
+            // A replica that has ended meanwhile needs no signal.
             let _ = kill_process(pid, Signal::CONT);
         }
         for &address in &self.addresses {
@@ -96,7 +96,7 @@ impl Hands {
         Ok("everybody goes on, and no link has faults".to_owned())
     }
 
-    /// Whether anything is to be taken back.
+    /// Whether there are faults to remove.
     pub(super) fn has_done_anything(&self) -> bool {
         let done = self.lock();
         !done.stopped.is_empty() || !done.blocked.is_empty()
@@ -111,7 +111,7 @@ impl Hands {
         if still.iter().any(|(of, _)| *of == place) {
             return Err(format!("replica {place} stands still; c lets it go on"));
         }
-        // One that stands still would not answer.
+        // A paused replica would not answer.
         let answers = |at: &&SocketAddr| still.iter().all(|(_, stopped)| stopped != *at);
         let asked = self.addresses.iter().filter(answers);
         let asked = asked.filter_map(|&at| ask(at, &Order::Show).ok());

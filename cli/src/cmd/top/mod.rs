@@ -1,4 +1,4 @@
-//! `trine top`: the group on one screen, as it is now.
+//! `trine top` shows the present state of the group on one screen.
 
 mod args;
 mod hands;
@@ -31,10 +31,10 @@ use trine_base::output::Output;
 use trine_base::peers;
 use trine_base::survey::{LOOK_MAX, ask_everybody};
 
-/// What other threads tell the screen's.
+/// Messages from other threads to the screen's thread.
 enum News {
     Look(Result<Look, Failure>),
-    /// How an order ended.
+    /// The result of an admin command.
     Order(String),
 }
 
@@ -74,7 +74,7 @@ pub(crate) fn run<N: Network>(
     );
     ratatui::restore();
     stop.store(true, Ordering::Relaxed);
-    // Nobody else knows of what this screen did.
+    // No other program knows the faults of this screen.
     if let Some(hands) = hands.filter(|hands| hands.has_done_anything()) {
         match hands.heal() {
             Ok(healed) => output.line(healed),
@@ -87,7 +87,7 @@ pub(crate) fn run<N: Network>(
     ended
 }
 
-/// Looks at the group in a thread of its own: a replica that is silent delays the next look, never the screen.
+/// Polls the group in a separate thread. A silent replica delays the next poll, never the screen.
 fn watch<N: Network>(
     network: &N,
     addresses: Vec<SocketAddr>,
@@ -119,7 +119,7 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Failure
         .map_err(|error| Failure::usage(format!("cannot start a thread: {error}"), ""))
 }
 
-/// Draws until somebody quits.
+/// Draws until the user quits.
 fn show<N: Network>(
     terminal: &mut DefaultTerminal,
     network: &N,
@@ -181,7 +181,7 @@ fn key_of(pressed: KeyEvent) -> Option<Key> {
     }
 }
 
-/// Hands the lead over, in a thread of its own.
+/// Transfers leadership, in a separate thread.
 fn transfer<N: Network>(
     network: &N,
     arguments: &TopArguments,
@@ -199,16 +199,16 @@ fn transfer<N: Network>(
             Ok(done) => done.text,
             Err(failure) => failure.message().to_owned(),
         };
-        // Nobody listens once the screen is gone.
+        // There is no receiver once the screen is gone.
         let _ = news.send(News::Order(text));
     })
 }
 
-/// Injects or heals faults, in a thread of its own.
+/// Injects or heals faults, in a separate thread.
 fn act(hands: &Arc<Hands>, action: Action, news: &Sender<News>) -> Result<(), Failure> {
     let (hands, news) = (Arc::clone(hands), news.clone());
     spawn("hands", move || {
-        // Nobody listens once the screen is gone.
+        // There is no receiver once the screen is gone.
         let _ = news.send(News::Order(hands.act(action)));
     })
 }

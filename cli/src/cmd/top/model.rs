@@ -1,4 +1,4 @@
-//! What the screen shows, and what keys and news do to it. Reads no clock and draws nothing.
+//! The contents of the screen, and how keys and news change them. This module reads no clock and draws nothing.
 
 use std::collections::VecDeque;
 
@@ -15,12 +15,12 @@ use trine_base::units::{show_bytes, show_count, show_ns};
 /// One replica's line.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ReplicaRow {
-    /// Nothing while it does not answer.
+    /// `None` while it does not answer.
     pub(super) place: Option<u32>,
     pub(super) cells: [String; 9],
 }
 
-/// A key, as far as the screen knows keys.
+/// The keys that the screen knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
     Char(char),
@@ -30,33 +30,33 @@ pub(super) enum Key {
     CtrlC,
 }
 
-/// What a key asks of whoever owns the screen.
+/// The action that a key requests from the screen's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     None,
     Quit,
-    /// Hand the lead to this place.
+    /// Transfer leadership to this place.
     Transfer(u32),
-    /// Let the replica of this place stand still.
+    /// Pause the replica of this place.
     Stop(u32),
-    /// Let the replicas of these places not hear each other.
+    /// Block the link between the replicas of these places.
     Block(u32, u32),
-    /// Take everything back.
+    /// Remove all faults.
     Heal,
 }
 
-/// What covers the footer or the screen.
+/// A dialog over the footer or the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialog {
     None,
     Help,
-    /// Whether that shall really be done.
+    /// Asks for confirmation of the action.
     Confirm(Action),
-    /// To which place the link of this one shall be blocked.
+    /// Asks for the other end of a blocked link from this place.
     OtherEnd(u32),
 }
 
-/// Everything on the screen.
+/// The whole state of the screen.
 #[derive(Debug)]
 pub(super) struct Model {
     pub(super) summary: String,
@@ -71,7 +71,7 @@ pub(super) struct Model {
     pub(super) message: String,
     /// Whether faults can be injected.
     pub(super) lab: bool,
-    /// Those that this screen has injected.
+    /// The faults that this screen has injected.
     pub(super) faults: String,
     last: Option<Look>,
 }
@@ -94,7 +94,7 @@ impl Model {
         }
     }
 
-    /// A screen that can inject faults.
+    /// Makes a screen that can inject faults.
     pub(super) fn in_lab() -> Self {
         Self {
             lab: true,
@@ -102,7 +102,7 @@ impl Model {
         }
     }
 
-    /// Another look at the group has ended; a paused screen stays as it is.
+    /// Takes the result of another poll; a paused screen does not change.
     pub(super) fn on_look(&mut self, look: Look) {
         if self.paused {
             return;
@@ -189,7 +189,7 @@ impl Model {
     }
 }
 
-/// What is being done, while it is not done yet.
+/// Describes an action that has begun and not ended.
 fn begun(action: Action) -> String {
     match action {
         Action::Transfer(place) => format!("handing the lead to replica {place}"),
@@ -204,7 +204,7 @@ fn dash<T>(value: Option<T>, show: impl Fn(T) -> String) -> String {
     value.map_or_else(|| "-".to_owned(), show)
 }
 
-/// Place, address, role, term, applied, lag, reads a second, keys, sent again.
+/// Place, address, role, term, applied, lag, reads a second, keys, retransmitted.
 fn replica_row(report: &Report, look: &Look, last: Option<&Look>) -> ReplicaRow {
     let Ok(node) = &report.answer else {
         let mut cells: [String; 9] = Default::default();
@@ -236,7 +236,7 @@ fn replica_row(report: &Report, look: &Look, last: Option<&Look>) -> ReplicaRow 
     }
 }
 
-/// What a replica is, or, while the group's state is on its way to it, how far that has come.
+/// The role of a replica, or the progress of the group's state on its way to it.
 fn role_or_receiving(replica: &Status) -> String {
     match replica.receiving {
         None => role_word(replica.role).to_owned(),
@@ -264,7 +264,7 @@ fn link_rows(reports: &[Report]) -> Vec<[String; 8]> {
     rows
 }
 
-/// Which link, state, round trip, least, timeout, sent again, credits in use, pacing rate.
+/// Link, state, round trip, minimum, timeout, retransmitted, credits in use, pacing rate.
 fn link_row(node: &NodeStatus, link: &LinkStatus, reports: &[Report]) -> [String; 8] {
     let to = place_at(link.address, reports);
     let to = to.map_or_else(|| link.address.to_string(), |place| place.to_string());

@@ -1,4 +1,4 @@
-//! The screen at two sizes, cell by cell; `TRINE_UPDATE_SCREENS=1 cargo test -p trine top` writes the files anew.
+//! The screen at two sizes, cell by cell. `TRINE_UPDATE_SCREENS=1 cargo test -p trine top` rewrites the files.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -15,7 +15,8 @@ use super::model::{Action, Dialog, Key, Model};
 use super::view;
 use crate::observe::Look;
 
-/// What replica `place` says after so many writes, two of which each thousandth was watched.
+/// The status of replica `place` after so many writes. The leader has sampled each thousandth in a fast class, and one
+/// of 50,000 in a slow class.
 fn node(place: u16, writes: u64) -> Box<NodeStatus> {
     let leads = place == 1;
     let member = |of: u16| {
@@ -101,7 +102,7 @@ fn look(at: Instant, writes: u64) -> Look {
     }
 }
 
-/// A group that has been looked at every second while it wrote more and more; in the end a replica falls silent.
+/// A group that was polled every second while it wrote more and more. In the end a replica falls silent.
 fn model() -> Model {
     let mut model = Model::new();
     let (begun, mut writes) = (Instant::now(), 0);
@@ -178,7 +179,7 @@ fn the_lead_is_transferred_to_the_selected_replica_after_a_yes_alone() {
     assert_eq!(model.on_key(Key::CtrlC), Action::Quit);
 }
 
-/// Faults need the lab, a replica that answers, and a yes; healing needs nothing.
+/// Faults need fault injection, a replica that answers, and a confirmation. Healing needs none of these.
 #[test]
 fn faults_are_injected_in_the_lab_alone_and_after_a_yes() {
     let mut outside = model();
@@ -210,7 +211,7 @@ fn faults_are_injected_in_the_lab_alone_and_after_a_yes() {
     assert_screen(&model, "lab-help-80x24.txt", 80, 24);
 }
 
-/// The same screen with the keys of the lab, one replica standing still.
+/// The same screen with the keys of fault injection and one paused replica.
 fn in_lab(mut model: Model) -> Model {
     model.lab = true;
     model.faults = "3 stands still".to_owned();
@@ -229,7 +230,7 @@ fn a_paused_screen_stays_as_it_is() {
     assert_ne!(drawn(&model, 80, 24), before);
 }
 
-/// It showed "joining", however far the state of the group had come.
+/// It always showed "joining", whatever the progress of the group's state was.
 #[test]
 fn a_replica_that_is_sent_the_state_says_how_far_it_is() {
     let mut model = Model::new();

@@ -1,4 +1,4 @@
-//! How the model becomes a grid of cells.
+//! Turns the model into a grid of cells.
 
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
@@ -14,12 +14,12 @@ const TALL: u16 = 40;
 const KEYS: &str = " q quit   arrows select   t transfer the lead   p pause   ? help";
 const LAB_KEYS: &str =
     " q quit  arrows select  t transfer  s stop  b block  c heal  p pause  ? help";
-/// After the help's first lines.
+/// This follows the first lines of the help.
 const LAB_HELP: &str = " s          let the selected replica stand still (SIGSTOP), after y
  b          block its link to another one: its number, then y
  c          heal: all go on, no link has faults; q does so, too
 ";
-/// Where the keys end and the terms begin in the help.
+/// The boundary between the keys and the terms in the help.
 const HELP_PARTS: &str = "\n\n lag ";
 const HELP: &str = " up, down   select a replica
  t          hand the lead to the selected replica, after y
@@ -122,7 +122,7 @@ fn draw_throughput(frame: &mut Frame<'_>, model: &Model, area: Rect) {
     );
 }
 
-/// A row of text: the first `left` cells to the left, the numbers behind them to the right.
+/// A row of text. The first `left` cells are left-aligned, and the numbers after them are right-aligned.
 fn row<'a>(cells: impl IntoIterator<Item = &'a str>, left: usize) -> Row<'a> {
     let cell = |(column, text): (usize, &'a str)| {
         let side = if column < left {
@@ -227,7 +227,7 @@ fn draw_foot(frame: &mut Frame<'_>, model: &Model, area: Rect) {
     frame.render_widget(Line::styled(text, style), area);
 }
 
-/// What a confirmation asks.
+/// The question of a confirmation.
 fn question(action: Action) -> String {
     match action {
         Action::Transfer(place) => format!("Hand the lead to replica {place}?"),

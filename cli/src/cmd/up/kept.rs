@@ -1,4 +1,4 @@
-//! The directory of a group that `trine up` goes on with: which group was made in it?
+//! The directory with which `trine up` continues a group: which group was made in it?
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -10,8 +10,8 @@ use trine_replica::disk::Directory;
 
 use trine_base::failure::Failure;
 
-/// Refuses a directory whose group has its replicas elsewhere than at `addresses`: its members would wait for each other
-/// there, and further replicas would wait for them.
+/// Refuses a directory whose group has its replicas elsewhere than at `addresses`. Its members would wait for each
+/// other there, and further replicas would wait for them.
 pub(super) fn require_same_group(
     directory: &Path,
     addresses: &[SocketAddr],
@@ -52,8 +52,8 @@ fn other_group(directory: &Path, begun: &[SocketAddr], addresses: &[SocketAddr])
     )
 }
 
-/// The directories of replicas in that of a group, in the order of their places: of more than this command starts, too, but
-/// nothing else that somebody keeps there.
+/// The directories of replicas in that of a group, in the order of their places. There may be more than this command
+/// starts. Other contents of the directory are ignored.
 fn replicas_in(directory: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let place = |name: &OsStr| name.to_str()?.strip_prefix("replica-")?.parse::<u32>().ok();

@@ -1,5 +1,4 @@
-//! `trine up`: a local group in the foreground, until Ctrl-C. A replica that dies is started again
-//! and re-joins.
+//! `trine up` runs a local group in the foreground, until Ctrl-C. A replica that dies is restarted and re-joins.
 
 mod args;
 mod kept;
@@ -32,9 +31,9 @@ use trine_server::data;
 use trine_server::resp::HiddenPassword;
 use trine_server::serve::{METRICS_LINE, ROLE, check_common};
 
-/// Directories are read at least this fast, all replicas together.
+/// The lowest expected read rate of directories, for all replicas together.
 const READ_BYTES_PER_SECOND: u64 = 8 << 20;
-/// A directory for each replica in the directory of the group.
+/// The group's directory holds one directory for each replica.
 const DIRECTORY_DEPTH: u32 = 2;
 
 pub(crate) fn run<N: Network>(
@@ -70,7 +69,7 @@ pub(crate) fn run<N: Network>(
     serve_args.extend(arguments.timing.as_serve_args());
     serve_args.extend(arguments.watch.as_serve_args()?);
     serve_args.extend(arguments.log.as_serve_args());
-    // Kept for as long as replicas may be started.
+    // The password is kept for as long as replicas may be started.
     let password = HiddenPassword::of(&arguments.resp)?;
     serve_args.extend(arguments.resp.as_serve_args(password.as_ref()));
     serve_args.push("--lab".into());
@@ -100,7 +99,7 @@ pub(crate) fn run<N: Network>(
     supervisor::supervise(network, group, kept.is_some(), announcer)
 }
 
-/// What is wrong with the settings whatever the machine is like: every mistake, with the setting to which it belongs.
+/// Which settings are wrong on any machine? Returns every mistake, with its setting.
 pub(crate) fn check(arguments: &UpArguments) -> Vec<(&'static str, Failure)> {
     let count = replica_count(&arguments.replicas);
     let resp = resp_address(arguments, count);
@@ -115,25 +114,25 @@ pub(crate) fn check(arguments: &UpArguments) -> Vec<(&'static str, Failure)> {
     found
 }
 
-/// Where the first replica serves Redis clients, if it does and the port is known, once it is clear that all of them have
-/// one.
+/// The address at which the first replica serves Redis clients, if it does and the port is known. Checks first that all
+/// replicas have a port.
 fn resp_address(arguments: &UpArguments, count: usize) -> Result<Option<SocketAddr>, Failure> {
     let Some(resp) = arguments.resp.resp else {
         return Ok(None);
     };
     let resp = resp.counting_on();
     resp.of_place(u32::try_from(count).expect("at most 7"))?;
-    // With port 0 each replica has one that the system chose.
+    // With port 0 the system chooses a port for each replica.
     Ok(Some(resp.of_place(1)?).filter(|address| address.port() > 0))
 }
 
-/// How long the replicas may take until they vote: those that go on with a directory have to read it first.
+/// How long the replicas may take until they vote. Replicas with a kept directory have to read it first.
 fn start_limit(kept: Option<&Path>) -> Duration {
     let bytes = kept.map_or(0, |directory| bytes_below(directory, DIRECTORY_DEPTH));
     START_LIMIT + Duration::from_secs(bytes / READ_BYTES_PER_SECOND)
 }
 
-/// The bytes of all files below a directory; what cannot be looked at counts nothing.
+/// The bytes of all files below a directory; unreadable files count nothing.
 fn bytes_below(directory: &Path, depth: u32) -> u64 {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let size = |entry: std::fs::DirEntry| match entry.metadata() {
@@ -144,9 +143,9 @@ fn bytes_below(directory: &Path, depth: u32) -> u64 {
     entries.map(size).sum()
 }
 
-/// Announces what the replicas say, each line with its place in front. It waits for nobody: a replica whose lines are not
-/// taken would have to wait, too. The first words of each replica are left out, because the welcome says the same of all
-/// of them, and so are changes of role in the log, because each is announced as well.
+/// Announces the lines of the replicas, each with its place in front. It never blocks, because a replica whose lines
+/// are not read would block, too. The first line of each replica is left out, because the welcome says the same of
+/// all of them. Changes of role in the log are left out too, because each is also announced.
 fn sink(announcer: Announcer, count: usize) -> LineSink {
     let spoke: Vec<AtomicBool> = (0..count).map(|_| AtomicBool::new(false)).collect();
     let role = format!(" INFO {ROLE}: ");
@@ -158,10 +157,10 @@ fn sink(announcer: Announcer, count: usize) -> LineSink {
         // Faults are for `trine chaos`; `trine net show` says the same here.
         let left_out = first
             || line.starts_with(FAULTS_LINE)
-            // Nobody has given that option: `up` starts the first replica with it whether or not there is a group.
+            // The user did not give that option. `up` starts the first replica with it whether or not there is a group.
             || line.starts_with(data::BOOTSTRAP_LINE)
             || stream == Stream::Err && line.contains(&role)
-            // They end one after the other, and each warns of those that have gone before it.
+            // Replicas end one after the other, and each warns of those that have ended before it.
             || interrupt::interrupted() && line.contains("WARN");
         if !left_out {
             announcer.event(format_args!("[{place}] {line}"));
@@ -213,8 +212,8 @@ fn welcome<N: Network>(
 mod tests {
     use super::*;
 
-    /// `trine up` gave up after 20 s, however much there was to read: a group with a large enough directory could never be
-    /// started by it again.
+    /// `trine up` gave up after 20 s, however much there was to read. It could never start a group with a large enough
+    /// directory again.
     #[test]
     fn a_group_with_much_to_read_has_longer_to_start() {
         let directory = std::env::temp_dir().join(format!("trine-up-{}", std::process::id()));

@@ -1,5 +1,4 @@
-//! Looks after the replicas of `trine up`: starts a dead one again, and says when the group is whole
-//! or beyond help.
+//! Supervises the replicas of `trine up`. It restarts a dead one, and reports when the group is whole or beyond help.
 
 use std::time::{Duration, Instant};
 
@@ -15,10 +14,10 @@ use trine_base::network::Network;
 use trine_base::units::show_ns;
 use trine_local::start as group;
 
-/// How often the replicas are asked while the group is not whole.
+/// The interval of questions to the replicas while the group is not whole.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
-/// Looks after the replicas, whose logs are on disk or in memory, until the user ends it.
+/// Supervises the replicas, whose logs are on disk or in memory, until the user ends it.
 pub(super) fn supervise<N: Network>(
     network: &N,
     mut group: Group,
@@ -50,7 +49,7 @@ pub(super) fn supervise<N: Network>(
     group.stop().map_err(group::live_failure)
 }
 
-/// When the replica of a place was started, and when it is to be started again.
+/// The start time of a place's replica, and the time of its next restart.
 #[derive(Copy, Clone, Debug)]
 struct Place {
     started: Instant,
@@ -67,8 +66,7 @@ impl Place {
         }
     }
 
-    /// The replica has ended; the pause until it is started again. It doubles for one that does
-    /// not live long.
+    /// Records that the replica has ended. Returns the pause before its restart, which doubles after a short run.
     fn on_exit(&mut self, now: Instant) -> Duration {
         if now - self.started > RESTART_PAUSE_RESET {
             self.pause = RESTART_PAUSE;
@@ -79,7 +77,7 @@ impl Place {
         pause
     }
 
-    /// Whether it is to be started now; then it counts as started.
+    /// Whether it has to start now; then it counts as started.
     fn is_due(&mut self, now: Instant) -> bool {
         let due = self.due.is_some_and(|due| due <= now);
         if due {
@@ -90,7 +88,7 @@ impl Place {
     }
 }
 
-/// A group that lost somebody, until it is whole again.
+/// A group that lost a replica, until it is whole again.
 struct Healing {
     next_look: Instant,
     on_disk: bool,
@@ -106,7 +104,7 @@ impl Healing {
         }
     }
 
-    /// Asks the replicas if it is time to; true when the group is whole.
+    /// Asks the replicas if it is time to; returns true when the group is whole.
     fn look<N: Network>(
         &mut self,
         network: &N,
@@ -132,8 +130,8 @@ impl Healing {
     }
 }
 
-/// What has happened to a group that will never serve again. It had begun, so replicas of which none belongs to a group have
-/// all lost it: none of them has anything to wait for.
+/// Describes a group that will never serve again. It had begun. If none of its replicas belongs to a group now, all
+/// have lost it. None of them has anything to wait for.
 fn what_is_gone(reports: &[Report], on_disk: bool) -> Option<&'static str> {
     let knows_nothing = |report: &Report| {
         let status = report.status();

@@ -1,8 +1,8 @@
 //! Runs the `console` blocks of a document, line by line, each in a shell.
 //!
 //! In expected output `...` stands for any lines and `[..]` for anything within a line. A command that ends with `&`
-//! goes on until the document is done, and counts as started once it has printed what is expected; later lines call
-//! the first one `%1`, as in a shell. The ports that documents show are those of the defaults; what runs uses free ones.
+//! runs until the end of the document. It counts as started once it has printed the expected output. Later lines call
+//! the first such command `%1`, as in a shell. Documents show the default ports; the test replaces them by free ones.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -18,15 +18,15 @@ const REPLICA_PORTS: (u16, u16) = (7471, 6);
 const METRICS_PORTS: (u16, u16) = (9471, 4);
 const REDIS_PORTS: (u16, u16) = (7101, 4);
 
-/// A command and the lines that it prints according to the document.
+/// A command and its output according to the document.
 #[derive(Debug, PartialEq)]
 pub struct Example {
     pub command: String,
     pub expected: Vec<String>,
 }
 
-/// Runs all examples; those that go on are ended with Ctrl-C at the end and must then end well, unless an example has
-/// killed them. How many there were.
+/// Runs all examples and returns how many commands ran in the background. At the end Ctrl-C stops these, and they must
+/// end successfully unless an example has killed them.
 pub fn run_all(examples: &[Example], shell: &Shell) -> usize {
     let mut servers: Vec<Background> = Vec::new();
     for example in examples {
@@ -45,7 +45,7 @@ pub fn run_all(examples: &[Example], shell: &Shell) -> usize {
         }
     }
     let count = servers.len();
-    // The last one first, so that a group's beginning is not left alone with its followers' end.
+    // They stop in reverse order, so that replicas that joined a group end before the group itself.
     servers.into_iter().rev().for_each(Background::stop);
     count
 }
@@ -84,7 +84,7 @@ pub fn examples(text: &str) -> Vec<Example> {
     found
 }
 
-/// Where the commands run: `trine` is the program under test, its ports are free ones.
+/// The environment of the commands: `trine` is the program under test, and its ports are free ones.
 pub struct Shell {
     directory: PathBuf,
     path: String,
@@ -102,7 +102,7 @@ impl Shell {
             .expect("a directory")
             .display()
             .to_string();
-        // A group and those that join it, then a cache of two threads.
+        // The ports serve a group and the replicas that join it, then a cache of two threads.
         let group = usize::from(REPLICA_PORTS.1);
         let addresses = free_addresses(group + 2).expect("free ports");
         let peers: Vec<String> = addresses[..3].iter().map(ToString::to_string).collect();
@@ -152,24 +152,24 @@ impl Shell {
     }
 }
 
-/// What stands in a document, and what it is while the document is run.
+/// The number in a document, and its replacement while the document runs.
 fn renamed((shown, count): (u16, u16), real: u16) -> impl Iterator<Item = (String, String)> {
     (0..count).map(move |at| ((shown + at).to_string(), (real + at).to_string()))
 }
 
-/// A command that goes on while the others run; ended with Ctrl-C, also when a test fails.
+/// A command that runs beside the others. Ctrl-C ends it, also when a test fails.
 struct Background {
     child: Child,
 }
 
 impl Background {
-    /// Starts it and waits until it has printed what is expected.
+    /// Starts it and waits until it has printed the expected output.
     fn start(shell: &Shell, line: &str, example: &Example) -> Self {
         let mut child = shell.command(&format!("exec {line}"));
         let mut child = child.spawn().expect("a shell");
         let reader = BufReader::new(child.stdout.take().expect("piped"));
         let (lines, read) = mpsc::channel();
-        // The rest has to go somewhere, too, or the command would block.
+        // A thread reads the rest, because the command would block otherwise.
         std::thread::spawn(move || {
             for line in reader.lines().map_while(Result::ok) {
                 let _ = lines.send(line);
@@ -198,12 +198,12 @@ impl Background {
         line.split_whitespace().any(|word| word == pid)
     }
 
-    /// Waits for its end, as a reader does before he goes on.
+    /// Waits for its end, as a reader does before the next step.
     fn wait(&mut self) {
         wait_for("the end", || self.child.try_wait().expect("wait"));
     }
 
-    /// Ends it with Ctrl-C; one that an example has ended already may have done so in any way.
+    /// Ends it with Ctrl-C. If an example has already ended it, any exit status is right.
     fn stop(mut self) {
         if self.child.try_wait().expect("wait").is_some() {
             return;
@@ -216,7 +216,7 @@ impl Background {
 
 impl Drop for Background {
     fn drop(&mut self) {
-        // Only after a failure: the group's replicas end with it.
+        // This happens only after a failure. The group's replicas end with it.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! What the tests with real processes share: a group, and ways to run the program.
+//! Shared parts of the tests with real processes: a group, and ways to run the program.
 #![allow(dead_code, unreachable_pub)] // each test file uses its part
 
 pub mod console;
@@ -16,7 +16,7 @@ use trine_base::survey::ask;
 use trine_client::{Report, leader_of, voters_in_step};
 use trine_local::{Group, GroupConfig};
 
-/// How long anything that must happen may take before a test gives up on it.
+/// The time limit of a test for any expected event.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
 /// The program under test.
@@ -46,7 +46,7 @@ impl Cluster {
         cluster
     }
 
-    /// What every replica says now.
+    /// The present reports of all replicas.
     pub fn look(&self) -> Vec<Report> {
         let limit = trine_transport::time::Duration::from_millis(500);
         ask(&Udp, self.group.addresses(), limit).expect("a socket")
@@ -66,7 +66,7 @@ impl Cluster {
         self.wait(&what, |reports| voters_in_step(reports) == Some(count));
     }
 
-    /// Waits until what the replicas say fulfils `condition`.
+    /// Waits until the reports of the replicas fulfil `condition`.
     pub fn wait(&mut self, what: &str, condition: impl Fn(&[Report]) -> bool) {
         let limit = trine_transport::time::Duration::from_millis(500);
         self.group
@@ -82,13 +82,13 @@ impl Cluster {
         trine(args, &self.group.peers(), b"")
     }
 
-    /// Runs a client command that must succeed; its standard output.
+    /// Runs a client command that must succeed; returns its standard output.
     pub fn ok(&self, args: &[&str]) -> Vec<u8> {
         self.run(args).expect_status(0).stdout
     }
 }
 
-/// What a run of the program left.
+/// The result of a run of the program.
 #[derive(Debug)]
 pub struct Ran {
     pub status: Option<i32>,
@@ -139,7 +139,7 @@ impl From<Output> for Ran {
     }
 }
 
-/// A command line of the program, away from the caller's environment.
+/// A command line of the program, isolated from the caller's environment.
 pub fn command(args: &[&str], peers: &str) -> Command {
     let mut command = Command::new(program());
     command
@@ -161,7 +161,7 @@ pub fn trine(args: &[&str], peers: &str, stdin: &[u8]) -> Ran {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program starts");
-    // A command that takes no value may end before it read what it is given.
+    // A command that takes no value may end before it has read its input.
     let _ = child.stdin.take().expect("piped").write_all(stdin);
     finish(child)
 }
@@ -186,7 +186,7 @@ pub fn finish(mut child: Child) -> Ran {
     }
 }
 
-/// Asks until there is an answer, at most for [`LIMIT`].
+/// Repeats a question until there is an answer, at most for [`LIMIT`].
 #[track_caller]
 pub fn wait_for<T>(what: &str, mut answer: impl FnMut() -> Option<T>) -> T {
     let until = Instant::now() + LIMIT;
@@ -239,8 +239,8 @@ pub fn signal(pid: u32, name: &str) {
     assert!(status.expect("kill").success());
 }
 
-/// The first of `count` TCP ports of loopback that follow each other and are free. They lie below those that the kernel
-/// gives to whoever asks for any, and each process looks at a place of its own, so that nobody takes one meanwhile.
+/// Returns the first of `count` consecutive free TCP ports of loopback. They are below the kernel's range for
+/// unspecified ports. Each process searches in a different part, so that no other takes one meanwhile.
 pub fn tcp_ports(count: u16) -> u16 {
     static TURN: AtomicU32 = AtomicU32::new(0);
     let free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();

@@ -1,4 +1,4 @@
-//! The clients that people use: the `redis` crate, redis-cli, redis-benchmark, redis-py.
+//! Common Redis clients: the `redis` crate, redis-cli, redis-benchmark, redis-py.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -134,7 +134,7 @@ for protocol in (2, 3):
 print("ok", redis.__version__)
 "#;
 
-/// The Python that has redis-py: TRINE_REDIS_PYTHON, or the one in a virtual environment that `.ci/redis` makes.
+/// The Python with redis-py: TRINE_REDIS_PYTHON, or the one in a virtual environment that `.ci/redis` makes.
 fn python() -> Option<PathBuf> {
     let named = std::env::var_os("TRINE_REDIS_PYTHON").map(PathBuf::from);
     let made = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target/redis-py/bin/python");

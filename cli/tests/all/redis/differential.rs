@@ -1,6 +1,6 @@
-//! The same random commands to redis-server and to a group of three replicas: are the replies the same?
+//! The same random commands go to redis-server and to a group of three replicas: are the replies the same?
 //!
-//! What differs on purpose (docs/redis.md) is not asked.
+//! The commands avoid the intended differences (docs/redis.md).
 
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
@@ -15,7 +15,8 @@ use crate::common::wait_for;
 const SEQUENCES: u64 = 150;
 const COMMANDS: u64 = 40;
 
-/// Templates: k a key, v a value, n a number, z a time that is none or long enough, t a time in seconds, T one in milliseconds.
+/// Templates: k is a key, v a value, n a number. z is no time or one that is long enough. t is a time in seconds, T one
+/// in milliseconds.
 const TEMPLATES: &[&str] = &[
     "GET k",
     "GET k",
@@ -73,7 +74,7 @@ const TEMPLATES: &[&str] = &[
     "EXPIRE k t xx",
     "EXPIRE k z XX",
     "EXPIRE k z NX",
-    // A time that was given twice is not earlier the second time, on any clock; GT has no such constant.
+    // The same time, given twice, is not earlier the second time on any clock. GT has no such constant.
     "EXPIRE k 500 LT",
     "EXPIRE k 500 LT XX",
     "EXPIREAT k 5 GT",
@@ -144,7 +145,7 @@ const NUMBERS: &[&str] = &[
     "100",
 ];
 
-/// None of them is over while the test runs.
+/// None of them ends while the test runs.
 const TIMES: &[&str] = &[
     "0",
     "-1",
@@ -187,7 +188,7 @@ impl RedisServer {
 
 impl Drop for RedisServer {
     fn drop(&mut self) {
-        // It is ours, and holds nothing.
+        // The test created it, and it holds nothing.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -212,7 +213,7 @@ fn command(rng: &mut Prng) -> Vec<String> {
     template.split(' ').map(word).collect()
 }
 
-/// The replies agree, but a time to live that was asked for a moment later may be a little less.
+/// Whether the replies agree. A time to live that was asked for a moment later may be a little less.
 fn agree(command: &[String], redis: &str, trine: &str) -> bool {
     let times = |text: &str| -> Vec<i64> {
         let numbers = text.split(|c: char| !c.is_ascii_digit());
@@ -229,7 +230,7 @@ fn agree(command: &[String], redis: &str, trine: &str) -> bool {
 }
 
 /// The documented difference: a watched key that was absent, and was created and deleted in between, counts as
-/// unchanged. Only where a command can have deleted a key that an earlier WATCH named.
+/// unchanged. It needs a command that can have deleted a key of an earlier WATCH.
 fn is_documented(commands: &[Vec<String>], redis: &str, trine: &str) -> bool {
     const DELETE: [&str; 7] = [
         "DEL", "UNLINK", "GETDEL", "GETEX", "EXPIRE", "PEXPIRE", "EXPIREAT",
@@ -323,7 +324,7 @@ fn pipelines_get_the_replies_of_redis() {
             theirs.send(&parts);
             ours.send(&parts);
         }
-        // All replies are read even so: what is still under way would write into the next sequence.
+        // All replies are read even then, because replies in flight would appear in the next sequence.
         let mut parted = false;
         for (place, command) in commands.iter().enumerate() {
             let (redis, trine) = (theirs.reply(), ours.reply());

@@ -2,16 +2,17 @@
 
 use super::RedisGroup;
 
-/// A connection's lines, each with its reply; `~` in front of a number allows for a little time that has passed.
+/// A connection's lines, each with its reply. `~` in front of a number allows for a little elapsed time.
 const EXAMPLES: &[&[(&str, &str)]] = &[
-    // APPEND: the length after it; a missing key counts as empty.
+    // APPEND returns the new length; a missing key counts as empty.
     &[
         ("EXISTS k", ":0"),
         ("APPEND k Hello", ":5"),
         ("APPEND k _World", ":11"),
         ("GET k", "\"Hello_World\""),
     ],
-    // DECR, DECRBY, INCR, INCRBY: a missing key is 0; no number and no 64 bits are errors.
+    // DECR, DECRBY, INCR, INCRBY: a missing key counts as 0. A value that is no number, or exceeds 64 bits, is an
+    // error.
     &[
         ("SET k 10", "+OK"),
         ("DECR k", ":9"),
@@ -23,7 +24,7 @@ const EXAMPLES: &[&[(&str, &str)]] = &[
         ("SET k 9223372036854775807", "+OK"),
         ("INCR k", "-ERR increment or decrement would overflow"),
     ],
-    // DEL and UNLINK: how many there were.
+    // DEL and UNLINK return how many keys there were.
     &[
         ("SET k Hello", "+OK"),
         ("SET l World", "+OK"),
@@ -36,7 +37,7 @@ const EXAMPLES: &[&[(&str, &str)]] = &[
         ("EXISTS k", ":1"),
         ("EXISTS k k nosuchkey", ":2"),
     ],
-    // EXPIRE, TTL, PERSIST, SET takes the expiry away.
+    // EXPIRE, TTL and PERSIST; SET removes the expiry.
     &[
         ("SET k Hello", "+OK"),
         ("EXPIRE k 10", ":1"),
@@ -50,7 +51,7 @@ const EXAMPLES: &[&[(&str, &str)]] = &[
         ("TTL k", ":-1"),
         ("PERSIST k", ":0"),
     ],
-    // NX and XX ask for an expiry.
+    // NX and XX test whether there is an expiry.
     &[
         ("SET k Hello", "+OK"),
         ("TTL k", ":-1"),
@@ -64,7 +65,7 @@ const EXAMPLES: &[&[(&str, &str)]] = &[
         ("EXPIRE nokey 10 NX", ":0"),
         ("EXPIRE nokey 10 LT", ":0"),
     ],
-    // GT and LT compare; a key without an expiry lives for ever.
+    // GT and LT compare; a key without an expiry lives forever.
     &[
         ("SET k Hello", "+OK"),
         ("PEXPIRE k 100000 GT", ":0"),
@@ -81,7 +82,7 @@ const EXAMPLES: &[&[(&str, &str)]] = &[
         ("EXPIRE k 300 XX GT", ":1"),
         ("TTL k", "~:300"),
     ],
-    // A moment that is over deletes, if the condition holds; in a transaction, too.
+    // A moment in the past deletes the key if the condition holds, also in a transaction.
     &[
         ("SET k Hello", "+OK"),
         ("EXPIREAT k 1 XX", ":0"),
@@ -108,7 +109,7 @@ const EXAMPLES: &[&[(&str, &str)]] = &[
         ),
         ("EXPIRE k 1 foo", "-ERR Unsupported option foo"),
     ],
-    // A time that is over deletes the key.
+    // A time in the past deletes the key.
     &[("SET k Hello EXAT 1", "+OK"), ("GET k", "$-1")],
     &[
         ("SET k Hello", "+OK"),
@@ -191,7 +192,7 @@ const EXAMPLES: &[&[(&str, &str)]] = &[
         ("STRLEN k", ":11"),
         ("STRLEN nonexisting", ":0"),
     ],
-    // MULTI, EXEC, DISCARD; a wrong command ends the transaction, a failing one does not.
+    // MULTI, EXEC, DISCARD: a wrong command ends the transaction, a failing one does not.
     &[
         ("MULTI", "+OK"),
         ("SET k abc", "+QUEUED"),
@@ -248,7 +249,7 @@ const EXAMPLES: &[&[(&str, &str)]] = &[
 fn replies_are_the_documented_ones_at_every_replica() {
     let group = RedisGroup::start(&[]);
     for (index, lines) in EXAMPLES.iter().enumerate() {
-        // Who leads does not matter.
+        // The result does not depend on the leader.
         let mut wire = group.connect(1 + index % 3);
         wire.ask("DEL k l m new a nokey");
         for (line, expected) in *lines {
@@ -265,7 +266,7 @@ fn replies_are_the_documented_ones_at_every_replica() {
     assert_eq!(wire.ask("CONFIG GET save"), "%[\"save\" \"\"]");
 }
 
-/// A key that is due is gone for everybody, and not before.
+/// An expired key is gone for all clients, and not before its time.
 #[test]
 fn keys_expire() {
     let group = RedisGroup::start(&[]);

@@ -1,4 +1,4 @@
-//! Clients that break the protocol, send without reading, leave half-way or come in crowds: do the others notice?
+//! Some clients break the protocol, send without reading, disconnect half-way or come in crowds: do the others notice?
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -57,8 +57,8 @@ fn broken_requests_end_their_own_connection_alone() {
     );
 }
 
-/// The connection was closed while the client still sent, which resets it: instead of the error that the documents promise
-/// for a value of more than 1 MiB, redis-cli ended with a broken pipe.
+/// The connection was closed while the client still sent, which resets it. For a value of more than 1 MiB the documents
+/// promise an error. Instead redis-cli ended with a broken pipe.
 #[test]
 fn an_error_about_a_large_value_arrives_however_much_of_it_is_still_sent() {
     let group = RedisGroup::start(&[]);
@@ -88,7 +88,7 @@ fn whoever_sends_no_more_is_still_answered() {
         assert_eq!(wire.reply(), format!(":{number}"));
     }
     assert_eq!(wire.try_reply(), None);
-    // Gone in the middle of a request: nothing is left of it.
+    // A client that disconnects in the middle of a request leaves nothing.
     let mut wire = group.connect(2);
     wire.send_bytes(b"*3\r\n$3\r\nSET\r\n$1\r\nx\r\n$10\r\nhal");
     drop(wire);
@@ -118,7 +118,7 @@ fn a_reader_that_takes_nothing_is_stopped_and_then_disconnected() {
     let mut slow = TcpStream::connect(group.address(1)).expect("a connection");
     slow.set_write_timeout(Some(std::time::Duration::from_millis(300)))
         .expect("a timeout");
-    // It asks and asks until the replica takes no more.
+    // It sends requests until the replica accepts no more.
     let requests = b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n".repeat(2_000);
     let mut sent = 0_usize;
     while let Ok(count) = slow.write(&requests) {
@@ -130,13 +130,13 @@ fn a_reader_that_takes_nothing_is_stopped_and_then_disconnected() {
     });
     assert_eq!(bystander.ask("STRLEN k"), ":60000");
     let mut rest = Vec::new();
-    // What had been written is there; then it is over, one way or the other.
+    // The replies that were written arrive. Then the connection ends, one way or the other.
     let _ = slow.read_to_end(&mut rest);
 }
 
-/// A pipeline arrives at once, and its first replies exceed the output buffer: the connection handles no more of it until
-/// they are written. They were written at once, by the same look at the connection, and nobody looked at it again: the
-/// socket had nothing to tell any more. The rest of the pipeline was never answered.
+/// A pipeline arrives at once, and its first replies exceed the output buffer. The connection then handles no more of
+/// it until they are written. The replies were written in the same turn, and the connection got no further turn,
+/// because its socket had no new event. The rest of the pipeline was never answered.
 #[test]
 fn a_pipeline_goes_on_when_its_replies_were_more_than_the_output_buffer_holds() {
     let group = RedisGroup::start(&["--resp-output-buffer", "1KiB"]);
@@ -177,7 +177,7 @@ fn the_password_is_asked_for() {
     assert!(wire.ask("AUTH wrong").starts_with("-WRONGPASS"));
     assert_eq!(wire.ask("AUTH secret"), "+OK");
     assert_eq!(wire.ask("SET k v"), "+OK");
-    // Strangers may not make the replica wait for large requests.
+    // Unauthenticated clients may not make the replica wait for large requests.
     let mut stranger = group.connect(1);
     stranger.send_bytes(b"*1\r\n$100000\r\n");
     assert_eq!(
@@ -186,8 +186,8 @@ fn the_password_is_asked_for() {
     );
 }
 
-/// `trine up` took the password from the environment and left it to the replicas to find it there, where they are started
-/// without the variables of their parent: whoever connected was let in.
+/// `trine up` took the password from the environment and relied on its replicas to find it there. But they are started
+/// without the variables of their parent, so every client was let in.
 #[test]
 fn a_password_from_the_environment_is_asked_for_by_every_replica_of_up() {
     let base = crate::common::tcp_ports(3);

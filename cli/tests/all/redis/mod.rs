@@ -1,6 +1,6 @@
-//! Does the Redis protocol of a real group of three replicas do what Redis clients expect?
+//! Does the Redis protocol of a real group of three replicas behave as Redis clients expect?
 //!
-//! Tests that need redis-server, redis-cli, redis-benchmark or redis-py say so and pass where these are missing;
+//! Tests that need redis-server, redis-cli, redis-benchmark or redis-py say so and pass where these are missing.
 //! `.ci/redis` installs them.
 
 mod clients;
@@ -52,7 +52,7 @@ impl RedisGroup {
         Self { cluster, addresses }
     }
 
-    /// Where the replica at a place, from 1, serves Redis clients.
+    /// The Redis address of the replica at a place, from 1.
     pub(crate) fn address(&self, place: usize) -> SocketAddr {
         wait_for("the line that names the port", || {
             let addresses = self.addresses.lock().expect("unpoisoned");
@@ -65,7 +65,7 @@ impl RedisGroup {
     }
 }
 
-/// Whether a tool can be started; says so if not.
+/// Whether a tool can be started; prints a note if not.
 pub(crate) fn has_tool(tool: &str) -> bool {
     let there = std::process::Command::new(tool)
         .arg("--version")

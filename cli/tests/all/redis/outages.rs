@@ -1,11 +1,11 @@
-//! Leaders that die and majorities that are gone: no reply is wrong, and none is waited for without end.
+//! Leaders die and majorities are lost: no reply is wrong, and no client waits forever.
 
 use std::time::{Duration, Instant};
 
 use super::RedisGroup;
 use crate::common::LIMIT;
 
-/// Counters written by one client while the leader is killed: what was answered was counted exactly once.
+/// One client increments counters while the leader is killed. Each answered increment was counted exactly once.
 #[test]
 fn a_new_leader_takes_over_and_nothing_is_counted_twice() {
     let mut group = RedisGroup::start(&[]);

@@ -1,10 +1,10 @@
-//! A Redis client that shows replies as they are on the wire.
+//! A Redis client that shows replies in their wire format.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// A reply that takes longer is none.
+/// The time limit of a reply.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Wire {
@@ -51,7 +51,7 @@ impl Wire {
         self.try_reply().expect("a reply")
     }
 
-    /// Nothing at the end of the connection.
+    /// Returns `None` at the end of the connection.
     pub(crate) fn try_reply(&mut self) -> Option<String> {
         let mut line = String::new();
         let read = self.reader.read_line(&mut line).ok()?;
