@@ -1,8 +1,8 @@
 //! Does a server keep running whether or not its output is read?
 //!
-//! A replica ended at the next change of role when its standard output could not be written. Examples are `trine serve
-//! >> log` on a full disk, `trine serve | head -1` (silently, with exit status 0), and `trine up &` after its terminal
-//! was closed. Every replica reports a change of role, so all of them ended. In memory mode the data was lost.
+//! A replica ended at the next change of role when its standard output could not be written. Examples are
+//! `trine serve >> log` on a full disk, `trine serve | head -1` (silently, with exit status 0), and `trine up &` after its
+//! terminal was closed. Every replica reports a change of role, so all of them ended. In memory mode the data was lost.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
