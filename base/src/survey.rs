@@ -6,8 +6,9 @@ use trine_client::{Probed, Report, leader_of, probe_status};
 use trine_protocol::endpoint_config;
 use trine_protocol::status::Status;
 use trine_transport::backend::MonotonicClock;
-use trine_transport::time::{Clock, Duration};
+use trine_transport::time::Duration;
 
+use crate::endpoint::random_seed;
 use crate::failure::Failure;
 use crate::network::{Network, Opened};
 
@@ -23,10 +24,9 @@ pub fn ask<N: Network>(
     let Opened {
         backend, route_of, ..
     } = network.call(addresses)?;
-    let clock = MonotonicClock;
+    let (clock, transport) = (MonotonicClock, endpoint_config());
     // No two askers have the same seed, not even one after the other on the same port.
-    let seed = u64::from(std::process::id()) << 32 ^ clock.now().as_nanos();
-    let transport = endpoint_config();
+    let seed = random_seed()?;
     let probed = probe_status(backend, clock, transport, &route_of, addresses, limit, seed)
         .map_err(|error| Failure::usage(error.to_string(), ""))?;
     let report = |Probed { address, status }| Report {

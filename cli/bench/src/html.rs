@@ -117,14 +117,17 @@ fn latency_over_time(runs: &[RunResult]) -> String {
         })
         .collect();
     let x_marks = seconds_marks(last_second(runs));
-    let show_y = |y: f64| show_ns(y as u64);
+    latency_plot("seconds", x_marks, &lines)
+}
+
+fn latency_plot(x_name: &str, x_marks: Vec<(f64, String)>, lines: &[Line]) -> String {
     Plot {
-        x_name: "seconds",
+        x_name,
         y_name: "latency",
         scale: Scale::Logarithmic,
-        lines: &lines,
+        lines,
         x_marks,
-        show_y,
+        show_y: |y| show_ns(y as u64),
     }
     .draw()
 }
@@ -150,16 +153,11 @@ fn curve(runs: &[RunResult]) -> String {
     let x_marks = marks
         .map(|(quantile, text)| (nines(quantile), text.to_owned()))
         .to_vec();
-    let show_y = |y: f64| show_ns(y as u64);
-    Plot {
-        x_name: "share of operations that took at most this long",
-        y_name: "latency",
-        scale: Scale::Logarithmic,
-        lines: &lines,
+    latency_plot(
+        "share of operations that took at most this long",
         x_marks,
-        show_y,
-    }
-    .draw()
+        &lines,
+    )
 }
 
 fn latencies(runs: &[RunResult], page: &mut Page) {

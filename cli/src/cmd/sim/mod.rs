@@ -1,6 +1,7 @@
 //! `trine sim` runs whole groups on virtual time, from a seed. The same seed gives the same history, byte for byte.
 
 mod args;
+#[cfg(debug_assertions)]
 mod planted;
 mod transport;
 
@@ -29,7 +30,7 @@ pub(crate) fn run(arguments: &SimArguments, output: Output) -> Result<(), Failur
     // megabytes each time. A system without this setting is only slower.
     let _ = rustix::thread::disable_transparent_huge_pages(true);
     if let Some(name) = &arguments.planted_bugs {
-        return planted::run(name, arguments, output);
+        return planted_bugs(name, arguments, output);
     }
     if arguments.rpc {
         return transport::run(arguments, output);
@@ -44,6 +45,17 @@ pub(crate) fn run(arguments: &SimArguments, output: Output) -> Result<(), Failur
         Some(seed) => one(seed, arguments, output),
         None => many(arguments, output),
     }
+}
+
+#[cfg(debug_assertions)]
+use self::planted::run as planted_bugs;
+
+#[cfg(not(debug_assertions))]
+fn planted_bugs(_: &str, _: &SimArguments, _: Output) -> Result<(), Failure> {
+    Err(Failure::usage(
+        "this build has no planted bugs",
+        "cargo run --profile sim -- sim --planted-bugs",
+    ))
 }
 
 fn goes_on() -> bool {
@@ -73,13 +85,16 @@ fn chosen(seed: u64, arguments: &SimArguments) -> Result<SimConfig, Failure> {
     plan.config().map_err(refused)
 }
 
-fn one(seed: u64, arguments: &SimArguments, output: Output) -> Result<(), Failure> {
-    let trace = match arguments.trace {
+fn trace(arguments: &SimArguments, output: Output) -> Trace {
+    match arguments.trace {
         // A trace has millions of lines. A reader that closes the pipe has seen enough.
         true => Trace::To(Box::new(move |line| output.line(line))),
         false => Trace::Off,
-    };
-    let report = simulate(chosen(seed, arguments)?, trace);
+    }
+}
+
+fn one(seed: u64, arguments: &SimArguments, output: Output) -> Result<(), Failure> {
+    let report = simulate(chosen(seed, arguments)?, trace(arguments, output));
     if arguments.history {
         output.line(report.history.to_text());
     }

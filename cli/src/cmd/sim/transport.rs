@@ -3,27 +3,22 @@
 
 use serde_json::json;
 use trine_base::failure::Failure;
-use trine_base::interrupt;
 use trine_base::output::Output;
 use trine_chaos::seeds::for_each_seed;
 use trine_chaos::sim::Trace;
 use trine_chaos::sim::rpc::{RpcConfig, RpcReport, replay_command, run_caught};
 
-use super::{SimArguments, goes_on, judge_all};
+use super::{SimArguments, goes_on, judge_all, trace};
 
 pub(super) fn run(arguments: &SimArguments, output: Output) -> Result<(), Failure> {
     match arguments.seed {
-        Some(seed) => one(seed, arguments.trace, output),
+        Some(seed) => one(seed, arguments, output),
         None => many(arguments, output),
     }
 }
 
-fn one(seed: u64, traced: bool, output: Output) -> Result<(), Failure> {
-    let trace = match traced {
-        true => Trace::To(Box::new(move |line| output.line(line))),
-        false => Trace::Off,
-    };
-    let report = run_caught(&RpcConfig::new(seed), trace);
+fn one(seed: u64, arguments: &SimArguments, output: Output) -> Result<(), Failure> {
+    let report = run_caught(&RpcConfig::new(seed), trace(arguments, output));
     let passed = report.verdict.is_pass();
     output.document(&json!({
         "seed": seed, "pass": passed, "verdict": report.verdict.to_string(), "packets": report.packets,
@@ -84,10 +79,6 @@ fn many(arguments: &SimArguments, output: Output) -> Result<(), Failure> {
         "the transport alone: {ended} seeds from {from}{runs}: {} failed",
         failed.len()
     ));
-    judge_all(
-        failed.first().map(|&seed| replay_command(seed)),
-        failed.len(),
-        ended,
-    )?;
-    interrupt::check()
+    let replay = failed.first().map(|&seed| replay_command(seed));
+    judge_all(replay, failed.len(), ended)
 }
