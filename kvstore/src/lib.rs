@@ -7,6 +7,7 @@
 
 mod arena;
 pub mod cache;
+pub mod checksum;
 pub mod codec;
 pub mod command;
 pub mod config;

@@ -2,7 +2,6 @@
 
 mod addresses;
 mod bootstrap;
-mod checksum;
 mod client_sessions;
 pub mod config;
 pub mod disk;

@@ -16,7 +16,7 @@
 //! The head's body is a [`SnapshotSummary`]; an item is key length u32, value length u32, version
 //! u64, expiry u64 (0: none), key, value; the end's body is the number of items u64.
 
-use crc_fast::{CrcAlgorithm, Digest};
+use crate::checksum::crc32c;
 
 use crate::codec::{DecodeError, Reader, Sink, length_u32};
 use crate::limits::Limits;
@@ -172,11 +172,7 @@ impl ChunkHeader {
 
 /// Over everything but the checksum itself.
 fn checksum(chunk: &[u8]) -> u32 {
-    let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
-    digest.update(&chunk[..CRC_AT]);
-    digest.update(&chunk[HEADER_BYTES..]);
-    // The algorithm's 32 bits.
-    digest.finalize() as u32
+    crc32c([&chunk[..CRC_AT], &chunk[HEADER_BYTES..]])
 }
 
 /// Why chunks are not a snapshot.

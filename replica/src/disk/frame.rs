@@ -9,7 +9,7 @@
 //! an interrupted write leaves sectors that are either zero or valid sectors of just the next frame. Anything else was
 //! not left by a write that did not finish: it is damage.
 
-use crate::checksum::crc32c;
+use trine_kvstore::checksum::crc32c;
 
 /// The unit that a disk writes as a whole.
 pub(crate) const SECTOR: usize = 512;

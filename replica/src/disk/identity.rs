@@ -5,7 +5,7 @@
 //! ```
 //! The beginning is the group's, for a replica that was there: members and settings.
 
-use crate::checksum::crc32c;
+use trine_kvstore::checksum::crc32c;
 use trine_protocol::message::{ClusterId, Incarnation, Members, PlaceId};
 
 use super::error::{LostMemory, OpenError};

@@ -2,7 +2,7 @@
 
 use super::error::{LostMemory, OpenError};
 use super::frame::{SECTOR, Sector, read, sectors_of};
-use crate::checksum::crc32c;
+use trine_kvstore::checksum::crc32c;
 
 /// Newest format of the files.
 pub(crate) const FORMAT: u16 = 1;

@@ -5,8 +5,8 @@
 //! ```
 //! The checksum covers kind, length, bytes, and the number of pieces in front of this one.
 
-use crate::checksum::crc32c;
 use raft::eraftpb::ConfState;
+use trine_kvstore::checksum::crc32c;
 use trine_protocol::message::ClusterId;
 
 use super::error::{LostMemory, OpenError};

@@ -1,7 +1,7 @@
 //! Each damage at each byte: either only unsynced content is cleared away, or the memory counts as lost.
 
-use crate::checksum::crc32c;
 use raft::eraftpb::{ConfState, Entry, HardState};
+use trine_kvstore::checksum::crc32c;
 use trine_protocol::message::{ClusterId, Incarnation, Member, MemberRole, Members, PlaceId};
 
 use super::cache::CachedDisk;

@@ -1,7 +1,7 @@
 //! A member's report on itself.
 
-use crate::checksum::crc32c;
 use std::net::SocketAddr;
+use trine_kvstore::checksum::crc32c;
 
 use raft::{GetEntriesContext, StateRole, Storage};
 use trine_protocol::message::{

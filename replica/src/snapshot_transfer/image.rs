@@ -10,8 +10,8 @@
 //! store keeps overwritten values until the image has passed them. Chunks that every receiver has are dropped, so its
 //! memory is that of the slowest transfer's distance. A receiver that comes late waits for the next image.
 
-use crate::checksum::crc32c;
 use std::collections::VecDeque;
+use trine_kvstore::checksum::crc32c;
 
 use trine_canary as canary;
 use trine_kvstore::{Position, SnapshotReader, SnapshotStep, Store};

@@ -8,11 +8,15 @@ use trine_chaos::canaries::{CANARIES, Search, Subject, false_alarms, search, see
 use super::SimArguments;
 
 pub(super) fn run(name: &str, arguments: &SimArguments, output: Output) -> Result<(), Failure> {
+    let chosen: Vec<_> = CANARIES
+        .iter()
+        .filter(|canary| name == "all" || canary.name == name)
+        .collect();
+    if chosen.is_empty() {
+        return Err(unknown(name));
+    }
     // Assertions of the system find some of the bugs, so their output is expected and hidden here.
     std::panic::set_hook(Box::new(|_| {}));
-    let chosen = CANARIES
-        .iter()
-        .filter(|canary| name == "all" || canary.name == name);
     let mut searches = Vec::new();
     output.line("| planted bug | from seed | found by | seconds | found as |");
     output.line("|---|---|---|---|---|");
@@ -25,9 +29,6 @@ pub(super) fn run(name: &str, arguments: &SimArguments, output: Output) -> Resul
         let search = search(*canary, from, arguments.jobs);
         show(&search, output);
         searches.push(search);
-    }
-    if searches.is_empty() {
-        return Err(unknown(name));
     }
     run_without(&mut searches, arguments.jobs, output);
     judge(&searches, output)

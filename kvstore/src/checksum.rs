@@ -3,7 +3,8 @@
 use crc_fast::{CrcAlgorithm, Digest};
 
 /// The checksum of the parts as one run of bytes.
-pub(crate) fn crc32c<const N: usize>(parts: [&[u8]; N]) -> u32 {
+#[must_use]
+pub fn crc32c<const N: usize>(parts: [&[u8]; N]) -> u32 {
     let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
     parts.into_iter().for_each(|part| digest.update(part));
     // The algorithm's 32 bits.
