@@ -1,6 +1,6 @@
 //! Takes admin commands on a replica's Unix socket, from its own user alone.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io;
 use std::net::SocketAddr;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use rustix::process::geteuid;
 
 use super::Injector;
 use trine_base::failure::Failure;
-use trine_local::faults::{LIMIT, LINE_BYTES_MAX, Order, State, socket_name};
+use trine_local::faults::{Order, State, line, socket_name};
 
 /// Takes admin commands for `injector` in a separate thread, for as long as the process lives.
 pub fn serve(own: SocketAddr, injector: Arc<Injector>) -> Result<(), Failure> {
@@ -37,26 +37,23 @@ pub fn serve(own: SocketAddr, injector: Arc<Injector>) -> Result<(), Failure> {
         .map_err(cannot)
 }
 
-fn converse(mut stream: &UnixStream, injector: &Injector) -> io::Result<()> {
-    stream.set_read_timeout(Some(LIMIT))?;
-    stream.set_write_timeout(Some(LIMIT))?;
+fn converse(stream: &UnixStream, injector: &Injector) -> io::Result<()> {
+    line::set_limits(stream)?;
     let caller = socket_peercred(stream)?.uid;
     let answer = match caller == geteuid() || caller.is_root() {
         true => obey(stream, injector)?,
         false => Err("only the user whose replica it is may do that, and root".to_owned()),
     };
-    let mut line = serde_json::to_vec(&answer)?;
-    line.push(b'\n');
-    stream.write_all(&line)
+    line::send(stream, &answer)
 }
 
 fn obey(stream: &UnixStream, injector: &Injector) -> io::Result<Result<State, String>> {
-    let mut line = String::new();
-    BufReader::new(stream.take(LINE_BYTES_MAX)).read_line(&mut line)?;
-    Ok(match serde_json::from_str::<Order>(&line) {
-        Ok(order) => injector.follow(&order),
-        Err(error) => Err(format!(
-            "the order cannot be read ({error}); is it the same release?"
-        )),
-    })
+    Ok(
+        match serde_json::from_str::<Order>(&line::receive(stream)?) {
+            Ok(order) => injector.follow(&order),
+            Err(error) => Err(format!(
+                "the order cannot be read ({error}); is it the same release?"
+            )),
+        },
+    )
 }

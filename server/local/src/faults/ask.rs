@@ -1,10 +1,10 @@
 //! Gives an order to the replica at an address, and reads the answer.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 
-use super::{LIMIT, LINE_BYTES_MAX, Order, State, socket_name};
+use super::{Order, State, line, socket_name};
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -28,13 +28,8 @@ pub fn ask(address: SocketAddr, order: &Order) -> Result<State, AskError> {
     answer.map_err(AskError::Refused)
 }
 
-fn converse(mut stream: &UnixStream, order: &Order) -> io::Result<Result<State, String>> {
-    stream.set_read_timeout(Some(LIMIT))?;
-    stream.set_write_timeout(Some(LIMIT))?;
-    let mut line = serde_json::to_vec(order)?;
-    line.push(b'\n');
-    stream.write_all(&line)?;
-    let mut answer = String::new();
-    BufReader::new(stream.take(LINE_BYTES_MAX)).read_line(&mut answer)?;
-    Ok(serde_json::from_str(&answer)?)
+fn converse(stream: &UnixStream, order: &Order) -> io::Result<Result<State, String>> {
+    line::set_limits(stream)?;
+    line::send(stream, order)?;
+    Ok(serde_json::from_str(&line::receive(stream)?)?)
 }

@@ -2,19 +2,14 @@
 
 mod ask;
 mod fired;
+pub mod line;
 mod order;
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 pub use self::ask::{AskError, ask};
 pub use self::fired::{FAULTS_LINE, Fired};
 pub use self::order::{Linked, Order, State, Way};
-
-/// An admin command or an answer is one line of JSON, at most this long.
-pub const LINE_BYTES_MAX: u64 = 256 << 10;
-/// How long either side waits for the other one.
-pub const LIMIT: Duration = Duration::from_secs(5);
 
 /// The name of the socket of the replica at `address`: abstract, so that it needs no file and goes with its process, and
 /// nobody reaches it from another machine or another network namespace.
