@@ -1,4 +1,7 @@
 //! Programs on the transport beside the replicated store.
 
+// They panic where the stream cannot be written: results go through `output`, everything else through `announce`.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 pub mod cache;
 mod config;

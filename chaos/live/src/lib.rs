@@ -1,6 +1,9 @@
 //! `trine chaos`: a group of real processes under faults, clients that record all they see, and checkers that judge the
 //! record.
 
+// They panic where the stream cannot be written: results go through `output`, everything else through `announce`.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 mod args;
 mod check;
 mod clients;

@@ -1,6 +1,9 @@
 //! `trine bench` measures throughput and latency of a group, of Redis or of etcd, under the same operations in a closed
 //! or an open loop.
 
+// They panic where the stream cannot be written: results go through `output`, everything else through `announce`.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 mod args;
 mod compare;
 mod drive;

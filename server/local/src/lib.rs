@@ -5,6 +5,9 @@
 //! starts a group and waits until it serves. [`faults`] changes what the network of a replica does. A child calls
 //! [`die_with_parent`] so that it never survives its parent.
 
+// They panic where the stream cannot be written: results go through `output`, everything else through `announce`.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 pub mod config;
 pub mod faults;
 mod group;
