@@ -34,7 +34,7 @@ pub struct ClientArguments {
 
 /// How an operator's order finds the group.
 #[derive(Clone, Debug, Args)]
-pub struct OrderArguments {
+pub struct AdminArguments {
     /// Replicas' addresses, host:port,...; one that answers is enough to find the others.
     #[arg(long, env = "TRINE_PEERS", default_value = DEFAULT_PEERS, value_name = "LIST")]
     pub peers: String,

@@ -121,7 +121,7 @@ fn call_failure(error: CallError, mode: Mode) -> Failure {
 
 /// Reports an operation without an answer, and says only what is certain.
 fn operation_failure(error: Error, mode: Mode) -> Failure {
-    let cure = advice(error.obstacle());
+    let hint = advice(error.obstacle());
     let write = matches!(mode, Mode::Write | Mode::WriteAndClose);
     match error {
         Error::NotReachable { obstacle, waited } => {
@@ -131,7 +131,7 @@ fn operation_failure(error: Error, mode: Mode) -> Failure {
                 "nothing was read"
             };
             let waited = show_ns(waited.as_nanos());
-            Failure::not_reachable(format!("{obstacle}; {certain} (tried for {waited})"), cure)
+            Failure::not_reachable(format!("{obstacle}; {certain} (tried for {waited})"), hint)
         }
         Error::OutcomeUnknown { obstacle, waited } => {
             let waited = show_ns(waited.as_nanos());
@@ -144,9 +144,9 @@ fn operation_failure(error: Error, mode: Mode) -> Failure {
         }
         Error::Refused { obstacle } => match obstacle {
             Obstacle::WrongCluster { .. } | Obstacle::VersionMismatch { .. } => {
-                Failure::usage(format!("{obstacle}; nothing was done"), cure)
+                Failure::usage(format!("{obstacle}; nothing was done"), hint)
             }
-            _ => Failure::negative(format!("{obstacle}; nothing was done"), cure),
+            _ => Failure::negative(format!("{obstacle}; nothing was done"), hint),
         },
     }
 }

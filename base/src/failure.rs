@@ -34,25 +34,25 @@ pub struct Failure {
     message: String,
     /// Empty when there is nothing sensible to advise.
     #[serde(skip_serializing_if = "String::is_empty")]
-    cure: String,
+    hint: String,
 }
 
 impl Failure {
     /// The command worked, and its result is negative: exit status 1.
-    pub fn negative(message: impl Into<String>, cure: impl Into<String>) -> Self {
+    pub fn negative(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self {
             kind: Kind::Negative,
             message: message.into(),
-            cure: cure.into(),
+            hint: hint.into(),
         }
     }
 
     /// The command was not right, or this machine cannot do it: exit status 2.
-    pub fn usage(message: impl Into<String>, cure: impl Into<String>) -> Self {
+    pub fn usage(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self {
             kind: Kind::Usage,
             message: message.into(),
-            cure: cure.into(),
+            hint: hint.into(),
         }
     }
 
@@ -65,20 +65,20 @@ impl Failure {
     }
 
     /// No replica could do it in time.
-    pub fn not_reachable(message: impl Into<String>, cure: impl Into<String>) -> Self {
+    pub fn not_reachable(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self {
             kind: Kind::NotReachable,
             message: message.into(),
-            cure: cure.into(),
+            hint: hint.into(),
         }
     }
 
     /// It may have happened or may still happen.
-    pub fn outcome_unknown(message: impl Into<String>, cure: impl Into<String>) -> Self {
+    pub fn outcome_unknown(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self {
             kind: Kind::OutcomeUnknown,
             message: message.into(),
-            cure: cure.into(),
+            hint: hint.into(),
         }
     }
 
@@ -87,16 +87,16 @@ impl Failure {
         Self {
             kind: Kind::Interrupted,
             message: "interrupted".into(),
-            cure: String::new(),
+            hint: String::new(),
         }
     }
 
     /// Ctrl-C, and how much was done by then.
-    pub fn interrupted_after(done: impl fmt::Display, cure: impl Into<String>) -> Self {
+    pub fn interrupted_after(done: impl fmt::Display, hint: impl Into<String>) -> Self {
         Self {
             kind: Kind::Interrupted,
             message: format!("interrupted: {done}"),
-            cure: cure.into(),
+            hint: hint.into(),
         }
     }
 
@@ -131,9 +131,9 @@ impl Failure {
 
     /// The message and the advice, where one line holds both.
     pub fn in_one_line(&self) -> String {
-        match self.cure.is_empty() {
+        match self.hint.is_empty() {
             true => self.message.clone(),
-            false => format!("{}; {}", self.message, self.cure),
+            false => format!("{}; {}", self.message, self.hint),
         }
     }
 
@@ -171,8 +171,8 @@ impl fmt::Display for Failure {
             Kind::OutcomeUnknown => "outcome unknown: ",
         };
         write!(f, "trine: {prefix}{}", self.message)?;
-        if !self.cure.is_empty() {
-            write!(f, "\n  {}", self.cure)?;
+        if !self.hint.is_empty() {
+            write!(f, "\n  {}", self.hint)?;
         }
         Ok(())
     }

@@ -5,12 +5,12 @@ use trine_kvstore::Command;
 use trine_transport::backend::{Backend, MonotonicClock};
 use trine_transport::time::{Clock, Duration, Instant};
 
+use crate::client_endpoint::ClientEndpoint;
 use crate::failure::Failure;
 use crate::interrupt;
-use crate::lane::Lane;
 
 /// The loop checks at least this often whether it has to end.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How long the loop waits for operations in flight after a Ctrl-C.
 const INTERRUPT_PATIENCE: Duration = Duration::from_millis(500);
 
@@ -22,7 +22,7 @@ pub trait Work {
     /// The operation of the client in `slot`, due at `due`, has ended.
     fn ended(&mut self, slot: usize, due: Instant, finished: Finished);
     /// Called about twenty times a second.
-    fn look(&mut self) {}
+    fn on_poll(&mut self) {}
 }
 
 /// Why a loop ended.
@@ -37,7 +37,7 @@ pub enum Ended {
 /// Every client of `clients` sends an operation, waits, and sends the next. This lasts while `go_on` allows it for the
 /// time and a client has something to send. Then the loop waits for the operations in flight.
 pub fn closed_loop<B: Backend>(
-    lane: &mut Lane<B>,
+    endpoint: &mut ClientEndpoint<B>,
     clients: &[ClientId],
     go_on: impl Fn(Instant) -> bool,
     work: &mut impl Work,
@@ -45,29 +45,29 @@ pub fn closed_loop<B: Backend>(
     let mut idle: Vec<usize> = (0..clients.len()).collect();
     let mut ended = Ended::Done;
     let mut give_up_at = None;
-    let mut look_at = lane.now() + LOOK_EVERY;
+    let mut next_poll = endpoint.now() + POLL_INTERVAL;
     loop {
-        let running = ended == Ended::Done && go_on(lane.now());
+        let running = ended == Ended::Done && go_on(endpoint.now());
         if running {
             for slot in idle.drain(..) {
-                submit_next(lane, clients[slot], slot, work)?;
+                submit_next(endpoint, clients[slot], slot, work)?;
             }
         }
-        if lane.in_flight() == 0 || give_up_at.is_some_and(|at| lane.now() >= at) {
+        if endpoint.in_flight() == 0 || give_up_at.is_some_and(|at| endpoint.now() >= at) {
             return Ok(ended);
         }
-        lane.run_until(look_at, |finished| {
+        endpoint.run_until(next_poll, |finished| {
             let slot = slot_of(finished.tag);
             idle.push(slot);
             work.ended(slot, finished.started, heard_now(finished));
         })?;
-        if lane.now() >= look_at {
-            work.look();
-            look_at = lane.now() + LOOK_EVERY;
+        if endpoint.now() >= next_poll {
+            work.on_poll();
+            next_poll = endpoint.now() + POLL_INTERVAL;
         }
         if interrupt::interrupted() {
             ended = Ended::Interrupted;
-            give_up_at.get_or_insert(lane.now() + INTERRUPT_PATIENCE);
+            give_up_at.get_or_insert(endpoint.now() + INTERRUPT_PATIENCE);
         }
     }
 }
@@ -80,14 +80,14 @@ fn heard_now(finished: Finished) -> Finished {
 }
 
 fn submit_next<B: Backend>(
-    lane: &mut Lane<B>,
+    endpoint: &mut ClientEndpoint<B>,
     client: ClientId,
     slot: usize,
     work: &mut impl Work,
 ) -> Result<(), Failure> {
     let mut refused = None;
     work.next(slot, &mut |mode, command| {
-        refused = lane.submit(client, mode, command, slot as u64).err();
+        refused = endpoint.submit(client, mode, command, slot as u64).err();
     });
     match refused {
         None => Ok(()),

@@ -118,8 +118,8 @@ pub fn print_all(bytes: &[u8]) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
         Err(error) => {
-            let cure = "what was written so far is not all of it; make room, or write elsewhere";
-            let failure = Failure::usage(format!("cannot write the output: {error}"), cure);
+            let hint = "what was written so far is not all of it; make room, or write elsewhere";
+            let failure = Failure::usage(format!("cannot write the output: {error}"), hint);
             note(&failure);
             std::process::exit(failure.exit_status().into());
         }

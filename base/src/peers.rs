@@ -5,7 +5,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use crate::config::PEERS_MAX;
 use crate::failure::Failure;
 
-const CURE: &str = "write --peers host:port,host:port,... (or set TRINE_PEERS)";
+const HINT: &str = "write --peers host:port,host:port,... (or set TRINE_PEERS)";
 
 /// Returns the addresses of `list`, in its order. Names are resolved now. IPv4 is preferred, because `trine up` listens
 /// on it.
@@ -33,7 +33,7 @@ pub fn resolve(list: &str) -> Result<Vec<SocketAddr>, Failure> {
 pub fn check(list: &str) -> Result<(), Failure> {
     let items = items(list)?;
     for item in &items {
-        well_formed(item, CURE)?;
+        well_formed(item, HINT)?;
     }
     let all_numbers = items.iter().all(|item| item.parse::<SocketAddr>().is_ok());
     match all_numbers {
@@ -50,7 +50,7 @@ pub fn items(list: &str) -> Result<Vec<&str>, Failure> {
         .filter(|item| !item.is_empty())
         .collect();
     if items.is_empty() {
-        return Err(Failure::usage("the list of peers is empty", CURE));
+        return Err(Failure::usage("the list of peers is empty", HINT));
     }
     if items.len() > PEERS_MAX {
         let message = format!("the list of peers names {} replicas", items.len());
@@ -89,8 +89,8 @@ pub fn check_server(item: &str) -> Result<(), Failure> {
     well_formed(item.trim(), SERVER_CURE)
 }
 
-fn resolve_one(item: &str, cure: &str) -> Result<SocketAddr, Failure> {
-    let found = lookup(item, cure)?;
+fn resolve_one(item: &str, hint: &str) -> Result<SocketAddr, Failure> {
+    let found = lookup(item, hint)?;
     let v4 = found.iter().find(|address| address.is_ipv4());
     Ok(*v4.unwrap_or(&found[0]))
 }
@@ -122,23 +122,23 @@ fn of_one_family(items: &[&str], found: &[Vec<SocketAddr>]) -> Result<Vec<Socket
 
 /// Works like [`lookup`], for an address that others have to send to.
 fn lookup_peer(item: &str) -> Result<Vec<SocketAddr>, Failure> {
-    let found = lookup(item, CURE)?;
+    let found = lookup(item, HINT)?;
     if found.iter().any(|address| address.ip().is_unspecified()) {
         let message = format!(
             "{item:?} is not a usable address: it means every address of this machine, and none that others could use"
         );
-        return Err(Failure::usage(message, CURE));
+        return Err(Failure::usage(message, HINT));
     }
     Ok(found)
 }
 
-fn unusable(item: &str, why: &str, cure: &str) -> Failure {
-    Failure::usage(format!("{item:?} is not a usable address: {why}"), cure)
+fn unusable(item: &str, why: &str, hint: &str) -> Failure {
+    Failure::usage(format!("{item:?} is not a usable address: {why}"), hint)
 }
 
 /// Whether `item` is a host and a port.
-fn well_formed(item: &str, cure: &str) -> Result<(), Failure> {
-    let wrong = |why: &str| unusable(item, why, cure);
+fn well_formed(item: &str, hint: &str) -> Result<(), Failure> {
+    let wrong = |why: &str| unusable(item, why, hint);
     let Some((host, port)) = item.rsplit_once(':') else {
         return Err(wrong("it has no port"));
     };
@@ -163,14 +163,14 @@ fn well_formed(item: &str, cure: &str) -> Result<(), Failure> {
 }
 
 /// Every address that `item` stands for; at least one.
-fn lookup(item: &str, cure: &str) -> Result<Vec<SocketAddr>, Failure> {
-    well_formed(item, cure)?;
+fn lookup(item: &str, hint: &str) -> Result<Vec<SocketAddr>, Failure> {
+    well_formed(item, hint)?;
     let found: Vec<SocketAddr> = item
         .to_socket_addrs()
-        .map_err(|error| unusable(item, &error.to_string(), cure))?
+        .map_err(|error| unusable(item, &error.to_string(), hint))?
         .collect();
     match found.is_empty() {
-        true => Err(unusable(item, "the name has no address", cure)),
+        true => Err(unusable(item, "the name has no address", hint)),
         false => Ok(found),
     }
 }

@@ -16,8 +16,8 @@ const ATTEMPTS: u32 = 2_000;
 #[must_use]
 pub fn addresses_from(base_port: u16, count: usize) -> Option<Vec<SocketAddr>> {
     (0..count)
-        .map(|place| {
-            let port = base_port.checked_add(u16::try_from(place).ok()?)?;
+        .map(|node_id| {
+            let port = base_port.checked_add(u16::try_from(node_id).ok()?)?;
             Some(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
         })
         .collect()

@@ -28,7 +28,7 @@ impl Restoring {
     }
 
     /// The transfer's progress is now `receiving`.
-    pub fn look(&mut self, receiving: Option<ReceivingStatus>) {
+    pub fn update(&mut self, receiving: Option<ReceivingStatus>) {
         let Some(now) = receiving else {
             self.present = None;
             return;

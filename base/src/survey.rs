@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::network::{Network, Opened};
 
 /// A replica that does not answer within this time is shown as silent.
-pub const LOOK_MAX: std::time::Duration = std::time::Duration::from_secs(1);
+pub const SURVEY_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Asks all of `addresses` at once for their status.
 pub fn ask<N: Network>(
@@ -77,7 +77,7 @@ pub fn why_it_stands_still(reports: &[Report]) -> Option<String> {
     let voters = || status.members.iter().filter(|member| member.voter);
     let silent: Vec<String> = voters()
         .filter(|member| !answers(member.address))
-        .map(|member| format!("{} ({})", member.place, member.address))
+        .map(|member| format!("{} ({})", member.node_id, member.address))
         .collect();
     let silence = match &silent[..] {
         [] => "all of its voters answer, so it may be electing one".to_owned(),

@@ -228,14 +228,14 @@ const NO_FAULT: &str = "none";
 
 /// The random effects of a link on packets.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub struct Weather {
+pub struct LinkFaults {
     /// Packets that vanish.
     pub loss: Ratio,
     /// Packets that arrive twice.
     pub duplication: Ratio,
     /// Packets that later ones overtake.
     pub reordering: Ratio,
-    /// Packets that are held back for up to [`Weather::delay_max`].
+    /// Packets that are held back for up to [`LinkFaults::delay_max`].
     pub delay: Ratio,
     /// The longest such delay.
     pub delay_max: Duration,
@@ -276,7 +276,7 @@ pub enum Victim {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// From now on all links treat packets like this.
-    Weather(Weather),
+    LinkFaults(LinkFaults),
     /// The listed machines cannot talk to the others.
     Partition {
         /// One side.
@@ -347,14 +347,14 @@ pub enum Event {
     /// An operator removes a member; a new process takes its place later.
     Remove {
         /// Which.
-        place: usize,
+        node_id: usize,
         /// How long the place stays empty.
         span: Duration,
     },
     /// An operator has a member replaced by a new process, although it may be alive.
     Replace {
         /// Which.
-        place: usize,
+        node_id: usize,
     },
     /// A machine's clock runs at another speed.
     Drift {
@@ -430,7 +430,7 @@ impl Event {
     /// The kind of fault; weather is of several kinds.
     pub fn kind(&self) -> Option<Fault> {
         Some(match self {
-            Event::Weather(_) => return None,
+            Event::LinkFaults(_) => return None,
             Event::Partition { .. } | Event::IsolateLeader { .. } => Fault::Partition,
             Event::OneWay { .. } => Fault::OneWay,
             Event::Clog { .. } => Fault::Clog,
@@ -525,7 +525,7 @@ impl Schedule {
             quiet_from,
             events: Vec::new(),
         };
-        drawer.weather();
+        drawer.link_faults();
         for fault in Fault::ALL {
             drawer.prng = prng.fork();
             if enabled.contains(&fault) {
@@ -552,10 +552,10 @@ struct Drawer<'a> {
 }
 
 impl Drawer<'_> {
-    fn weather(&mut self) {
+    fn link_faults(&mut self) {
         let mut at = self.start;
         while at < self.quiet_from {
-            let weather = Weather {
+            let link_faults = LinkFaults {
                 loss: self.rate(Fault::Loss, LOSS_PERCENT_MAX),
                 duplication: self.rate(Fault::Duplication, DUPLICATION_PERCENT_MAX),
                 reordering: self.rate(Fault::Reordering, OTHER_PERCENT_MAX),
@@ -570,9 +570,9 @@ impl Drawer<'_> {
             let small = drawn && self.enabled.contains(&Fault::Mtu);
             self.events.push((
                 at,
-                Event::Weather(Weather {
+                Event::LinkFaults(LinkFaults {
                     mtu: if small { mtu } else { 0 },
-                    ..weather
+                    ..link_faults
                 }),
             ));
             at += WEATHER_SPELL;
@@ -663,10 +663,10 @@ impl Drawer<'_> {
                 span: self.span(20, 1_000),
             },
             Fault::Members if self.prng.chance(Ratio::percent(50)) => Event::Replace {
-                place: self.replica(),
+                node_id: self.replica(),
             },
             Fault::Members => Event::Remove {
-                place: self.replica(),
+                node_id: self.replica(),
                 span: self.span(100, 4_000),
             },
             Fault::Pause => Event::Pause {
@@ -839,12 +839,14 @@ mod tests {
     fn what_is_not_enabled_does_not_happen() {
         let schedule = of(BTreeSet::from([Fault::Loss]), &mut Prng::new(3));
         for (_, event) in schedule.events {
-            let Event::Weather(weather) = event else {
+            let Event::LinkFaults(link_faults) = event else {
                 panic!("only loss was asked for: {event:?}")
             };
-            assert!(!weather.loss.is_zero());
+            assert!(!link_faults.loss.is_zero());
             assert!(
-                weather.duplication.is_zero() && weather.corruption.is_zero() && weather.mtu == 0
+                link_faults.duplication.is_zero()
+                    && link_faults.corruption.is_zero()
+                    && link_faults.mtu == 0
             );
         }
     }

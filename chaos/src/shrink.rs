@@ -160,7 +160,7 @@ mod tests {
         let kinds = [
             "not linearizable: a read is stale",
             "a key was gone before its time: a read is stale",
-            "not whole again behind all faults: at the end no running replica votes for place 2",
+            "not whole again behind all faults: at the end no running replica votes for node 2",
             "an event loop spins: 7 turns for 1 packets in 2 s, at most 5 are plausible",
             "panic: the commit index went back from 7 to 5",
             "panic: term 3 has two leaders",

@@ -120,16 +120,16 @@ fn strike_once(group: &mut Group, setting: &Setting, strike: Strike, seed: u64) 
 
 /// Waits until three voters are up to date; returns the place of their leader.
 fn whole(group: &mut Group) -> usize {
-    let look = |group: &mut Group| {
+    let survey = |group: &mut Group| {
         let reports = ask(&Udp, group.addresses(), Nanos::from_millis(500)).expect("a socket");
         if voters_in_step(&reports) != Some(3) {
             return None;
         }
         let leader = leader_of(&reports)?.address;
-        group.place_of(leader)
+        group.node_id_of(leader)
     };
     group
-        .wait_until("three voters in step", LIMIT, look)
+        .wait_until("three voters in step", LIMIT, survey)
         .unwrap_or_else(|error| panic!("{error}"))
 }
 

@@ -17,7 +17,7 @@ pub(crate) const SUPERVISE_EVERY: Duration = Duration::from_millis(200);
 pub(crate) const STAT_HEADER_EVERY: u64 = 20;
 /// The interval between two pairs of probes of `trine latency`, and between two polls of the links.
 pub(crate) const PROBE_EVERY: Duration = Duration::from_millis(2);
-pub(crate) const PROBE_LOOK_EVERY: Duration = Duration::from_millis(100);
+pub(crate) const PROBE_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// The probes' key expires after this.
 pub(crate) const PROBE_EXPIRY: Duration = Duration::from_secs(60);
 /// The interval at which `trine top` checks for keys and news.

@@ -10,7 +10,7 @@ use trine_protocol::status::Status;
 
 /// The reports of all replicas at one moment.
 #[derive(Debug)]
-pub(crate) struct Look {
+pub(crate) struct Sample {
     pub(crate) at: Instant,
     pub(crate) reports: Vec<Report>,
 }
@@ -41,13 +41,14 @@ pub(crate) struct Interval {
 }
 
 /// The two reports of `replica`, if both are from the same incarnation.
-pub(crate) fn pair<'a>(before: &'a Look, after: &'a NodeStatus) -> Option<&'a NodeStatus> {
+pub(crate) fn pair<'a>(before: &'a Sample, after: &'a NodeStatus) -> Option<&'a NodeStatus> {
     let mut nodes = nodes(before);
     nodes.find(|node| node.replica.incarnation == after.replica.incarnation)
 }
 
-fn nodes(look: &Look) -> impl Iterator<Item = &NodeStatus> {
-    look.reports
+fn nodes(sample: &Sample) -> impl Iterator<Item = &NodeStatus> {
+    sample
+        .reports
         .iter()
         .filter_map(|report| report.answer.as_deref().ok())
 }
@@ -58,14 +59,14 @@ pub(crate) fn reads(status: &Status) -> u64 {
 }
 
 /// The growth of the counter, summed over the replicas that answered both polls.
-fn growth(before: &Look, after: &Look, counter: fn(&NodeStatus) -> u64) -> u64 {
+fn growth(before: &Sample, after: &Sample, counter: fn(&NodeStatus) -> u64) -> u64 {
     nodes(after)
         .filter_map(|node| Some(counter(node).saturating_sub(counter(pair(before, node)?))))
         .sum()
 }
 
 /// The events from `before` until `after`.
-pub(crate) fn between(before: &Look, after: &Look) -> Interval {
+pub(crate) fn between(before: &Sample, after: &Sample) -> Interval {
     let seconds = (after.at - before.at).as_secs_f64().max(1e-9);
     let leader = leader_of(&after.reports);
     let earlier = leader.and_then(|leader| {
@@ -81,7 +82,7 @@ pub(crate) fn between(before: &Look, after: &Look) -> Interval {
     let reads = growth(before, after, |node| reads(&node.replica));
     Interval {
         seconds,
-        leader: leader.map(|leader| (leader.place, leader.term)),
+        leader: leader.map(|leader| (leader.node_id, leader.term)),
         writes_per_second: writes.map(|writes| writes as f64 / seconds),
         reads_per_second: reads as f64 / seconds,
         stages: stages(both),
@@ -138,7 +139,7 @@ impl Interval {
         };
         json!({
             "seconds": self.seconds,
-            "leader": self.leader.map(|(place, _)| place),
+            "leader": self.leader.map(|(node_id, _)| node_id),
             "term": self.leader.map(|(_, term)| term),
             "writes_per_second": self.writes_per_second,
             "reads_per_second": self.reads_per_second,

@@ -26,7 +26,7 @@ fn a_group_serves_and_survives_its_leader() {
         return;
     };
     let mut replicas: Vec<Replica> = (1..=REPLICAS)
-        .map(|place| Replica::start(&network, place))
+        .map(|node_id| Replica::start(&network, node_id))
         .collect();
     let client = client_eal(1);
 
@@ -102,7 +102,7 @@ fn chaos_with_loss_passes() {
         "--replicas-at",
         "10.77.0.1:7471",
         "--replica-eal",
-        &eal("dpdk{place}"),
+        &eal("dpdk{node_id}"),
         "--eal",
         &client_eal(PORTS),
     ];
@@ -239,11 +239,11 @@ fn leader(network: &Network, client: &str) -> usize {
     let status = until_done(|| trine(network, &["status", "--peers", PEERS, "--eal", client]));
     let status = text(&status);
     let line = status.lines().next().expect("a first line");
-    let place = line
+    let node_id = line
         .strip_prefix("replica ")
         .and_then(|rest| rest.split(' ').next());
-    place
-        .and_then(|place| place.parse::<usize>().ok())
+    node_id
+        .and_then(|node_id| node_id.parse::<usize>().ok())
         .unwrap_or_else(|| panic!("no leader: {line}"))
         - 1
 }
@@ -259,18 +259,18 @@ fn kernel_saw_nothing(network: &Network) {
 struct Replica(Child);
 
 impl Replica {
-    fn start(network: &Network, place: usize) -> Self {
+    fn start(network: &Network, node_id: usize) -> Self {
         let mut command = command(network);
         command.args([
             "serve",
             "--id",
-            &place.to_string(),
+            &node_id.to_string(),
             "--peers",
             PEERS,
             "--eal",
-            &eal(&format!("dpdk{place}")),
+            &eal(&format!("dpdk{node_id}")),
         ]);
-        if place == 1 {
+        if node_id == 1 {
             command.arg("--bootstrap");
         }
         Self(

@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use trine_protocol::message::PlaceId;
+use trine_protocol::message::NodeId;
 use trine_protocol::route::is_same_address;
 
 use crate::config::LEARNED_ADDRESSES_MAX;
@@ -17,7 +17,7 @@ use crate::config::LEARNED_ADDRESSES_MAX;
 #[derive(Debug)]
 pub(crate) struct Addresses {
     /// `--peers`, without this replica itself.
-    peers: Vec<(PlaceId, SocketAddr)>,
+    peers: Vec<(NodeId, SocketAddr)>,
     /// Named by answers or by operators, the latest at the end, at most [`LEARNED_ADDRESSES_MAX`].
     learned: VecDeque<SocketAddr>,
     /// Whether `peers` tells which place has which address, or only which addresses to ask.
@@ -25,7 +25,7 @@ pub(crate) struct Addresses {
 }
 
 impl Addresses {
-    pub(crate) fn new(peers: Vec<(PlaceId, SocketAddr)>) -> Self {
+    pub(crate) fn new(peers: Vec<(NodeId, SocketAddr)>) -> Self {
         Self {
             peers,
             learned: VecDeque::new(),
@@ -40,20 +40,20 @@ impl Addresses {
     }
 
     /// The other places that were named at the start.
-    pub(crate) fn peers(&self) -> &[(PlaceId, SocketAddr)] {
+    pub(crate) fn peers(&self) -> &[(NodeId, SocketAddr)] {
         &self.peers
     }
 
     /// Whether `--peers` names this address for this place.
-    pub(crate) fn lists(&self, place: PlaceId, address: SocketAddr) -> bool {
+    pub(crate) fn lists(&self, node_id: NodeId, address: SocketAddr) -> bool {
         let is_it =
-            |&(other, at): &(PlaceId, SocketAddr)| other == place && is_same_address(at, address);
+            |&(other, at): &(NodeId, SocketAddr)| other == node_id && is_same_address(at, address);
         self.placed && self.peers.iter().any(is_it)
     }
 
     /// Whether `--peers` names an address for this place.
-    pub(crate) fn lists_place(&self, place: PlaceId) -> bool {
-        self.placed && self.peers.iter().any(|&(other, _)| other == place)
+    pub(crate) fn lists_place(&self, node_id: NodeId) -> bool {
+        self.placed && self.peers.iter().any(|&(other, _)| other == node_id)
     }
 
     /// An answer over a session that this replica has opened names this address, or an operator does.
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn learned_addresses_are_bounded_and_the_oldest_gives_way() {
-        let mut addresses = Addresses::new(vec![(PlaceId(1), address("10.0.0.1:7"))]);
+        let mut addresses = Addresses::new(vec![(NodeId(1), address("10.0.0.1:7"))]);
         for port in 1..=LEARNED_ADDRESSES_MAX as u16 + 1 {
             addresses.learn(SocketAddr::from(([10, 0, 0, 2], port)));
             addresses.learn(SocketAddr::from(([10, 0, 0, 2], port)));

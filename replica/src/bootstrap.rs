@@ -20,13 +20,13 @@ use std::net::SocketAddr;
 use trine_kvstore::config::STATE_VERSION_FIRST;
 use trine_protocol::message::{
     BeginRefusal, BootstrapReply, BootstrapRequest, ClusterId, Encode, Incarnation, Member,
-    MemberRole, Members, PlaceId, kind,
+    MemberRole, Members, NodeId, kind,
 };
 use trine_transport::prng::Prng;
 use trine_transport::time::{Duration, Instant};
 
 use crate::config::ReplicaConfig;
-use crate::outbox::{Letter, Outbox, Purpose};
+use crate::outbox::{Outbox, PeerRequest, Purpose};
 use crate::output::Class;
 use crate::state_machine::Genesis;
 
@@ -45,7 +45,7 @@ pub(crate) struct Origin {
 #[derive(Debug)]
 pub(crate) struct Begin<'a> {
     /// Who is meant.
-    pub(crate) place: PlaceId,
+    pub(crate) node_id: NodeId,
     /// Its incarnation that is meant.
     pub(crate) incarnation: Incarnation,
     /// The new group.
@@ -57,13 +57,13 @@ pub(crate) struct Begin<'a> {
 }
 
 impl Origin {
-    /// Reads a begin that is meant for `place` and `incarnation`.
+    /// Reads a begin that is meant for `node_id` and `incarnation`.
     ///
     /// # Errors
     /// Why it cannot be followed.
     pub(crate) fn from_begin(
         begin: Begin<'_>,
-        place: PlaceId,
+        node_id: NodeId,
         incarnation: Incarnation,
         state_version: u8,
     ) -> Result<Self, BeginRefusal> {
@@ -73,8 +73,8 @@ impl Origin {
             first_entry,
             ..
         } = begin;
-        if begin.place != place {
-            return Err(BeginRefusal::WrongPlace);
+        if begin.node_id != node_id {
+            return Err(BeginRefusal::WrongNodeId);
         }
         if begin.incarnation != incarnation {
             return Err(BeginRefusal::WrongIncarnation);
@@ -83,7 +83,7 @@ impl Origin {
         let named = members
             .0
             .iter()
-            .any(|member| member.place == place && member.incarnation == incarnation);
+            .any(|member| member.node_id == node_id && member.incarnation == incarnation);
         if genesis.state_version > state_version {
             return Err(BeginRefusal::BadSettings);
         }
@@ -101,14 +101,17 @@ impl Origin {
     pub(crate) fn send_begin(&self, member: &Member, timeout: Duration, out: &mut Outbox) {
         let first_entry = self.genesis.encode();
         let request = BootstrapRequest::Begin {
-            place: member.place,
+            node_id: member.node_id,
             incarnation: member.incarnation,
             cluster: self.cluster,
             members: self.members.clone(),
             first_entry: &first_entry,
         };
         // The request names the incarnation it is for: another one that answers there says so, and is not waited for.
-        out.send(letter(member.place, member.address, timeout), &request);
+        out.send(
+            peer_request(member.node_id, member.address, timeout),
+            &request,
+        );
     }
 }
 
@@ -118,7 +121,7 @@ fn are_distinct(members: &Members) -> bool {
         let voter = member.role == MemberRole::Voter && !member.incarnation.is_none();
         voter
             && seen.insert((0, member.incarnation.0))
-            && seen.insert((1, u64::from(member.place.0)))
+            && seen.insert((1, u64::from(member.node_id.0)))
     })
 }
 
@@ -127,7 +130,7 @@ fn are_distinct(members: &Members) -> bool {
 enum Stage {
     /// The peers that have answered in this round: their incarnations, and the newest state-machine versions that they
     /// understand.
-    Probing(BTreeMap<PlaceId, (Incarnation, u8)>),
+    Probing(BTreeMap<NodeId, (Incarnation, u8)>),
     Beginning {
         origin: Origin,
         /// Not told yet, in the order of their places.
@@ -153,7 +156,7 @@ pub(crate) enum Progress {
 pub(crate) struct Bootstrap {
     own: Member,
     /// All other places.
-    peers: Vec<(PlaceId, SocketAddr)>,
+    peers: Vec<(NodeId, SocketAddr)>,
     config: ReplicaConfig,
     prng: Prng,
     stage: Stage,
@@ -166,7 +169,7 @@ impl Bootstrap {
     #[must_use]
     pub(crate) fn new(
         own: Member,
-        peers: Vec<(PlaceId, SocketAddr)>,
+        peers: Vec<(NodeId, SocketAddr)>,
         config: ReplicaConfig,
         prng: Prng,
         now: Instant,
@@ -211,14 +214,14 @@ impl Bootstrap {
         let timeout = self.config.attach_retry;
         match &self.stage {
             Stage::Probing(found) => {
-                for &(place, address) in self
+                for &(node_id, address) in self
                     .peers
                     .iter()
-                    .filter(|(place, _)| !found.contains_key(place))
+                    .filter(|(node_id, _)| !found.contains_key(node_id))
                 {
                     out.send(
-                        letter(place, address, timeout),
-                        &BootstrapRequest::Probe { place },
+                        peer_request(node_id, address, timeout),
+                        &BootstrapRequest::Probe { node_id },
                     );
                 }
             }
@@ -230,10 +233,10 @@ impl Bootstrap {
         Progress::Waiting
     }
 
-    /// The peer at `place` has answered, or has not.
+    /// The peer at `node_id` has answered, or has not.
     pub(crate) fn on_answer(
         &mut self,
-        place: PlaceId,
+        node_id: NodeId,
         answer: Option<&[u8]>,
         out: &mut Outbox,
     ) -> Progress {
@@ -242,48 +245,48 @@ impl Bootstrap {
                 // Earlier answers may have ended together with the one that is missing now.
                 found.clear();
             }
-            self.problem = format!("no answer from {}", self.name(place));
+            self.problem = format!("no answer from {}", self.name(node_id));
             return Progress::Waiting;
         };
         match reply {
             BootstrapReply::Present {
-                place: filled,
+                node_id: filled,
                 incarnation,
                 cluster,
                 state_version,
             } => {
                 let found = (incarnation, state_version);
-                self.on_present(place, filled, found, cluster, out)
+                self.on_present(node_id, filled, found, cluster, out)
             }
             BootstrapReply::Begun {
                 incarnation,
                 cluster,
                 ..
-            } => self.on_begun(place, incarnation, cluster, out),
+            } => self.on_begun(node_id, incarnation, cluster, out),
             BootstrapReply::Refused {
                 reason,
                 incarnation,
                 cluster,
                 ..
-            } => self.on_refused(place, reason, incarnation, cluster, out),
+            } => self.on_refused(node_id, reason, incarnation, cluster, out),
         }
     }
 
     fn on_present(
         &mut self,
-        place: PlaceId,
-        filled: PlaceId,
+        node_id: NodeId,
+        filled: NodeId,
         peer: (Incarnation, u8),
         cluster: ClusterId,
         out: &mut Outbox,
     ) -> Progress {
         let incarnation = peer.0;
-        let name = self.name(place);
+        let name = self.name(node_id);
         let Stage::Probing(found) = &mut self.stage else {
             return Progress::Waiting;
         };
-        if filled != place || incarnation.is_none() || incarnation == self.own.incarnation {
-            self.problem = format!("{name} says that it is place {filled}: the peer lists differ");
+        if filled != node_id || incarnation.is_none() || incarnation == self.own.incarnation {
+            self.problem = format!("{name} says that it is node {filled}: the peer lists differ");
             return Progress::Waiting;
         }
         if !cluster.is_none() {
@@ -292,7 +295,7 @@ impl Bootstrap {
             );
             return Progress::Yielded;
         }
-        found.insert(place, peer);
+        found.insert(node_id, peer);
         if found.len() < self.peers.len() {
             return Progress::Waiting;
         }
@@ -308,20 +311,20 @@ impl Bootstrap {
         let mut untold: Vec<Member> = self
             .peers
             .iter()
-            .filter_map(|&(place, address)| {
-                let (incarnation, _) = *found.get(&place)?;
+            .filter_map(|&(node_id, address)| {
+                let (incarnation, _) = *found.get(&node_id)?;
                 Some(Member {
-                    place,
+                    node_id,
                     role: MemberRole::Voter,
                     incarnation,
                     address,
                 })
             })
             .collect();
-        untold.sort_by_key(|member| member.place);
+        untold.sort_by_key(|member| member.node_id);
         let mut members = untold.clone();
         members.push(self.own);
-        members.sort_by_key(|member| member.place);
+        members.sort_by_key(|member| member.node_id);
         let cluster = ClusterId(self.prng.next_u64().max(1));
         let mut genesis = Genesis::new(&self.config, [self.prng.next_u64(), self.prng.next_u64()]);
         // A group begins with the version that all of its first members understand.
@@ -344,7 +347,7 @@ impl Bootstrap {
 
     fn on_begun(
         &mut self,
-        place: PlaceId,
+        node_id: NodeId,
         incarnation: Incarnation,
         cluster: ClusterId,
         out: &mut Outbox,
@@ -359,7 +362,7 @@ impl Bootstrap {
         };
         let told = untold
             .first()
-            .is_some_and(|m| m.place == place && m.incarnation == incarnation);
+            .is_some_and(|m| m.node_id == node_id && m.incarnation == incarnation);
         if !told || cluster != origin.cluster {
             return Progress::Waiting;
         }
@@ -370,29 +373,29 @@ impl Bootstrap {
 
     fn on_refused(
         &mut self,
-        place: PlaceId,
+        node_id: NodeId,
         reason: BeginRefusal,
         incarnation: Incarnation,
         cluster: ClusterId,
         out: &mut Outbox,
     ) -> Progress {
-        let name = self.name(place);
+        let name = self.name(node_id);
         let Stage::Beginning { untold, begun, .. } = &mut self.stage else {
             return Progress::Waiting;
         };
         let Some(asked) = untold
             .first()
-            .filter(|member| member.place == place)
+            .filter(|member| member.node_id == node_id)
             .copied()
         else {
             return Progress::Waiting;
         };
-        let same_life = incarnation == asked.incarnation;
+        let same_incarnation = incarnation == asked.incarnation;
         self.problem = match reason {
             BeginRefusal::AlreadyAttached => format!("{name} belongs to cluster {cluster} already"),
             BeginRefusal::OtherBootstrapper => format!("{name} was started with --bootstrap, too"),
-            BeginRefusal::WrongPlace => {
-                format!("{name} fills another place: the peer lists differ")
+            BeginRefusal::WrongNodeId => {
+                format!("{name} has another node id: the peer lists differ")
             }
             BeginRefusal::WrongIncarnation => format!("{name} was restarted meanwhile"),
             BeginRefusal::BadSettings => {
@@ -403,14 +406,14 @@ impl Bootstrap {
             // The other one meets this replica next, sees the lower place and yields. The higher one yields even if it
             // has already told a peer. If it told one incarnation of a peer and the other bootstrapper told the next,
             // each would wait for the other for ever. The peers that it told find out that the group never begins.
-            BeginRefusal::OtherBootstrapper if self.own.place < place => Progress::Waiting,
+            BeginRefusal::OtherBootstrapper if self.own.node_id < node_id => Progress::Waiting,
             BeginRefusal::OtherBootstrapper => Progress::Yielded,
             // A replica that is not with the group now joins it later, like any restarted replica.
             _ if *begun => {
                 untold.remove(0);
                 self.act(out)
             }
-            BeginRefusal::AlreadyAttached if same_life => Progress::Yielded,
+            BeginRefusal::AlreadyAttached if same_incarnation => Progress::Yielded,
             _ => {
                 self.stage = Stage::Probing(BTreeMap::new());
                 Progress::Waiting
@@ -418,10 +421,10 @@ impl Bootstrap {
         }
     }
 
-    fn name(&self, place: PlaceId) -> String {
-        match self.peers.iter().find(|(other, _)| *other == place) {
-            Some((_, address)) => format!("place {place} at {address}"),
-            None => format!("place {place}"),
+    fn name(&self, node_id: NodeId) -> String {
+        match self.peers.iter().find(|(other, _)| *other == node_id) {
+            Some((_, address)) => format!("node {node_id} at {address}"),
+            None => format!("node {node_id}"),
         }
     }
 }
@@ -429,27 +432,27 @@ impl Bootstrap {
 /// The answer to a probe by a replica that belongs to no group, or to `cluster`.
 #[must_use]
 pub(crate) fn present(
-    place: PlaceId,
+    node_id: NodeId,
     incarnation: Incarnation,
     cluster: ClusterId,
     state_version: u8,
 ) -> BootstrapReply {
     BootstrapReply::Present {
-        place,
+        node_id,
         incarnation,
         cluster,
         state_version,
     }
 }
 
-fn letter(place: PlaceId, to: SocketAddr, timeout: Duration) -> Letter {
-    Letter {
+fn peer_request(node_id: NodeId, to: SocketAddr, timeout: Duration) -> PeerRequest {
+    PeerRequest {
         to,
         expect: None,
         kind: kind::BOOTSTRAP,
         class: Class::Bulk,
-        purpose: Purpose::Bootstrap(place),
+        purpose: Purpose::Bootstrap(node_id),
         timeout,
-        answer_bytes_max: present(place, Incarnation::NONE, ClusterId::NONE, 0).encoded_len(),
+        answer_bytes_max: present(node_id, Incarnation::NONE, ClusterId::NONE, 0).encoded_len(),
     }
 }

@@ -10,7 +10,7 @@ pub const ENTRY_COMMANDS_MAX: usize = 65_535;
 pub const ENTRY_BYTES_MAX: usize = 4 << 20;
 /// Most places of a group: one less than the members that a message can list. A newcomer replaces the holder of its
 /// place only after it was a member beside it.
-pub const PLACES_MAX: usize = trine_protocol::message::MEMBERS_MAX - 1;
+pub const NODES_MAX: usize = trine_protocol::message::MEMBERS_MAX - 1;
 /// Appends in flight to a follower for each slot of the session that carries them. Further ones wait in the log, where
 /// raft makes larger appends of them. In the session they would delay heartbeats, and the leader's answers to ReadIndex
 /// questions, until those are too old to be sent.
@@ -44,7 +44,7 @@ pub const TERM_ALLOWANCE_MAX: u64 = 1 << 32;
 pub const TERMS_PER_SECOND: u64 = 1 << 20;
 /// Addresses of replicas that a replica remembers from answers, beside its members and `--peers`; the oldest gives way.
 pub const LEARNED_ADDRESSES_MAX: usize = 128;
-const _: () = assert!(LEARNED_ADDRESSES_MAX > PLACES_MAX);
+const _: () = assert!(LEARNED_ADDRESSES_MAX > NODES_MAX);
 /// Pause between two questions to a replica about who the members are, while a replica unknown to this one speaks to
 /// it.
 pub const MEMBERS_QUESTION_EVERY: Duration = Duration::from_millis(100);
@@ -210,11 +210,11 @@ pub enum ConfigError {
     },
     /// The list of peers names a place twice, names this replica with another address, or lacks it.
     #[error(
-        "the peer list has to name each place once, at most {PLACES_MAX}, place {place} among them with this replica's own address"
+        "the peer list has to name each node id once, at most {NODES_MAX}, node {node_id} among them with this replica's own address"
     )]
     Peers {
         /// This replica's place.
-        place: u32,
+        node_id: u32,
     },
     /// No release has such a state machine.
     #[error(

@@ -379,8 +379,8 @@ impl Group {
 
     /// This replica is no member any more.
     fn leave(&mut self) {
-        let (place, cluster) = (self.local.own.place, self.local.cluster);
-        self.life.halt(Halt::Removed { place, cluster });
+        let (node_id, cluster) = (self.local.own.node_id, self.local.cluster);
+        self.life.halt(Halt::Removed { node_id, cluster });
     }
 
     /// Everything up to `index` is applied: a check of the states may be due.

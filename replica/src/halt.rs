@@ -1,6 +1,6 @@
 //! Why has a replica halted? Whatever it did next could differ from what the others do.
 
-use trine_protocol::message::{ClusterId, PlaceId};
+use trine_protocol::message::{ClusterId, NodeId};
 
 use crate::disk::DiskError;
 
@@ -8,10 +8,12 @@ use crate::disk::DiskError;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Halt {
     /// The group has removed it, or given its place to another replica.
-    #[error("place {place} was removed from cluster {cluster}, or another replica has taken it")]
+    #[error(
+        "node {node_id} was removed from cluster {cluster}, or another replica has taken its id"
+    )]
     Removed {
         /// Its place.
-        place: PlaceId,
+        node_id: NodeId,
         /// The group.
         cluster: ClusterId,
     },

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use trine_transport::time::{Duration, Instant};
 
 use crate::addresses::Addresses;
-use crate::outbox::{Letter, Outbox, Purpose};
+use crate::outbox::{Outbox, PeerRequest, Purpose};
 use crate::output::Class;
 use trine_protocol::message::{
     ClusterId, Encode, JoinRefusal, JoinReply, JoinRequest, Member, kind,
@@ -87,12 +87,12 @@ impl Joiner {
             next
         });
         let Member {
-            place,
+            node_id,
             incarnation,
             address,
             ..
         } = self.own;
-        let letter = Letter {
+        let peer_request = PeerRequest {
             to,
             expect: None,
             kind: kind::JOIN,
@@ -106,9 +106,9 @@ impl Joiner {
             .encoded_len(),
         };
         out.send(
-            letter,
+            peer_request,
             &JoinRequest {
-                place,
+                node_id,
                 incarnation,
                 address,
                 cluster,
@@ -154,7 +154,7 @@ impl Joiner {
         cluster: ClusterId,
         leader: Option<SocketAddr>,
     ) {
-        let place = self.own.place;
+        let node_id = self.own.node_id;
         self.problem = match reason {
             JoinRefusal::NotLeader => {
                 format!("{from} does not lead cluster {cluster}, asking its leader")
@@ -170,16 +170,16 @@ impl Joiner {
             JoinRefusal::WrongCluster => {
                 format!("{from} belongs to cluster {cluster}, which is not this replica's")
             }
-            JoinRefusal::UnknownPlace => {
+            JoinRefusal::UnknownNodeId => {
                 let address = self.own.address;
                 format!(
-                    "cluster {cluster} has no place {place}: check --id and --peers, or take it in: \
-                     trine member add {place} --address {address}"
+                    "cluster {cluster} has no node {node_id}: check --id and --peers, or take it in: \
+                     trine member add {node_id} --address {address}"
                 )
             }
-            JoinRefusal::PlaceTaken => {
+            JoinRefusal::NodeIdTaken => {
                 format!(
-                    "place {place} of cluster {cluster} is filled by a replica that is alive: check --id"
+                    "node {node_id} of cluster {cluster} is another replica, and it is alive: check --id"
                 )
             }
             JoinRefusal::OtherSource => format!(
@@ -189,9 +189,9 @@ impl Joiner {
             JoinRefusal::UnknownAddress => {
                 let address = self.own.address;
                 format!(
-                    "cluster {cluster} does not expect place {place} at {address}: \
-                     trine member add {place} --address {address} for a new place, \
-                     trine member replace {place} --address {address} for one that has moved"
+                    "cluster {cluster} does not expect node {node_id} at {address}: \
+                     trine member add {node_id} --address {address} for a new node, \
+                     trine member replace {node_id} --address {address} for one that has moved"
                 )
             }
             JoinRefusal::Removed => format!("this replica was removed from cluster {cluster}"),
@@ -210,7 +210,7 @@ impl Joiner {
                 self.next_attempt = now + Duration::from_nanos(self.retry.as_nanos() / 8);
             }
             JoinRefusal::ChangeInProgress
-            | JoinRefusal::PlaceTaken
+            | JoinRefusal::NodeIdTaken
             | JoinRefusal::UnknownAddress => self.leader = Some(from),
             _ => {}
         }

@@ -10,7 +10,7 @@ use raft::eraftpb::{
 };
 
 use crate::state_machine::codec::{Cursor, StateError, put_u32, put_u64};
-use trine_protocol::message::{Incarnation, MEMBERS_MAX, Member, MemberRole, PlaceId};
+use trine_protocol::message::{Incarnation, MEMBERS_MAX, Member, MemberRole, NodeId};
 
 /// The members, in the order of their places.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,7 +28,7 @@ impl MemberTable {
     #[must_use]
     pub(crate) fn new(members: &[Member]) -> Self {
         let mut members = members.to_vec();
-        members.sort_by_key(|member| (member.place, member.incarnation));
+        members.sort_by_key(|member| (member.node_id, member.incarnation));
         let removed = Vec::new();
         Self { members, removed }
     }
@@ -54,16 +54,16 @@ impl MemberTable {
     }
 
     /// The members at this place: one, or those that one is to replace beside it.
-    pub(crate) fn at(&self, place: PlaceId) -> impl Iterator<Item = &Member> {
+    pub(crate) fn at(&self, node_id: NodeId) -> impl Iterator<Item = &Member> {
         let members = self.members.iter();
-        members.filter(move |member| member.place == place)
+        members.filter(move |member| member.node_id == node_id)
     }
 
     /// The voter that fills this place, other than `except`.
     #[must_use]
-    pub(crate) fn voter_at(&self, place: PlaceId, except: Incarnation) -> Option<&Member> {
+    pub(crate) fn voter_at(&self, node_id: NodeId, except: Incarnation) -> Option<&Member> {
         let fits = |member: &&Member| {
-            member.place == place
+            member.node_id == node_id
                 && member.role == MemberRole::Voter
                 && member.incarnation != except
         };
@@ -98,7 +98,7 @@ impl MemberTable {
             };
         }
         self.members
-            .sort_by_key(|member| (member.place, member.incarnation));
+            .sort_by_key(|member| (member.node_id, member.incarnation));
     }
 
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
@@ -136,7 +136,7 @@ impl MemberTable {
 pub(crate) fn add_learner(member: &Member, table: &MemberTable) -> ConfChangeV2 {
     let mut changes = vec![single(ConfChangeType::AddLearnerNode, member.incarnation)];
     let given_up = |other: &&Member| {
-        other.place == member.place
+        other.node_id == member.node_id
             && other.role == MemberRole::Learner
             && other.incarnation != member.incarnation
     };
@@ -224,7 +224,7 @@ fn single(kind: ConfChangeType, incarnation: Incarnation) -> ConfChangeSingle {
 }
 
 fn write_member(member: &Member, out: &mut Vec<u8>) {
-    put_u32(out, member.place.0);
+    put_u32(out, member.node_id.0);
     out.push(member.role as u8);
     put_u64(out, member.incarnation.0);
     let text = member.address.to_string();
@@ -233,7 +233,7 @@ fn write_member(member: &Member, out: &mut Vec<u8>) {
 }
 
 fn read_member(cursor: &mut Cursor<'_>) -> Result<Member, StateError> {
-    let place = PlaceId(cursor.u32()?);
+    let node_id = NodeId(cursor.u32()?);
     let role = match cursor.u8()? {
         1 => MemberRole::Voter,
         2 => MemberRole::Learner,
@@ -243,7 +243,7 @@ fn read_member(cursor: &mut Cursor<'_>) -> Result<Member, StateError> {
     let text = std::str::from_utf8(cursor.bytes()?).map_err(|_| cursor.error())?;
     let address = text.parse().map_err(|_| cursor.error())?;
     Ok(Member {
-        place,
+        node_id,
         role,
         incarnation,
         address,
@@ -254,10 +254,10 @@ fn read_member(cursor: &mut Cursor<'_>) -> Result<Member, StateError> {
 mod tests {
     use super::*;
 
-    fn member(place: u32, incarnation: u64, role: MemberRole) -> Member {
-        let address = format!("127.0.0.1:{}", 7000 + place).parse().unwrap();
+    fn member(node_id: u32, incarnation: u64, role: MemberRole) -> Member {
+        let address = format!("127.0.0.1:{}", 7000 + node_id).parse().unwrap();
         Member {
-            place: PlaceId(place),
+            node_id: NodeId(node_id),
             role,
             incarnation: Incarnation(incarnation),
             address,
@@ -266,7 +266,7 @@ mod tests {
 
     fn three() -> MemberTable {
         MemberTable::new(
-            &[3, 1, 2].map(|place| member(place, u64::from(place) * 10, MemberRole::Voter)),
+            &[3, 1, 2].map(|node_id| member(node_id, u64::from(node_id) * 10, MemberRole::Voter)),
         )
     }
 
@@ -287,7 +287,7 @@ mod tests {
         );
         assert_eq!(
             table
-                .voter_at(PlaceId(2), new.incarnation)
+                .voter_at(NodeId(2), new.incarnation)
                 .unwrap()
                 .incarnation,
             Incarnation(20)

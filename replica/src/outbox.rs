@@ -8,7 +8,7 @@ use raft::eraftpb::Message;
 use trine_kvstore::Response;
 use trine_protocol::message::{
     APPEND_HEADER_SIZE, CLIENT_REPLY_HEADER_SIZE, ClientReply, ClientStatus, ClusterId, Encode,
-    Incarnation, PEER_HEADER_SIZE, PeerHeader, PlaceId, ReplyToken, kind,
+    Incarnation, NodeId, PEER_HEADER_SIZE, PeerHeader, ReplyToken, kind,
 };
 use trine_protocol::status::Counters;
 use trine_transport::buf::{MsgBuf, Pool};
@@ -36,7 +36,7 @@ pub(crate) enum Purpose {
         transfer: u64,
     },
     /// A probe or begin of a bootstrap, to this place.
-    Bootstrap(PlaceId),
+    Bootstrap(NodeId),
     /// The hash of this replica's state after an entry; the answer is the receiver's.
     Report {
         /// The member.
@@ -52,7 +52,7 @@ pub(crate) enum Purpose {
 
 /// A request to a peer, before it has bytes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Letter {
+pub(crate) struct PeerRequest {
     pub(crate) to: SocketAddr,
     pub(crate) expect: Option<Incarnation>,
     pub(crate) kind: u8,
@@ -210,22 +210,22 @@ impl Outbox {
     }
 
     /// Sends a message to a peer. Returns false if it could not leave; then no answer will come.
-    pub(crate) fn send(&mut self, letter: Letter, message: &impl Encode) -> bool {
+    pub(crate) fn send(&mut self, peer_request: PeerRequest, message: &impl Encode) -> bool {
         let Some(mut bytes) = self.alloc(message.encoded_len()) else {
             return false;
         };
         message.encode_to_slice(&mut bytes);
-        self.post(letter, bytes)
+        self.post(peer_request, bytes)
     }
 
     /// Sends a raft message to a member. Returns false if it could not leave.
     pub(crate) fn send_raft(
         &mut self,
-        letter: Letter,
+        peer_request: PeerRequest,
         header: PeerHeader,
         message: &Message,
     ) -> bool {
-        let head = if letter.kind == kind::APPEND {
+        let head = if peer_request.kind == kind::APPEND {
             APPEND_HEADER_SIZE
         } else {
             PEER_HEADER_SIZE
@@ -233,15 +233,18 @@ impl Outbox {
         let Some(bytes) = self.raft_frame(header, message, head) else {
             return false;
         };
-        let letter = match letter.purpose {
-            Purpose::Raft { to, .. } if letter.kind == kind::APPEND => {
+        let peer_request = match peer_request.purpose {
+            Purpose::Raft { to, .. } if peer_request.kind == kind::APPEND => {
                 let append = bytes.len() as u32;
                 let purpose = Purpose::Raft { to, append };
-                Letter { purpose, ..letter }
+                PeerRequest {
+                    purpose,
+                    ..peer_request
+                }
             }
-            _ => letter,
+            _ => peer_request,
         };
-        self.post(letter, bytes)
+        self.post(peer_request, bytes)
     }
 
     /// Bytes of the appends to a member that have not ended.
@@ -269,12 +272,12 @@ impl Outbox {
         bytes
     }
 
-    fn post(&mut self, letter: Letter, bytes: MsgBuf) -> bool {
-        let Some(tag) = self.remember(letter.purpose) else {
+    fn post(&mut self, peer_request: PeerRequest, bytes: MsgBuf) -> bool {
+        let Some(tag) = self.remember(peer_request.purpose) else {
             self.counters.messages_unsent += 1;
             return false;
         };
-        let Letter {
+        let PeerRequest {
             to,
             expect,
             kind,
@@ -282,7 +285,7 @@ impl Outbox {
             timeout,
             answer_bytes_max,
             ..
-        } = letter;
+        } = peer_request;
         self.outputs.push_back(Output::Send {
             to,
             expect,

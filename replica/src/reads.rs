@@ -47,7 +47,7 @@ pub(crate) struct Reads {
     held: Vec<(Read, MsgBuf)>,
     next_context: u64,
     /// Rounds have become late since the last one began.
-    must_ask_anew: bool,
+    must_ask_again: bool,
     count: usize,
     /// Bytes of the commands of all of them.
     bytes: usize,
@@ -107,7 +107,7 @@ impl Reads {
 
     /// Whether a round has to begin: reads wait for one, or the question of an earlier one may be lost.
     pub(crate) fn needs_round(&self) -> bool {
-        self.has_waiting() || self.must_ask_anew
+        self.has_waiting() || self.must_ask_again
     }
 
     /// Whether a round is under way.
@@ -134,7 +134,7 @@ impl Reads {
     /// The round has begun: it carries everything that had arrived by now.
     pub(crate) fn on_begun(&mut self, now: Instant, context: u64) {
         self.next_context = context + 1;
-        self.must_ask_anew = false;
+        self.must_ask_again = false;
         let reads = std::mem::take(&mut self.waiting);
         self.rounds.push_back(Round {
             context,
@@ -163,14 +163,14 @@ impl Reads {
 
     /// Unconfirmed rounds that began before `limit` are asked again. The confirmation of a later round settles them,
     /// and so does their own if it still comes. A leader that is slow to answer is not asked in vain.
-    pub(crate) fn ask_anew(&mut self, limit: Instant) {
+    pub(crate) fn ask_again(&mut self, limit: Instant) {
         for round in &mut self.rounds {
             if round.index.is_none() && round.begun < limit && !round.late {
                 round.late = true;
-                self.must_ask_anew |= !round.reads.is_empty();
+                self.must_ask_again |= !round.reads.is_empty();
             }
         }
-        self.must_ask_anew |=
+        self.must_ask_again |=
             self.rounds.iter().any(|r| r.late && !r.reads.is_empty()) && !self.is_asking();
         self.drop_empty_late();
     }
@@ -262,7 +262,7 @@ impl Reads {
     /// Leadership is lost: all reads, none of which may be answered here.
     pub(crate) fn take_all(&mut self) -> Vec<Read> {
         (self.count, self.bytes) = (0, 0);
-        self.must_ask_anew = false;
+        self.must_ask_again = false;
         self.distrust_held();
         let mut all: Vec<Read> = self
             .rounds
@@ -334,9 +334,9 @@ mod tests {
         push(&mut reads, 2);
         reads.on_begun(at(20), 1);
         reads.on_confirmed(0, 5);
-        reads.ask_anew(at(20));
+        reads.ask_again(at(20));
         assert!(!reads.needs_round(), "the second is not late yet");
-        reads.ask_anew(at(21));
+        reads.ask_again(at(21));
         assert!(reads.needs_round());
         let next = reads.next_round().unwrap();
         reads.on_begun(at(30), next);
@@ -358,7 +358,7 @@ mod tests {
         let mut answered = Vec::new();
         for turn in 0..20_u64 {
             push(&mut reads, turn);
-            reads.ask_anew(at(turn * 10).min(at((turn * 10).saturating_sub(30))));
+            reads.ask_again(at(turn * 10).min(at((turn * 10).saturating_sub(30))));
             let context = reads.next_round().expect("late rounds block none");
             reads.on_begun(at(turn * 10), context);
             if let Some(late) = context.checked_sub(4) {
@@ -376,7 +376,7 @@ mod tests {
         let mut reads = Reads::default();
         push(&mut reads, 1);
         reads.on_begun(at(10), 0);
-        reads.ask_anew(at(50));
+        reads.ask_again(at(50));
         push(&mut reads, 2);
         let next = reads.next_round().unwrap();
         reads.on_begun(at(60), next);
@@ -393,7 +393,7 @@ mod tests {
             reads.push(at(turn), ReplyToken(turn), b"a");
             let context = reads.next_round().unwrap();
             reads.on_begun(at(turn), context);
-            reads.ask_anew(at(turn + 1));
+            reads.ask_again(at(turn + 1));
             reads.take_older(at(turn.saturating_sub(8)));
             assert!(reads.rounds.len() < 12 && reads.count() < 12);
         }

@@ -8,9 +8,9 @@ use std::net::SocketAddr;
 use trine_protocol::message::{
     AdminReply, AdminRequest, AdminStatus, AppendFrame, BeginRefusal, BootstrapReply,
     BootstrapRequest, ClientReply, ClientRequest, ClientStatus, ClusterId, DecodeError, Discovery,
-    Incarnation, JoinRefusal, JoinReply, JoinRequest, Member, MemberRole, Members, PeerHeader,
-    PlaceId, RaftFrame, ReplyToken, RoleCode, SnapshotChunk, StateReport, StatusForm, StatusReply,
-    StatusRequest, kind,
+    Incarnation, JoinRefusal, JoinReply, JoinRequest, Member, MemberRole, Members, NodeId,
+    PeerHeader, RaftFrame, ReplyToken, RoleCode, SnapshotChunk, StateReport, StatusForm,
+    StatusReply, StatusRequest, kind,
 };
 use trine_protocol::stages::WriteStages;
 use trine_protocol::status::{
@@ -22,13 +22,13 @@ use trine_transport::time::Instant;
 
 use crate::addresses::Addresses;
 use crate::bootstrap::{self, Begin, Bootstrap, Origin, Progress};
-use crate::config::{BEGIN_PATIENCE, ConfigError, PLACES_MAX, ReplicaConfig};
+use crate::config::{BEGIN_PATIENCE, ConfigError, NODES_MAX, ReplicaConfig};
 use crate::disk::{DiskError, Fsync, Restored, Write};
 use crate::group::Group;
 use crate::halt::Halt;
 use crate::join::Joiner;
 use crate::member_discovery::MemberDiscovery;
-use crate::outbox::{Letter, Outbox, Purpose};
+use crate::outbox::{Outbox, PeerRequest, Purpose};
 use crate::output::{Class, Output};
 use crate::timing::Stopwatch;
 use life::Life;
@@ -74,9 +74,9 @@ impl Replica {
     pub fn new(
         config: ReplicaConfig,
         incarnation: Incarnation,
-        place: PlaceId,
+        node_id: NodeId,
         address: SocketAddr,
-        peers: Vec<(PlaceId, SocketAddr)>,
+        peers: Vec<(NodeId, SocketAddr)>,
         pool: Pool,
         seed: u64,
         now: Instant,
@@ -85,16 +85,16 @@ impl Replica {
         if incarnation.is_none() {
             return Err(ConfigError::Incarnation);
         }
-        check_peers(place, address, &peers)?;
+        check_peers(node_id, address, &peers)?;
         let own = Member {
-            place,
+            node_id,
             role: MemberRole::Voter,
             incarnation,
             address,
         };
         let others: Vec<_> = peers
             .into_iter()
-            .filter(|&(other, _)| other != place)
+            .filter(|&(other, _)| other != node_id)
             .collect();
         let joiner = Joiner::new(
             own,
@@ -229,8 +229,8 @@ impl Replica {
 
     /// A message between replicas came from an address that no replica is known at. It is dropped; the answer does not
     /// count as a sign of life.
-    pub fn refuse_stranger(&mut self, token: ReplyToken) {
-        self.out.counters.messages_of_strangers += 1;
+    pub fn refuse_unknown_address(&mut self, token: ReplyToken) {
+        self.out.counters.messages_unknown_address += 1;
         self.discovery.want();
         self.out.reply_unreadable(token);
     }
@@ -246,7 +246,7 @@ impl Replica {
         comes_from: impl Fn(SocketAddr) -> bool,
     ) {
         if !is_for_anybody(kind) && self.origin(&comes_from).is_none() {
-            return self.refuse_stranger(token);
+            return self.refuse_unknown_address(token);
         }
         self.on_trusted_peer(now, token, kind, request, comes_from);
     }
@@ -329,17 +329,19 @@ impl Replica {
 
     fn on_bootstrap(&mut self, now: Instant, token: ReplyToken, request: BootstrapRequest<'_>) {
         let Member {
-            place, incarnation, ..
+            node_id,
+            incarnation,
+            ..
         } = self.own;
         let reply = match request {
             BootstrapRequest::Probe { .. } => bootstrap::present(
-                place,
+                node_id,
                 incarnation,
                 self.cluster(),
                 self.config.state_version,
             ),
             BootstrapRequest::Begin {
-                place: meant,
+                node_id: meant,
                 incarnation: life,
                 cluster,
                 members,
@@ -347,7 +349,7 @@ impl Replica {
             } => match self.on_begin(
                 now,
                 Begin {
-                    place: meant,
+                    node_id: meant,
                     incarnation: life,
                     cluster,
                     members,
@@ -355,13 +357,13 @@ impl Replica {
                 },
             ) {
                 Ok(()) => BootstrapReply::Begun {
-                    place,
+                    node_id,
                     incarnation,
                     cluster,
                 },
                 Err(reason) => BootstrapReply::Refused {
                     reason,
-                    place,
+                    node_id,
                     incarnation,
                     cluster: self.cluster(),
                 },
@@ -374,7 +376,7 @@ impl Replica {
         let cluster = begin.cluster;
         let origin = Origin::from_begin(
             begin,
-            self.own.place,
+            self.own.node_id,
             self.own.incarnation,
             self.config.state_version,
         )?;
@@ -456,9 +458,9 @@ impl Replica {
                     group.on_chunk_answer(now, to, transfer, answer, &mut self.out);
                 }
             }
-            Some(Purpose::Bootstrap(place)) => {
+            Some(Purpose::Bootstrap(node_id)) => {
                 if let Some(bootstrap) = self.life.bootstrap_mut() {
-                    let progress = bootstrap.on_answer(place, answer, &mut self.out);
+                    let progress = bootstrap.on_answer(node_id, answer, &mut self.out);
                     self.follow_bootstrap(now, progress);
                 }
             }
@@ -500,7 +502,7 @@ impl Replica {
         let Some(to) = self.discovery.next(now, known) else {
             return;
         };
-        let letter = Letter {
+        let peer_request = PeerRequest {
             to,
             expect: None,
             kind: kind::STATUS,
@@ -510,7 +512,7 @@ impl Replica {
             answer_bytes_max: DISCOVERY_BYTES_MAX,
         };
         let form = StatusForm::Discovery;
-        self.out.send(letter, &StatusRequest { form });
+        self.out.send(peer_request, &StatusRequest { form });
     }
 
     /// The session that carries raft's messages to a peer is established, and takes so many requests at a time; or it
@@ -708,7 +710,7 @@ impl Replica {
     pub fn discovery(&self) -> Discovery {
         let mut discovery = Discovery {
             cluster: ClusterId::NONE,
-            place: self.own.place,
+            node_id: self.own.node_id,
             role: RoleCode::Unattached,
             incarnation: self.own.incarnation,
             term: 0,
@@ -766,7 +768,7 @@ impl Replica {
     /// Everything that there is to say about this replica.
     pub fn status(&self, now: Instant) -> Status {
         let mut status = Status {
-            place: self.own.place.0,
+            node_id: self.own.node_id.0,
             incarnation: self.own.incarnation.to_string(),
             cluster: None,
             address: self.own.address,
@@ -810,18 +812,18 @@ pub(crate) fn is_for_anybody(kind: u8) -> bool {
 }
 
 fn check_peers(
-    place: PlaceId,
+    node_id: NodeId,
     address: SocketAddr,
-    peers: &[(PlaceId, SocketAddr)],
+    peers: &[(NodeId, SocketAddr)],
 ) -> Result<(), ConfigError> {
-    let error = ConfigError::Peers { place: place.0 };
-    let mut places: Vec<_> = peers.iter().map(|&(place, _)| place).collect();
+    let error = ConfigError::Peers { node_id: node_id.0 };
+    let mut node_ids: Vec<_> = peers.iter().map(|&(node_id, _)| node_id).collect();
     let mut addresses: Vec<_> = peers.iter().map(|&(_, address)| address).collect();
-    places.sort_unstable();
+    node_ids.sort_unstable();
     addresses.sort_unstable();
-    let distinct = places.windows(2).all(|pair| pair[0] != pair[1])
+    let distinct = node_ids.windows(2).all(|pair| pair[0] != pair[1])
         && addresses.windows(2).all(|pair| pair[0] != pair[1]);
-    if !distinct || peers.len() > PLACES_MAX || !peers.contains(&(place, address)) {
+    if !distinct || peers.len() > NODES_MAX || !peers.contains(&(node_id, address)) {
         return Err(error);
     }
     Ok(())

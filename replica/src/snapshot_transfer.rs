@@ -10,4 +10,4 @@ mod outgoing;
 
 pub(crate) use image::{Image, ImageReader, Piece};
 pub(crate) use incoming::{Incoming, ended};
-pub(crate) use outgoing::{Outgoing, Outlook};
+pub(crate) use outgoing::{Outgoing, TransferState};

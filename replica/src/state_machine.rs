@@ -106,7 +106,7 @@ impl StateMachine {
 
     /// The same state for a new group of one member: its old clients do not take it for the old group.
     #[must_use]
-    pub(crate) fn begin_anew(self, cluster: ClusterId, member: &Member) -> Self {
+    pub(crate) fn begin_again(self, cluster: ClusterId, member: &Member) -> Self {
         Self {
             cluster,
             members: MemberTable::new(&[*member]),

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use serde_json::json;
-use trine_protocol::message::{Incarnation, PlaceId};
+use trine_protocol::message::{Incarnation, NodeId};
 use trine_replica::disk::{
     Directory, DiskCause, DiskError, Fsync, LostMemory, OpenError, OpenOptions, Opened, Step,
-    open as open_disk, open_anew,
+    open as open_disk, open_without_memory,
 };
 
 use crate::options::FsyncMode;
@@ -22,12 +22,12 @@ use trine_base::units::{show_bytes, show_count};
 /// The start of the line that says that a group exists already.
 pub const BOOTSTRAP_LINE: &str = "--bootstrap has no effect";
 
-/// Opens the directory of a replica in disk mode and reports its contents. Returns nothing in memory mode. With `anew`,
+/// Opens the directory of a replica in disk mode and reports its contents. Returns nothing in memory mode. With `lost_memory`,
 /// the existing data is set aside, for that reason.
 pub fn open(
     arguments: &ServeArguments,
     fresh: Incarnation,
-    anew: Option<&str>,
+    lost_memory: Option<&str>,
     announcer: Announcer,
 ) -> Result<Option<Opened<Directory>>, Failure> {
     let Some(path) = arguments.log.directory() else {
@@ -35,15 +35,15 @@ pub fn open(
     };
     let directory = lock(path)?;
     let options = OpenOptions {
-        place: PlaceId(arguments.id),
+        node_id: NodeId(arguments.id),
         fsync: arguments.log.fsync.into(),
         segment_bytes: arguments.log_segment,
         incarnation: fresh,
         rejoin: arguments.rejoin,
     };
-    let opened = match anew {
+    let opened = match lost_memory {
         None => open_disk(directory, options),
-        Some(why) => open_anew(directory, options, LostMemory::new("identity", why)),
+        Some(why) => open_without_memory(directory, options, LostMemory::new("identity", why)),
     };
     let mut opened = opened.map_err(|error| failure(path, &error))?;
     opened.writer.disk_mut().unwatch();
@@ -164,7 +164,7 @@ pub fn failure(path: &Path, error: &OpenError) -> Failure {
             format!("{shown}/{error}"),
             "run the release that wrote it, or a later one",
         ),
-        OpenError::OtherPlace { .. } => (
+        OpenError::OtherNodeId { .. } => (
             format!("{shown}/{error}"),
             "check --id and --data-dir: each replica has a directory of its own",
         ),

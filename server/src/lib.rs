@@ -5,9 +5,9 @@
 // These macros panic where the stream cannot be written. A server prints through `announce` and its log.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+mod cluster_check;
 pub mod data;
 pub mod injection;
-mod kin;
 pub mod logs;
 pub mod metrics;
 pub mod options;

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::json;
 use trine_kvstore::Limits;
 use trine_protocol::endpoint_config;
-use trine_protocol::message::{Discovery, Incarnation, PlaceId, RoleCode};
+use trine_protocol::message::{Discovery, Incarnation, NodeId, RoleCode};
 use trine_protocol::status::ReceivingStatus;
 use trine_replica::config::ReplicaConfig;
 use trine_replica::disk::WriterThread;
@@ -26,9 +26,9 @@ pub use self::check::{check, check_common};
 use self::check::{own_of, replica_config};
 use trine_base::announce::Announcer;
 
+use crate::cluster_check::{self, ClusterCheck};
 use crate::data;
 use crate::injection::{self, Injector};
-use crate::kin::{self, Kin};
 use crate::logs::Logs;
 use crate::metrics::{self, Snapshot};
 use crate::resp;
@@ -48,7 +48,7 @@ pub const METRICS_LINE: &str = "metrics at ";
 /// The part of the log that reports changes of role.
 pub const ROLE: &str = "role";
 /// The poll interval for changes of role, which are announced.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// The pause before a new replica replaces one that cannot continue.
 const ANEW_PAUSE: std::time::Duration = std::time::Duration::from_millis(200);
 /// A replica that has been in no group for this long says why.
@@ -73,7 +73,7 @@ pub fn run<N: Network>(
     let announcer = Announcer::start(output.json)?;
     let mut watch = Watch::start(arguments, level_of_file, announcer)?;
     interrupt::start_server()?;
-    let (own, peers) = places(arguments)?;
+    let (own, peers) = node_ids(arguments)?;
     if network.is_ip() {
         let allowed = arguments.placement.allow_remote;
         placement::require_loopback("this replica's address", own, allowed)?;
@@ -84,31 +84,31 @@ pub fn run<N: Network>(
     watch.resp = resp.as_ref().map(resp::Resp::stats);
     placement::apply(&arguments.placement)?;
     let injector = injector(arguments, own, &peers)?;
-    let mut life = Life {
+    let mut startup = Startup {
         own,
-        ask_kin: kin::asker(network, own, &addresses),
+        ask_peers: cluster_check::asker(network, own, &addresses),
         peers,
         bootstrap: arguments.bootstrap,
-        anew: None,
+        lost_memory: None,
         sleeper: Sleeper::default(),
         injector,
     };
-    let sleeper = life.sleeper.clone();
+    let sleeper = startup.sleeper.clone();
     interrupt::on_interrupt(move || sleeper.wake());
     let mut capture = arguments.capture.open()?;
     loop {
-        match live(network, &life, capture.take(), arguments, &watch)? {
+        match live(network, &startup, capture.take(), arguments, &watch)? {
             End::Asked => return Ok(()),
             End::Anew { why, bootstrap } => {
                 tracing::info!(target: ROLE, why, "goes on as a new replica");
-                announcer.json_line(&json!({ "anew": why }));
+                announcer.json_line(&json!({ "restarted_empty": why }));
                 announcer.line(format_args!("{why}; goes on as a new replica"));
-                life.bootstrap = bootstrap;
-                life.anew = Some(why);
+                startup.bootstrap = bootstrap;
+                startup.lost_memory = Some(why);
                 interrupt::pause(ANEW_PAUSE);
                 // A replica does not run for the sake of its capture, so it continues without one.
                 capture = arguments.capture.go_on().unwrap_or_else(|failure| {
-                    tracing::warn!(why = failure.message(), "captures no more");
+                    tracing::warn!(why = failure.message(), "no longer captures");
                     None
                 });
             }
@@ -117,14 +117,14 @@ pub fn run<N: Network>(
 }
 
 /// The state that all incarnations of this process share.
-struct Life {
+struct Startup {
     own: SocketAddr,
-    peers: Vec<(PlaceId, SocketAddr)>,
+    peers: Vec<(NodeId, SocketAddr)>,
     /// Asks the peers for their group; `None` if they cannot be asked.
-    ask_kin: Option<kin::Ask>,
+    ask_peers: Option<cluster_check::Ask>,
     bootstrap: bool,
     /// Why this incarnation replaces one that could not continue.
-    anew: Option<String>,
+    lost_memory: Option<String>,
     sleeper: Sleeper,
     /// The fault injector, if faults are configured or can be enabled later.
     injector: Option<Arc<Injector>>,
@@ -134,14 +134,14 @@ struct Life {
 fn injector(
     arguments: &ServeArguments,
     own: SocketAddr,
-    peers: &[(PlaceId, SocketAddr)],
+    peers: &[(NodeId, SocketAddr)],
 ) -> Result<Option<Arc<Injector>>, Failure> {
     let faults = arguments.fault.unwrap_or(Faults::NONE);
-    if faults.is_none() && !arguments.lab {
+    if faults.is_none() && !arguments.fault_injection {
         return Ok(None);
     }
     let injector = Injector::new(arguments.id, own, peers.to_vec(), faults);
-    if arguments.lab {
+    if arguments.fault_injection {
         injection::serve(own, Arc::clone(&injector))?;
     }
     Ok(Some(injector))
@@ -175,28 +175,28 @@ impl Sleeper {
 /// Runs one incarnation, from its socket to its end.
 fn live<N: Network>(
     network: &N,
-    life: &Life,
+    startup: &Startup,
     capture: Option<CaptureFile>,
     arguments: &ServeArguments,
     watch: &Watch,
 ) -> Result<End, Failure> {
-    let opened = network.serve_at(life.own)?;
+    let opened = network.serve_at(startup.own)?;
     let Some(capture) = capture else {
-        return live_with_faults(opened, life, arguments, watch);
+        return live_with_faults(opened, startup, arguments, watch);
     };
     // The capture is innermost, so it shows the packets after the faults.
-    let opened = opened.around(|backend| capture::around(backend, life.own, capture));
-    live_with_faults(opened, life, arguments, watch)
+    let opened = opened.around(|backend| capture::around(backend, startup.own, capture));
+    live_with_faults(opened, startup, arguments, watch)
 }
 
 fn live_with_faults<B: Backend>(
     opened: Opened<B>,
-    life: &Life,
+    startup: &Startup,
     arguments: &ServeArguments,
     watch: &Watch,
 ) -> Result<End, Failure> {
-    let Some(injector) = life.injector.clone() else {
-        return serve(opened, life, arguments, watch, || {});
+    let Some(injector) = startup.injector.clone() else {
+        return serve(opened, startup, arguments, watch, || {});
     };
     let announcer = watch.announcer;
     // No two replicas of a group draw the same faults.
@@ -212,59 +212,61 @@ fn live_with_faults<B: Backend>(
             announcer.line(fired.to_line());
         }
     };
-    serve(opened, life, arguments, watch, tell)
+    serve(opened, startup, arguments, watch, tell)
 }
 
 /// The replica's own address, and every place that it knows, its own included.
-fn places(arguments: &ServeArguments) -> Result<(SocketAddr, Vec<(PlaceId, SocketAddr)>), Failure> {
+fn node_ids(
+    arguments: &ServeArguments,
+) -> Result<(SocketAddr, Vec<(NodeId, SocketAddr)>), Failure> {
     let addresses = peers::resolve(&arguments.peers)?;
     let Some(listen) = &arguments.listen else {
         let own = own_of(arguments.id, &addresses)?;
-        let places = (1..).map(PlaceId);
-        return Ok((own, places.zip(addresses).collect()));
+        let node_ids = (1..).map(NodeId);
+        return Ok((own, node_ids.zip(addresses).collect()));
     };
     // The list names the replicas to ask, and their places do not matter. Only a replica that starts a group has to
     // know those.
     let own = peers::resolve_server(listen)?;
     let others = addresses.into_iter().filter(|&address| address != own);
-    let other_places = (1..).map(PlaceId).filter(|&PlaceId(n)| n != arguments.id);
+    let other_places = (1..).map(NodeId).filter(|&NodeId(n)| n != arguments.id);
     let mut peers: Vec<_> = other_places.zip(others).collect();
-    peers.push((PlaceId(arguments.id), own));
+    peers.push((NodeId(arguments.id), own));
     Ok((own, peers))
 }
 
 fn serve<B: Backend>(
     mut opened: Opened<B>,
-    life: &Life,
+    startup: &Startup,
     arguments: &ServeArguments,
     watch: &Watch,
     tell_faults: impl Fn(),
 ) -> Result<End, Failure> {
     let keep = opened.keep.take();
-    let mut event_loop = match assemble(opened, life, arguments, watch.announcer) {
+    let mut event_loop = match assemble(opened, startup, arguments, watch.announcer) {
         // The user ended it while it read its directory, where it had changed nothing.
         Err(failure) if failure.is_interrupted() => return Ok(End::Asked),
         other => other?,
     };
-    life.sleeper.is(event_loop.waker());
+    startup.sleeper.is(event_loop.waker());
     let mut told = Told::new(watch.announcer);
-    let mut kin = Kin::default();
+    let mut cluster_check = ClusterCheck::default();
     while !interrupt::interrupted() {
         let now = event_loop.clock().now();
         let replica = event_loop.app().replica();
         told.tell_receiving(replica.receiving());
         told.tell_changes(replica, now);
-        if let Some(found) = kin.look(replica, now, life.ask_kin.as_ref()) {
+        if let Some(found) = cluster_check.check(replica, now, startup.ask_peers.as_ref()) {
             let directory = arguments.log.directory().map(PathBuf::as_path);
             told.tell_idle(&found.explain(directory, arguments.rejoin));
         }
         tell_faults();
         watch.publish(&mut event_loop, false);
-        let look_at = now + LOOK_EVERY;
+        let next_poll = now + POLL_INTERVAL;
         event_loop
-            .run_until(Some(look_at), |_| interrupt::interrupted())
+            .run_until(Some(next_poll), |_| interrupt::interrupted())
             .map_err(backend_failure)?;
-        if let Some(end) = end_of(event_loop.app().replica(), life, arguments) {
+        if let Some(end) = end_of(event_loop.app().replica(), startup, arguments) {
             return end;
         }
     }
@@ -278,7 +280,7 @@ fn serve<B: Backend>(
 /// How the process continues after the replica has halted.
 fn end_of(
     replica: &Replica,
-    life: &Life,
+    startup: &Startup,
     arguments: &ServeArguments,
 ) -> Option<Result<End, Failure>> {
     let halt = replica.halted()?;
@@ -286,7 +288,7 @@ fn end_of(
     let on_disk = arguments.log.directory().is_some();
     let bootstrap = match halt {
         // It has promised nothing to any other replica, so the user need not decide.
-        Halt::NeverBegan { .. } => Some(life.bootstrap),
+        Halt::NeverBegan { .. } => Some(startup.bootstrap),
         // Its memory is of no use any more.
         Halt::Removed { .. } | Halt::Diverged { .. } => arguments.rejoin.then_some(false),
         // In disk mode it has lost nothing. Either its disk fails, or its release is too old. The group still counts on
@@ -298,20 +300,20 @@ fn end_of(
     if let Some(bootstrap) = bootstrap {
         return Some(Ok(End::Anew { why, bootstrap }));
     }
-    let (place, own) = (arguments.id, life.own);
-    let cure = match (halt, on_disk) {
+    let (node_id, own) = (arguments.id, startup.own);
+    let hint = match (halt, on_disk) {
         (Halt::Diverged { .. }, true) => data::REJOIN.to_owned(),
         (Halt::Removed { .. }, false) => format!(
-            "if that was not meant: `trine member add {place} --address {own}`, and start it again; with --rejoin it waits for that by itself"
+            "if that was not meant: `trine member add {node_id} --address {own}`, and start it again; with --rejoin it waits for that by itself"
         ),
         (Halt::Removed { .. }, true) => format!(
-            "its directory is of no use any more; if the removal was not meant: `trine member add {place} --address {own}`, and start it \
+            "its directory is of no use any more; if the removal was not meant: `trine member add {node_id} --address {own}`, and start it \
              again with an empty directory; with --rejoin it does so by itself"
         ),
         _ => data::way_out(&arguments.log),
     };
-    let message = format!("this replica takes part no more: {why}");
-    Some(Err(Failure::negative(message, cure)))
+    let message = format!("this replica has halted: {why}");
+    Some(Err(Failure::negative(message, hint)))
 }
 
 /// The ways to observe this replica: its lines, its log, its metrics.
@@ -373,7 +375,7 @@ impl Watch {
 /// Joins backend, replica and endpoint.
 fn assemble<B: Backend>(
     opened: Opened<B>,
-    life: &Life,
+    startup: &Startup,
     arguments: &ServeArguments,
     announcer: Announcer,
 ) -> Result<ReplicaLoop<B>, Failure> {
@@ -388,23 +390,23 @@ fn assemble<B: Backend>(
         ..Limits::default()
     };
     let replica_config = ReplicaConfig {
-        bootstrap: life.bootstrap,
+        bootstrap: startup.bootstrap,
         store_limits,
         ..replica_config(&arguments.reading, &arguments.timing)
     };
     let fresh = Incarnation(random_seed()?.max(1));
     let seed = random_seed()?;
-    let data = data::open(arguments, fresh, life.anew.as_deref(), announcer)?;
+    let data = data::open(arguments, fresh, startup.lost_memory.as_deref(), announcer)?;
     let incarnation = data.as_ref().map_or(fresh, |data| data.incarnation);
     let pool = backend.pool().clone();
-    let place = PlaceId(arguments.id);
+    let node_id = NodeId(arguments.id);
     let now = MonotonicClock.now();
     let mut replica = Replica::new(
         replica_config,
         incarnation,
-        place,
-        life.own,
-        life.peers.clone(),
+        node_id,
+        startup.own,
+        startup.peers.clone(),
         pool,
         seed,
         now,
@@ -460,7 +462,7 @@ impl Told {
         Self {
             announcer,
             receiving: None,
-            restoring: Aside::start(move |receiving| restoring.look(receiving)),
+            restoring: Aside::start(move |receiving| restoring.update(receiving)),
             last: None,
             idle: None,
         }
@@ -507,7 +509,7 @@ impl Told {
 
     fn tell(&self, discovery: &Discovery) {
         let Discovery {
-            place,
+            node_id,
             role,
             term,
             leader,
@@ -516,7 +518,7 @@ impl Told {
         let leads = leader.map(tracing::field::display);
         tracing::info!(
             target: ROLE,
-            place = place.0,
+            node_id = node_id.0,
             role = role_word(*role),
             term,
             leader = leads,
@@ -529,7 +531,7 @@ impl Told {
             _ => format!("{} in term {term}", role_word(*role)),
         };
         self.announcer.json_line(&json!({
-            "place": place.0, "role": role_word(*role), "term": term, "leader": leader,
+            "node_id": node_id.0, "role": role_word(*role), "term": term, "leader": leader,
         }));
         self.announcer.line(text);
     }

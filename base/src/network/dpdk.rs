@@ -135,7 +135,7 @@ impl Network for Dpdk {
             return Err(Failure::usage(
                 "a group on DPDK needs to know its replicas' addresses and devices",
                 "add --replicas-at IP:PORT (the others take the addresses that follow) and --replica-eal ARGS, in which \
-                 {place} stands for the replica's place",
+                 {node_id} stands for the replica's node id",
             ));
         };
         Ok((0..count)

@@ -14,20 +14,20 @@ use trine_base::units::{plural, show_count};
 /// Checks the history in a file. The file does not say whether the run's faults fired; only the run's own report does.
 pub(super) fn run(path: &Path, output: Output) -> Result<(), Failure> {
     let history = read(path)?;
-    let order = linearizability::check(&history);
+    let command = linearizability::check(&history);
     let once = exactly_once::check(&history);
-    let passed = order.verdict.is_pass() && once.is_pass();
+    let passed = command.verdict.is_pass() && once.is_pass();
     output.document(&json!({
         "passed": passed,
         "operations": history.tally(),
-        "linearizable": report::verdict(&order.verdict),
+        "linearizable": report::verdict(&command.verdict),
         "exactly_once": report::verdict(&once),
     }));
     output.line(format_args!(
         "operations   {}",
         show_count(history.tally().called)
     ));
-    output.line(format_args!("linearizable {}", order.verdict));
+    output.line(format_args!("linearizable {}", command.verdict));
     output.line(format_args!("exactly once {once}"));
     match passed {
         true => Ok(()),
@@ -36,8 +36,8 @@ pub(super) fn run(path: &Path, output: Output) -> Result<(), Failure> {
 }
 
 fn read(path: &Path) -> Result<History, Failure> {
-    let refused = |why: String, cure: &str| {
-        Failure::usage(format!("cannot judge {}: {why}", path.display()), cure)
+    let refused = |why: String, hint: &str| {
+        Failure::usage(format!("cannot judge {}: {why}", path.display()), hint)
     };
     let text = std::fs::read_to_string(path).map_err(|error| refused(error.to_string(), ""))?;
     let history = History::from_text(&text).map_err(|error| {

@@ -15,20 +15,20 @@ use trine_transport::time::Instant;
 
 use super::{OPERATION_LIMIT, now};
 use crate::ChaosArguments;
+use trine_base::client_endpoint::ClientEndpoint;
 use trine_base::failure::Failure;
-use trine_base::lane::Lane;
 use trine_base::load::{Work, closed_loop};
 use trine_base::network::Network;
 use trine_local::faults::Fired;
 
 /// The most endpoints (and threads) that the clients are spread over.
-const LANES_MAX: u32 = 8;
+const ENDPOINTS_MAX: u32 = 8;
 /// Families of keys that the workload spreads its keys over.
 const FAMILIES: u32 = 4;
 /// The clients of the final reading.
 const READERS: u64 = 4;
 
-type ChaosLane<N> = Lane<Faulty<<N as Network>::Backend, MonotonicClock>>;
+type FaultyEndpoint<N> = ClientEndpoint<Faulty<<N as Network>::Backend, MonotonicClock>>;
 type ChaosFaults<N> = FaultHandle<<<N as Network>::Backend as Backend>::Route>;
 
 /// All clients of a run.
@@ -36,7 +36,7 @@ pub(super) struct Crew<N: Network> {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<Result<Log, Failure>>>,
     /// For the final reading.
-    last: ChaosLane<N>,
+    last: FaultyEndpoint<N>,
     last_faults: ChaosFaults<N>,
     workload: WorkloadConfig,
     clients: u32,
@@ -79,10 +79,10 @@ impl<N: Network> Crew<N> {
             ..WorkloadConfig::default()
         };
         let shared = Arc::new(Shared::default());
-        let lanes = arguments.clients.min(LANES_MAX);
+        let endpoints = arguments.clients.min(ENDPOINTS_MAX);
         let mut threads = Vec::new();
-        for number in 0..lanes {
-            let (lane, handle) = open_lane(
+        for number in 0..endpoints {
+            let (endpoint, handle) = open_endpoint(
                 network,
                 arguments.seed,
                 u64::from(number),
@@ -90,14 +90,21 @@ impl<N: Network> Crew<N> {
                 addresses,
             )?;
             let numbers: Vec<u64> = (0..arguments.clients)
-                .filter(|client| client % lanes == number)
+                .filter(|client| client % endpoints == number)
                 .map(u64::from)
                 .collect();
             let recorder = Recorder::new(&workload, arguments.seed, &numbers, &shared);
-            threads.push(std::thread::spawn(move || work(lane, recorder, &handle)));
+            threads.push(std::thread::spawn(move || {
+                work(endpoint, recorder, &handle)
+            }));
         }
-        let (last, last_faults) =
-            open_lane(network, arguments.seed, u64::from(lanes), faults, addresses)?;
+        let (last, last_faults) = open_endpoint(
+            network,
+            arguments.seed,
+            u64::from(endpoints),
+            faults,
+            addresses,
+        )?;
         let clients = arguments.clients;
         Ok(Self {
             shared,
@@ -147,13 +154,13 @@ impl<N: Network> Crew<N> {
     }
 }
 
-fn open_lane<N: Network>(
+fn open_endpoint<N: Network>(
     network: &N,
     seed: u64,
     number: u64,
     faults: Faults,
     addresses: &[SocketAddr],
-) -> Result<(ChaosLane<N>, ChaosFaults<N>), Failure> {
+) -> Result<(FaultyEndpoint<N>, ChaosFaults<N>), Failure> {
     let seed = seed
         .wrapping_mul(0x9e37_79b9_7f4a_7c15)
         .wrapping_add(number);
@@ -163,19 +170,22 @@ fn open_lane<N: Network>(
     let handle = opened.backend.handle();
     // The replicas inject faults into their own packets.
     handle.set(Direction::Outbound, faults);
-    Ok((Lane::over(opened, addresses, OPERATION_LIMIT)?, handle))
+    Ok((
+        ClientEndpoint::over(opened, addresses, OPERATION_LIMIT)?,
+        handle,
+    ))
 }
 
 /// One thread's work.
 fn work<B: Backend>(
-    mut lane: Lane<B>,
+    mut endpoint: ClientEndpoint<B>,
     mut recorder: Recorder,
     handle: &FaultHandle<B::Route>,
 ) -> Result<Log, Failure> {
-    let clients: Vec<ClientId> = recorder.numbers.iter().map(|_| lane.open()).collect();
+    let clients: Vec<ClientId> = recorder.numbers.iter().map(|_| endpoint.open()).collect();
     let shared = Arc::clone(&recorder.shared);
     closed_loop(
-        &mut lane,
+        &mut endpoint,
         &clients,
         |_| !shared.stop.load(Ordering::SeqCst),
         &mut recorder,

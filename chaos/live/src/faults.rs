@@ -9,11 +9,11 @@ use trine_local::{LineSink, Stream};
 /// The counts that the replicas of a group report, added up over their incarnations.
 #[derive(Debug, Default)]
 pub(super) struct ReplicaFaults {
-    lives: Mutex<BTreeMap<usize, Lives>>,
+    runs: Mutex<BTreeMap<usize, Runs>>,
 }
 
 #[derive(Copy, Clone, Debug, Default)]
-struct Lives {
+struct Runs {
     /// The counts of earlier incarnations.
     past: Fired,
     present: Fired,
@@ -23,31 +23,31 @@ impl ReplicaFaults {
     /// Reads the counts from the output of replicas.
     pub(super) fn sink(self: &Arc<Self>) -> LineSink {
         let counts = Arc::clone(self);
-        Arc::new(move |place, stream, line: &str| {
+        Arc::new(move |node_id, stream, line: &str| {
             if stream == Stream::Out
                 && let Some(fired) = Fired::from_line(line)
             {
-                counts.note(place, fired);
+                counts.note(node_id, fired);
             }
         })
     }
 
-    fn note(&self, place: usize, fired: Fired) {
-        let mut all = self.lives.lock().unwrap_or_else(PoisonError::into_inner);
-        let lives = all.entry(place).or_default();
+    fn note(&self, node_id: usize, fired: Fired) {
+        let mut all = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        let runs = all.entry(node_id).or_default();
         // Counts only grow within an incarnation.
-        if fired.packets < lives.present.packets {
-            let ended = lives.present;
-            lives.past.add(&ended);
+        if fired.packets < runs.present.packets {
+            let ended = runs.present;
+            runs.past.add(&ended);
         }
-        lives.present = fired;
+        runs.present = fired;
     }
 
     pub(super) fn total(&self) -> Fired {
-        let all = self.lives.lock().unwrap_or_else(PoisonError::into_inner);
-        all.values().fold(Fired::default(), |mut sum, lives| {
-            sum.add(&lives.past);
-            sum.add(&lives.present);
+        let all = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        all.values().fold(Fired::default(), |mut sum, runs| {
+            sum.add(&runs.past);
+            sum.add(&runs.present);
             sum
         })
     }
@@ -61,13 +61,13 @@ mod tests {
     fn counts_are_added_over_replicas_and_their_lives() {
         let faults = Arc::new(ReplicaFaults::default());
         let sink = faults.sink();
-        let tell = |place, packets, loss| {
+        let tell = |node_id, packets, loss| {
             let fired = Fired {
                 packets,
                 loss,
                 ..Fired::default()
             };
-            sink(place, Stream::Out, &fired.to_line());
+            sink(node_id, Stream::Out, &fired.to_line());
         };
         tell(1, 100, 5);
         tell(1, 200, 9);

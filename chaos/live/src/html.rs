@@ -9,7 +9,7 @@ use super::kind::Kind;
 use super::minimal::minimal;
 use super::report::Report;
 use super::timeline::{Done, Timeline};
-use trine_base::html::lanes::{Bar, Lanes, Row};
+use trine_base::html::bars::{Bar, Bars, Row};
 use trine_base::html::page::{Page, table};
 use trine_base::html::svg::{Line, Plot, Scale, escape, seconds_marks};
 use trine_base::units::{show_count, show_ns};
@@ -46,7 +46,7 @@ pub(super) fn page(report: &Report<'_>) -> String {
         page.heading("What is wrong");
         page.push(&violated(report.history, violation));
     }
-    if let Some(why) = &report.broken_off {
+    if let Some(why) = &report.aborted {
         page.heading("Why the run was broken off");
         page.push(&format!("<pre>{}</pre>\n", escape(why.message())));
     }
@@ -57,7 +57,7 @@ pub(super) fn page(report: &Report<'_>) -> String {
     page.push(&replicas(report.addresses, timeline, &span));
     page.push(
         "<p class=\"legend\"><span><i class=\"b2\"></i>leads</span> <span><i class=\"b5\"></i>killed, restarted, disk full</span> \
-         <span><i class=\"b3\"></i>stands still</span> <span><i class=\"b1\"></i>cut off</span> \
+         <span><i class=\"b3\"></i>is paused</span> <span><i class=\"b1\"></i>cut off</span> \
          <span><i class=\"b7\"></i>lossy</span></p>\n",
     );
     page.heading("Clients: operations that took long, and those without an answer");
@@ -142,8 +142,8 @@ fn summary(report: &Report<'_>, page: &mut Page) {
 /// Draws the leaders and the faults of each replica.
 fn replicas(addresses: usize, timeline: &Timeline, span: &Span) -> String {
     let mut rows: Vec<Row> = (1..=addresses)
-        .map(|place| Row {
-            name: format!("replica {place}"),
+        .map(|node_id| Row {
+            name: format!("replica {node_id}"),
             bars: Vec::new(),
         })
         .collect();
@@ -152,25 +152,25 @@ fn replicas(addresses: usize, timeline: &Timeline, span: &Span) -> String {
             .leads
             .get(number + 1)
             .map_or(span.to, |next| next.at.as_nanos());
-        if let Some(row) = rows.get_mut(led.place - 1) {
+        if let Some(row) = rows.get_mut(led.node_id - 1) {
             row.bars.push(Bar {
                 from: span.at(led.at.as_nanos()),
                 to: Some(span.at(until)),
                 colour: LEADS,
-                title: format!("replica {} leads in term {}", led.place, led.term),
+                title: format!("replica {} leads in term {}", led.node_id, led.term),
                 words: String::new(),
             });
         }
     }
     for done in &timeline.faults {
-        for &place in &done.places {
-            if let Some(row) = rows.get_mut(place - 1) {
+        for &node_id in &done.node_ids {
+            if let Some(row) = rows.get_mut(node_id - 1) {
                 row.bars.push(fault_bar(done, span));
             }
         }
     }
     let marks = fault_marks(timeline, span);
-    Lanes {
+    Bars {
         about: "replicas over time",
         rows: &rows,
         marks: &marks,
@@ -234,7 +234,7 @@ fn clients(history: &History, timeline: &Timeline, span: &Span) -> String {
         row.bars.truncate(BARS_MAX);
     }
     let marks = fault_marks(timeline, span);
-    Lanes {
+    Bars {
         about: "clients over time",
         rows: &rows,
         marks: &marks,
@@ -370,7 +370,7 @@ fn violated(history: &History, violation: &Violation) -> String {
         }
     };
     let rows: Vec<Row> = operations.iter().map(row).collect();
-    let drawn = Lanes {
+    let drawn = Bars {
         about: "the operations that show the violation",
         rows: &rows,
         marks: &[],

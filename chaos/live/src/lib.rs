@@ -77,7 +77,7 @@ pub fn run<N: Network>(
         ));
     }
     interrupt::start()?;
-    let lab = Lab {
+    let run = LiveRun {
         network,
         arguments,
         faults,
@@ -85,8 +85,8 @@ pub fn run<N: Network>(
         schedule,
         output,
     };
-    lab.tell();
-    lab.run()
+    run.tell();
+    run.run()
 }
 
 /// Refuses options that no run can satisfy, before anything starts.
@@ -140,11 +140,11 @@ struct Worked {
     failovers: Vec<Failover>,
     timeline: Timeline,
     /// Why the work ended early; the worst findings cause that.
-    broken_off: Option<Failure>,
+    aborted: Option<Failure>,
 }
 
 /// One run.
-struct Lab<'a, N> {
+struct LiveRun<'a, N> {
     network: &'a N,
     arguments: &'a ChaosArguments,
     /// Faults on every link, from the beginning to the end.
@@ -154,7 +154,7 @@ struct Lab<'a, N> {
     output: Output,
 }
 
-impl<N: Network> Lab<'_, N> {
+impl<N: Network> LiveRun<'_, N> {
     /// Announces the plan, as far as it is fixed.
     fn tell(&self) {
         for skipped in &self.sandbox.skipped {
@@ -197,7 +197,7 @@ impl<N: Network> Lab<'_, N> {
             counts,
             failovers,
             timeline,
-            broken_off: worked.broken_off.or(stopped.err()),
+            aborted: worked.aborted.or(stopped.err()),
             schedule: &self.schedule,
             skipped: &self.sandbox.skipped,
             addresses,
@@ -233,7 +233,7 @@ impl<N: Network> Lab<'_, N> {
         } = nemesis;
         // The work ends if a replica ended by itself or the group does not recover. The observations until then are
         // still checked and kept, because they show the cause.
-        let broken_off = worked.err().filter(|_| !interrupt::interrupted());
+        let aborted = worked.err().filter(|_| !interrupt::interrupted());
         let seen = crew.finish()?;
         let timeline = Timeline {
             begun: clock.begun,
@@ -245,7 +245,7 @@ impl<N: Network> Lab<'_, N> {
             seen,
             failovers,
             timeline,
-            broken_off,
+            aborted,
         })
     }
 
@@ -275,7 +275,7 @@ impl<N: Network> Lab<'_, N> {
             ..
         } = self;
         let count = replica_count(&arguments.replicas);
-        let mut serve_args: Vec<OsString> = vec!["--lab".into()];
+        let mut serve_args: Vec<OsString> = vec!["--fault-injection".into()];
         let (addresses, launcher) = match self.sandbox.network {
             true => {
                 serve_args.push("--allow-remote".into());

@@ -5,7 +5,7 @@ use trine_transport::backend::Faults;
 
 use super::sandbox;
 use trine_base::failure::Failure;
-use trine_local::faults::{Order, Way, ask};
+use trine_local::faults::{FaultCommand, Way, ask};
 
 /// The mechanism that changes links.
 pub(super) enum Links {
@@ -63,7 +63,7 @@ impl Links {
             Self::Injectors(_) => {
                 let link = Some(group.addresses()[to - 1].to_string());
                 let (way, faults) = (Way::Out, faults.to_string());
-                give(group, from, &Order::Set { link, way, faults }).map(drop)
+                give(group, from, &FaultCommand::Set { link, way, faults }).map(drop)
             }
             Self::Kernel => {
                 let per_mille = (faults.loss.as_f64() * 1_000.0).ceil() as u32;
@@ -73,9 +73,9 @@ impl Links {
     }
 
     /// The number of packets that the replica of a place has damaged so far.
-    pub(super) fn damaged(&self, group: &Group, place: usize) -> Result<u64, Failure> {
+    pub(super) fn damaged(&self, group: &Group, node_id: usize) -> Result<u64, Failure> {
         match self {
-            Self::Injectors(_) => Ok(give(group, place, &Order::Show)?.fired.damaged()),
+            Self::Injectors(_) => Ok(give(group, node_id, &FaultCommand::Show)?.fired.damaged()),
             Self::Kernel => Ok(0),
         }
     }
@@ -84,11 +84,11 @@ impl Links {
     pub(super) fn heal(&self, group: &Group, victim: usize) -> Result<u64, Failure> {
         match self {
             Self::Injectors(faults) => {
-                give(group, victim, &Order::Clear { link: None })?;
+                give(group, victim, &FaultCommand::Clear { link: None })?;
                 if !faults.is_none() {
                     let (way, faults) = (Way::Out, faults.to_string());
                     let link = None;
-                    give(group, victim, &Order::Set { link, way, faults })?;
+                    give(group, victim, &FaultCommand::Set { link, way, faults })?;
                 }
                 Ok(0)
             }
@@ -97,17 +97,21 @@ impl Links {
     }
 }
 
-fn others(group: &Group, place: usize) -> impl Iterator<Item = usize> + use<> {
-    (1..=group.addresses().len()).filter(move |other| *other != place)
+fn others(group: &Group, node_id: usize) -> impl Iterator<Item = usize> + use<> {
+    (1..=group.addresses().len()).filter(move |other| *other != node_id)
 }
 
 fn block(group: &Group, victim: usize, other: Option<usize>, way: Way) -> Result<(), Failure> {
     let link = other.map(|other| group.addresses()[other - 1].to_string());
     let faults = Faults::CUT.to_string();
-    give(group, victim, &Order::Set { link, way, faults }).map(drop)
+    give(group, victim, &FaultCommand::Set { link, way, faults }).map(drop)
 }
 
-fn give(group: &Group, place: usize, order: &Order) -> Result<trine_local::faults::State, Failure> {
-    ask(group.addresses()[place - 1], order)
-        .map_err(|error| Failure::usage(format!("replica {place}: {error}"), ""))
+fn give(
+    group: &Group,
+    node_id: usize,
+    command: &FaultCommand,
+) -> Result<trine_local::faults::State, Failure> {
+    ask(group.addresses()[node_id - 1], command)
+        .map_err(|error| Failure::usage(format!("replica {node_id}: {error}"), ""))
 }

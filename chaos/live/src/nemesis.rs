@@ -24,7 +24,7 @@ use trine_local::config::RECOVERY_LIMIT;
 use trine_local::start as group;
 
 /// The poll interval for the passing of time.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The file that fills a disk. It is gone before the replica starts again, so the replica finds nothing foreign in its
 /// directory.
 const FILLER: &str = "filler";
@@ -106,7 +106,7 @@ impl<N: Network> Nemesis<'_, N> {
         while now() < until {
             interrupt::check()?;
             let left = Duration::from(until.saturating_since(now()));
-            interrupt::pause(left.min(LOOK_EVERY));
+            interrupt::pause(left.min(POLL_INTERVAL));
             let passed = now().saturating_since(clock.begun).as_nanos();
             let count = self.done.len() as u64;
             clock.progress.set(passed, || plural(count, "fault"));
@@ -120,11 +120,11 @@ impl<N: Network> Nemesis<'_, N> {
 
     /// Injects one fault, removes it, and waits for the group to be whole.
     fn strike(&mut self, clock: &mut Clock, planned: Planned) -> Result<Done, Failure> {
-        let places = self.places(planned.victim)?;
-        let victim = places[0];
+        let node_ids = self.node_ids(planned.victim)?;
+        let victim = node_ids[0];
         let begun = now();
         let hit = match planned.kind {
-            Kind::Kill => self.kill(&places, begun)?,
+            Kind::Kill => self.kill(&node_ids, begun)?,
             Kind::Restart => self.restart(victim)?,
             Kind::Pause => self.pause(clock, victim, planned.hold)?,
             Kind::Partition | Kind::OneWay | Kind::Lossy => self.cut(clock, victim, planned)?,
@@ -137,7 +137,7 @@ impl<N: Network> Nemesis<'_, N> {
         if planned.kind == Kind::Kill {
             let known = hit.known.unwrap_or(ended);
             self.failovers.push(Failover {
-                killed: if places.len() > 1 { 0 } else { victim },
+                killed: if node_ids.len() > 1 { 0 } else { victim },
                 killed_at: begun,
                 first_write: known.saturating_since(begun),
                 whole_again: whole.saturating_since(begun),
@@ -146,7 +146,7 @@ impl<N: Network> Nemesis<'_, N> {
         Ok(Done {
             planned,
             what: hit.what,
-            places,
+            node_ids,
             begun,
             ended,
             whole,
@@ -154,9 +154,9 @@ impl<N: Network> Nemesis<'_, N> {
         })
     }
 
-    fn places(&mut self, victim: Victim) -> Result<Vec<usize>, Failure> {
+    fn node_ids(&mut self, victim: Victim) -> Result<Vec<usize>, Failure> {
         match victim {
-            Victim::Place(place) => Ok(vec![place]),
+            Victim::Place(node_id) => Ok(vec![node_id]),
             Victim::All => Ok((1..=self.group.addresses().len()).collect()),
             Victim::Leader => {
                 let what = "a leader to break";
@@ -164,28 +164,28 @@ impl<N: Network> Nemesis<'_, N> {
                     group::wait_for(self.network, self.group, what, RECOVERY_LIMIT, |reports| {
                         trine_client::leader_of(reports).is_some()
                     })?;
-                let place = group::leader_place(self.group, &reports);
-                let place = place.ok_or_else(|| {
+                let node_id = group::leader_node_id(self.group, &reports);
+                let node_id = node_id.ok_or_else(|| {
                     Failure::usage("the leader is none of the replicas that were started", "")
                 })?;
-                Ok(vec![place])
+                Ok(vec![node_id])
             }
         }
     }
 
     /// Sends SIGKILL. In memory mode the other replicas have to make progress before the dead one may return with a new
     /// identity. If all die at once, the acknowledged writes are on the disks.
-    fn kill(&mut self, places: &[usize], begun: Instant) -> Result<Hit, Failure> {
-        for &place in places {
-            self.group.kill(place).map_err(group::live_failure)?;
+    fn kill(&mut self, node_ids: &[usize], begun: Instant) -> Result<Hit, Failure> {
+        for &node_id in node_ids {
+            self.group.kill(node_id).map_err(group::live_failure)?;
         }
         let restart = |nemesis: &mut Self| {
-            let mut places = places.iter();
-            places
-                .try_for_each(|&place| nemesis.group.restart(place))
+            let mut node_ids = node_ids.iter();
+            node_ids
+                .try_for_each(|&node_id| nemesis.group.restart(node_id))
                 .map_err(group::live_failure)
         };
-        let all = places.len() > 1;
+        let all = node_ids.len() > 1;
         if all {
             restart(self)?;
         }
@@ -195,7 +195,7 @@ impl<N: Network> Nemesis<'_, N> {
         }
         let what = match all {
             true => "killed all replicas".to_owned(),
-            false => format!("killed replica {}", places[0]),
+            false => format!("killed replica {}", node_ids[0]),
         };
         Ok(Hit {
             known: Some(known),
@@ -279,7 +279,7 @@ impl<N: Network> Nemesis<'_, N> {
         while now() < until {
             interrupt::check()?;
             let process = self.group.process(victim).ok_or_else(is_down)?;
-            let ended = process.wait_at_most(LOOK_EVERY).map_err(control)?;
+            let ended = process.wait_at_most(POLL_INTERVAL).map_err(control)?;
             if ended.is_some() {
                 return Ok(());
             }

@@ -25,7 +25,7 @@ pub(super) struct Report<'a> {
     pub(super) verdicts: Verdicts,
     pub(super) timeline: &'a Timeline,
     /// Why the run ended early.
-    pub(super) broken_off: Option<Failure>,
+    pub(super) aborted: Option<Failure>,
     pub(super) schedule: &'a [Planned],
     /// Requested faults that were impossible, and why.
     pub(super) skipped: &'a [String],
@@ -48,7 +48,7 @@ impl Report<'_> {
             exactly_once,
             coverage,
         } = &self.verdicts;
-        self.broken_off.is_none()
+        self.aborted.is_none()
             && linearizability.verdict.is_pass()
             && exactly_once.is_pass()
             && coverage.is_pass()
@@ -64,7 +64,7 @@ impl Report<'_> {
             return Ok(());
         }
         let seed = self.arguments.seed;
-        let what = match &self.broken_off {
+        let what = match &self.aborted {
             Some(why) => format!("the run was broken off: {}", why.message()),
             None => "the run did not pass".to_owned(),
         };
@@ -144,7 +144,7 @@ impl Report<'_> {
             ));
         }
         output.line(format_args!("exactly once {exactly_once}"));
-        if let Some(why) = &self.broken_off {
+        if let Some(why) = &self.aborted {
             output.line(format_args!("broken off   {}", why.message()));
         }
         match coverage.is_pass() || !interrupt::interrupted() {
@@ -204,7 +204,7 @@ impl Report<'_> {
             "schedule": self.schedule.iter().map(planned).collect::<Vec<_>>(),
             "timeline": self.timeline.document(self.history),
             "skipped": self.skipped,
-            "broken_off": self.broken_off.as_ref().map(Failure::message),
+            "aborted": self.aborted.as_ref().map(Failure::message),
             "operations": self.history.tally(),
             "faults": self.counts,
             "failovers": self.failovers.iter().map(failover).collect::<Vec<_>>(),

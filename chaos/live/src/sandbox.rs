@@ -163,31 +163,31 @@ fn build_network(count: usize) -> Result<(), Failure> {
         "link set lo up\nlink add trine0 type bridge\nlink set trine0 up\n\
          address add {a}.{b}.{c}.{CLIENTS_HOST}/24 dev trine0\n"
     );
-    for place in 1..=count {
+    for node_id in 1..=count {
         script.push_str(&format!(
-            "netns add replica{place}\nlink add cable{place} type veth peer name cable netns replica{place}\n\
-             link set cable{place} master trine0 up\n"
+            "netns add replica{node_id}\nlink add cable{node_id} type veth peer name cable netns replica{node_id}\n\
+             link set cable{node_id} master trine0 up\n"
         ));
     }
     feed("ip", &["-batch", "-"], &script)?;
-    for place in 1..=count {
+    for node_id in 1..=count {
         let script = format!(
-            "link set lo up\naddress add {a}.{b}.{c}.{place}/24 dev cable\nlink set cable up\n"
+            "link set lo up\naddress add {a}.{b}.{c}.{node_id}/24 dev cable\nlink set cable up\n"
         );
-        feed("ip", &["-n", &namespace(place), "-batch", "-"], &script)?;
+        feed("ip", &["-n", &namespace(node_id), "-batch", "-"], &script)?;
         // Only incoming packets are filtered, because a packet that is refused on its way out is an error for its
         // sender.
         let table =
             "add table inet trine\nadd chain inet trine cut { type filter hook input priority 0; }";
-        nft(place, table)?;
+        nft(node_id, table)?;
     }
     Ok(())
 }
 
 fn build_disks(directory: &Path, count: usize) -> Result<Vec<PathBuf>, Failure> {
     let mut disks = Vec::new();
-    for place in 1..=count {
-        let disk = directory.join(format!("replica-{place}"));
+    for node_id in 1..=count {
+        let disk = directory.join(format!("replica-{node_id}"));
         std::fs::create_dir_all(&disk).map_err(|error| {
             Failure::usage(format!("cannot make {}: {error}", disk.display()), "")
         })?;
@@ -202,27 +202,27 @@ fn build_disks(directory: &Path, count: usize) -> Result<Vec<PathBuf>, Failure> 
 /// The addresses of the replicas in the run's own network.
 pub(super) fn addresses(count: usize) -> Vec<SocketAddr> {
     let [a, b, c] = NETWORK;
-    let places = 1..=u8::try_from(count).expect("few replicas");
-    places
-        .map(|place| SocketAddr::from(([a, b, c, place], PORT)))
+    let node_ids = 1..=u8::try_from(count).expect("few replicas");
+    node_ids
+        .map(|node_id| SocketAddr::from(([a, b, c, node_id], PORT)))
         .collect()
 }
 
 /// The prefix of a replica's command that makes it run in the namespace of its place.
 pub(super) fn launcher() -> Vec<OsString> {
-    ["ip", "netns", "exec", "replica{place}"]
+    ["ip", "netns", "exec", "replica{node_id}"]
         .map(OsString::from)
         .into()
 }
 
-fn namespace(place: usize) -> String {
-    format!("replica{place}")
+fn namespace(node_id: usize) -> String {
+    format!("replica{node_id}")
 }
 
 /// The host part of the address of a replica's place, or of the clients.
-fn host(place: Option<usize>) -> String {
+fn host(node_id: Option<usize>) -> String {
     let [a, b, c] = NETWORK;
-    let last = place.map_or(usize::from(CLIENTS_HOST), |place| place);
+    let last = node_id.map_or(usize::from(CLIENTS_HOST), |node_id| node_id);
     format!("{a}.{b}.{c}.{last}")
 }
 
@@ -240,12 +240,12 @@ pub(super) fn lose(from: Option<usize>, to: usize, per_mille: u32) -> Result<(),
 }
 
 /// Ends the loss for the replica of a place. Returns how many packets were lost.
-pub(super) fn heal(place: usize) -> Result<u64, Failure> {
+pub(super) fn heal(node_id: usize) -> Result<u64, Failure> {
     let listed = Command::new("ip")
         .args([
             "netns",
             "exec",
-            &namespace(place),
+            &namespace(node_id),
             "nft",
             "list",
             "table",
@@ -254,7 +254,7 @@ pub(super) fn heal(place: usize) -> Result<u64, Failure> {
         ])
         .output()
         .map_err(|error| Failure::usage(format!("cannot run `nft`: {error}"), ""))?;
-    nft(place, "flush chain inet trine cut")?;
+    nft(node_id, "flush chain inet trine cut")?;
     Ok(packets_in(&String::from_utf8_lossy(&listed.stdout)))
 }
 
@@ -265,8 +265,8 @@ fn packets_in(listed: &str) -> u64 {
     counts.sum()
 }
 
-fn nft(place: usize, script: &str) -> Result<(), Failure> {
-    let words = ["netns", "exec", &namespace(place), "nft", "-f", "-"];
+fn nft(node_id: usize, script: &str) -> Result<(), Failure> {
+    let words = ["netns", "exec", &namespace(node_id), "nft", "-f", "-"];
     feed("ip", &words, &format!("{script}\n"))
 }
 

@@ -60,7 +60,7 @@ impl fmt::Display for Planned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let victim = match self.victim {
             Victim::Leader => "the leader".to_owned(),
-            Victim::Place(place) => format!("replica {place}"),
+            Victim::Place(node_id) => format!("replica {node_id}"),
             Victim::All => "all replicas".to_owned(),
         };
         write!(f, "{} {victim}", self.kind.name())?;
@@ -166,10 +166,10 @@ fn draw_named(arguments: &ChaosArguments, kinds: &[Kind], count: u64) -> Vec<Pla
         let kind = turn.pop().expect("a kind is named");
         let at = every * number + prng.below(every / 2) - every / 4;
         let hold = prng.in_range(every / 8..=every / 3);
-        let place = prng.in_range(1..=replicas) as usize;
+        let node_id = prng.in_range(1..=replicas) as usize;
         let victim = match prng.chance(Ratio::percent(50)) {
             true => Victim::Leader,
-            false => Victim::Place(place),
+            false => Victim::Place(node_id),
         };
         planned.push(Planned {
             at: Duration::from_nanos(at),

@@ -23,7 +23,7 @@ pub(super) struct Done {
     pub(super) planned: Planned,
     /// The targets of the fault, in words and by places.
     pub(super) what: String,
-    pub(super) places: Vec<usize>,
+    pub(super) node_ids: Vec<usize>,
     pub(super) begun: Instant,
     /// The time at which the fault was removed.
     pub(super) ended: Instant,
@@ -37,7 +37,7 @@ pub(super) struct Done {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Led {
     pub(super) at: Instant,
-    pub(super) place: usize,
+    pub(super) node_id: usize,
     pub(super) term: u64,
 }
 
@@ -49,14 +49,14 @@ impl Leads {
     /// Reads the replicas' lines, and passes them on.
     pub(super) fn sink(self: &Arc<Self>, next: LineSink) -> LineSink {
         let leads = Arc::clone(self);
-        Arc::new(move |place, stream, line: &str| {
+        Arc::new(move |node_id, stream, line: &str| {
             let term = line.strip_prefix(LEADS).and_then(|term| term.parse().ok());
             if let (Stream::Out, Some(term)) = (stream, term) {
                 let at = now();
                 let mut all = leads.0.lock().unwrap_or_else(PoisonError::into_inner);
-                all.push(Led { at, place, term });
+                all.push(Led { at, node_id, term });
             }
-            next(place, stream, line);
+            next(node_id, stream, line);
         })
     }
 
@@ -137,7 +137,7 @@ impl Timeline {
         for led in self.leads.iter() {
             lines.push((
                 led.at,
-                format!("  replica {} leads in term {}", led.place, led.term),
+                format!("  replica {} leads in term {}", led.node_id, led.term),
             ));
         }
         lines.sort_by_key(|(at, _)| *at);
@@ -155,7 +155,7 @@ impl Timeline {
             json!({
                 "kind": done.planned.kind,
                 "what": done.what,
-                "places": done.places,
+                "node_ids": done.node_ids,
                 "at_ns": self.since(done.begun).as_nanos(),
                 "ended_ns": self.since(done.ended).as_nanos(),
                 "whole_again_ns": self.since(done.whole).as_nanos(),
@@ -163,7 +163,7 @@ impl Timeline {
                 "fired": done.fired,
             })
         };
-        let led = |led: &Led| json!({ "at_ns": self.since(led.at).as_nanos(), "place": led.place, "term": led.term });
+        let led = |led: &Led| json!({ "at_ns": self.since(led.at).as_nanos(), "node_id": led.node_id, "term": led.term });
         let missed: Vec<String> = self.missed.iter().map(ToString::to_string).collect();
         json!({
             "faults": self.faults.iter().map(fault).collect::<Vec<_>>(),

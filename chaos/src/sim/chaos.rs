@@ -6,7 +6,7 @@ use super::disk::CALM;
 use super::network::Cut;
 use crate::fault::{Event, Fault, Schedule, Victim};
 use std::collections::{BTreeMap, BTreeSet};
-use trine_protocol::message::Order;
+use trine_protocol::message::AdminCommand;
 use trine_replica::disk::DiskCause;
 use trine_transport::time::{Duration, Instant};
 
@@ -16,13 +16,13 @@ const PROBE: Duration = Duration::from_millis(5);
 /// Time until a replica that could not start, or has ended by itself, is started again.
 const RESTART_PAUSE: Duration = Duration::from_millis(200);
 /// How often a stopping replica is asked whether it has stopped.
-const STOPPED_LOOK: Duration = Duration::from_millis(20);
+const STOPPED_POLL: Duration = Duration::from_millis(20);
 
 /// How long a leader stays cut off after its pause.
 const APART: Duration = Duration::from_millis(300);
 /// How long a command to transfer leadership is watched, and how often.
 const HANDOVER: Duration = Duration::from_millis(20);
-const HANDOVER_LOOK: Duration = Duration::from_micros(20);
+const HANDOVER_POLL: Duration = Duration::from_micros(20);
 
 /// How much longer a run may take whose faults kept it from the number of operations that it has to show.
 const LONGER_MAX: Duration = Duration::from_secs(30);
@@ -149,7 +149,7 @@ impl Chaos {
                 cluster.world.trace.note(cluster.world.now(), || {
                     format!("{host} is to die: stopped {stopped}, can be spared {spared}")
                 });
-                self.end_later(cluster, STOPPED_LOOK, End::Kill(*host, *span));
+                self.end_later(cluster, STOPPED_POLL, End::Kill(*host, *span));
             }
         }
     }
@@ -163,7 +163,7 @@ impl Chaos {
     // Long because each kind of event has an arm.
     fn apply(&mut self, cluster: &mut Cluster, event: &Event) {
         match event {
-            Event::Weather(weather) => cluster.world.network.set_weather(*weather),
+            Event::LinkFaults(link_faults) => cluster.world.network.set_link_faults(*link_faults),
             Event::Partition { side, span } => {
                 self.cut(
                     cluster,
@@ -220,22 +220,22 @@ impl Chaos {
             }
             Event::Transfer { to, .. } if cluster.is_leaving(host(*to)) => {}
             Event::Transfer { to, apart, span } => {
-                cluster.give_order(host(*to), Order::Lead);
+                cluster.run_admin(host(*to), AdminCommand::TransferLeadership);
                 cluster.world.network.stats.fire(Fault::Transfer);
                 if *apart {
                     let until = cluster.world.now() + HANDOVER;
-                    self.end_later(cluster, HANDOVER_LOOK, End::CutOld(until, *span));
+                    self.end_later(cluster, HANDOVER_POLL, End::CutOld(until, *span));
                 }
             }
             // A disk keeps the identity of its place: a process there is not a new member.
             Event::Remove { .. } | Event::Replace { .. } if cluster.config.disk.is_some() => {}
-            Event::Remove { place, .. } if !cluster.begins_to_leave(host(*place)) => {}
-            Event::Remove { place, span } => {
-                cluster.give_order(host(*place), Order::Remove);
+            Event::Remove { node_id, .. } if !cluster.begins_to_leave(host(*node_id)) => {}
+            Event::Remove { node_id, span } => {
+                cluster.run_admin(host(*node_id), AdminCommand::Remove);
                 cluster.world.network.stats.fire(Fault::Members);
-                self.end_later(cluster, *span, End::Rejoin(host(*place)));
+                self.end_later(cluster, *span, End::Rejoin(host(*node_id)));
             }
-            Event::Replace { place } => self.replace(cluster, host(*place)),
+            Event::Replace { node_id } => self.replace(cluster, host(*node_id)),
             Event::Drift {
                 machine,
                 parts_per_million,
@@ -380,14 +380,14 @@ impl Chaos {
     /// The process of a halted replica would have ended, and been started again.
     fn bury_halted(&mut self, cluster: &mut Cluster) {
         if !cluster.keeps_memory() {
-            cluster.refill_places();
+            cluster.refill_nodes();
             return;
         }
         for host in cluster.halted() {
             cluster
                 .world
                 .trace
-                .note(cluster.world.now(), || format!("{host} takes part no more"));
+                .note(cluster.world.now(), || format!("{host} has halted"));
             let failure = cluster.device(host).and_then(|device| device.failure());
             if let Some(fault) = failure {
                 cluster.world.network.stats.fire(fault);
@@ -429,7 +429,7 @@ impl Chaos {
             cluster.world.kill(host);
             cluster.start_replica(host, false);
         }
-        cluster.give_order(host, Order::Add { voter: true });
+        cluster.run_admin(host, AdminCommand::Add { voter: true });
     }
 
     fn replace(&mut self, cluster: &mut Cluster, host: Host) {
@@ -437,7 +437,7 @@ impl Chaos {
         if busy || !cluster.survives_without(host) {
             return;
         }
-        cluster.give_order(host, Order::Replace);
+        cluster.run_admin(host, AdminCommand::Replace);
         cluster.world.network.stats.fire(Fault::Members);
         cluster.world.kill(host);
         cluster.start_replica(host, false);
@@ -448,7 +448,7 @@ impl Chaos {
             let side = BTreeSet::from([old, cluster.caller_host(0)]);
             self.cut(cluster, span, Cut::Partition(side));
         } else if cluster.world.now() < until {
-            self.end_later(cluster, HANDOVER_LOOK, End::CutOld(until, span));
+            self.end_later(cluster, HANDOVER_POLL, End::CutOld(until, span));
         }
     }
 
@@ -460,7 +460,7 @@ impl Chaos {
             return;
         }
         cluster.world.network.stats.fire(Fault::Stop);
-        self.end_later(cluster, STOPPED_LOOK, End::Kill(host, span));
+        self.end_later(cluster, STOPPED_POLL, End::Kill(host, span));
     }
 }
 
@@ -485,7 +485,7 @@ fn fire_if(cluster: &mut Cluster, fault: Fault, act: impl FnOnce(&mut Cluster) -
 mod tests {
     use super::*;
     use crate::sim::{SimConfig, Trace};
-    use trine_protocol::message::PlaceId;
+    use trine_protocol::message::NodeId;
 
     /// A replica that was told to stop died of another fault, and the command to kill it was put off forever, fifty
     /// times a simulated second. It would immediately have hit a later incarnation that was told to stop for reasons of
@@ -521,19 +521,19 @@ mod tests {
             chaos.run_until(cluster, until);
         };
         run_for(&mut cluster, 2);
-        assert_eq!(cluster.places_without_vote(), []);
+        assert_eq!(cluster.nodes_without_vote(), []);
         let (leader, _) = cluster
             .leader()
             .expect("nothing keeps them from electing one");
         let victim = cluster.replica_hosts().find(|host| *host != leader);
         let victim = victim.expect("three replicas");
-        let place = [PlaceId(u32::from(victim.0) + 1)];
+        let node_id = [NodeId(u32::from(victim.0) + 1)];
         cluster.kill_replica(victim, false);
-        assert_eq!(cluster.places_without_vote(), place);
+        assert_eq!(cluster.nodes_without_vote(), node_id);
         // Its place has a voter, the incarnation that died.
         cluster.start_replica(victim, false);
-        assert_eq!(cluster.places_without_vote(), place);
+        assert_eq!(cluster.nodes_without_vote(), node_id);
         run_for(&mut cluster, 3);
-        assert_eq!(cluster.places_without_vote(), []);
+        assert_eq!(cluster.nodes_without_vote(), []);
     }
 }

@@ -18,11 +18,11 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::MutexGuard;
 use trine_canary as canary;
-use trine_client::{ClientConfig, Clients, OrderGiver};
+use trine_client::{AdminClient, ClientConfig, Clients};
 use trine_protocol::IsAt;
 use trine_protocol::endpoint_config;
 use trine_protocol::message::{
-    AdminRequest, ClusterId, Discovery, Incarnation, MemberRole, Order, PlaceId,
+    AdminCommand, AdminRequest, ClusterId, Discovery, Incarnation, MemberRole, NodeId,
 };
 use trine_replica::disk::{Fsync, OpenOptions, Opened};
 use trine_replica::{Halt, Node, Replica, ReplicaConfig};
@@ -57,7 +57,7 @@ pub(crate) struct Cluster {
     /// Those of them for which an operator has given the command to fill them.
     rejoining: BTreeSet<Host>,
     /// The identities that a canary does not give up.
-    lives: BTreeMap<Host, Incarnation>,
+    incarnations: BTreeMap<Host, Incarnation>,
     /// Replicas of the state-machine version that the group began with.
     first_version: BTreeSet<Host>,
 }
@@ -90,7 +90,7 @@ impl Cluster {
             disks: Vec::new(),
             leaving: BTreeSet::new(),
             rejoining: BTreeSet::new(),
-            lives: BTreeMap::new(),
+            incarnations: BTreeMap::new(),
             first_version: BTreeSet::new(),
         };
         if let Some(disk) = &cluster.config.disk {
@@ -154,7 +154,7 @@ impl Cluster {
         let pool = Pool::new(PoolConfig {
             bytes_max: POOL_BYTES,
         });
-        let fresh = self.new_life(host);
+        let fresh = self.new_incarnation(host);
         let opened = match self.open_disk(host, fresh) {
             Some(None) => return false,
             opened => opened.flatten(),
@@ -162,7 +162,7 @@ impl Cluster {
         let incarnation = opened.as_ref().map_or(fresh, |opened| opened.incarnation);
         let peers = self
             .replica_hosts()
-            .map(|host| (place_of(host), host.address()))
+            .map(|host| (node_id_of(host), host.address()))
             .collect();
         let config = ReplicaConfig {
             bootstrap,
@@ -181,7 +181,7 @@ impl Cluster {
         let replica = Replica::new(
             config,
             incarnation,
-            place_of(host),
+            node_id_of(host),
             host.address(),
             peers,
             pool.clone(),
@@ -216,7 +216,7 @@ impl Cluster {
     ) -> Option<Option<Opened<SimDisk>>> {
         let config = self.config.disk?;
         let options = OpenOptions {
-            place: PlaceId(u32::from(host.0) + 1),
+            node_id: NodeId(u32::from(host.0) + 1),
             fsync: config.fsync,
             segment_bytes: config.segment_bytes,
             incarnation,
@@ -275,7 +275,7 @@ impl Cluster {
     }
 
     /// Starts a new process at each place that is to be filled, and whose old one was removed only behind that command.
-    pub(crate) fn refill_places(&mut self) {
+    pub(crate) fn refill_nodes(&mut self) {
         let was_removed = |host: &Host| {
             let node = self.world.program(*host).and_then(Member::replica);
             node.is_some_and(|node| matches!(node.replica().halted(), Some(Halt::Removed { .. })))
@@ -290,7 +290,7 @@ impl Cluster {
     /// Places that have no voter, or one that is not the process which runs there. Once nothing goes wrong any more,
     /// the group must accept each process that has lost its memory, whatever has happened to the incarnations and
     /// leaders before it.
-    pub(crate) fn places_without_vote(&self) -> Vec<PlaceId> {
+    pub(crate) fn nodes_without_vote(&self) -> Vec<NodeId> {
         let members = self
             .leader()
             .and_then(|(leader, _)| self.world.program(leader)?.replica())
@@ -299,16 +299,16 @@ impl Cluster {
         let votes = |host: &Host| {
             let node = self.world.program(*host).and_then(Member::replica);
             let running = node.map(Node::replica).filter(|r| r.halted().is_none());
-            let life = running.map(|replica| replica.discovery().incarnation);
-            let at_place = members
+            let incarnation = running.map(|replica| replica.discovery().incarnation);
+            let at_node = members
                 .iter()
-                .filter(|member| member.place == place_of(*host));
-            let at_place: Vec<_> = at_place.collect();
-            let [only] = at_place[..] else { return false };
-            only.role == MemberRole::Voter && Some(only.incarnation) == life
+                .filter(|member| member.node_id == node_id_of(*host));
+            let at_node: Vec<_> = at_node.collect();
+            let [only] = at_node[..] else { return false };
+            only.role == MemberRole::Voter && Some(only.incarnation) == incarnation
         };
         let hosts = self.replica_hosts().filter(|host| !votes(host));
-        hosts.map(place_of).collect()
+        hosts.map(node_id_of).collect()
     }
 
     /// No disk is faulty from here on.
@@ -333,10 +333,10 @@ impl Cluster {
         jumped
     }
 
-    fn new_life(&mut self, host: Host) -> Incarnation {
+    fn new_incarnation(&mut self, host: Host) -> Incarnation {
         let fresh = Incarnation(self.prng.next_u64() | 1);
         if canary::planted("vote after amnesia") {
-            return *self.lives.entry(host).or_insert(fresh);
+            return *self.incarnations.entry(host).or_insert(fresh);
         }
         fresh
     }
@@ -378,10 +378,10 @@ impl Cluster {
 
     /// Lets an operator give a command that concerns the place of `host`, instead of the last one about it. The old one
     /// must not arrive behind the new one, and undo what it was answered.
-    pub(crate) fn give_order(&mut self, host: Host, order: Order) {
+    pub(crate) fn run_admin(&mut self, host: Host, command: AdminCommand) {
         let operator = self.operator_of(host);
         self.world.lose_from(operator);
-        if matches!(order, Order::Add { .. }) {
+        if matches!(command, AdminCommand::Add { .. }) {
             self.rejoining.insert(host);
         }
         let clock = self.world.fresh_clock();
@@ -389,15 +389,15 @@ impl Cluster {
             bytes_max: POOL_BYTES,
         });
         let request = AdminRequest {
-            order,
-            place: place_of(host),
+            command,
+            node_id: node_id_of(host),
             incarnation: Incarnation::NONE,
             cluster: ClusterId::NONE,
             address: None,
         };
         let config = ClientConfig::new(self.addresses());
         let seed = self.prng.next_u64();
-        let giver = OrderGiver::new(config, self.route_of(), request, Instant::FAR_FUTURE, seed);
+        let giver = AdminClient::new(config, self.route_of(), request, Instant::FAR_FUTURE, seed);
         let identity = Identity {
             cluster: 0,
             incarnation: self.prng.next_u64() | 1,
@@ -434,11 +434,12 @@ impl Cluster {
 
     /// Whether no member sees a voter at the place of `host`.
     pub(crate) fn is_no_voter(&self, host: Host) -> bool {
-        let place = place_of(host);
+        let node_id = node_id_of(host);
         let votes = |view: &View| {
             let mut members = view.discovery.members.0.iter();
             view.host != host
-                && members.any(|member| member.place == place && member.role == MemberRole::Voter)
+                && members
+                    .any(|member| member.node_id == node_id && member.role == MemberRole::Voter)
         };
         !self.views().iter().any(votes)
     }
@@ -511,7 +512,7 @@ impl Cluster {
             .filter(|view| view.knows_group())
             .map(|view| view.discovery.incarnation)
             .collect();
-        let leaving: Vec<PlaceId> = self.leaving.iter().map(|&host| place_of(host)).collect();
+        let leaving: Vec<NodeId> = self.leaving.iter().map(|&host| node_id_of(host)).collect();
         views.iter().any(View::knows_group)
             && views
                 .iter()
@@ -637,11 +638,13 @@ impl View {
     /// Learners at places that have no voter.
     fn newcomers(&self) -> impl Iterator<Item = Incarnation> {
         let members = &self.discovery.members.0;
-        let votes = |place: PlaceId| {
-            let mut at_place = members.iter().filter(move |member| member.place == place);
-            at_place.any(|member| member.role == MemberRole::Voter)
+        let votes = |node_id: NodeId| {
+            let mut at_node = members
+                .iter()
+                .filter(move |member| member.node_id == node_id);
+            at_node.any(|member| member.role == MemberRole::Voter)
         };
-        let newcomers = members.iter().filter(move |member| !votes(member.place));
+        let newcomers = members.iter().filter(move |member| !votes(member.node_id));
         newcomers.map(|member| member.incarnation)
     }
 
@@ -652,11 +655,11 @@ impl View {
     /// Whether of each side a majority lives, however many of the places that are `leaving` are gone by then. In the
     /// worst case the living have left, and the dead still count. A dead learner counts, too, unless it is to replace a
     /// voter: the leader that makes it one may not know yet that it died.
-    fn keeps_majority(&self, alive: &BTreeSet<Incarnation>, leaving: &[PlaceId]) -> bool {
+    fn keeps_majority(&self, alive: &BTreeSet<Incarnation>, leaving: &[NodeId]) -> bool {
         let stays = |voter: &&Incarnation| {
             let members = &self.discovery.members.0;
             let leaves = |member: &trine_protocol::message::Member| {
-                member.incarnation == **voter && leaving.contains(&member.place)
+                member.incarnation == **voter && leaving.contains(&member.node_id)
             };
             !alive.contains(*voter) || !members.iter().any(leaves)
         };
@@ -681,8 +684,8 @@ fn hosts_of(config: &SimConfig) -> usize {
     config.topology().machines() + config.replicas
 }
 
-fn place_of(host: Host) -> PlaceId {
-    PlaceId(u32::from(host.0) + 1)
+fn node_id_of(host: Host) -> NodeId {
+    NodeId(u32::from(host.0) + 1)
 }
 
 #[cfg(test)]
@@ -690,14 +693,14 @@ mod tests {
     use super::*;
     use trine_protocol::message::{Members, RoleCode};
 
-    fn lives(list: &[u64]) -> Vec<Incarnation> {
+    fn incarnations(list: &[u64]) -> Vec<Incarnation> {
         list.iter().copied().map(Incarnation).collect()
     }
 
     fn view(sides: [Vec<Incarnation>; 2]) -> View {
         let discovery = Discovery {
             cluster: ClusterId::NONE,
-            place: PlaceId(1),
+            node_id: NodeId(1),
             role: RoleCode::Follower,
             incarnation: Incarnation(1),
             term: 1,
@@ -716,10 +719,10 @@ mod tests {
     /// again.
     #[test]
     fn a_majority_of_both_sides_together_is_not_one_of_either() {
-        let view = view([lives(&[1, 3, 4, 5]), lives(&[1, 2, 4, 5])]);
-        let without_4 = lives(&[1, 3, 5]).into_iter().collect();
+        let view = view([incarnations(&[1, 3, 4, 5]), incarnations(&[1, 2, 4, 5])]);
+        let without_4 = incarnations(&[1, 3, 5]).into_iter().collect();
         assert!(!view.keeps_majority(&without_4, &[]));
-        let with_4 = lives(&[1, 3, 4, 5]).into_iter().collect();
+        let with_4 = incarnations(&[1, 3, 4, 5]).into_iter().collect();
         assert!(view.keeps_majority(&with_4, &[]));
     }
 
@@ -727,31 +730,31 @@ mod tests {
     /// before any member could have missed it: a group of two, one of them dead.
     #[test]
     fn a_newcomer_that_dies_may_become_a_voter() {
-        let mut view = view([lives(&[3]), Vec::new()]);
+        let mut view = view([incarnations(&[3]), Vec::new()]);
         view.discovery.members = Members(vec![member(3), learner(1, 1)]);
-        let alone = lives(&[3]).into_iter().collect();
+        let alone = incarnations(&[3]).into_iter().collect();
         assert!(!view.keeps_majority(&alone, &[]));
-        assert!(view.keeps_majority(&lives(&[1, 3]).into_iter().collect(), &[]));
+        assert!(view.keeps_majority(&incarnations(&[1, 3]).into_iter().collect(), &[]));
         // One that replaces a voter changes no majority.
-        view.sides[0] = lives(&[1, 2, 3]);
+        view.sides[0] = incarnations(&[1, 2, 3]);
         view.discovery.members = Members(vec![member(1), member(2), member(3), learner(1, 4)]);
-        assert!(view.keeps_majority(&lives(&[2, 3]).into_iter().collect(), &[]));
+        assert!(view.keeps_majority(&incarnations(&[2, 3]).into_iter().collect(), &[]));
     }
 
     fn member(number: u32) -> trine_protocol::message::Member {
         trine_protocol::message::Member {
-            place: PlaceId(number),
+            node_id: NodeId(number),
             role: MemberRole::Voter,
             incarnation: Incarnation(number.into()),
             address: Host(number as u16).address(),
         }
     }
 
-    fn learner(place: u32, incarnation: u64) -> trine_protocol::message::Member {
+    fn learner(node_id: u32, incarnation: u64) -> trine_protocol::message::Member {
         trine_protocol::message::Member {
             role: MemberRole::Learner,
             incarnation: Incarnation(incarnation),
-            ..member(place)
+            ..member(node_id)
         }
     }
 
@@ -759,12 +762,12 @@ mod tests {
     /// But the command to remove 3 had met its predecessor and was over, and without 2 alone 1 is none of two.
     #[test]
     fn of_those_who_are_to_leave_not_all_need_to_do_so() {
-        let mut view = view([lives(&[1, 2, 3]), Vec::new()]);
+        let mut view = view([incarnations(&[1, 2, 3]), Vec::new()]);
         view.discovery.members = Members([1, 2, 3].map(member).into());
-        let leaving = [PlaceId(2), PlaceId(3)];
-        let all = lives(&[1, 2, 3]).into_iter().collect();
+        let leaving = [NodeId(2), NodeId(3)];
+        let all = incarnations(&[1, 2, 3]).into_iter().collect();
         assert!(view.keeps_majority(&all, &leaving));
-        let without_3 = lives(&[1, 2]).into_iter().collect();
+        let without_3 = incarnations(&[1, 2]).into_iter().collect();
         assert!(!view.keeps_majority(&without_3, &leaving));
         assert!(view.keeps_majority(&without_3, &leaving[1..]));
     }

@@ -6,7 +6,7 @@ use super::{Host, Program};
 use crate::checker::log_agreement::LogAgreement;
 use std::cell::RefCell;
 use std::rc::Rc;
-use trine_client::OrderGiver;
+use trine_client::AdminClient;
 use trine_replica::Node;
 use trine_transport::app::{App, Completion, Cx, Reply, Request};
 use trine_transport::session::Event;
@@ -15,7 +15,7 @@ use trine_transport::time::Instant;
 pub(crate) enum Member {
     Replica(Box<Observed>),
     Callers(Box<Callers>),
-    Operator(Box<OrderGiver<Host>>),
+    Operator(Box<AdminClient<Host>>),
 }
 
 /// A replica whose state is compared with the others' after each of its turns.
@@ -90,20 +90,20 @@ impl Observed {
         if applied == self.applied {
             return;
         }
-        let life = replica.incarnation().0;
+        let incarnation = replica.incarnation().0;
         let mut log = self.log.borrow_mut();
         // Entries that a snapshot has replaced are in no log here; the state behind them is compared.
         for index in self.applied + 1..=applied {
             if let Some((term, digest)) = replica.entry_digest(index) {
-                log.entries.observe_entry(life, index, term, digest);
+                log.entries.observe_entry(incarnation, index, term, digest);
             }
         }
         self.applied = applied;
-        log.stores.observe_state(life, applied, hash);
+        log.stores.observe_state(incarnation, applied, hash);
         if log.wants_whole(applied, || replica.state_digest_bytes())
             && let Some((applied, digest)) = replica.state_digest()
         {
-            log.states.observe_state(life, applied, digest);
+            log.states.observe_state(incarnation, applied, digest);
         }
     }
 }

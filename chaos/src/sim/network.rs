@@ -2,7 +2,7 @@
 
 use super::Host;
 use super::trace::Trace;
-use crate::fault::{Fault, Weather};
+use crate::fault::{Fault, LinkFaults};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use trine_transport::prng::Prng;
@@ -44,7 +44,7 @@ impl NetworkStats {
 /// All links of the simulation.
 pub(crate) struct Network {
     prng: Prng,
-    weather: Weather,
+    link_faults: LinkFaults,
     /// The links that carry nothing, by cut, until `heal`.
     cuts: BTreeMap<u64, Cut>,
     clogs: BTreeMap<(Host, Host), Instant>,
@@ -82,7 +82,7 @@ impl Network {
     pub(crate) fn new(prng: Prng) -> Self {
         Self {
             prng,
-            weather: Weather::default(),
+            link_faults: LinkFaults::default(),
             cuts: BTreeMap::new(),
             clogs: BTreeMap::new(),
             last_arrival: FxHashMap::default(),
@@ -90,8 +90,8 @@ impl Network {
         }
     }
 
-    pub(crate) fn set_weather(&mut self, weather: Weather) {
-        self.weather = weather;
+    pub(crate) fn set_link_faults(&mut self, link_faults: LinkFaults) {
+        self.link_faults = link_faults;
     }
 
     /// Cuts links until [`Network::heal`] is called with the same number.
@@ -110,7 +110,7 @@ impl Network {
 
     /// Takes every fault away.
     pub(crate) fn calm(&mut self) {
-        self.weather = Weather::default();
+        self.link_faults = LinkFaults::default();
         self.cuts.clear();
         self.clogs.clear();
     }
@@ -131,14 +131,14 @@ impl Network {
             trace.note(now, || format!("lost {from} -> {to}: {fault}"));
             return self.stats.fire(fault);
         }
-        if self.prng.chance(self.weather.duplication) {
+        if self.prng.chance(self.link_faults.duplication) {
             self.stats.fire(Fault::Duplication);
             let late = self.latency() + self.prng.below(REORDER_MAX_NS);
             let why = Some((Fault::Duplication, late));
             let copy = self.arrival(now, (from, to), bytes.clone(), why, trace);
             arrivals.push(copy);
         }
-        if self.prng.chance(self.weather.replay) {
+        if self.prng.chance(self.link_faults.replay) {
             self.stats.fire(Fault::Replay);
             let late = self.prng.in_range(REPLAY_NS.0..=REPLAY_NS.1);
             let why = Some((Fault::Replay, late));
@@ -154,19 +154,24 @@ impl Network {
         if let Some(cut) = self.cuts.values().find(|cut| cut.hits(from, to)) {
             return Some(cut.fault());
         }
-        if self.weather.mtu != 0 && len > self.weather.mtu {
+        if self.link_faults.mtu != 0 && len > self.link_faults.mtu {
             return Some(Fault::Mtu);
         }
-        self.prng.chance(self.weather.loss).then_some(Fault::Loss)
+        self.prng
+            .chance(self.link_faults.loss)
+            .then_some(Fault::Loss)
     }
 
     /// Extra time for a packet that leaves the order of its link, and why it does.
     fn lateness(&mut self) -> Option<(Fault, u64)> {
-        let reordered = self.prng.chance(self.weather.reordering);
-        let delayed = self.prng.chance(self.weather.delay);
+        let reordered = self.prng.chance(self.link_faults.reordering);
+        let delayed = self.prng.chance(self.link_faults.delay);
         if delayed {
             self.stats.fire(Fault::Delay);
-            let late = self.latency() + self.prng.below(self.weather.delay_max.as_nanos().max(1));
+            let late = self.latency()
+                + self
+                    .prng
+                    .below(self.link_faults.delay_max.as_nanos().max(1));
             return Some((Fault::Delay, late));
         }
         if reordered {
@@ -189,7 +194,7 @@ impl Network {
         late: Option<(Fault, u64)>,
         trace: &mut Trace,
     ) -> Arrival {
-        let corrupted = self.prng.chance(self.weather.corruption);
+        let corrupted = self.prng.chance(self.link_faults.corruption);
         if corrupted && !bytes.is_empty() {
             self.stats.fire(Fault::Corruption);
             self.corrupt(&mut bytes);
@@ -279,7 +284,7 @@ mod tests {
     fn each_fault_fires_at_its_rate_and_is_counted() {
         let mut network = Network::new(Prng::new(1));
         let fifth = Ratio::percent(20);
-        network.set_weather(Weather {
+        network.set_link_faults(LinkFaults {
             loss: fifth,
             duplication: fifth,
             reordering: fifth,

@@ -10,7 +10,7 @@ use crate::fault::{DRIFT_PER_MILLION_MAX, Fault, KINDS_MIN, Schedule};
 use crate::history::{History, Tally};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use trine_protocol::message::PlaceId;
+use trine_protocol::message::NodeId;
 use trine_transport::time::{Duration, Instant};
 
 /// The result of a simulation.
@@ -84,7 +84,7 @@ impl SimReport {
             .and(nobody_spins(turns, packets, machines, simulated));
         let whole_run = || {
             states_were_compared(states_compared.min(entries_compared))
-                .and(everybody_votes(&cluster.places_without_vote()))
+                .and(everybody_votes(&cluster.nodes_without_vote()))
                 .and(liveness::check(&history, &bound(schedule, silent_from)))
                 .and(coverage::check(
                     &history,
@@ -161,14 +161,14 @@ fn states_were_compared(compared: u64) -> Verdict {
 
 /// A group that has recovered from all faults is whole again. A lost answer that no client asks for again shows only
 /// here.
-fn everybody_votes(without: &[PlaceId]) -> Verdict {
+fn everybody_votes(without: &[NodeId]) -> Verdict {
     if without.is_empty() {
         return Verdict::Pass;
     }
-    let places: Vec<String> = without.iter().map(PlaceId::to_string).collect();
+    let node_ids: Vec<String> = without.iter().map(NodeId::to_string).collect();
     Verdict::violation(format!(
-        "not whole again behind all faults: at the end no running replica votes for place {}",
-        places.join(", ")
+        "not whole again behind all faults: at the end no running replica votes for node {}",
+        node_ids.join(", ")
     ))
 }
 

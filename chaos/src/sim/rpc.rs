@@ -22,7 +22,7 @@ use trine_transport::session::{ConnectParams, Event, Identity, SessionId};
 use trine_transport::time::{Duration, Instant};
 
 /// Length of the part of a request that describes the answer.
-const ORDER_BYTES: usize = 24;
+const SPEC_BYTES: usize = 24;
 /// Requests that a program keeps under way to each peer.
 const WINDOW: usize = 24;
 /// Pause before connecting again.
@@ -159,10 +159,10 @@ fn start(
     let pool = Pool::new(PoolConfig {
         bytes_max: 256 << 20,
     });
-    let life = prng.next_u64() | 1;
+    let incarnation = prng.next_u64() | 1;
     let identity = Identity {
         cluster: 7,
-        incarnation: life,
+        incarnation: incarnation,
     };
     let endpoint = Endpoint::new(
         varied_endpoint(prng),
@@ -176,7 +176,7 @@ fn start(
         .map(Host)
         .filter(|&peer| peer != host)
         .collect();
-    let program = Peer::new(host, life, peers, prng.fork(), Rc::clone(ledger));
+    let program = Peer::new(host, incarnation, peers, prng.fork(), Rc::clone(ledger));
     let clock = world.fresh_clock();
     world.start(host, endpoint, program, clock);
 }
@@ -225,7 +225,7 @@ fn apply(
     let any_host = |prng: &mut Prng| Host(prng.below(u64::from(config.hosts)) as u16);
     let host = |index: usize| Host(index as u16);
     match event {
-        FaultEvent::Weather(weather) => world.network.set_weather(*weather),
+        FaultEvent::LinkFaults(link_faults) => world.network.set_link_faults(*link_faults),
         FaultEvent::Partition { side, span } => {
             world.network.cut(
                 number,
@@ -388,8 +388,8 @@ struct Ledger {
 }
 
 impl Ledger {
-    fn execute(&mut self, life: u64, tag: u64) {
-        let count = self.executed.entry((life, tag)).or_default();
+    fn execute(&mut self, incarnation: u64, tag: u64) {
+        let count = self.executed.entry((incarnation, tag)).or_default();
         *count += 1;
         let count = *count;
         if count > 1 {
@@ -397,10 +397,10 @@ impl Ledger {
         }
     }
 
-    fn end(&mut self, life: u64, tag: u64, result: Result<(), RpcError>) {
+    fn end(&mut self, incarnation: u64, tag: u64, result: Result<(), RpcError>) {
         let name = result.map_or_else(|error| format!("{error:?}"), |()| "ok".to_owned());
         *self.ended.entry(name).or_default() += 1;
-        let executed = self.executed.get(&(life, tag)).copied().unwrap_or(0);
+        let executed = self.executed.get(&(incarnation, tag)).copied().unwrap_or(0);
         match result {
             Ok(()) if executed != 1 => self.blame(format!(
                 "request {tag} was answered and its handler ran {executed} times"
@@ -411,7 +411,7 @@ impl Ledger {
             _ => {}
         }
         let code = result.map_or_else(|error| error as u64 + 1, |()| 0);
-        for word in [life, tag, code] {
+        for word in [incarnation, tag, code] {
             self.hash = (self.hash ^ word)
                 .wrapping_mul(0x0000_0100_0000_01b3)
                 .rotate_left(23);
@@ -432,14 +432,14 @@ impl Ledger {
 /// Asks all peers and answers all peers.
 struct Peer {
     host: Host,
-    life: u64,
+    incarnation: u64,
     peers: BTreeMap<Host, Link>,
     prng: Prng,
     ledger: Rc<RefCell<Ledger>>,
     tags: u64,
     asking: bool,
     /// Answers that come later.
-    owed: VecDeque<(Instant, ResponseHandle, Order)>,
+    owed: VecDeque<(Instant, ResponseHandle, Spec)>,
 }
 
 /// The client side towards one peer.
@@ -454,19 +454,19 @@ struct Link {
 
 /// The content of a request.
 #[derive(Copy, Clone)]
-struct Order {
-    life: u64,
+struct Spec {
+    incarnation: u64,
     tag: u64,
     response_bytes: u32,
     delay_us: u32,
 }
 
-impl Order {
-    fn read(bytes: &[u8]) -> Option<Order> {
+impl Spec {
+    fn read(bytes: &[u8]) -> Option<Spec> {
         let word = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
         let sizes = word(16)?;
-        Some(Order {
-            life: word(0)?,
+        Some(Spec {
+            incarnation: word(0)?,
             tag: word(8)?,
             response_bytes: sizes as u32,
             delay_us: (sizes >> 32) as u32,
@@ -474,11 +474,11 @@ impl Order {
     }
 
     fn write(&self, bytes: &mut [u8]) {
-        bytes[..8].copy_from_slice(&self.life.to_le_bytes());
+        bytes[..8].copy_from_slice(&self.incarnation.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.tag.to_le_bytes());
         bytes[16..20].copy_from_slice(&self.response_bytes.to_le_bytes());
         bytes[20..24].copy_from_slice(&self.delay_us.to_le_bytes());
-        fill(&mut bytes[ORDER_BYTES..], self.tag);
+        fill(&mut bytes[SPEC_BYTES..], self.tag);
     }
 }
 
@@ -506,7 +506,7 @@ fn is_filled(bytes: &[u8], tag: u64) -> bool {
 impl Peer {
     fn new(
         host: Host,
-        life: u64,
+        incarnation: u64,
         peers: Vec<Host>,
         prng: Prng,
         ledger: Rc<RefCell<Ledger>>,
@@ -517,7 +517,7 @@ impl Peer {
             .collect();
         Self {
             host,
-            life,
+            incarnation,
             peers,
             prng,
             ledger,
@@ -563,19 +563,19 @@ impl Peer {
         } else {
             0
         };
-        let order = Order {
-            life: self.life,
+        let spec = Spec {
+            incarnation: self.incarnation,
             tag,
             response_bytes: response_bytes as u32,
             delay_us,
         };
         let (Some(mut request), Some(response)) = (
-            cx.alloc(ORDER_BYTES + request_bytes),
+            cx.alloc(SPEC_BYTES + request_bytes),
             cx.alloc(response_bytes),
         ) else {
             return false;
         };
-        order.write(&mut request);
+        spec.write(&mut request);
         let patience = self
             .prng
             .chance(Ratio::percent(10))
@@ -603,9 +603,9 @@ impl Peer {
         self.prng.below(limit) as usize
     }
 
-    fn answer(cx: &mut Cx<'_, Host>, order: &Order) -> Option<MsgBuf> {
-        let mut response = cx.alloc(order.response_bytes as usize)?;
-        fill(&mut response, order.tag);
+    fn answer(cx: &mut Cx<'_, Host>, spec: &Spec) -> Option<MsgBuf> {
+        let mut response = cx.alloc(spec.response_bytes as usize)?;
+        fill(&mut response, spec.tag);
         Some(response)
     }
 
@@ -614,8 +614,8 @@ impl Peer {
         let (due, rest): (VecDeque<_>, VecDeque<_>) =
             self.owed.drain(..).partition(|(at, ..)| *at <= now);
         self.owed = rest;
-        for (_, handle, order) in due {
-            if let Some(response) = Self::answer(cx, &order) {
+        for (_, handle, spec) in due {
+            if let Some(response) = Self::answer(cx, &spec) {
                 // The caller may have stopped waiting; then the buffer comes back and that is all.
                 drop(cx.enqueue_response(handle, response));
             }
@@ -631,29 +631,29 @@ impl Peer {
 
 impl App<Host> for Peer {
     fn on_request(&mut self, cx: &mut Cx<'_, Host>, request: Request<'_>) -> Reply {
-        let order = Order::read(request.data);
-        let Some(order) = order.filter(|order| is_filled(&request.data[ORDER_BYTES..], order.tag))
+        let spec = Spec::read(request.data);
+        let Some(spec) = spec.filter(|spec| is_filled(&request.data[SPEC_BYTES..], spec.tag))
         else {
             self.ledger
                 .borrow_mut()
                 .blame("a handler was given bytes that nobody sent".to_owned());
             return Reply::Later;
         };
-        self.ledger.borrow_mut().execute(order.life, order.tag);
-        if order.delay_us == 0 {
-            return Self::answer(cx, &order).map_or(Reply::Later, Reply::Now);
+        self.ledger.borrow_mut().execute(spec.incarnation, spec.tag);
+        if spec.delay_us == 0 {
+            return Self::answer(cx, &spec).map_or(Reply::Later, Reply::Now);
         }
-        let due = cx.now() + Duration::from_micros(u64::from(order.delay_us));
-        self.owed.push_back((due, request.handle, order));
+        let due = cx.now() + Duration::from_micros(u64::from(spec.delay_us));
+        self.owed.push_back((due, request.handle, spec));
         Reply::Later
     }
 
     fn on_completion(&mut self, _cx: &mut Cx<'_, Host>, tag: u64, completion: Completion) {
-        let order = Order::read(&completion.request);
+        let spec = Spec::read(&completion.request);
         let mut ledger = self.ledger.borrow_mut();
-        match order {
-            Some(order) if order.tag == tag && order.life == self.life => {
-                let whole = completion.response.len() == order.response_bytes as usize;
+        match spec {
+            Some(spec) if spec.tag == tag && spec.incarnation == self.incarnation => {
+                let whole = completion.response.len() == spec.response_bytes as usize;
                 if completion.result.is_ok() && !(whole && is_filled(&completion.response, tag)) {
                     ledger.blame(format!("request {tag} got an answer that is not its own"));
                 }
@@ -665,7 +665,7 @@ impl App<Host> for Peer {
         if !self.peers.values_mut().any(|link| link.open.remove(&tag)) {
             ledger.blame(format!("request {tag} completed twice"));
         }
-        ledger.end(self.life, tag, completion.result);
+        ledger.end(self.incarnation, tag, completion.result);
     }
 
     fn on_event(&mut self, cx: &mut Cx<'_, Host>, event: Event<Host>) {

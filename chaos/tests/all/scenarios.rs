@@ -2,7 +2,7 @@
 //! after its last fault.
 
 use std::collections::BTreeSet;
-use trine_chaos::fault::{Event, Fault, FaultSet, Victim, Weather};
+use trine_chaos::fault::{Event, Fault, FaultSet, LinkFaults, Victim};
 use trine_chaos::sim::{Plan, SimConfig, SimReport, Trace, run};
 use trine_transport::prng::Ratio;
 use trine_transport::time::Duration;
@@ -54,10 +54,10 @@ fn the_leader_dies_and_another_takes_over() {
 
 #[test]
 fn every_replica_dies_once_and_comes_back_without_its_memory() {
-    let deaths = (0..3).map(|place| {
+    let deaths = (0..3).map(|node_id| {
         (
-            millis(500 + 2_000 * place as u64),
-            crash(Victim::Replica(place), millis(300)),
+            millis(500 + 2_000 * node_id as u64),
+            crash(Victim::Replica(node_id), millis(300)),
         )
     });
     let report = play(group_of(3), deaths.collect());
@@ -124,29 +124,29 @@ fn the_leader_stands_still_and_wakes_up_deposed() {
 
 #[test]
 fn a_third_of_all_packets_is_lost_all_the_time() {
-    let storm = Weather {
+    let storm = LinkFaults {
         loss: Ratio::percent(30),
-        ..Weather::default()
+        ..LinkFaults::default()
     };
-    play(group_of(3), vec![(millis(0), Event::Weather(storm))]);
+    play(group_of(3), vec![(millis(0), Event::LinkFaults(storm))]);
 }
 
 #[test]
 fn half_of_all_packets_comes_twice_and_many_are_damaged() {
-    let storm = Weather {
+    let storm = LinkFaults {
         duplication: Ratio::percent(50),
         corruption: Ratio::percent(10),
-        ..Weather::default()
+        ..LinkFaults::default()
     };
-    play(group_of(3), vec![(millis(0), Event::Weather(storm))]);
+    play(group_of(3), vec![(millis(0), Event::LinkFaults(storm))]);
 }
 
 #[test]
 fn a_returning_replica_fetches_the_state_while_packets_are_lost() {
-    let storm = Weather {
+    let storm = LinkFaults {
         loss: Ratio::percent(10),
         reordering: Ratio::percent(10),
-        ..Weather::default()
+        ..LinkFaults::default()
     };
     let mut config = group_of(3);
     config.replica.snapshot_chunk_bytes = 1_024;
@@ -155,7 +155,7 @@ fn a_returning_replica_fetches_the_state_while_packets_are_lost() {
     play(
         config,
         vec![
-            (millis(0), Event::Weather(storm)),
+            (millis(0), Event::LinkFaults(storm)),
             (millis(2_000), crash(Victim::Replica(1), millis(200))),
         ],
     );

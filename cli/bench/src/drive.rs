@@ -10,7 +10,7 @@ use trine_base::failure::Failure;
 use trine_base::interrupt;
 
 /// The loop checks at least this often whether it has to end.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How long the loop waits for operations in flight after a Ctrl-C.
 const INTERRUPT_PATIENCE: Duration = Duration::from_millis(500);
 
@@ -25,7 +25,7 @@ pub(super) trait Work {
     /// The written value.
     fn value(&self) -> &[u8];
     /// Called about twenty times a second.
-    fn look(&mut self, now: Instant);
+    fn on_poll(&mut self, now: Instant);
 }
 
 /// Bytes of each key.
@@ -63,7 +63,7 @@ pub(super) fn drive(
         flights: Flights::default(),
         finished: Vec::new(),
         freed: Vec::new(),
-        next_look: start,
+        next_poll: start,
     };
     match pace {
         Pace::Closed { pipeline } => driver.closed(clients, pipeline, until),
@@ -116,7 +116,7 @@ struct Driver<'a, T, W> {
     finished: Vec<Finished>,
     /// Clients whose operations ended in the last poll, once for each operation.
     freed: Vec<usize>,
-    next_look: Instant,
+    next_poll: Instant,
 }
 
 impl<T: Target, W: Work> Driver<'_, T, W> {
@@ -141,7 +141,7 @@ impl<T: Target, W: Work> Driver<'_, T, W> {
                     never_sent: 0,
                 });
             }
-            self.poll(now + LOOK_EVERY)?;
+            self.poll(now + POLL_INTERVAL)?;
             if interrupt::interrupted() {
                 interrupted = true;
                 give_up_at.get_or_insert(now + INTERRUPT_PATIENCE);
@@ -177,8 +177,8 @@ impl<T: Target, W: Work> Driver<'_, T, W> {
             }
             let next_due = due_at(start, begun, rate);
             let wake_at = match running && next_due > now {
-                true => next_due.min(until).min(now + LOOK_EVERY),
-                false => now + LOOK_EVERY,
+                true => next_due.min(until).min(now + POLL_INTERVAL),
+                false => now + POLL_INTERVAL,
             };
             self.poll(wake_at)?;
             self.freed.clear();
@@ -254,9 +254,9 @@ impl<T: Target, W: Work> Driver<'_, T, W> {
                 .over((flight.kind, flight.key), flight.due, now, &outcome);
             self.freed.push(flight.client);
         }
-        if now >= self.next_look {
-            self.next_look = now + LOOK_EVERY;
-            self.work.look(now);
+        if now >= self.next_poll {
+            self.next_poll = now + POLL_INTERVAL;
+            self.work.on_poll(now);
         }
         Ok(())
     }
@@ -353,7 +353,7 @@ mod tests {
             b"v"
         }
 
-        fn look(&mut self, _now: Instant) {}
+        fn on_poll(&mut self, _now: Instant) {}
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub(super) struct Host {
 }
 
 impl Host {
-    pub(super) fn look() -> Self {
+    pub(super) fn detect() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let cpuinfo = read("/proc/cpuinfo");
         let model = cpuinfo.lines().find_map(|line| {
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn another_machine_is_told_from_another_commit() {
-        let host = Host::look();
+        let host = Host::detect();
         assert!(host.cores > 0 && !host.kernel.is_empty() && !host.commit.is_empty());
         let later = Host {
             commit: "other".into(),

@@ -37,8 +37,8 @@ pub use self::zipf::Distribution;
 use trine_base::announce::note;
 
 use trine_base::capture::{self, CaptureFile};
+use trine_base::client_endpoint::ClientEndpoint;
 use trine_base::failure::Failure;
-use trine_base::lane::Lane;
 use trine_base::network::{Network, Opened};
 use trine_base::output::Output;
 use trine_base::progress::Progress;
@@ -138,8 +138,8 @@ fn finish(
             obstacles.join("; ")
         );
         if !arguments.force {
-            let cure = "measure both with the same settings on the same machine, or compare all the same with --force";
-            return Err(Failure::negative(message, cure));
+            let hint = "measure both with the same settings on the same machine, or compare all the same with --force";
+            return Err(Failure::negative(message, hint));
         }
         note(format_args!("warning: {message}"));
     }
@@ -250,7 +250,7 @@ impl<'a> Plan<'a> {
             pace,
             value_bytes,
             settings,
-            host: Host::look(),
+            host: Host::detect(),
             capture: RefCell::new(arguments.client.capture.open()?),
         })
     }
@@ -305,9 +305,10 @@ impl<'a> Plan<'a> {
         first: bool,
         output: Output,
     ) -> Result<RunResult, Failure> {
-        let lane = Lane::over(opened, addresses, self.arguments.client.group.timeout)?;
+        let endpoint =
+            ClientEndpoint::over(opened, addresses, self.arguments.client.group.timeout)?;
         let clients = self.arguments.clients as usize;
-        self.measure_on(&mut Trine::new(lane, clients), named, first, output)
+        self.measure_on(&mut Trine::new(endpoint, clients), named, first, output)
     }
 
     fn measure_on(
@@ -442,7 +443,7 @@ impl Work for Filling {
         &self.value
     }
 
-    fn look(&mut self, _now: Instant) {
+    fn on_poll(&mut self, _now: Instant) {
         self.progress
             .set(self.done, || format!("{} keys", show_count(self.done)));
     }
@@ -503,7 +504,7 @@ impl Work for Traffic {
         &self.value
     }
 
-    fn look(&mut self, now: Instant) {
+    fn on_poll(&mut self, now: Instant) {
         let passed = now.saturating_since(self.begun).as_nanos();
         let operations = self.recorder.operations();
         if let Some(progress) = &mut self.progress {
@@ -566,7 +567,7 @@ pub(crate) mod tests {
         RunResult::new(
             named,
             settings,
-            Host::look(),
+            Host::detect(),
             Duration::from_millis(200),
             ended,
             &mut recorder,

@@ -41,7 +41,7 @@ pub(crate) fn run(command: &ConfigCommand, output: Output) -> Result<(), Failure
 }
 
 fn check(path: &Path, keys: &[Key], output: Output) -> Result<(), Failure> {
-    let (file, mut mistakes) = SettingsFile::look(path, keys)?;
+    let (file, mut mistakes) = SettingsFile::read_with_mistakes(path, keys)?;
     let together = together(&file, keys, mistakes.is_empty());
     mistakes.extend(together);
     let count = file.without(mistakes)?.entries.len();

@@ -16,9 +16,9 @@ use trine_transport::time::Instant as Moment;
 
 use clap::Args;
 use trine_base::arguments::replica_count;
+use trine_base::client_endpoint::ClientEndpoint;
 use trine_base::failure::Failure;
 use trine_base::interrupt;
-use trine_base::lane::Lane;
 use trine_base::latency::{Latencies, Percentiles, latency_table};
 use trine_base::load::{Ended, Work, closed_loop};
 use trine_base::network::Network;
@@ -57,7 +57,7 @@ pub(crate) fn run<N: Network>(
     demo.write_and_read(arguments.keys)?;
     let failover = demo.kill_leader()?;
     demo.check_everything()?;
-    let rejoined = demo.bring_back(failover.place)?;
+    let rejoined = demo.bring_back(failover.node_id)?;
     demo.check_everything()?;
     demo.finish(failover, rejoined)
 }
@@ -66,7 +66,7 @@ pub(crate) fn run<N: Network>(
 struct Demo<N: Network> {
     network: N,
     group: Group,
-    lane: Lane<N::Backend>,
+    endpoint: ClientEndpoint<N::Backend>,
     /// Every acknowledged write.
     written: BTreeMap<Vec<u8>, Vec<u8>>,
     puts: Latencies,
@@ -76,7 +76,7 @@ struct Demo<N: Network> {
 
 /// The cost of the leader's death.
 struct Failover {
-    place: usize,
+    node_id: usize,
     new_leader: usize,
     /// From the kill to the first acknowledgement of a write that began after it.
     first_write: Duration,
@@ -93,18 +93,24 @@ impl<N: Network> Demo<N> {
             list.join(" ")
         ));
         let begun = Instant::now();
-        let group = group::start(&network, addresses.clone(), vec!["--lab".into()], None)?;
-        let place = current_leader(&network, &group)?;
+        let group = group::start(
+            &network,
+            addresses.clone(),
+            vec!["--fault-injection".into()],
+            None,
+        )?;
+        let node_id = current_leader(&network, &group)?;
         output.line(format_args!(
-            "  {count} voters after {}; replica {place} leads",
+            "  {count} voters after {}; replica {node_id} leads",
             show(begun.elapsed())
         ));
-        let lane = Lane::over(network.call(&addresses)?, &addresses, OPERATION_LIMIT)?;
+        let endpoint =
+            ClientEndpoint::over(network.call(&addresses)?, &addresses, OPERATION_LIMIT)?;
         let written = BTreeMap::new();
         Ok(Self {
             network,
             group,
-            lane,
+            endpoint,
             written,
             puts: Latencies::new(),
             gets: Latencies::new(),
@@ -131,12 +137,15 @@ impl<N: Network> Demo<N> {
 
     /// Kills the leader while the clients write, and lets them continue to write.
     fn kill_leader(&mut self) -> Result<Failover, Failure> {
-        let place = current_leader(&self.network, &self.group)?;
-        let pid = self.group.process(place).map_or(0, |process| process.pid());
+        let node_id = current_leader(&self.network, &self.group)?;
+        let pid = self
+            .group
+            .process(node_id)
+            .map_or(0, |process| process.pid());
         self.output.line(format_args!(
-            "\nKilling the leader (replica {place}, kill -9 {pid}) under load"
+            "\nKilling the leader (replica {node_id}, kill -9 {pid}) under load"
         ));
-        self.group.kill(place).map_err(group::live_failure)?;
+        self.group.kill(node_id).map_err(group::live_failure)?;
         let killed = Instant::now();
         let before = self.written.len();
         let seen = std::cell::Cell::new(None::<Instant>);
@@ -147,7 +156,7 @@ impl<N: Network> Demo<N> {
             None => killed.elapsed() < RECOVERY_LIMIT,
             Some(first) => first.elapsed() < WORK_AFTER,
         };
-        let ended = run_clients(&mut self.lane, go_on, &mut recorder)?;
+        let ended = run_clients(&mut self.endpoint, go_on, &mut recorder)?;
         let (written, puts) = recorder.into_parts()?;
         self.puts.add(&puts);
         self.written.extend(written);
@@ -155,8 +164,8 @@ impl<N: Network> Demo<N> {
         let first = seen
             .get()
             .ok_or_else(|| Failure::negative("no write succeeded after the leader's death", ""))?;
-        let reports = group::look(&self.network, self.group.addresses())?;
-        let new_leader = group::leader_place(&self.group, &reports).unwrap_or(0);
+        let reports = group::survey(&self.network, self.group.addresses())?;
+        let new_leader = group::leader_node_id(&self.group, &reports).unwrap_or(0);
         let first_write = first - killed;
         let writes = self.written.len() - before;
         self.output.line(format_args!(
@@ -164,7 +173,7 @@ impl<N: Network> Demo<N> {
             show(first_write)
         ));
         Ok(Failover {
-            place,
+            node_id,
             new_leader,
             first_write,
             writes,
@@ -179,7 +188,7 @@ impl<N: Network> Demo<N> {
     ) -> Result<usize, Failure> {
         let mut recorder = Recorder::new(keys);
         recorder.progress = Some(progress);
-        let ended = run_clients(&mut self.lane, |_| true, &mut recorder)?;
+        let ended = run_clients(&mut self.endpoint, |_| true, &mut recorder)?;
         let (written, puts) = recorder.into_parts()?;
         let count = written.len();
         self.puts.add(&puts);
@@ -204,7 +213,7 @@ impl<N: Network> Demo<N> {
     /// Reads every acknowledged key and compares.
     fn check_everything(&mut self) -> Result<(), Failure> {
         let mut reader = Reader::new(self.written.iter().collect());
-        let ended = run_clients(&mut self.lane, |_| true, &mut reader)?;
+        let ended = run_clients(&mut self.endpoint, |_| true, &mut reader)?;
         let Reader {
             gets,
             right,
@@ -233,12 +242,12 @@ impl<N: Network> Demo<N> {
     }
 
     /// Restarts the dead replica and waits until it votes.
-    fn bring_back(&mut self, place: usize) -> Result<Duration, Failure> {
+    fn bring_back(&mut self, node_id: usize) -> Result<Duration, Failure> {
         self.output.line(format_args!(
-            "\nStarting replica {place} again; its memory is gone, so it joins as somebody new"
+            "\nStarting replica {node_id} again; its memory is gone, so it joins as somebody new"
         ));
         let begun = Instant::now();
-        self.group.restart(place).map_err(group::live_failure)?;
+        self.group.restart(node_id).map_err(group::live_failure)?;
         let count = self.group.addresses().len();
         let restoring = RefCell::new(Restoring::default());
         let what = format!("a leader with {count} voters in step");
@@ -250,7 +259,7 @@ impl<N: Network> Demo<N> {
             |reports| {
                 let mut known = reports.iter().filter_map(Report::status);
                 let receiving = known.find_map(|status| status.receiving);
-                restoring.borrow_mut().look(receiving);
+                restoring.borrow_mut().update(receiving);
                 voters_in_step(reports) == Some(count)
             },
         )?;
@@ -291,7 +300,7 @@ fn demo_document(
         "acknowledged_writes": keys,
         "lost": 0,
         "failover": {
-            "killed": failover.place,
+            "killed": failover.node_id,
             "new_leader": failover.new_leader,
             "first_write_ns": nanos(failover.first_write),
             "writes_after": failover.writes,
@@ -303,20 +312,22 @@ fn demo_document(
 }
 
 fn current_leader<N: Network>(network: &N, group: &Group) -> Result<usize, Failure> {
-    let reports = group::look(network, group.addresses())?;
-    group::leader_place(group, &reports)
+    let reports = group::survey(network, group.addresses())?;
+    group::leader_node_id(group, &reports)
         .ok_or_else(|| Failure::not_reachable("no replica leads", ""))
 }
 
 /// Runs `work` with [`CLIENTS`] clients; Ctrl-C ends it.
 fn run_clients<B: Backend>(
-    lane: &mut Lane<B>,
+    endpoint: &mut ClientEndpoint<B>,
     go_on: impl Fn(Moment) -> bool,
     work: &mut impl Work,
 ) -> Result<Ended, Failure> {
-    let clients: Vec<_> = (0..CLIENTS).map(|_| lane.open()).collect();
-    let ended = closed_loop(lane, &clients, go_on, work)?;
-    clients.into_iter().for_each(|client| lane.close(client));
+    let clients: Vec<_> = (0..CLIENTS).map(|_| endpoint.open()).collect();
+    let ended = closed_loop(endpoint, &clients, go_on, work)?;
+    clients
+        .into_iter()
+        .for_each(|client| endpoint.close(client));
     Ok(ended)
 }
 
@@ -408,7 +419,7 @@ impl Work for Recorder<'_> {
         }
     }
 
-    fn look(&mut self) {
+    fn on_poll(&mut self) {
         let done = self.written.len() as u64;
         if let Some(progress) = &mut self.progress {
             progress.set(done, || plural(done, "key"));
@@ -466,7 +477,7 @@ impl Work for Reader<'_> {
         }
     }
 
-    fn look(&mut self) {
+    fn on_poll(&mut self) {
         let done = self.right as u64;
         self.progress.set(done, || plural(done, "key"));
     }

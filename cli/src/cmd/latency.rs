@@ -7,10 +7,10 @@ use serde_json::json;
 use trine_client::Mode;
 use trine_kvstore::{Command, SetExpiry, SetOptions};
 
-use super::status::place_at;
+use super::status::node_id_at;
 use trine_base::answers::response_of;
 
-use crate::config::{PROBE_EVERY, PROBE_EXPIRY, PROBE_LOOK_EVERY};
+use crate::config::{PROBE_EVERY, PROBE_EXPIRY, PROBE_POLL_INTERVAL};
 use clap::Args;
 use trine_base::arguments::ClientArguments;
 use trine_base::client;
@@ -21,7 +21,7 @@ use trine_base::latency::{Latencies, latency_table};
 use trine_base::network::Network;
 use trine_base::output::Output;
 use trine_base::peers;
-use trine_base::survey::{LOOK_MAX, ask_everybody};
+use trine_base::survey::{SURVEY_TIMEOUT, ask_everybody};
 use trine_base::units::parse_positive_duration;
 use trine_base::units::{show_count, show_ns};
 
@@ -125,7 +125,7 @@ fn measure<N: Network>(
     // The first operation opens the session.
     response_of(&session.execute(Mode::Write, &put)?)?;
     let until = Instant::now() + arguments.duration;
-    let mut next_look = Instant::now();
+    let mut next_poll = Instant::now();
     while Instant::now() < until && !interrupt::interrupted() {
         let begun = Instant::now();
         response_of(&session.execute(Mode::Write, &put)?)?;
@@ -133,10 +133,10 @@ fn measure<N: Network>(
         let begun = Instant::now();
         response_of(&session.execute(Mode::Read, &Command::Get { key })?)?;
         measured.gets.record(begun.elapsed());
-        if next_look <= begun {
-            next_look = begun + PROBE_LOOK_EVERY;
-            let limit = arguments.client.group.timeout.min(LOOK_MAX).into();
-            look_at_links(network, &addresses, limit, measured)?;
+        if next_poll <= begun {
+            next_poll = begun + PROBE_POLL_INTERVAL;
+            let limit = arguments.client.group.timeout.min(SURVEY_TIMEOUT).into();
+            sample_links(network, &addresses, limit, measured)?;
         }
         interrupt::pause(PROBE_EVERY);
     }
@@ -144,7 +144,7 @@ fn measure<N: Network>(
     Ok(())
 }
 
-fn look_at_links<N: Network>(
+fn sample_links<N: Network>(
     network: &N,
     addresses: &[std::net::SocketAddr],
     limit: trine_transport::time::Duration,
@@ -155,9 +155,9 @@ fn look_at_links<N: Network>(
         let Ok(node) = &report.answer else { continue };
         for link in node.links.iter().filter(|link| link.class == "raft") {
             let Some(rtt_ns) = link.rtt_ns else { continue };
-            let to = place_at(link.address, &reports);
-            let to = to.map_or_else(|| link.address.to_string(), |place| place.to_string());
-            let name = (node.replica.place, to);
+            let to = node_id_at(link.address, &reports);
+            let to = to.map_or_else(|| link.address.to_string(), |node_id| node_id.to_string());
+            let name = (node.replica.node_id, to);
             let times = measured.links.entry(name).or_default();
             times.record_ns(rtt_ns);
         }
@@ -166,7 +166,7 @@ fn look_at_links<N: Network>(
 }
 
 fn document(measured: &Measured) -> serde_json::Value {
-    let link = |((place, to), times): (&(u32, String), &Latencies)| json!({ "from": place, "to": to, "rtt": times.percentiles() });
+    let link = |((node_id, to), times): (&(u32, String), &Latencies)| json!({ "from": node_id, "to": to, "rtt": times.percentiles() });
     json!({
         "put": measured.puts.latencies.percentiles(),
         "get": measured.gets.latencies.percentiles(),
@@ -178,7 +178,7 @@ fn tell(measured: &Measured, output: Output) {
     let links = measured
         .links
         .iter()
-        .map(|((place, to), times)| (format!("{place} to {to}"), times.percentiles()));
+        .map(|((node_id, to), times)| (format!("{node_id} to {to}"), times.percentiles()));
     let links: Vec<_> = links.collect();
     output.line("round trips between replicas (smoothed, as congestion control sees them)");
     output.line(latency_table(

@@ -6,13 +6,13 @@ use trine_protocol::status::{Role, Status};
 use super::member::{Wanted, give};
 use clap::Args;
 use clap::Subcommand;
-use trine_base::arguments::OrderArguments;
+use trine_base::arguments::AdminArguments;
 use trine_base::client::advice;
 use trine_base::failure::Failure;
 use trine_base::network::Network;
 use trine_base::output::Output;
 use trine_base::peers;
-use trine_base::survey::{LOOK_MAX, ask_everybody};
+use trine_base::survey::{SURVEY_TIMEOUT, ask_everybody};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LeaderCommand {
@@ -23,10 +23,10 @@ pub(crate) enum LeaderCommand {
 #[derive(Debug, Args)]
 pub(crate) struct TransferArguments {
     /// The place that shall lead; the follower with the longest log if absent.
-    #[arg(long, value_name = "PLACE", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) to: Option<u32>,
     #[command(flatten)]
-    pub(crate) order: OrderArguments,
+    pub(crate) admin: AdminArguments,
 }
 
 pub(crate) fn run<N: Network>(
@@ -34,18 +34,18 @@ pub(crate) fn run<N: Network>(
     command: &LeaderCommand,
     output: Output,
 ) -> Result<(), Failure> {
-    let LeaderCommand::Transfer(TransferArguments { to, order }) = command;
-    let place = match to {
-        Some(place) => *place,
-        None => choose(network, order)?,
+    let LeaderCommand::Transfer(TransferArguments { to, admin }) = command;
+    let node_id = match to {
+        Some(node_id) => *node_id,
+        None => choose(network, admin)?,
     };
-    give(network, order, Wanted::lead(place), output)
+    give(network, admin, Wanted::transfer(node_id), output)
 }
 
 /// The place of the follower with the longest log among those that answer.
-fn choose<N: Network>(network: &N, arguments: &OrderArguments) -> Result<u32, Failure> {
+fn choose<N: Network>(network: &N, arguments: &AdminArguments) -> Result<u32, Failure> {
     let addresses = peers::resolve(&arguments.peers)?;
-    let limit = arguments.timeout.min(LOOK_MAX).into();
+    let limit = arguments.timeout.min(SURVEY_TIMEOUT).into();
     let reports = ask_everybody(network, &addresses, limit)?;
     let Some(leader) = leader_of(&reports) else {
         let obstacle = match reports
@@ -74,5 +74,5 @@ fn successor(leader: &Status, reports: &[Report]) -> Option<u32> {
     let voters = leader.members.iter().filter(|member| member.voter);
     let able = voters.filter(|member| follows(&member.incarnation));
     able.max_by_key(|member| member.matched)
-        .map(|member| member.place)
+        .map(|member| member.node_id)
 }

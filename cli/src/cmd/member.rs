@@ -8,17 +8,15 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use trine_client::Report;
-use trine_client::{ClientConfig, Obstacle, OrderDone, OrderError, give_order};
+use trine_client::{AdminDone, AdminError, ClientConfig, Obstacle, run_admin};
 use trine_protocol::endpoint_config;
-use trine_protocol::message::{AdminRequest, ClusterId, Incarnation, Order, PlaceId};
+use trine_protocol::message::{AdminCommand, AdminRequest, ClusterId, Incarnation, NodeId};
 use trine_protocol::status::{MemberStatus, Status};
 use trine_transport::backend::{Backend, MonotonicClock};
 
-pub(crate) use self::args::{
-    MemberCommand, MemberListArguments, NewcomerArguments, PlaceArguments,
-};
+pub(crate) use self::args::{MemberCommand, MemberListArguments, NewcomerArguments, NodeArguments};
 use super::status::{no_leader, nobody};
-use trine_base::arguments::OrderArguments;
+use trine_base::arguments::AdminArguments;
 use trine_base::capture;
 use trine_base::client::advice;
 use trine_base::endpoint::random_seed;
@@ -27,7 +25,7 @@ use trine_base::network::{Network, Opened};
 use trine_base::output::{Output, Table};
 use trine_base::peers;
 use trine_base::restoring::Restoring;
-use trine_base::survey::{LOOK_MAX, ask_everybody, informant};
+use trine_base::survey::{SURVEY_TIMEOUT, ask_everybody, informant};
 use trine_base::units::{show_count, show_ns};
 
 pub(crate) fn run<N: Network>(
@@ -35,50 +33,53 @@ pub(crate) fn run<N: Network>(
     command: &MemberCommand,
     output: Output,
 ) -> Result<(), Failure> {
-    let order = |order: Order, target: &PlaceArguments, newcomer: Option<&NewcomerArguments>| {
-        let address = newcomer.and_then(|newcomer| newcomer.address.as_deref());
-        let beside = |item| peers::resolve_beside(item, &peers::resolve(&target.order.peers)?);
-        let address = address.map(beside).transpose()?;
-        let what = Wanted {
-            order,
-            place: target.place,
-            address,
+    let execute =
+        |command: AdminCommand, target: &NodeArguments, newcomer: Option<&NewcomerArguments>| {
+            let address = newcomer.and_then(|newcomer| newcomer.address.as_deref());
+            let beside = |item| peers::resolve_beside(item, &peers::resolve(&target.admin.peers)?);
+            let address = address.map(beside).transpose()?;
+            let what = Wanted {
+                command,
+                node_id: target.node_id,
+                address,
+            };
+            give(network, &target.admin, what, output)
         };
-        give(network, &target.order, what, output)
-    };
     match command {
         MemberCommand::List(arguments) => list(network, arguments, output),
         MemberCommand::Add(arguments) => {
             let voter = !arguments.learner;
-            order(
-                Order::Add { voter },
+            execute(
+                AdminCommand::Add { voter },
                 &arguments.target,
                 Some(&arguments.newcomer),
             )
         }
-        MemberCommand::Promote(target) => order(Order::Promote, target, None),
-        MemberCommand::Remove(target) => order(Order::Remove, target, None),
-        MemberCommand::Replace(arguments) => {
-            order(Order::Replace, &arguments.target, Some(&arguments.newcomer))
-        }
+        MemberCommand::Promote(target) => execute(AdminCommand::Promote, target, None),
+        MemberCommand::Remove(target) => execute(AdminCommand::Remove, target, None),
+        MemberCommand::Replace(arguments) => execute(
+            AdminCommand::Replace,
+            &arguments.target,
+            Some(&arguments.newcomer),
+        ),
     }
 }
 
 /// An admin command for the group.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
-    pub(super) order: Order,
-    pub(super) place: u32,
+    pub(super) command: AdminCommand,
+    pub(super) node_id: u32,
     /// The address of the place's new replica.
     pub(super) address: Option<SocketAddr>,
 }
 
 impl Wanted {
     /// Makes the replica of a place the leader.
-    pub(super) const fn lead(place: u32) -> Self {
+    pub(super) const fn transfer(node_id: u32) -> Self {
         Self {
-            order: Order::Lead,
-            place,
+            command: AdminCommand::TransferLeadership,
+            node_id,
             address: None,
         }
     }
@@ -87,21 +88,23 @@ impl Wanted {
 /// Sends an admin command, waits for its end and prints it.
 pub(super) fn give<N: Network>(
     network: &N,
-    arguments: &OrderArguments,
+    arguments: &AdminArguments,
     wanted: Wanted,
     output: Output,
 ) -> Result<(), Failure> {
-    let Wanted { order, place, .. } = wanted;
-    let takes_in = matches!(order, Order::Add { .. } | Order::Replace);
+    let Wanted {
+        command, node_id, ..
+    } = wanted;
+    let takes_in = matches!(command, AdminCommand::Add { .. } | AdminCommand::Replace);
     let given = match takes_in && network.is_ip() {
-        true => while_shown(network, arguments, place, || {
-            self::order(network, arguments, wanted)
+        true => while_shown(network, arguments, node_id, || {
+            execute(network, arguments, wanted)
         }),
-        false => self::order(network, arguments, wanted),
+        false => execute(network, arguments, wanted),
     };
-    let OrderDone { text, leader } = given?;
+    let AdminDone { text, leader } = given?;
     output.document(&json!({
-        "order": order_word(order), "place": place, "done": text, "leader": leader,
+        "command": command_word(command), "node_id": node_id, "done": text, "leader": leader,
     }));
     output.line(text);
     Ok(())
@@ -116,8 +119,8 @@ const SHOW_EVERY: Duration = Duration::from_millis(250);
 /// needs a network that gives a process several sockets.
 fn while_shown<N: Network, T>(
     network: &N,
-    arguments: &OrderArguments,
-    place: u32,
+    arguments: &AdminArguments,
+    node_id: u32,
     work: impl FnOnce() -> T,
 ) -> T {
     let (working, over) = mpsc::channel::<()>();
@@ -127,7 +130,7 @@ fn while_shown<N: Network, T>(
     std::thread::scope(|scope| {
         scope.spawn(move || {
             let Ok(addresses) = addresses else { return };
-            let what = format!("place {place} receives the group's state");
+            let what = format!("node {node_id} receives the group's state");
             let mut restoring = Restoring::of(what);
             let mut pause = SHOW_AFTER;
             while over.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
@@ -135,11 +138,11 @@ fn while_shown<N: Network, T>(
                 // A failed question is repeated soon; the admin command itself reports errors.
                 if let Ok(reports) = ask_everybody(&network, &addresses, SHOW_EVERY.into()) {
                     let mut known = reports.iter().filter_map(Report::status);
-                    let of_newcomer = |status: &Status| match status.place == place {
+                    let of_newcomer = |status: &Status| match status.node_id == node_id {
                         true => status.receiving,
                         false => None,
                     };
-                    restoring.look(known.find_map(of_newcomer));
+                    restoring.update(known.find_map(of_newcomer));
                 }
             }
         });
@@ -150,30 +153,30 @@ fn while_shown<N: Network, T>(
 }
 
 /// Sends an admin command and waits for its end.
-pub(super) fn order<N: Network>(
+pub(super) fn execute<N: Network>(
     network: &N,
-    arguments: &OrderArguments,
+    arguments: &AdminArguments,
     wanted: Wanted,
-) -> Result<OrderDone, Failure> {
+) -> Result<AdminDone, Failure> {
     let addresses = peers::resolve(&arguments.peers)?;
     let capture = arguments.capture.open()?;
     let opened = network.call(&addresses)?;
     let mut config = ClientConfig::new(addresses);
     config.operation_timeout = arguments.timeout.into();
     match capture {
-        None => order_over(opened, config, wanted),
+        None => run_over(opened, config, wanted),
         Some(capture) => {
             let opened = capture::around_opened(network, opened, capture);
-            order_over(opened, config, wanted)
+            run_over(opened, config, wanted)
         }
     }
 }
 
-fn order_over<B: Backend>(
+fn run_over<B: Backend>(
     opened: Opened<B>,
     config: ClientConfig,
     wanted: Wanted,
-) -> Result<OrderDone, Failure> {
+) -> Result<AdminDone, Failure> {
     let Opened {
         backend,
         route_of,
@@ -181,35 +184,35 @@ fn order_over<B: Backend>(
         ..
     } = opened;
     let request = AdminRequest {
-        order: wanted.order,
-        place: PlaceId(wanted.place),
+        command: wanted.command,
+        node_id: NodeId(wanted.node_id),
         incarnation: Incarnation::NONE,
         cluster: ClusterId::NONE,
         address: wanted.address,
     };
     let (clock, seed) = (MonotonicClock, random_seed()?);
     let transport = endpoint_config();
-    let given = give_order(backend, clock, config, transport, route_of, request, seed);
+    let given = run_admin(backend, clock, config, transport, route_of, request, seed);
     drop(keep);
-    given.map_err(order_failure)
+    given.map_err(admin_failure)
 }
 
-fn order_word(order: Order) -> &'static str {
-    match order {
-        Order::Add { voter: true } => "add",
-        Order::Add { voter: false } => "add_learner",
-        Order::Promote => "promote",
-        Order::Remove => "remove",
-        Order::Replace => "replace",
-        Order::Lead => "lead",
+fn command_word(command: AdminCommand) -> &'static str {
+    match command {
+        AdminCommand::Add { voter: true } => "add",
+        AdminCommand::Add { voter: false } => "add_learner",
+        AdminCommand::Promote => "promote",
+        AdminCommand::Remove => "remove",
+        AdminCommand::Replace => "replace",
+        AdminCommand::TransferLeadership => "transfer",
     }
 }
 
 /// Reports an admin command that failed, and says only what is certain.
-fn order_failure(error: OrderError) -> Failure {
-    const LOOK: &str = "`trine member list` and `trine status` show what is so; the same command again goes on with it";
+fn admin_failure(error: AdminError) -> Failure {
+    const HINT: &str = "`trine member list` and `trine status` show what is so; the same command again goes on with it";
     match error {
-        OrderError::NotReachable { obstacle, waited } => {
+        AdminError::NotReachable { obstacle, waited } => {
             let waited = show_ns(waited.as_nanos());
             let message = format!("{obstacle}; nothing was changed (tried for {waited})");
             match obstacle {
@@ -219,20 +222,20 @@ fn order_failure(error: OrderError) -> Failure {
                 _ => Failure::not_reachable(message, advice(obstacle)),
             }
         }
-        OrderError::Refused { why, begun: false } => {
+        AdminError::Refused { why, begun: false } => {
             Failure::negative(format!("{why}; nothing was changed"), "")
         }
-        OrderError::Refused { why, begun: true } => Failure::outcome_unknown(
+        AdminError::Refused { why, begun: true } => Failure::outcome_unknown(
             format!("{why}; but it had been begun, and may still be done"),
-            LOOK,
+            HINT,
         ),
-        OrderError::OutcomeUnknown { progress, waited } => {
+        AdminError::OutcomeUnknown { progress, waited } => {
             let waited = show_ns(waited.as_nanos());
-            Failure::outcome_unknown(format!("{progress} (waited {waited})"), LOOK)
+            Failure::outcome_unknown(format!("{progress} (waited {waited})"), HINT)
         }
-        OrderError::Backend(error) => Failure::outcome_unknown(error.to_string(), LOOK),
-        OrderError::Client(error) => Failure::usage(error.to_string(), ""),
-        OrderError::Transport(error) => Failure::usage(error.to_string(), ""),
+        AdminError::Backend(error) => Failure::outcome_unknown(error.to_string(), HINT),
+        AdminError::Client(error) => Failure::usage(error.to_string(), ""),
+        AdminError::Transport(error) => Failure::usage(error.to_string(), ""),
     }
 }
 
@@ -242,7 +245,7 @@ fn list<N: Network>(
     output: Output,
 ) -> Result<(), Failure> {
     let addresses = peers::resolve(&arguments.group.peers)?;
-    let limit = arguments.group.timeout.min(LOOK_MAX).into();
+    let limit = arguments.group.timeout.min(SURVEY_TIMEOUT).into();
     let reports = ask_everybody(network, &addresses, limit)?;
     let Some(source) = informant(&reports) else {
         return Err(no_members(&reports));
@@ -252,7 +255,7 @@ fn list<N: Network>(
     if !leads {
         output.line(format_args!(
             "no leader answers; as replica {} knows it:",
-            source.place
+            source.node_id
         ));
     }
     output.line(table(source));
@@ -276,7 +279,7 @@ fn no_members(reports: &[Report]) -> Failure {
 fn document(source: &Status) -> Value {
     let of_one = |member: &MemberStatus| {
         json!({
-            "place": member.place,
+            "node_id": member.node_id,
             "address": member.address,
             "role": role_word(source, member),
             "voter": member.voter,
@@ -288,14 +291,14 @@ fn document(source: &Status) -> Value {
     json!({
         "cluster": source.cluster,
         "leader": source.leader,
-        "told_by": source.place,
+        "reported_by": source.node_id,
         "change_in_progress": source.change_in_progress,
         "members": source.members.iter().map(of_one).collect::<Vec<_>>(),
     })
 }
 
 fn table(source: &Status) -> Table {
-    let mut table = Table::new(["place", "address", "role", "behind", "last heard", "life"]);
+    let mut table = Table::new(["node_id", "address", "role", "behind", "last heard", "life"]);
     for member in &source.members {
         let heard = match member.silent_ns {
             _ if member.this => "now".to_owned(),
@@ -303,7 +306,7 @@ fn table(source: &Status) -> Table {
             None => "-".to_owned(),
         };
         table.row([
-            member.place.to_string(),
+            member.node_id.to_string(),
             member.address.to_string(),
             role_word(source, member).to_owned(),
             member.behind.map_or_else(|| "-".to_owned(), show_count),
@@ -337,12 +340,12 @@ mod tests {
         };
         for (error, status, part) in [
             (
-                OrderError::NotReachable { obstacle, waited },
+                AdminError::NotReachable { obstacle, waited },
                 3,
                 "nothing was changed",
             ),
             (
-                OrderError::NotReachable {
+                AdminError::NotReachable {
                     obstacle: foreign,
                     waited,
                 },
@@ -350,7 +353,7 @@ mod tests {
                 "nothing was changed",
             ),
             (
-                OrderError::Refused {
+                AdminError::Refused {
                     why: why(),
                     begun: false,
                 },
@@ -358,7 +361,7 @@ mod tests {
                 "only voter; nothing was",
             ),
             (
-                OrderError::Refused {
+                AdminError::Refused {
                     why: why(),
                     begun: true,
                 },
@@ -366,12 +369,12 @@ mod tests {
                 "may still be done",
             ),
             (
-                OrderError::OutcomeUnknown { progress, waited },
+                AdminError::OutcomeUnknown { progress, waited },
                 3,
                 "outcome unknown: waiting",
             ),
         ] {
-            let failure = order_failure(error);
+            let failure = admin_failure(error);
             assert_eq!(failure.exit_status(), status, "{failure}");
             assert!(failure.to_string().contains(part), "{failure}");
         }

@@ -12,10 +12,10 @@ use trine_base::failure::Failure;
 use trine_base::network::Network;
 use trine_base::output::{Output, Table};
 use trine_base::peers;
-use trine_base::survey::{LOOK_MAX, ask_everybody};
-use trine_local::faults::{AskError, Linked, Order, State, ask};
+use trine_base::survey::{SURVEY_TIMEOUT, ask_everybody};
+use trine_local::faults::{AskError, FaultCommand, Linked, State, ask};
 
-const CURE: &str = "`trine up` and `trine demo` start their replicas in the lab; for others there is `trine serve --lab`";
+const HINT: &str = "`trine up` and `trine demo` start their replicas with fault injection; for others there is `trine serve --fault-injection`";
 
 pub(crate) fn run<N: Network>(
     network: &N,
@@ -24,33 +24,33 @@ pub(crate) fn run<N: Network>(
 ) -> Result<(), Failure> {
     match command {
         NetCommand::Set(arguments) => {
-            let lab = Lab::find(network, &arguments.peers.peers)?;
+            let fault_injection = FaultyGroup::find(network, &arguments.peers.peers)?;
             show(
-                &[lab.order(arguments.place, &set_order(arguments))?],
+                &[fault_injection.command(arguments.node_id, &set_order(arguments))?],
                 output,
             );
         }
         NetCommand::Clear(arguments) => {
-            let lab = Lab::find(network, &arguments.peers.peers)?;
-            let order = Order::Clear {
+            let fault_injection = FaultyGroup::find(network, &arguments.peers.peers)?;
+            let command = FaultCommand::Clear {
                 link: arguments.link.clone(),
             };
-            let states = match arguments.place {
-                Some(place) => vec![lab.order(place, &order)?],
-                None => lab.order_all(&order)?,
+            let states = match arguments.node_id {
+                Some(node_id) => vec![fault_injection.command(node_id, &command)?],
+                None => fault_injection.ask_all(&command)?,
             };
             show(&states, output);
         }
         NetCommand::Show(arguments) => {
-            let lab = Lab::find(network, &arguments.peers)?;
-            show(&lab.states, output);
+            let fault_injection = FaultyGroup::find(network, &arguments.peers)?;
+            show(&fault_injection.states, output);
         }
     }
     Ok(())
 }
 
-fn set_order(arguments: &NetSetArguments) -> Order {
-    Order::Set {
+fn set_order(arguments: &NetSetArguments) -> FaultCommand {
+    FaultCommand::Set {
         link: arguments.link.clone(),
         way: arguments.direction,
         faults: arguments.faults.to_string(),
@@ -58,76 +58,76 @@ fn set_order(arguments: &NetSetArguments) -> Order {
 }
 
 /// The replicas of a group that take fault-injection commands here.
-pub(super) struct Lab<'a, N> {
+pub(super) struct FaultyGroup<'a, N> {
     network: &'a N,
     addresses: Vec<SocketAddr>,
     states: Vec<State>,
 }
 
-impl<'a, N: Network> Lab<'a, N> {
+impl<'a, N: Network> FaultyGroup<'a, N> {
     /// Asks every replica of the list; fails if none has fault injection.
     pub(super) fn find(network: &'a N, list: &str) -> Result<Self, Failure> {
         let addresses = peers::resolve(list)?;
         let mut states = Vec::new();
         for &address in &addresses {
-            match ask(address, &Order::Show) {
+            match ask(address, &FaultCommand::Show) {
                 Ok(state) => states.push(state),
                 Err(AskError::Nobody(_)) => {}
                 Err(error) => return Err(failure(&error)),
             }
         }
-        let lab = Self {
+        let fault_injection = Self {
             network,
             addresses,
             states,
         };
-        match lab.states.is_empty() {
-            true => Err(lab.nobody(None)),
-            false => Ok(lab),
+        match fault_injection.states.is_empty() {
+            true => Err(fault_injection.nobody(None)),
+            false => Ok(fault_injection),
         }
     }
 
     /// Sends a command to the replica at a place.
-    pub(super) fn order(&self, place: u32, order: &Order) -> Result<State, Failure> {
-        let state = self.state(place)?;
-        ask(state.address, order).map_err(|error| failure(&error))
+    pub(super) fn command(&self, node_id: u32, command: &FaultCommand) -> Result<State, Failure> {
+        let state = self.state(node_id)?;
+        ask(state.address, command).map_err(|error| failure(&error))
     }
 
     /// Sends a command to all of them.
-    pub(super) fn order_all(&self, order: &Order) -> Result<Vec<State>, Failure> {
-        let ask = |state: &State| ask(state.address, order).map_err(|error| failure(&error));
+    pub(super) fn ask_all(&self, command: &FaultCommand) -> Result<Vec<State>, Failure> {
+        let ask = |state: &State| ask(state.address, command).map_err(|error| failure(&error));
         self.states.iter().map(ask).collect()
     }
 
     /// The reported state of the replica at a place.
-    pub(super) fn state(&self, place: u32) -> Result<&State, Failure> {
-        let found = self.states.iter().find(|state| state.place == place);
-        found.ok_or_else(|| self.nobody(Some(place)))
+    pub(super) fn state(&self, node_id: u32) -> Result<&State, Failure> {
+        let found = self.states.iter().find(|state| state.node_id == node_id);
+        found.ok_or_else(|| self.nobody(Some(node_id)))
     }
 
     /// Why no replica takes commands: none was found, or none has fault injection.
-    fn nobody(&self, place: Option<u32>) -> Failure {
-        let limit = LOOK_MAX.into();
+    fn nobody(&self, node_id: Option<u32>) -> Failure {
+        let limit = SURVEY_TIMEOUT.into();
         let reports = match ask_everybody(self.network, &self.addresses, limit) {
             Ok(reports) => reports,
             Err(failure) => return failure,
         };
         let mut running = reports.iter().filter_map(|report| report.status());
-        let running = running.find(|status| place.is_none_or(|place| status.place == place));
-        let who = place.map_or("no replica".to_owned(), |place| {
-            format!("no replica {place}")
+        let running =
+            running.find(|status| node_id.is_none_or(|node_id| status.node_id == node_id));
+        let who = node_id.map_or("no replica".to_owned(), |node_id| {
+            format!("no replica {node_id}")
         });
         match running {
             Some(status) => Failure::usage(
                 format!(
-                    "replica {} at {} runs, but takes no orders about its network on this machine: it was not started \
-                     with --lab",
-                    status.place, status.address
+                    "replica {} at {} runs, but does not accept fault injection: it was not started with --fault-injection",
+                    status.node_id, status.address
                 ),
-                CURE,
+                HINT,
             ),
             None => Failure::not_reachable(
-                format!("{who} of the list takes orders or answers"),
+                format!("{who} of the list accepts fault injection"),
                 "`trine status` shows the replicas; --peers or TRINE_PEERS names them",
             ),
         }
@@ -136,7 +136,7 @@ impl<'a, N: Network> Lab<'a, N> {
 
 fn failure(error: &AskError) -> Failure {
     match error {
-        AskError::Nobody(_) => Failure::not_reachable(error.to_string(), CURE),
+        AskError::Nobody(_) => Failure::not_reachable(error.to_string(), HINT),
         AskError::Refused(_) => Failure::usage(format!("{error}; nothing was changed"), ""),
         AskError::NoAnswer(..) => {
             Failure::outcome_unknown(error.to_string(), "`trine net show` shows what is so")
@@ -163,15 +163,16 @@ fn table(states: &[State]) -> Table {
         let lost = state.fired.lost().to_string();
         let all = ["all".to_owned(), none(&state.out), none(&state.inward)];
         let [link, out, inward] = all;
-        table.row([state.place.to_string(), link, out, inward, lost]);
+        table.row([state.node_id.to_string(), link, out, inward, lost]);
         for linked in &state.links {
             let Linked {
                 address,
-                place,
+                node_id,
                 out,
                 inward,
             } = linked;
-            let name = place.map_or_else(|| address.to_string(), |place| format!("to {place}"));
+            let name =
+                node_id.map_or_else(|| address.to_string(), |node_id| format!("to {node_id}"));
             table.row([String::new(), name, own(out), own(inward), String::new()]);
         }
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::json;
-use trine_protocol::message::{ClusterId, Incarnation, Member, MemberRole, PlaceId};
+use trine_protocol::message::{ClusterId, Incarnation, Member, MemberRole, NodeId};
 use trine_replica::config::SEGMENT_BYTES;
 use trine_replica::disk::{
     DiskCause, Fsync, OpenError, OpenOptions, RecoverError, lift_quarantine, recover,
@@ -69,16 +69,16 @@ pub(crate) fn run(arguments: &RecoverArguments, output: Output) -> Result<(), Fa
     interrupt::start()?;
     let directory = data::lock(path)?;
     let incarnation = Incarnation(random_seed()?.max(1));
-    let place = PlaceId(id);
+    let node_id = NodeId(id);
     let options = OpenOptions {
-        place,
+        node_id,
         fsync: Fsync::Batch,
         segment_bytes: SEGMENT_BYTES,
         incarnation,
         rejoin: false,
     };
     let member = Member {
-        place,
+        node_id,
         role: MemberRole::Voter,
         incarnation,
         address,
@@ -92,7 +92,7 @@ pub(crate) fn run(arguments: &RecoverArguments, output: Output) -> Result<(), Fa
     }));
     let (old, committed, last) = (done.old, done.committed, done.last);
     output.line(format_args!(
-        "cluster {cluster} begins with replica {place} alone and the state of {old} up to entry {last}"
+        "cluster {cluster} begins with replica {node_id} alone and the state of {old} up to entry {last}"
     ));
     if committed < last {
         let first = committed + 1;
@@ -103,7 +103,7 @@ pub(crate) fn run(arguments: &RecoverArguments, output: Output) -> Result<(), Fa
     output.line(format_args!(
         "what the lost replicas had acknowledged behind entry {last} is gone"
     ));
-    output.line("start it with --log disk, then take in others: trine member add; clients have to begin anew");
+    output.line("start it with --log disk, then take in others: trine member add; clients have to start again");
     Ok(())
 }
 
@@ -121,7 +121,7 @@ fn lift(path: &Path, output: Output) -> Result<(), Failure> {
     };
     output.document(&json!({ "directory": path, "quarantined": why }));
     output.line(format_args!(
-        "{shown} is in quarantine no more; it was because {why}"
+        "{shown} is no longer in quarantine; it was because {why}"
     ));
     output.line("start its replica again; if the others still differ from it, it stops and is put in quarantine once more");
     Ok(())

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::status::nobody;
 
 use crate::config::STAT_HEADER_EVERY;
-use crate::observe::{Interval, Look, between};
+use crate::observe::{Interval, Sample, between};
 use clap::Args;
 use trine_base::arguments::GroupArguments;
 use trine_base::failure::Failure;
@@ -13,7 +13,7 @@ use trine_base::interrupt;
 use trine_base::network::Network;
 use trine_base::output::Output;
 use trine_base::peers;
-use trine_base::survey::{LOOK_MAX, ask_everybody};
+use trine_base::survey::{SURVEY_TIMEOUT, ask_everybody};
 use trine_base::units::parse_seconds;
 use trine_base::units::show_ns;
 
@@ -38,13 +38,13 @@ pub(crate) fn run<N: Network>(
     interrupt::start()?;
     let addresses = peers::resolve(&arguments.group.peers)?;
     let every = Duration::from_secs_f64(arguments.seconds);
-    let limit = arguments.group.timeout.min(LOOK_MAX);
-    let look = || {
+    let limit = arguments.group.timeout.min(SURVEY_TIMEOUT);
+    let sample = || {
         let reports = ask_everybody(network, &addresses, limit.into())?;
         let at = Instant::now();
-        Ok::<_, Failure>(Look { at, reports })
+        Ok::<_, Failure>(Sample { at, reports })
     };
-    let mut before = look()?;
+    let mut before = sample()?;
     if before.reports.iter().all(|report| report.answer.is_err()) {
         return Err(nobody(&before.reports));
     }
@@ -53,7 +53,7 @@ pub(crate) fn run<N: Network>(
         if interrupt::interrupted() {
             break;
         }
-        let after = look()?;
+        let after = sample()?;
         let interval = between(&before, &after);
         if line.is_multiple_of(STAT_HEADER_EVERY) {
             output.line(header());
@@ -87,7 +87,7 @@ fn row(interval: &Interval) -> String {
     let absent = || "-".to_owned();
     let (leader, term) = interval.leader.map_or_else(
         || (absent(), absent()),
-        |(place, term)| (place.to_string(), term.to_string()),
+        |(node_id, term)| (node_id.to_string(), term.to_string()),
     );
     let writes = interval
         .writes_per_second

@@ -15,7 +15,7 @@ use trine_base::failure::Failure;
 use trine_base::network::Network;
 use trine_base::output::{Output, Table};
 use trine_base::peers;
-use trine_base::survey::{LOOK_MAX, ask_everybody};
+use trine_base::survey::{SURVEY_TIMEOUT, ask_everybody};
 use trine_base::units::{plural, show_bytes, show_count, show_ns};
 
 #[derive(Debug, Args)]
@@ -30,7 +30,7 @@ pub(crate) fn run<N: Network>(
     output: Output,
 ) -> Result<(), Failure> {
     let addresses = peers::resolve(&arguments.group.peers)?;
-    let limit = arguments.group.timeout.min(LOOK_MAX).into();
+    let limit = arguments.group.timeout.min(SURVEY_TIMEOUT).into();
     let reports = ask_everybody(network, &addresses, limit)?;
     if reports.iter().all(|report| report.answer.is_err()) {
         return Err(nobody(&reports));
@@ -75,7 +75,7 @@ const NEWCOMERS: &str = "what each of them waits for stands above; to see the gr
 /// Describes the answering replicas if none of them has a group's state. Such replicas say nothing about a leader.
 fn newcomers(reports: &[Report]) -> Option<String> {
     let lacks = |status: &Status| {
-        let who = format!("replica {} ({})", status.place, status.address);
+        let who = format!("replica {} ({})", status.node_id, status.address);
         match (status.role, &status.cluster) {
             (Role::Unattached, _) => Some(format!("{who} is in no group yet")),
             (Role::Joining, Some(cluster)) => Some(format!(
@@ -120,13 +120,13 @@ pub(super) fn document(reports: &[Report]) -> Value {
         "leader": leader.map(|leader| leader.address),
         "term": leader.map(|leader| leader.term),
         "voters_in_step": voters_in_step(reports),
-        "can_lose": can_lose(reports),
+        "failures_tolerated": failures_tolerated(reports),
         "replicas": reports.iter().map(of_one).collect::<Vec<_>>(),
     })
 }
 
 /// The number of further replica failures that the service tolerates; `None` when it does not serve.
-fn can_lose(reports: &[Report]) -> Option<usize> {
+fn failures_tolerated(reports: &[Report]) -> Option<usize> {
     let voters = leader_of(reports)?
         .members
         .iter()
@@ -148,17 +148,17 @@ pub(super) fn summary(reports: &[Report]) -> String {
         }
         .to_owned();
     };
-    let place = leader.place;
+    let node_id = leader.node_id;
     let serving = format!(
-        "replica {place} ({}) leads in term {}",
+        "replica {node_id} ({}) leads in term {}",
         leader.address, leader.term
     );
     let voters = leader.members.iter().filter(|member| member.voter).count();
-    match (can_lose(reports), voters_in_step(reports)) {
+    match (failures_tolerated(reports), voters_in_step(reports)) {
         (Some(0), _) => format!("{serving}; no further replica may be lost"),
         (Some(more), _) => format!(
-            "{serving}; can lose {} more",
-            plural(more as u64, "replica")
+            "{serving}; tolerates {}",
+            plural(more as u64, "more failure")
         ),
         (None, _) if leader.change_in_progress => format!("{serving}; its membership is changing"),
         (None, in_step) => {
@@ -177,14 +177,15 @@ fn replica_table(reports: &[Report]) -> Table {
         "commit",
         "applied",
         "keys",
-        "sent again",
+        "retransmitted",
     ]);
     for report in reports {
         let blank = String::new;
         match &report.answer {
             Ok(node) => table.row(replica_row(node)),
             Err(_) => table.row([
-                place_at(report.address, reports).map_or_else(|| "-".to_owned(), |n| n.to_string()),
+                node_id_at(report.address, reports)
+                    .map_or_else(|| "-".to_owned(), |n| n.to_string()),
                 report.address.to_string(),
                 "no answer".to_owned(),
                 blank(),
@@ -201,7 +202,7 @@ fn replica_table(reports: &[Report]) -> Table {
 fn replica_row(node: &NodeStatus) -> [String; 8] {
     let replica = &node.replica;
     [
-        replica.place.to_string(),
+        replica.node_id.to_string(),
         replica.address.to_string(),
         role_and_restoring(replica),
         replica.term.to_string(),
@@ -234,29 +235,30 @@ pub(super) fn role_word(role: Role) -> &'static str {
 
 /// The place of the replica at `address`, as it reports it or as another replica lists it as a member. The index in the
 /// list of addresses does not matter, because the list may name some of the group in any order.
-pub(super) fn place_at(address: SocketAddr, reports: &[Report]) -> Option<u32> {
+pub(super) fn node_id_at(address: SocketAddr, reports: &[Report]) -> Option<u32> {
     let mut known = reports.iter().filter_map(Report::status);
     if let Some(own) = known.find(|status| status.address == address) {
-        return Some(own.place);
+        return Some(own.node_id);
     }
     let known = reports.iter().filter_map(Report::status);
     let mut members = known.flat_map(|status| &status.members);
     let found = members.find(|member| member.address == address)?;
-    Some(found.place)
+    Some(found.node_id)
 }
 
 /// Round-trip times and retransmissions on each link between replicas that carries consensus.
 fn link_table(reports: &[Report]) -> Table {
-    let mut table = Table::new(["link", "state", "rtt", "least rtt", "sent again"]);
-    let place_of = |address: SocketAddr| {
-        place_at(address, reports).map_or_else(|| address.to_string(), |place| place.to_string())
+    let mut table = Table::new(["link", "state", "rtt", "min RTT", "retransmitted"]);
+    let node_id_of = |address: SocketAddr| {
+        node_id_at(address, reports)
+            .map_or_else(|| address.to_string(), |node_id| node_id.to_string())
     };
     for node in reports
         .iter()
         .filter_map(|report| report.answer.as_ref().ok())
     {
         for link in node.links.iter().filter(|link| link.class == "raft") {
-            let name = format!("{} to {}", node.replica.place, place_of(link.address));
+            let name = format!("{} to {}", node.replica.node_id, node_id_of(link.address));
             table.row(link_row(name, link));
         }
     }
@@ -349,10 +351,10 @@ mod tests {
 
     use super::*;
 
-    fn report(place: u16, role: &str) -> Report {
-        let address: SocketAddr = ([127, 0, 0, 1], 7470 + place).into();
+    fn report(node_id: u16, role: &str) -> Report {
+        let address: SocketAddr = ([127, 0, 0, 1], 7470 + node_id).into();
         let replica = json!({
-            "place": place, "incarnation": "1", "cluster": "abc", "address": address, "role": role,
+            "node_id": node_id, "incarnation": "1", "cluster": "abc", "address": address, "role": role,
             "not_serving": null, "term": 0, "leader": null, "committed": 0, "applied": 0, "group_time_ns": 0,
             "members": [], "change_in_progress": false, "log": LogStatus::default(),
             "sessions": SessionStatus::default(), "store": StoreStatus::default(), "counters": Counters::default(),

@@ -32,12 +32,15 @@ pub(crate) struct Entry {
 impl SettingsFile {
     /// Reads and checks a file; reports all of its mistakes at once.
     pub(crate) fn read(path: &Path, keys: &[Key]) -> Result<Self, Failure> {
-        let (file, mistakes) = Self::look(path, keys)?;
+        let (file, mistakes) = Self::read_with_mistakes(path, keys)?;
         file.without(mistakes)
     }
 
     /// Returns the file, and the mistakes that are visible line by line.
-    pub(crate) fn look(path: &Path, keys: &[Key]) -> Result<(Self, Vec<Mistake>), Failure> {
+    pub(crate) fn read_with_mistakes(
+        path: &Path,
+        keys: &[Key],
+    ) -> Result<(Self, Vec<Mistake>), Failure> {
         let shown = path.display();
         let cannot = |why: String| {
             Failure::usage(

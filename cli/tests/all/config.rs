@@ -167,7 +167,7 @@ fn what_the_commands_would_refuse_is_found_beforehand() {
     check(
         "id",
         "id = 3\npeers = \"a:1,b:2\"\n",
-        &[":1: id: ", "no place"],
+        &[":1: id: ", "no node"],
     );
     let bare = check(
         "no-directory",
@@ -194,7 +194,7 @@ fn what_the_commands_would_refuse_is_found_beforehand() {
     check(
         "of-up",
         "replicas = 5\nresp = \"65534\"\n",
-        &[":2: resp: ", "no port for place"],
+        &[":2: resp: ", "no port for node"],
     );
     check(
         "all-at-once",
@@ -211,15 +211,15 @@ fn what_the_commands_would_refuse_is_found_beforehand() {
 #[test]
 fn a_password_that_protects_nothing_is_refused() {
     let serve = ["serve", "--id", "1", "--peers", "127.0.0.1:1"];
-    let cure = "add --resp PORT";
+    let hint = "add --resp PORT";
     let option = [&serve[..], &["--resp-password", "x"]].concat();
-    trine(&option, "", b"").expect_error(2, &["--resp-password: ", cure]);
+    trine(&option, "", b"").expect_error(2, &["--resp-password: ", hint]);
     let variable = [("TRINE_RESP_PASSWORD", "x")];
-    with_env(&["up"], &variable).expect_error(2, &["TRINE_RESP_PASSWORD: ", cure]);
+    with_env(&["up"], &variable).expect_error(2, &["TRINE_RESP_PASSWORD: ", hint]);
     let file = TempFile::new("password", "\nresp-password-file = \"/x\"\n");
     let at = format!("{}:2: resp-password-file: ", file.path());
-    trine(&["up", "--config", file.path()], "", b"").expect_error(2, &[&at, cure]);
-    trine(&["config", "check", file.path()], "", b"").expect_error(1, &[&at, cure]);
+    trine(&["up", "--config", file.path()], "", b"").expect_error(2, &[&at, hint]);
+    trine(&["config", "check", file.path()], "", b"").expect_error(1, &[&at, hint]);
     // Environment variables for a group do not concern its clients.
     with_env(&["config", "default"], &variable).expect_status(0);
 }
@@ -238,10 +238,7 @@ fn other_machines_are_let_in_only_when_asked_for() {
 #[test]
 fn a_group_without_room_for_its_redis_ports_is_not_begun() {
     let ran = trine(&["up", "--resp", "65534"], "", b"");
-    let ran = ran.expect_error(
-        2,
-        &["--resp 65534+ has no port for place 3", "smaller port"],
-    );
+    let ran = ran.expect_error(2, &["--resp 65534+ has no port for node 3", "smaller port"]);
     assert!(ran.stdout.is_empty(), "nothing was started");
 }
 

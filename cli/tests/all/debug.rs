@@ -33,7 +33,7 @@ fn directory(name: &str) -> std::path::PathBuf {
 fn a_bundle_of_a_running_group_has_everything_but_secrets() {
     let directory = directory("whole");
     let base = tcp_ports(3) - 1;
-    let metrics = format!("127.0.0.1:{base}+{{place}}");
+    let metrics = format!("127.0.0.1:{base}+{{node_id}}");
     let cluster = Cluster::start(&["--metrics", &metrics]);
     cluster.ok(&["put", "precious-key", "precious-value"]);
     let settings = directory.join("trine.toml");

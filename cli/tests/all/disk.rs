@@ -81,7 +81,7 @@ fn all_replicas_are_killed_at_once_and_a_majority_is_lost_later() {
     ];
     let refused = trine(&other, "", b"").expect_status(2);
     let said = refused.stderr;
-    assert!(said.contains("belongs to place 2"), "{said}");
+    assert!(said.contains("belongs to node 2"), "{said}");
 }
 
 /// A small file system, where the test may create one.
@@ -113,7 +113,7 @@ fn run(program: &str, args: &[&str], path: &Path) -> bool {
 }
 
 fn disk_cluster(directory: &Directory) -> Cluster {
-    let data = format!("{}/replica-{{place}}", directory.text());
+    let data = format!("{}/replica-{{node_id}}", directory.text());
     let args = [
         "--log",
         "disk",
@@ -125,11 +125,11 @@ fn disk_cluster(directory: &Directory) -> Cluster {
     Cluster::start(&args)
 }
 
-fn incarnation(cluster: &Cluster, place: u32) -> Option<String> {
-    let reports = cluster.look();
+fn incarnation(cluster: &Cluster, node_id: u32) -> Option<String> {
+    let reports = cluster.survey();
     let mut known = reports.iter().filter_map(|report| report.status());
     known
-        .find(|status| status.place == place)
+        .find(|status| status.node_id == node_id)
         .map(|status| status.incarnation.clone())
 }
 
@@ -160,7 +160,7 @@ fn a_disk_that_runs_full_loses_nothing_that_was_acknowledged() {
     });
     let exit = exit.expect("20 MB do not fit into 8 MiB");
     assert_eq!(
-        (exit.place, exit.status.code()),
+        (exit.node_id, exit.status.code()),
         (3, Some(1)),
         "{:?}",
         exit.tail
@@ -315,7 +315,7 @@ fn a_quarantine_is_refused_in_words_and_can_be_lifted() {
     let lifted = trine(&lift, "", b"").expect_status(0);
     let said = String::from_utf8_lossy(&lifted.stdout).into_owned();
     assert!(
-        said.contains("in quarantine no more") && said.contains(why),
+        said.contains("no longer in quarantine") && said.contains(why),
         "{said}"
     );
     trine(&lift, "", b"").expect_error(1, &["not in quarantine", "nothing was changed"]);

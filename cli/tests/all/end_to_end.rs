@@ -73,11 +73,11 @@ fn status_tells_who_leads_and_how_many_may_be_lost() {
     let leader = cluster.leader();
     let text = String::from_utf8(cluster.ok(&["status"])).expect("text");
     assert!(text.starts_with(&format!("replica {leader} (")), "{text}");
-    assert!(text.contains("can lose 1 replica more"), "{text}");
+    assert!(text.contains("tolerates 1 more failure"), "{text}");
     assert!(text.contains("in memory alone"), "{text}");
     let document = cluster.run(&["status", "--json"]).expect_status(0).json();
     assert_eq!(document["voters_in_step"], 3);
-    assert_eq!(document["can_lose"], 1);
+    assert_eq!(document["failures_tolerated"], 1);
     let replica = &document["replicas"][0]["status"];
     for field in ["role", "term", "committed", "applied"] {
         assert!(
@@ -279,8 +279,8 @@ fn an_unknown_outcome_is_said_to_be_unknown() {
     let mut client = client_of(&cluster);
     client.put(b"before", b"value").expect("a quorum");
     let leader = cluster.leader();
-    for place in (1..=3).filter(|place| *place != leader) {
-        let follower = cluster.group.process(place).expect("running");
+    for node_id in (1..=3).filter(|node_id| *node_id != leader) {
+        let follower = cluster.group.process(node_id).expect("running");
         follower.pause().expect("SIGSTOP");
     }
     // The leader takes the write and can find no majority for it.
@@ -397,7 +397,7 @@ fn a_wrong_place_and_a_missing_group_are_explained() {
         .iter()
         .map(ToString::to_string)
         .collect();
-    for (list, part) in [(mixed, "place 3"), (absent.join(","), "no answer from")] {
+    for (list, part) in [(mixed, "node 3"), (absent.join(","), "no answer from")] {
         let mut child = command(&["serve", "--id", "3", "--peers", &list], "")
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -617,11 +617,11 @@ fn up_refuses_the_directory_of_a_group_with_other_addresses() {
 
     let base = addresses[0].port().to_string();
     let other = free_addresses(3).expect("free ports")[0].port().to_string();
-    let cure = format!("trine up --replicas 3 --base-port {base} --log disk --data-dir {data}");
+    let hint = format!("trine up --replicas 3 --base-port {base} --log disk --data-dir {data}");
     for (replicas, base) in [("3", &other), ("5", &base)] {
         let up = ["up", "--replicas", replicas, "--base-port", base];
         let ran = trine(&[&up[..], &disk].concat(), "", b"");
-        ran.expect_error(2, &["holds a group of 3 replicas at", &cure]);
+        ran.expect_error(2, &["holds a group of 3 replicas at", &hint]);
     }
     assert!(!directory.join("replica-4").exists());
 
@@ -786,8 +786,8 @@ fn a_replica_of_a_live_group_is_not_bootstrapped_again() {
     .spawn()
     .expect("starts");
     let pid = child.id();
-    let ended_or_joined = wait_for("an error, or a place in the old group", || {
-        let joined = voters_in_step(&cluster.look()) == Some(3);
+    let ended_or_joined = wait_for("an error, or a vote in the old group", || {
+        let joined = voters_in_step(&cluster.survey()) == Some(3);
         (joined || !is_alive(pid)).then_some(joined)
     });
     assert_eq!(cluster.ok(&["get", "key"]), b"value");
@@ -803,8 +803,8 @@ fn a_replica_of_a_live_group_is_not_bootstrapped_again() {
 fn without_a_quorum_the_reason_is_said_and_places_are_named_as_they_are() {
     let mut cluster = Cluster::start(&[]);
     cluster.ok(&["put", "key", "value"]);
-    for place in [1, 2] {
-        cluster.group.kill(place).expect("it is alive");
+    for node_id in [1, 2] {
+        cluster.group.kill(node_id).expect("it is alive");
     }
     let third = cluster.group.addresses()[2].to_string();
     let put = ["put", "key", "other", "--timeout", "1s", "--peers", &third];
@@ -818,12 +818,12 @@ fn without_a_quorum_the_reason_is_said_and_places_are_named_as_they_are() {
     );
     let status = trine(&["status", "--peers", &third], "", b"").expect_status(3);
     let text = String::from_utf8(status.stdout).expect("text");
-    for (place, address) in cluster.group.addresses().iter().enumerate() {
-        let place = (place + 1).to_string();
+    for (node_id, address) in cluster.group.addresses().iter().enumerate() {
+        let node_id = (node_id + 1).to_string();
         let row = text
             .lines()
             .find(|line| line.contains(&address.to_string()));
         let first = row.and_then(|row| row.split_whitespace().next());
-        assert_eq!(first, Some(place.as_str()), "{text}");
+        assert_eq!(first, Some(node_id.as_str()), "{text}");
     }
 }

@@ -223,7 +223,7 @@ fn received(cluster: &Cluster) -> u64 {
         let node = report.answer.expect("every replica answers");
         node.transport.packets_received + node.transport.packets_dropped
     };
-    cluster.look().into_iter().map(of_one).sum()
+    cluster.survey().into_iter().map(of_one).sum()
 }
 
 /// The memory that a process holds.

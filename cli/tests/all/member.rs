@@ -10,11 +10,11 @@ use trine_client::leader_of;
 use trine_local::Process;
 
 /// A replica beside those of the group, started by hand as an operator would.
-fn serve(place: usize, peers: &[SocketAddr]) -> Process {
+fn serve(node_id: usize, peers: &[SocketAddr]) -> Process {
     let list: Vec<String> = peers.iter().map(ToString::to_string).collect();
-    let (id, list) = (place.to_string(), list.join(","));
+    let (id, list) = (node_id.to_string(), list.join(","));
     let args = ["serve", "--id", &id, "--peers", &list].map(OsString::from);
-    Process::start(&program(), &args, place, None).expect("starts")
+    Process::start(&program(), &args, node_id, None).expect("starts")
 }
 
 fn one_address() -> SocketAddr {
@@ -27,16 +27,17 @@ fn members(cluster: &Cluster) -> Vec<(u64, String, String)> {
     let document = cluster.run(&["member", "list", "--json"]).json();
     let text = |value: &Value| value.as_str().expect("a text").to_owned();
     let of_one = |member: &Value| {
-        let place = member["place"].as_u64().expect("a place");
-        (place, text(&member["role"]), text(&member["address"]))
+        let node_id = member["node_id"].as_u64().expect("a place");
+        (node_id, text(&member["role"]), text(&member["address"]))
     };
     let members = document["members"].as_array().expect("a list");
     members.iter().map(of_one).collect()
 }
 
-fn role_at(cluster: &Cluster, place: u64) -> Option<String> {
+fn role_at(cluster: &Cluster, node_id: u64) -> Option<String> {
     let mut all = members(cluster).into_iter();
-    all.find(|member| member.0 == place).map(|member| member.1)
+    all.find(|member| member.0 == node_id)
+        .map(|member| member.1)
 }
 
 fn text(bytes: Vec<u8>) -> String {
@@ -53,9 +54,9 @@ fn the_list_shows_every_member_and_a_transfer_moves_the_lead() {
     }
     let roles: Vec<String> = members(&cluster).into_iter().map(|m| m.1).collect();
     assert_eq!(roles.len(), 3);
-    for place in 1..=3 {
-        let expected = if place == leader { "leader" } else { "voter" };
-        assert_eq!(roles[place - 1], expected);
+    for node_id in 1..=3 {
+        let expected = if node_id == leader { "leader" } else { "voter" };
+        assert_eq!(roles[node_id - 1], expected);
     }
 
     let other = leader % 3 + 1;
@@ -63,13 +64,13 @@ fn the_list_shows_every_member_and_a_transfer_moves_the_lead() {
     // One replica that does not lead is enough to find the leader.
     let one = cluster.group.addresses()[other - 1].to_string();
     let said = trine(&["leader", "transfer", "--to", &to], &one, b"").expect_status(0);
-    assert_eq!(text(said.stdout), format!("place {other} leads\n"));
+    assert_eq!(text(said.stdout), format!("node {other} leads\n"));
     assert_eq!(cluster.leader(), other);
     // A second transfer does no harm.
     let ran = cluster.run(&["leader", "transfer", "--to", &to, "--json"]);
     let document = ran.expect_status(0).json();
-    assert_eq!(document["order"], "lead");
-    assert_eq!(document["place"], other);
+    assert_eq!(document["command"], "transfer");
+    assert_eq!(document["node_id"], other);
     assert_eq!(cluster.leader(), other);
     // Without a place the command chooses another replica.
     cluster.ok(&["leader", "transfer"]);
@@ -93,7 +94,7 @@ fn a_fourth_replica_is_added_promoted_and_removed() {
         .expect_error(
             1,
             &[
-                "where the replica of place 4 will be",
+                "where the replica of node 4 will be",
                 "--address",
                 "nothing was changed",
             ],
@@ -106,7 +107,7 @@ fn a_fourth_replica_is_added_promoted_and_removed() {
         .expect_error(1, &["no vote", "promote it first", "nothing was changed"]);
     assert_eq!(
         text(cluster.ok(&["member", "promote", "4"])),
-        "place 4 votes\n"
+        "node 4 votes\n"
     );
     assert_eq!(role_at(&cluster, 4).as_deref(), Some("voter"));
     cluster.ok(&["leader", "transfer", "--to", "4"]);
@@ -119,34 +120,34 @@ fn a_fourth_replica_is_added_promoted_and_removed() {
     assert_eq!(cluster.ok(&["get", "key"]), b"value");
     // It is the leader, so leadership goes to another one first.
     let said = text(cluster.ok(&["member", "remove", "4"]));
-    assert_eq!(said, "place 4 is not a member\n");
+    assert_eq!(said, "node 4 is not a member\n");
     assert_eq!(members(&cluster).len(), 3);
     assert_eq!(cluster.ok(&["get", "key"]), b"value");
     cluster.wait_for_voters(3);
     cluster
         .run(&["member", "remove", "4"])
-        .expect_error(1, &["place 4 is not a member", "nothing was changed"]);
+        .expect_error(1, &["node 4 is not a member", "nothing was changed"]);
 }
 
 #[test]
 fn a_new_process_replaces_a_living_one_when_that_is_ordered() {
     let mut cluster = Cluster::start(&[]);
     cluster.ok(&["put", "key", "value"]);
-    let place = cluster.leader() % 3 + 1;
+    let node_id = cluster.leader() % 3 + 1;
     let mut peers = cluster.group.addresses().to_vec();
-    peers[place - 1] = one_address();
-    let _new = serve(place, &peers);
-    let address = peers[place - 1].to_string();
+    peers[node_id - 1] = one_address();
+    let _new = serve(node_id, &peers);
+    let address = peers[node_id - 1].to_string();
     cluster.ok(&[
         "member",
         "replace",
-        &place.to_string(),
+        &node_id.to_string(),
         "--address",
         &address,
     ]);
     let all = members(&cluster);
     assert_eq!(all.len(), 3);
-    assert_eq!(all[place - 1].2, peers[place - 1].to_string());
+    assert_eq!(all[node_id - 1].2, peers[node_id - 1].to_string());
     assert_eq!(cluster.ok(&["get", "key"]), b"value");
 }
 
@@ -158,7 +159,7 @@ fn a_removal_that_would_lose_the_quorum_is_refused_with_its_reason() {
     cluster.group.kill(dead).expect("kill");
     let silent = |status: &trine_protocol::status::Status| {
         let mut all = status.members.iter();
-        let dead = all.find(|member| member.place as usize == dead);
+        let dead = all.find(|member| member.node_id as usize == dead);
         dead.and_then(|member| member.silent_ns)
             .is_some_and(|ns| ns > 1_000_000_000)
     };
@@ -186,12 +187,12 @@ fn a_removal_that_would_lose_the_quorum_is_refused_with_its_reason() {
 fn a_wrong_place_is_named() {
     let cluster = Cluster::start(&[]);
     let table: &[(&[&str], &str)] = &[
-        (&["member", "remove", "9"], "place 9 is not a member"),
+        (&["member", "remove", "9"], "node 9 is not a member"),
         (&["member", "promote", "9"], "add it first"),
         (&["member", "replace", "9"], "add it instead"),
         (
             &["leader", "transfer", "--to", "9"],
-            "place 9 is not a member",
+            "node 9 is not a member",
         ),
     ];
     for (args, part) in table {

@@ -75,22 +75,22 @@ fn get(at: SocketAddr, path: &str) -> (u16, String) {
 fn a_group_tells_its_numbers_and_that_it_is_ready() {
     // The supervisor's way of giving each replica a different port.
     let base = tcp_ports(6) - 1;
-    let option = format!("127.0.0.1:{base}+{{place}}");
+    let option = format!("127.0.0.1:{base}+{{node_id}}");
     let redis = base + 4;
     let redis_option = format!("{redis}+");
     let mut cluster = Cluster::start(&["--metrics", &option, "--resp", &redis_option]);
     cluster.ok(&["put", "key", "value"]);
     let leader = cluster.leader();
-    let at = |place: usize| -> SocketAddr {
-        let port = base + u16::try_from(place).expect("small");
+    let at = |node_id: usize| -> SocketAddr {
+        let port = base + u16::try_from(node_id).expect("small");
         ([127, 0, 0, 1], port).into()
     };
-    for place in 1..=3 {
+    for node_id in 1..=3 {
         let ready = wait_for("readiness", || {
-            Some(get(at(place), "/readyz")).filter(|(status, _)| *status == 200)
+            Some(get(at(node_id), "/readyz")).filter(|(status, _)| *status == 200)
         });
         assert!(ready.1.contains("leads in term"), "{}", ready.1);
-        assert_eq!(get(at(place), "/livez").0, 200);
+        assert_eq!(get(at(node_id), "/livez").0, 200);
     }
     let text = wait_for("the item in the numbers", || {
         Some(get(at(leader), "/metrics").1).filter(|text| text.contains("trine_store_items 1.0\n"))
@@ -98,7 +98,7 @@ fn a_group_tells_its_numbers_and_that_it_is_ready() {
     assert!(text.ends_with("# EOF\n"), "{text}");
     for series in [
         "trine_raft_role{role=\"leader\"} 1.0".to_owned(),
-        "trine_member_lag_entries{place=\"1\"".to_owned(),
+        "trine_member_lag_entries{node_id=\"1\"".to_owned(),
         "trine_link_rtt_seconds{peer=".to_owned(),
         "trine_transport_drops_total{cause=\"checksum\"} 0.0".to_owned(),
         format!("trine_place {leader}.0"),
@@ -220,7 +220,7 @@ fn raft_speaks_through_the_log() {
     let list: Vec<String> = peers.iter().map(ToString::to_string).collect();
     let list = list.join(",");
     let start =
-        |place: &str, more: &[&str]| Watched::start(&[&["--id", place], more].concat(), &list);
+        |node_id: &str, more: &[&str]| Watched::start(&[&["--id", node_id], more].concat(), &list);
     let others = [start("2", &[]), start("3", &[])];
     let first = start("1", &["--bootstrap", "--log-level", "raft=info"]);
     wait_for("readiness", || {

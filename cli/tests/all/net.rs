@@ -4,13 +4,13 @@ use crate::common::{Cluster, trine};
 use serde_json::Value;
 
 /// The output of `trine net show` for the replica at a place.
-fn shown(cluster: &Cluster, place: u64) -> Value {
+fn shown(cluster: &Cluster, node_id: u64) -> Value {
     let ran = cluster.run(&["net", "show", "--json"]).expect_status(0);
     let document = ran.json();
     let replicas = document["replicas"].as_array().expect("a list").clone();
     let mut replicas = replicas.into_iter();
     replicas
-        .find(|replica| replica["place"] == place)
+        .find(|replica| replica["node_id"] == node_id)
         .expect("the replica")
 }
 
@@ -18,15 +18,15 @@ fn shown(cluster: &Cluster, place: u64) -> Value {
 /// date again.
 #[test]
 fn links_are_blocked_and_healed_while_the_group_runs() {
-    let mut cluster = Cluster::start(&["--lab"]);
+    let mut cluster = Cluster::start(&["--fault-injection"]);
     let leader = cluster.leader();
-    let place = leader.to_string();
+    let node_id = leader.to_string();
     let others: Vec<String> = (1..=3)
         .filter(|other| *other != leader)
         .map(|other| other.to_string())
         .collect();
     cluster.ok(&["put", "before", "1"]);
-    let set = ["net", "set", &place, "blocked", "--link"];
+    let set = ["net", "set", &node_id, "blocked", "--link"];
     cluster.ok(&[&set[..], &[&others[0]]].concat());
     cluster.ok(&["put", "one-link-less", "2"]);
     let text = cluster.ok(&[&set[..], &[&others[1]]].concat());
@@ -34,7 +34,7 @@ fn links_are_blocked_and_healed_while_the_group_runs() {
     assert_eq!(text.matches("blocked").count(), 4, "{text}");
     let elsewhere = |report: &trine_client::Report| {
         report.status().is_some_and(|status| {
-            status.place as usize != leader && status.leader == Some(status.address)
+            status.node_id as usize != leader && status.leader == Some(status.address)
         })
     };
     cluster.wait("another leader", |reports| reports.iter().any(elsewhere));
@@ -51,7 +51,7 @@ fn links_are_blocked_and_healed_while_the_group_runs() {
     );
 
     // This runs in the shell, by direction, and for all links at once.
-    let script = format!("\\net set {place} delay=1ms --direction in\n\\net clear {place}\n");
+    let script = format!("\\net set {node_id} delay=1ms --direction in\n\\net clear {node_id}\n");
     let ran = trine(&[], &cluster.group.peers(), script.as_bytes()).expect_status(0);
     let text = String::from_utf8(ran.stdout).expect("text");
     assert_eq!(text.matches("delay=1ms").count(), 1, "{text}");
@@ -59,7 +59,7 @@ fn links_are_blocked_and_healed_while_the_group_runs() {
 
 #[test]
 fn whoever_is_not_in_the_lab_or_asks_for_what_is_not_is_refused() {
-    let cluster = Cluster::start(&["--lab"]);
+    let cluster = Cluster::start(&["--fault-injection"]);
     for (args, status, part) in [
         (&["net", "set", "1", "gremlins=3%"][..], 2, "known are loss"),
         (
@@ -78,7 +78,7 @@ fn whoever_is_not_in_the_lab_or_asks_for_what_is_not_is_refused() {
             2,
             "both",
         ),
-        (&["net", "clear", "--link", "2"], 2, "PLACE"),
+        (&["net", "clear", "--link", "2"], 2, "ID"),
     ] {
         cluster.run(args).expect_error(status, &[part]);
     }
@@ -86,5 +86,11 @@ fn whoever_is_not_in_the_lab_or_asks_for_what_is_not_is_refused() {
     drop(cluster);
     let outside = Cluster::start(&[]);
     let refused = outside.run(&["net", "set", "2", "blocked"]);
-    refused.expect_error(2, &["not started with --lab", "trine serve --lab"]);
+    refused.expect_error(
+        2,
+        &[
+            "not started with --fault-injection",
+            "trine serve --fault-injection",
+        ],
+    );
 }

@@ -103,8 +103,8 @@ fn outlives_changes_of_role(mut cluster: Cluster) {
     all.iter().for_each(|pid| signal(*pid, "HUP"));
     assert_eq!(cluster.ok(&["get", "key"]), b"written before");
 
-    for place in 1..=3 {
-        let process = cluster.group.process(place).expect("running");
+    for node_id in 1..=3 {
+        let process = cluster.group.process(node_id).expect("running");
         process.ask_to_stop().expect("SIGTERM");
         let ended = process.wait_at_most(crate::common::LIMIT).expect("wait");
         assert!(ended.expect("it ends").success(), "{ended:?}");
@@ -145,17 +145,17 @@ fn replicas_do_not_wait_for_a_reader_that_does_not_read() {
 #[test]
 fn a_replica_whose_last_words_nobody_reads_ends_with_the_status_that_says_why() {
     let cluster = Cluster::start(&[]);
-    for (place, form) in [("8", "table"), ("9", "json")] {
+    for (node_id, form) in [("8", "table"), ("9", "json")] {
         let listen = free_addresses(1).expect("a port")[0].to_string();
         let peers = cluster.group.peers();
-        let serve = ["serve", "--id", place, "--listen", &listen, "--output"];
+        let serve = ["serve", "--id", node_id, "--listen", &listen, "--output"];
         let mut args = shell("exec > >(:) 2> >(:)").split_off(1);
         args.push(program().into());
         args.extend(serve.map(OsString::from));
         args.extend([form, "--peers", &peers].map(OsString::from));
         let mut removed = Process::start("bash".as_ref(), &args, 8, None).expect("starts");
-        cluster.ok(&["member", "add", place, "--address", &listen]);
-        cluster.ok(&["member", "remove", place]);
+        cluster.ok(&["member", "add", node_id, "--address", &listen]);
+        cluster.ok(&["member", "remove", node_id]);
         let ended = removed.wait_at_most(crate::common::LIMIT).expect("wait");
         assert_eq!(ended.and_then(|status| status.code()), Some(1), "{form}");
     }
@@ -211,15 +211,15 @@ impl Up {
         trine(&put, &self.cluster, b"").expect_status(0);
         signal(self.pid, "HUP");
         let before = children_of(self.pid);
-        for place in ["1", "2", "3"] {
-            let transfer = ["leader", "transfer", "--to", place];
+        for node_id in ["1", "2", "3"] {
+            let transfer = ["leader", "transfer", "--to", node_id];
             trine(&transfer, &self.cluster, b"").expect_status(0);
         }
         self.wait_until_whole();
         assert_eq!(children_of(self.pid), before, "all of them are alive");
         // The leader dies. `up` reports that, starts another replica, and reports that too.
         signal(before[2], "KILL");
-        wait_for("a new process of the leader's place", || {
+        wait_for("a new process with the leader's node id", || {
             let now = children_of(self.pid);
             (now.len() == 3 && !now.contains(&before[2])).then_some(())
         });
@@ -360,9 +360,9 @@ impl Said {
             program: program(),
             addresses: free_addresses(3).expect("free ports"),
             serve_args: options.iter().map(OsString::from).collect(),
-            sink: Some(Arc::new(move |place, stream, line: &str| {
+            sink: Some(Arc::new(move |node_id, stream, line: &str| {
                 let mut said = said.lock().expect("no panic");
-                said.push((place, stream, line.to_owned()));
+                said.push((node_id, stream, line.to_owned()));
             })),
         };
         let group = Group::start(config).expect("processes");
@@ -372,12 +372,12 @@ impl Said {
     }
 
     /// Waits for a line of this replica's log for which `is` holds.
-    fn wait_for_log(&self, place: usize, what: &str, is: impl Fn(&str) -> bool) {
+    fn wait_for_log(&self, node_id: usize, what: &str, is: impl Fn(&str) -> bool) {
         wait_for(what, || {
             let said = self.0.lock().expect("no panic");
             let mut log = said
                 .iter()
-                .filter(|line| (line.0, line.1) == (place, Stream::Err));
+                .filter(|line| (line.0, line.1) == (node_id, Stream::Err));
             log.any(|line| is(&line.2)).then_some(())
         });
     }
@@ -396,7 +396,7 @@ fn changes_of_role_are_in_the_log_with_their_time() {
         move |line: &str| {
             let (time, rest) = line.split_once(' ').unwrap_or_default();
             let role = format!("role=\"{role}\" term=");
-            is_time(time) && rest.contains("INFO role: changed place=") && rest.contains(&role)
+            is_time(time) && rest.contains("INFO role: changed node_id=") && rest.contains(&role)
         }
     };
     let leader = cluster.leader();

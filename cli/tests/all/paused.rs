@@ -59,10 +59,10 @@ impl Reader {
     }
 }
 
-/// Pauses the replica at `place` and overwrites the key through the others. It also sends reads to the paused replica,
+/// Pauses the replica at `node_id` and overwrites the key through the others. It also sends reads to the paused replica,
 /// which finds them when it continues. None of them may return the overwritten value.
-fn pause_and_read(cluster: &mut Cluster, place: usize, mode: Mode, round: usize) {
-    let address = cluster.group.addresses()[place - 1];
+fn pause_and_read(cluster: &mut Cluster, node_id: usize, mode: Mode, round: usize) {
+    let address = cluster.group.addresses()[node_id - 1];
     let (old, new) = (format!("old {round}"), format!("new {round}"));
     cluster.ok(&["put", "key", &old]);
     let seed = |n: u64| (round as u64) << 8 | n;
@@ -70,7 +70,7 @@ fn pause_and_read(cluster: &mut Cluster, place: usize, mode: Mode, round: usize)
     for reader in &mut readers {
         assert_eq!(reader.read(mode).expect("a session"), old.as_bytes());
     }
-    let process = cluster.group.process(place).expect("it runs");
+    let process = cluster.group.process(node_id).expect("it runs");
     process.pause().expect("SIGSTOP");
     let paused = Instant::now();
     cluster.ok(&["put", "key", &new, "--timeout", "30s"]);
@@ -79,7 +79,7 @@ fn pause_and_read(cluster: &mut Cluster, place: usize, mode: Mode, round: usize)
     while paused.elapsed() < PAUSE {
         cluster.ok(&["put", "other", "value"]);
     }
-    let process = cluster.group.process(place).expect("it runs");
+    let process = cluster.group.process(node_id).expect("it runs");
     process.resume().expect("SIGCONT");
     let mut answered = 0;
     for read in reads {
@@ -134,7 +134,7 @@ fn a_read_from_a_follower_is_as_new_as_one_from_the_leader() {
             assert_eq!(read, value.as_bytes(), "from {from}");
         }
     }
-    let reports = cluster.look();
+    let reports = cluster.survey();
     let following = |report: &trine_client::Report| {
         let status = report.status().expect("every replica answers");
         status.counters.reads_following

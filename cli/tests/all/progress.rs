@@ -160,9 +160,9 @@ fn a_replica_shows_how_far_the_state_that_it_is_sent_has_come() {
     // Every packet to and from the new replica is delayed. So the state, which arrives in pieces, takes long.
     let listen = free_addresses(1).expect("a free port")[0].to_string();
     let peers = cluster.group.peers();
-    let place = ["serve", "--id", "4", "--listen", &listen, "--peers", &peers];
+    let node_id = ["serve", "--id", "4", "--listen", &listen, "--peers", &peers];
     let serve = [
-        &place[..],
+        &node_id[..],
         &["--fault", "delay=15ms", "--log-level", "debug"],
     ]
     .concat();
@@ -174,7 +174,7 @@ fn a_replica_shows_how_far_the_state_that_it_is_sent_has_come() {
     ));
     let mut add = Killed(add);
 
-    let look = |form: &[&str]| trine(&[&["status"], form].concat(), &listen, b"").stdout;
+    let survey = |form: &[&str]| trine(&[&["status"], form].concat(), &listen, b"").stdout;
     let receiving = |document: &Value| {
         let of_one = |replica: &Value| {
             let state = &replica["status"]["replica"]["receiving"];
@@ -184,20 +184,20 @@ fn a_replica_shows_how_far_the_state_that_it_is_sent_has_come() {
         replicas.filter_map(of_one).next()
     };
     let (bytes, total) = wait_for("a part of the state", || {
-        receiving(&serde_json::from_slice(&look(&["--json"])).ok()?).filter(|state| state.0 > 0)
+        receiving(&serde_json::from_slice(&survey(&["--json"])).ok()?).filter(|state| state.0 > 0)
     });
     assert!(bytes <= total && total > 4_000_000, "{bytes} of {total}");
-    let row = String::from_utf8(look(&[])).expect("text");
+    let row = String::from_utf8(survey(&[])).expect("text");
     assert!(row.contains("joining, receiving snapshot, "), "{row}");
     wait_for("a bar", || {
         drew(&terminal.text(), "receiving a snapshot").then_some(())
     });
     // The operator's admin command used to wait silently.
     wait_for("a bar of the order", || {
-        drew(&operator.text(), "place 4 receives the group's state").then_some(())
+        drew(&operator.text(), "node 4 receives the group's state").then_some(())
     });
     wait_for("the end of it", || {
-        let table = String::from_utf8(look(&[])).ok()?;
+        let table = String::from_utf8(survey(&[])).ok()?;
         let mut rows = table.lines();
         let row = rows.find(|row| row.contains(&listen))?;
         row.contains(" follower").then_some(())
@@ -208,7 +208,7 @@ fn a_replica_shows_how_far_the_state_that_it_is_sent_has_come() {
     let mut lines = said.split(['\r', '\n']).filter(|line| !line.is_empty());
     let result = lines.next_back().expect("a line");
     assert!(
-        !result.contains(BAR) && result.contains("place 4"),
+        !result.contains(BAR) && result.contains("node 4"),
         "{said:?}"
     );
     let drawn = terminal.text();

@@ -9,12 +9,12 @@ use trine_base::ports::free_addresses;
 use trine_local::Process;
 
 /// A replica at a place and an address that the group's list does not name.
-fn serve(place: usize, listen: SocketAddr, peers: &str, more: &[&str]) -> Process {
-    let (id, listen) = (place.to_string(), listen.to_string());
+fn serve(node_id: usize, listen: SocketAddr, peers: &str, more: &[&str]) -> Process {
+    let (id, listen) = (node_id.to_string(), listen.to_string());
     let mut args = vec!["serve", "--id", &id, "--listen", &listen, "--peers", peers];
     args.extend(more);
     let args: Vec<OsString> = args.into_iter().map(OsString::from).collect();
-    Process::start(&program(), &args, place, None).expect("starts")
+    Process::start(&program(), &args, node_id, None).expect("starts")
 }
 
 fn said(process: &Process, part: &str) -> bool {
@@ -32,7 +32,7 @@ fn a_removed_replica_says_so_and_ends() {
     let ended = ninth.wait_at_most(Duration::from_secs(30)).expect("wait");
     let tail = ninth.tail();
     assert_eq!(ended.and_then(|status| status.code()), Some(1), "{tail:?}");
-    for part in ["place 9 was removed from cluster", "trine member add 9"] {
+    for part in ["node 9 was removed from cluster", "trine member add 9"] {
         assert!(said(&ninth, part), "{tail:?}");
     }
     cluster.ok(&["put", "key", "value"]);

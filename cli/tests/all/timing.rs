@@ -30,7 +30,7 @@ fn a_write_says_where_its_time_went() {
     assert!(parts >= of("total"), "{timing:?}");
     let untimed = cluster.run(&["put", "key", "value", "--json"]);
     assert!(untimed.expect_status(0).json()["timing_ns"].is_null());
-    let reports = cluster.look();
+    let reports = cluster.survey();
     let leader = leader_of(&reports).expect("a leader");
     let counts = leader.stages.stages().map(|(_, histogram)| histogram.count);
     assert!(counts.iter().all(|&count| count >= 2), "{counts:?}");

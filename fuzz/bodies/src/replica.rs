@@ -8,7 +8,7 @@ use trine_protocol::message::{
     AdminReply, AdminRequest, AppendFrame, BATCH_ITEMS_MAX, BatchItems, BootstrapReply,
     BootstrapRequest, ChunkAck, ClientReply, ClientRequest, ClusterId, DecodeError, Encode,
     GroupId, JoinReply, JoinRequest, PeerHeader, RaftFrame, SnapshotChunk, StateReport,
-    StatusReply, StatusRequest, kind, stream_place,
+    StatusReply, StatusRequest, kind, stream_position,
 };
 use trine_replica_harness::{World, small};
 use trine_transport::time::Duration;
@@ -46,7 +46,7 @@ pub fn messages(bytes: &[u8]) {
         StatusReply,
         StatusRequest
     );
-    let _ = stream_place(bytes);
+    let _ = stream_position(bytes);
     if let Ok(items) = BatchItems::decode(bytes) {
         assert!(items.count() <= BATCH_ITEMS_MAX);
     }
@@ -201,7 +201,7 @@ impl Transfer {
 }
 
 fn snapshot(world: &World, index: u64, term: u64) -> Snapshot {
-    let lives = (1..=3).map(|place| world.replica(place).incarnation().0);
+    let lives = (1..=3).map(|node_id| world.replica(node_id).incarnation().0);
     let mut snapshot = Snapshot::default();
     let metadata = snapshot.mut_metadata();
     (metadata.index, metadata.term) = (index, term);

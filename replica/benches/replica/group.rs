@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use trine_client::{ClientConfig, ClientId, Clients, Mode, Submission};
 use trine_kvstore::Command;
 use trine_protocol::endpoint_config;
-use trine_protocol::message::{Incarnation, PlaceId};
+use trine_protocol::message::{Incarnation, NodeId};
 use trine_protocol::route::RouteOf;
 use trine_protocol::status::Role;
 use trine_replica::{Node, Replica, ReplicaConfig};
@@ -43,7 +43,7 @@ impl Group {
         let nodes = mesh
             .into_iter()
             .zip(0..)
-            .map(|(backend, place)| node_loop(backend, place))
+            .map(|(backend, node_id)| node_loop(backend, node_id))
             .collect();
         let config = ClientConfig::new((0..REPLICAS).map(address).collect());
         let pool = backend.pool().clone();
@@ -152,23 +152,23 @@ fn turn_of_another(node: &mut NodeLoop) {
     node.turn().expect("rings do not fail");
 }
 
-fn node_loop(backend: RingBackend, place: u16) -> NodeLoop {
+fn node_loop(backend: RingBackend, number: u16) -> NodeLoop {
     let peers = (0..REPLICAS)
-        .map(|place| (PlaceId(u32::from(place)), address(place)))
+        .map(|node_id| (NodeId(u32::from(node_id)), address(node_id)))
         .collect();
     let config = ReplicaConfig {
-        bootstrap: place == 0,
+        bootstrap: number == 0,
         ..ReplicaConfig::default()
     };
     let pool = backend.pool().clone();
-    let seed = u64::from(place) + 1;
-    let place_id = PlaceId(u32::from(place));
+    let seed = u64::from(number) + 1;
+    let node_id = NodeId(u32::from(number));
     let now = MonotonicClock.now();
     let replica = Replica::new(
         config,
         Incarnation(seed),
-        place_id,
-        address(place),
+        node_id,
+        address(number),
         peers,
         pool,
         seed,
@@ -192,8 +192,8 @@ fn node_loop(backend: RingBackend, place: u16) -> NodeLoop {
     .expect("a sound configuration")
 }
 
-fn address(place: u16) -> SocketAddr {
-    SocketAddr::from(([127, 0, 0, 1], 7000 + place))
+fn address(node_id: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 7000 + node_id))
 }
 
 fn route_of() -> RouteOf<RingRoute> {

@@ -9,7 +9,7 @@ use std::time::Instant;
 use trine_client::{BlockingClient, ClientConfig, Clients, Mode, Submission};
 use trine_kvstore::Command;
 use trine_protocol::endpoint_config;
-use trine_protocol::message::{Incarnation, PlaceId};
+use trine_protocol::message::{Incarnation, NodeId};
 use trine_protocol::route::RouteOf;
 use trine_replica::{Node, Replica, ReplicaConfig};
 use trine_transport::backend::{Backend, MonotonicClock, UdpBackend, UdpConfig};
@@ -34,9 +34,9 @@ impl Cluster {
         let backends: Vec<UdpBackend> = (0..REPLICAS).map(|_| bind()).collect();
         let addresses: Vec<SocketAddr> = backends.iter().map(UdpBackend::local_addr).collect();
         let stopping = Arc::new(AtomicBool::new(false));
-        let start = |(place, backend)| {
+        let start = |(node_id, backend)| {
             let (addresses, stopping) = (addresses.clone(), Arc::clone(&stopping));
-            std::thread::spawn(move || serve(place, backend, &addresses, &stopping))
+            std::thread::spawn(move || serve(node_id, backend, &addresses, &stopping))
         };
         let threads = backends.into_iter().enumerate().map(start).collect();
         Self {
@@ -75,23 +75,23 @@ fn bind() -> UdpBackend {
     UdpBackend::bind(any_port, &UdpConfig::default()).expect("a free port on loopback")
 }
 
-fn serve(place: usize, backend: UdpBackend, addresses: &[SocketAddr], stopping: &AtomicBool) {
-    let peers = (0..).map(PlaceId).zip(addresses.iter().copied()).collect();
+fn serve(index: usize, backend: UdpBackend, addresses: &[SocketAddr], stopping: &AtomicBool) {
+    let peers = (0..).map(NodeId).zip(addresses.iter().copied()).collect();
     let config = ReplicaConfig {
-        bootstrap: place == 0,
+        bootstrap: index == 0,
         ..ReplicaConfig::default()
     };
     let (pool, seed, now) = (
         backend.pool().clone(),
-        place as u64 + 1,
+        index as u64 + 1,
         MonotonicClock.now(),
     );
-    let place_id = PlaceId(place as u32);
+    let node_id = NodeId(index as u32);
     let replica = Replica::new(
         config,
         Incarnation(seed),
-        place_id,
-        addresses[place],
+        node_id,
+        addresses[index],
         peers,
         pool,
         seed,

@@ -64,8 +64,8 @@ impl<R: Route> Clients<R> {
             return self.abandon_batch(refused.map(|batch| batch.keys).unwrap_or_default());
         };
         self.note_sent_to(peer, cx.now());
-        for place in 0..self.picked.len() {
-            self.note_sent(self.picked[place], peer, id, cx.now());
+        for node_id in 0..self.picked.len() {
+            self.note_sent(self.picked[node_id], peer, id, cx.now());
         }
         true
     }

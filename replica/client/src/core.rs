@@ -18,7 +18,7 @@ use trine_transport::time::{Duration, Instant};
 use super::belief::{Leader, QUESTION_BIT};
 use super::config::{ClientConfig, ClientConfigError, LOGICAL_CLIENTS_MAX, OPERATIONS_MAX};
 use super::logical::{Logical, Registration};
-use super::operation::{Lane, Pending, Stage};
+use super::operation::{Pending, Queue, Stage};
 use super::outcome::{Answer, Error, Obstacle};
 use super::peers::Peers;
 use super::sent_batch::{BATCH_BIT, SentBatch};
@@ -75,8 +75,8 @@ pub struct Clients<R: Route> {
     pub(super) cluster: ClusterId,
     pub(super) logical: Slab<Logical>,
     pub(super) operations: Slab<Pending>,
-    /// Operations that can be sent, by [`Lane`]. May name operations that are over.
-    pub(super) ready: [VecDeque<Key>; Lane::COUNT],
+    /// Operations that can be sent, by [`Queue`]. May name operations that are over.
+    pub(super) ready: [VecDeque<Key>; Queue::COUNT],
     /// Batches under way.
     pub(super) batches: Slab<SentBatch>,
     /// Keys of the message that is being put together; empty between calls.
@@ -196,7 +196,7 @@ impl<R: Route> Clients<R> {
             owner,
             tag,
             operation,
-            lane: Lane::Write,
+            queue: Queue::Write,
             stage: Stage::Waiting,
             request: Some(request),
             response_bytes: self.config.response_bytes,
@@ -219,7 +219,7 @@ impl<R: Route> Clients<R> {
             return;
         };
         pending.stage = Stage::Ready;
-        self.ready[pending.lane as usize].push_back(key);
+        self.ready[pending.queue as usize].push_back(key);
     }
 
     /// Ends an operation and tells its caller.

@@ -10,7 +10,7 @@ use trine_transport::slab::Key;
 use trine_transport::time::Instant;
 
 use super::core::Clients;
-use super::operation::{Lane, Stage};
+use super::operation::{Queue, Stage};
 use super::outcome::Obstacle;
 
 impl<R: Route> Clients<R> {
@@ -21,31 +21,32 @@ impl<R: Route> Clients<R> {
             return;
         }
         if let Some((index, session)) = self.target() {
-            self.send_lane(cx, Lane::Write, index, session);
-            self.send_lane(cx, Lane::Read, index, session);
+            self.send_queue(cx, Queue::Write, index, session);
+            self.send_queue(cx, Queue::Read, index, session);
         }
     }
 
     /// Whether anything waits for a leader.
     pub(super) fn has_ready_for_leader(&self) -> bool {
-        !self.ready[Lane::Write as usize].is_empty() || !self.ready[Lane::Read as usize].is_empty()
+        !self.ready[Queue::Write as usize].is_empty()
+            || !self.ready[Queue::Read as usize].is_empty()
     }
 
-    pub(super) fn send_lane(
+    pub(super) fn send_queue(
         &mut self,
         cx: &mut Cx<'_, R>,
-        lane: Lane,
+        queue: Queue,
         index: usize,
         session: SessionId,
     ) {
-        while self.pick(cx.now(), lane) {
+        while self.pick(cx.now(), queue) {
             let sent = match self.picked[..] {
                 [key] => self.send_alone(cx, key, index, session),
                 _ => self.send_batch(cx, index, session),
             };
             if !sent {
                 // Nothing more can be sent at the moment: everything stays in its place.
-                let ready = &mut self.ready[lane as usize];
+                let ready = &mut self.ready[queue as usize];
                 self.picked
                     .drain(..)
                     .rev()
@@ -56,10 +57,10 @@ impl<R: Route> Clients<R> {
         }
     }
 
-    /// Takes the operations for the next message out of `lane`; returns whether there are any.
-    fn pick(&mut self, now: Instant, lane: Lane) -> bool {
+    /// Takes the operations for the next message out of `queue`; returns whether there are any.
+    fn pick(&mut self, now: Instant, queue: Queue) -> bool {
         let mut bytes = BATCH_HEADER_SIZE;
-        while let Some(key) = self.ready[lane as usize].pop_front() {
+        while let Some(key) = self.ready[queue as usize].pop_front() {
             if !self.is_current(now, key) {
                 continue;
             }
@@ -72,7 +73,7 @@ impl<R: Route> Clients<R> {
                 && !pending.alone
                 && self.picked.len() < BATCH_ITEMS_MAX;
             if !fits && !self.picked.is_empty() {
-                self.ready[lane as usize].push_front(key);
+                self.ready[queue as usize].push_front(key);
                 break;
             }
             self.picked.push(key);

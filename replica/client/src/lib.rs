@@ -2,8 +2,9 @@
 //!
 //! A client never says "done" of a write that was not committed. When it cannot have an answer it says which of two
 //! things is true. [`Error::NotReachable`] means that the command was not applied and never will be,
-//! [`Error::OutcomeUnknown`] that it may have been. [`give_order`] does the same for admin commands.
+//! [`Error::OutcomeUnknown`] that it may have been. [`run_admin`] does the same for admin commands.
 
+mod admin_client;
 mod admission;
 mod asynchronous;
 mod batch;
@@ -16,7 +17,6 @@ mod expire;
 mod leader;
 mod logical;
 mod operation;
-mod order;
 mod outcome;
 mod peers;
 mod probe;
@@ -27,6 +27,7 @@ mod submit;
 mod survey;
 mod window;
 
+pub use admin_client::{AdminClient, AdminDone, AdminError, run_admin};
 pub use asynchronous::{AsyncCall, AsyncClient, AsyncClients};
 pub use blocking::{BlockingClient, CallError, OpenError};
 pub use config::{
@@ -35,7 +36,6 @@ pub use config::{
 };
 pub use core::{ClientId, ClientStats, Clients, Finished};
 pub use operation::Mode;
-pub use order::{OrderDone, OrderError, OrderGiver, give_order};
 pub use outcome::{Answer, Error, Obstacle, WriteTiming};
 pub use probe::{ProbeError, Probed, probe_status};
 pub use submit::{EncodedCommand, Submission, SubmitError};

@@ -45,7 +45,7 @@ impl Mode {
 
 /// Operations that can share a batch: they end at about the same time and go to the same replica.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Lane {
+pub(super) enum Queue {
     /// Through the log.
     Write,
     /// Linearizable reads.
@@ -58,7 +58,7 @@ pub(super) enum Lane {
     Anywhere,
 }
 
-impl Lane {
+impl Queue {
     pub(super) const COUNT: usize = 5;
 
     pub(super) const fn of(mode: Mode) -> Self {
@@ -102,7 +102,7 @@ pub(super) struct Pending {
     pub(super) tag: u64,
     pub(super) operation: Operation,
     /// The queue for it when it is ready.
-    pub(super) lane: Lane,
+    pub(super) queue: Queue,
     pub(super) stage: Stage,
     /// None exactly while an attempt is under way that is no part of a batch: the transport has it then.
     pub(super) request: Option<MsgBuf>,

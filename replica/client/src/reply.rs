@@ -15,7 +15,7 @@ use super::operation::{Pending, Stage};
 use super::outcome::{Answer, Obstacle, WriteTiming};
 
 /// A reply without its borrowed parts.
-struct Heard {
+struct ReplyHeader {
     status: ClientStatus,
     cluster: ClusterId,
     position: u64,
@@ -133,20 +133,20 @@ impl<R: Route> Clients<R> {
     }
 
     pub(super) fn on_reply(&mut self, now: Instant, key: Key, peer: usize, reply: Incoming<'_>) {
-        let Some(heard) = read(reply.bytes()) else {
+        let Some(header) = read(reply.bytes()) else {
             self.note_unreadable();
             self.with_pending(key, Pending::note_uncertain);
             return self.refuse(now, key, Obstacle::UnreadableReply);
         };
-        if !self.cluster.admits(heard.cluster) || heard.status == ClientStatus::WrongCluster {
-            return self.on_wrong_cluster(now, key, peer, heard.cluster);
+        if !self.cluster.admits(header.cluster) || header.status == ClientStatus::WrongCluster {
+            return self.on_wrong_cluster(now, key, peer, header.cluster);
         }
         // A refusal does not count: a leaderless replica of another group in the list could answer first.
-        if self.cluster.is_none() && heard.status == ClientStatus::Ok {
-            self.cluster = heard.cluster;
+        if self.cluster.is_none() && header.status == ClientStatus::Ok {
+            self.cluster = header.cluster;
         }
         self.peers.get_mut(peer).heard_at = now;
-        self.on_status(now, key, peer, &heard, reply);
+        self.on_status(now, key, peer, &header, reply);
     }
 
     fn on_status(
@@ -154,14 +154,14 @@ impl<R: Route> Clients<R> {
         now: Instant,
         key: Key,
         peer: usize,
-        heard: &Heard,
+        header: &ReplyHeader,
         reply: Incoming<'_>,
     ) {
-        if heard.status != ClientStatus::Ok && self.is_spread(key) {
+        if header.status != ClientStatus::Ok && self.is_spread(key) {
             self.avoid(now, peer);
         }
-        match heard.status {
-            ClientStatus::Ok => self.on_ok(now, key, peer, heard, reply),
+        match header.status {
+            ClientStatus::Ok => self.on_ok(now, key, peer, header, reply),
             ClientStatus::NotLeader if self.is_spread(key) => {
                 self.obstructed(now, key, Obstacle::NoLeader);
             }
@@ -169,12 +169,12 @@ impl<R: Route> Clients<R> {
                 self.obstructed(now, key, Obstacle::Busy);
             }
             ClientStatus::NotLeader => {
-                self.redirect(now, peer, heard.leader);
+                self.redirect(now, peer, header.leader);
                 self.obstructed(now, key, Obstacle::NoLeader);
             }
             ClientStatus::LeadershipLost => {
                 self.with_pending(key, Pending::note_uncertain);
-                self.redirect(now, peer, heard.leader);
+                self.redirect(now, peer, header.leader);
                 self.obstructed(now, key, Obstacle::NoLeader);
             }
             ClientStatus::Busy | ClientStatus::WindowExceeded => {
@@ -201,13 +201,20 @@ impl<R: Route> Clients<R> {
                 now,
                 key,
                 Obstacle::WrongCluster {
-                    theirs: heard.cluster,
+                    theirs: header.cluster,
                 },
             ),
         }
     }
 
-    fn on_ok(&mut self, now: Instant, key: Key, peer: usize, heard: &Heard, reply: Incoming<'_>) {
+    fn on_ok(
+        &mut self,
+        now: Instant,
+        key: Key,
+        peer: usize,
+        header: &ReplyHeader,
+        reply: Incoming<'_>,
+    ) {
         let Some(&Pending { operation, tag, .. }) = self.operations.get(key) else {
             return;
         };
@@ -216,16 +223,16 @@ impl<R: Route> Clients<R> {
         }
         if operation == Operation::Register {
             let session = GroupSession {
-                client: heard.position,
+                client: header.position,
                 number: tag,
             };
             return self.finish_registration(now, key, Registration::Done(session));
         }
-        if heard.is_sound {
-            let timing = heard
+        if header.is_sound {
+            let timing = header
                 .timing
                 .and_then(|leader| self.timing_of(now, key, leader));
-            let answer = reply.into_answer(Position::from_u64(heard.position));
+            let answer = reply.into_answer(Position::from_u64(header.position));
             self.finish(now, key, Ok(answer.timed(timing)));
         } else {
             self.note_unreadable();
@@ -311,7 +318,7 @@ impl<R: Route> Clients<R> {
     }
 }
 
-fn read(reply: &[u8]) -> Option<Heard> {
+fn read(reply: &[u8]) -> Option<ReplyHeader> {
     let reply = ClientReply::decode(reply).ok()?;
     let ClientReply {
         status,
@@ -322,7 +329,7 @@ fn read(reply: &[u8]) -> Option<Heard> {
         ..
     } = reply;
     let is_sound = status == ClientStatus::Ok && Response::decode(reply.response).is_ok();
-    Some(Heard {
+    Some(ReplyHeader {
         status,
         cluster,
         position,

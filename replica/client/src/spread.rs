@@ -7,23 +7,23 @@ use trine_transport::slab::Key;
 use trine_transport::time::Instant;
 
 use super::core::Clients;
-use super::operation::Lane;
+use super::operation::Queue;
 
 /// Lanes of reads that more than one replica can do.
-const SPREAD: [Lane; 3] = [Lane::Stale, Lane::Follower, Lane::Anywhere];
+const SPREAD: [Queue; 3] = [Queue::Stale, Queue::Follower, Queue::Anywhere];
 
 impl<R: Route> Clients<R> {
     /// Sends the operations that are ready for followers, or for any replica.
     pub(super) fn dispatch_spread(&mut self, cx: &mut Cx<'_, R>) {
-        for lane in SPREAD {
-            if self.ready[lane as usize].is_empty() {
+        for queue in SPREAD {
+            if self.ready[queue as usize].is_empty() {
                 continue;
             }
-            if lane == Lane::Follower && self.awaits_leader(cx) {
+            if queue == Queue::Follower && self.awaits_leader(cx) {
                 continue;
             }
-            if let Some((index, session)) = self.next_spread(lane, cx.now()) {
-                self.send_lane(cx, lane, index, session);
+            if let Some((index, session)) = self.next_spread(queue, cx.now()) {
+                self.send_queue(cx, queue, index, session);
             }
         }
     }
@@ -46,7 +46,7 @@ impl<R: Route> Clients<R> {
 
     /// Until when reads for followers wait for news of the leader; nothing if it is known or no such read waits.
     fn leader_awaited_until(&self) -> Option<Instant> {
-        let &first = self.ready[Lane::Follower as usize].front()?;
+        let &first = self.ready[Queue::Follower as usize].front()?;
         let pending = self.operations.get(first)?;
         match self.leader.target {
             Some(_) => None,
@@ -54,12 +54,12 @@ impl<R: Route> Clients<R> {
         }
     }
 
-    /// The next replica for a read of `lane`, by rotation; those that have refused one lately come last. Stale reads
+    /// The next replica for a read of `queue`, by rotation; those that have refused one lately come last. Stale reads
     /// stay with one replica as long as it answers, because otherwise their state would go back and forth. That replica
     /// is the leader, or else the one that would be asked first.
-    fn next_spread(&mut self, lane: Lane, now: Instant) -> Option<(usize, SessionId)> {
+    fn next_spread(&mut self, queue: Queue, now: Instant) -> Option<(usize, SessionId)> {
         let count = self.peers.len();
-        let stays = lane == Lane::Stale;
+        let stays = queue == Queue::Stale;
         let last = match stays {
             true => self.leader.last_guess,
             false => self.last_spread,
@@ -67,10 +67,10 @@ impl<R: Route> Clients<R> {
         let in_turn = (1..=count).map(|step| (last + step) % count);
         let fitness = |&index: &usize| {
             let leads = Some(index) == self.leader.target;
-            let is_second_choice = match lane {
-                Lane::Follower => leads,
-                Lane::Stale => !leads,
-                Lane::Write | Lane::Read | Lane::Anywhere => false,
+            let is_second_choice = match queue {
+                Queue::Follower => leads,
+                Queue::Stale => !leads,
+                Queue::Write | Queue::Read | Queue::Anywhere => false,
             };
             (self.peers.get(index).avoid_until > now, is_second_choice)
         };
@@ -94,7 +94,7 @@ impl<R: Route> Clients<R> {
 
     /// When the reads that wait for a replica are due again.
     pub(super) fn spread_resumes_at(&self) -> Option<Instant> {
-        let waits = |lane: &Lane| !self.ready[*lane as usize].is_empty();
+        let waits = |queue: &Queue| !self.ready[*queue as usize].is_empty();
         if !SPREAD.iter().any(waits) {
             return None;
         }
@@ -106,7 +106,7 @@ impl<R: Route> Clients<R> {
         let paused = up.map(|(_, peer)| peer.avoid_until).min()?;
         let awaited = self.leader_awaited_until();
         // Only reads for followers wait for news of the leader.
-        let others_wait = waits(&Lane::Stale) || waits(&Lane::Anywhere);
+        let others_wait = waits(&Queue::Stale) || waits(&Queue::Anywhere);
         Some(match awaited {
             Some(until) if !others_wait => until.max(paused),
             _ => paused,
@@ -116,7 +116,7 @@ impl<R: Route> Clients<R> {
     /// Whether an operation may be done by any replica.
     pub(super) fn is_spread(&self, key: Key) -> bool {
         let pending = self.operations.get(key);
-        pending.is_some_and(|pending| SPREAD.contains(&pending.lane))
+        pending.is_some_and(|pending| SPREAD.contains(&pending.queue))
     }
 
     /// A replica has refused such a read, or has not answered it in time: the others come first for a while.

@@ -137,7 +137,7 @@ impl Client {
         }
         let reply = bytes.and_then(|bytes| ClientReply::decode(bytes).ok());
         let Some(reply) = reply else {
-            self.target = world.prng.in_range(1..=world.places.len() as u64) as u32;
+            self.target = world.prng.in_range(1..=world.machines.len() as u64) as u32;
             return self.send(world, me);
         };
         self.heard.push(reply.status);
@@ -156,12 +156,12 @@ impl Client {
     }
 
     fn retry_elsewhere(&mut self, world: &mut World, me: usize, reply: &ClientReply<'_>) {
-        let places = world.places.len() as u32;
+        let machines = world.machines.len() as u32;
         self.target = match reply.leader {
-            Some(leader) => (1..=places)
-                .find(|&place| address(place) == leader)
+            Some(leader) => (1..=machines)
+                .find(|&node_id| address(node_id) == leader)
                 .unwrap_or(1),
-            None => world.prng.in_range(1..=u64::from(places)) as u32,
+            None => world.prng.in_range(1..=u64::from(machines)) as u32,
         };
         if reply.leader.is_some() {
             return self.send(world, me);
@@ -258,8 +258,8 @@ impl World {
     }
 
     /// The same at a certain replica.
-    pub fn ask_at(&mut self, client: usize, place: u32, wish: Wish) {
-        self.clients[client].target = place;
+    pub fn ask_at(&mut self, client: usize, node_id: u32, wish: Wish) {
+        self.clients[client].target = node_id;
         self.ask(client, wish);
     }
 

@@ -12,8 +12,8 @@ use std::net::SocketAddr;
 
 use trine_kvstore::config::STATE_VERSION;
 use trine_protocol::message::{
-    AdminReply, AdminRequest, AdminStatus, ClusterId, Encode, Incarnation, JoinRequest, Order,
-    PlaceId, ReplyToken, kind,
+    AdminCommand, AdminReply, AdminRequest, AdminStatus, ClusterId, Encode, Incarnation,
+    JoinRequest, NodeId, ReplyToken, kind,
 };
 use trine_protocol::status::Role;
 use trine_protocol::status::Status;
@@ -30,15 +30,22 @@ const CLIENTS: u32 = 250;
 pub const CLAIMANT: u32 = 9;
 
 /// Address of a place.
-pub fn address(place: u32) -> SocketAddr {
-    SocketAddr::from(([10, 0, 0, place as u8], 7471))
+pub fn address(node_id: u32) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, node_id as u8], 7471))
 }
 
 /// The sender of a request, so that the answer finds its way back.
 #[derive(Clone, Copy, Debug)]
 enum Asker {
-    Replica { place: u32, life: u64, tag: u64 },
-    Client { client: usize, attempt: u64 },
+    Replica {
+        node_id: u32,
+        incarnation: u64,
+        tag: u64,
+    },
+    Client {
+        client: usize,
+        attempt: u64,
+    },
 }
 
 #[derive(Debug)]
@@ -85,10 +92,10 @@ impl Ord for Scheduled {
 }
 
 /// One place, and the replica that fills it at the moment.
-pub struct Place {
+pub struct Machine {
     pub replica: Option<Replica>,
     /// Counts the incarnations, so that messages for an earlier one get lost.
-    life: u64,
+    incarnation: u64,
     /// A paused process: messages wait in the queue, and no turn is taken.
     pub paused: bool,
     paused_at: Instant,
@@ -100,11 +107,11 @@ pub struct Place {
     next_token: u64,
 }
 
-impl Place {
+impl Machine {
     fn empty() -> Self {
         Self {
             replica: None,
-            life: 0,
+            incarnation: 0,
             paused: false,
             paused_at: Instant::ZERO,
             waiting: Vec::new(),
@@ -118,7 +125,7 @@ impl Place {
 /// The whole world.
 pub struct World {
     pub now: Instant,
-    pub places: BTreeMap<u32, Place>,
+    pub machines: BTreeMap<u32, Machine>,
     pub clients: Vec<Client>,
     pub config: ReplicaConfig,
     pub prng: Prng,
@@ -151,7 +158,9 @@ impl World {
     pub fn new(count: u32, config: ReplicaConfig, seed: u64) -> Self {
         Self {
             now: Instant::from_nanos(1_000_000_000),
-            places: (1..=count).map(|number| (number, Place::empty())).collect(),
+            machines: (1..=count)
+                .map(|number| (number, Machine::empty()))
+                .collect(),
             clients: Vec::new(),
             config,
             prng: Prng::new(seed),
@@ -175,8 +184,8 @@ impl World {
     /// A group of `count` replicas that serves.
     pub fn serving(count: u32, config: ReplicaConfig, seed: u64) -> Self {
         let mut world = Self::new(count, config, seed);
-        for place in 1..=count {
-            world.start(place, place == 1);
+        for node_id in 1..=count {
+            world.start(node_id, node_id == 1);
         }
         world.expect("a leader", Duration::from_secs(3), |world| {
             world.leader().is_some()
@@ -185,9 +194,9 @@ impl World {
     }
 
     /// Adds a place that the group does not know yet.
-    pub fn add_place(&mut self) -> u32 {
-        let number = self.places.len() as u32 + 1;
-        self.places.insert(number, Place::empty());
+    pub fn add_node(&mut self) -> u32 {
+        let number = self.machines.len() as u32 + 1;
+        self.machines.insert(number, Machine::empty());
         number
     }
 
@@ -195,9 +204,9 @@ impl World {
     pub fn start(&mut self, number: u32, bootstrap: bool) {
         let incarnation = Incarnation(self.prng.next_u64().max(1));
         let peers = self
-            .places
+            .machines
             .keys()
-            .map(|&place| (PlaceId(place), address(place)))
+            .map(|&node_id| (NodeId(node_id), address(node_id)))
             .collect();
         let config = ReplicaConfig {
             bootstrap,
@@ -207,7 +216,7 @@ impl World {
         let replica = Replica::new(
             config,
             incarnation,
-            PlaceId(number),
+            NodeId(number),
             address(number),
             peers,
             self.pool.clone(),
@@ -215,43 +224,43 @@ impl World {
             self.now,
         )
         .unwrap();
-        let place = self.places.get_mut(&number).unwrap();
-        assert!(place.replica.is_none());
-        place.replica = Some(replica);
-        place.life += 1;
+        let machine = self.machines.get_mut(&number).unwrap();
+        assert!(machine.replica.is_none());
+        machine.replica = Some(replica);
+        machine.incarnation += 1;
     }
 
     /// Ends a replica without notice: its memory is gone.
     pub fn kill(&mut self, number: u32) {
-        let place = self.places.get_mut(&number).unwrap();
-        place.replica = None;
-        place.life += 1;
-        place.paused = false;
-        place.waiting.clear();
-        place.outstanding.clear();
-        let askers = std::mem::take(&mut place.askers);
+        let machine = self.machines.get_mut(&number).unwrap();
+        machine.replica = None;
+        machine.incarnation += 1;
+        machine.paused = false;
+        machine.waiting.clear();
+        machine.outstanding.clear();
+        let askers = std::mem::take(&mut machine.askers);
         for asker in askers.into_values() {
             self.fail_later(asker, Duration::from_millis(20));
         }
     }
 
     pub fn pause(&mut self, number: u32) {
-        let place = self.places.get_mut(&number).unwrap();
-        place.paused = true;
-        place.paused_at = self.now;
+        let machine = self.machines.get_mut(&number).unwrap();
+        machine.paused = true;
+        machine.paused_at = self.now;
     }
 
     /// The process had just read its clock when it was stopped. It handles everything that has arrived meanwhile as if
     /// no time had passed, and reads the clock only then.
     pub fn resume(&mut self, number: u32) {
-        let place = self.places.get_mut(&number).unwrap();
-        place.paused = false;
-        let waiting = std::mem::take(&mut place.waiting);
-        let real = std::mem::replace(&mut self.now, place.paused_at);
+        let machine = self.machines.get_mut(&number).unwrap();
+        machine.paused = false;
+        let waiting = std::mem::take(&mut machine.waiting);
+        let real = std::mem::replace(&mut self.now, machine.paused_at);
         for what in waiting {
             self.happen(what);
         }
-        if let Some(replica) = &mut self.places.get_mut(&number).unwrap().replica {
+        if let Some(replica) = &mut self.machines.get_mut(&number).unwrap().replica {
             replica.on_turn(self.now);
         }
         self.now = real;
@@ -269,40 +278,40 @@ impl World {
         }
     }
 
-    pub fn isolate(&mut self, place: u32) {
+    pub fn isolate(&mut self, node_id: u32) {
         let others: Vec<u32> = self
-            .places
+            .machines
             .keys()
             .copied()
-            .filter(|&other| other != place)
+            .filter(|&other| other != node_id)
             .collect();
-        self.partition(&[place], &others);
+        self.partition(&[node_id], &others);
     }
 
     pub fn heal(&mut self) {
         self.cut.clear();
     }
 
-    pub fn replica(&self, place: u32) -> &Replica {
-        self.places[&place]
+    pub fn replica(&self, node_id: u32) -> &Replica {
+        self.machines[&node_id]
             .replica
             .as_ref()
             .expect("a running replica")
     }
 
     /// Requests of a replica that have not ended.
-    pub fn outstanding(&self, place: u32) -> usize {
-        self.places[&place].outstanding.len()
+    pub fn outstanding(&self, node_id: u32) -> usize {
+        self.machines[&node_id].outstanding.len()
     }
 
-    pub fn status(&self, place: u32) -> Status {
-        self.replica(place).status(self.now)
+    pub fn status(&self, node_id: u32) -> Status {
+        self.replica(node_id).status(self.now)
     }
 
     pub fn running(&self) -> Vec<u32> {
-        self.places
+        self.machines
             .iter()
-            .filter(|(_, place)| place.replica.is_some())
+            .filter(|(_, machine)| machine.replica.is_some())
             .map(|(&number, _)| number)
             .collect()
     }
@@ -312,11 +321,11 @@ impl World {
         let statuses = self
             .running()
             .into_iter()
-            .map(|place| (place, self.status(place)));
+            .map(|node_id| (node_id, self.status(node_id)));
         let leaders = statuses.filter(|(_, status)| status.role == Role::Leader);
-        let (place, status) = leaders.max_by_key(|(_, status)| status.term)?;
+        let (node_id, status) = leaders.max_by_key(|(_, status)| status.term)?;
         (status.applied == status.committed && status.log.last_index == status.committed)
-            .then_some(place)
+            .then_some(node_id)
     }
 
     /// Runs until `end`, or until no event is left before it.
@@ -355,7 +364,7 @@ impl World {
         let statuses: Vec<Status> = self
             .running()
             .into_iter()
-            .map(|place| self.status(place))
+            .map(|node_id| self.status(node_id))
             .collect();
         panic!("no {what} within {within:?}: {statuses:#?}");
     }
@@ -363,17 +372,17 @@ impl World {
     fn next_event(&self) -> Option<Instant> {
         let queued = self.queue.peek().map(|scheduled| scheduled.at);
         let replicas = self
-            .places
+            .machines
             .values()
-            .filter(|place| !place.paused)
-            .flat_map(|place| {
-                let timeout = place
+            .filter(|machine| !machine.paused)
+            .flat_map(|machine| {
+                let timeout = machine
                     .replica
                     .as_ref()
                     .and_then(|replica| replica.next_timeout());
                 timeout
                     .into_iter()
-                    .chain(place.outstanding.values().min().copied())
+                    .chain(machine.outstanding.values().min().copied())
             });
         replicas.chain(queued).min().map(|at| at.max(self.now))
     }
@@ -389,14 +398,14 @@ impl World {
             let what = self.queue.pop().unwrap().what;
             touched.extend(self.happen(what));
         }
-        for (&number, place) in &self.places {
+        for (&number, machine) in &self.machines {
             let due = |at: Instant| at <= self.now;
-            let timeout = place
+            let timeout = machine
                 .replica
                 .as_ref()
                 .and_then(|replica| replica.next_timeout());
-            if !place.paused
-                && (timeout.is_some_and(due) || place.outstanding.values().copied().any(due))
+            if !machine.paused
+                && (timeout.is_some_and(due) || machine.outstanding.values().copied().any(due))
             {
                 touched.insert(number);
             }
@@ -408,20 +417,20 @@ impl World {
 
     fn turn(&mut self, number: u32) {
         let now = self.now;
-        let Some(place) = self.places.get_mut(&number) else {
+        let Some(machine) = self.machines.get_mut(&number) else {
             return;
         };
-        let Some(replica) = &mut place.replica else {
+        let Some(replica) = &mut machine.replica else {
             return;
         };
-        let overdue: Vec<u64> = place
+        let overdue: Vec<u64> = machine
             .outstanding
             .iter()
             .filter(|&(_, &deadline)| deadline <= now)
             .map(|(&tag, _)| tag)
             .collect();
         for tag in overdue {
-            place.outstanding.remove(&tag);
+            machine.outstanding.remove(&tag);
             replica.on_peer_reply(now, tag, None);
         }
         replica.on_turn(now);
@@ -430,8 +439,8 @@ impl World {
 
     fn drain(&mut self, number: u32) {
         loop {
-            let place = self.places.get_mut(&number).unwrap();
-            let Some(output) = place.replica.as_mut().and_then(Replica::poll_output) else {
+            let machine = self.machines.get_mut(&number).unwrap();
+            let Some(output) = machine.replica.as_mut().and_then(Replica::poll_output) else {
                 return;
             };
             match output {
@@ -444,16 +453,16 @@ impl World {
                     timeout,
                     ..
                 } => {
-                    place.outstanding.insert(tag, self.now + timeout);
+                    machine.outstanding.insert(tag, self.now + timeout);
                     let asker = Asker::Replica {
-                        place: number,
-                        life: place.life,
+                        node_id: number,
+                        incarnation: machine.incarnation,
                         tag,
                     };
                     self.carry_request(number, to, expect, asker, kind, bytes.to_vec());
                 }
                 Output::Reply { token, bytes } => {
-                    let asker = place
+                    let asker = machine
                         .askers
                         .remove(&token.0)
                         .expect("each token is answered once");
@@ -477,10 +486,10 @@ impl World {
             self.largest_append = self.largest_append.max(bytes.len());
         }
         let to = self
-            .places
+            .machines
             .keys()
             .copied()
-            .find(|&place| address(place) == to);
+            .find(|&node_id| address(node_id) == to);
         let Some(to) = to else {
             return self.fail_later(asker, Duration::from_millis(5));
         };
@@ -506,7 +515,7 @@ impl World {
 
     fn carry_answer(&mut self, from: u32, asker: Asker, bytes: Option<Vec<u8>>) {
         let cut = match asker {
-            Asker::Replica { place, .. } => self.cut.contains(&(from, place)),
+            Asker::Replica { node_id, .. } => self.cut.contains(&(from, node_id)),
             Asker::Client { .. } => self.mute.contains(&from),
         };
         if !cut {
@@ -543,15 +552,15 @@ impl World {
         let concerned = match &what {
             Happening::Request { to, .. } => Some(*to),
             Happening::Answer {
-                asker: Asker::Replica { place, .. },
+                asker: Asker::Replica { node_id, .. },
                 ..
-            } => Some(*place),
+            } => Some(*node_id),
             _ => None,
         };
-        if let Some(place) = concerned.and_then(|number| self.places.get_mut(&number))
-            && place.paused
+        if let Some(machine) = concerned.and_then(|number| self.machines.get_mut(&number))
+            && machine.paused
         {
-            place.waiting.push(what);
+            machine.waiting.push(what);
             return None;
         }
         match what {
@@ -566,10 +575,18 @@ impl World {
                 self.deliver(to, expect, asker, address(CLIENTS), kind, &bytes);
             }
             Happening::Answer {
-                asker: Asker::Replica { place, life, tag },
+                asker:
+                    Asker::Replica {
+                        node_id,
+                        incarnation,
+                        tag,
+                    },
                 bytes,
             } => {
-                self.note(u64::from(place) << 32, bytes.as_deref().unwrap_or_default());
+                self.note(
+                    u64::from(node_id) << 32,
+                    bytes.as_deref().unwrap_or_default(),
+                );
                 let lost = |bytes: &Vec<u8>| self.lose_answer.is_some_and(|lose| lose(bytes));
                 let bytes = match bytes {
                     Some(bytes) if lost(&bytes) => {
@@ -579,8 +596,8 @@ impl World {
                     bytes => bytes,
                 };
                 let now = self.now;
-                let at = self.places.get_mut(&place).unwrap();
-                if at.life == life && at.outstanding.remove(&tag).is_some() {
+                let at = self.machines.get_mut(&node_id).unwrap();
+                if at.incarnation == incarnation && at.outstanding.remove(&tag).is_some() {
                     at.replica
                         .as_mut()
                         .unwrap()
@@ -609,19 +626,18 @@ impl World {
         bytes: &[u8],
     ) {
         let now = self.now;
-        let place = self.places.get_mut(&to).unwrap();
-        let there = place
-            .replica
-            .as_mut()
-            .filter(|replica| expect.is_none_or(|life| life == replica.incarnation()));
+        let machine = self.machines.get_mut(&to).unwrap();
+        let there = machine.replica.as_mut().filter(|replica| {
+            expect.is_none_or(|incarnation| incarnation == replica.incarnation())
+        });
         let Some(replica) = there else {
             return self.fail_later(asker, Duration::from_millis(2));
         };
-        place.next_token += 1;
-        let token = ReplyToken(place.next_token);
-        place.askers.insert(token.0, asker);
+        machine.next_token += 1;
+        let token = ReplyToken(machine.next_token);
+        machine.askers.insert(token.0, asker);
         let comes_from = |known: SocketAddr| match asker {
-            Asker::Replica { place, .. } => known == address(place),
+            Asker::Replica { node_id, .. } => known == address(node_id),
             Asker::Client { .. } => known == from,
         };
         match kind {
@@ -643,7 +659,7 @@ impl World {
 
     /// Hands a replica bytes that no replica has sent, as if they came from another replica's address.
     pub fn inject(&mut self, to: u32, kind: u8, bytes: &[u8]) {
-        let other = self.places.keys().find(|&&place| place != to);
+        let other = self.machines.keys().find(|&&node_id| node_id != to);
         let from = address(*other.unwrap_or(&to));
         self.inject_from(from, to, kind, bytes);
     }
@@ -659,16 +675,21 @@ impl World {
     }
 
     /// Gives an admin command to the leader until it is done or refused; returns the final answer.
-    pub fn order(&mut self, order: Order, place: u32, within: Duration) -> (AdminStatus, String) {
+    pub fn admin(
+        &mut self,
+        command: AdminCommand,
+        node_id: u32,
+        within: Duration,
+    ) -> (AdminStatus, String) {
         let end = self.now + within;
-        let meant = match order {
-            Order::Remove | Order::Replace => self.holder(place),
+        let meant = match command {
+            AdminCommand::Remove | AdminCommand::Replace => self.holder(node_id),
             _ => Incarnation::NONE,
         };
         loop {
             let answer = self
                 .leader()
-                .and_then(|leader| self.order_once(leader, order, place, meant));
+                .and_then(|leader| self.admin_once(leader, command, node_id, meant));
             match answer {
                 Some(answer @ (AdminStatus::Done | AdminStatus::Refused, _)) => return answer,
                 Some(answer) if self.now >= end => return answer,
@@ -679,20 +700,20 @@ impl World {
     }
 
     /// Gives an admin command to one replica once, and returns its answer of a millisecond later.
-    pub fn order_once(
+    pub fn admin_once(
         &mut self,
         to: u32,
-        order: Order,
-        place: u32,
+        command: AdminCommand,
+        node_id: u32,
         meant: Incarnation,
     ) -> Option<(AdminStatus, String)> {
         let request = AdminRequest {
-            order,
-            place: PlaceId(place),
+            command,
+            node_id: NodeId(node_id),
             incarnation: meant,
             cluster: ClusterId::NONE,
-            address: matches!(order, Order::Add { .. } | Order::Replace)
-                .then(|| self.newcomer.unwrap_or(address(place))),
+            address: matches!(command, AdminCommand::Add { .. } | AdminCommand::Replace)
+                .then(|| self.newcomer.unwrap_or(address(node_id))),
         };
         self.heard_from_replicas.clear();
         self.inject(to, kind::ADMIN, &request.encode_to_vec());
@@ -703,12 +724,12 @@ impl World {
     }
 
     /// A process that no replica knows asks every replica for a place, from [`CLAIMANT`].
-    pub fn claim(&mut self, place: u32) {
+    pub fn claim(&mut self, node_id: u32) {
         let claim = JoinRequest {
             // Another version could be refused for that alone.
             state_version: STATE_VERSION,
             member: false,
-            place: PlaceId(place),
+            node_id: NodeId(node_id),
             incarnation: Incarnation(99),
             address: address(CLAIMANT),
             cluster: ClusterId::NONE,
@@ -724,11 +745,14 @@ impl World {
     }
 
     /// The voter at a place, in the leader's configuration.
-    pub fn holder(&self, place: u32) -> Incarnation {
+    pub fn holder(&self, node_id: u32) -> Incarnation {
         let members = self
             .leader()
             .map(|leader| self.replica(leader).discovery().members.0);
-        let member = members.iter().flatten().find(|m| m.place == PlaceId(place));
+        let member = members
+            .iter()
+            .flatten()
+            .find(|m| m.node_id == NodeId(node_id));
         member.map_or(Incarnation::NONE, |member| member.incarnation)
     }
 

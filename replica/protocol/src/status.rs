@@ -41,7 +41,8 @@ pub enum Role {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct MemberStatus {
     /// The place that it fills.
-    pub place: u32,
+    #[serde(alias = "place")]
+    pub node_id: u32,
     /// Its present incarnation, in hexadecimal.
     pub incarnation: String,
     /// The replica's address.
@@ -145,8 +146,8 @@ pub struct Counters {
     /// Messages for another cluster or another incarnation, dropped.
     pub messages_foreign: u64,
     /// Messages between replicas from an address that belongs to no known replica, dropped.
-    #[serde(default)]
-    pub messages_of_strangers: u64,
+    #[serde(default, alias = "messages_of_strangers")]
+    pub messages_unknown_address: u64,
     /// Messages that could not be sent: no buffer, no address, or too many outstanding.
     pub messages_unsent: u64,
     /// Appends that were not sent because the allowed number was under way to that member.
@@ -198,7 +199,8 @@ pub struct LeaseStatus {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Status {
     /// The place that it fills.
-    pub place: u32,
+    #[serde(alias = "place")]
+    pub node_id: u32,
     /// Its present incarnation, in hexadecimal.
     pub incarnation: String,
     /// Its cluster, in hexadecimal; nothing while it belongs to none.

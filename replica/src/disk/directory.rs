@@ -77,7 +77,7 @@ impl Directory {
     pub fn first_members(path: &Path) -> Option<Vec<Member>> {
         let bytes = std::fs::read(path.join(identity::FILE)).ok()?;
         let mut members = Identity::decode(&bytes).ok()?.origin?.members.0;
-        members.sort_unstable_by_key(|member| member.place);
+        members.sort_unstable_by_key(|member| member.node_id);
         Some(members)
     }
 
@@ -241,7 +241,7 @@ mod tests {
     use super::super::tests::{options, recoverable};
     use super::super::{OpenError, RecoverError, Recovered, open, recover};
     use super::*;
-    use trine_protocol::message::{ClusterId, MemberRole, PlaceId};
+    use trine_protocol::message::{ClusterId, MemberRole, NodeId};
 
     struct Scratch(PathBuf);
 
@@ -264,30 +264,33 @@ mod tests {
         }
     }
 
-    type Looks = Arc<Mutex<Vec<(Step, u64, u64)>>>;
+    type Steps = Arc<Mutex<Vec<(Step, u64, u64)>>>;
 
     /// The directory, whose work is ended at the progress call `end`, and the calls.
-    fn watched(path: &Path, end: usize) -> (Directory, Looks) {
-        let looks = Looks::default();
-        let seen = Arc::clone(&looks);
+    fn watched(path: &Path, end: usize) -> (Directory, Steps) {
+        let steps_seen = Steps::default();
+        let seen = Arc::clone(&steps_seen);
         let directory = Directory::lock(path).unwrap();
         let watched = directory.watched(move |step, done, total| {
             let mut seen = seen.lock().unwrap();
             seen.push((step, done, total));
             seen.len() <= end
         });
-        (watched, looks)
+        (watched, steps_seen)
     }
 
-    fn recovered(path: &Path, end: usize) -> (Result<Recovered, RecoverError>, Looks) {
-        let (directory, looks) = watched(path, end);
+    fn recovered(path: &Path, end: usize) -> (Result<Recovered, RecoverError>, Steps) {
+        let (directory, steps_seen) = watched(path, end);
         let member = Member {
-            place: PlaceId(1),
+            node_id: NodeId(1),
             role: MemberRole::Voter,
             incarnation: options().incarnation,
             address: ([127, 0, 0, 1], 7471).into(),
         };
-        (recover(directory, options(), ClusterId(8), member), looks)
+        (
+            recover(directory, options(), ClusterId(8), member),
+            steps_seen,
+        )
     }
 
     #[test]
@@ -298,13 +301,13 @@ mod tests {
             Err(OpenError::Disk(error)) => assert_eq!(error.cause, DiskCause::Ended, "{error}"),
             other => panic!("{other:?}"),
         }
-        let (directory, looks) = watched(&scratch.0, usize::MAX);
+        let (directory, steps_seen) = watched(&scratch.0, usize::MAX);
         let opened = open(directory, options()).unwrap();
         assert!(opened.restored.is_some(), "nothing was changed");
-        let looks = looks.lock().unwrap();
-        let &(step, done, total) = looks.last().unwrap();
+        let steps_seen = steps_seen.lock().unwrap();
+        let &(step, done, total) = steps_seen.last().unwrap();
         assert_eq!((step, done), (Step::Reading, total));
-        assert!(looks.windows(2).all(|pair| pair[0].1 <= pair[1].1));
+        assert!(steps_seen.windows(2).all(|pair| pair[0].1 <= pair[1].1));
     }
 
     #[test]
@@ -312,8 +315,8 @@ mod tests {
         let scratch = Scratch::new("recovery");
         let mut steps = Vec::new();
         for end in 0.. {
-            let (done, looks) = recovered(&scratch.0, end);
-            steps.extend(looks.lock().unwrap().last().map(|&(step, _, _)| step));
+            let (done, steps_seen) = recovered(&scratch.0, end);
+            steps.extend(steps_seen.lock().unwrap().last().map(|&(step, _, _)| step));
             match done {
                 Ok(done) => {
                     assert_eq!((done.old, done.last), (ClusterId(7), 7));

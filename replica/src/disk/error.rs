@@ -74,8 +74,8 @@ pub enum OpenError {
         known: u16,
     },
     /// The directory belongs to another place of the group.
-    #[error("{file} belongs to place {found}, this replica was started for place {wanted}")]
-    OtherPlace {
+    #[error("{file} belongs to node {found}, this replica was started for node {wanted}")]
+    OtherNodeId {
         /// The file.
         file: String,
         /// Its place.

@@ -6,7 +6,7 @@
 //! The beginning is the group's, for a replica that was there: members and settings.
 
 use trine_kvstore::checksum::crc32c;
-use trine_protocol::message::{ClusterId, Incarnation, Members, PlaceId};
+use trine_protocol::message::{ClusterId, Incarnation, Members, NodeId};
 
 use super::error::{LostMemory, OpenError};
 use super::segment::FORMAT;
@@ -24,7 +24,7 @@ const PROTOCOL: u16 = crate::config::STATE_MACHINE_VERSION;
 /// Who a replica is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Identity {
-    pub(crate) place: PlaceId,
+    pub(crate) node_id: NodeId,
     pub(crate) incarnation: Incarnation,
     /// Nothing before it belongs to a group.
     pub(crate) cluster: ClusterId,
@@ -37,7 +37,7 @@ impl Identity {
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&FORMAT.to_le_bytes());
         out.extend_from_slice(&PROTOCOL.to_le_bytes());
-        put_u32(&mut out, self.place.0);
+        put_u32(&mut out, self.node_id.0);
         put_u64(&mut out, self.incarnation.0);
         put_u64(&mut out, self.cluster.0);
         let mut beginning = Vec::new();
@@ -76,7 +76,7 @@ impl Identity {
 
     fn read(bytes: &[u8]) -> Result<Self, StateError> {
         let mut cursor = Cursor::new(bytes, "the identity");
-        let place = PlaceId(cursor.u32()?);
+        let node_id = NodeId(cursor.u32()?);
         let incarnation = Incarnation(cursor.u64()?);
         let cluster = ClusterId(cursor.u64()?);
         let beginning = cursor.bytes()?;
@@ -85,7 +85,7 @@ impl Identity {
             .then(|| read_origin(beginning, cluster))
             .transpose()?;
         Ok(Self {
-            place,
+            node_id,
             incarnation,
             cluster,
             origin,

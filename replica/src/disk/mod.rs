@@ -30,7 +30,7 @@ pub use directory::Directory;
 pub use error::{DiskCause, DiskError, LostMemory, OpenError};
 #[doc(hidden)]
 pub use open::fuzz_open;
-pub use open::{OpenOptions, Opened, lift_quarantine, open, open_anew};
+pub use open::{OpenOptions, Opened, lift_quarantine, open, open_without_memory};
 pub use recover::{RecoverError, Recovered, recover};
 pub use replay::Restored;
 pub use thread::WriterThread;

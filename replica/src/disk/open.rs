@@ -1,7 +1,7 @@
 //! Opens a data directory: reads its files, and checks whether anything that may have been promised is missing.
 
 use std::collections::{BTreeMap, VecDeque};
-use trine_protocol::message::{ClusterId, Incarnation, PlaceId};
+use trine_protocol::message::{ClusterId, Incarnation, NodeId};
 
 use super::error::{LostMemory, OpenError};
 use super::frame::{SECTOR, Sector, read};
@@ -13,7 +13,7 @@ use super::replay::{Replay, Replayed, Restored, base_of};
 use super::segment::{self, Scan};
 use super::snapshot_file;
 use super::writer::{
-    CONDEMNED, MARKED, Position, SYNCED, SYNCED_PLACE, UNSYNCED, Writer, create_segment,
+    MARKED, Position, QUARANTINED, SYNCED, SYNCED_NUMBER, UNSYNCED, Writer, create_segment,
     replace_identity,
 };
 use super::{Disk, DiskError, Fsync, Write};
@@ -23,7 +23,7 @@ use crate::config::SEGMENT_BYTES_MIN;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OpenOptions {
     /// The place that the replica was started for.
-    pub place: PlaceId,
+    pub node_id: NodeId,
     /// When writes count as durable.
     pub fsync: Fsync,
     /// Size of new log segments.
@@ -79,7 +79,7 @@ pub fn open<D: Disk>(mut disk: D, options: OpenOptions) -> Result<Opened<D>, Ope
 ///
 /// # Errors
 /// The device fails, or a recovery of the directory was interrupted.
-pub fn open_anew<D: Disk>(
+pub fn open_without_memory<D: Disk>(
     mut disk: D,
     options: OpenOptions,
     why: LostMemory,
@@ -98,7 +98,7 @@ pub fn lift_quarantine(disk: &mut impl Disk) -> Result<Option<String>, OpenError
     let names = present(disk)?;
     let why = quarantine(disk, &names)?;
     if why.is_some() {
-        disk.remove(CONDEMNED)?;
+        disk.remove(QUARANTINED)?;
         disk.sync_names()?;
     }
     Ok(why)
@@ -106,10 +106,10 @@ pub fn lift_quarantine(disk: &mut impl Disk) -> Result<Option<String>, OpenError
 
 /// Why a directory is in quarantine, if it is.
 fn quarantine(disk: &mut impl Disk, names: &[String]) -> Result<Option<String>, OpenError> {
-    if !names.iter().any(|name| name == CONDEMNED) {
+    if !names.iter().any(|name| name == QUARANTINED) {
         return Ok(None);
     }
-    let why = read_whole(disk, CONDEMNED)?;
+    let why = read_whole(disk, QUARANTINED)?;
     Ok(Some(String::from_utf8_lossy(&why).into_owned()))
 }
 
@@ -144,7 +144,7 @@ pub(super) fn inspect(
 ) -> Result<Option<Found>, OpenError> {
     let names = present(disk)?;
     if let Some(why) = quarantine(disk, &names)? {
-        let file = CONDEMNED.to_owned();
+        let file = QUARANTINED.to_owned();
         return Err(OpenError::Quarantined { file, why });
     }
     let of = |number: fn(&str) -> Option<u64>| -> BTreeMap<u64, String> {
@@ -159,11 +159,11 @@ pub(super) fn inspect(
     let mut bytes = vec![0; usize::try_from(size.min(1 << 20)).unwrap_or_default()];
     disk.read(identity::FILE, 0, &mut bytes)?;
     let identity = Identity::decode(&bytes)?;
-    if identity.place != options.place {
-        return Err(OpenError::OtherPlace {
+    if identity.node_id != options.node_id {
+        return Err(OpenError::OtherNodeId {
             file: identity::FILE.to_owned(),
-            found: identity.place.0,
-            wanted: options.place.0,
+            found: identity.node_id.0,
+            wanted: options.node_id.0,
         });
     }
     if names.iter().any(|name| name == UNSYNCED) {
@@ -316,7 +316,7 @@ fn check_synced(disk: &mut impl Disk, names: &[String], log: &Log) -> Result<boo
         return Err(LostMemory::new(SYNCED, "its end is missing").into());
     }
     for slot in 0..2 {
-        match read(&bytes, SYNCED_PLACE, slot) {
+        match read(&bytes, SYNCED_NUMBER, slot) {
             Sector::Zero if !marked => {}
             Sector::Zero => {
                 let offset = slot * SECTOR;
@@ -415,7 +415,7 @@ pub(super) fn begin<D: Disk>(
     create_segment(&mut disk, 1, sectors, true)?;
     note_unsynced(&mut disk, options.fsync)?;
     let identity = Identity {
-        place: options.place,
+        node_id: options.node_id,
         incarnation: options.incarnation,
         cluster: ClusterId::NONE,
         origin: None,
@@ -445,7 +445,7 @@ pub fn fuzz_open(bytes: &[u8]) {
         return;
     };
     let options = OpenOptions {
-        place: PlaceId(1),
+        node_id: NodeId(1),
         fsync: Fsync::Batch,
         segment_bytes: SEGMENT_BYTES_MIN,
         incarnation: Incarnation(11),

@@ -81,7 +81,7 @@ pub fn recover<D: Disk>(
         role: MemberRole::Voter,
         ..member
     };
-    let mut state = state_of(&mut disk, restored)?.begin_anew(cluster, &member);
+    let mut state = state_of(&mut disk, restored)?.begin_again(cluster, &member);
     recovering::begin(&mut disk, options.incarnation)?;
     let options = OpenOptions {
         fsync: Fsync::Batch,
@@ -100,7 +100,7 @@ pub fn recover<D: Disk>(
     };
     write_state(&mut writer, &head, &mut state)?;
     let identity = Identity {
-        place: member.place,
+        node_id: member.node_id,
         incarnation: member.incarnation,
         cluster,
         origin: None,

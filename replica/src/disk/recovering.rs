@@ -117,7 +117,7 @@ mod tests {
     use crate::disk::cache::CachedDisk;
     use crate::disk::tests::{SharedDisk, options, recoverable};
     use crate::disk::{OpenOptions, Recovered, open, recover};
-    use trine_protocol::message::{ClusterId, Member, MemberRole, PlaceId};
+    use trine_protocol::message::{ClusterId, Member, MemberRole, NodeId};
 
     /// One attempt, which comes to its end or is killed after `changes` changes; returns the disk, and the new group if
     /// there is one.
@@ -131,7 +131,7 @@ mod tests {
         let shared = SharedDisk(Rc::new(RefCell::new(disk)));
         let incarnation = Incarnation(number);
         let member = Member {
-            place: PlaceId(1),
+            node_id: NodeId(1),
             role: MemberRole::Voter,
             incarnation,
             address: ([127, 0, 0, 1], 7471).into(),

@@ -2,7 +2,7 @@
 
 use raft::eraftpb::{ConfState, Entry, HardState};
 use trine_kvstore::checksum::crc32c;
-use trine_protocol::message::{ClusterId, Incarnation, Member, MemberRole, Members, PlaceId};
+use trine_protocol::message::{ClusterId, Incarnation, Member, MemberRole, Members, NodeId};
 
 use super::cache::CachedDisk;
 use super::frame::SECTOR;
@@ -19,7 +19,7 @@ use trine_transport::time::Instant;
 
 pub(super) fn options() -> OpenOptions {
     OpenOptions {
-        place: PlaceId(1),
+        node_id: NodeId(1),
         fsync: Fsync::Batch,
         segment_bytes: SEGMENT_BYTES_MIN,
         incarnation: Incarnation(11),
@@ -29,7 +29,7 @@ pub(super) fn options() -> OpenOptions {
 
 pub(super) fn identity() -> Identity {
     let member = Member {
-        place: PlaceId(1),
+        node_id: NodeId(1),
         role: MemberRole::Voter,
         incarnation: Incarnation(11),
         address: "127.0.0.1:7471".parse().unwrap(),
@@ -40,7 +40,7 @@ pub(super) fn identity() -> Identity {
         genesis: Genesis::new(&ReplicaConfig::default(), [1, 2]),
     };
     Identity {
-        place: PlaceId(1),
+        node_id: NodeId(1),
         incarnation: Incarnation(11),
         cluster: ClusterId(7),
         origin: Some(origin),
@@ -227,13 +227,13 @@ fn segments_follow_each_other_and_a_missing_one_is_noticed() {
 fn what_does_not_fit_is_refused_in_words() {
     let disk = small();
     let other = OpenOptions {
-        place: PlaceId(2),
+        node_id: NodeId(2),
         ..options()
     };
     let error = open(disk.clone(), other).map(|_| ()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "identity belongs to place 1, this replica was started for place 2"
+        "identity belongs to node 1, this replica was started for node 2"
     );
     let mut newer = identity().encode();
     newer[8] = 9;
@@ -414,7 +414,7 @@ pub(super) fn recoverable() -> MemoryDisk {
 fn a_majority_is_gone_and_one_directory_becomes_a_group_of_its_own() {
     let mut disk = recoverable();
     let member = Member {
-        place: PlaceId(1),
+        node_id: NodeId(1),
         role: MemberRole::Voter,
         incarnation: Incarnation(12),
         address: "127.0.0.1:7471".parse().unwrap(),
@@ -477,8 +477,8 @@ fn a_failed_sync_ends_the_replica() {
     let pool = Pool::new(PoolConfig::default());
     let (config, now) = (ReplicaConfig::default(), Instant::ZERO);
     let own = "127.0.0.1:7471".parse().unwrap();
-    let (id, place) = (Incarnation(11), PlaceId(1));
-    let mut replica = Replica::new(config, id, place, own, vec![(place, own)], pool, 1, now)
+    let (id, node_id) = (Incarnation(11), NodeId(1));
+    let mut replica = Replica::new(config, id, node_id, own, vec![(node_id, own)], pool, 1, now)
         .unwrap()
         .on_disk(None, now);
     let mut opened = open(CachedDisk::of(&small()), options()).unwrap();

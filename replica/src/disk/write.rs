@@ -10,7 +10,7 @@ pub enum Write {
     /// The replica's identity and its group, in place of the earlier ones.
     Identity(Vec<u8>),
     /// Why the state on this disk must not be used again: the next start finds lost memory.
-    Condemned(String),
+    Quarantined(String),
     /// The next piece of a snapshot; the first one begins it.
     SnapshotPiece {
         /// Names the snapshot until it is complete.
@@ -39,7 +39,7 @@ impl Write {
         match self {
             Self::Log(record) => record.bytes.len(),
             Self::Identity(bytes) | Self::SnapshotPiece { bytes, .. } => bytes.len(),
-            Self::Condemned(why) => why.len(),
+            Self::Quarantined(why) => why.len(),
             Self::SnapshotEnd { .. } | Self::SnapshotGivenUp { .. } => 0,
         }
     }

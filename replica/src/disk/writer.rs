@@ -15,9 +15,9 @@ pub(crate) const MARKED: &str = "marked";
 /// Exists while nothing is synced: the files beside it after a start count as lost.
 pub(crate) const UNSYNCED: &str = "unsynced";
 /// Exists, with the reason, when the state must not be used again.
-pub(crate) const CONDEMNED: &str = "condemned";
+pub(crate) const QUARANTINED: &str = "condemned";
 /// In the checksum of a sector of [`SYNCED`], in place of a segment's number.
-pub(crate) const SYNCED_PLACE: u64 = u64::MAX;
+pub(crate) const SYNCED_NUMBER: u64 = u64::MAX;
 const SEGMENT_TEMPORARY: &str = "segment.tmp";
 const IDENTITY_TEMPORARY: &str = "identity.tmp";
 
@@ -98,7 +98,7 @@ impl<D: Disk> Writer<D> {
         match write {
             Write::Log(_) => Ok(()),
             Write::Identity(bytes) => self.write_identity(&bytes),
-            Write::Condemned(why) => self.condemn(&why),
+            Write::Quarantined(why) => self.quarantine(&why),
             Write::SnapshotPiece { stream, bytes } => self.write_piece(stream, &bytes),
             Write::SnapshotEnd { stream, index } => self.end_snapshot(stream, index),
             Write::SnapshotGivenUp { stream } => match self.streams.remove(&stream) {
@@ -190,7 +190,7 @@ impl<D: Disk> Writer<D> {
         }
         let slot = sequence % 2;
         self.sectors.clear();
-        encode(&mut self.sectors, SYNCED_PLACE, slot, sequence, &[]);
+        encode(&mut self.sectors, SYNCED_NUMBER, slot, sequence, &[]);
         self.disk.write(SYNCED, slot * SECTOR as u64, &self.sectors)
     }
 
@@ -202,7 +202,7 @@ impl<D: Disk> Writer<D> {
         }
         self.sectors.clear();
         for slot in 0..2 {
-            encode(&mut self.sectors, SYNCED_PLACE, slot, last, &[]);
+            encode(&mut self.sectors, SYNCED_NUMBER, slot, last, &[]);
         }
         self.disk.write(SYNCED, 0, &self.sectors)?;
         self.disk.sync(SYNCED)?;
@@ -231,10 +231,10 @@ impl<D: Disk> Writer<D> {
     }
 
     /// Synced in every mode: its content must not be forgotten.
-    fn condemn(&mut self, why: &str) -> Result<(), DiskError> {
-        self.disk.create(CONDEMNED, 0)?;
-        self.disk.write(CONDEMNED, 0, why.as_bytes())?;
-        self.disk.sync(CONDEMNED)?;
+    fn quarantine(&mut self, why: &str) -> Result<(), DiskError> {
+        self.disk.create(QUARANTINED, 0)?;
+        self.disk.write(QUARANTINED, 0, why.as_bytes())?;
+        self.disk.sync(QUARANTINED)?;
         self.disk.sync_names()
     }
 

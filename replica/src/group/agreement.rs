@@ -14,7 +14,7 @@ use trine_transport::time::Instant;
 use super::consensus::Consensus;
 use super::local::Local;
 use crate::halt::Halt;
-use crate::outbox::{Letter, Outbox, Purpose};
+use crate::outbox::{Outbox, PeerRequest, Purpose};
 use crate::output::Class;
 use crate::state_machine::StateMachine;
 
@@ -252,7 +252,7 @@ fn send_report(
             index,
             hash,
         };
-        let letter = Letter {
+        let peer_request = PeerRequest {
             to: member.address,
             expect: Some(to),
             kind: kind::AGREE,
@@ -261,7 +261,7 @@ fn send_report(
             timeout: local.election_timeout(),
             answer_bytes_max: report.encoded_len(),
         };
-        out.send(letter, &report);
+        out.send(peer_request, &report);
     }
 }
 
@@ -274,17 +274,17 @@ mod tests {
     use crate::disk::{Fsync, MemoryDisk, OpenError, OpenOptions, lift_quarantine, open};
     use crate::group::Group;
     use crate::state_machine::Genesis;
-    use trine_protocol::message::{ClusterId, Member, Members, PlaceId};
+    use trine_protocol::message::{ClusterId, Member, Members, NodeId};
 
     /// It used to be told to start again, and came back with the same state out of its log and its snapshots.
     #[test]
     fn in_disk_mode_the_data_of_a_replica_gone_astray_is_lost_memory() {
         let config = crate::ReplicaConfig::default();
         let members: Vec<Member> = (1..=3)
-            .map(|place| Member {
-                place: PlaceId(place),
+            .map(|node_id| Member {
+                node_id: NodeId(node_id),
                 role: MemberRole::Voter,
-                incarnation: Incarnation(u64::from(place)),
+                incarnation: Incarnation(u64::from(node_id)),
                 address: ([127, 0, 0, 1], 7470).into(),
             })
             .collect();
@@ -294,7 +294,7 @@ mod tests {
             genesis: Genesis::new(&config, [1, 2]),
         };
         let options = |rejoin| OpenOptions {
-            place: PlaceId(1),
+            node_id: NodeId(1),
             fsync: Fsync::Batch,
             segment_bytes: crate::config::SEGMENT_BYTES_MIN,
             incarnation: Incarnation(1 + u64::from(rejoin) * 10),
@@ -326,9 +326,9 @@ mod tests {
         assert_eq!(lift_quarantine(&mut lifted), Ok(None));
         let restored = open(lifted, options(false)).unwrap();
         assert_eq!(restored.incarnation, Incarnation(1), "as who it was");
-        let anew = open(files, options(true)).unwrap();
-        assert_eq!(anew.incarnation, Incarnation(11));
-        assert!(anew.restored.is_none() && anew.lost.is_some());
+        let lost_memory = open(files, options(true)).unwrap();
+        assert_eq!(lost_memory.incarnation, Incarnation(11));
+        assert!(lost_memory.restored.is_none() && lost_memory.lost.is_some());
     }
 
     const OWN: Incarnation = Incarnation(9);

@@ -71,7 +71,7 @@ impl Durability {
     /// Everything that this member promises goes through the disk from here on; its identity goes first.
     pub(super) fn begin(local: &Local, origin: Option<&Origin>, out: &mut Outbox) -> Self {
         let identity = Identity {
-            place: local.own.place,
+            node_id: local.own.node_id,
             incarnation: local.own.incarnation,
             cluster: local.cluster,
             origin: origin.cloned(),
@@ -129,7 +129,7 @@ impl Durability {
 
     /// The files must not be used again: the same state would come out of the log and the snapshots.
     pub(super) fn quarantine(why: String, out: &mut Outbox) {
-        out.write(Write::Condemned(why));
+        out.write(Write::Quarantined(why));
     }
 
     /// A snapshot comes in; raft's message says of which state.

@@ -8,7 +8,7 @@ mod pending;
 mod unconfirmed;
 
 use raft::eraftpb::ConfChangeV2;
-use trine_protocol::message::{Incarnation, Member, MemberRole, Order, PlaceId};
+use trine_protocol::message::{AdminCommand, Incarnation, Member, MemberRole, NodeId};
 use trine_transport::time::Instant;
 
 use self::departure::MembershipProbe;
@@ -146,35 +146,38 @@ impl Membership {
         // Raft refuses while it is busy with something else; the next tick asks again.
         if !cx.raft().conf_state().voters_outgoing.is_empty() {
             let _ = cx.consensus.propose_conf_change(leave_joint());
-        } else if let Some((place, change)) = self.due_promotion(cx)
+        } else if let Some((node_id, change)) = self.due_promotion(cx)
             && cx.consensus.propose_conf_change(change).is_ok()
         {
-            self.pending.forget_all_of(place);
+            self.pending.forget_all_of(node_id);
         }
     }
 
     /// The role of a learner that has caught up: the successor of its place's voter, or one voter more.
-    fn due_promotion(&self, cx: &Cx<'_>) -> Option<(PlaceId, ConfChangeV2)> {
+    fn due_promotion(&self, cx: &Cx<'_>) -> Option<(NodeId, ConfChangeV2)> {
         let members = cx.members()?;
         let is_learner = |member: &&Member| member.role == MemberRole::Learner;
         let learners = members.all().iter().filter(is_learner);
         let mut ready = learners.filter(|learner| self.has_caught_up(learner.incarnation, cx));
         ready.find_map(|learner| {
-            let (new, place) = (learner.incarnation, learner.place);
-            let add = Order::Add { voter: true };
-            let change = match members.voter_at(place, new) {
+            let (new, node_id) = (learner.incarnation, learner.node_id);
+            let add = AdminCommand::Add { voter: true };
+            let change = match members.voter_at(node_id, new) {
                 Some(old) if self.may_be_replaced(old, cx) => replace(old.incarnation, new),
                 Some(_) => return None,
-                None if self.pending.wants(cx.now, place, add) => promote(new),
+                None if self.pending.wants(cx.now, node_id, add) => promote(new),
                 None => return None,
             };
-            Some((place, change))
+            Some((node_id, change))
         })
     }
 
     fn may_be_replaced(&self, old: &Member, cx: &Cx<'_>) -> bool {
         let silent = cx.is_settled() && !self.is_alive(old.incarnation, cx.now, cx.local);
-        let gone = silent || self.pending.wants(cx.now, old.place, Order::Replace);
+        let gone = silent
+            || self
+                .pending
+                .wants(cx.now, old.node_id, AdminCommand::Replace);
         gone && old.incarnation != cx.local.own.incarnation
     }
 

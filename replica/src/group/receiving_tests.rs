@@ -6,7 +6,7 @@ use raft::eraftpb::{Message, MessageType};
 use trine_kvstore::{Command, Position};
 use trine_protocol::message::{
     ChunkAck, ChunkOutcome, ClientRequest, ClusterId, GroupId, Incarnation, Member, MemberRole,
-    Operation, PeerHeader, PlaceId, ReplyToken, SnapshotChunk,
+    NodeId, Operation, PeerHeader, ReplyToken, SnapshotChunk,
 };
 use trine_transport::buf::{Pool, PoolConfig};
 use trine_transport::time::{Duration, Instant};
@@ -37,7 +37,7 @@ impl Scene {
     fn new(bytes: usize) -> Self {
         let (config, now) = (ReplicaConfig::default(), Instant::ZERO);
         let members = [11, 12, 13].map(|id| Member {
-            place: PlaceId(id as u32 - 10),
+            node_id: NodeId(id as u32 - 10),
             role: MemberRole::Voter,
             incarnation: Incarnation(id),
             address: ([127, 0, 0, 1], 7460 + id as u16).into(),

@@ -224,7 +224,7 @@ impl Group {
             .then(|| self.consensus.raft().progress(member.incarnation.0))
             .flatten();
         MemberStatus {
-            place: member.place.0,
+            node_id: member.node_id.0,
             incarnation: member.incarnation.to_string(),
             address: member.address,
             voter: member.role == MemberRole::Voter,
@@ -251,9 +251,9 @@ impl Group {
             return Some("waiting for the group's state".to_owned());
         };
         if state.members().get(self.local.own.incarnation).is_none() {
-            let place = self.local.own.place;
+            let node_id = self.local.own.node_id;
             return Some(format!(
-                "this replica is not a member any more: place {place} was removed or given to another one"
+                "this replica is not a member any more: node {node_id} was removed, or another replica has taken its id"
             ));
         }
         if self.consensus.raft().leader() != 0 {

@@ -109,7 +109,7 @@ mod tests {
     use raft::eraftpb::{Entry, Message, MessageType};
     use std::collections::BTreeMap;
     use trine_protocol::message::{
-        ClusterId, Incarnation, MemberRole, Members, PlaceId, ReplyToken,
+        ClusterId, Incarnation, MemberRole, Members, NodeId, ReplyToken,
     };
     use trine_transport::buf::{Pool, PoolConfig};
 
@@ -121,7 +121,7 @@ mod tests {
 
     fn options() -> OpenOptions {
         OpenOptions {
-            place: PlaceId(1),
+            node_id: NodeId(1),
             fsync: Fsync::Batch,
             segment_bytes: crate::config::SEGMENT_BYTES_MIN,
             incarnation: Incarnation(11),
@@ -135,13 +135,13 @@ mod tests {
     #[test]
     fn an_answer_to_an_earlier_life_confirms_no_read_of_this_one() {
         let own = Member {
-            place: PlaceId(1),
+            node_id: NodeId(1),
             role: MemberRole::Voter,
             incarnation: Incarnation(11),
             address: ([127, 0, 0, 1], 7471).into(),
         };
         let identity = Identity {
-            place: own.place,
+            node_id: own.node_id,
             incarnation: own.incarnation,
             cluster: ClusterId(7),
             origin: Some(Origin {
@@ -205,7 +205,7 @@ mod tests {
             ..config
         };
         let member = |id: u64| Member {
-            place: PlaceId(id as u32 - 10),
+            node_id: NodeId(id as u32 - 10),
             role: MemberRole::Voter,
             incarnation: Incarnation(id),
             address: ([127, 0, 0, 1], 7460 + id as u16).into(),

@@ -9,7 +9,7 @@ use super::consensus::Consensus;
 use super::local::Local;
 use crate::config::SNAPSHOT_TRANSFERS_MAX;
 use crate::outbox::Outbox;
-use crate::snapshot_transfer::{Image, Outgoing, Outlook};
+use crate::snapshot_transfer::{Image, Outgoing, TransferState};
 use crate::state_machine::StateMachine;
 
 /// An image from which no chunk was taken for so long is given up: the store keeps overwritten values for its sake.
@@ -208,12 +208,12 @@ impl Sending {
         let Some(at) = self.transfers.iter().position(is_its) else {
             return;
         };
-        let outlook = self.transfers[at].on_answer(now, transfer, answer);
-        if outlook == Outlook::Going {
+        let state = self.transfers[at].on_answer(now, transfer, answer);
+        if state == TransferState::Going {
             return;
         }
         self.transfers.remove(at);
-        let installed = outlook == Outlook::Installed;
+        let installed = state == TransferState::Installed;
         let counter = if installed {
             &mut out.counters.snapshots_sent
         } else {

@@ -61,7 +61,7 @@ impl Service {
     }
 
     /// The time to report about something that happens in the turn that began at `now`.
-    fn look_at_stopwatch(&self, now: Instant) -> Instant {
+    fn read_stopwatch(&self, now: Instant) -> Instant {
         self.stopwatch.map_or(now, |stopwatch| stopwatch())
     }
 
@@ -71,7 +71,7 @@ impl Service {
             return;
         }
         let watches = self.writes.watches();
-        let proposed = watches.then(|| self.look_at_stopwatch(cx.now));
+        let proposed = watches.then(|| self.read_stopwatch(cx.now));
         let data = self.writes.take_entry(cx.clock.stamp(cx.now));
         let bytes = data.len();
         match cx.consensus.propose(data) {
@@ -152,7 +152,7 @@ impl Service {
             self.propose_waiting(cx);
         }
         if self.writes.watches_next(request.timed) {
-            let received = self.look_at_stopwatch(cx.now);
+            let received = self.read_stopwatch(cx.now);
             self.writes.watch_next(received, request.timed);
         }
         self.writes.push(token, request);

@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 
 use trine_protocol::message::{
     AppendFrame, ClientReply, ClientStatus, ClusterId, Encode, Incarnation, ReplyToken, StatusForm,
-    StatusReply, StatusRequest, kind, stream_place,
+    StatusReply, StatusRequest, kind, stream_position,
 };
 use trine_protocol::route::{IsAt, RouteOf, is_same_address};
 use trine_transport::backend::Route;
@@ -146,12 +146,12 @@ impl<R: Route> Node<R> {
         frame: &[u8],
     ) {
         let now = cx.now();
-        let Some((stream, sequence)) = stream_place(frame) else {
+        let Some((stream, sequence)) = stream_position(frame) else {
             self.stats.unreadable += 1;
             return self.answer_nothing(cx, token);
         };
         let Some(origin) = self.origin(cx, session) else {
-            return self.replica.refuse_stranger(token);
+            return self.replica.refuse_unknown_address(token);
         };
         let comes_from = |address| is_same_address(origin, address);
         let reorder = self.streams.entry(session).or_default();
@@ -197,7 +197,7 @@ impl<R: Route> Node<R> {
         };
         let origin = self.origin(cx, session);
         if origin.is_none() && !is_for_anybody(kind) {
-            return self.replica.refuse_stranger(token);
+            return self.replica.refuse_unknown_address(token);
         }
         let is_at = &self.is_at;
         let comes_from = |address| match origin {

@@ -1,6 +1,6 @@
 //! From the replica's outputs into the sessions, and the handling of messages that cannot go.
 
-use trine_protocol::message::{kind, set_stream_place};
+use trine_protocol::message::{kind, set_stream_position};
 use trine_transport::Cx;
 use trine_transport::backend::Route;
 use trine_transport::time::Instant;
@@ -100,7 +100,7 @@ impl<R: Route> Node<R> {
         };
         let stream = (kind == kind::APPEND).then_some(link.stream);
         if let Some(stream) = stream {
-            set_stream_place(&mut bytes, stream, link.next_sequence);
+            set_stream_position(&mut bytes, stream, link.next_sequence);
         }
         let Ok(key) = self.sent.insert(Sent {
             tag,

@@ -9,7 +9,7 @@ use trine_protocol::message::{
 use trine_transport::time::{Duration, Instant};
 
 use super::{Image, Piece};
-use crate::outbox::{Letter, Outbox, Purpose};
+use crate::outbox::{Outbox, PeerRequest, Purpose};
 use crate::output::Class;
 
 /// Chunks that may go unanswered one after the other before the transfer is given up.
@@ -23,7 +23,7 @@ pub(super) const SENDER_PATIENCE: Duration = Duration::from_secs(90);
 
 /// The result of a transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Outlook {
+pub(crate) enum TransferState {
     Going,
     Installed,
     Failed,
@@ -110,18 +110,18 @@ impl Outgoing {
             last,
             data,
         };
-        let left = out.send(self.letter(), &chunk);
+        let left = out.send(self.peer_request(), &chunk);
         self.send_at = if left { None } else { Some(now + RETRY) };
         true
     }
 
-    fn letter(&self) -> Letter {
+    fn peer_request(&self) -> PeerRequest {
         let ack = ChunkAck {
             outcome: ChunkOutcome::Wanted,
             next_chunk: 0,
             transfer: 0,
         };
-        Letter {
+        PeerRequest {
             to: self.address,
             expect: Some(self.header.to),
             kind: kind::SNAPSHOT,
@@ -141,9 +141,9 @@ impl Outgoing {
         now: Instant,
         transfer: u64,
         answer: Option<&[u8]>,
-    ) -> Outlook {
+    ) -> TransferState {
         if transfer != self.transfer {
-            return Outlook::Going;
+            return TransferState::Going;
         }
         let ack = answer
             .and_then(|bytes| ChunkAck::decode(bytes).ok())
@@ -152,7 +152,7 @@ impl Outgoing {
             Some(ChunkAck {
                 outcome: ChunkOutcome::Installed,
                 ..
-            }) => return Outlook::Installed,
+            }) => return TransferState::Installed,
             Some(ChunkAck {
                 outcome: ChunkOutcome::Wanted,
                 next_chunk,
@@ -164,16 +164,16 @@ impl Outgoing {
                 self.next_chunk = next_chunk;
                 self.send_at = Some(now);
             }
-            Some(_) => return Outlook::Failed,
+            Some(_) => return TransferState::Failed,
             None => {
                 self.failures += 1;
                 self.send_at = Some(now + RETRY);
             }
         }
         if self.failures > FAILURES_MAX {
-            Outlook::Failed
+            TransferState::Failed
         } else {
-            Outlook::Going
+            TransferState::Going
         }
     }
 }

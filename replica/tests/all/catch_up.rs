@@ -21,7 +21,10 @@ const SECOND: Duration = Duration::from_secs(1);
 /// A follower of the present leader.
 fn follower(world: &World) -> u32 {
     let leader = world.leader().unwrap();
-    let mut others = world.running().into_iter().filter(|&place| place != leader);
+    let mut others = world
+        .running()
+        .into_iter()
+        .filter(|&node_id| node_id != leader);
     others.next().unwrap()
 }
 

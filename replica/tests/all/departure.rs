@@ -3,7 +3,7 @@
 use trine_replica_harness as harness;
 
 use harness::World;
-use trine_protocol::message::{AdminStatus, Order};
+use trine_protocol::message::{AdminCommand, AdminStatus};
 use trine_replica::{Halt, ReplicaConfig};
 use trine_transport::time::Duration;
 
@@ -13,7 +13,7 @@ const SECOND: Duration = Duration::from_secs(1);
 fn finds_out(world: &mut World, removed: u32) {
     world.isolate(removed);
     world.run_for(SECOND);
-    let (status, text) = world.order(Order::Remove, removed, SECOND * 5);
+    let (status, text) = world.admin(AdminCommand::Remove, removed, SECOND * 5);
     assert_eq!(status, AdminStatus::Done, "{text}");
     world.run_for(SECOND * 2);
     assert_eq!(world.replica(removed).halted(), None, "it cannot know yet");
@@ -46,10 +46,10 @@ fn a_member_that_was_removed_behind_its_back_finds_out() {
 #[test]
 fn a_learner_that_was_removed_behind_its_back_finds_out() {
     let mut world = World::serving(3, ReplicaConfig::default(), 3);
-    let learner = world.add_place();
-    world.order(Order::Add { voter: false }, learner, SECOND / 10);
+    let learner = world.add_node();
+    world.admin(AdminCommand::Add { voter: false }, learner, SECOND / 10);
     world.start(learner, false);
-    let (status, text) = world.order(Order::Add { voter: false }, learner, SECOND * 5);
+    let (status, text) = world.admin(AdminCommand::Add { voter: false }, learner, SECOND * 5);
     assert_eq!(status, AdminStatus::Done, "{text}");
     world.expect("a state", SECOND * 5, |world| {
         world.status(learner).applied > 0
@@ -60,14 +60,14 @@ fn a_learner_that_was_removed_behind_its_back_finds_out() {
 /// It hears of its removal with the entry itself.
 #[test]
 fn a_member_that_sees_its_removal_takes_part_no_more() {
-    for place in 1..=3 {
+    for node_id in 1..=3 {
         let mut world = World::serving(3, ReplicaConfig::default(), 2);
-        let (status, text) = world.order(Order::Remove, place, SECOND * 5);
+        let (status, text) = world.admin(AdminCommand::Remove, node_id, SECOND * 5);
         assert_eq!(status, AdminStatus::Done, "{text}");
         world.expect("word of its removal", SECOND * 5, |world| {
-            matches!(world.replica(place).halted(), Some(Halt::Removed { .. }))
+            matches!(world.replica(node_id).halted(), Some(Halt::Removed { .. }))
         });
-        let client = world.registered_client(place % 3 + 1);
+        let client = world.registered_client(node_id % 3 + 1);
         world.put(client, "k", "v");
     }
 }
@@ -77,9 +77,9 @@ fn members_without_a_leader_are_not_taken_for_removed() {
     let mut world = World::serving(3, ReplicaConfig::default(), 3);
     world.run_for(SECOND);
     let left = world.running()[0];
-    for place in world.running() {
-        if place != left {
-            world.kill(place);
+    for node_id in world.running() {
+        if node_id != left {
+            world.kill(node_id);
         }
     }
     world.run_for(SECOND * 20);
@@ -88,10 +88,13 @@ fn members_without_a_leader_are_not_taken_for_removed() {
 
 /// A process's reaction to such a replica.
 fn replace_spent(world: &mut World, bootstrap: &[u32]) {
-    for place in world.running() {
-        if matches!(world.replica(place).halted(), Some(Halt::NeverBegan { .. })) {
-            world.kill(place);
-            world.start(place, bootstrap.contains(&place));
+    for node_id in world.running() {
+        if matches!(
+            world.replica(node_id).halted(),
+            Some(Halt::NeverBegan { .. })
+        ) {
+            world.kill(node_id);
+            world.start(node_id, bootstrap.contains(&node_id));
         }
     }
 }

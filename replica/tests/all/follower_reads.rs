@@ -22,12 +22,12 @@ fn put(value: &str) -> Wish {
 fn followers(world: &World) -> Vec<u32> {
     let leader = world.leader();
     let running = world.running().into_iter();
-    running.filter(|&place| Some(place) != leader).collect()
+    running.filter(|&node_id| Some(node_id) != leader).collect()
 }
 
 /// A client that asks at one replica, waits, and takes the first answer.
-fn reader(world: &mut World, place: u32) -> usize {
-    let reader = world.add_client(place);
+fn reader(world: &mut World, node_id: u32) -> usize {
+    let reader = world.add_client(node_id);
     world.clients[reader].gives_up = true;
     world.clients[reader].patience = SECOND * 60;
     reader
@@ -47,20 +47,20 @@ fn every_replica_reads_what_was_acknowledged_just_before() {
         };
         let mut world = World::serving(3, config, 1);
         let writer = world.registered_client(1);
-        let places = world.running();
-        let readers: Vec<usize> = places.iter().map(|&p| reader(&mut world, p)).collect();
+        let node_ids = world.running();
+        let readers: Vec<usize> = node_ids.iter().map(|&p| reader(&mut world, p)).collect();
         for n in 0..100 {
             let written = world.put(writer, "k", &format!("v{n}"));
-            for (&place, &reader) in places.iter().zip(&readers) {
-                world.ask_at(reader, place, get());
+            for (&node_id, &reader) in node_ids.iter().zip(&readers) {
+                world.ask_at(reader, node_id, get());
                 let read = world.outcome(reader);
                 let expected = (format!("v{n}").into_bytes(), written.position);
-                assert_eq!(read.value, Some(expected), "at place {place}: {read:?}");
+                assert_eq!(read.value, Some(expected), "at node {node_id}: {read:?}");
                 assert!(read.position >= written.position);
             }
         }
-        for place in followers(&world) {
-            let counters = world.status(place).counters;
+        for node_id in followers(&world) {
+            let counters = world.status(node_id).counters;
             assert_eq!(counters.reads_following, 100, "{counters:?}");
         }
     }
@@ -237,19 +237,19 @@ fn a_read_outlives_the_change_of_leader_or_is_refused() {
         let readers: Vec<(u32, usize)> = world
             .running()
             .into_iter()
-            .map(|place| (place, reader(&mut world, place)))
+            .map(|node_id| (node_id, reader(&mut world, node_id)))
             .collect();
         for _ in 0..200 {
-            for &(place, reader) in &readers {
+            for &(node_id, reader) in &readers {
                 if world.clients[reader].is_idle() {
-                    world.ask_at(reader, place, get());
+                    world.ask_at(reader, node_id, get());
                 }
             }
             world.run_for(Duration::from_millis(5));
         }
-        for (place, reader) in readers {
+        for (node_id, reader) in readers {
             let last = world.outcome(reader);
-            assert_eq!(last.status, ClientStatus::Ok, "place {place}: {last:?}");
+            assert_eq!(last.status, ClientStatus::Ok, "node {node_id}: {last:?}");
             assert!(!world.clients[reader].outcomes.iter().any(is_old));
         }
     }

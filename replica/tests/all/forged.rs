@@ -5,9 +5,9 @@ use prost::Message as _;
 use raft::eraftpb::{Entry, Message, MessageType};
 use trine_kvstore::Command;
 use trine_protocol::message::{
-    AdminStatus, AppendFrame, ClientReply, ClientRequest, ClientStatus, ClusterId, Encode, GroupId,
-    Incarnation, JoinRefusal, JoinReply, JoinRequest, Operation, Order, PeerHeader, PlaceId,
-    RaftFrame, StateReport, kind,
+    AdminCommand, AdminStatus, AppendFrame, ClientReply, ClientRequest, ClientStatus, ClusterId,
+    Encode, GroupId, Incarnation, JoinRefusal, JoinReply, JoinRequest, NodeId, Operation,
+    PeerHeader, RaftFrame, StateReport, kind,
 };
 use trine_protocol::status::Role;
 use trine_replica_harness::client::Wish;
@@ -57,7 +57,7 @@ fn append(world: &World, from: Incarnation, to: u32, term: u64) -> Vec<u8> {
 }
 
 fn terms(world: &World) -> Vec<u64> {
-    (1..=3).map(|place| world.status(place).term).collect()
+    (1..=3).map(|node_id| world.status(node_id).term).collect()
 }
 
 /// A stranger, not a member, sends one APPEND in a term near the end of the numbers. Every replica took the term over
@@ -73,7 +73,7 @@ fn one_append_of_a_stranger_does_not_end_a_group() {
             let bytes = append(&world, name, to, 1 << 56);
             world.inject_from(from, to, kind::APPEND, &bytes);
         }
-        assert!(world.status(to).counters.messages_of_strangers >= 2);
+        assert!(world.status(to).counters.messages_unknown_address >= 2);
     }
     world.run_for(SECOND);
     assert_eq!((world.leader(), terms(&world)), (leader, before));
@@ -130,8 +130,8 @@ fn forged_state_reports_halt_nobody() {
             }
         }
         world.run_for(SECOND);
-        for place in 1..=3 {
-            assert_eq!(world.replica(place).halted(), None, "{from_member}");
+        for node_id in 1..=3 {
+            assert_eq!(world.replica(node_id).halted(), None, "{from_member}");
         }
         world.put(client, "k", "after");
     }
@@ -144,9 +144,12 @@ fn a_forged_acknowledgement_commits_nothing() {
     let client = world.registered_client(1);
     world.put(client, "k", "before");
     let leader = world.leader().unwrap();
-    let followers: Vec<u32> = (1..=3).filter(|&place| place != leader).collect();
-    let names: Vec<Incarnation> = followers.iter().map(|&place| world.holder(place)).collect();
-    followers.iter().for_each(|&place| world.kill(place));
+    let followers: Vec<u32> = (1..=3).filter(|&node_id| node_id != leader).collect();
+    let names: Vec<Incarnation> = followers
+        .iter()
+        .map(|&node_id| world.holder(node_id))
+        .collect();
+    followers.iter().for_each(|&node_id| world.kill(node_id));
     world.ask_at(client, leader, Wish::Put("k".into(), "lost".into()));
     world.run_for(Duration::from_millis(1));
     let status = world.status(leader);
@@ -268,7 +271,7 @@ fn nobody_takes_a_place_from_an_address_that_nobody_has_named() {
     world.run_for(SECOND);
     let asked = |world: &mut World, from, named| {
         let join = JoinRequest {
-            place: PlaceId(dead),
+            node_id: NodeId(dead),
             incarnation: STRANGER,
             address: named,
             cluster: ClusterId::NONE,
@@ -293,7 +296,7 @@ fn nobody_takes_a_place_from_an_address_that_nobody_has_named() {
 
     world.newcomer = Some(elsewhere());
     let (status, text) = world
-        .order_once(leader, Order::Replace, dead, before)
+        .admin_once(leader, AdminCommand::Replace, dead, before)
         .unwrap();
     assert_eq!(status, AdminStatus::InProgress, "{text}");
     asked(&mut world, elsewhere(), elsewhere());
@@ -314,15 +317,15 @@ fn a_voter_that_missed_a_whole_exchange_of_members_votes_and_catches_up() {
         let client = world.registered_client(1);
         world.put(client, "k", "before");
         world.isolate(2);
-        for place in [1, 3, 4, 5] {
-            world.kill(place);
+        for node_id in [1, 3, 4, 5] {
+            world.kill(node_id);
             world.run_for(SECOND / 2);
-            world.start(place, false);
+            world.start(node_id, false);
             world.expect("the next life as a voter", SECOND * 10, |world| {
                 let Some(leader) = world.leader().filter(|&leader| leader != 2) else {
                     return false;
                 };
-                let own = world.replica(place).incarnation();
+                let own = world.replica(node_id).incarnation();
                 let members = world.replica(leader).discovery().members.0;
                 members.len() == 5 && members.iter().any(|member| member.incarnation == own)
             });
@@ -359,13 +362,13 @@ fn grown_while_one_was_away(seed: u64) -> Away {
     let client = world.registered_client(1);
     world.put(client, "k", "before");
     let cut = if world.leader() == Some(2) { 3 } else { 2 };
-    let known: Vec<u32> = (1..=3).filter(|&place| place != cut).collect();
+    let known: Vec<u32> = (1..=3).filter(|&node_id| node_id != cut).collect();
     world.isolate(cut);
     for _ in 0..2 {
-        let place = world.add_place();
-        world.partition(&[place], &[cut]);
-        world.start(place, false);
-        let (status, text) = world.order(Order::Add { voter: true }, place, SECOND * 10);
+        let node_id = world.add_node();
+        world.partition(&[node_id], &[cut]);
+        world.start(node_id, false);
+        let (status, text) = world.admin(AdminCommand::Add { voter: true }, node_id, SECOND * 10);
         assert_eq!(status, AdminStatus::Done, "{text}");
     }
     world.put(client, "k", "after");
@@ -416,23 +419,28 @@ fn an_operator_tells_a_voter_where_the_others_are_although_nobody_leads() {
         cut,
         known,
     } = grown_while_one_was_away(3);
-    known.iter().for_each(|&place| world.kill(place));
+    known.iter().for_each(|&node_id| world.kill(node_id));
     world.heal();
     world.run_for(SECOND * 5);
     assert_eq!(world.leader(), None, "it trusts neither of the two");
-    assert!(world.status(cut).counters.messages_of_strangers > 0);
+    assert!(world.status(cut).counters.messages_unknown_address > 0);
     // They do not take it for alive, either: an admin command that counts on its vote would end the
     // group.
-    for place in [4, 5] {
-        let members = world.status(place).members;
-        let silent = members.iter().find(|member| member.place == cut).unwrap();
+    for node_id in [4, 5] {
+        let members = world.status(node_id).members;
+        let silent = members.iter().find(|member| member.node_id == cut).unwrap();
         assert!(
             silent.silent_ns.is_none_or(|ns| ns > SECOND.as_nanos() * 4),
             "{silent:?}"
         );
     }
-    for place in [4, 5] {
-        world.order_once(cut, Order::Add { voter: true }, place, Incarnation::NONE);
+    for node_id in [4, 5] {
+        world.admin_once(
+            cut,
+            AdminCommand::Add { voter: true },
+            node_id,
+            Incarnation::NONE,
+        );
     }
     world.expect("a leader", SECOND * 10, |world| world.leader().is_some());
     assert_eq!(world.get(client, "k").as_deref(), Some("after"));

@@ -17,9 +17,9 @@ use trine_transport::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn voters(world: &World, place: u32) -> usize {
+fn voters(world: &World, node_id: u32) -> usize {
     world
-        .status(place)
+        .status(node_id)
         .members
         .iter()
         .filter(|member| member.voter)
@@ -30,15 +30,15 @@ fn leaders(world: &World) -> usize {
     world
         .running()
         .into_iter()
-        .filter(|&place| world.status(place).role == Role::Leader)
+        .filter(|&node_id| world.status(node_id).role == Role::Leader)
         .count()
 }
 
-fn other_than(world: &World, place: u32) -> u32 {
+fn other_than(world: &World, node_id: u32) -> u32 {
     world
         .running()
         .into_iter()
-        .find(|&other| other != place)
+        .find(|&other| other != node_id)
         .unwrap()
 }
 
@@ -49,8 +49,8 @@ fn three_five_and_seven_replicas_begin_and_elect_one_leader() {
         world.run_for(SECOND);
         assert_eq!(leaders(&world), 1);
         let leader = world.leader().unwrap();
-        for place in world.running() {
-            let status = world.status(place);
+        for node_id in world.running() {
+            let status = world.status(node_id);
             assert_eq!(status.leader, Some(address(leader)));
             assert_eq!(status.members.len(), count as usize);
             assert_eq!(status.not_serving, None);
@@ -74,9 +74,9 @@ fn what_is_written_is_read_and_every_replica_applies_it() {
     assert_eq!(world.get(client, "absent"), None);
 
     world.run_for(SECOND);
-    for place in world.running() {
+    for node_id in world.running() {
         let outcome = {
-            let client = world.add_client(place);
+            let client = world.add_client(node_id);
             world.clients[client].gives_up = true;
             world.get_done(client, Wish::StaleGet("k".into()))
         };
@@ -151,7 +151,7 @@ fn a_write_whose_answer_died_with_the_leader_is_not_applied_twice() {
     let duplicates: u64 = world
         .running()
         .into_iter()
-        .map(|place| world.status(place).sessions.duplicates)
+        .map(|node_id| world.status(node_id).sessions.duplicates)
         .sum();
     assert!(duplicates > 0);
 }
@@ -168,7 +168,7 @@ fn a_leader_that_was_cut_off_never_answers_a_stale_read() {
         let rest: Vec<u32> = world
             .running()
             .into_iter()
-            .filter(|&place| place != old)
+            .filter(|&node_id| node_id != old)
             .collect();
         world.partition(&[old], &rest);
         let reader = world.add_client(old);
@@ -317,15 +317,15 @@ fn a_snapshot_travels_while_the_group_serves() {
     }
 }
 
-/// Kills `place`, starts it again without any memory, and waits until it votes.
-fn replace(world: &mut World, place: u32) {
-    world.kill(place);
+/// Kills `node_id`, starts it again without any memory, and waits until it votes.
+fn replace(world: &mut World, node_id: u32) {
+    world.kill(node_id);
     world.run_for(Duration::from_millis(50));
-    world.start(place, false);
-    let incarnation = world.replica(place).incarnation().to_string();
-    let size = world.places.len();
+    world.start(node_id, false);
+    let incarnation = world.replica(node_id).incarnation().to_string();
+    let size = world.machines.len();
     world.expect("a promoted replica", Duration::from_secs(10), |world| {
-        let status = world.status(place);
+        let status = world.status(node_id);
         let votes = status
             .members
             .iter()
@@ -348,11 +348,11 @@ fn a_replica_without_memory_comes_back_as_a_new_identity() {
             .map(|member| member.incarnation)
             .collect();
         for round in 0..2 {
-            for place in [1, 2, 3] {
-                world.put(client, "k", &format!("{round}{place}"));
-                replace(&mut world, place);
-                assert_eq!(world.get(client, "k"), Some(format!("{round}{place}")));
-                assert_eq!(voters(&world, place), 3);
+            for node_id in [1, 2, 3] {
+                world.put(client, "k", &format!("{round}{node_id}"));
+                replace(&mut world, node_id);
+                assert_eq!(world.get(client, "k"), Some(format!("{round}{node_id}")));
+                assert_eq!(voters(&world, node_id), 3);
             }
         }
         let last: Vec<String> = world
@@ -372,8 +372,8 @@ fn a_place_that_is_filled_is_not_given_away() {
     world.run_for(SECOND);
     world.claim(2);
     world.run_for(SECOND);
-    for place in world.running() {
-        assert_eq!(world.status(place).members.len(), 3);
+    for node_id in world.running() {
+        assert_eq!(world.status(node_id).members.len(), 3);
     }
 }
 
@@ -387,19 +387,19 @@ fn a_group_that_has_lost_its_majority_stays_down() {
     let rest: Vec<u32> = world
         .running()
         .into_iter()
-        .filter(|&place| place != leader)
+        .filter(|&node_id| node_id != leader)
         .collect();
-    for &place in &rest {
-        world.kill(place);
-        world.start(place, false);
+    for &node_id in &rest {
+        world.kill(node_id);
+        world.start(node_id, false);
     }
     world.run_for(Duration::from_secs(5));
     assert_eq!(world.leader(), None);
     let why = world.status(leader).not_serving.unwrap();
     assert!(why.contains("no quorum: 1 of 3"), "{why}");
-    for &place in &rest {
-        assert_eq!(world.status(place).role, Role::Unattached);
-        assert!(world.status(place).not_serving.is_some());
+    for &node_id in &rest {
+        assert_eq!(world.status(node_id).role, Role::Unattached);
+        assert!(world.status(node_id).not_serving.is_some());
     }
     world.clients[client].gives_up = true;
     world.ask_at(client, leader, Wish::Put("k".into(), "w".into()));
@@ -442,7 +442,7 @@ fn bootstrap_waits_for_every_named_peer() {
     assert_eq!(world.leader(), None);
     let why = world.status(1).not_serving.unwrap();
     assert!(
-        why.contains("no answer from place 3 at 10.0.0.3:7471"),
+        why.contains("no answer from node 3 at 10.0.0.3:7471"),
         "{why}"
     );
     assert_eq!(world.status(2).role, Role::Unattached);
@@ -453,7 +453,7 @@ fn bootstrap_waits_for_every_named_peer() {
 #[test]
 fn without_bootstrap_nobody_begins() {
     let mut world = World::new(3, ReplicaConfig::default(), 11);
-    (1..=3).for_each(|place| world.start(place, false));
+    (1..=3).for_each(|node_id| world.start(node_id, false));
     world.run_for(Duration::from_secs(5));
     assert_eq!(world.leader(), None);
     assert!(world.status(1).not_serving.unwrap().contains("--bootstrap"));
@@ -489,14 +489,16 @@ fn of_several_bootstrappers_one_prevails() {
     for seed in 0..40 {
         let mut world = World::new(3, ReplicaConfig::default(), seed);
         world.loss = "10%".parse().unwrap();
-        for place in [3, 1, 2] {
-            world.start(place, place != 2 || seed % 2 == 0);
+        for node_id in [3, 1, 2] {
+            world.start(node_id, node_id != 2 || seed % 2 == 0);
         }
         world.expect("a leader", Duration::from_secs(5), |world| {
             world.leader().is_some()
         });
         world.run_for(Duration::from_secs(2));
-        let clusters: Vec<_> = (1..=3).map(|place| world.status(place).cluster).collect();
+        let clusters: Vec<_> = (1..=3)
+            .map(|node_id| world.status(node_id).cluster)
+            .collect();
         assert!(
             clusters
                 .iter()
@@ -537,7 +539,7 @@ fn a_graceful_stop_hands_the_lead_over_first() {
     let leader = world.leader().unwrap();
     let now = world.now;
     world
-        .places
+        .machines
         .get_mut(&leader)
         .unwrap()
         .replica
@@ -645,7 +647,7 @@ fn group_time_stands_still_without_a_leader() {
     let rest: Vec<u32> = world
         .running()
         .into_iter()
-        .filter(|&place| place != leader)
+        .filter(|&node_id| node_id != leader)
         .collect();
     world.partition(&[1], &[2, 3]);
     world.partition(&[2], &[3]);
@@ -731,8 +733,12 @@ fn a_replica_whose_state_differs_takes_part_no_more() {
         .to_string();
     assert!(why.contains("differs from the majority's"), "{why}");
     assert!(world.status(victim).not_serving.unwrap().contains(&why));
-    for place in world.running().into_iter().filter(|&place| place != victim) {
-        assert_eq!(world.replica(place).halted(), None);
+    for node_id in world
+        .running()
+        .into_iter()
+        .filter(|&node_id| node_id != victim)
+    {
+        assert_eq!(world.replica(node_id).halted(), None);
     }
     assert_eq!(world.get(client, "other").as_deref(), Some("1099"));
     replace(&mut world, victim);
@@ -771,7 +777,7 @@ fn a_write_that_arrives_with_the_deciding_vote_does_not_move_group_time_ahead() 
     let client = world.registered_client(1);
     world.get_done(client, put_that_expires(b"k", SECOND * 10));
     let leader = world.leader().unwrap();
-    let rest: Vec<u32> = (1..=3).filter(|&place| place != leader).collect();
+    let rest: Vec<u32> = (1..=3).filter(|&node_id| node_id != leader).collect();
     let asks_for_votes = |world: &World| {
         let status = world.status(leader);
         status.role == Role::Candidate && status.term > world.status(rest[0]).term
@@ -844,10 +850,10 @@ fn a_session_with_more_answers_than_a_message_holds_does_not_stop_snapshots() {
         world.run_for(Duration::from_millis(5));
     }
     assert!(world.status(leader).sessions.reply_bytes > 11 << 20);
-    let place = other_than(&world, leader);
-    replace(&mut world, place);
+    let node_id = other_than(&world, leader);
+    replace(&mut world, node_id);
     let digests: Vec<_> = (1..=3)
-        .map(|place| world.replica(place).state_digest())
+        .map(|node_id| world.replica(node_id).state_digest())
         .collect();
     assert!(digests.iter().all(|digest| *digest == digests[0]));
 }

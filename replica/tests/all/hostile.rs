@@ -180,27 +180,27 @@ fn lie() -> impl Strategy<Value = Lie> {
 struct Liar {
     cluster: ClusterId,
     /// The members' incarnations, and one that no member has.
-    lives: Vec<u64>,
+    incarnations: Vec<u64>,
 }
 
 impl Liar {
     fn new(world: &World) -> Self {
         let discovery = world.replica(1).discovery();
-        let mut lives: Vec<u64> = (1..=3)
-            .map(|place| world.replica(place).incarnation().0)
+        let mut incarnations: Vec<u64> = (1..=3)
+            .map(|node_id| world.replica(node_id).incarnation().0)
             .collect();
-        lives.push(0x1234_5678);
-        lives.push(0);
+        incarnations.push(0x1234_5678);
+        incarnations.push(0);
         Self {
             cluster: discovery.cluster,
-            lives,
+            incarnations,
         }
     }
 
     fn message(&self, world: &World, lie: &Lie) -> Message {
         let status = world.status(lie.to);
         let (term, last) = (status.term, status.log.last_index);
-        let from = self.lives[lie.from as usize - 1];
+        let from = self.incarnations[lie.from as usize - 1];
         let message_term = lie.term.at(term);
         let index = lie.index.at(last);
         let mut entries = Vec::new();
@@ -216,7 +216,7 @@ impl Liar {
         Message {
             msg_type: lie.kind,
             to: if lie.honest_parties {
-                self.lives[lie.to as usize - 1]
+                self.incarnations[lie.to as usize - 1]
             } else {
                 77
             },
@@ -239,15 +239,20 @@ impl Liar {
     fn snapshot(&self, lie: &Lie, last: u64, term: u64) -> Option<Snapshot> {
         let (index, snapshot_term, voters, learners, outgoing, auto_leave) =
             lie.snapshot.as_ref()?;
-        let lives = |places: &Vec<usize>| places.iter().map(|&place| self.lives[place]).collect();
+        let incarnations = |node_ids: &Vec<usize>| {
+            node_ids
+                .iter()
+                .map(|&node_id| self.incarnations[node_id])
+                .collect()
+        };
         let mut snapshot = Snapshot::default();
         let metadata = snapshot.mut_metadata();
         metadata.index = index.at(last);
         metadata.term = snapshot_term.at(term);
         metadata.conf_state = Some(ConfState {
-            voters: lives(voters),
-            learners: lives(learners),
-            voters_outgoing: lives(outgoing),
+            voters: incarnations(voters),
+            learners: incarnations(learners),
+            voters_outgoing: incarnations(outgoing),
             auto_leave: *auto_leave,
             ..ConfState::default()
         });
@@ -260,8 +265,8 @@ impl Liar {
             state_version: 0,
             cluster: self.cluster,
             group: GroupId(0),
-            from: Incarnation(self.lives[lie.from as usize - 1]),
-            to: Incarnation(self.lives[lie.to as usize - 1]),
+            from: Incarnation(self.incarnations[lie.from as usize - 1]),
+            to: Incarnation(self.incarnations[lie.to as usize - 1]),
         };
         if lie.snapshot.is_some() {
             self.tell_chunk(world, lie, header, &message);
@@ -359,8 +364,8 @@ fn frames_for_another_cluster_or_another_life_are_counted_and_dropped() {
     let before = world.status(2).counters.messages_foreign;
     let message = Message {
         msg_type: 8,
-        from: liar.lives[0],
-        to: liar.lives[1],
+        from: liar.incarnations[0],
+        to: liar.incarnations[1],
         term: 1000,
         ..Message::default()
     };
@@ -369,8 +374,8 @@ fn frames_for_another_cluster_or_another_life_are_counted_and_dropped() {
         state_version: 0,
         cluster: liar.cluster,
         group: GroupId(0),
-        from: Incarnation(liar.lives[0]),
-        to: Incarnation(liar.lives[1]),
+        from: Incarnation(liar.incarnations[0]),
+        to: Incarnation(liar.incarnations[1]),
     };
     for header in [
         PeerHeader {

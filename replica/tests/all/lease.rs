@@ -5,7 +5,7 @@ use trine_replica_harness as harness;
 use harness::client::Wish;
 use harness::{World, small};
 use trine_protocol::message::{
-    AdminRequest, ClientStatus, ClusterId, Encode, Incarnation, Order, PlaceId, kind,
+    AdminCommand, AdminRequest, ClientStatus, ClusterId, Encode, Incarnation, NodeId, kind,
 };
 use trine_protocol::status::Role;
 use trine_replica::ReplicaConfig;
@@ -57,7 +57,7 @@ fn race(world: &mut World, old: u32, writer: usize, reader: usize) -> (Instant, 
     let other = world
         .running()
         .into_iter()
-        .find(|&place| place != old)
+        .find(|&node_id| node_id != old)
         .unwrap();
     world.clients[writer].patience = Duration::from_millis(20);
     world.clients[reader].gives_up = true;
@@ -151,7 +151,7 @@ fn a_follower_that_slept_keeps_its_promise() {
         let others: Vec<u32> = world
             .running()
             .into_iter()
-            .filter(|&place| place != old)
+            .filter(|&node_id| node_id != old)
             .collect();
         // One follower is cut off permanently and wants to lead; the other one sleeps through most of its timeout.
         world.partition(&[others[0]], &[old]);
@@ -170,15 +170,15 @@ fn a_follower_that_slept_keeps_its_promise() {
 }
 
 /// An operator tells the leader to transfer leadership to the member at `next`.
-fn order_to_lead(world: &mut World, leader: u32, next: u32) {
-    let order = AdminRequest {
-        order: Order::Lead,
-        place: PlaceId(next),
+fn transfer_leadership_to(world: &mut World, leader: u32, next: u32) {
+    let command = AdminRequest {
+        command: AdminCommand::TransferLeadership,
+        node_id: NodeId(next),
         incarnation: Incarnation::NONE,
         cluster: ClusterId::NONE,
         address: None,
     };
-    world.inject(leader, kind::ADMIN, &order.encode_to_vec());
+    world.inject(leader, kind::ADMIN, &command.encode_to_vec());
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn handing_the_lead_over_ends_the_lease_at_once() {
         world.run_for(Duration::from_millis(200));
         world.get(reader, "k");
         let old = world.leader().unwrap();
-        order_to_lead(&mut world, old, 1 + old % 3);
+        transfer_leadership_to(&mut world, old, 1 + old % 3);
         // From here on the old leader hears nothing: neither of the new term nor of its own end.
         world.isolate(old);
         assert_eq!(world.status(old).lease.unwrap().left_ns, None);
@@ -207,7 +207,7 @@ fn handing_the_lead_over_ends_the_lease_at_once() {
 /// and leads on in the same term. The third replica has confirmed its leadership by then. Then the successor is elected
 /// at once, for no vote is held back from such a candidate. The old leader, cut off from both, does not hear of it.
 /// Returns the last old answer and the first new write.
-fn late_order(seed: u64) -> (Instant, Instant) {
+fn late_transfer(seed: u64) -> (Instant, Instant) {
     let mut world = World::serving(3, leased(), seed);
     let (writer, reader) = (world.registered_client(1), world.registered_client(1));
     world.put(writer, "k", "old");
@@ -215,7 +215,7 @@ fn late_order(seed: u64) -> (Instant, Instant) {
     let old = world.leader().unwrap();
     let next = 1 + old % 3;
     world.pause(next);
-    order_to_lead(&mut world, old, next);
+    transfer_leadership_to(&mut world, old, next);
     assert!(world.replica(old).is_handing_over(), "seed {seed}");
     world.expect("the transfer is given up", SECOND, |world| {
         !world.replica(old).is_handing_over()
@@ -230,7 +230,7 @@ fn late_order(seed: u64) -> (Instant, Instant) {
 #[test]
 fn an_order_to_take_over_that_comes_too_late_finds_no_lease() {
     for seed in 0..10 {
-        let (old_answer, written) = late_order(seed);
+        let (old_answer, written) = late_transfer(seed);
         assert!(
             old_answer < written,
             "seed {seed}: read {old_answer:?}, written {written:?}"
@@ -244,7 +244,7 @@ fn an_order_to_take_over_that_comes_too_late_finds_no_lease() {
 fn the_planted_lease_that_survives_a_transfer_is_found() {
     let _bug = trine_canary::plant("lease survives a transfer");
     let stale = |seed| {
-        let (old_answer, written) = late_order(seed);
+        let (old_answer, written) = late_transfer(seed);
         old_answer >= written
     };
     assert!((0..10).any(stale), "no old answer behind a new write");
@@ -264,27 +264,27 @@ fn a_hasty_replica_adopts_the_promise_of_its_group() {
     let (writer, reader) = (world.registered_client(1), world.registered_client(1));
     world.put(writer, "k", "old");
     let leader = world.leader().unwrap();
-    let place = 1 + leader % 3;
-    world.kill(place);
+    let node_id = 1 + leader % 3;
+    world.kill(node_id);
     world.config.election_ticks = 4;
     world.config.reads = ReadMode::Index;
-    world.start(place, false);
+    world.start(node_id, false);
     world.expect("the hasty voter", SECOND * 5, |world| {
-        world.leader().is_some() && world.holder(place) == world.replica(place).incarnation()
+        world.leader().is_some() && world.holder(node_id) == world.replica(node_id).incarnation()
     });
     world.run_for(SECOND);
     world.get(reader, "k");
-    world.partition(&[leader], &[place]);
-    world.kill(1 + place % 3);
+    world.partition(&[leader], &[node_id]);
+    world.kill(1 + node_id % 3);
     for _ in 0..110 {
         world.run_for(Duration::from_millis(1));
         assert_eq!(
-            world.status(place).role,
+            world.status(node_id).role,
             Role::Follower,
             "it campaigns no sooner than the others would"
         );
     }
     world.expect("a candidate after all", SECOND, |world| {
-        world.status(place).role == Role::Candidate
+        world.status(node_id).role == Role::Candidate
     });
 }

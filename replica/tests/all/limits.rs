@@ -123,9 +123,9 @@ fn without_a_quorum_the_reason_is_said_and_stale_reads_go_on() {
     // Followers hear of the commit with the next heartbeat.
     world.run_for(Duration::from_millis(100));
     let left = world.running()[2];
-    for place in world.running() {
-        if place != left {
-            world.kill(place);
+    for node_id in world.running() {
+        if node_id != left {
+            world.kill(node_id);
         }
     }
     world.run_for(Duration::from_secs(3));

@@ -5,7 +5,7 @@ use trine_replica_harness as harness;
 use harness::client::Wish;
 use harness::{World, address, small};
 use trine_protocol::message::{
-    AdminReply, AdminStatus, Incarnation, MEMBERS_MAX, MemberRole, Order, PlaceId,
+    AdminCommand, AdminReply, AdminStatus, Incarnation, MEMBERS_MAX, MemberRole, NodeId,
 };
 use trine_protocol::status::Role;
 use trine_replica::ReplicaConfig;
@@ -20,17 +20,17 @@ fn voters(world: &World) -> Vec<u32> {
     members
         .into_iter()
         .filter(|member| member.voter)
-        .map(|member| member.place)
+        .map(|member| member.node_id)
         .collect()
 }
 
 /// A new place, filled by a learner.
 fn add_learner(world: &mut World) -> u32 {
-    let place = world.add_place();
-    world.start(place, false);
-    let (status, text) = world.order(Order::Add { voter: false }, place, SECOND * 5);
+    let node_id = world.add_node();
+    world.start(node_id, false);
+    let (status, text) = world.admin(AdminCommand::Add { voter: false }, node_id, SECOND * 5);
     assert_eq!(status, AdminStatus::Done, "{text}");
-    place
+    node_id
 }
 
 /// The simulator found a group that was not whole again (seed 8700). The admin command to fill a place had been
@@ -40,19 +40,19 @@ fn add_learner(world: &mut World) -> u32 {
 #[test]
 fn a_leader_that_slept_does_not_say_that_an_order_is_done() {
     let mut world = World::serving(3, small(), 1);
-    let place = add_learner(&mut world);
+    let node_id = add_learner(&mut world);
     let slept = world.leader().unwrap();
     world.isolate(slept);
     world.pause(slept);
     world.expect("another leader", SECOND * 5, |world| {
         world.leader().is_some_and(|leader| leader != slept)
     });
-    let (status, text) = world.order(Order::Remove, place, SECOND * 5);
+    let (status, text) = world.admin(AdminCommand::Remove, node_id, SECOND * 5);
     assert_eq!(status, AdminStatus::Done, "{text}");
 
     world.resume(slept);
-    let add = Order::Add { voter: false };
-    let early = world.order_once(slept, add, place, Incarnation::NONE);
+    let add = AdminCommand::Add { voter: false };
+    let early = world.admin_once(slept, add, node_id, Incarnation::NONE);
     assert_eq!(early, None, "nobody confirms that it leads");
     world.expect("the end of its lead", SECOND * 5, |world| {
         world.status(slept).role != Role::Leader
@@ -69,23 +69,23 @@ fn a_group_grows_from_three_to_five_and_shrinks_again() {
     let client = world.registered_client(1);
     world.put(client, "k", "three");
     for expected in [4, 5] {
-        let place = world.add_place();
-        assert_eq!(place, expected);
-        let asked = world.order(
-            Order::Add { voter: true },
-            place,
+        let node_id = world.add_node();
+        assert_eq!(node_id, expected);
+        let asked = world.admin(
+            AdminCommand::Add { voter: true },
+            node_id,
             Duration::from_millis(100),
         );
         assert_eq!(
             asked.0,
             AdminStatus::InProgress,
-            "nobody fills the place yet"
+            "no replica has the node id yet"
         );
-        world.start(place, false);
-        let (status, text) = world.order(Order::Add { voter: true }, place, SECOND * 5);
+        world.start(node_id, false);
+        let (status, text) = world.admin(AdminCommand::Add { voter: true }, node_id, SECOND * 5);
         assert_eq!(status, AdminStatus::Done, "{text}");
         world.expect("another voter", SECOND * 5, |world| {
-            world.leader().is_some() && voters(world).contains(&place)
+            world.leader().is_some() && voters(world).contains(&node_id)
         });
         assert_eq!(world.get(client, "k").as_deref(), Some("three"));
     }
@@ -94,13 +94,13 @@ fn a_group_grows_from_three_to_five_and_shrinks_again() {
     let other = world
         .running()
         .into_iter()
-        .find(|&place| place != leader)
+        .find(|&node_id| node_id != leader)
         .unwrap();
     world.kill(leader);
     world.kill(other);
     world.put(client, "k", "five");
-    for place in [leader, other] {
-        let (status, text) = world.order(Order::Remove, place, SECOND * 5);
+    for node_id in [leader, other] {
+        let (status, text) = world.admin(AdminCommand::Remove, node_id, SECOND * 5);
         assert_eq!(status, AdminStatus::Done, "{text}");
     }
     assert_eq!(voters(&world).len(), 3);
@@ -114,19 +114,19 @@ fn a_group_grows_from_three_to_five_and_shrinks_again() {
 #[test]
 fn a_learner_follows_without_a_vote_until_it_is_promoted() {
     let mut world = World::serving(3, ReplicaConfig::default(), 2);
-    let place = add_learner(&mut world);
+    let node_id = add_learner(&mut world);
     world.run_for(SECOND * 2);
-    assert_eq!(world.status(place).role, Role::Learner);
+    assert_eq!(world.status(node_id).role, Role::Learner);
     assert_eq!(voters(&world), [1, 2, 3]);
     let client = world.registered_client(1);
     world.put(client, "k", "v");
     world.run_for(SECOND);
-    world.ask_at(client, place, Wish::StaleGet("k".into()));
+    world.ask_at(client, node_id, Wish::StaleGet("k".into()));
     assert_eq!(
         world.outcome(client).value.map(|(value, _)| value),
         Some(b"v".to_vec())
     );
-    let (status, text) = world.order(Order::Promote, place, SECOND * 5);
+    let (status, text) = world.admin(AdminCommand::Promote, node_id, SECOND * 5);
     assert_eq!(status, AdminStatus::Done, "{text}");
     assert_eq!(voters(&world), [1, 2, 3, 4]);
 }
@@ -136,10 +136,10 @@ fn a_learner_follows_without_a_vote_until_it_is_promoted() {
 #[test]
 fn a_learner_that_died_just_now_is_not_promoted() {
     let mut world = World::serving(3, ReplicaConfig::default(), 2);
-    let place = add_learner(&mut world);
+    let node_id = add_learner(&mut world);
     world.run_for(SECOND);
-    world.kill(place);
-    let (status, text) = world.order(Order::Promote, place, SECOND * 2);
+    world.kill(node_id);
+    let (status, text) = world.admin(AdminCommand::Promote, node_id, SECOND * 2);
     assert_eq!(status, AdminStatus::InProgress);
     assert!(text.contains("not caught up"), "{text}");
     assert_eq!(voters(&world), [1, 2, 3]);
@@ -153,22 +153,23 @@ fn a_learner_that_died_just_now_is_not_promoted() {
 fn the_next_life_of_a_learner_that_died_is_taken_in() {
     for seed in 1..=4 {
         let mut world = World::serving(3, small(), seed);
-        let place = add_learner(&mut world);
+        let node_id = add_learner(&mut world);
         world.run_for(SECOND);
         let successor = world.leader().unwrap() % 3 + 1;
-        let (status, text) = world.order(Order::Lead, successor, SECOND * 5);
+        let (status, text) = world.admin(AdminCommand::TransferLeadership, successor, SECOND * 5);
         assert_eq!(status, AdminStatus::Done, "{text}");
-        world.kill(place);
-        world.start(place, false);
+        world.kill(node_id);
+        world.start(node_id, false);
         // The admin command need not be repeated: it is a learner, as it was before.
         world.expect("the learner to be back", SECOND * 5, |world| {
-            world.status(place).role == Role::Learner && world.status(place).not_serving.is_none()
+            world.status(node_id).role == Role::Learner
+                && world.status(node_id).not_serving.is_none()
         });
-        world.kill(place);
-        world.start(place, false);
-        let (status, text) = world.order(Order::Add { voter: true }, place, SECOND * 10);
+        world.kill(node_id);
+        world.start(node_id, false);
+        let (status, text) = world.admin(AdminCommand::Add { voter: true }, node_id, SECOND * 10);
         assert_eq!(status, AdminStatus::Done, "seed {seed}: {text}");
-        assert!(voters(&world).contains(&place), "seed {seed}");
+        assert!(voters(&world).contains(&node_id), "seed {seed}");
     }
 }
 
@@ -180,29 +181,29 @@ fn a_place_that_is_on_its_way_out_does_not_count_as_filled() {
     let mut world = World::serving(3, small(), 5);
     world.run_for(SECOND);
     let leader = world.leader().unwrap();
-    let place = leader % 3 + 1;
-    let asked = |world: &mut World, order| {
-        let answer = world.order_once(leader, order, place, Incarnation::NONE);
+    let node_id = leader % 3 + 1;
+    let asked = |world: &mut World, command| {
+        let answer = world.admin_once(leader, command, node_id, Incarnation::NONE);
         answer.expect("an answer to an order")
     };
-    let (status, text) = asked(&mut world, Order::Remove);
+    let (status, text) = asked(&mut world, AdminCommand::Remove);
     assert_eq!(status, AdminStatus::InProgress);
-    assert!(text.contains("sign of life"), "{text}");
+    assert!(text.contains("waiting to hear"), "{text}");
     world.run_for(Duration::from_millis(100));
     world.isolate(leader);
-    let (status, text) = asked(&mut world, Order::Remove);
+    let (status, text) = asked(&mut world, AdminCommand::Remove);
     assert_eq!(status, AdminStatus::InProgress);
     assert!(text.contains("removing"), "{text}");
-    let add = Order::Add { voter: true };
+    let add = AdminCommand::Add { voter: true };
     let (status, text) = asked(&mut world, add);
     assert_eq!(status, AdminStatus::InProgress, "{text}");
     world.heal();
     world.expect("the removal", SECOND, |world| {
         world.leader().is_some() && voters(world).len() == 2
     });
-    world.kill(place);
-    world.start(place, false);
-    let (status, text) = world.order(add, place, SECOND * 5);
+    world.kill(node_id);
+    world.start(node_id, false);
+    let (status, text) = world.admin(add, node_id, SECOND * 5);
     assert_eq!(status, AdminStatus::Done, "{text}");
     assert_eq!(voters(&world), [1, 2, 3]);
 }
@@ -213,12 +214,12 @@ fn a_place_that_is_on_its_way_out_does_not_count_as_filled() {
 #[test]
 fn the_place_of_a_learner_that_is_alive_is_not_given_away() {
     let mut world = World::serving(3, small(), 2);
-    let place = add_learner(&mut world);
+    let node_id = add_learner(&mut world);
     world.run_for(SECOND);
-    let before = world.holder(place);
-    world.claim(place);
+    let before = world.holder(node_id);
+    world.claim(node_id);
     world.run_for(SECOND);
-    assert_eq!(world.holder(place), before);
+    assert_eq!(world.holder(node_id), before);
 }
 
 /// An admin command to replace a learner was remembered when it was done. The process that had been replaced was
@@ -226,24 +227,24 @@ fn the_place_of_a_learner_that_is_alive_is_not_given_away() {
 #[test]
 fn an_order_to_replace_a_learner_is_done_once() {
     let mut world = World::serving(3, small(), 2);
-    let place = add_learner(&mut world);
-    let old = world.holder(place);
+    let node_id = add_learner(&mut world);
+    let old = world.holder(node_id);
     let replace = |world: &mut World| {
         let leader = world.leader().expect("nobody dies");
-        let answer = world.order_once(leader, Order::Replace, place, old);
+        let answer = world.admin_once(leader, AdminCommand::Replace, node_id, old);
         answer.expect("an answer").0
     };
     assert_eq!(replace(&mut world), AdminStatus::InProgress);
-    world.kill(place);
-    world.start(place, false);
+    world.kill(node_id);
+    world.start(node_id, false);
     world.expect("the new holder", SECOND * 5, |world| {
-        world.holder(place) != old && world.status(place).role == Role::Learner
+        world.holder(node_id) != old && world.status(node_id).role == Role::Learner
     });
     assert_eq!(replace(&mut world), AdminStatus::Done);
-    let new = world.holder(place);
-    world.claim(place);
+    let new = world.holder(node_id);
+    world.claim(node_id);
     world.run_for(SECOND);
-    assert_eq!(world.holder(place), new);
+    assert_eq!(world.holder(node_id), new);
 }
 
 /// A learner goes on asking for its place until it votes. The command to add it was remembered for a minute, and only a
@@ -253,17 +254,17 @@ fn an_order_to_replace_a_learner_is_done_once() {
 fn a_removed_learner_does_not_come_back_on_the_order_that_has_added_it() {
     for seed in 1..=8 {
         let mut world = World::serving(3, small(), seed);
-        let place = world.add_place();
-        world.start(place, false);
-        let add = Order::Add { voter: false };
-        assert_eq!(world.order(add, place, SECOND * 5).0, AdminStatus::Done);
-        let removed = world.order(Order::Remove, place, SECOND * 5);
+        let node_id = world.add_node();
+        world.start(node_id, false);
+        let add = AdminCommand::Add { voter: false };
+        assert_eq!(world.admin(add, node_id, SECOND * 5).0, AdminStatus::Done);
+        let removed = world.admin(AdminCommand::Remove, node_id, SECOND * 5);
         assert_eq!(removed.0, AdminStatus::Done, "{}", removed.1);
         world.run_for(SECOND * 2);
         let leader = world.leader().unwrap();
         let members = world.status(leader).members;
         assert!(
-            members.iter().all(|member| member.place != place),
+            members.iter().all(|member| member.node_id != node_id),
             "seed {seed}"
         );
     }
@@ -277,27 +278,27 @@ fn a_change_that_would_lose_the_quorum_is_refused_with_a_reason() {
     let dead = world
         .running()
         .into_iter()
-        .find(|&place| place != leader)
+        .find(|&node_id| node_id != leader)
         .unwrap();
     let alive = world
         .running()
         .into_iter()
-        .find(|&place| place != leader && place != dead)
+        .find(|&node_id| node_id != leader && node_id != dead)
         .unwrap();
     world.kill(dead);
     world.run_for(SECOND);
-    let (status, text) = world.order(Order::Remove, alive, SECOND);
+    let (status, text) = world.admin(AdminCommand::Remove, alive, SECOND);
     assert_eq!(status, AdminStatus::Refused);
     assert!(text.contains("only 1 of the 2 voters"), "{text}");
     assert_eq!(voters(&world).len(), 3);
     // The dead one may go: the two that are left are both alive.
     assert_eq!(
-        world.order(Order::Remove, dead, SECOND * 5).0,
+        world.admin(AdminCommand::Remove, dead, SECOND * 5).0,
         AdminStatus::Done
     );
     assert_eq!(voters(&world).len(), 2);
     assert_eq!(
-        world.order(Order::Promote, 9, SECOND).0,
+        world.admin(AdminCommand::Promote, 9, SECOND).0,
         AdminStatus::Refused
     );
 }
@@ -312,10 +313,10 @@ fn who_died_just_now_is_no_part_of_the_quorum_that_a_removal_leaves() {
     let others: Vec<u32> = world
         .running()
         .into_iter()
-        .filter(|&place| place != leader)
+        .filter(|&node_id| node_id != leader)
         .collect();
     world.kill(others[0]);
-    let (status, text) = world.order(Order::Remove, others[1], SECOND * 2);
+    let (status, text) = world.admin(AdminCommand::Remove, others[1], SECOND * 2);
     assert_eq!(status, AdminStatus::Refused);
     assert!(text.contains("only 1 of the 2 voters"), "{text}");
     assert_eq!(voters(&world).len(), 3);
@@ -329,18 +330,18 @@ fn who_died_just_now_is_no_part_of_the_quorum_that_a_removal_leaves() {
 fn a_place_that_is_to_go_is_not_handed_the_lead() {
     let mut world = World::serving(3, ReplicaConfig::default(), 4);
     world.run_for(SECOND);
-    let place = world.leader().unwrap();
+    let node_id = world.leader().unwrap();
     let end = world.now + SECOND * 5;
     let mut leaders = 0;
-    let mut last = place;
-    while voters(&world).contains(&place) {
+    let mut last = node_id;
+    while voters(&world).contains(&node_id) {
         assert!(
             world.now < end,
             "{leaders} changes of leader and no removal"
         );
         // The other operator's question is always the first one that a new leader hears.
-        world.order(Order::Lead, place, Duration::ZERO);
-        world.order(Order::Remove, place, Duration::ZERO);
+        world.admin(AdminCommand::TransferLeadership, node_id, Duration::ZERO);
+        world.admin(AdminCommand::Remove, node_id, Duration::ZERO);
         let leader = world.leader().unwrap_or(last);
         leaders += u32::from(leader != last);
         last = leader;
@@ -356,7 +357,7 @@ fn a_leader_that_is_removed_hands_the_lead_over_first() {
     world.run_for(SECOND);
     let leader = world.leader().unwrap();
     let began = world.now;
-    let (status, text) = world.order(Order::Remove, leader, SECOND * 5);
+    let (status, text) = world.admin(AdminCommand::Remove, leader, SECOND * 5);
     assert_eq!(status, AdminStatus::Done, "{text}");
     assert!(world.now.saturating_since(began) < SECOND);
     assert!(!voters(&world).contains(&leader));
@@ -368,19 +369,22 @@ fn a_leader_that_is_removed_hands_the_lead_over_first() {
 fn the_lead_is_handed_to_the_place_that_is_named() {
     let mut world = World::serving(3, ReplicaConfig::default(), 5);
     let client = world.registered_client(1);
-    for place in [3, 2, 1, 2] {
-        world.put(client, "k", &place.to_string());
+    for node_id in [3, 2, 1, 2] {
+        world.put(client, "k", &node_id.to_string());
         world.run_for(Duration::from_millis(100));
         let began = world.now;
-        let (status, text) = world.order(Order::Lead, place, SECOND);
+        let (status, text) = world.admin(AdminCommand::TransferLeadership, node_id, SECOND);
         assert_eq!(status, AdminStatus::Done, "{text}");
         assert!(world.now.saturating_since(began) < Duration::from_millis(100));
-        assert_eq!(world.leader(), Some(place));
-        assert_eq!(world.get(client, "k"), Some(place.to_string()));
+        assert_eq!(world.leader(), Some(node_id));
+        assert_eq!(world.get(client, "k"), Some(node_id.to_string()));
     }
     world.kill(3);
     world.run_for(SECOND);
-    assert_eq!(world.order(Order::Lead, 3, SECOND).0, AdminStatus::Refused);
+    assert_eq!(
+        world.admin(AdminCommand::TransferLeadership, 3, SECOND).0,
+        AdminStatus::Refused
+    );
 }
 
 /// The holder of the place is alive but has to go: its process is cut off from the operator, not from the group.
@@ -392,22 +396,22 @@ fn a_living_member_is_replaced_when_the_operator_says_so() {
         world.put(client, &format!("k{}", n % 7), &n.to_string());
     }
     let leader = world.leader().unwrap();
-    let place = world
+    let node_id = world
         .running()
         .into_iter()
-        .find(|&place| place != leader)
+        .find(|&node_id| node_id != leader)
         .unwrap();
-    let old = world.holder(place);
-    let asked = world.order(Order::Replace, place, Duration::from_millis(100));
+    let old = world.holder(node_id);
+    let asked = world.admin(AdminCommand::Replace, node_id, Duration::from_millis(100));
     assert_eq!(asked.0, AdminStatus::InProgress);
-    world.kill(place);
-    world.start(place, false);
+    world.kill(node_id);
+    world.start(node_id, false);
     world.expect("the new holder", SECOND * 5, |world| {
         world.leader().is_some()
-            && world.holder(place) == world.replica(place).incarnation()
+            && world.holder(node_id) == world.replica(node_id).incarnation()
             && voters(world).len() == 3
     });
-    assert_ne!(world.holder(place), old);
+    assert_ne!(world.holder(node_id), old);
     assert_eq!(world.get(client, "k0").as_deref(), Some("294"));
 }
 
@@ -420,10 +424,10 @@ fn the_largest_group_replaces_its_members_one_after_the_other() {
     let mut world = World::serving(count, small(), 7);
     let leader = world.leader().unwrap();
     let gone: Vec<u32> = (1..=count).filter(|&p| p != leader).take(2).collect();
-    let old: Vec<_> = gone.iter().map(|&place| world.holder(place)).collect();
-    gone.iter().for_each(|&place| world.kill(place));
+    let old: Vec<_> = gone.iter().map(|&node_id| world.holder(node_id)).collect();
+    gone.iter().for_each(|&node_id| world.kill(node_id));
     world.run_for(Duration::from_millis(400));
-    gone.iter().for_each(|&place| world.start(place, false));
+    gone.iter().for_each(|&node_id| world.start(node_id, false));
     world.expect("both replaced", Duration::from_secs(10), |world| {
         let Some(leader) = world.leader() else {
             return false;
@@ -441,12 +445,12 @@ fn the_largest_group_replaces_its_members_one_after_the_other() {
 #[test]
 fn a_group_without_room_for_a_newcomer_is_not_begun() {
     let peers: Vec<_> = (1..=MEMBERS_MAX as u32)
-        .map(|place| (PlaceId(place), address(place)))
+        .map(|node_id| (NodeId(node_id), address(node_id)))
         .collect();
     let begun = trine_replica::Replica::new(
         small(),
         Incarnation(1),
-        PlaceId(1),
+        NodeId(1),
         address(1),
         peers,
         Pool::new(PoolConfig::default()),
@@ -463,31 +467,31 @@ fn a_group_without_room_for_a_newcomer_is_not_begun() {
 fn a_new_leader_does_not_take_silence_for_death_at_once() {
     let mut world = World::serving(3, ReplicaConfig::default(), 8);
     let leader = world.leader().unwrap();
-    let others: Vec<u32> = (1..=3).filter(|&place| place != leader).collect();
+    let others: Vec<u32> = (1..=3).filter(|&node_id| node_id != leader).collect();
     let (next, silent) = (others[0], others[1]);
     let voter = world.holder(silent);
     world.pause(silent);
     world.run_for(Duration::from_millis(500));
-    let newcomer = world.add_place();
+    let newcomer = world.add_node();
     let peers = [leader, next]
-        .map(|place| (PlaceId(place), address(place)))
+        .map(|node_id| (NodeId(node_id), address(node_id)))
         .into_iter()
-        .chain([(PlaceId(silent), address(newcomer))])
+        .chain([(NodeId(silent), address(newcomer))])
         .collect();
     let replica = trine_replica::Replica::new(
         ReplicaConfig::default(),
         Incarnation(77),
-        PlaceId(silent),
+        NodeId(silent),
         address(newcomer),
         peers,
         world.pool.clone(),
         1,
         world.now,
     );
-    world.places.get_mut(&newcomer).unwrap().replica = Some(replica.unwrap());
+    world.machines.get_mut(&newcomer).unwrap().replica = Some(replica.unwrap());
     // It comes from another address than the silent one, so an operator has to name it.
     world.newcomer = Some(address(newcomer));
-    world.order_once(leader, Order::Replace, silent, voter);
+    world.admin_once(leader, AdminCommand::Replace, silent, voter);
     world.expect("a learner", SECOND, |world| {
         world.status(leader).members.len() == 4
     });
@@ -503,7 +507,7 @@ fn a_new_leader_does_not_take_silence_for_death_at_once() {
     );
     assert_eq!(world.status(leader).members.len(), 4);
     world.partition(&[next], &[silent]);
-    let (status, why) = world.order(Order::Lead, next, SECOND);
+    let (status, why) = world.admin(AdminCommand::TransferLeadership, next, SECOND);
     assert_eq!(status, AdminStatus::Done, "{why}");
     world.run_for(Duration::from_millis(40));
     world.heal();

@@ -29,9 +29,9 @@ fn outstanding_with(slots: Option<usize>) -> usize {
     let slow = world
         .running()
         .into_iter()
-        .find(|&place| place != leader)
+        .find(|&node_id| node_id != leader)
         .unwrap();
-    let node = world.places.get_mut(&leader).unwrap();
+    let node = world.machines.get_mut(&leader).unwrap();
     node.replica
         .as_mut()
         .unwrap()
@@ -52,10 +52,10 @@ fn outstanding_with(slots: Option<usize>) -> usize {
     outstanding
 }
 
-fn read_at(world: &mut World, place: u32) -> Outcome {
-    let reader = world.add_client(place);
+fn read_at(world: &mut World, node_id: u32) -> Outcome {
+    let reader = world.add_client(node_id);
     world.clients[reader].patience = SECOND * 10;
-    world.ask_at(reader, place, Wish::HereGet("k".into()));
+    world.ask_at(reader, node_id, Wish::HereGet("k".into()));
     world.outcome(reader)
 }
 

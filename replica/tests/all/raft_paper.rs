@@ -11,7 +11,7 @@ use prost::Message as _;
 use raft::eraftpb::{Entry, Message, MessageType};
 use trine_protocol::message::{
     AppendFrame, BootstrapReply, BootstrapRequest, ClientRequest, ClusterId, Encode, GroupId,
-    Incarnation, Operation, PeerHeader, PlaceId, RaftFrame, ReplyToken, kind,
+    Incarnation, NodeId, Operation, PeerHeader, RaftFrame, ReplyToken, kind,
 };
 use trine_protocol::status::Role;
 use trine_protocol::status::Status;
@@ -23,8 +23,8 @@ const ELECTION_TICKS: u64 = 15;
 const HEARTBEAT_TICKS: u64 = 3;
 const TICK: Duration = Duration::from_millis(10);
 
-fn address(place: u64) -> SocketAddr {
-    SocketAddr::from(([10, 0, 0, place as u8], 7471))
+fn address(node_id: u64) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, node_id as u8], 7471))
 }
 
 /// The replica under test has place and identity 1; the others, 2 to n, are played by the test.
@@ -40,19 +40,19 @@ struct Node {
     replies: Vec<(ReplyToken, Vec<u8>)>,
 }
 
-fn new_replica(place: u64, size: u64, bootstrap: bool, seed: u64) -> Replica {
+fn new_replica(node_id: u64, size: u64, bootstrap: bool, seed: u64) -> Replica {
     let peers = (1..=size)
-        .map(|place| (PlaceId(place as u32), address(place)))
+        .map(|node_id| (NodeId(node_id as u32), address(node_id)))
         .collect();
     let config = ReplicaConfig {
         bootstrap,
         ..ReplicaConfig::default()
     };
     let pool = Pool::new(PoolConfig::default());
-    let (id, at) = (PlaceId(place as u32), address(place));
+    let (id, at) = (NodeId(node_id as u32), address(node_id));
     Replica::new(
         config,
-        Incarnation(place),
+        Incarnation(node_id),
         id,
         at,
         peers,
@@ -71,23 +71,23 @@ fn begin_message(size: u64) -> Vec<u8> {
         let Output::Send { to, bytes, tag, .. } = output else {
             panic!("nobody has asked")
         };
-        let place = (1..=size).find(|&place| address(place) == to).unwrap();
+        let number = (1..=size).find(|&node_id| address(node_id) == to).unwrap();
         match BootstrapRequest::decode(&bytes).unwrap() {
             BootstrapRequest::Probe { .. } => {
-                let place_id = PlaceId(place as u32);
+                let node_id = NodeId(number as u32);
                 let present = BootstrapReply::Present {
                     state_version: 2,
-                    place: place_id,
-                    incarnation: Incarnation(place),
+                    node_id,
+                    incarnation: Incarnation(number),
                     cluster: ClusterId::NONE,
                 };
                 bootstrapper.on_peer_reply(Instant::ZERO, tag, Some(&present.encode_to_vec()));
             }
-            BootstrapRequest::Begin { place, .. } => {
+            BootstrapRequest::Begin { node_id, .. } => {
                 assert_eq!(
-                    place,
-                    PlaceId(1),
-                    "peers are told in the order of their places"
+                    node_id,
+                    NodeId(1),
+                    "peers are told in the order of their node ids"
                 );
                 return bytes.to_vec();
             }

@@ -66,9 +66,9 @@ fn a_sample_of_all_writes_is_counted_by_stage() {
     let quorum = &status.stages.quorum;
     assert!(quorum.sum_ns / quorum.count >= 40_000);
     assert!(quorum.percentile_ns(50).unwrap() >= 40_000);
-    for place in world.running() {
-        if Some(place) != world.leader() {
-            assert_eq!(world.status(place).stages.quorum.count, 0);
+    for node_id in world.running() {
+        if Some(node_id) != world.leader() {
+            assert_eq!(world.status(node_id).stages.quorum.count, 0);
         }
     }
 }

@@ -27,43 +27,43 @@ enum Fault {
     Mute,
 }
 
-fn inflict(world: &mut World, fault: Fault, place: u32, peer: u32) {
+fn inflict(world: &mut World, fault: Fault, node_id: u32, peer: u32) {
     match fault {
         Fault::KillAndReplace => {
-            world.kill(place);
-            world.start(place, false);
+            world.kill(node_id);
+            world.start(node_id, false);
         }
-        Fault::Pause => world.pause(place),
-        Fault::Isolate => world.isolate(place),
+        Fault::Pause => world.pause(node_id),
+        Fault::Isolate => world.isolate(node_id),
         Fault::OneWay => {
-            world.cut.insert((place, peer));
+            world.cut.insert((node_id, peer));
         }
         Fault::Lossy => world.loss = "30%".parse().unwrap(),
         Fault::Mute => {
-            world.mute.insert(place);
+            world.mute.insert(node_id);
         }
     }
 }
 
-fn relieve(world: &mut World, place: u32) {
+fn relieve(world: &mut World, node_id: u32) {
     world.heal();
     world.mute.clear();
     world.loss = "2%".parse().unwrap();
-    if world.places[&place].paused {
-        world.resume(place);
+    if world.machines[&node_id].paused {
+        world.resume(node_id);
     }
 }
 
 fn all_vote(world: &World) -> bool {
     world.leader().is_some_and(|leader| {
         let members = world.status(leader).members;
-        let present = |place: &u32| {
-            let life = world.replica(*place).incarnation().to_string();
+        let present = |node_id: &u32| {
+            let incarnation = world.replica(*node_id).incarnation().to_string();
             members
                 .iter()
-                .any(|member| member.incarnation == life && member.voter)
+                .any(|member| member.incarnation == incarnation && member.voter)
         };
-        members.len() == world.places.len() && world.places.keys().all(present)
+        members.len() == world.machines.len() && world.machines.keys().all(present)
     })
 }
 
@@ -84,13 +84,13 @@ fn drive(world: &mut World, clients: &[usize], prng: &mut Prng, written: &mut u6
     }
 }
 
-fn run(places: u32, reads: ReadMode, seed: u64, faults: u32) {
+fn run(node_ids: u32, reads: ReadMode, seed: u64, faults: u32) {
     let config = ReplicaConfig { reads, ..small() };
-    let mut world = World::serving(places, config, seed);
+    let mut world = World::serving(node_ids, config, seed);
     world.loss = "2%".parse().unwrap();
     let mut prng = Prng::new(seed ^ 0x7027);
     let clients: Vec<usize> = (0..CLIENTS)
-        .map(|n| world.registered_client(1 + n as u32 % places))
+        .map(|n| world.registered_client(1 + n as u32 % node_ids))
         .collect();
     let mut written = 0;
     for _ in 0..faults {
@@ -103,17 +103,17 @@ fn run(places: u32, reads: ReadMode, seed: u64, faults: u32) {
             Fault::Mute,
         ];
         let fault = kinds[prng.below(kinds.len() as u64) as usize];
-        let place = prng.in_range(1..=u64::from(places)) as u32;
-        let peer = 1 + place % places;
-        inflict(&mut world, fault, place, peer);
+        let node_id = prng.in_range(1..=u64::from(node_ids)) as u32;
+        let peer = 1 + node_id % node_ids;
+        inflict(&mut world, fault, node_id, peer);
         let bad_until = world.now + Duration::from_millis(prng.in_range(20..=700));
         go_on(&mut world, &clients, &mut prng, &mut written, bad_until);
-        relieve(&mut world, place);
+        relieve(&mut world, node_id);
         let good_until = world.now + Duration::from_secs(8);
         while !(all_vote(&world)) {
             assert!(
                 world.now < good_until,
-                "seed {seed}: not whole again after {fault:?} of {place}"
+                "seed {seed}: not whole again after {fault:?} of {node_id}"
             );
             let end = world.now + Duration::from_millis(20);
             go_on(&mut world, &clients, &mut prng, &mut written, end);
@@ -211,7 +211,10 @@ fn agree(world: &mut World, seed: u64) {
     world.loss = "0%".parse().unwrap();
     let end = world.now + Duration::from_secs(5);
     let level = |world: &World| {
-        let mut statuses = world.running().into_iter().map(|place| world.status(place));
+        let mut statuses = world
+            .running()
+            .into_iter()
+            .map(|node_id| world.status(node_id));
         let first = statuses.next().unwrap();
         statuses.all(|status| {
             status.applied == first.applied

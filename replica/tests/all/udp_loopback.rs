@@ -14,7 +14,7 @@ use trine_client::{
 };
 use trine_kvstore::{Command, Response};
 use trine_protocol::endpoint_config;
-use trine_protocol::message::{ClusterId, Incarnation, PlaceId};
+use trine_protocol::message::{ClusterId, Incarnation, NodeId};
 use trine_protocol::route::{IsAt, RouteOf, is_same_address};
 use trine_protocol::status::Role;
 use trine_replica::{Node, Replica, ReplicaConfig};
@@ -32,11 +32,11 @@ struct Process {
 }
 
 impl Process {
-    fn start(place: usize, backend: UdpBackend, addresses: &[SocketAddr]) -> Self {
+    fn start(node_id: usize, backend: UdpBackend, addresses: &[SocketAddr]) -> Self {
         let stopping = Arc::new(AtomicBool::new(false));
         let waker = backend.waker();
         let (flag, peers) = (Arc::clone(&stopping), addresses.to_vec());
-        let thread = std::thread::spawn(move || run_replica(place, backend, &peers, &flag));
+        let thread = std::thread::spawn(move || run_replica(node_id, backend, &peers, &flag));
         Self {
             stopping,
             waker,
@@ -60,21 +60,26 @@ impl Drop for Process {
     }
 }
 
-fn run_replica(place: usize, backend: UdpBackend, addresses: &[SocketAddr], stopping: &AtomicBool) {
-    let peers = (0..).map(PlaceId).zip(addresses.iter().copied()).collect();
+fn run_replica(
+    node_id: usize,
+    backend: UdpBackend,
+    addresses: &[SocketAddr],
+    stopping: &AtomicBool,
+) {
+    let peers = (0..).map(NodeId).zip(addresses.iter().copied()).collect();
     let config = ReplicaConfig {
-        bootstrap: place == 0,
+        bootstrap: node_id == 0,
         ..ReplicaConfig::default()
     };
-    let incarnation = Incarnation(0xabc0 + place as u64);
+    let incarnation = Incarnation(0xabc0 + node_id as u64);
     let pool = backend.pool().clone();
     let now = MonotonicClock.now();
-    let seed = place as u64 + 1;
+    let seed = node_id as u64 + 1;
     let replica = Replica::new(
         config,
         incarnation,
-        PlaceId(place as u32),
-        addresses[place],
+        NodeId(node_id as u32),
+        addresses[node_id],
         peers,
         pool,
         seed,
@@ -116,7 +121,7 @@ impl Cluster {
     fn start() -> Self {
         let backends: Vec<UdpBackend> = (0..REPLICAS).map(|_| bind()).collect();
         let addresses: Vec<SocketAddr> = backends.iter().map(UdpBackend::local_addr).collect();
-        let start = |(place, backend)| Process::start(place, backend, &addresses);
+        let start = |(node_id, backend)| Process::start(node_id, backend, &addresses);
         let processes = backends.into_iter().enumerate().map(start).collect();
         Self {
             processes,
@@ -161,12 +166,12 @@ impl Cluster {
     }
 
     fn kill_leader(&mut self, leader: SocketAddr) {
-        let place = self
+        let node_id = self
             .addresses
             .iter()
             .position(|address| *address == leader)
             .expect("one of the replicas leads");
-        self.processes[place].kill();
+        self.processes[node_id].kill();
     }
 }
 

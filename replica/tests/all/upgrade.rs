@@ -19,13 +19,13 @@ fn old() -> ReplicaConfig {
 }
 
 /// A replica of the newer release takes the place of the one that is there.
-fn upgrade(world: &mut World, place: u32) {
-    world.kill(place);
+fn upgrade(world: &mut World, node_id: u32) {
+    world.kill(node_id);
     world.run_for(SECOND);
     world.config.state_version = STATE_VERSION;
-    world.start(place, false);
+    world.start(node_id, false);
     world.expect("a voter again", SECOND * 10, |world| {
-        let status = world.status(place);
+        let status = world.status(node_id);
         status.members.iter().any(|m| m.this && m.voter) && status.members.len() == 3
     });
 }
@@ -62,9 +62,9 @@ fn try_new_command(world: &mut World, client: usize, sequence: u64) -> Result<()
 }
 
 fn versions(world: &World) -> Vec<u8> {
-    let places = world.running().into_iter();
-    places
-        .map(|place| world.status(place).state_version)
+    let node_ids = world.running().into_iter();
+    node_ids
+        .map(|node_id| world.status(node_id).state_version)
         .collect()
 }
 
@@ -77,13 +77,13 @@ fn a_group_switches_when_its_last_old_member_is_gone() {
         required: STATE_VERSION_SECOND,
         active: STATE_VERSION_FIRST,
     });
-    for (step, place) in [1, 2, 3].into_iter().enumerate() {
+    for (step, node_id) in [1, 2, 3].into_iter().enumerate() {
         assert_eq!(try_new_command(&mut world, probe, 1 + step as u64), refused);
         assert_eq!(versions(&world), [STATE_VERSION_FIRST; 3]);
-        upgrade(&mut world, place);
+        upgrade(&mut world, node_id);
         // It serves all the while.
-        world.put(client, "k", &place.to_string());
-        assert_eq!(world.get(client, "k"), Some(place.to_string()));
+        world.put(client, "k", &node_id.to_string());
+        assert_eq!(world.get(client, "k"), Some(node_id.to_string()));
     }
     world.run_for(SECOND * 2);
     assert_eq!(versions(&world), [STATE_VERSION; 3]);

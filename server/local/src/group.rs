@@ -23,7 +23,7 @@ pub struct GroupConfig {
     pub program: PathBuf,
     /// One address a replica; place `n` (from 1) is `addresses[n - 1]`.
     pub addresses: Vec<SocketAddr>,
-    /// Further arguments for each `trine serve`; `{place}` in them is replaced by the replica's place.
+    /// Further arguments for each `trine serve`; `{node_id}` in them is replaced by the replica's place.
     pub serve_args: Vec<OsString>,
     /// Sees every line that a replica prints.
     pub sink: Option<LineSink>,
@@ -43,7 +43,7 @@ impl fmt::Debug for GroupConfig {
 #[derive(Debug)]
 pub struct Exit {
     /// Its place, from 1.
-    pub place: usize,
+    pub node_id: usize,
     /// How it ended.
     pub status: ExitStatus,
     /// The last lines it printed.
@@ -62,7 +62,7 @@ pub enum LiveError {
         source: io::Error,
     },
     /// A replica ended without being asked to.
-    #[error("replica {} ended by itself ({}){}", exit.place, exit.status, lines(&exit.tail))]
+    #[error("replica {} ended by itself ({}){}", exit.node_id, exit.status, lines(&exit.tail))]
     Ended {
         /// Which, how, and what it said.
         exit: Exit,
@@ -92,7 +92,7 @@ fn lines(tail: &[String]) -> String {
 #[derive(Debug)]
 pub struct Group {
     config: GroupConfig,
-    /// Words before the command of each replica; `{place}` in them is replaced by its place.
+    /// Words before the command of each replica; `{node_id}` in them is replaced by its place.
     launcher: Vec<OsString>,
     /// `None` while a replica is down on purpose.
     processes: Vec<Option<Process>>,
@@ -105,7 +105,7 @@ impl Group {
         Self::start_by(config, Vec::new())
     }
 
-    /// As [`start`](Self::start), but another program starts each replica, such as `ip netns exec replica{place}`. That
+    /// As [`start`](Self::start), but another program starts each replica, such as `ip netns exec replica{node_id}`. That
     /// program has to become the replica: its process id and its end are the replica's.
     pub fn start_by(config: GroupConfig, launcher: Vec<OsString>) -> Result<Self, LiveError> {
         let count = config.addresses.len();
@@ -115,8 +115,8 @@ impl Group {
             processes: Vec::new(),
         };
         group.processes.resize_with(count, || None);
-        for place in 1..=count {
-            group.launch(place, place == 1)?;
+        for node_id in 1..=count {
+            group.launch(node_id, node_id == 1)?;
         }
         Ok(group)
     }
@@ -141,7 +141,7 @@ impl Group {
 
     /// The place of the replica at `address`.
     #[must_use]
-    pub fn place_of(&self, address: SocketAddr) -> Option<usize> {
+    pub fn node_id_of(&self, address: SocketAddr) -> Option<usize> {
         self.config
             .addresses
             .iter()
@@ -149,9 +149,9 @@ impl Group {
             .map(|index| index + 1)
     }
 
-    /// The process at `place`, unless it is down on purpose.
-    pub fn process(&mut self, place: usize) -> Option<&mut Process> {
-        self.processes.get_mut(place.checked_sub(1)?)?.as_mut()
+    /// The process at `node_id`, unless it is down on purpose.
+    pub fn process(&mut self, node_id: usize) -> Option<&mut Process> {
+        self.processes.get_mut(node_id.checked_sub(1)?)?.as_mut()
     }
 
     /// The process ids of the replicas that are up.
@@ -160,18 +160,18 @@ impl Group {
         self.processes.iter().flatten().map(Process::pid).collect()
     }
 
-    /// Kills the replica at `place` with SIGKILL; nothing of it runs on return.
-    pub fn kill(&mut self, place: usize) -> Result<(), LiveError> {
-        if let Some(mut process) = self.processes[place - 1].take() {
+    /// Kills the replica at `node_id` with SIGKILL; nothing of it runs on return.
+    pub fn kill(&mut self, node_id: usize) -> Result<(), LiveError> {
+        if let Some(mut process) = self.processes[node_id - 1].take() {
             process.kill()?;
         }
         Ok(())
     }
 
-    /// Starts the replica at `place` again, empty: it re-joins under a new identity.
-    pub fn restart(&mut self, place: usize) -> Result<(), LiveError> {
-        self.kill(place)?;
-        self.launch(place, false)
+    /// Starts the replica at `node_id` again, empty: it re-joins under a new identity.
+    pub fn restart(&mut self, node_id: usize) -> Result<(), LiveError> {
+        self.kill(node_id)?;
+        self.launch(node_id, false)
     }
 
     /// The replicas that ended by themselves since the last call; they are then down.
@@ -183,7 +183,7 @@ impl Group {
                 continue;
             };
             exits.push(Exit {
-                place: index + 1,
+                node_id: index + 1,
                 status,
                 tail: process.tail(),
             });
@@ -247,12 +247,12 @@ impl Group {
             .collect()
     }
 
-    /// Starts the process of `place`.
-    fn launch(&mut self, place: usize, bootstrap: bool) -> Result<(), LiveError> {
+    /// Starts the process of `node_id`.
+    fn launch(&mut self, node_id: usize, bootstrap: bool) -> Result<(), LiveError> {
         let mut args: Vec<OsString> = vec![
             "serve".into(),
             "--id".into(),
-            place.to_string().into(),
+            node_id.to_string().into(),
             "--peers".into(),
             self.peers().into(),
         ];
@@ -263,31 +263,31 @@ impl Group {
             self.config
                 .serve_args
                 .iter()
-                .map(|arg| with_place(arg, place)),
+                .map(|arg| with_node_id(arg, node_id)),
         );
-        let (program, args) = self.launched(args, place);
-        let process = Process::start(&program, &args, place, self.config.sink.clone())
+        let (program, args) = self.launched(args, node_id);
+        let process = Process::start(&program, &args, node_id, self.config.sink.clone())
             .map_err(|source| LiveError::Start { program, source })?;
-        self.processes[place - 1] = Some(process);
+        self.processes[node_id - 1] = Some(process);
         Ok(())
     }
 
     /// The program to start and its arguments: the replica's own, or the launcher with the replica's behind it.
-    fn launched(&self, args: Vec<OsString>, place: usize) -> (PathBuf, Vec<OsString>) {
+    fn launched(&self, args: Vec<OsString>, node_id: usize) -> (PathBuf, Vec<OsString>) {
         let own = self.config.program.clone();
         let Some((launcher, words)) = self.launcher.split_first() else {
             return (own, args);
         };
-        let words = words.iter().map(|word| with_place(word, place));
+        let words = words.iter().map(|word| with_node_id(word, node_id));
         let all = words.chain([own.into_os_string()]).chain(args);
         (launcher.into(), all.collect())
     }
 }
 
-/// An argument in which `{place}` became the place.
-fn with_place(argument: &OsString, place: usize) -> OsString {
+/// An argument in which `{node_id}` became the place.
+fn with_node_id(argument: &OsString, node_id: usize) -> OsString {
     match argument.to_str() {
-        Some(text) => text.replace("{place}", &place.to_string()).into(),
+        Some(text) => text.replace("{node_id}", &node_id.to_string()).into(),
         None => argument.clone(),
     }
 }
@@ -307,7 +307,7 @@ mod tests {
         let config = GroupConfig {
             program: path,
             addresses,
-            serve_args: vec!["--lab={place}".into()],
+            serve_args: vec!["--fault-injection={node_id}".into()],
             sink: None,
         };
         Group::start(config).expect("start")
@@ -324,14 +324,20 @@ mod tests {
         let peers = group.peers();
         assert_eq!(
             tails[0],
-            format!("1: serve --id 1 --peers {peers} --bootstrap --lab=1")
+            format!("1: serve --id 1 --peers {peers} --bootstrap --fault-injection=1")
         );
-        assert_eq!(tails[2], format!("3: serve --id 3 --peers {peers} --lab=3"));
+        assert_eq!(
+            tails[2],
+            format!("3: serve --id 3 --peers {peers} --fault-injection=3")
+        );
         group.restart(1).expect("restart");
         let tails = group
             .wait_until("the script speaking", limit, printed)
             .expect("output");
-        assert_eq!(tails[0], format!("1: serve --id 1 --peers {peers} --lab=1"));
+        assert_eq!(
+            tails[0],
+            format!("1: serve --id 1 --peers {peers} --fault-injection=1")
+        );
         let pids = group.pids();
         drop(group);
         for pid in pids {
@@ -349,10 +355,10 @@ mod tests {
         };
         let launcher = [
             "env",
-            "PLACE={place}",
+            "NODE={node_id}",
             "sh",
             "-c",
-            "echo $PLACE $1; exec sleep 600",
+            "echo $NODE $1; exec sleep 600",
             "-",
         ];
         let launcher = launcher.map(OsString::from).into();

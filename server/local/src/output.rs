@@ -37,7 +37,7 @@ impl Output {
     /// Reads `source` to its end on a thread of its own.
     pub(super) fn collect(
         &mut self,
-        place: usize,
+        node_id: usize,
         stream: Stream,
         source: impl Read + Send + 'static,
         sink: Option<LineSink>,
@@ -47,7 +47,7 @@ impl Output {
             let mut source = BufReader::new(source);
             while let Some(line) = next_line(&mut source) {
                 if let Some(sink) = &sink {
-                    sink(place, stream, &line);
+                    sink(node_id, stream, &line);
                 }
                 let mut tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
                 if tail.len() == TAIL_LINES {

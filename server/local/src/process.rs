@@ -31,7 +31,7 @@ impl Process {
     pub fn start(
         program: &Path,
         args: &[OsString],
-        place: usize,
+        node_id: usize,
         sink: Option<LineSink>,
     ) -> io::Result<Self> {
         let mut command = Command::new(program);
@@ -51,10 +51,10 @@ impl Process {
             .spawn()?;
         let mut output = Output::default();
         if let Some(stdout) = child.stdout.take() {
-            output.collect(place, Stream::Out, stdout, sink.clone());
+            output.collect(node_id, Stream::Out, stdout, sink.clone());
         }
         if let Some(stderr) = child.stderr.take() {
-            output.collect(place, Stream::Err, stderr, sink);
+            output.collect(node_id, Stream::Err, stderr, sink);
         }
         Ok(Self {
             child,

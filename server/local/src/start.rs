@@ -72,12 +72,12 @@ fn ports_are_free(addresses: &[SocketAddr]) -> Result<(), Failure> {
                 let message = format!(
                     "{address} is in use by another process, perhaps by a group that runs already"
                 );
-                let cure = format!(
+                let hint = format!(
                     "talk to that one (`trine status`), stop it (`ss -ulpn 'sport = :{}'` shows which process it is), \
                      or choose another port",
                     address.port()
                 );
-                return Err(Failure::usage(message, cure));
+                return Err(Failure::usage(message, hint));
             }
             // Any other trouble the replica itself explains best.
             _ => {}
@@ -107,27 +107,29 @@ pub fn wait_for<N: Network>(
     limit: Duration,
     condition: impl Fn(&[Report]) -> bool,
 ) -> Result<Vec<Report>, Failure> {
-    let look = |group: &mut Group| {
+    let survey = |group: &mut Group| {
         if interrupt::interrupted() {
             return Some(Err(Failure::interrupted()));
         }
-        match look(network, group.addresses()) {
+        match survey(network, group.addresses()) {
             Ok(reports) if condition(&reports) => Some(Ok(reports)),
             Ok(_) => None,
             Err(failure) => Some(Err(failure)),
         }
     };
-    group.wait_until(what, limit, look).map_err(live_failure)?
+    group
+        .wait_until(what, limit, survey)
+        .map_err(live_failure)?
 }
 
 /// Asks every replica for its status once.
-pub fn look<N: Network>(network: &N, addresses: &[SocketAddr]) -> Result<Vec<Report>, Failure> {
+pub fn survey<N: Network>(network: &N, addresses: &[SocketAddr]) -> Result<Vec<Report>, Failure> {
     survey::ask(network, addresses, SURVEY_LIMIT)
 }
 
 /// The place (from 1) of the replica that leads, if one does.
-pub fn leader_place(group: &Group, reports: &[Report]) -> Option<usize> {
-    leader_of(reports).and_then(|leader| group.place_of(leader.address))
+pub fn leader_node_id(group: &Group, reports: &[Report]) -> Option<usize> {
+    leader_of(reports).and_then(|leader| group.node_id_of(leader.address))
 }
 
 /// A group of processes that cannot be run, in words: what a replica said last is the cause.
@@ -139,7 +141,7 @@ pub fn live_failure(error: LiveError) -> Failure {
                 .iter()
                 .map(|line| line.trim_start_matches("trine: "))
                 .collect();
-            let message = format!("replica {} ended ({})", exit.place, exit.status);
+            let message = format!("replica {} ended ({})", exit.node_id, exit.status);
             match words.is_empty() {
                 true => Failure::usage(message, ""),
                 false => Failure::usage(format!("{message}: {}", words.join("\n  ")), ""),

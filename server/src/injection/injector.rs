@@ -5,21 +5,21 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use trine_protocol::RouteOf;
-use trine_protocol::message::PlaceId;
+use trine_protocol::message::NodeId;
 use trine_transport::backend::{Direction, FaultHandle, Faults, Route};
 
 use trine_local::faults::Fired;
-use trine_local::faults::{Linked, Order, State, Way};
+use trine_local::faults::{FaultCommand, Linked, State, Way};
 
 /// The most links with their own rules: more than a group has.
 const LINKS_MAX: usize = 1_024;
 
 /// See the module's description.
 pub struct Injector {
-    place: u32,
+    node_id: u32,
     own: SocketAddr,
     /// The names of links.
-    peers: Vec<(PlaceId, SocketAddr)>,
+    peers: Vec<(NodeId, SocketAddr)>,
     inner: Mutex<Inner>,
 }
 
@@ -43,17 +43,17 @@ struct Present {
 }
 
 impl Injector {
-    /// Makes the injector for the replica of `place` at `own`. It starts with `faults` in what the replica sends.
+    /// Makes the injector for the replica of `node_id` at `own`. It starts with `faults` in what the replica sends.
     pub fn new(
-        place: u32,
+        node_id: u32,
         own: SocketAddr,
-        peers: Vec<(PlaceId, SocketAddr)>,
+        peers: Vec<(NodeId, SocketAddr)>,
         faults: Faults,
     ) -> Arc<Self> {
         let mut rules = Rules::default();
         rules.all[index(Direction::Outbound)] = faults;
         Arc::new(Self {
-            place,
+            node_id,
             own,
             peers,
             inner: Mutex::new(Inner {
@@ -94,20 +94,20 @@ impl Injector {
     }
 
     /// Follows an admin command, or returns why it cannot.
-    pub fn follow(&self, order: &Order) -> Result<State, String> {
+    pub fn follow(&self, command: &FaultCommand) -> Result<State, String> {
         let mut inner = self.lock();
         let mut rules = inner.rules.clone();
-        match order {
-            Order::Show => return Ok(self.state(&inner)),
-            Order::Set { link, way, faults } => {
+        match command {
+            FaultCommand::Show => return Ok(self.state(&inner)),
+            FaultCommand::Set { link, way, faults } => {
                 let faults = faults.parse().map_err(
                     |error: trine_transport::backend::ParseFaultsError| error.to_string(),
                 )?;
                 let link = link.as_deref().map(|name| self.link(name)).transpose()?;
                 rules.set(link, *way, faults)?;
             }
-            Order::Clear { link: None } => rules = Rules::default(),
-            Order::Clear { link: Some(name) } => {
+            FaultCommand::Clear { link: None } => rules = Rules::default(),
+            FaultCommand::Clear { link: Some(name) } => {
                 rules.links.remove(&self.link(name)?);
             }
         }
@@ -126,31 +126,31 @@ impl Injector {
                 .iter()
                 .filter(|(_, address)| *address != self.own);
             let names: Vec<String> = others
-                .map(|(place, address)| format!("{} ({address})", place.0))
+                .map(|(node_id, address)| format!("{} ({address})", node_id.0))
                 .collect();
             names.join(", ")
         };
         if let Ok(address) = name.parse() {
             return Ok(address);
         }
-        let place = name.parse::<u32>().map_err(|_| {
+        let node_id = name.parse::<u32>().map_err(|_| {
             format!(
-                "{name:?} is no link: write a place or an address; replica {} knows {}",
-                self.place,
+                "{name:?} is no link: write a node id or an address; replica {} knows {}",
+                self.node_id,
                 known()
             )
         })?;
-        if place == self.place {
+        if node_id == self.node_id {
             return Err(format!(
-                "replica {place} has no link to itself; it knows {}",
+                "replica {node_id} has no link to itself; it knows {}",
                 known()
             ));
         }
-        let found = self.peers.iter().find(|(known, _)| known.0 == place);
+        let found = self.peers.iter().find(|(known, _)| known.0 == node_id);
         found.map(|(_, address)| *address).ok_or_else(|| {
             format!(
-                "replica {} was not told of a place {place}; it knows {}; or write its address",
-                self.place,
+                "replica {} was not told of node {node_id}; it knows {}; or write its address",
+                self.node_id,
                 known()
             )
         })
@@ -158,21 +158,21 @@ impl Injector {
 
     fn state(&self, inner: &Inner) -> State {
         let [out, inward] = inner.rules.all.map(|faults| show(&faults));
-        let place_of = |address: SocketAddr| {
+        let node_id_of = |address: SocketAddr| {
             let mut known = self.peers.iter();
             known
                 .find(|(_, at)| *at == address)
-                .map(|(place, _)| place.0)
+                .map(|(node_id, _)| node_id.0)
         };
         let linked = |(&address, faults): (&SocketAddr, &[Option<Faults>; 2])| Linked {
             address,
-            place: place_of(address),
+            node_id: node_id_of(address),
             out: faults[0].map(|faults| show(&faults)),
             inward: faults[1].map(|faults| show(&faults)),
         };
         let fired = inner.present.as_ref().map(|present| (present.fired)());
         State {
-            place: self.place,
+            node_id: self.node_id,
             address: self.own,
             pid: std::process::id(),
             out,
@@ -236,13 +236,13 @@ mod tests {
     }
 
     fn injector() -> Arc<Injector> {
-        let peers = (1..=3).map(|place| (PlaceId(place), address(place as u16)));
+        let peers = (1..=3).map(|node_id| (NodeId(node_id), address(node_id as u16)));
         let loss = "loss=5%".parse().expect("faults");
         Injector::new(2, address(2), peers.collect(), loss)
     }
 
-    fn set(link: Option<&str>, way: Way, faults: &str) -> Order {
-        Order::Set {
+    fn set(link: Option<&str>, way: Way, faults: &str) -> FaultCommand {
+        FaultCommand::Set {
             link: link.map(str::to_owned),
             way,
             faults: faults.to_owned(),
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn rules_change_by_link_and_direction_and_are_told() {
         let injector = injector();
-        let state = injector.follow(&Order::Show).expect("shown");
+        let state = injector.follow(&FaultCommand::Show).expect("shown");
         assert_eq!((state.out.as_str(), state.inward.as_str()), ("loss=5%", ""));
         injector
             .follow(&set(Some("3"), Way::In, "blocked"))
@@ -263,16 +263,18 @@ mod tests {
         assert_eq!(state.out, state.inward);
         let expected = Linked {
             address: address(3),
-            place: Some(3),
+            node_id: Some(3),
             out: None,
             inward: Some("blocked".into()),
         };
         assert_eq!(state.links, [expected]);
         let link = Some("127.0.0.1:3".to_owned());
-        let state = injector.follow(&Order::Clear { link }).expect("cleared");
+        let state = injector
+            .follow(&FaultCommand::Clear { link })
+            .expect("cleared");
         assert!(state.links.is_empty() && !state.is_clear());
         let state = injector
-            .follow(&Order::Clear { link: None })
+            .follow(&FaultCommand::Clear { link: None })
             .expect("cleared");
         assert!(state.is_clear());
     }
@@ -283,7 +285,7 @@ mod tests {
         for (link, faults, part) in [
             (Some("2"), "blocked", "no link to itself"),
             (Some("7"), "blocked", "it knows 1 (127.0.0.1:1), 3"),
-            (Some("x"), "blocked", "a place or an address"),
+            (Some("x"), "blocked", "a node id or an address"),
             (None, "gremlins=1%", "known are loss"),
             (None, "loss=101%", "5%"),
         ] {
@@ -292,7 +294,7 @@ mod tests {
                 .expect_err(faults);
             assert!(error.contains(part), "{error}");
         }
-        let state = injector.follow(&Order::Show).expect("shown");
+        let state = injector.follow(&FaultCommand::Show).expect("shown");
         assert_eq!(
             (state.out.as_str(), state.links.len()),
             ("loss=5%", 0),

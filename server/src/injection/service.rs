@@ -10,14 +10,14 @@ use rustix::process::geteuid;
 
 use super::Injector;
 use trine_base::failure::Failure;
-use trine_local::faults::{Order, State, line, socket_name};
+use trine_local::faults::{FaultCommand, State, line, socket_name};
 
 /// Takes admin commands for `injector` in a separate thread, for as long as the process lives.
 pub fn serve(own: SocketAddr, injector: Arc<Injector>) -> Result<(), Failure> {
     let cannot = |error: io::Error| {
         Failure::usage(
-            format!("--lab: cannot take orders for {own}: {error}"),
-            "another replica in the lab may have this address: stop it",
+            format!("--fault-injection: cannot listen for requests for {own}: {error}"),
+            "another replica with fault injection may have this address: stop it",
         )
     };
     let name = socket_name(own).map_err(cannot)?;
@@ -31,7 +31,7 @@ pub fn serve(own: SocketAddr, injector: Arc<Injector>) -> Result<(), Failure> {
         }
     };
     std::thread::Builder::new()
-        .name("lab".into())
+        .name("faults".into())
         .spawn(accept)
         .map(drop)
         .map_err(cannot)
@@ -49,10 +49,10 @@ fn converse(stream: &UnixStream, injector: &Injector) -> io::Result<()> {
 
 fn obey(stream: &UnixStream, injector: &Injector) -> io::Result<Result<State, String>> {
     Ok(
-        match serde_json::from_str::<Order>(&line::receive(stream)?) {
-            Ok(order) => injector.follow(&order),
+        match serde_json::from_str::<FaultCommand>(&line::receive(stream)?) {
+            Ok(command) => injector.follow(&command),
             Err(error) => Err(format!(
-                "the order cannot be read ({error}); is it the same release?"
+                "the request cannot be read ({error}); is it the same release?"
             )),
         },
     )

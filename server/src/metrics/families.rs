@@ -166,9 +166,9 @@ fn raft(snapshot: &Snapshot) -> Vec<Family> {
     vec![
         role,
         gauge(
-            "place",
-            "The place that the replica fills.",
-            u64::from(status.place),
+            "node_id",
+            "The node id of the replica.",
+            u64::from(status.node_id),
         ),
         gauge("raft_term", "The term.", status.term),
         gauge(
@@ -233,7 +233,7 @@ fn members(members: &[MemberStatus]) -> Vec<Family> {
             .iter()
             .filter_map(|member| {
                 let labels = vec![
-                    ("place", member.place.to_string()),
+                    ("node_id", member.node_id.to_string()),
                     ("address", member.address.to_string()),
                 ];
                 value(member).map(|value| (labels, value))
@@ -375,13 +375,13 @@ fn counters(snapshot: &Snapshot) -> Vec<Family> {
         ),
         counter(
             "messages_foreign",
-            "Messages for another cluster or life, dropped.",
+            "Messages for another cluster or incarnation, dropped.",
             count.messages_foreign,
         ),
         counter(
-            "messages_of_strangers",
+            "messages_unknown_address",
             "Messages between replicas from an address at which no replica is known, dropped.",
-            count.messages_of_strangers,
+            count.messages_unknown_address,
         ),
         counter(
             "messages_unsent",
@@ -482,7 +482,7 @@ fn transport(snapshot: &Snapshot) -> Vec<Family> {
         ),
         counter(
             "transport_retransmissions",
-            "Packets sent again.",
+            "Packets retransmitted.",
             stats.retransmissions,
         ),
         counter(
@@ -573,7 +573,7 @@ fn links(links: &[LinkStatus]) -> Vec<Family> {
         ),
         each(
             "link_retransmissions",
-            "Packets sent again in the present session.",
+            "Packets retransmitted in the present session.",
             counter,
             |link| link.retransmissions.map(u64::number),
         ),

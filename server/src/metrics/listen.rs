@@ -36,7 +36,7 @@ impl Listen {
 
     /// Returns the same address for the replica at each place. Places count from 1, and the first one has the unchanged
     /// port. The result is an option value of `trine serve` in which the supervisor replaces `{place}`.
-    pub fn for_each_place(&self) -> Result<String, Failure> {
+    pub fn for_each_node(&self) -> Result<String, Failure> {
         let address = self.resolve()?;
         let before = address.port().checked_sub(1).filter(|port| *port > 0);
         let before = before.ok_or_else(|| {
@@ -46,7 +46,7 @@ impl Listen {
             )
         })?;
         Ok(format!(
-            "{}+{{place}}",
+            "{}+{{node_id}}",
             SocketAddr::new(address.ip(), before)
         ))
     }
@@ -89,8 +89,8 @@ mod tests {
         let listen: Listen = "localhost:9100+2".parse().expect("reads");
         assert_eq!(listen.resolve().expect("resolves").port(), 9102);
         let base: Listen = "[::1]:9100".parse().expect("reads");
-        let option = base.for_each_place().expect("room");
-        let third: Listen = option.replace("{place}", "3").parse().expect("reads");
+        let option = base.for_each_node().expect("room");
+        let third: Listen = option.replace("{node_id}", "3").parse().expect("reads");
         assert_eq!(
             third.resolve().expect("resolves"),
             "[::1]:9102".parse().expect("address")

@@ -83,15 +83,15 @@ pub(super) mod tests {
 
     /// A leader of three with a link.
     pub(in crate::metrics) fn snapshot() -> Snapshot {
-        let member = |place: u32, this: bool| {
+        let member = |node_id: u32, this: bool| {
             json!({
-                "place": place, "incarnation": format!("{place:x}"), "address": format!("127.0.0.1:{place}"),
+                "node_id": node_id, "incarnation": format!("{node_id:x}"), "address": format!("127.0.0.1:{node_id}"),
                 "voter": true, "this": this, "matched": 90, "behind": 10, "in_snapshot": false, "silent_ns": 5_000_000,
             })
         };
         let status = json!({
             "replica": {
-                "place": 1, "incarnation": "a", "cluster": "c", "address": "127.0.0.1:1", "role": "leader",
+                "node_id": 1, "incarnation": "a", "cluster": "c", "address": "127.0.0.1:1", "role": "leader",
                 "not_serving": null, "receiving": { "bytes": 300, "bytes_total": 400 }, "term": 7, "leader": "127.0.0.1:1", "committed": 100, "applied": 99,
                 "group_time_ns": 1, "members": [member(1, true), member(2, false)], "change_in_progress": false,
                 "log": to_value::<trine_protocol::status::LogStatus>(),
@@ -178,7 +178,7 @@ pub(super) mod tests {
             "trine_raft_role{role=\"leader\"} 1.0",
             "trine_snapshot_receiving_bytes 300.0",
             "trine_snapshot_receiving_total_bytes 400.0",
-            "trine_member_lag_entries{place=\"2\",address=\"127.0.0.1:2\"} 10.0",
+            "trine_member_lag_entries{node_id=\"2\",address=\"127.0.0.1:2\"} 10.0",
             "trine_link_rtt_seconds{peer=\"127.0.0.1:2\",class=\"raft\"} 0.00002",
             "trine_link_retransmissions_total{peer=\"127.0.0.1:2\",class=\"raft\"} 3.0",
             "trine_write_stage_seconds_bucket{le=\"+Inf\",stage=\"quorum\"} 0",

@@ -79,7 +79,7 @@ impl LogArguments {
             FsyncMode::Batch => "batch",
             FsyncMode::None => "none",
         };
-        let own = directory.join("replica-{place}");
+        let own = directory.join("replica-{node_id}");
         let words = ["--log", "disk", "--fsync", fsync, "--rejoin", "--data-dir"];
         let mut args: Vec<OsString> = words.map(OsString::from).into();
         args.push(own.into());

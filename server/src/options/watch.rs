@@ -40,7 +40,7 @@ impl WatchArguments {
         let mut options = vec!["--log-level".to_owned(), self.log_level.clone()];
         options.extend(["--log-format".to_owned(), self.log_format.name().to_owned()]);
         if let Some(metrics) = &self.metrics {
-            options.extend(["--metrics".to_owned(), metrics.for_each_place()?]);
+            options.extend(["--metrics".to_owned(), metrics.for_each_node()?]);
         }
         Ok(options.into_iter().map(OsString::from).collect())
     }

@@ -77,19 +77,19 @@ impl FromStr for RespAddress {
         address
             .map(|address| Self { address, counts_on })
             .ok_or_else(|| {
-                format!("{text:?} is no place to listen at; write 7101, 7101+ or 127.0.0.1:7101")
+                format!("{text:?} is no address to listen at; write 7101, 7101+ or 127.0.0.1:7101")
             })
     }
 }
 
 impl RespAddress {
-    /// The address of the replica at `place`, from 1.
-    pub fn of_place(self, place: u32) -> Result<SocketAddr, Failure> {
+    /// The address of the replica at `node_id`, from 1.
+    pub fn of_node(self, node_id: u32) -> Result<SocketAddr, Failure> {
         let mut address = self.address;
         if self.counts_on {
-            let port = u32::from(address.port()) + place - 1;
+            let port = u32::from(address.port()) + node_id - 1;
             let port = u16::try_from(port).map_err(|_| {
-                let message = format!("--resp {}+ has no port for place {place}", address.port());
+                let message = format!("--resp {}+ has no port for node {node_id}", address.port());
                 Failure::usage(message, "choose a smaller port")
             })?;
             address.set_port(port);
@@ -235,21 +235,21 @@ impl HiddenPassword {
 mod tests {
     use super::*;
 
-    fn place(text: &str, place: u32) -> String {
+    fn node_id(text: &str, node_id: u32) -> String {
         let address: RespAddress = text.parse().expect(text);
-        address.of_place(place).expect("a port").to_string()
+        address.of_node(node_id).expect("a port").to_string()
     }
 
     #[test]
     fn a_port_alone_is_one_of_loopback_and_a_plus_counts_places() {
-        assert_eq!(place("7101", 3), "127.0.0.1:7101");
-        assert_eq!(place("7101+", 3), "127.0.0.1:7103");
-        assert_eq!(place("0.0.0.0:7101+", 1), "0.0.0.0:7101");
-        assert_eq!(place("[::1]:7101", 2), "[::1]:7101");
+        assert_eq!(node_id("7101", 3), "127.0.0.1:7101");
+        assert_eq!(node_id("7101+", 3), "127.0.0.1:7103");
+        assert_eq!(node_id("0.0.0.0:7101+", 1), "0.0.0.0:7101");
+        assert_eq!(node_id("[::1]:7101", 2), "[::1]:7101");
         for wrong in ["", "x", "70000", "+", "0+", "localhost:7101"] {
             assert!(wrong.parse::<RespAddress>().is_err(), "{wrong}");
         }
         let last: RespAddress = "65535+".parse().expect("an address");
-        assert!(last.of_place(2).is_err());
+        assert!(last.of_node(2).is_err());
     }
 }

@@ -16,7 +16,7 @@ use trine_transport::{App, Completion, Cx, Event, Reply, Request};
 use super::server::Server;
 
 /// The poll interval of sockets where they cannot wake the backend.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// No log entry is larger, so no command can be.
 const COMMAND_BYTES_MAX: usize = 4 << 20;
 
@@ -26,7 +26,7 @@ pub(super) struct Hosted<R: Route> {
     pool: Pool,
     server: Server,
     stopping: Arc<AtomicBool>,
-    look_often: bool,
+    poll_often: bool,
     now: Instant,
 }
 
@@ -81,14 +81,14 @@ impl<R: Route> Hosted<R> {
             pool,
             server,
             stopping,
-            look_often: false,
+            poll_often: false,
             now: Instant::ZERO,
         }
     }
 
     /// Switches to polling, for a backend that readable sockets cannot wake.
-    pub(super) fn look_often(&mut self) {
-        self.look_often = true;
+    pub(super) fn poll_often(&mut self) {
+        self.poll_often = true;
     }
 
     pub(super) fn is_stopping(&self) -> bool {
@@ -180,7 +180,7 @@ impl<R: Route> App<R> for Hosted<R> {
         self.now = cx.now();
         // Answers go first, because their connections then continue with later commands.
         self.give_answers();
-        self.server.look();
+        self.server.poll();
         self.work();
         self.clients.on_turn(cx);
         self.give_answers();
@@ -190,7 +190,7 @@ impl<R: Route> App<R> for Hosted<R> {
         if self.server.has_work() || self.is_stopping() {
             return Some(Instant::ZERO);
         }
-        let often = self.look_often.then(|| self.now + LOOK_EVERY);
+        let often = self.poll_often.then(|| self.now + POLL_INTERVAL);
         let due = [
             often,
             self.server.next_timeout(self.now),

@@ -58,7 +58,7 @@ pub fn start<N: Network>(
     let Some(resp) = arguments.resp.resp else {
         return Ok(None);
     };
-    let address = resp.of_place(arguments.id)?;
+    let address = resp.of_node(arguments.id)?;
     let allowed = arguments.placement.allow_remote;
     placement::require_loopback("the address of --resp", address, allowed)?;
     let server = Server::open(address, options(&arguments.resp)?)?;
@@ -91,13 +91,13 @@ pub fn start<N: Network>(
     let mut event_loop = EventLoop::new(backend, MonotonicClock, hosted, transport, identity, seed)
         .map_err(|error| Failure::usage(format!("cannot set up the endpoint: {error}"), ""))?;
     if !event_loop.watch(watched) {
-        event_loop.app_mut().look_often();
+        event_loop.app_mut().poll_often();
     }
     let waker = event_loop.waker();
     let drive = move || {
         let done = |hosted: &mut Hosted<_>| hosted.is_stopping();
         if let Err(error) = event_loop.run_until(None, done) {
-            tracing::error!(%error, "the Redis protocol is served no more");
+            tracing::error!(%error, "the Redis protocol is no longer served");
         }
         drop(keep);
     };

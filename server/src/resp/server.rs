@@ -148,7 +148,7 @@ impl Server {
         self.address
     }
 
-    /// A descriptor that is readable when [`Server::look`] would find something.
+    /// A descriptor that is readable when [`Server::poll`] would find something.
     pub(super) fn descriptor(&self) -> Result<OwnedFd, Failure> {
         let shared = self.poll.registry().as_fd().try_clone_to_owned();
         shared.map_err(|error| Failure::usage(format!("no descriptor is left: {error}"), ""))
@@ -170,7 +170,7 @@ impl Server {
     }
 
     /// Records the events at the sockets, without waiting.
-    pub(super) fn look(&mut self) {
+    pub(super) fn poll(&mut self) {
         if self
             .poll
             .poll(&mut self.events, Some(std::time::Duration::ZERO))

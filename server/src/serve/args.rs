@@ -61,22 +61,22 @@ pub struct ServeArguments {
     #[command(flatten)]
     pub resp: RespArguments,
     /// Lab: damage what this replica sends, for example loss=5%,dup=1%,reorder=2%,corrupt=0.1%,delay=1ms..5ms.
-    #[arg(long, value_name = "FAULTS", help_heading = "Lab options")]
+    #[arg(long, value_name = "FAULTS", help_heading = "Fault injection")]
     pub fault: Option<Faults>,
     /// Lab: the seed from which the faults are drawn.
     #[arg(
         long,
         default_value_t = 0,
         value_name = "N",
-        help_heading = "Lab options"
+        help_heading = "Fault injection"
     )]
     pub fault_seed: u64,
     /// Lab: with --log disk, the room that the log takes at a time.
-    #[arg(long, default_value_t = SEGMENT_BYTES, value_name = "SIZE", value_parser = parse_bytes, help_heading = "Lab options")]
+    #[arg(long, default_value_t = SEGMENT_BYTES, value_name = "SIZE", value_parser = parse_bytes, help_heading = "Fault injection")]
     pub log_segment: u64,
     /// Lab: let this user, on this machine, change with `trine net` what the network does to this replica's packets.
-    #[arg(long, help_heading = "Lab options")]
-    pub lab: bool,
+    #[arg(long, help_heading = "Fault injection")]
+    pub fault_injection: bool,
     /// Whether packets are captured.
     #[command(flatten)]
     pub capture: CaptureArguments,

@@ -31,7 +31,7 @@ pub fn check(arguments: &ServeArguments, is_ip: bool) -> Vec<(&'static str, Fail
     };
     let listen = arguments.listen.as_deref().map(peers::check_server);
     let resp = arguments.resp.resp.map(|resp| {
-        let address = resp.of_place(arguments.id)?;
+        let address = resp.of_node(arguments.id)?;
         placement::require_loopback("the address of --resp", address, allowed)
     });
     let mut found = Vec::new();
@@ -86,12 +86,12 @@ fn own_item(arguments: &ServeArguments) -> Result<&str, Failure> {
 }
 
 /// The item of the list at this place.
-pub(super) fn own_of<T: Copy>(place: u32, list: &[T]) -> Result<T, Failure> {
-    let index = usize::try_from(place).unwrap_or(usize::MAX) - 1;
+pub(super) fn own_of<T: Copy>(node_id: u32, list: &[T]) -> Result<T, Failure> {
+    let index = usize::try_from(node_id).unwrap_or(usize::MAX) - 1;
     list.get(index).copied().ok_or_else(|| {
         let count = list.len();
         Failure::usage(
-            format!("--id {place} names no place in a list of {count} peers"),
+            format!("--id {node_id} names no node in a list of {count} peers"),
             format!(
                 "--id counts from 1 to {count}; the list has to name this replica too, or --listen says where it is"
             ),

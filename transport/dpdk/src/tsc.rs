@@ -33,9 +33,9 @@ const SLOWER_BITS: u32 = 10;
 /// No two machines' counters differ by this factor: such a rate was measured over a suspend.
 const RATE_CHANGE_MAX: u128 = 8;
 /// Attempts at a reading that nothing interrupts.
-const LOOKS_MAX: u32 = 4;
+const READINGS_MAX: u32 = 4;
 /// Ticks that a reading takes at most if nothing interrupts it: some hundred nanoseconds.
-const LOOK_TICKS: u64 = 1_000;
+const READING_TICKS: u64 = 1_000;
 
 /// The counter between two readings of the operating system's clock; for one thread.
 #[derive(Clone, Debug)]
@@ -48,12 +48,12 @@ pub struct TscClock {
 #[derive(Clone, Debug)]
 struct Counter {
     /// Ticks and time that are counted on from.
-    base: Cell<Look>,
+    base: Cell<Reading>,
     /// The start point of the measurement of the rate.
-    origin: Cell<Look>,
+    origin: Cell<Reading>,
     /// The last reading was off, and the rate is measured from there: a suspend leaves the rate as it was, a move to
     /// another machine does not.
-    doubted: Cell<bool>,
+    suspected: Cell<bool>,
     /// Nanoseconds a tick, times 2^[`RATE_BITS`], as measured.
     rate: Cell<u64>,
     /// The same, as used until the next reading.
@@ -66,7 +66,7 @@ struct Counter {
 
 /// The counter and the operating system's clock at one moment.
 #[derive(Copy, Clone, Debug)]
-struct Look {
+struct Reading {
     ticks: u64,
     time: Instant,
 }
@@ -97,7 +97,7 @@ impl Clock for TscClock {
     #[inline]
     fn now(&self) -> Instant {
         match &self.counter {
-            Some(counter) => counter.now(ticks(), look),
+            Some(counter) => counter.now(ticks(), read),
             None => MonotonicClock.now(),
         }
     }
@@ -105,20 +105,20 @@ impl Clock for TscClock {
 
 impl Counter {
     fn calibrated() -> Self {
-        let first = look();
+        let first = read();
         loop {
-            let second = look();
+            let second = read();
             if second.time.saturating_since(first.time) >= CALIBRATION {
                 return Self::between(first, second);
             }
         }
     }
 
-    fn between(first: Look, second: Look) -> Self {
+    fn between(first: Reading, second: Reading) -> Self {
         let counter = Self {
             base: Cell::new(second),
             origin: Cell::new(first),
-            doubted: Cell::new(false),
+            suspected: Cell::new(false),
             rate: Cell::new(0),
             pace: Cell::new(0),
             span: Cell::new(0),
@@ -130,12 +130,12 @@ impl Counter {
     }
 
     #[inline]
-    fn now(&self, ticks: u64, look: impl FnOnce() -> Look) -> Instant {
+    fn now(&self, ticks: u64, read: impl FnOnce() -> Reading) -> Instant {
         let base = self.base.get();
         let passed = ticks.wrapping_sub(base.ticks);
         // Also where the counter went backwards: that much seems to have passed.
         if passed >= self.span.get() {
-            return self.resync(look());
+            return self.resync(read());
         }
         let answer = base.time + Duration::from_nanos(scaled(passed, self.pace.get()));
         self.last.set(answer);
@@ -144,42 +144,42 @@ impl Counter {
 
     /// Time is the operating system's, but never earlier than the last answer.
     #[cold]
-    fn resync(&self, look: Look) -> Instant {
+    fn resync(&self, read: Reading) -> Instant {
         let base = self.base.get();
-        let passed = look.ticks.wrapping_sub(base.ticks);
+        let passed = read.ticks.wrapping_sub(base.ticks);
         let expected = base
             .time
             .saturating_add(Duration::from_nanos(scaled(passed, self.pace.get())));
-        let (late, early) = (look.time.max(expected), look.time.min(expected));
+        let (late, early) = (read.time.max(expected), read.time.min(expected));
         let is_off = late.saturating_since(early) > DRIFT_MAX;
-        if is_off && !self.doubted.get() {
-            self.origin.set(look);
-            self.doubted.set(true);
+        if is_off && !self.suspected.get() {
+            self.origin.set(read);
+            self.suspected.set(true);
         } else {
-            self.measure(look);
-            self.doubted.set(false);
+            self.measure(read);
+            self.suspected.set(false);
         }
         let (rate, last) = (self.rate.get(), self.last.get());
-        let is_ahead = last > look.time;
+        let is_ahead = last > read.time;
         self.pace.set(if is_ahead {
             rate - (rate >> SLOWER_BITS)
         } else {
             rate
         });
-        let answer = look.time.max(last);
-        self.base.set(Look {
+        let answer = read.time.max(last);
+        self.base.set(Reading {
             time: answer,
-            ..look
+            ..read
         });
         self.last.set(answer);
         answer
     }
 
     /// The rate since the origin, if that is long enough ago.
-    fn measure(&self, look: Look) {
+    fn measure(&self, read: Reading) {
         let origin = self.origin.get();
-        let passed = look.time.saturating_since(origin.time);
-        let ticks = look.ticks.wrapping_sub(origin.ticks);
+        let passed = read.time.saturating_since(origin.time);
+        let ticks = read.ticks.wrapping_sub(origin.ticks);
         if passed < CALIBRATION || ticks == 0 {
             return;
         }
@@ -201,23 +201,23 @@ fn scaled(ticks: u64, rate: u64) -> u64 {
 }
 
 /// Both clocks, the counter half-way between two readings; again if something came in between.
-fn look() -> Look {
+fn read() -> Reading {
     let mut best = (
         u64::MAX,
-        Look {
+        Reading {
             ticks: 0,
             time: Instant::ZERO,
         },
     );
-    for _ in 0..LOOKS_MAX {
+    for _ in 0..READINGS_MAX {
         let before = ticks();
         let time = MonotonicClock.now();
         let took = ticks().wrapping_sub(before);
         if took < best.0 {
             let ticks = before.wrapping_add(took / 2);
-            best = (took, Look { ticks, time });
+            best = (took, Reading { ticks, time });
         }
-        if took <= LOOK_TICKS {
+        if took <= READING_TICKS {
             break;
         }
     }
@@ -275,9 +275,9 @@ mod tests {
                 ticks: u64::MAX - 1_000_000,
                 time: START,
             };
-            let first = machine.look();
+            let first = machine.read();
             machine.run(1_000_000);
-            let counter = Counter::between(first, machine.look());
+            let counter = Counter::between(first, machine.read());
             (machine, counter)
         }
 
@@ -286,15 +286,15 @@ mod tests {
             self.time += Duration::from_nanos(nanos);
         }
 
-        fn look(&self) -> Look {
-            Look {
+        fn read(&self) -> Reading {
+            Reading {
                 ticks: self.ticks,
                 time: self.time,
             }
         }
 
         fn ask(&self, counter: &Counter) -> Instant {
-            counter.now(self.ticks, || self.look())
+            counter.now(self.ticks, || self.read())
         }
     }
 
@@ -359,11 +359,11 @@ mod tests {
             machine.run(prng.below(20_000));
             // A reading is off by up to 5 us either way.
             let error = prng.below(10_000);
-            let look = Look {
+            let read = Reading {
                 ticks: machine.ticks,
                 time: machine.time + Duration::from_nanos(error) - Duration::from_nanos(5_000),
             };
-            let now = counter.now(machine.ticks, || look);
+            let now = counter.now(machine.ticks, || read);
             assert!(now >= last);
             assert!(
                 apart(now, machine.time) < 25_000,

@@ -51,9 +51,9 @@ fn timeline() -> Timeline {
         detail: Detail::None,
         named: true,
     };
-    let led = |ms, place| Led {
+    let led = |ms, node_id| Led {
         at: at(ms),
-        place,
+        node_id,
         term: ms,
     };
     Timeline {
@@ -61,7 +61,7 @@ fn timeline() -> Timeline {
         faults: vec![Done {
             planned,
             what: "paused <replica> 1".into(),
-            places: vec![1],
+            node_ids: vec![1],
             begun: at(200),
             ended: at(250),
             whole: at(300),
@@ -85,7 +85,7 @@ fn page_of(history: &History) -> String {
         counts: BTreeMap::from([("pause".to_owned(), 1)]),
         failovers: Vec::new(),
         verdicts,
-        broken_off: None,
+        aborted: None,
         timeline: &timeline(),
         schedule: &[],
         skipped: &[],

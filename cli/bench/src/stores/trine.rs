@@ -8,26 +8,26 @@ use trine_transport::time::Instant;
 use super::{Finished, Outcome, Request, Target};
 use trine_base::answers::refusal;
 use trine_base::client::advice;
+use trine_base::client_endpoint::ClientEndpoint;
 use trine_base::failure::Failure;
-use trine_base::lane::Lane;
 use trine_base::units::show_ns;
 
 /// Clients of the library on one endpoint.
 pub(crate) struct Trine<B: Backend> {
-    lane: Lane<B>,
+    endpoint: ClientEndpoint<B>,
     clients: Vec<ClientId>,
 }
 
 impl<B: Backend> Trine<B> {
-    pub(crate) fn new(mut lane: Lane<B>, clients: usize) -> Self {
-        let clients = (0..clients).map(|_| lane.open()).collect();
-        Self { lane, clients }
+    pub(crate) fn new(mut endpoint: ClientEndpoint<B>, clients: usize) -> Self {
+        let clients = (0..clients).map(|_| endpoint.open()).collect();
+        Self { endpoint, clients }
     }
 }
 
 impl<B: Backend> Target for Trine<B> {
     fn has_room(&self, client: usize) -> bool {
-        self.lane.has_room(self.clients[client])
+        self.endpoint.has_room(self.clients[client])
     }
 
     fn submit(&mut self, client: usize, tag: u64, request: Request<'_>) -> Result<(), Failure> {
@@ -35,7 +35,7 @@ impl<B: Backend> Target for Trine<B> {
             Request::Read { key } => (Mode::Read, Command::Get { key }),
             Request::Write { key, value } => (Mode::Write, Command::Put { key, value }),
         };
-        self.lane
+        self.endpoint
             .submit(self.clients[client], mode, &command, tag)
             .map_err(|error| {
                 Failure::usage(format!("an operation could not be begun: {error}"), "")
@@ -43,7 +43,7 @@ impl<B: Backend> Target for Trine<B> {
     }
 
     fn poll(&mut self, until: Instant, finished: &mut Vec<Finished>) -> Result<(), Failure> {
-        self.lane.run_until(until, |over| {
+        self.endpoint.run_until(until, |over| {
             let outcome = match over.result.as_ref().map(|answer| answer.response()) {
                 Ok(Ok(Response::Written { .. } | Response::Value { .. })) => Outcome::Done,
                 Ok(Ok(Response::NotFound)) => Outcome::Missing,

@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 use super::args::BundleArguments;
 use crate::cmd::status::document;
 use crate::cmd::{doctor, log_level};
-use crate::observe::{Look, between};
+use crate::observe::{Sample, between};
 use crate::settings::{
     Configured, Secrets, Stop, document as settings_document, keys, resolve_for_show,
 };
 use trine_base::interrupt;
 use trine_base::network::Network;
-use trine_base::survey::{LOOK_MAX, ask_everybody};
+use trine_base::survey::{SURVEY_TIMEOUT, ask_everybody};
 
 /// The interval between the two samples behind the rates.
 const STAT_INTERVAL: Duration = Duration::from_secs(1);
@@ -46,15 +46,15 @@ pub(super) fn gather<N: Network>(
     addresses: &[SocketAddr],
     arguments: &BundleArguments,
 ) -> Vec<Part> {
-    let limit = arguments.group.timeout.min(LOOK_MAX);
-    let look = || {
+    let limit = arguments.group.timeout.min(SURVEY_TIMEOUT);
+    let sample = || {
         let reports = ask_everybody(network, addresses, limit.into()).map_err(|e| e.to_string())?;
         let at = Instant::now();
-        Ok::<_, String>(Look { at, reports })
+        Ok::<_, String>(Sample { at, reports })
     };
-    let before = look();
+    let before = sample();
     interrupt::pause(STAT_INTERVAL);
-    let after = look();
+    let after = sample();
     let status = after.as_ref().map_err(String::clone);
     let stat = match (&before, &after) {
         (Ok(before), Ok(after)) => Ok((before, after)),
@@ -69,7 +69,7 @@ pub(super) fn gather<N: Network>(
         Part::new(
             "status.json",
             "what every replica says of itself",
-            status.map(|look| json(&document(&look.reports))),
+            status.map(|sample| json(&document(&sample.reports))),
         ),
         Part::new(
             "stat.json",

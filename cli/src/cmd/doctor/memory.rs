@@ -50,14 +50,14 @@ pub(super) fn huge_pages(machine: &Machine) -> Finding {
     let transparent_on = transparent
         .as_deref()
         .is_some_and(|modes| !modes.contains("[never]"));
-    let cure = format!("echo 512 > {}", shown("proc/sys/vm/nr_hugepages").display());
+    let hint = format!("echo 512 > {}", shown("proc/sys/vm/nr_hugepages").display());
     match reserved {
         Some(pages) if pages > 0 => Finding::good("huge pages", format!("{pages} reserved")),
         _ if cfg!(feature = "dpdk") => Finding::better(
             "huge pages",
             "none reserved",
             "DPDK runs without them (--no-huge in --eal), but not with a physical NIC",
-            &cure,
+            &hint,
         ),
         _ if transparent_on => Finding::good("huge pages", "transparent ones"),
         _ => Finding::better(

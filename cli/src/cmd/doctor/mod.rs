@@ -83,7 +83,7 @@ struct Finding {
     why: String,
     /// The command that fixes it, to be run as root where necessary.
     #[serde(skip_serializing_if = "String::is_empty")]
-    cure: String,
+    hint: String,
 }
 
 /// The severity of a finding.
@@ -110,30 +110,30 @@ impl Finding {
     }
 
     fn plain(check: &'static str, verdict: Verdict, found: impl Into<String>) -> Self {
-        let (why, cure) = (String::new(), String::new());
+        let (why, hint) = (String::new(), String::new());
         let found = found.into();
         Self {
             check,
             verdict,
             found,
             why,
-            cure,
+            hint,
         }
     }
 
-    fn better(check: &'static str, found: impl Into<String>, why: &str, cure: &str) -> Self {
+    fn better(check: &'static str, found: impl Into<String>, why: &str, hint: &str) -> Self {
         Self {
             why: why.to_owned(),
-            cure: cure.to_owned(),
+            hint: hint.to_owned(),
             ..Self::plain(check, Verdict::Better, found)
         }
     }
 
-    fn wrong(check: &'static str, found: impl Into<String>, why: &str, cure: &str) -> Self {
+    fn wrong(check: &'static str, found: impl Into<String>, why: &str, hint: &str) -> Self {
         let verdict = Verdict::Wrong;
         Self {
             verdict,
-            ..Self::better(check, found, why, cure)
+            ..Self::better(check, found, why, hint)
         }
     }
 }
@@ -150,8 +150,8 @@ impl std::fmt::Display for Finding {
         if !self.why.is_empty() {
             write!(f, "\n{:24}{}", "", self.why)?;
         }
-        if !self.cure.is_empty() {
-            write!(f, "\n{:24}$ {}", "", self.cure)?;
+        if !self.hint.is_empty() {
+            write!(f, "\n{:24}$ {}", "", self.hint)?;
         }
         Ok(())
     }

@@ -130,7 +130,7 @@ fn everything_that_could_be_better_comes_with_a_command() {
     assert_eq!(verdict(&findings, "RDMA"), Verdict::Wrong);
     for finding in &findings {
         let easy = matches!(finding.verdict, Verdict::Good | Verdict::NotHere);
-        assert_eq!(easy, finding.cure.is_empty(), "{finding}");
+        assert_eq!(easy, finding.hint.is_empty(), "{finding}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use trine_base::arguments::{GroupArguments, OrderArguments};
+use trine_base::arguments::{AdminArguments, GroupArguments};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum MemberCommand {
@@ -11,9 +11,9 @@ pub(crate) enum MemberCommand {
     /// Take in a replica that is, or will be, started with `trine serve` at a new place.
     Add(MemberAddArguments),
     /// Give the learner at a place a vote.
-    Promote(PlaceArguments),
+    Promote(NodeArguments),
     /// Remove the member at a place; refused if too few that are alive would be left.
-    Remove(PlaceArguments),
+    Remove(NodeArguments),
     /// Let a newly started replica take a place although its present holder may be alive, or is gone and was elsewhere.
     Replace(MemberReplaceArguments),
 }
@@ -32,7 +32,7 @@ pub(crate) struct MemberAddArguments {
     #[command(flatten)]
     pub(crate) newcomer: NewcomerArguments,
     #[command(flatten)]
-    pub(crate) target: PlaceArguments,
+    pub(crate) target: NodeArguments,
 }
 
 #[derive(Debug, Args)]
@@ -40,7 +40,7 @@ pub(crate) struct MemberReplaceArguments {
     #[command(flatten)]
     pub(crate) newcomer: NewcomerArguments,
     #[command(flatten)]
-    pub(crate) target: PlaceArguments,
+    pub(crate) target: NodeArguments,
 }
 
 #[derive(Debug, Args)]
@@ -52,10 +52,10 @@ pub(crate) struct NewcomerArguments {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct PlaceArguments {
+pub(crate) struct NodeArguments {
     /// The place: what the replica was, or will be, started with as --id.
-    #[arg(value_name = "PLACE", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) place: u32,
+    #[arg(value_name = "ID", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) node_id: u32,
     #[command(flatten)]
-    pub(crate) order: OrderArguments,
+    pub(crate) admin: AdminArguments,
 }

@@ -108,7 +108,7 @@ pub(super) const COMMANDS: &[Entry] = &[
     ),
     entry(
         "\\net",
-        "show | set PLACE FAULTS [--link PLACE] [--direction out|in] | clear [PLACE]",
+        "show | set ID FAULTS [--link ID] [--direction out|in] | clear [ID]",
         "faults of the network, as trine net shows and sets them",
         "\\net set 1 loss=20% --link 2",
     ),

@@ -13,7 +13,7 @@ use trine_base::failure::Failure;
 use trine_base::interrupt;
 
 /// The interval at which a wait for input checks for an interruption.
-const LOOK_EVERY: Timespec = Timespec {
+const POLL_INTERVAL: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 50_000_000,
 };
@@ -63,7 +63,7 @@ impl Input {
                 return Err(io::Error::other("interrupted"));
             }
             let mut stdin = [PollFd::new(&self.stdin, PollFlags::IN)];
-            match poll(&mut stdin, Some(&LOOK_EVERY)) {
+            match poll(&mut stdin, Some(&POLL_INTERVAL)) {
                 Ok(0) | Err(Errno::INTR) => {}
                 Ok(_) => return Ok(()),
                 Err(error) => return Err(error.into()),

@@ -14,7 +14,7 @@ use trine_base::interrupt;
 use trine_base::network::Network;
 
 /// The interval at which a waiting shell checks for an interruption.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Executes commands one after the other.
 pub(super) struct Worker<N: Network> {
@@ -57,7 +57,7 @@ impl<N: Network> Worker<N> {
         // A thread that has ended has left the reason in its answers.
         let _ = thread.requests.send((mode, request.command.clone()));
         loop {
-            match thread.answers.recv_timeout(LOOK_EVERY) {
+            match thread.answers.recv_timeout(POLL_INTERVAL) {
                 Ok(answer) => {
                     self.thread = Some(thread);
                     return answer;

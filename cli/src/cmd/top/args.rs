@@ -13,7 +13,7 @@ pub(crate) struct TopArguments {
     /// Keys that break the group: let a replica stand still, block a link, heal. The replicas have to run on this
     /// machine and to have been started with --lab, as those of `trine up` are.
     #[arg(long)]
-    pub(crate) lab: bool,
+    pub(crate) fault_injection: bool,
     #[command(flatten)]
     pub(crate) group: GroupArguments,
 }

@@ -1,4 +1,4 @@
-//! The faults of `trine top --lab`: it pauses replicas and blocks their links, and removes both again.
+//! The faults of `trine top --fault_injection`: it pauses replicas and blocks their links, and removes both again.
 
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use trine_transport::backend::Faults;
 
 use super::model::Action;
-use trine_local::faults::{AskError, Order, State, Way, ask};
+use trine_local::faults::{AskError, FaultCommand, State, Way, ask};
 
 /// Injects the faults, and remembers them for removal.
 pub(super) struct Hands {
@@ -33,11 +33,11 @@ impl Hands {
     /// Executes a confirmed action; returns its result as text.
     pub(super) fn act(&self, action: Action) -> String {
         let done = match action {
-            Action::Stop(place) => self.stop(place),
+            Action::Stop(node_id) => self.stop(node_id),
             Action::Block(from, to) => self.block(from, to),
             Action::Heal => self.heal(),
             Action::None | Action::Quit | Action::Transfer(_) => {
-                unreachable!("{action:?} is nothing for the lab's hands")
+                unreachable!("{action:?} is no fault to inject")
             }
         };
         done.unwrap_or_else(|why| why)
@@ -49,7 +49,7 @@ impl Hands {
         let stopped = done
             .stopped
             .iter()
-            .map(|(place, ..)| format!("{place} stands still"));
+            .map(|(node_id, ..)| format!("{node_id} is paused"));
         let blocked = done
             .blocked
             .iter()
@@ -57,23 +57,23 @@ impl Hands {
         stopped.chain(blocked).collect::<Vec<_>>().join(", ")
     }
 
-    fn stop(&self, place: u32) -> Result<String, String> {
-        let state = self.find(place)?;
+    fn stop(&self, node_id: u32) -> Result<String, String> {
+        let state = self.find(node_id)?;
         let pid = i32::try_from(state.pid).ok().and_then(Pid::from_raw);
         let pid = pid.ok_or("the replica told no process id")?;
         kill_process(pid, Signal::STOP).map_err(|error| format!("cannot stop {pid:?}: {error}"))?;
-        self.lock().stopped.push((place, pid, state.address));
-        Ok(format!("replica {place} stands still; c lets it go on"))
+        self.lock().stopped.push((node_id, pid, state.address));
+        Ok(format!("replica {node_id} is paused; c resumes it"))
     }
 
     fn block(&self, from: u32, to: u32) -> Result<String, String> {
         let state = self.find(from)?;
-        let order = Order::Set {
+        let command = FaultCommand::Set {
             link: Some(to.to_string()),
             way: Way::Both,
             faults: Faults::CUT.to_string(),
         };
-        ask(state.address, &order).map_err(|error| error.to_string())?;
+        ask(state.address, &command).map_err(|error| error.to_string())?;
         self.lock().blocked.push((from, to));
         Ok(format!(
             "{from} and {to} do not hear each other; c heals that"
@@ -88,7 +88,7 @@ impl Hands {
             let _ = kill_process(pid, Signal::CONT);
         }
         for &address in &self.addresses {
-            match ask(address, &Order::Clear { link: None }) {
+            match ask(address, &FaultCommand::Clear { link: None }) {
                 Ok(_) | Err(AskError::Nobody(_)) => {}
                 Err(error) => return Err(error.to_string()),
             }
@@ -102,22 +102,22 @@ impl Hands {
         !done.stopped.is_empty() || !done.blocked.is_empty()
     }
 
-    fn find(&self, place: u32) -> Result<State, String> {
+    fn find(&self, node_id: u32) -> Result<State, String> {
         let still: Vec<(u32, SocketAddr)> = {
             let done = self.lock();
             let stopped = done.stopped.iter();
-            stopped.map(|(place, _, at)| (*place, *at)).collect()
+            stopped.map(|(node_id, _, at)| (*node_id, *at)).collect()
         };
-        if still.iter().any(|(of, _)| *of == place) {
-            return Err(format!("replica {place} stands still; c lets it go on"));
+        if still.iter().any(|(of, _)| *of == node_id) {
+            return Err(format!("replica {node_id} is paused; c resumes it"));
         }
         // A paused replica would not answer.
         let answers = |at: &&SocketAddr| still.iter().all(|(_, stopped)| stopped != *at);
         let asked = self.addresses.iter().filter(answers);
-        let asked = asked.filter_map(|&at| ask(at, &Order::Show).ok());
-        let mut found = asked.filter(|state| state.place == place);
+        let asked = asked.filter_map(|&at| ask(at, &FaultCommand::Show).ok());
+        let mut found = asked.filter(|state| state.node_id == node_id);
         found.next().ok_or_else(|| {
-            format!("replica {place} is not in the lab: it was not started with --lab")
+            format!("replica {node_id} does not accept fault injection: it was not started with --fault-injection")
         })
     }
 

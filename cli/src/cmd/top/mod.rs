@@ -18,24 +18,24 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, Ke
 pub(crate) use self::args::TopArguments;
 use self::hands::Hands;
 use self::model::{Action, Key, Model};
-use super::member::{Wanted, order};
-use super::net::Lab;
+use super::member::{Wanted, execute};
+use super::net::FaultyGroup;
 use crate::config::{TOP_KEYS_EVERY, TOP_TRANSFER_LIMIT};
-use crate::observe::Look;
-use trine_base::arguments::OrderArguments;
+use crate::observe::Sample;
+use trine_base::arguments::AdminArguments;
 use trine_base::capture::CaptureArguments;
 use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_base::network::Network;
 use trine_base::output::Output;
 use trine_base::peers;
-use trine_base::survey::{LOOK_MAX, ask_everybody};
+use trine_base::survey::{SURVEY_TIMEOUT, ask_everybody};
 
 /// Messages from other threads to the screen's thread.
 enum News {
-    Look(Result<Look, Failure>),
+    Sample(Result<Sample, Failure>),
     /// The result of an admin command.
-    Order(String),
+    AdminCommand(String),
 }
 
 pub(crate) fn run<N: Network>(
@@ -51,9 +51,9 @@ pub(crate) fn run<N: Network>(
     }
     interrupt::start()?;
     let addresses = peers::resolve(&arguments.group.peers)?;
-    let hands = match arguments.lab {
+    let hands = match arguments.fault_injection {
         true => {
-            Lab::find(network, &arguments.group.peers)?;
+            FaultyGroup::find(network, &arguments.group.peers)?;
             Some(Arc::new(Hands::new(addresses.clone())))
         }
         false => None,
@@ -79,8 +79,8 @@ pub(crate) fn run<N: Network>(
         match hands.heal() {
             Ok(healed) => output.line(healed),
             Err(why) => {
-                let cure = "`trine net show` shows what is left, `trine net clear` ends it";
-                return Err(Failure::negative(format!("cannot heal: {why}"), cure));
+                let hint = "`trine net show` shows what is left, `trine net clear` ends it";
+                return Err(Failure::negative(format!("cannot heal: {why}"), hint));
             }
         }
     }
@@ -97,13 +97,13 @@ fn watch<N: Network>(
 ) -> Result<(), Failure> {
     let (network, news, stop) = (network.clone(), news.clone(), stop.clone());
     let every = Duration::from_secs_f64(arguments.seconds);
-    let limit = arguments.group.timeout.min(LOOK_MAX).into();
+    let limit = arguments.group.timeout.min(SURVEY_TIMEOUT).into();
     let work = move || {
         while !stop.load(Ordering::Relaxed) && !interrupt::interrupted() {
             let reports = ask_everybody(&network, &addresses, limit);
             let at = Instant::now();
-            let look = reports.map(|reports| Look { at, reports });
-            if news.send(News::Look(look)).is_err() {
+            let sample = reports.map(|reports| Sample { at, reports });
+            if news.send(News::Sample(sample)).is_err() {
                 return;
             }
             interrupt::pause(every);
@@ -130,15 +130,15 @@ fn show<N: Network>(
 ) -> Result<(), Failure> {
     let unusable = |error| Failure::usage(format!("the terminal cannot be used: {error}"), "");
     let mut model = match hands {
-        Some(_) => Model::in_lab(),
+        Some(_) => Model::with_faults(),
         None => Model::new(),
     };
     while !interrupt::interrupted() {
         for news in told.try_iter() {
             match news {
-                News::Look(Ok(look)) => model.on_look(look),
-                News::Look(Err(failure)) => return Err(failure),
-                News::Order(text) => model.message = text,
+                News::Sample(Ok(sample)) => model.on_sample(sample),
+                News::Sample(Err(failure)) => return Err(failure),
+                News::AdminCommand(text) => model.message = text,
             }
         }
         model.faults = hands.map(|hands| hands.faults()).unwrap_or_default();
@@ -154,7 +154,7 @@ fn show<N: Network>(
         match key_of(pressed).map_or(Action::None, |key| model.on_key(key)) {
             Action::None => {}
             Action::Quit => break,
-            Action::Transfer(place) => transfer(network, arguments, place, news)?,
+            Action::Transfer(node_id) => transfer(network, arguments, node_id, news)?,
             action => {
                 if let Some(hands) = hands {
                     act(hands, action, news)?;
@@ -185,22 +185,22 @@ fn key_of(pressed: KeyEvent) -> Option<Key> {
 fn transfer<N: Network>(
     network: &N,
     arguments: &TopArguments,
-    place: u32,
+    node_id: u32,
     news: &Sender<News>,
 ) -> Result<(), Failure> {
-    let target = OrderArguments {
+    let target = AdminArguments {
         peers: arguments.group.peers.clone(),
         timeout: TOP_TRANSFER_LIMIT,
         capture: CaptureArguments::default(),
     };
     let (network, news) = (network.clone(), news.clone());
     spawn("transfer", move || {
-        let text = match order(&network, &target, Wanted::lead(place)) {
+        let text = match execute(&network, &target, Wanted::transfer(node_id)) {
             Ok(done) => done.text,
             Err(failure) => failure.message().to_owned(),
         };
         // There is no receiver once the screen is gone.
-        let _ = news.send(News::Order(text));
+        let _ = news.send(News::AdminCommand(text));
     })
 }
 
@@ -209,7 +209,7 @@ fn act(hands: &Arc<Hands>, action: Action, news: &Sender<News>) -> Result<(), Fa
     let (hands, news) = (Arc::clone(hands), news.clone());
     spawn("hands", move || {
         // There is no receiver once the screen is gone.
-        let _ = news.send(News::Order(hands.act(action)));
+        let _ = news.send(News::AdminCommand(hands.act(action)));
     })
 }
 

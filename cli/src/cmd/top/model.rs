@@ -7,16 +7,16 @@ use trine_protocol::node_status::LinkStatus;
 use trine_protocol::node_status::NodeStatus;
 use trine_protocol::status::Status;
 
-use crate::cmd::status::{place_at, role_word, summary};
+use crate::cmd::status::{node_id_at, role_word, summary};
 use crate::config::TOP_HISTORY;
-use crate::observe::{Interval, Look, between, pair, reads};
+use crate::observe::{Interval, Sample, between, pair, reads};
 use trine_base::units::{show_bytes, show_count, show_ns};
 
 /// One replica's line.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ReplicaRow {
     /// `None` while it does not answer.
-    pub(super) place: Option<u32>,
+    pub(super) node_id: Option<u32>,
     pub(super) cells: [String; 9],
 }
 
@@ -70,10 +70,10 @@ pub(super) struct Model {
     pub(super) dialog: Dialog,
     pub(super) message: String,
     /// Whether faults can be injected.
-    pub(super) lab: bool,
+    pub(super) fault_injection: bool,
     /// The faults that this screen has injected.
     pub(super) faults: String,
-    last: Option<Look>,
+    last: Option<Sample>,
 }
 
 impl Model {
@@ -88,42 +88,42 @@ impl Model {
             paused: false,
             dialog: Dialog::None,
             message: String::new(),
-            lab: false,
+            fault_injection: false,
             faults: String::new(),
             last: None,
         }
     }
 
     /// Makes a screen that can inject faults.
-    pub(super) fn in_lab() -> Self {
+    pub(super) fn with_faults() -> Self {
         Self {
-            lab: true,
+            fault_injection: true,
             ..Self::new()
         }
     }
 
     /// Takes the result of another poll; a paused screen does not change.
-    pub(super) fn on_look(&mut self, look: Look) {
+    pub(super) fn on_sample(&mut self, sample: Sample) {
         if self.paused {
             return;
         }
-        self.summary = match look.reports.iter().all(|report| report.answer.is_err()) {
+        self.summary = match sample.reports.iter().all(|report| report.answer.is_err()) {
             true => "no replica answers".to_owned(),
-            false => summary(&look.reports),
+            false => summary(&sample.reports),
         };
         let last = self.last.as_ref();
-        let row = |report| replica_row(report, &look, last);
-        self.replicas = look.reports.iter().map(row).collect();
-        self.links = link_rows(&look.reports);
+        let row = |report| replica_row(report, &sample, last);
+        self.replicas = sample.reports.iter().map(row).collect();
+        self.links = link_rows(&sample.reports);
         self.selected = self.selected.min(self.replicas.len().saturating_sub(1));
-        self.interval = last.map(|last| between(last, &look));
+        self.interval = last.map(|last| between(last, &sample));
         if let Some(interval) = &self.interval {
             let writes = interval.writes_per_second.unwrap_or(0.0);
             self.history.push_back(writes as u64);
             let surplus = self.history.len().saturating_sub(TOP_HISTORY);
             self.history.drain(..surplus);
         }
-        self.last = Some(look);
+        self.last = Some(sample);
     }
 
     /// A key was pressed.
@@ -155,11 +155,11 @@ impl Model {
             Key::Down if self.selected + 1 < self.replicas.len() => self.selected += 1,
             Key::Char('p') => self.paused = !self.paused,
             Key::Char('?' | 'h') => self.dialog = Dialog::Help,
-            Key::Char('t') => self.ask(|place| Dialog::Confirm(Action::Transfer(place))),
-            Key::Char('s' | 'b' | 'c') if !self.lab => {
-                self.message = "faults are injected with trine top --lab".to_owned();
+            Key::Char('t') => self.ask(|node_id| Dialog::Confirm(Action::Transfer(node_id))),
+            Key::Char('s' | 'b' | 'c') if !self.fault_injection => {
+                self.message = "faults are injected with trine top --fault-injection".to_owned();
             }
-            Key::Char('s') => self.ask(|place| Dialog::Confirm(Action::Stop(place))),
+            Key::Char('s') => self.ask(|node_id| Dialog::Confirm(Action::Stop(node_id))),
             Key::Char('b') => self.ask(Dialog::OtherEnd),
             Key::Char('c') => {
                 self.message = begun(Action::Heal);
@@ -172,8 +172,8 @@ impl Model {
 
     /// Opens a dialog about the selected replica.
     fn ask(&mut self, dialog: impl FnOnce(u32) -> Dialog) {
-        match self.replicas.get(self.selected).and_then(|row| row.place) {
-            Some(place) => self.dialog = dialog(place),
+        match self.replicas.get(self.selected).and_then(|row| row.node_id) {
+            Some(node_id) => self.dialog = dialog(node_id),
             None => self.message = "that replica does not answer".to_owned(),
         }
     }
@@ -181,7 +181,7 @@ impl Model {
     fn choose_other_end(&mut self, from: u32, key: Key) {
         let Key::Char(digit) = key else { return };
         let Some(to) = digit.to_digit(10) else { return };
-        let is_there = self.replicas.iter().any(|row| row.place == Some(to));
+        let is_there = self.replicas.iter().any(|row| row.node_id == Some(to));
         match is_there && to != from {
             true => self.dialog = Dialog::Confirm(Action::Block(from, to)),
             false => self.message = format!("{digit} is no other replica that answers"),
@@ -192,8 +192,8 @@ impl Model {
 /// Describes an action that has begun and not ended.
 fn begun(action: Action) -> String {
     match action {
-        Action::Transfer(place) => format!("handing the lead to replica {place}"),
-        Action::Stop(place) => format!("stopping replica {place}"),
+        Action::Transfer(node_id) => format!("transferring leadership to replica {node_id}"),
+        Action::Stop(node_id) => format!("stopping replica {node_id}"),
         Action::Block(from, to) => format!("blocking the link between {from} and {to}"),
         Action::Heal => "healing".to_owned(),
         Action::None | Action::Quit => String::new(),
@@ -205,33 +205,36 @@ fn dash<T>(value: Option<T>, show: impl Fn(T) -> String) -> String {
 }
 
 /// Place, address, role, term, applied, lag, reads a second, keys, retransmitted.
-fn replica_row(report: &Report, look: &Look, last: Option<&Look>) -> ReplicaRow {
+fn replica_row(report: &Report, sample: &Sample, last: Option<&Sample>) -> ReplicaRow {
     let Ok(node) = &report.answer else {
         let mut cells: [String; 9] = Default::default();
         cells[0] = " ?".to_owned();
         cells[1] = report.address.to_string();
         cells[2] = "silent".to_owned();
-        return ReplicaRow { place: None, cells };
+        return ReplicaRow {
+            node_id: None,
+            cells,
+        };
     };
     let replica = &node.replica;
     let before = last.and_then(|last| Some((last.at, pair(last, node)?)));
     let rate = before.map(|(at, before)| {
-        let seconds = (look.at - at).as_secs_f64().max(1e-9);
+        let seconds = (sample.at - at).as_secs_f64().max(1e-9);
         reads(replica).saturating_sub(reads(&before.replica)) as f64 / seconds
     });
     let cells = [
-        format!(" {}", replica.place),
+        format!(" {}", replica.node_id),
         replica.address.to_string(),
         role_or_receiving(replica),
         replica.term.to_string(),
         show_count(replica.applied),
-        dash(lag(node, look), show_count),
+        dash(lag(node, sample), show_count),
         dash(rate, |rate| show_count(rate as u64)),
         show_count(replica.store.items),
         show_count(node.transport.retransmissions),
     ];
     ReplicaRow {
-        place: Some(replica.place),
+        node_id: Some(replica.node_id),
         cells,
     }
 }
@@ -245,8 +248,8 @@ fn role_or_receiving(replica: &Status) -> String {
 }
 
 /// The entries that the replica lacks, as its leader knows it.
-fn lag(node: &NodeStatus, look: &Look) -> Option<u64> {
-    let leader = leader_of(&look.reports)?;
+fn lag(node: &NodeStatus, sample: &Sample) -> Option<u64> {
+    let leader = leader_of(&sample.reports)?;
     let mut members = leader.members.iter();
     let own = members.find(|member| member.incarnation == node.replica.incarnation)?;
     own.behind
@@ -266,11 +269,11 @@ fn link_rows(reports: &[Report]) -> Vec<[String; 8]> {
 
 /// Link, state, round trip, minimum, timeout, retransmitted, credits in use, pacing rate.
 fn link_row(node: &NodeStatus, link: &LinkStatus, reports: &[Report]) -> [String; 8] {
-    let to = place_at(link.address, reports);
-    let to = to.map_or_else(|| link.address.to_string(), |place| place.to_string());
+    let to = node_id_at(link.address, reports);
+    let to = to.map_or_else(|| link.address.to_string(), |node_id| node_id.to_string());
     let credits = link.credits_in_use.zip(link.credits);
     [
-        format!(" {} to {to}", node.replica.place),
+        format!(" {} to {to}", node.replica.node_id),
         link.state.clone(),
         dash(link.rtt_ns, show_ns),
         dash(link.rtt_ns_min, show_ns),

@@ -13,16 +13,16 @@ use trine_protocol::status::ReceivingStatus;
 
 use super::model::{Action, Dialog, Key, Model};
 use super::view;
-use crate::observe::Look;
+use crate::observe::Sample;
 
-/// The status of replica `place` after so many writes. The leader has sampled each thousandth in a fast class, and one
+/// The status of replica `node_id` after so many writes. The leader has sampled each thousandth in a fast class, and one
 /// of 50,000 in a slow class.
-fn node(place: u16, writes: u64) -> Box<NodeStatus> {
-    let leads = place == 1;
+fn node(node_id: u16, writes: u64) -> Box<NodeStatus> {
+    let leads = node_id == 1;
     let member = |of: u16| {
         json!({
-            "place": of, "incarnation": format!("life-{of}"), "address": address(of), "voter": true,
-            "this": of == place, "matched": null, "in_snapshot": false, "silent_ns": 1000,
+            "node_id": of, "incarnation": format!("life-{of}"), "address": address(of), "voter": true,
+            "this": of == node_id, "matched": null, "in_snapshot": false, "silent_ns": 1000,
             "behind": leads.then_some(u64::from(of - 1) * 3),
         })
     };
@@ -65,8 +65,8 @@ fn node(place: u16, writes: u64) -> Box<NodeStatus> {
     };
     let status = json!({
         "replica": {
-            "place": place, "incarnation": format!("life-{place}"), "cluster": "c0ffee",
-            "address": address(place), "role": if leads { "leader" } else { "follower" },
+            "node_id": node_id, "incarnation": format!("life-{node_id}"), "cluster": "c0ffee",
+            "address": address(node_id), "role": if leads { "leader" } else { "follower" },
             "not_serving": null, "term": 7, "leader": address(1), "committed": writes, "applied": writes,
             "group_time_ns": 0, "members": [member(1), member(2), member(3)], "change_in_progress": false,
             "log": zero(&["first_index", "last_index", "entries", "bytes", "compactions"]),
@@ -75,7 +75,7 @@ fn node(place: u16, writes: u64) -> Box<NodeStatus> {
             "counters": counters,
             "stages": { "queue": stage(11), "append": stage(12), "quorum": stage(15), "apply": stage(10) },
         },
-        "links": (1..=3).filter(|to| *to != place).map(link).collect::<Vec<_>>(),
+        "links": (1..=3).filter(|to| *to != node_id).map(link).collect::<Vec<_>>(),
         "transport": {
             "sessions_server": 2, "sessions_client": 2, "packets_sent": 10, "packets_received": 10,
             "retransmissions": writes / 100_000, "packets_dropped": 0,
@@ -84,19 +84,19 @@ fn node(place: u16, writes: u64) -> Box<NodeStatus> {
     Box::new(serde_json::from_value(status).expect("a status"))
 }
 
-fn address(place: u16) -> String {
-    format!("127.0.0.1:{}", 7470 + place)
+fn address(node_id: u16) -> String {
+    format!("127.0.0.1:{}", 7470 + node_id)
 }
 
-fn look(at: Instant, writes: u64) -> Look {
-    let report = |place: u16| Report {
-        address: address(place).parse().expect("an address"),
-        answer: match place {
+fn sample(at: Instant, writes: u64) -> Sample {
+    let report = |node_id: u16| Report {
+        address: address(node_id).parse().expect("an address"),
+        answer: match node_id {
             3 if writes > 1_000_000 => Err(Obstacle::NoConnection),
-            _ => Ok(node(place, writes)),
+            _ => Ok(node(node_id, writes)),
         },
     };
-    Look {
+    Sample {
         at,
         reports: (1..=3).map(report).collect(),
     }
@@ -107,7 +107,7 @@ fn model() -> Model {
     let mut model = Model::new();
     let (begun, mut writes) = (Instant::now(), 0);
     for second in 0..10 {
-        model.on_look(look(begun + Duration::from_secs(second), writes));
+        model.on_sample(sample(begun + Duration::from_secs(second), writes));
         writes += 123_456 * (1 + second % 4);
     }
     model
@@ -185,9 +185,13 @@ fn faults_are_injected_in_the_lab_alone_and_after_a_yes() {
     let mut outside = model();
     outside.on_key(Key::Char('s'));
     assert_eq!(outside.dialog, Dialog::None);
-    assert!(outside.message.contains("--lab"), "{}", outside.message);
+    assert!(
+        outside.message.contains("--fault-injection"),
+        "{}",
+        outside.message
+    );
 
-    let mut model = in_lab(model());
+    let mut model = with_faults(model());
     assert_eq!(model.on_key(Key::Char('s')), Action::None);
     assert_eq!(model.on_key(Key::Escape), Action::None);
     model.on_key(Key::Char('s'));
@@ -200,7 +204,7 @@ fn faults_are_injected_in_the_lab_alone_and_after_a_yes() {
     assert!(model.message.contains("no other replica"));
     model.on_key(Key::Char('b'));
     model.on_key(Key::Char('2'));
-    assert_screen(&model, "lab-block-80x24.txt", 80, 24);
+    assert_screen(&model, "faults-block-80x24.txt", 80, 24);
     assert_eq!(model.on_key(Key::Char('y')), Action::Block(1, 2));
     model.on_key(Key::Down);
     model.on_key(Key::Down);
@@ -208,13 +212,13 @@ fn faults_are_injected_in_the_lab_alone_and_after_a_yes() {
     assert!(model.message.contains("does not answer"));
     assert_eq!(model.on_key(Key::Char('c')), Action::Heal);
     model.on_key(Key::Char('?'));
-    assert_screen(&model, "lab-help-80x24.txt", 80, 24);
+    assert_screen(&model, "faults-help-80x24.txt", 80, 24);
 }
 
 /// The same screen with the keys of fault injection and one paused replica.
-fn in_lab(mut model: Model) -> Model {
-    model.lab = true;
-    model.faults = "3 stands still".to_owned();
+fn with_faults(mut model: Model) -> Model {
+    model.fault_injection = true;
+    model.faults = "3 is paused".to_owned();
     model
 }
 
@@ -223,10 +227,10 @@ fn a_paused_screen_stays_as_it_is() {
     let mut model = model();
     model.on_key(Key::Char('p'));
     let before = drawn(&model, 80, 24);
-    model.on_look(look(Instant::now(), 0));
+    model.on_sample(sample(Instant::now(), 0));
     assert_eq!(drawn(&model, 80, 24), before);
     model.on_key(Key::Char('p'));
-    model.on_look(look(Instant::now(), 0));
+    model.on_sample(sample(Instant::now(), 0));
     assert_ne!(drawn(&model, 80, 24), before);
 }
 
@@ -234,13 +238,13 @@ fn a_paused_screen_stays_as_it_is() {
 #[test]
 fn a_replica_that_is_sent_the_state_says_how_far_it_is() {
     let mut model = Model::new();
-    let mut first = look(Instant::now(), 0);
+    let mut first = sample(Instant::now(), 0);
     let newcomer = first.reports[1].answer.as_mut().expect("it answers");
     newcomer.replica.receiving = Some(ReceivingStatus {
         bytes: 3 << 20,
         bytes_total: 4 << 20,
     });
-    model.on_look(first);
+    model.on_sample(first);
     let screen = drawn(&model, 80, 24);
     let line = screen.lines().find(|line| line.contains("127.0.0.1:7472"));
     assert!(line.expect("its row").contains(" gets 75 % "), "{screen}");

@@ -11,23 +11,23 @@ use trine_base::units::{show_count, show_ns};
 
 /// A screen this high has room for a taller plot.
 const TALL: u16 = 40;
-const KEYS: &str = " q quit   arrows select   t transfer the lead   p pause   ? help";
-const LAB_KEYS: &str =
+const KEYS: &str = " q quit   arrows select   t transfer leadership   p pause   ? help";
+const FAULT_KEYS: &str =
     " q quit  arrows select  t transfer  s stop  b block  c heal  p pause  ? help";
 /// This follows the first lines of the help.
-const LAB_HELP: &str = " s          let the selected replica stand still (SIGSTOP), after y
+const FAULT_HELP: &str = " s          let the selected replica stand still (SIGSTOP), after y
  b          block its link to another one: its number, then y
  c          heal: all go on, no link has faults; q does so, too
 ";
 /// The boundary between the keys and the terms in the help.
 const HELP_PARTS: &str = "\n\n lag ";
 const HELP: &str = " up, down   select a replica
- t          hand the lead to the selected replica, after y
+ t          transfer leadership to the selected replica, after y
  p          pause and go on
  q, Ctrl-C  quit
 
  lag        entries that the leader has and the replica has not
- resent     packets sent again since the replica's start, or in the
+ resent     packets retransmitted since the replica's start, or in the
             link's session
  stages     where a write's time goes at the leader, of a sample;
             each figure is the upper end of a power of two
@@ -56,7 +56,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &Model) {
     draw_links(frame, model, links);
     draw_foot(frame, model, foot);
     if model.dialog == Dialog::Help {
-        draw_help(frame, model.lab, area);
+        draw_help(frame, model.fault_injection, area);
     }
 }
 
@@ -218,8 +218,8 @@ fn draw_foot(frame: &mut Frame<'_>, model: &Model, area: Rect) {
             Style::new().fg(Color::Yellow).add_modifier(Modifier::BOLD),
         ),
         _ if !model.message.is_empty() => (format!(" {}", model.message), bold()),
-        _ if model.lab => (
-            LAB_KEYS.to_owned(),
+        _ if model.fault_injection => (
+            FAULT_KEYS.to_owned(),
             Style::new().add_modifier(Modifier::DIM),
         ),
         _ => (KEYS.to_owned(), Style::new().add_modifier(Modifier::DIM)),
@@ -230,16 +230,16 @@ fn draw_foot(frame: &mut Frame<'_>, model: &Model, area: Rect) {
 /// The question of a confirmation.
 fn question(action: Action) -> String {
     match action {
-        Action::Transfer(place) => format!("Hand the lead to replica {place}?"),
-        Action::Stop(place) => format!("Let replica {place} stand still?"),
+        Action::Transfer(node_id) => format!("Transfer leadership to replica {node_id}?"),
+        Action::Stop(node_id) => format!("Let replica {node_id} stand still?"),
         Action::Block(from, to) => format!("Block the link between {from} and {to}?"),
         Action::Heal | Action::None | Action::Quit => String::new(),
     }
 }
 
-fn draw_help(frame: &mut Frame<'_>, lab: bool, area: Rect) {
-    let help = match lab {
-        true => HELP.replacen(HELP_PARTS, &format!("\n{LAB_HELP}\n lag "), 1),
+fn draw_help(frame: &mut Frame<'_>, fault_injection: bool, area: Rect) {
+    let help = match fault_injection {
+        true => HELP.replacen(HELP_PARTS, &format!("\n{FAULT_HELP}\n lag "), 1),
         false => HELP.to_owned(),
     };
     let height = help.lines().count() as u16 + 2;

@@ -56,8 +56,8 @@ fn other_group(directory: &Path, begun: &[SocketAddr], addresses: &[SocketAddr])
 /// starts. Other contents of the directory are ignored.
 fn replicas_in(directory: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    let place = |name: &OsStr| name.to_str()?.strip_prefix("replica-")?.parse::<u32>().ok();
-    let places = entries.filter_map(|entry| Some((place(&entry.file_name())?, entry.path())));
-    let places: BTreeMap<u32, PathBuf> = places.collect();
-    places.into_values().collect()
+    let node_id = |name: &OsStr| name.to_str()?.strip_prefix("replica-")?.parse::<u32>().ok();
+    let node_ids = entries.filter_map(|entry| Some((node_id(&entry.file_name())?, entry.path())));
+    let node_ids: BTreeMap<u32, PathBuf> = node_ids.collect();
+    node_ids.into_values().collect()
 }

@@ -72,7 +72,7 @@ pub(crate) fn run<N: Network>(
     // The password is kept for as long as replicas may be started.
     let password = HiddenPassword::of(&arguments.resp)?;
     serve_args.extend(arguments.resp.as_serve_args(password.as_ref()));
-    serve_args.push("--lab".into());
+    serve_args.push("--fault-injection".into());
     let sink = sink(announcer, count);
     let limit = start_limit(kept.map(PathBuf::as_path));
     let launcher = Vec::new();
@@ -121,9 +121,9 @@ fn resp_address(arguments: &UpArguments, count: usize) -> Result<Option<SocketAd
         return Ok(None);
     };
     let resp = resp.counting_on();
-    resp.of_place(u32::try_from(count).expect("at most 7"))?;
+    resp.of_node(u32::try_from(count).expect("at most 7"))?;
     // With port 0 the system chooses a port for each replica.
-    Ok(Some(resp.of_place(1)?).filter(|address| address.port() > 0))
+    Ok(Some(resp.of_node(1)?).filter(|address| address.port() > 0))
 }
 
 /// How long the replicas may take until they vote. Replicas with a kept directory have to read it first.
@@ -149,11 +149,11 @@ fn bytes_below(directory: &Path, depth: u32) -> u64 {
 fn sink(announcer: Announcer, count: usize) -> LineSink {
     let spoke: Vec<AtomicBool> = (0..count).map(|_| AtomicBool::new(false)).collect();
     let role = format!(" INFO {ROLE}: ");
-    Arc::new(move |place, stream, line: &str| {
+    Arc::new(move |node_id, stream, line: &str| {
         let first = stream == Stream::Out
             && !line.starts_with(METRICS_LINE)
             && !line.starts_with(FAULTS_LINE)
-            && !spoke[place - 1].swap(true, Ordering::Relaxed);
+            && !spoke[node_id - 1].swap(true, Ordering::Relaxed);
         // Faults are for `trine chaos`; `trine net show` says the same here.
         let left_out = first
             || line.starts_with(FAULTS_LINE)
@@ -163,7 +163,7 @@ fn sink(announcer: Announcer, count: usize) -> LineSink {
             // Replicas end one after the other, and each warns of those that have ended before it.
             || interrupt::interrupted() && line.contains("WARN");
         if !left_out {
-            announcer.event(format_args!("[{place}] {line}"));
+            announcer.event(format_args!("[{node_id}] {line}"));
         }
     })
 }
@@ -176,12 +176,14 @@ fn welcome<N: Network>(
     resp: Option<SocketAddr>,
     announcer: Announcer,
 ) -> Result<(), Failure> {
-    let reports = group::look(network, addresses)?;
-    let leader = leader_of(&reports).map(|leader| leader.place);
+    let reports = group::survey(network, addresses)?;
+    let leader = leader_of(&reports).map(|leader| leader.node_id);
     let list: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
     let took = show_ns(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
     announcer.document(&json!({ "peers": list, "leader": leader }));
-    let leader = leader.map_or(String::new(), |place| format!("; replica {place} leads"));
+    let leader = leader.map_or(String::new(), |node_id| {
+        format!("; replica {node_id} leads")
+    });
     announcer.line(format_args!(
         "ready after {took}: {}{leader}",
         list.join(" ")

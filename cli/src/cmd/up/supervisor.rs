@@ -25,22 +25,22 @@ pub(super) fn supervise<N: Network>(
     announcer: Announcer,
 ) -> Result<(), Failure> {
     let now = Instant::now();
-    let mut places = vec![Place::new(now); group.addresses().len()];
+    let mut node_ids = vec![Place::new(now); group.addresses().len()];
     let mut healing = None;
     while !interrupt::interrupted() {
         interrupt::pause(SUPERVISE_EVERY);
         for exit in group.take_exits().map_err(group::live_failure)? {
-            let pause = places[exit.place - 1].on_exit(Instant::now());
+            let pause = node_ids[exit.node_id - 1].on_exit(Instant::now());
             tell_exit(&exit, pause, on_disk, announcer);
             healing = Some(Healing::new(on_disk));
         }
-        for (place, state) in (1..).zip(&mut places) {
+        for (node_id, state) in (1..).zip(&mut node_ids) {
             if state.is_due(Instant::now()) {
-                group.restart(place).map_err(group::live_failure)?;
+                group.restart(node_id).map_err(group::live_failure)?;
             }
         }
         if let Some(state) = &mut healing
-            && state.look(network, &group, announcer)?
+            && state.poll(network, &group, announcer)?
         {
             healing = None;
         }
@@ -90,7 +90,7 @@ impl Place {
 
 /// A group that lost a replica, until it is whole again.
 struct Healing {
-    next_look: Instant,
+    next_poll: Instant,
     on_disk: bool,
     told_gone: bool,
 }
@@ -98,24 +98,24 @@ struct Healing {
 impl Healing {
     fn new(on_disk: bool) -> Self {
         Self {
-            next_look: Instant::now() + ASK_EVERY,
+            next_poll: Instant::now() + ASK_EVERY,
             on_disk,
             told_gone: false,
         }
     }
 
     /// Asks the replicas if it is time to; returns true when the group is whole.
-    fn look<N: Network>(
+    fn poll<N: Network>(
         &mut self,
         network: &N,
         group: &Group,
         announcer: Announcer,
     ) -> Result<bool, Failure> {
-        if Instant::now() < self.next_look {
+        if Instant::now() < self.next_poll {
             return Ok(false);
         }
-        self.next_look = Instant::now() + ASK_EVERY;
-        let reports = group::look(network, group.addresses())?;
+        self.next_poll = Instant::now() + ASK_EVERY;
+        let reports = group::survey(network, group.addresses())?;
         if !self.told_gone
             && let Some(what) = what_is_gone(&reports, self.on_disk)
         {
@@ -160,13 +160,13 @@ fn what_is_gone(reports: &[Report], on_disk: bool) -> Option<&'static str> {
 
 fn tell_exit(exit: &Exit, pause: Duration, on_disk: bool, announcer: Announcer) {
     let pause = show_ns(u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX));
-    let (place, status) = (exit.place, exit.status);
+    let (node_id, status) = (exit.node_id, exit.status);
     let as_what = match on_disk {
         true => "to go on with its log",
         false => "empty, to re-join the group",
     };
     announcer.event(format_args!(
-        "replica {place} ended ({status}); starting it again in {pause}, {as_what}"
+        "replica {node_id} ended ({status}); starting it again in {pause}, {as_what}"
     ));
 }
 
@@ -177,20 +177,20 @@ mod tests {
     #[test]
     fn a_replica_that_dies_again_and_again_waits_longer_each_time() {
         let start = Instant::now();
-        let mut place = Place::new(start);
-        assert_eq!(place.on_exit(start), RESTART_PAUSE);
-        assert!(!place.is_due(start));
+        let mut node_id = Place::new(start);
+        assert_eq!(node_id.on_exit(start), RESTART_PAUSE);
+        assert!(!node_id.is_due(start));
         let restarted = start + RESTART_PAUSE;
-        assert!(place.is_due(restarted) && !place.is_due(restarted));
-        assert_eq!(place.on_exit(restarted), RESTART_PAUSE * 2);
+        assert!(node_id.is_due(restarted) && !node_id.is_due(restarted));
+        assert_eq!(node_id.on_exit(restarted), RESTART_PAUSE * 2);
         let mut last = Duration::ZERO;
         for _ in 0..20 {
-            last = place.on_exit(restarted);
+            last = node_id.on_exit(restarted);
         }
         assert_eq!(last, RESTART_PAUSE_MAX);
         let much_later = restarted + RESTART_PAUSE_RESET * 2;
         assert_eq!(
-            place.on_exit(much_later),
+            node_id.on_exit(much_later),
             RESTART_PAUSE,
             "it had lived long"
         );

@@ -47,7 +47,7 @@ impl Cluster {
     }
 
     /// The present reports of all replicas.
-    pub fn look(&self) -> Vec<Report> {
+    pub fn survey(&self) -> Vec<Report> {
         let limit = trine_transport::time::Duration::from_millis(500);
         ask(&Udp, self.group.addresses(), limit).expect("a socket")
     }
@@ -55,9 +55,9 @@ impl Cluster {
     /// The place of the leader, once there is one.
     pub fn leader(&mut self) -> usize {
         self.wait("a leader", |reports| leader_of(reports).is_some());
-        let leader = leader_of(&self.look()).map(|status| status.address);
+        let leader = leader_of(&self.survey()).map(|status| status.address);
         leader
-            .and_then(|address| self.group.place_of(address))
+            .and_then(|address| self.group.node_id_of(address))
             .expect("a leader of ours")
     }
 

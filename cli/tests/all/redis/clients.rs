@@ -10,8 +10,8 @@ use super::{RedisGroup, has_tool};
 #[test]
 fn the_redis_crate_works() {
     let group = RedisGroup::start(&[]);
-    for (place, protocol) in [(1, ""), (2, "?protocol=resp3")] {
-        let url = format!("redis://{}/{protocol}", group.address(place));
+    for (node_id, protocol) in [(1, ""), (2, "?protocol=resp3")] {
+        let url = format!("redis://{}/{protocol}", group.address(node_id));
         let client = redis::Client::open(url).expect("an address");
         let mut connection = client.get_connection().expect("a connection");
         let _: () = connection.set("greeting", "hello").expect("SET");

@@ -326,12 +326,12 @@ fn pipelines_get_the_replies_of_redis() {
         }
         // All replies are read even then, because replies in flight would appear in the next sequence.
         let mut parted = false;
-        for (place, command) in commands.iter().enumerate() {
+        for (node_id, command) in commands.iter().enumerate() {
             let (redis, trine) = (theirs.reply(), ours.reply());
-            parted |= is_documented(&commands[..=place], &redis, &trine);
+            parted |= is_documented(&commands[..=node_id], &redis, &trine);
             assert!(
                 parted || agree(command, &redis, &trine),
-                "seed {seed}, command {place}: {command:?} -> {redis}, but trine: {trine}\n{commands:?}"
+                "seed {seed}, command {node_id}: {command:?} -> {redis}, but trine: {trine}\n{commands:?}"
             );
         }
     }

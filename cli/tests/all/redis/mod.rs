@@ -29,10 +29,10 @@ impl RedisGroup {
     pub(crate) fn start(options: &[&str]) -> Self {
         let addresses: Arc<Mutex<BTreeMap<usize, SocketAddr>>> = Arc::default();
         let told = Arc::clone(&addresses);
-        let sink = move |place: usize, _, line: &str| {
+        let sink = move |node_id: usize, _, line: &str| {
             if let Some(address) = line.strip_prefix("serves Redis clients at ") {
                 let address = address.parse().expect("an address");
-                told.lock().expect("unpoisoned").insert(place, address);
+                told.lock().expect("unpoisoned").insert(node_id, address);
             }
         };
         let config = GroupConfig {
@@ -53,15 +53,15 @@ impl RedisGroup {
     }
 
     /// The Redis address of the replica at a place, from 1.
-    pub(crate) fn address(&self, place: usize) -> SocketAddr {
+    pub(crate) fn address(&self, node_id: usize) -> SocketAddr {
         wait_for("the line that names the port", || {
             let addresses = self.addresses.lock().expect("unpoisoned");
-            addresses.get(&place).copied()
+            addresses.get(&node_id).copied()
         })
     }
 
-    pub(crate) fn connect(&self, place: usize) -> Wire {
-        Wire::connect(self.address(place))
+    pub(crate) fn connect(&self, node_id: usize) -> Wire {
+        Wire::connect(self.address(node_id))
     }
 }
 

@@ -38,8 +38,8 @@ fn without_a_majority_there_is_an_error_in_time() {
     let mut group = RedisGroup::start(&["--resp-timeout", "500ms"]);
     let mut wire = group.connect(1);
     assert_eq!(wire.ask("SET k v"), "+OK");
-    for place in [2, 3] {
-        group.cluster.group.kill(place).expect("killed");
+    for node_id in [2, 3] {
+        group.cluster.group.kill(node_id).expect("killed");
     }
     for line in ["GET k", "SET k w", "INCR n"] {
         let begun = Instant::now();

@@ -28,11 +28,11 @@ fn file(name: &str) -> Vec<u8> {
 #[test]
 fn the_corpus_of_peers_reaches_the_parsers_of_entries_and_of_snapshots() {
     let world = bodies::peers(&file("seed-08"));
-    let installed = |place| world.status(place).counters.snapshots_installed;
+    let installed = |node_id| world.status(node_id).counters.snapshots_installed;
     assert_eq!([installed(1), installed(2), installed(3)], [0, 1, 0]);
     let untouched = bodies::peers(&[]);
     let world = bodies::peers(&file("seed-01"));
-    let applied = |world: &World, place| world.status(place).applied;
+    let applied = |world: &World, node_id| world.status(node_id).applied;
     assert_eq!(applied(&untouched, 2), applied(&untouched, 3));
     assert_eq!(applied(&world, 2), applied(&untouched, 2) + 1);
 }

@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 use super::MESSAGE_VERSION;
 use super::address::{self, ADDRESS_SIZE};
 use super::codec::{DecodeError, Encode, Reader, Writer};
-use super::ids::{ClusterId, Incarnation, PlaceId};
+use super::ids::{ClusterId, Incarnation, NodeId};
 
 /// The admin command. Repeating it does no harm: each names the wanted state, not a step.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Order {
+pub enum AdminCommand {
     /// Accept the process that asks to fill this new place: as a voter, or as a learner only.
     Add {
         /// Whether it shall vote once it has caught up.
@@ -22,28 +22,28 @@ pub enum Order {
     /// Let a new process take this place although its present holder may be alive.
     Replace,
     /// Transfer leadership to this place.
-    Lead,
+    TransferLeadership,
 }
 
-impl Order {
+impl AdminCommand {
     const fn to_wire(self) -> (u8, u8) {
         match self {
             Self::Add { voter } => (1, voter as u8),
             Self::Promote => (2, 0),
             Self::Remove => (3, 0),
             Self::Replace => (4, 0),
-            Self::Lead => (5, 0),
+            Self::TransferLeadership => (5, 0),
         }
     }
 
-    fn from_wire(order: u8, detail: u8) -> Result<Self, DecodeError> {
-        Ok(match (order, detail) {
+    fn from_wire(command: u8, detail: u8) -> Result<Self, DecodeError> {
+        Ok(match (command, detail) {
             (1, 0) => Self::Add { voter: false },
             (1, 1) => Self::Add { voter: true },
             (2, 0) => Self::Promote,
             (3, 0) => Self::Remove,
             (4, 0) => Self::Replace,
-            (5, 0) => Self::Lead,
+            (5, 0) => Self::TransferLeadership,
             _ => return Err(DecodeError::Field { field: "order" }),
         })
     }
@@ -53,16 +53,16 @@ impl Order {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AdminRequest {
     /// The admin command.
-    pub order: Order,
+    pub command: AdminCommand,
     /// The place that it concerns.
-    pub place: PlaceId,
+    pub node_id: NodeId,
     /// The holder of the place that a removal or a replacement means. Once another one is there the
     /// command is done, and repeating it does no harm. [`Incarnation::NONE`] for the present
     /// holder.
     pub incarnation: Incarnation,
     /// The cluster of the command; [`ClusterId::NONE`] for whichever one the replica belongs to.
     pub cluster: ClusterId,
-    /// The address of the place's new holder, with [`Order::Add`] and [`Order::Replace`]: a process
+    /// The address of the place's new holder, with [`AdminCommand::Add`] and [`AdminCommand::Replace`]: a process
     /// at another address is not accepted. None for the address that is known for the place
     /// already.
     pub address: Option<SocketAddr>,
@@ -75,9 +75,9 @@ impl AdminRequest {
     /// When its length, version or a field is wrong.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::versioned(bytes)?;
-        let order = Order::from_wire(reader.u8()?, reader.u8()?)?;
+        let command = AdminCommand::from_wire(reader.u8()?, reader.u8()?)?;
         reader.skip::<1>()?;
-        let place = PlaceId(reader.u32()?);
+        let node_id = NodeId(reader.u32()?);
         let cluster = ClusterId(reader.u64()?);
         let incarnation = Incarnation(reader.u64()?);
         // Earlier releases end here.
@@ -87,8 +87,8 @@ impl AdminRequest {
         };
         reader.finish()?;
         Ok(Self {
-            order,
-            place,
+            command,
+            node_id,
             incarnation,
             cluster,
             address,
@@ -102,12 +102,12 @@ impl Encode for AdminRequest {
     }
 
     fn encode(&self, out: &mut Writer<'_>) {
-        let (order, detail) = self.order.to_wire();
+        let (command, detail) = self.command.to_wire();
         out.u8(MESSAGE_VERSION);
-        out.u8(order);
+        out.u8(command);
         out.u8(detail);
         out.zeros(1);
-        out.u32(self.place.0);
+        out.u32(self.node_id.0);
         out.u64(self.cluster.0);
         out.u64(self.incarnation.0);
         if self.address.is_some() {
@@ -188,8 +188,8 @@ mod tests {
     #[test]
     fn the_layouts_are_pinned() {
         let request = AdminRequest {
-            order: Order::Add { voter: true },
-            place: PlaceId(4),
+            command: AdminCommand::Add { voter: true },
+            node_id: NodeId(4),
             incarnation: Incarnation(9),
             cluster: ClusterId(0x0102),
             address: None,
@@ -225,19 +225,19 @@ mod tests {
 
     #[test]
     fn every_order_survives_and_others_are_refused() {
-        for order in [
-            Order::Add { voter: false },
-            Order::Add { voter: true },
-            Order::Promote,
-            Order::Remove,
-            Order::Replace,
-            Order::Lead,
+        for command in [
+            AdminCommand::Add { voter: false },
+            AdminCommand::Add { voter: true },
+            AdminCommand::Promote,
+            AdminCommand::Remove,
+            AdminCommand::Replace,
+            AdminCommand::TransferLeadership,
         ] {
-            let (code, detail) = order.to_wire();
-            assert_eq!(Order::from_wire(code, detail), Ok(order));
+            let (code, detail) = command.to_wire();
+            assert_eq!(AdminCommand::from_wire(code, detail), Ok(command));
         }
         for (code, detail) in [(0, 0), (1, 2), (2, 1), (6, 0)] {
-            assert!(Order::from_wire(code, detail).is_err());
+            assert!(AdminCommand::from_wire(code, detail).is_err());
         }
     }
 }

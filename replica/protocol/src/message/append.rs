@@ -11,7 +11,7 @@ const STREAM_OFFSET: usize = PEER_HEADER_SIZE;
 const SEQUENCE_OFFSET: usize = PEER_HEADER_SIZE + 8;
 
 /// An append message. The replica encodes it with stream and sequence zero; the node numbers it as it sends it
-/// ([`set_stream_place`]), and the receiving node hands appends of one stream to its replica in order.
+/// ([`set_stream_position`]), and the receiving node hands appends of one stream to its replica in order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AppendFrame<'a> {
     /// Who says it, to whom.
@@ -42,7 +42,7 @@ impl<'a> AppendFrame<'a> {
         })
     }
 
-    /// Writes the 48 bytes in front of the raft message, numbered later by [`set_stream_place`].
+    /// Writes the 48 bytes in front of the raft message, numbered later by [`set_stream_position`].
     ///
     /// # Panics
     /// When `out` is shorter than [`APPEND_HEADER_SIZE`].
@@ -75,14 +75,14 @@ impl Encode for AppendFrame<'_> {
 ///
 /// # Panics
 /// When `frame` is shorter than [`APPEND_HEADER_SIZE`]: it was not made by [`AppendFrame`].
-pub fn set_stream_place(frame: &mut [u8], stream: u32, sequence: u64) {
+pub fn set_stream_position(frame: &mut [u8], stream: u32, sequence: u64) {
     frame[STREAM_OFFSET..STREAM_OFFSET + 4].copy_from_slice(&stream.to_le_bytes());
     frame[SEQUENCE_OFFSET..SEQUENCE_OFFSET + 8].copy_from_slice(&sequence.to_le_bytes());
 }
 
 /// Stream and sequence of an encoded append, or nothing if the frame is too short to have them.
 #[must_use]
-pub fn stream_place(frame: &[u8]) -> Option<(u32, u64)> {
+pub fn stream_position(frame: &[u8]) -> Option<(u32, u64)> {
     let stream = frame.get(STREAM_OFFSET..)?.first_chunk()?;
     let sequence = frame.get(SEQUENCE_OFFSET..)?.first_chunk()?;
     Some((u32::from_le_bytes(*stream), u64::from_le_bytes(*sequence)))

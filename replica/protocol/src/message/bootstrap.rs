@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use super::MESSAGE_VERSION;
 use super::address::{self, ADDRESS_SIZE};
 use super::codec::{DecodeError, Encode, Reader, Writer};
-use super::ids::{ClusterId, Incarnation, PlaceId};
+use super::ids::{ClusterId, Incarnation, NodeId};
 
 /// The most members that a message can name.
 pub const MEMBERS_MAX: usize = 64;
@@ -26,7 +26,7 @@ pub enum MemberRole {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Member {
     /// The place that it fills.
-    pub place: PlaceId,
+    pub node_id: NodeId,
     /// Whether its vote counts.
     pub role: MemberRole,
     /// Its present incarnation.
@@ -37,7 +37,7 @@ pub struct Member {
 
 impl Member {
     fn encode(&self, out: &mut Writer<'_>) {
-        out.u32(self.place.0);
+        out.u32(self.node_id.0);
         out.u8(self.role as u8);
         out.zeros(3);
         out.u64(self.incarnation.0);
@@ -45,7 +45,7 @@ impl Member {
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let place = PlaceId(reader.u32()?);
+        let node_id = NodeId(reader.u32()?);
         let role = match reader.u8()? {
             1 => MemberRole::Voter,
             2 => MemberRole::Learner,
@@ -59,7 +59,7 @@ impl Member {
         let incarnation = Incarnation(reader.u64()?);
         let address = address::decode_present(reader)?;
         Ok(Self {
-            place,
+            node_id,
             role,
             incarnation,
             address,
@@ -109,12 +109,12 @@ pub enum BootstrapRequest<'a> {
     /// Who are you, and do you belong to a group?
     Probe {
         /// The place that the sender expects at this address.
-        place: PlaceId,
+        node_id: NodeId,
     },
     /// The group exists; you are one of its members.
     Begin {
         /// The place that the receiver fills.
-        place: PlaceId,
+        node_id: NodeId,
         /// The incarnation that answered the probe; another incarnation has to refuse.
         incarnation: Incarnation,
         /// The new group's cluster id.
@@ -138,11 +138,11 @@ impl<'a> BootstrapRequest<'a> {
         let mut reader = Reader::versioned(bytes)?;
         let tag = reader.u8()?;
         reader.skip::<2>()?;
-        let place = PlaceId(reader.u32()?);
+        let node_id = NodeId(reader.u32()?);
         match tag {
-            TAG_PROBE => reader.finish().map(|()| Self::Probe { place }),
+            TAG_PROBE => reader.finish().map(|()| Self::Probe { node_id }),
             TAG_BEGIN => Ok(Self::Begin {
-                place,
+                node_id,
                 incarnation: Incarnation(reader.u64()?),
                 cluster: ClusterId(reader.u64()?),
                 members: Members::decode(&mut reader)?,
@@ -170,13 +170,13 @@ impl Encode for BootstrapRequest<'_> {
     fn encode(&self, out: &mut Writer<'_>) {
         out.u8(MESSAGE_VERSION);
         match self {
-            Self::Probe { place } => {
+            Self::Probe { node_id } => {
                 out.u8(TAG_PROBE);
                 out.zeros(2);
-                out.u32(place.0);
+                out.u32(node_id.0);
             }
             Self::Begin {
-                place,
+                node_id,
                 incarnation,
                 cluster,
                 members,
@@ -184,7 +184,7 @@ impl Encode for BootstrapRequest<'_> {
             } => {
                 out.u8(TAG_BEGIN);
                 out.zeros(2);
-                out.u32(place.0);
+                out.u32(node_id.0);
                 out.u64(incarnation.0);
                 out.u64(cluster.0);
                 members.encode(out);
@@ -201,7 +201,7 @@ pub enum BeginRefusal {
     /// It belongs to a group already (the reply says which).
     AlreadyAttached = 1,
     /// It fills another place than the one it was asked at.
-    WrongPlace = 2,
+    WrongNodeId = 2,
     /// It was restarted since the probe.
     WrongIncarnation = 3,
     /// The settings could not be read or exceed what this replica can hold.
@@ -216,7 +216,7 @@ pub enum BootstrapReply {
     /// To a probe: the answering replica. `cluster` is [`ClusterId::NONE`] while it is unattached.
     Present {
         /// The place that it fills.
-        place: PlaceId,
+        node_id: NodeId,
         /// Its present incarnation.
         incarnation: Incarnation,
         /// Its cluster, if it has one.
@@ -227,7 +227,7 @@ pub enum BootstrapReply {
     /// To a begin: it is a member now (or was already, of the same cluster and under the same incarnation).
     Begun {
         /// The place that it fills.
-        place: PlaceId,
+        node_id: NodeId,
         /// Its present incarnation.
         incarnation: Incarnation,
         /// Its cluster.
@@ -238,7 +238,7 @@ pub enum BootstrapReply {
         /// Why.
         reason: BeginRefusal,
         /// The place that it fills.
-        place: PlaceId,
+        node_id: NodeId,
         /// Its present incarnation.
         incarnation: Incarnation,
         /// Its cluster, if it has one.
@@ -260,25 +260,25 @@ impl BootstrapReply {
         let tag = reader.u8()?;
         let reason = reader.u8()?;
         let state_version = reader.u8()?;
-        let place = PlaceId(reader.u32()?);
+        let node_id = NodeId(reader.u32()?);
         let incarnation = Incarnation(reader.u64()?);
         let cluster = ClusterId(reader.u64()?);
         reader.finish()?;
         match tag {
             TAG_PRESENT => Ok(Self::Present {
-                place,
+                node_id,
                 incarnation,
                 cluster,
                 state_version,
             }),
             TAG_BEGUN => Ok(Self::Begun {
-                place,
+                node_id,
                 incarnation,
                 cluster,
             }),
             TAG_REFUSED => Ok(Self::Refused {
                 reason: refusal_from_wire(reason)?,
-                place,
+                node_id,
                 incarnation,
                 cluster,
             }),
@@ -292,7 +292,7 @@ impl BootstrapReply {
 fn refusal_from_wire(byte: u8) -> Result<BeginRefusal, DecodeError> {
     Ok(match byte {
         1 => BeginRefusal::AlreadyAttached,
-        2 => BeginRefusal::WrongPlace,
+        2 => BeginRefusal::WrongNodeId,
         3 => BeginRefusal::WrongIncarnation,
         4 => BeginRefusal::BadSettings,
         5 => BeginRefusal::OtherBootstrapper,
@@ -311,33 +311,33 @@ impl Encode for BootstrapReply {
 
     fn encode(&self, out: &mut Writer<'_>) {
         let mut version = 0;
-        let (tag, reason, place, incarnation, cluster) = match *self {
+        let (tag, reason, node_id, incarnation, cluster) = match *self {
             Self::Present {
-                place,
+                node_id,
                 incarnation,
                 cluster,
                 state_version,
             } => {
                 version = state_version;
-                (TAG_PRESENT, 0, place, incarnation, cluster)
+                (TAG_PRESENT, 0, node_id, incarnation, cluster)
             }
             Self::Begun {
-                place,
+                node_id,
                 incarnation,
                 cluster,
-            } => (TAG_BEGUN, 0, place, incarnation, cluster),
+            } => (TAG_BEGUN, 0, node_id, incarnation, cluster),
             Self::Refused {
                 reason,
-                place,
+                node_id,
                 incarnation,
                 cluster,
-            } => (TAG_REFUSED, reason as u8, place, incarnation, cluster),
+            } => (TAG_REFUSED, reason as u8, node_id, incarnation, cluster),
         };
         out.u8(MESSAGE_VERSION);
         out.u8(tag);
         out.u8(reason);
         out.u8(version);
-        out.u32(place.0);
+        out.u32(node_id.0);
         out.u64(incarnation.0);
         out.u64(cluster.0);
     }

@@ -57,9 +57,9 @@ impl fmt::Display for Incarnation {
 
 /// The place that a replica fills (`--id`). It survives restarts, and says nothing about the replica's memory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
-pub struct PlaceId(pub u32);
+pub struct NodeId(pub u32);
 
-impl fmt::Display for PlaceId {
+impl fmt::Display for NodeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }

@@ -5,13 +5,13 @@ use std::net::SocketAddr;
 use super::MESSAGE_VERSION;
 use super::address::{self, ADDRESS_SIZE};
 use super::codec::{DecodeError, Encode, Reader, Writer};
-use super::ids::{ClusterId, Incarnation, PlaceId};
+use super::ids::{ClusterId, Incarnation, NodeId};
 
 /// "I fill this place now, without any memory: make me a learner and then a voter in the place of the old holder."
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct JoinRequest {
     /// The place that the sender fills.
-    pub place: PlaceId,
+    pub node_id: NodeId,
     /// The sender's present incarnation.
     pub incarnation: Incarnation,
     /// Where the sender is reached.
@@ -38,13 +38,13 @@ impl JoinRequest {
             _ => return Err(DecodeError::Field { field: "member" }),
         };
         reader.skip::<1>()?;
-        let place = PlaceId(reader.u32()?);
+        let node_id = NodeId(reader.u32()?);
         let incarnation = Incarnation(reader.u64()?);
         let cluster = ClusterId(reader.u64()?);
         let address = address::decode_present(&mut reader)?;
         reader.finish()?;
         Ok(Self {
-            place,
+            node_id,
             incarnation,
             address,
             cluster,
@@ -64,7 +64,7 @@ impl Encode for JoinRequest {
         out.u8(self.state_version);
         out.u8(u8::from(self.member));
         out.zeros(1);
-        out.u32(self.place.0);
+        out.u32(self.node_id.0);
         out.u64(self.incarnation.0);
         out.u64(self.cluster.0);
         address::encode(Some(self.address), out);
@@ -84,9 +84,9 @@ pub enum JoinRefusal {
     /// The replica belongs to another cluster (the reply says which).
     WrongCluster = 4,
     /// The place is not one of the group's.
-    UnknownPlace = 5,
+    UnknownNodeId = 5,
     /// The place's present holder still answers at another address.
-    PlaceTaken = 6,
+    NodeIdTaken = 6,
     /// This very incarnation was a member, and was removed or replaced.
     Removed = 7,
     /// The group has switched to a state-machine version that the sender does not understand.
@@ -155,8 +155,8 @@ fn refusal_from_wire(byte: u8) -> Result<JoinRefusal, DecodeError> {
         2 => JoinRefusal::ChangeInProgress,
         3 => JoinRefusal::NotAttached,
         4 => JoinRefusal::WrongCluster,
-        5 => JoinRefusal::UnknownPlace,
-        6 => JoinRefusal::PlaceTaken,
+        5 => JoinRefusal::UnknownNodeId,
+        6 => JoinRefusal::NodeIdTaken,
         7 => JoinRefusal::Removed,
         8 => JoinRefusal::TooOld,
         9 => JoinRefusal::OtherSource,

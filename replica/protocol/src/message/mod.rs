@@ -22,9 +22,9 @@ mod timing;
 mod tests;
 
 pub use address::ADDRESS_SIZE;
-pub use admin::{AdminReply, AdminRequest, AdminStatus, Order};
+pub use admin::{AdminCommand, AdminReply, AdminRequest, AdminStatus};
 pub use agree::StateReport;
-pub use append::{APPEND_HEADER_SIZE, AppendFrame, set_stream_place, stream_place};
+pub use append::{APPEND_HEADER_SIZE, AppendFrame, set_stream_position, stream_position};
 pub use batch::{
     BATCH_HEADER_SIZE, BATCH_ITEM_HEADER_SIZE, BATCH_ITEMS_MAX, BatchItems, BatchWriter,
 };
@@ -36,7 +36,7 @@ pub use client::{
     Operation,
 };
 pub use codec::{DecodeError, Encode, Writer};
-pub use ids::{ClusterId, GroupId, Incarnation, PlaceId, ReplyToken};
+pub use ids::{ClusterId, GroupId, Incarnation, NodeId, ReplyToken};
 pub use join::{JoinRefusal, JoinReply, JoinRequest};
 pub use peer::{PEER_HEADER_SIZE, PeerHeader, RaftFrame};
 pub use snapshot::{ChunkAck, ChunkOutcome, SNAPSHOT_HEADER_SIZE, SnapshotChunk};

@@ -7,7 +7,7 @@ use super::MESSAGE_VERSION;
 use super::address;
 use super::bootstrap::Members;
 use super::codec::{DecodeError, Encode, Reader, Writer};
-use super::ids::{ClusterId, Incarnation, PlaceId};
+use super::ids::{ClusterId, Incarnation, NodeId};
 
 /// Which form of the status is wanted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -102,7 +102,7 @@ pub struct Discovery {
     /// The answering replica's cluster, [`ClusterId::NONE`] while it has none.
     pub cluster: ClusterId,
     /// The place that it fills.
-    pub place: PlaceId,
+    pub node_id: NodeId,
     /// Its present role.
     pub role: RoleCode,
     /// Its present incarnation.
@@ -134,12 +134,12 @@ impl<'a> StatusReply<'a> {
         let form = StatusForm::from_wire(reader.u8()?)?;
         let role = reader.u8()?;
         reader.skip::<1>()?;
-        let place = PlaceId(reader.u32()?);
+        let node_id = NodeId(reader.u32()?);
         if form == StatusForm::Json {
             return Ok(Self::Json(reader.rest()));
         }
         let discovery = Discovery {
-            place,
+            node_id,
             role: RoleCode::from_wire(role)?,
             cluster: ClusterId(reader.u64()?),
             incarnation: Incarnation(reader.u64()?),
@@ -169,7 +169,7 @@ impl Encode for StatusReply<'_> {
                 out.u8(StatusForm::Discovery as u8);
                 out.u8(discovery.role as u8);
                 out.zeros(1);
-                out.u32(discovery.place.0);
+                out.u32(discovery.node_id.0);
                 out.u64(discovery.cluster.0);
                 out.u64(discovery.incarnation.0);
                 out.u64(discovery.term);

@@ -7,7 +7,7 @@ use trine_transport::time::Duration;
 use super::Consensus;
 use crate::config::APPEND_BYTES_UNDER_WAY_MAX;
 use crate::group::local::Local;
-use crate::outbox::{Letter, Outbox, Purpose};
+use crate::outbox::{Outbox, PeerRequest, Purpose};
 use crate::output::Class;
 use crate::raft_group::is_answer;
 use crate::state_machine::StateMachine;
@@ -60,7 +60,7 @@ impl Consensus {
         } else {
             local.election_timeout()
         };
-        let letter = Letter {
+        let peer_request = PeerRequest {
             to: member.address,
             expect: Some(to),
             kind: if append { kind::APPEND } else { kind::RAFT },
@@ -69,7 +69,7 @@ impl Consensus {
             timeout,
             answer_bytes_max: ANSWER_BYTES_MAX,
         };
-        if !out.send_raft(letter, local.header_to(to), message) && append {
+        if !out.send_raft(peer_request, local.header_to(to), message) && append {
             self.report_unreachable(to);
         }
     }

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 use raft::eraftpb::ConfChangeV2;
 use trine_protocol::message::{
-    AdminReply, AdminRequest, AdminStatus, Incarnation, Member, MemberRole, Order, PlaceId,
+    AdminCommand, AdminReply, AdminRequest, AdminStatus, Incarnation, Member, MemberRole, NodeId,
     ReplyToken,
 };
 use trine_protocol::route::is_same_address;
@@ -16,7 +16,7 @@ use trine_transport::time::{Duration, Instant};
 
 use super::{Membership, lately};
 use crate::addresses::Addresses;
-use crate::config::PLACES_MAX;
+use crate::config::NODES_MAX;
 use crate::group::cx::Cx;
 use crate::membership::{promote, remove};
 
@@ -62,7 +62,7 @@ impl Membership {
     ) {
         match self.follow(cx, request, known) {
             (AdminStatus::Done, _) if self.unconfirmed.is_full() => {
-                answer(cx, token, under_way("too many orders at a time"));
+                answer(cx, token, under_way("too many admin commands at a time"));
             }
             (AdminStatus::Done, text) => self.unconfirmed.push(token, next_round, text),
             verdict => answer(cx, token, verdict),
@@ -96,13 +96,13 @@ impl Membership {
         if !cx.raft().leads_with_commit() || cx.halted {
             return not_leading();
         }
-        let place = request.place;
-        let verdict = match request.order {
-            Order::Add { voter } => self.add(cx, request, voter, known),
-            Order::Promote => self.promote(cx, place),
-            Order::Remove => self.remove(cx, place, request.incarnation),
-            Order::Replace => self.replace(cx, request),
-            Order::Lead => return self.lead(cx, place),
+        let node_id = request.node_id;
+        let verdict = match request.command {
+            AdminCommand::Add { voter } => self.add(cx, request, voter, known),
+            AdminCommand::Promote => self.promote(cx, node_id),
+            AdminCommand::Remove => self.remove(cx, node_id, request.incarnation),
+            AdminCommand::Replace => self.replace(cx, request),
+            AdminCommand::TransferLeadership => return self.lead(cx, node_id),
         };
         match verdict {
             // An earlier command, which is in the log and not applied yet, may undo the current state.
@@ -120,74 +120,74 @@ impl Membership {
         voter: bool,
         known: &Addresses,
     ) -> Verdict {
-        let (place, address) = (request.place, request.address);
-        match member_at(cx, place) {
+        let (node_id, address) = (request.node_id, request.address);
+        match member_at(cx, node_id) {
             Some(member)
                 if address.is_some_and(|named| !is_same_address(named, member.address)) =>
             {
                 let at = member.address;
                 refused(format!(
-                    "place {place} is a member at {at}: trine member replace {place} --address HOST:PORT moves it"
+                    "node {node_id} is a member at {at}: trine member replace {node_id} --address HOST:PORT moves it"
                 ))
             }
             Some(member) if !voter || member.role == MemberRole::Voter => {
-                done(format!("place {place} is a member at {}", member.address))
+                done(format!("node {node_id} is a member at {}", member.address))
             }
-            Some(_) => self.promote(cx, place),
+            Some(_) => self.promote(cx, node_id),
             None if cx
                 .members()
-                .is_some_and(|members| members.all().len() >= PLACES_MAX) =>
+                .is_some_and(|members| members.all().len() >= NODES_MAX) =>
             {
-                refused(format!("a group has at most {PLACES_MAX} places"))
+                refused(format!("a group has at most {NODES_MAX} members"))
             }
-            None if address.is_none() && !known.lists_place(place) => refused(format!(
-                "nobody has said where the replica of place {place} will be: add --address HOST:PORT"
+            None if address.is_none() && !known.lists_place(node_id) => refused(format!(
+                "nobody has said where the replica of node {node_id} will be: add --address HOST:PORT"
             )),
             None => {
-                self.remember(cx, place, Order::Add { voter }, address);
+                self.remember(cx, node_id, AdminCommand::Add { voter }, address);
                 under_way(format!(
-                    "waiting for a replica that was started with --id {place}{} to ask",
+                    "waiting for a replica that was started with --id {node_id}{} to ask",
                     at(address)
                 ))
             }
         }
     }
 
-    fn promote(&mut self, cx: &mut Cx<'_>, place: PlaceId) -> Verdict {
-        let Some(member) = member_at(cx, place) else {
-            return refused(format!("place {place} is not a member: add it first"));
+    fn promote(&mut self, cx: &mut Cx<'_>, node_id: NodeId) -> Verdict {
+        let Some(member) = member_at(cx, node_id) else {
+            return refused(format!("node {node_id} is not a member: add it first"));
         };
         if member.role == MemberRole::Voter {
-            return done(format!("place {place} votes"));
+            return done(format!("node {node_id} votes"));
         }
         // After the command, as for a removal: a learner that died just now would be a vote that cannot be given.
-        let since = self.remember_awaiting_life(cx, place, Order::Promote);
+        let since = self.remember_awaiting_sign(cx, node_id, AdminCommand::Promote);
         if !self.has_caught_up(member.incarnation, cx)
             || !self.liveness.was_heard_since(member.incarnation, since)
         {
-            return under_way(format!("place {place} has not caught up yet"));
+            return under_way(format!("node {node_id} has not caught up yet"));
         }
         propose(
             cx,
             promote(member.incarnation),
-            format!("promoting place {place}"),
+            format!("promoting node {node_id}"),
         )
     }
 
-    fn remove(&mut self, cx: &mut Cx<'_>, place: PlaceId, meant: Incarnation) -> Verdict {
-        let Some(member) = member_at(cx, place) else {
-            self.pending.forget_all_of(place);
-            return done(format!("place {place} is not a member"));
+    fn remove(&mut self, cx: &mut Cx<'_>, node_id: NodeId, meant: Incarnation) -> Verdict {
+        let Some(member) = member_at(cx, node_id) else {
+            self.pending.forget_all_of(node_id);
+            return done(format!("node {node_id} is not a member"));
         };
         if !meant.is_none() && meant != member.incarnation {
-            return done(format!("place {place} is held by another replica now"));
+            return done(format!("node {node_id} is held by another replica now"));
         }
-        let since = self.remember_awaiting_life(cx, place, Order::Remove);
+        let since = self.remember_awaiting_sign(cx, node_id, AdminCommand::Remove);
         if member.role == MemberRole::Voter {
             if let Err(why) =
                 self.check_quorum_without(cx, lately(cx.now, cx.local), member.incarnation)
             {
-                self.pending.forget_all_of(place);
+                self.pending.forget_all_of(node_id);
                 return refused(why);
             }
             // A member that is silent from now on is found out before long.
@@ -195,16 +195,16 @@ impl Membership {
                 .check_quorum_without(cx, since, member.incarnation)
                 .is_err()
             {
-                return under_way("waiting for a sign of life of the voters that would be left");
+                return under_way("waiting to hear from the voters that would be left");
             }
             if member.incarnation == cx.local.own.incarnation {
-                return self.transfer_first(cx, "it leads, and hands the lead over first");
+                return self.transfer_first(cx, "it leads, and transfers leadership first");
             }
         }
         propose(
             cx,
             remove(member.incarnation),
-            format!("removing place {place}"),
+            format!("removing node {node_id}"),
         )
     }
 
@@ -240,14 +240,14 @@ impl Membership {
     }
 
     fn replace(&mut self, cx: &mut Cx<'_>, request: &AdminRequest) -> Verdict {
-        let (place, meant) = (request.place, request.incarnation);
-        let Some(member) = member_at(cx, place) else {
-            return refused(format!("place {place} is not a member: add it instead"));
+        let (node_id, meant) = (request.node_id, request.incarnation);
+        let Some(member) = member_at(cx, node_id) else {
+            return refused(format!("node {node_id} is not a member: add it instead"));
         };
         if !meant.is_none() && meant != member.incarnation {
             // Remembered, it would be done to the new holder, too: by the old one, when its process was started again.
-            self.pending.forget(place, Order::Replace);
-            return done(format!("place {place} is held by {}", member.incarnation));
+            self.pending.forget(node_id, AdminCommand::Replace);
+            return done(format!("node {node_id} is held by {}", member.incarnation));
         }
         if let Err(why) =
             self.check_quorum_without(cx, lately(cx.now, cx.local), member.incarnation)
@@ -255,37 +255,37 @@ impl Membership {
             return refused(why);
         }
         if member.incarnation == cx.local.own.incarnation {
-            return self.transfer_first(cx, "it leads, and hands the lead over first");
+            return self.transfer_first(cx, "it leads, and transfers leadership first");
         }
-        self.remember(cx, place, Order::Replace, request.address);
+        self.remember(cx, node_id, AdminCommand::Replace, request.address);
         under_way(format!(
-            "waiting for a new replica with --id {place}{} to ask",
+            "waiting for a new replica with --id {node_id}{} to ask",
             at(request.address)
         ))
     }
 
-    fn lead(&mut self, cx: &mut Cx<'_>, place: PlaceId) -> Verdict {
-        let Some(member) = member_at(cx, place) else {
-            return refused(format!("place {place} is not a member"));
+    fn lead(&mut self, cx: &mut Cx<'_>, node_id: NodeId) -> Verdict {
+        let Some(member) = member_at(cx, node_id) else {
+            return refused(format!("node {node_id} is not a member"));
         };
         if member.incarnation == cx.local.own.incarnation {
-            return done(format!("place {place} leads"));
+            return done(format!("node {node_id} leads"));
         }
         if member.role != MemberRole::Voter {
-            return refused(format!("place {place} has no vote: promote it first"));
+            return refused(format!("node {node_id} has no vote: promote it first"));
         }
-        if self.pending.wants(cx.now, place, Order::Remove) {
-            return refused(format!("place {place} is being removed"));
+        if self.pending.wants(cx.now, node_id, AdminCommand::Remove) {
+            return refused(format!("node {node_id} is being removed"));
         }
         if !self.is_alive(member.incarnation, cx.now, cx.local) {
-            return refused(format!("place {place} was not heard from lately"));
+            return refused(format!("node {node_id} was not heard from lately"));
         }
         // Two admin clients who want different leaders would pass leadership to and fro with every question.
         if !cx.is_settled() {
             return under_way("this replica has come to lead only now");
         }
         cx.consensus.transfer_leadership(member.incarnation);
-        under_way(format!("handing the lead over to place {place}"))
+        under_way(format!("transferring leadership to node {node_id}"))
     }
 
     fn transfer_first(&mut self, cx: &mut Cx<'_>, why: &str) -> Verdict {
@@ -301,19 +301,24 @@ impl Membership {
     fn remember(
         &mut self,
         cx: &Cx<'_>,
-        place: PlaceId,
-        command: Order,
+        node_id: NodeId,
+        command: AdminCommand,
         address: Option<SocketAddr>,
     ) {
         let until = cx.now + PATIENCE;
         self.pending
-            .remember(cx.now, place, command, address, until);
+            .remember(cx.now, node_id, command, address, until);
     }
 
     /// Returns when the command was asked for first.
-    fn remember_awaiting_life(&mut self, cx: &Cx<'_>, place: PlaceId, command: Order) -> Instant {
+    fn remember_awaiting_sign(
+        &mut self,
+        cx: &Cx<'_>,
+        node_id: NodeId,
+        command: AdminCommand,
+    ) -> Instant {
         let until = cx.now + SIGN_OF_LIFE_PATIENCE;
-        self.pending.remember(cx.now, place, command, None, until)
+        self.pending.remember(cx.now, node_id, command, None, until)
     }
 }
 
@@ -328,10 +333,10 @@ fn answer(cx: &mut Cx<'_>, token: ReplyToken, (status, text): Verdict) {
 }
 
 /// The member at a place; while one replaces another, the voter.
-fn member_at(cx: &Cx<'_>, place: PlaceId) -> Option<Member> {
+fn member_at(cx: &Cx<'_>, node_id: NodeId) -> Option<Member> {
     let members = cx.members()?;
-    let voter = members.voter_at(place, Incarnation::NONE);
-    voter.or_else(|| members.at(place).next()).copied()
+    let voter = members.voter_at(node_id, Incarnation::NONE);
+    voter.or_else(|| members.at(node_id).next()).copied()
 }
 
 fn propose(cx: &mut Cx<'_>, change: ConfChangeV2, text: String) -> Verdict {

@@ -14,7 +14,7 @@ use super::Membership;
 use crate::config::{BEGIN_PATIENCE, MEMBERSHIP_QUESTION_EVERY};
 use crate::group::consensus::Consensus;
 use crate::group::cx::Cx;
-use crate::outbox::{Letter, Purpose};
+use crate::outbox::{PeerRequest, Purpose};
 use crate::output::Class;
 use crate::state_machine::genesis::FIRST_INDEX;
 
@@ -55,7 +55,7 @@ impl Membership {
             leader: own.incarnation,
         }
         .encoded_len();
-        let letter = Letter {
+        let peer_request = PeerRequest {
             to: member.address,
             expect: None,
             kind: kind::JOIN,
@@ -65,14 +65,14 @@ impl Membership {
             answer_bytes_max,
         };
         let question = JoinRequest {
-            place: own.place,
+            node_id: own.node_id,
             incarnation: own.incarnation,
             address: own.address,
             cluster,
             state_version: cx.local.config.state_version,
             member: true,
         };
-        cx.out.send(letter, &question);
+        cx.out.send(peer_request, &question);
     }
 
     /// Whether a first member has waited in vain for its group to begin.

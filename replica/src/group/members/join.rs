@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use trine_kvstore::config::STATE_VERSION_FIRST;
 use trine_protocol::message::{
-    JoinRefusal, JoinReply, JoinRequest, MEMBERS_MAX, Member, MemberRole, Order, PlaceId,
+    AdminCommand, JoinRefusal, JoinReply, JoinRequest, MEMBERS_MAX, Member, MemberRole, NodeId,
 };
 use trine_protocol::route::is_same_address;
 
@@ -69,10 +69,10 @@ impl Membership {
             return Ok(());
         }
         if request.member {
-            return Err(JoinRefusal::UnknownPlace);
+            return Err(JoinRefusal::UnknownNodeId);
         }
         let new = Member {
-            place: request.place,
+            node_id: request.node_id,
             role: MemberRole::Learner,
             incarnation: request.incarnation,
             address: request.address,
@@ -90,19 +90,20 @@ impl Membership {
         comes_from: impl Fn(SocketAddr) -> bool,
     ) -> Result<(), JoinRefusal> {
         if new.incarnation.is_none() {
-            return Err(JoinRefusal::PlaceTaken);
+            return Err(JoinRefusal::NodeIdTaken);
         }
-        self.check_place(cx, members, new)?;
+        self.check_node_id(cx, members, new)?;
         if !self.expects(cx, members, new, known) {
             return Err(JoinRefusal::UnknownAddress);
         }
         // Only now: where a lookup is expensive, a stranger must not make this replica look up an address of his
         // choice.
         if !comes_from(new.address) {
-            cx.out.counters.messages_of_strangers += 1;
+            cx.out.counters.messages_unknown_address += 1;
             return Err(JoinRefusal::OtherSource);
         }
-        let stays = |other: &&Member| other.place != new.place || other.role == MemberRole::Voter;
+        let stays =
+            |other: &&Member| other.node_id != new.node_id || other.role == MemberRole::Voter;
         if members.all().iter().filter(stays).count() >= MEMBERS_MAX {
             // Another replica is taking the room that replacements need: it comes back when that is done.
             return Err(JoinRefusal::ChangeInProgress);
@@ -115,16 +116,16 @@ impl Membership {
     }
 
     /// Whether `new` may become a learner of its place.
-    fn check_place(
+    fn check_node_id(
         &self,
         cx: &Cx<'_>,
         members: &MemberTable,
         new: &Member,
     ) -> Result<(), JoinRefusal> {
-        match members.voter_at(new.place, new.incarnation) {
+        match members.voter_at(new.node_id, new.incarnation) {
             Some(old) if self.may_be_replaced(old, cx) => Ok(()),
-            Some(_) => Err(JoinRefusal::PlaceTaken),
-            None => self.check_learners(cx, members, new.place),
+            Some(_) => Err(JoinRefusal::NodeIdTaken),
+            None => self.check_learners(cx, members, new.node_id),
         }
     }
 
@@ -135,23 +136,26 @@ impl Membership {
         &self,
         cx: &Cx<'_>,
         members: &MemberTable,
-        place: PlaceId,
+        node_id: NodeId,
     ) -> Result<(), JoinRefusal> {
-        let mut learners = members.at(place).peekable();
+        let mut learners = members.at(node_id).peekable();
         if learners.peek().is_none() {
-            return match self.is_invited(cx, place) {
+            return match self.is_invited(cx, node_id) {
                 true => Ok(()),
-                false => Err(JoinRefusal::UnknownPlace),
+                false => Err(JoinRefusal::UnknownNodeId),
             };
         }
         match learners.all(|learner| self.may_be_replaced(learner, cx)) {
             true => Ok(()),
-            false => Err(JoinRefusal::PlaceTaken),
+            false => Err(JoinRefusal::NodeIdTaken),
         }
     }
 
-    fn is_invited(&self, cx: &Cx<'_>, place: PlaceId) -> bool {
-        let wants = |voter| self.pending.wants(cx.now, place, Order::Add { voter });
+    fn is_invited(&self, cx: &Cx<'_>, node_id: NodeId) -> bool {
+        let wants = |voter| {
+            self.pending
+                .wants(cx.now, node_id, AdminCommand::Add { voter })
+        };
         wants(true) || wants(false)
     }
 
@@ -159,9 +163,9 @@ impl Membership {
     /// that this replica's `--peers` has for it. An address that an admin client has named for it counts, too.
     /// Otherwise any process that can send packets could take the place of a member that died.
     fn expects(&self, cx: &Cx<'_>, members: &MemberTable, new: &Member, known: &Addresses) -> bool {
-        let mut holders = members.at(new.place);
+        let mut holders = members.at(new.node_id);
         holders.any(|holder| is_same_address(holder.address, new.address))
-            || known.lists(new.place, new.address)
-            || self.pending.expects_at(cx.now, new.place, new.address)
+            || known.lists(new.node_id, new.address)
+            || self.pending.expects_at(cx.now, new.node_id, new.address)
     }
 }

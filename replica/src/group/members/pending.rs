@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 
-use trine_protocol::message::{Order, PlaceId};
+use trine_protocol::message::{AdminCommand, NodeId};
 use trine_protocol::route::is_same_address;
 use trine_transport::time::Instant;
 
@@ -21,8 +21,8 @@ pub(super) struct PendingCommands {
 /// A command that waits: for a process to ask for its place, or for signs of life of those that a removal would leave.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
-    place: PlaceId,
-    command: Order,
+    node_id: NodeId,
+    command: AdminCommand,
     /// Where the admin client has said that the place's new holder will be.
     address: Option<SocketAddr>,
     /// When it was asked for first.
@@ -35,21 +35,22 @@ impl PendingCommands {
     pub(super) fn remember(
         &mut self,
         now: Instant,
-        place: PlaceId,
-        command: Order,
+        node_id: NodeId,
+        command: AdminCommand,
         address: Option<SocketAddr>,
         until: Instant,
     ) -> Instant {
-        let is_it = |other: &&Pending| other.is(now, place, command);
+        let is_it = |other: &&Pending| other.is(now, node_id, command);
         let before = self.list.iter().find(is_it);
         let since = before.map_or(now, |before| before.since);
         // To add a voter means to promote it in the end; any other command replaces the earlier one.
-        let replaces = |other: &Pending| command != Order::Promote || other.command == command;
+        let replaces =
+            |other: &Pending| command != AdminCommand::Promote || other.command == command;
         self.list
-            .retain(|other| other.until > now && !(other.place == place && replaces(other)));
+            .retain(|other| other.until > now && !(other.node_id == node_id && replaces(other)));
         if self.list.len() < PENDING_MAX {
             self.list.push(Pending {
-                place,
+                node_id,
                 command,
                 address,
                 since,
@@ -60,27 +61,29 @@ impl PendingCommands {
     }
 
     /// Whether an admin client has asked for this lately.
-    pub(super) fn wants(&self, now: Instant, place: PlaceId, command: Order) -> bool {
-        self.list.iter().any(|other| other.is(now, place, command))
+    pub(super) fn wants(&self, now: Instant, node_id: NodeId, command: AdminCommand) -> bool {
+        self.list
+            .iter()
+            .any(|other| other.is(now, node_id, command))
     }
 
     /// Whether an admin client has said lately that the place's new holder will be at this address.
-    pub(super) fn expects_at(&self, now: Instant, place: PlaceId, address: SocketAddr) -> bool {
+    pub(super) fn expects_at(&self, now: Instant, node_id: NodeId, address: SocketAddr) -> bool {
         let mut named = self.list.iter().filter_map(|other| {
-            let counts = other.place == place && other.until > now;
+            let counts = other.node_id == node_id && other.until > now;
             other.address.filter(|_| counts)
         });
         named.any(|named| is_same_address(named, address))
     }
 
-    pub(super) fn forget(&mut self, place: PlaceId, command: Order) {
-        let is_it = |other: &Pending| other.place == place && other.command == command;
+    pub(super) fn forget(&mut self, node_id: NodeId, command: AdminCommand) {
+        let is_it = |other: &Pending| other.node_id == node_id && other.command == command;
         self.list.retain(|other| !is_it(other));
     }
 
     /// The command for a place is being executed, and must not be executed on its next holder, too.
-    pub(super) fn forget_all_of(&mut self, place: PlaceId) {
-        self.list.retain(|other| other.place != place);
+    pub(super) fn forget_all_of(&mut self, node_id: NodeId) {
+        self.list.retain(|other| other.node_id != node_id);
     }
 
     pub(super) fn clear(&mut self) {
@@ -89,8 +92,8 @@ impl PendingCommands {
 }
 
 impl Pending {
-    fn is(&self, now: Instant, place: PlaceId, command: Order) -> bool {
-        self.place == place && self.command == command && self.until > now
+    fn is(&self, now: Instant, node_id: NodeId, command: AdminCommand) -> bool {
+        self.node_id == node_id && self.command == command && self.until > now
     }
 }
 
@@ -98,7 +101,7 @@ impl Pending {
 mod tests {
     use super::*;
 
-    const ADD: Order = Order::Add { voter: true };
+    const ADD: AdminCommand = AdminCommand::Add { voter: true };
 
     fn at(ns: u64) -> Instant {
         Instant::from_nanos(ns)
@@ -106,25 +109,26 @@ mod tests {
 
     #[test]
     fn a_command_that_is_asked_again_keeps_its_first_time_until_it_is_over() {
-        let (mut pending, place) = (PendingCommands::default(), PlaceId(4));
-        let mut ask = |now, until| pending.remember(at(now), place, Order::Remove, None, at(until));
+        let (mut pending, node_id) = (PendingCommands::default(), NodeId(4));
+        let mut ask =
+            |now, until| pending.remember(at(now), node_id, AdminCommand::Remove, None, at(until));
         assert_eq!(ask(1, 10), at(1));
         assert_eq!(ask(5, 20), at(1));
         assert_eq!(ask(20, 30), at(20));
-        assert!(pending.wants(at(29), place, Order::Remove));
-        assert!(!pending.wants(at(30), place, Order::Remove));
+        assert!(pending.wants(at(29), node_id, AdminCommand::Remove));
+        assert!(!pending.wants(at(30), node_id, AdminCommand::Remove));
     }
 
     /// To add a voter means to promote it in the end: the promotion must not end the invitation.
     #[test]
     fn a_promotion_leaves_the_addition_and_any_other_command_replaces_it() {
-        let (mut pending, place) = (PendingCommands::default(), PlaceId(4));
-        let mut ask = |command| pending.remember(at(1), place, command, None, at(9));
+        let (mut pending, node_id) = (PendingCommands::default(), NodeId(4));
+        let mut ask = |command| pending.remember(at(1), node_id, command, None, at(9));
         ask(ADD);
-        ask(Order::Promote);
-        assert!(pending.wants(at(2), place, ADD));
-        pending.remember(at(1), place, Order::Remove, None, at(9));
-        assert!(!pending.wants(at(2), place, ADD));
-        assert!(!pending.wants(at(2), place, Order::Promote));
+        ask(AdminCommand::Promote);
+        assert!(pending.wants(at(2), node_id, ADD));
+        pending.remember(at(1), node_id, AdminCommand::Remove, None, at(9));
+        assert!(!pending.wants(at(2), node_id, ADD));
+        assert!(!pending.wants(at(2), node_id, AdminCommand::Promote));
     }
 }

@@ -26,7 +26,7 @@ impl Service {
 
     /// Questions to an earlier leader are asked again.
     pub(in crate::group) fn ask_again(&mut self) {
-        self.reads.ask_anew(Instant::FAR_FUTURE);
+        self.reads.ask_again(Instant::FAR_FUTURE);
     }
 
     /// Begins a ReadIndex round if reads or admin clients wait for one, or if the lease that reads use runs out.
@@ -94,7 +94,7 @@ impl Service {
         }
         let before = |ns: u64| Instant::from_nanos(cx.now.as_nanos().saturating_sub(ns));
         let heartbeat = cx.local.config.tick.as_nanos() * cx.local.config.heartbeat_ticks as u64;
-        self.reads.ask_anew(before(heartbeat));
+        self.reads.ask_again(before(heartbeat));
         let patience = match cx.raft().leader() {
             0 => 0,
             _ => 2 * cx.local.election_timeout().as_nanos(),

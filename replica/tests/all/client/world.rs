@@ -7,7 +7,7 @@ use trine_kvstore::{Command, Position, Response};
 use trine_protocol::endpoint_config;
 use trine_protocol::message::{
     BatchItems, BatchWriter, ClientReply, ClientRequest, ClientStatus, ClusterId, Discovery,
-    Encode, Incarnation, Members, Operation, PlaceId, RoleCode, StatusReply, kind,
+    Encode, Incarnation, Members, NodeId, Operation, RoleCode, StatusReply, kind,
 };
 use trine_transport::backend::Backend;
 use trine_transport::backend::{RingBackend, RingRoute};
@@ -271,7 +271,7 @@ impl World {
     pub(crate) fn knows_leader(&mut self, index: usize, leader: u16, term: u64) {
         self.replica(index).discovery = Some(Discovery {
             cluster: CLUSTER,
-            place: PlaceId(index as u32),
+            node_id: NodeId(index as u32),
             role: RoleCode::Follower,
             incarnation: Incarnation(index as u64 + 1),
             term,

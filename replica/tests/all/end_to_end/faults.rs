@@ -83,8 +83,8 @@ fn reordered_appends_are_put_back_into_order() {
     let followers = [(leader + 1) % 3, (leader + 2) % 3];
     let early: u64 = followers
         .iter()
-        .map(|place| {
-            world.nodes[*place]
+        .map(|node_id| {
+            world.nodes[*node_id]
                 .as_ref()
                 .map_or(0, |node| node.app().node.stats().appends_early)
         })
@@ -114,9 +114,9 @@ fn sessions_that_break_under_load_lose_nothing() {
         }
         world.step();
         world.step();
-        for place in 0..3 {
-            if round % 3 == place {
-                world.reset_sessions(place);
+        for node_id in 0..3 {
+            if round % 3 == node_id {
+                world.reset_sessions(node_id);
             }
         }
         let all = submitted as usize;

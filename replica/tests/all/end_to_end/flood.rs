@@ -115,8 +115,8 @@ fn requests_beyond_the_bound_are_told_to_come_back() {
         }
     });
     // Without followers no read can be confirmed: all of them wait.
-    for place in (0..3).filter(|&place| place != leader) {
-        world.paused[place] = true;
+    for node_id in (0..3).filter(|&node_id| node_id != leader) {
+        world.paused[node_id] = true;
     }
     let refused =
         |flood: &EventLoop<_, _, Flood>| flood.app().answers.get(&ClientStatus::Busy).copied();

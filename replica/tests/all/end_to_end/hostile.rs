@@ -7,7 +7,7 @@ use trine_kvstore::Command;
 use trine_protocol::endpoint_config;
 use trine_protocol::message::{
     AppendFrame, BatchWriter, BootstrapRequest, ClientRequest, ClusterId, Encode, GroupId,
-    Incarnation, JoinRequest, Members, Operation, PeerHeader, PlaceId, RaftFrame, SnapshotChunk,
+    Incarnation, JoinRequest, Members, NodeId, Operation, PeerHeader, RaftFrame, SnapshotChunk,
     StatusForm, StatusRequest, kind,
 };
 use trine_transport::backend::{RingBackend, RingRoute};
@@ -28,7 +28,7 @@ const IN_FLIGHT: usize = 16;
 #[derive(Clone, Copy)]
 struct Insight {
     cluster: ClusterId,
-    lives: [Incarnation; 3],
+    incarnations: [Incarnation; 3],
 }
 
 /// Sends mutated messages of every kind.
@@ -47,8 +47,8 @@ impl Attacker {
             state_version: 0,
             cluster: self.insight.cluster,
             group: GroupId(0),
-            from: self.insight.lives[prng.below(3) as usize],
-            to: self.insight.lives[target],
+            from: self.insight.incarnations[prng.below(3) as usize],
+            to: self.insight.incarnations[target],
         };
         let mut body = vec![0; prng.below(120) as usize];
         body.iter_mut()
@@ -102,8 +102,8 @@ impl Attacker {
             }
             4 => {
                 let begin = BootstrapRequest::Begin {
-                    place: PlaceId(target as u32),
-                    incarnation: self.insight.lives[target],
+                    node_id: NodeId(target as u32),
+                    incarnation: self.insight.incarnations[target],
                     cluster: ClusterId(draw),
                     members: Members::default(),
                     first_entry: &body,
@@ -112,11 +112,11 @@ impl Attacker {
             }
             5 => {
                 // A place that does not exist: a well-formed join request for a real one is a legal membership change.
-                let place = PlaceId(40 + (draw as u32 % 10));
+                let node_id = NodeId(40 + (draw as u32 % 10));
                 let join = JoinRequest {
                     state_version: 0,
                     member: false,
-                    place,
+                    node_id,
                     incarnation: Incarnation(draw),
                     address: address(0),
                     cluster: header.cluster,
@@ -245,13 +245,15 @@ fn attacker(
     backend: RingBackend,
     seed: u64,
 ) -> EventLoop<RingBackend, ManualClock, Attacker> {
-    let statuses: Vec<_> = (0..3).map(|place| world.status(place).replica).collect();
+    let statuses: Vec<_> = (0..3)
+        .map(|node_id| world.status(node_id).replica)
+        .collect();
     let number = |text: &str| u64::from_str_radix(text, 16).expect("status prints hexadecimal");
     let insight = Insight {
         cluster: ClusterId(number(
             statuses[0].cluster.as_deref().expect("it has begun"),
         )),
-        lives: [0, 1, 2].map(|place| Incarnation(number(&statuses[place].incarnation))),
+        incarnations: [0, 1, 2].map(|node_id| Incarnation(number(&statuses[node_id].incarnation))),
     };
     let app = Attacker {
         prng: Prng::new(seed),
@@ -274,8 +276,8 @@ fn attacker(
     )
     .expect("a sound configuration");
     event_loop.with(|_, cx| {
-        for place in 0..3 {
-            cx.connect(RingRoute(place), ConnectParams::default())
+        for node_id in 0..3 {
+            cx.connect(RingRoute(node_id), ConnectParams::default())
                 .expect("room for a session");
         }
     });

@@ -3,6 +3,6 @@
 mod faults;
 mod flood;
 mod hostile;
-mod life;
+mod lifecycle;
 mod strangers;
 mod world;

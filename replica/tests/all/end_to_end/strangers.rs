@@ -72,7 +72,7 @@ impl App<RingRoute> for Stranger {
 /// any client.
 fn honest(world: &mut World, from: usize) -> PeerHeader {
     let number = |text: &str| u64::from_str_radix(text, 16).expect("status prints hexadecimal");
-    let [sender, receiver] = [from, TARGET].map(|place| world.status(place).replica);
+    let [sender, receiver] = [from, TARGET].map(|node_id| world.status(node_id).replica);
     PeerHeader {
         state_version: 0,
         cluster: ClusterId(number(sender.cluster.as_deref().expect("it has begun"))),
@@ -148,7 +148,11 @@ fn the_appends_of_a_stranger_in_a_members_name_do_not_wait() {
     let [sent, answered] = flood(&mut world, spare, header, 3);
     assert_eq!(answered, sent, "all are answered at once");
     assert_eq!(appends_early(&world), 0);
-    let refused = world.status(TARGET).replica.counters.messages_of_strangers;
+    let refused = world
+        .status(TARGET)
+        .replica
+        .counters
+        .messages_unknown_address;
     assert_eq!(refused, sent as u64);
 }
 

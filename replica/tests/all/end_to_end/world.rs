@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use trine_client::{ClientConfig, ClientId, Clients, Finished, Mode, Submission};
 use trine_kvstore::{Command, Position, Response};
 use trine_protocol::endpoint_config;
-use trine_protocol::message::{Incarnation, PlaceId};
+use trine_protocol::message::{Incarnation, NodeId};
 use trine_protocol::node_status::NodeStatus;
 use trine_protocol::route::IsAt;
 use trine_protocol::status::Role;
@@ -68,7 +68,7 @@ pub(crate) struct World {
     pub(crate) paused: Vec<bool>,
     /// The wire of each place: its faults outlive the processes.
     wires: Vec<FaultHandle<RingRoute>>,
-    lives: Vec<u64>,
+    incarnations: Vec<u64>,
     /// Whether the endpoint to spare counts as the first replica's address.
     pub(crate) spare_is_trusted: Arc<AtomicBool>,
     pub(crate) client: ClientLoop,
@@ -102,37 +102,37 @@ impl World {
             nodes: (0..REPLICAS).map(|_| None).collect(),
             paused: vec![false; usize::from(REPLICAS)],
             wires: Vec::new(),
-            lives: vec![0; usize::from(REPLICAS)],
+            incarnations: vec![0; usize::from(REPLICAS)],
             spare_is_trusted: Arc::default(),
             finished: Vec::new(),
         };
-        for (place, backend) in world_mesh.drain(..usize::from(REPLICAS)).enumerate() {
-            let node = world.boot(place, backend, place == 0);
-            world.nodes[place] = Some(node);
+        for (node_id, backend) in world_mesh.drain(..usize::from(REPLICAS)).enumerate() {
+            let node = world.boot(node_id, backend, node_id == 0);
+            world.nodes[node_id] = Some(node);
         }
         (world, spare)
     }
 
-    fn boot(&mut self, place: usize, backend: RingBackend, bootstrap: bool) -> NodeLoop {
-        self.lives[place] += 1;
-        let incarnation = Incarnation(100 * (place as u64 + 1) + self.lives[place]);
+    fn boot(&mut self, node_id: usize, backend: RingBackend, bootstrap: bool) -> NodeLoop {
+        self.incarnations[node_id] += 1;
+        let incarnation = Incarnation(100 * (node_id as u64 + 1) + self.incarnations[node_id]);
         let config = ReplicaConfig {
             bootstrap,
             ..self.config
         };
         let peers = (0..REPLICAS)
-            .map(|place| (PlaceId(u32::from(place)), address(place)))
+            .map(|node_id| (NodeId(u32::from(node_id)), address(node_id)))
             .collect();
         let wire = Faulty::new(backend, self.clock.clone(), self.seed ^ incarnation.0);
         self.wires
-            .insert(place.min(self.wires.len()), wire.handle());
+            .insert(node_id.min(self.wires.len()), wire.handle());
         let pool = trine_transport::backend::Backend::pool(&wire).clone();
         let now = trine_transport::time::Clock::now(&self.clock);
-        let own = address(place as u16);
+        let own = address(node_id as u16);
         let replica = Replica::new(
             config,
             incarnation,
-            PlaceId(place as u32),
+            NodeId(node_id as u32),
             own,
             peers,
             pool,
@@ -229,24 +229,24 @@ impl World {
             .collect()
     }
 
-    pub(crate) fn status(&mut self, place: usize) -> NodeStatus {
-        let node = self.nodes[place].as_mut().expect("the place is alive");
+    pub(crate) fn status(&mut self, node_id: usize) -> NodeStatus {
+        let node = self.nodes[node_id].as_mut().expect("the node is alive");
         node.with(|tapped, cx| tapped.node.status(cx))
     }
 
     /// The place that leads in the highest term.
     pub(crate) fn leader(&mut self) -> Option<usize> {
         let roles = self.roles();
-        let leading = |place: &usize| {
-            let alive = !self.paused[*place];
+        let leading = |node_id: &usize| {
+            let alive = !self.paused[*node_id];
             alive
-                && roles[*place]
+                && roles[*node_id]
                     .as_ref()
                     .is_some_and(|(role, ..)| *role == Role::Leader)
         };
         (0..roles.len())
             .filter(leading)
-            .max_by_key(|place| roles[*place].as_ref().map(|(_, term, _)| *term))
+            .max_by_key(|node_id| roles[*node_id].as_ref().map(|(_, term, _)| *term))
     }
 
     pub(crate) fn run_until_led(&mut self) -> usize {
@@ -256,16 +256,16 @@ impl World {
         self.leader().expect("waited for it")
     }
 
-    /// The process at `place` is gone at once, with its whole memory. Its endpoint is kept for the restart.
-    pub(crate) fn kill(&mut self, place: usize) -> RingBackend {
-        let node = self.nodes[place].take().expect("the place is alive");
+    /// The process at `node_id` is gone at once, with its whole memory. Its endpoint is kept for the restart.
+    pub(crate) fn kill(&mut self, node_id: usize) -> RingBackend {
+        let node = self.nodes[node_id].take().expect("the node is alive");
         node.into_backend().into_inner()
     }
 
-    /// A restart at `place`, without any memory.
-    pub(crate) fn restart(&mut self, place: usize, backend: RingBackend) {
-        let node = self.boot(place, backend, false);
-        self.nodes[place] = Some(node);
+    /// A restart at `node_id`, without any memory.
+    pub(crate) fn restart(&mut self, node_id: usize, backend: RingBackend) {
+        let node = self.boot(node_id, backend, false);
+        self.nodes[node_id] = Some(node);
     }
 
     pub(crate) fn set_faults(&mut self, faults: &str) {
@@ -279,9 +279,9 @@ impl World {
             .set(Direction::Outbound, faults);
     }
 
-    /// Ends every session that `place` serves.
-    pub(crate) fn reset_sessions(&mut self, place: usize) {
-        let node = self.nodes[place].as_mut().expect("the place is alive");
+    /// Ends every session that `node_id` serves.
+    pub(crate) fn reset_sessions(&mut self, node_id: usize) {
+        let node = self.nodes[node_id].as_mut().expect("the node is alive");
         let served = std::mem::take(&mut node.app_mut().served);
         node.with(|_, cx| {
             served

@@ -4,32 +4,32 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 
-use super::{Order, State, line, socket_name};
+use super::{FaultCommand, State, line, socket_name};
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
     /// Nobody takes orders there: no replica, one outside of the lab, or one on another machine.
-    #[error("nobody takes orders for {0} on this machine")]
+    #[error("no replica on this machine accepts fault injection for {0}")]
     Nobody(SocketAddr),
     /// The replica said no.
     #[error("{0}")]
     Refused(String),
     /// It took the order, and nothing is known of it since.
-    #[error("{0} took the order and did not answer: {1}")]
+    #[error("{0} took the request and did not answer: {1}")]
     NoAnswer(SocketAddr, io::Error),
 }
 
-/// Gives `order` to the replica at `address`.
-pub fn ask(address: SocketAddr, order: &Order) -> Result<State, AskError> {
+/// Gives `command` to the replica at `address`.
+pub fn ask(address: SocketAddr, command: &FaultCommand) -> Result<State, AskError> {
     let name = socket_name(address).map_err(|_| AskError::Nobody(address))?;
     let stream = UnixStream::connect_addr(&name).map_err(|_| AskError::Nobody(address))?;
-    let answer = converse(&stream, order).map_err(|error| AskError::NoAnswer(address, error))?;
+    let answer = converse(&stream, command).map_err(|error| AskError::NoAnswer(address, error))?;
     answer.map_err(AskError::Refused)
 }
 
-fn converse(stream: &UnixStream, order: &Order) -> io::Result<Result<State, String>> {
+fn converse(stream: &UnixStream, command: &FaultCommand) -> io::Result<Result<State, String>> {
     line::set_limits(stream)?;
-    line::send(stream, order)?;
+    line::send(stream, command)?;
     Ok(serde_json::from_str(&line::receive(stream)?)?)
 }

@@ -1,19 +1,19 @@
-//! Changing at run time what the network of a replica does: admin commands to a replica that was started with `--lab`.
+//! Changing at run time what the network of a replica does: admin commands to a replica that was started with `--fault_injection`.
 
 mod ask;
+mod command;
 mod fired;
 pub mod line;
-mod order;
 
 use std::net::SocketAddr;
 
 pub use self::ask::{AskError, ask};
+pub use self::command::{FaultCommand, Linked, State, Way};
 pub use self::fired::{FAULTS_LINE, Fired};
-pub use self::order::{Linked, Order, State, Way};
 
 /// The name of the socket of the replica at `address`: abstract, so that it needs no file and goes with its process, and
 /// nobody reaches it from another machine or another network namespace.
 pub fn socket_name(address: SocketAddr) -> std::io::Result<std::os::unix::net::SocketAddr> {
     use std::os::linux::net::SocketAddrExt;
-    std::os::unix::net::SocketAddr::from_abstract_name(format!("trine-lab/{address}"))
+    std::os::unix::net::SocketAddr::from_abstract_name(format!("trine-faults/{address}"))
 }

@@ -437,7 +437,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused_with_the_cure() {
-        for (text, cure) in [
+        for (text, hint) in [
             ("loss", "name=value"),
             ("loss=150%", "5%"),
             ("gremlins=1%", "known are"),
@@ -445,7 +445,7 @@ mod tests {
             ("delay=5ms..1ms", "2ms"),
         ] {
             let error = text.parse::<Faults>().unwrap_err().to_string();
-            assert!(error.contains(cure), "{error}");
+            assert!(error.contains(hint), "{error}");
         }
     }
 

@@ -225,9 +225,9 @@ mod tests {
                 "start this process anew",
             ),
         ];
-        for (error, cause, cure) in cases {
+        for (error, cause, hint) in cases {
             let text = error.to_string();
-            assert!(text.contains(cause) && text.contains(cure), "{text}");
+            assert!(text.contains(cause) && text.contains(hint), "{text}");
         }
     }
 }

@@ -8,9 +8,9 @@ mod address;
 mod channel;
 mod device;
 mod error;
-mod lane;
 mod memory;
 mod queue_pair;
+mod queue_pair_state;
 mod receive;
 mod send;
 
@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use self::address::{AddressHandles, Handle, REFUSED_QKEY};
 use self::channel::Channel;
 use self::device::Device;
-use self::lane::Lane;
 use self::memory::RegisteredRegions;
+use self::queue_pair_state::QueuePairState;
 use crate::route::Port;
 use trine_transport::backend::{
     Backend, BackendError, BackendStats, Caps, RxBatch, TxBatch, Waker,
@@ -129,13 +129,13 @@ pub struct VerbsStats {
 /// UD queue pairs as a backend.
 pub struct VerbsBackend {
     // The queue pairs go first: the device then uses none of the memory below any more.
-    lanes: Vec<Lane>,
+    queue_pairs: Vec<QueuePairState>,
     addresses: AddressHandles,
     pool: Pool,
     caps: Caps,
     address: VerbsAddress,
     /// The lane that `rx_burst` polls first: none may starve.
-    next_lane: usize,
+    next_queue_pair: usize,
     channel: Arc<Channel>,
     wake: Arc<WakeEvent>,
     registrations: Arc<AtomicU64>,
@@ -163,19 +163,25 @@ impl VerbsBackend {
         }
         let registrations = Arc::new(AtomicU64::new(0));
         let channel = Arc::new(Channel::new(&device)?);
-        let lane = |via| Lane::new(&device, &channel, config, mtu, via, &registrations);
-        let mut lanes: Vec<Lane> = (0..config.queue_pairs)
-            .map(lane)
+        let queue_pair =
+            |via| QueuePairState::new(&device, &channel, config, mtu, via, &registrations);
+        let mut queue_pairs: Vec<QueuePairState> = (0..config.queue_pairs)
+            .map(queue_pair)
             .collect::<Result<_, _>>()?;
         let regions = RegisteredRegions::new(Arc::clone(&device), Arc::clone(&registrations));
         let pool = Pool::with_region_allocator(config.pool, regions);
         pool.reserve(mtu, config.reserved_buffers);
         let wake = WakeEvent::new().map_err(|_| VerbsError::last("eventfd"))?;
-        let numbers: Vec<u32> = lanes.iter().map(|lane| lane.pair.number()).collect();
+        let numbers: Vec<u32> = queue_pairs
+            .iter()
+            .map(|queue_pair| queue_pair.pair.number())
+            .collect();
         let mut verbs = VerbsStats::default();
-        lanes.iter_mut().for_each(|lane| lane.fill(&mut verbs));
+        queue_pairs
+            .iter_mut()
+            .for_each(|queue_pair| queue_pair.fill(&mut verbs));
         Ok(Self {
-            lanes,
+            queue_pairs,
             address: VerbsAddress::of_port(&device.port, &numbers, config.qkey),
             addresses: AddressHandles::new(device),
             pool,
@@ -187,7 +193,7 @@ impl VerbsBackend {
                 rx_queue_packets: config.receive_queue,
                 packet_is_dear: false,
             },
-            next_lane: 0,
+            next_queue_pair: 0,
             channel,
             wake: Arc::new(wake),
             registrations,
@@ -213,7 +219,7 @@ impl VerbsBackend {
     /// reordered packets for lost ones. Different sessions should choose differently.
     #[must_use]
     pub fn route_to(&self, peer: &VerbsAddress, choice: u32) -> VerbsRoute {
-        peer.route(choice, self.lanes.len() as u32)
+        peer.route(choice, self.queue_pairs.len() as u32)
     }
 
     /// Counters of the queue pairs.
@@ -231,7 +237,9 @@ impl VerbsBackend {
     ///
     /// [`VerbsError`] if the device refuses.
     pub fn fail_queue_pair(&self) -> Result<(), VerbsError> {
-        self.lanes.iter().try_for_each(|lane| lane.pair.fail())
+        self.queue_pairs
+            .iter()
+            .try_for_each(|queue_pair| queue_pair.pair.fail())
     }
 
     /// Makes sure of an address handle for `route`. `None`: the device cannot reach this place, as if the packet were
@@ -289,18 +297,18 @@ impl Backend for VerbsBackend {
     /// The first burst that one of the queue pairs has, beginning after the one that had the last.
     #[inline]
     fn rx_burst(&mut self) -> Result<RxBatch<'_, VerbsRoute>, BackendError> {
-        for _ in 0..self.lanes.len() {
-            let at = self.next_lane;
-            self.next_lane = if at + 1 == self.lanes.len() {
+        for _ in 0..self.queue_pairs.len() {
+            let at = self.next_queue_pair;
+            self.next_queue_pair = if at + 1 == self.queue_pairs.len() {
                 0
             } else {
                 at + 1
             };
-            let count = self.lanes[at]
+            let count = self.queue_pairs[at]
                 .receive(&mut self.verbs)
                 .map_err(|error| unusable(&error))?;
             if count > 0 {
-                return Ok(self.lanes[at].receive.burst());
+                return Ok(self.queue_pairs[at].receive.burst());
             }
         }
         Ok(RxBatch::empty())
@@ -311,16 +319,17 @@ impl Backend for VerbsBackend {
         for item in tx.iter() {
             self.stats.tx_bytes += item.len() as u64;
             let handle = self.handle_for(&item.route);
-            let lane = self.lanes.get_mut(usize::from(item.route.via));
-            let (Some(handle), Some(lane)) = (handle, lane) else {
+            let queue_pair = self.queue_pairs.get_mut(usize::from(item.route.via));
+            let (Some(handle), Some(queue_pair)) = (handle, queue_pair) else {
                 self.verbs.sends_refused += 1;
                 continue;
             };
-            lane.send
-                .add(&mut lane.pair, handle, &item, &mut self.verbs);
+            queue_pair
+                .send
+                .add(&mut queue_pair.pair, handle, &item, &mut self.verbs);
         }
-        for lane in &mut self.lanes {
-            lane.send.post(&mut lane.pair, &mut self.verbs);
+        for queue_pair in &mut self.queue_pairs {
+            queue_pair.send.post(&mut queue_pair.pair, &mut self.verbs);
         }
         self.stats.tx_packets += tx.len() as u64;
         tx.clear();
@@ -328,8 +337,8 @@ impl Backend for VerbsBackend {
     }
 
     fn flush(&mut self) {
-        for lane in &mut self.lanes {
-            lane.flush(&mut self.addresses, &mut self.verbs);
+        for queue_pair in &mut self.queue_pairs {
+            queue_pair.flush(&mut self.addresses, &mut self.verbs);
         }
     }
 
@@ -338,12 +347,12 @@ impl Backend for VerbsBackend {
             self.wake.clear();
             return Ok(());
         }
-        for lane in &mut self.lanes {
-            lane.pair.arm().map_err(|error| unusable(&error))?;
+        for queue_pair in &mut self.queue_pairs {
+            queue_pair.pair.arm().map_err(|error| unusable(&error))?;
         }
         // A datagram that came before its queue was armed raises no event.
-        let mut lanes = self.lanes.iter_mut();
-        if lanes.any(|lane| lane.receive.peek(&mut lane.pair)) {
+        let mut queue_pairs = self.queue_pairs.iter_mut();
+        if queue_pairs.any(|queue_pair| queue_pair.receive.peek(&mut queue_pair.pair)) {
             return Ok(());
         }
         self.stats.waits += 1;

@@ -164,10 +164,10 @@ fn append_numbered_in_place() {
         message: b"raft",
     }
     .encode_to_vec();
-    set_stream_place(&mut bytes, 8, 9);
+    set_stream_position(&mut bytes, 8, 9);
     assert_eq!(bytes, framed(b"\x08\0\0\0\0\0\0\0\x09\0\0\0\0\0\0\0raft"));
-    assert_eq!(stream_place(&bytes), Some((8, 9)));
-    assert_eq!(stream_place(&bytes[..APPEND_HEADER_SIZE - 1]), None);
+    assert_eq!(stream_position(&bytes), Some((8, 9)));
+    assert_eq!(stream_position(&bytes[..APPEND_HEADER_SIZE - 1]), None);
     assert_eq!(
         AppendFrame::decode(&bytes),
         Ok(AppendFrame {
@@ -180,7 +180,7 @@ fn append_numbered_in_place() {
 
     let mut front = [0xff; APPEND_HEADER_SIZE];
     AppendFrame::encode_header(header(), &mut front);
-    set_stream_place(&mut front, 8, 9);
+    set_stream_position(&mut front, 8, 9);
     assert_eq!(front, bytes[..APPEND_HEADER_SIZE]);
 }
 
@@ -217,17 +217,17 @@ fn snapshot_chunk_and_its_acknowledgement() {
 
 #[test]
 fn bootstrap() {
-    let probe = BootstrapRequest::Probe { place: PlaceId(2) };
+    let probe = BootstrapRequest::Probe { node_id: NodeId(2) };
     assert_eq!(probe.encode_to_vec(), [1, 1, 0, 0, 2, 0, 0, 0]);
 
     let member = Member {
-        place: PlaceId(2),
+        node_id: NodeId(2),
         role: MemberRole::Voter,
         incarnation: Incarnation(5),
         address: v4(),
     };
     let begin = BootstrapRequest::Begin {
-        place: PlaceId(2),
+        node_id: NodeId(2),
         incarnation: Incarnation(5),
         cluster: ClusterId(6),
         members: Members(vec![member]),
@@ -247,8 +247,8 @@ fn bootstrap() {
     assert_eq!(BootstrapRequest::decode(&bytes), Ok(begin));
 
     let refused = BootstrapReply::Refused {
-        reason: BeginRefusal::WrongPlace,
-        place: PlaceId(2),
+        reason: BeginRefusal::WrongNodeId,
+        node_id: NodeId(2),
         incarnation: Incarnation(5),
         cluster: ClusterId(6),
     };
@@ -264,7 +264,7 @@ fn join() {
     let request = JoinRequest {
         state_version: 0,
         member: false,
-        place: PlaceId(2),
+        node_id: NodeId(2),
         incarnation: Incarnation(5),
         address: v4(),
         cluster: ClusterId(6),
@@ -299,7 +299,7 @@ fn status() {
 
     let discovery = Discovery {
         cluster: ClusterId(6),
-        place: PlaceId(2),
+        node_id: NodeId(2),
         role: RoleCode::Leader,
         incarnation: Incarnation(5),
         term: 7,
@@ -339,7 +339,7 @@ fn an_ipv6_address_keeps_its_scope() {
     let request = JoinRequest {
         state_version: 0,
         member: false,
-        place: PlaceId(0),
+        node_id: NodeId(0),
         incarnation: Incarnation(1),
         address,
         cluster: ClusterId::NONE,

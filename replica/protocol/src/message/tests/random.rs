@@ -35,8 +35,8 @@ fn any_operation() -> impl Strategy<Value = Operation> {
 fn any_members() -> impl Strategy<Value = Members> {
     let role = prop_oneof![Just(MemberRole::Voter), Just(MemberRole::Learner)];
     let member = (any::<u32>(), role, any::<u64>(), any_address()).prop_map(
-        |(place, role, incarnation, address)| Member {
-            place: PlaceId(place),
+        |(node_id, role, incarnation, address)| Member {
+            node_id: NodeId(node_id),
             role,
             incarnation: Incarnation(incarnation),
             address,
@@ -59,7 +59,7 @@ fn decode_all(bytes: &[u8]) {
     let _ = JoinReply::decode(bytes);
     let _ = StatusRequest::decode(bytes);
     let _ = StatusReply::decode(bytes);
-    let _ = stream_place(bytes);
+    let _ = stream_position(bytes);
     if let Ok(items) = BatchItems::decode(bytes) {
         assert!(items.count() <= BATCH_ITEMS_MAX);
     }
@@ -115,16 +115,16 @@ proptest! {
     #[test]
     fn groups_survive(
         members in any_members(),
-        (place, incarnation, cluster, term) in any::<(u32, u64, u64, u64)>(),
+        (node_id, incarnation, cluster, term) in any::<(u32, u64, u64, u64)>(),
         leader in proptest::option::of(any_address()),
         first_entry in vec(any::<u8>(), 0..100),
     ) {
-        let (place, incarnation, cluster) = (PlaceId(place), Incarnation(incarnation), ClusterId(cluster));
-        let begin = BootstrapRequest::Begin { place, incarnation, cluster, members: members.clone(), first_entry: &first_entry };
+        let (node_id, incarnation, cluster) = (NodeId(node_id), Incarnation(incarnation), ClusterId(cluster));
+        let begin = BootstrapRequest::Begin { node_id, incarnation, cluster, members: members.clone(), first_entry: &first_entry };
         let bytes = begin.encode_to_vec();
         prop_assert_eq!(BootstrapRequest::decode(&bytes), Ok(begin));
         let discovery = StatusReply::Discovery(Discovery {
-            cluster, place, role: RoleCode::Follower, incarnation, term, leader, members,
+            cluster, node_id, role: RoleCode::Follower, incarnation, term, leader, members,
         });
         let bytes = discovery.encode_to_vec();
         prop_assert_eq!(StatusReply::decode(&bytes), Ok(discovery));
@@ -155,7 +155,7 @@ proptest! {
         cut in any::<prop::sample::Index>(),
     ) {
         let begin = BootstrapRequest::Begin {
-            place: PlaceId(1), incarnation: Incarnation(2), cluster: ClusterId(3), members, first_entry: b"entry",
+            node_id: NodeId(1), incarnation: Incarnation(2), cluster: ClusterId(3), members, first_entry: b"entry",
         };
         let mut bytes = begin.encode_to_vec();
         bytes[1] = tag;

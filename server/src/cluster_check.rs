@@ -45,21 +45,21 @@ pub(crate) fn asker<N: Network>(network: &N, own: SocketAddr, peers: &[SocketAdd
 
 /// The results of the cluster-mismatch check.
 #[derive(Default)]
-pub(crate) struct Kin {
+pub(crate) struct ClusterCheck {
     /// The time of the next question; `None` while there is a leader.
     ask_at: Option<Instant>,
     asked: Option<JoinHandle<Vec<Report>>>,
-    told: Option<Strangers>,
+    told: Option<OtherClusters>,
 }
 
-impl Kin {
+impl ClusterCheck {
     /// Asks if it is time to. Returns its finding once if the peers belong to other groups.
-    pub(crate) fn look(
+    pub(crate) fn check(
         &mut self,
         replica: &Replica,
         now: Instant,
         ask: Option<&Ask>,
-    ) -> Option<Strangers> {
+    ) -> Option<OtherClusters> {
         let ask = ask?;
         let own = replica.discovery();
         if own.cluster.is_none() || own.leader.is_some() {
@@ -68,7 +68,7 @@ impl Kin {
         }
         if let Some(answers) = self.asked.take_if(|asked| asked.is_finished()) {
             let reports = answers.join().unwrap_or_default();
-            let found = strangers(&reports, &own.cluster.to_string());
+            let found = other_clusters(&reports, &own.cluster.to_string());
             if found.is_some() && self.told != found {
                 self.told.clone_from(&found);
                 return found;
@@ -86,7 +86,7 @@ impl Kin {
 
 /// Peers of other groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Strangers {
+pub(crate) struct OtherClusters {
     /// The replica's own group.
     own: String,
     /// The peers' addresses by group.
@@ -96,7 +96,7 @@ pub(crate) struct Strangers {
 }
 
 /// Returns nothing if a peer belongs to this replica's group. Then this replica cannot tell which of them is wrong.
-fn strangers(reports: &[Report], own: &str) -> Option<Strangers> {
+fn other_clusters(reports: &[Report], own: &str) -> Option<OtherClusters> {
     let statuses = || reports.iter().filter_map(Report::status);
     let mut others: BTreeMap<String, Vec<SocketAddr>> = BTreeMap::new();
     for status in statuses() {
@@ -106,14 +106,14 @@ fn strangers(reports: &[Report], own: &str) -> Option<Strangers> {
         }
     }
     let led = |status: &Status| status.leader.is_some();
-    (!others.is_empty() && !others.contains_key(own)).then(|| Strangers {
+    (!others.is_empty() && !others.contains_key(own)).then(|| OtherClusters {
         own: own.to_owned(),
         led: statuses().any(led),
         others,
     })
 }
 
-impl Strangers {
+impl OtherClusters {
     /// Explains the mismatch and gives advice, for a replica whose data is in `directory` or only in memory.
     pub(crate) fn explain(&self, directory: Option<&Path>, rejoin: bool) -> String {
         let own = &self.own;
@@ -121,7 +121,7 @@ impl Strangers {
             Some(directory) => format!("the directory {} to cluster {own}", directory.display()),
             None => format!("this replica to cluster {own}"),
         };
-        let cure = match (self.led, directory) {
+        let hint = match (self.led, directory) {
             // The other replica may be the wrong one. No user is told to leave a group for one that does not serve.
             (false, _) => {
                 "the list of peers mixes groups: check --peers and --data-dir of each".to_owned()
@@ -140,11 +140,11 @@ impl Strangers {
                 }
             ),
         };
-        format!("{self}, {whose}\n  {cure}")
+        format!("{self}, {whose}\n  {hint}")
     }
 }
 
-impl fmt::Display for Strangers {
+impl fmt::Display for OtherClusters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, (cluster, addresses)) in self.others.iter().enumerate() {
             let separator = if place == 0 { "peers " } else { "; " };

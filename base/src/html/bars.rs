@@ -41,7 +41,7 @@ pub struct Row {
 }
 
 /// A drawing.
-pub struct Lanes<'a> {
+pub struct Bars<'a> {
     /// A description, for readers who cannot see the drawing.
     pub about: &'a str,
     /// From top to bottom.
@@ -54,7 +54,7 @@ pub struct Lanes<'a> {
     pub show_x: fn(f64) -> String,
 }
 
-impl Lanes<'_> {
+impl Bars<'_> {
     /// The drawing as an `<svg>` element.
     pub fn draw(&self) -> String {
         let rows = self.rows.iter();
@@ -181,14 +181,14 @@ mod tests {
             bars: vec![bar(-5.0, Some(2.0)), bar(3.0, None), bar(9.0, Some(1e9))],
         }];
         for span in [(0.0, 10.0), (0.0, 0.0)] {
-            let lanes = Lanes {
+            let bars = Bars {
                 about: "a \"test\"",
                 rows: &rows,
                 marks: &[(4.0, "m < n".into())],
                 span,
                 show_x: |x| format!("{x}"),
             };
-            let svg = lanes.draw();
+            let svg = bars.draw();
             assert!(!svg.contains("NaN") && !svg.contains("<a>") && !svg.contains("<row>"));
             for rect in svg.split("<rect ").skip(1) {
                 let number = |name: &str| -> f64 {

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use trine_protocol::endpoint_config;
-use trine_protocol::message::{ClusterId, Members, PlaceId};
+use trine_protocol::message::{ClusterId, Members, NodeId};
 use trine_transport::Identity;
 use trine_transport::backend::{RingBackend, RingConfig, RingRoute};
 
@@ -41,9 +41,9 @@ impl App<RingRoute> for Scripted {
         let bytes = match request.kind {
             kind::STATUS => StatusReply::Discovery(self.discovery.clone()).encode_to_vec(),
             kind::ADMIN => {
-                let order = AdminRequest::decode(request.data).expect("a readable order");
+                let command = AdminRequest::decode(request.data).expect("a readable order");
                 let act = self.acts[self.given.len().min(self.acts.len() - 1)].clone();
-                self.given.push(order);
+                self.given.push(command);
                 let Act::Say(status, leader, text) = act else {
                     return Reply::Later;
                 };
@@ -73,7 +73,7 @@ fn address(route: usize) -> SocketAddr {
 /// Replica `index` of `cluster`, whose present leader is `leader`; place 3 is held by `holder`.
 fn replica(index: usize, cluster: u64, leader: usize, holder: u64, acts: &[Act]) -> Scripted {
     let member = Member {
-        place: PlaceId(3),
+        node_id: NodeId(3),
         role: MemberRole::Voter,
         incarnation: Incarnation(holder),
         address: address(index),
@@ -84,7 +84,7 @@ fn replica(index: usize, cluster: u64, leader: usize, holder: u64, acts: &[Act])
     };
     let discovery = Discovery {
         cluster: ClusterId(cluster),
-        place: PlaceId(index as u32 + 1),
+        node_id: NodeId(index as u32 + 1),
         role,
         incarnation: Incarnation(index as u64 + 1),
         term: 1,
@@ -98,12 +98,12 @@ fn replica(index: usize, cluster: u64, leader: usize, holder: u64, acts: &[Act])
     }
 }
 
-/// Gives `order` for place `place`; returns how it ended, and what each replica got.
+/// Gives `command` for place `node_id`; returns how it ended, and what each replica got.
 fn give(
     replicas: Vec<Scripted>,
-    order: Order,
-    place: u32,
-) -> (Result<OrderDone, OrderError>, Vec<Vec<AdminRequest>>) {
+    command: AdminCommand,
+    node_id: u32,
+) -> (Result<AdminDone, AdminError>, Vec<Vec<AdminRequest>>) {
     let clock = ManualClock(Rc::new(Cell::new(Instant::from_nanos(1_000_000_000))));
     let count = replicas.len();
     let mut backends = RingBackend::mesh(count as u16 + 1, RingConfig::default());
@@ -114,13 +114,13 @@ fn give(
     let started = clock.now();
     let deadline = started + TIMEOUT;
     let request = AdminRequest {
-        order,
-        place: PlaceId(place),
+        command,
+        node_id: NodeId(node_id),
         incarnation: Incarnation::NONE,
         cluster: ClusterId::NONE,
         address: None,
     };
-    let giver = OrderGiver::new(config, route_of, request, deadline, 9);
+    let giver = AdminClient::new(config, route_of, request, deadline, 9);
     let identity = |incarnation| Identity {
         cluster: 0,
         incarnation,
@@ -162,13 +162,16 @@ fn the_leader_is_found_and_asked_until_the_order_is_done() {
         replica(0, OURS.0, 1, 30, &[]),
         replica(1, OURS.0, 1, 30, &acts),
     ];
-    let (end, given) = give(replicas, Order::Remove, 3);
+    let (end, given) = give(replicas, AdminCommand::Remove, 3);
     let leader = address(1);
     let text = "gone".to_owned();
-    assert_eq!(end, Ok(OrderDone { text, leader }));
+    assert_eq!(end, Ok(AdminDone { text, leader }));
     assert_eq!((given[0].len(), given[1].len()), (0, 3));
-    for order in &given[1] {
-        assert_eq!((order.incarnation, order.cluster), (Incarnation(30), OURS));
+    for command in &given[1] {
+        assert_eq!(
+            (command.incarnation, command.cluster),
+            (Incarnation(30), OURS)
+        );
     }
 }
 
@@ -183,10 +186,10 @@ fn another_leader_is_told_who_was_meant_when_the_order_was_first_given() {
         replica(0, OURS.0, 0, 31, &second),
         replica(1, OURS.0, 1, 30, &first),
     ];
-    let (end, given) = give(replicas, Order::Replace, 3);
+    let (end, given) = give(replicas, AdminCommand::Replace, 3);
     assert!(end.is_ok(), "{end:?}");
     assert_eq!((given[0].len(), given[1].len()), (1, 2));
-    let meant = |order: &AdminRequest| order.incarnation == Incarnation(30);
+    let meant = |command: &AdminRequest| command.incarnation == Incarnation(30);
     assert!(given.concat().iter().all(meant), "{given:?}");
 }
 
@@ -201,8 +204,12 @@ fn an_order_goes_to_one_cluster_only() {
             replica(1, OURS.0, 1, 30, std::slice::from_ref(&lost)),
         ];
         replicas[foreign] = replica(foreign, 0xbad, foreign, 30, &done);
-        let (end, given) = give(replicas, Order::Promote, 3);
-        let clusters: Vec<_> = given.concat().iter().map(|order| order.cluster).collect();
+        let (end, given) = give(replicas, AdminCommand::Promote, 3);
+        let clusters: Vec<_> = given
+            .concat()
+            .iter()
+            .map(|command| command.cluster)
+            .collect();
         assert!(clusters.windows(2).all(|pair| pair[0] == pair[1]));
         assert_eq!(end.is_ok(), given[foreign].len() == 1, "{end:?}");
         assert!(given[0].is_empty() || given[1].is_empty());
@@ -213,17 +220,21 @@ fn an_order_goes_to_one_cluster_only() {
 fn without_an_answer_nobody_can_tell() {
     let (end, given) = give(
         vec![replica(0, OURS.0, 0, 30, &[Act::Silent])],
-        Order::Promote,
+        AdminCommand::Promote,
         3,
     );
     assert!(
-        matches!(end, Err(OrderError::OutcomeUnknown { .. })),
+        matches!(end, Err(AdminError::OutcomeUnknown { .. })),
         "{end:?}"
     );
     assert!(given[0].len() > 1, "asked again");
     let waits = say(AdminStatus::InProgress, "waiting for a replica");
-    let (end, _) = give(vec![replica(0, OURS.0, 0, 30, &[waits])], Order::Promote, 3);
-    let Err(OrderError::OutcomeUnknown { progress, waited }) = end else {
+    let (end, _) = give(
+        vec![replica(0, OURS.0, 0, 30, &[waits])],
+        AdminCommand::Promote,
+        3,
+    );
+    let Err(AdminError::OutcomeUnknown { progress, waited }) = end else {
         panic!("{end:?}");
     };
     assert_eq!(progress, "waiting for a replica");
@@ -235,19 +246,27 @@ fn a_refusal_says_whether_the_order_had_been_begun() {
     let no = say(AdminStatus::Refused, "no quorum would be left");
     let begun = say(AdminStatus::InProgress, "removing");
     for (acts, expected) in [(vec![no.clone()], false), (vec![begun, no], true)] {
-        let (end, _) = give(vec![replica(0, OURS.0, 0, 30, &acts)], Order::Remove, 3);
+        let (end, _) = give(
+            vec![replica(0, OURS.0, 0, 30, &acts)],
+            AdminCommand::Remove,
+            3,
+        );
         let why = "no quorum would be left".to_owned();
         let begun = expected;
-        assert_eq!(end, Err(OrderError::Refused { why, begun }));
+        assert_eq!(end, Err(AdminError::Refused { why, begun }));
     }
 }
 
 #[test]
 fn a_removal_from_a_place_that_nobody_holds_is_not_even_given() {
-    let (end, given) = give(vec![replica(0, OURS.0, 0, 30, &[])], Order::Remove, 9);
-    let why = "place 9 is not a member of the group".to_owned();
+    let (end, given) = give(
+        vec![replica(0, OURS.0, 0, 30, &[])],
+        AdminCommand::Remove,
+        9,
+    );
+    let why = "node 9 is not a member of the group".to_owned();
     let begun = false;
-    assert_eq!(end, Err(OrderError::Refused { why, begun }));
+    assert_eq!(end, Err(AdminError::Refused { why, begun }));
     assert!(given[0].is_empty());
 }
 
@@ -259,12 +278,12 @@ fn whoever_reaches_no_leader_has_changed_nothing() {
             replica(0, OURS.0, 1, 30, &[]),
             replica(1, OURS.0, 0, 30, &[]),
         ],
-        Order::Lead,
+        AdminCommand::TransferLeadership,
         3,
     );
     let obstacle = Obstacle::NoLeader;
     assert!(
-        matches!(end, Err(OrderError::NotReachable { obstacle: told, .. }) if told == obstacle),
+        matches!(end, Err(AdminError::NotReachable { obstacle: told, .. }) if told == obstacle),
         "{end:?}"
     );
     assert!(given.concat().is_empty());

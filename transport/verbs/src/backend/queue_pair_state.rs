@@ -15,7 +15,7 @@ use super::{VerbsConfig, VerbsError, VerbsStats};
 pub(super) const RESTARTS_MAX: u32 = 16;
 
 /// A queue pair that sends and receives.
-pub(super) struct Lane {
+pub(super) struct QueuePairState {
     // The queue pair goes first: the device then uses none of the memory below any more.
     pub(super) pair: QueuePair,
     pub(super) send: SendQueue,
@@ -25,7 +25,7 @@ pub(super) struct Lane {
     restarts_in_vain: u32,
 }
 
-impl Lane {
+impl QueuePairState {
     /// `via` is the lane's place among those of its endpoint.
     pub(super) fn new(
         device: &Arc<Device>,

@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use trine_protocol::message::{
-    AdminReply, AdminRequest, AdminStatus, Discovery, Encode, Incarnation, Member, MemberRole,
-    Order, RoleCode, StatusForm, StatusReply, StatusRequest, kind,
+    AdminCommand, AdminReply, AdminRequest, AdminStatus, Discovery, Encode, Incarnation, Member,
+    MemberRole, RoleCode, StatusForm, StatusReply, StatusRequest, kind,
 };
 use trine_protocol::route::RouteOf;
 use trine_transport::app::{App, Completion, Cx, Reply, Request, RpcError};
@@ -34,7 +34,7 @@ const REPEAT_EVERY: Duration = Duration::from_millis(50);
 
 /// The end of a command that was done.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct OrderDone {
+pub struct AdminDone {
     /// The leader's answer.
     pub text: String,
     /// The leader that said so.
@@ -43,7 +43,7 @@ pub struct OrderDone {
 
 /// Why a command has not been done, as far as that is known.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum OrderError {
+pub enum AdminError {
     /// No leader has got it: nothing was changed and nothing will be.
     #[error("nothing was changed, the group was not reachable within {waited:?}: {obstacle}")]
     NotReachable {
@@ -86,8 +86,8 @@ pub enum OrderError {
 /// meant.
 ///
 /// # Errors
-/// [`OrderError`] says what is certain about the command.
-pub fn give_order<B: Backend, C: Clock>(
+/// [`AdminError`] says what is certain about the command.
+pub fn run_admin<B: Backend, C: Clock>(
     backend: B,
     clock: C,
     config: ClientConfig,
@@ -95,22 +95,22 @@ pub fn give_order<B: Backend, C: Clock>(
     route_of: RouteOf<B::Route>,
     request: AdminRequest,
     seed: u64,
-) -> Result<OrderDone, OrderError> {
+) -> Result<AdminDone, AdminError> {
     config.validate()?;
     let identity = client_identity(&config, seed);
     let started = clock.now();
     let deadline = started + config.operation_timeout;
     let find_until = deadline.min(started + FIND_LEADER_MAX);
-    let giver = OrderGiver::new(config, route_of, request, deadline, seed);
+    let giver = AdminClient::new(config, route_of, request, deadline, seed);
     let mut event_loop = EventLoop::new(backend, clock, giver, transport, identity, seed)
-        .map_err(OrderError::Transport)?;
+        .map_err(AdminError::Transport)?;
     event_loop
         .run_until(Some(find_until), |giver| giver.is_over())
-        .map_err(OrderError::Backend)?;
+        .map_err(AdminError::Backend)?;
     if event_loop.app().found_leader {
         event_loop
             .run_until(Some(deadline), |giver| giver.is_over())
-            .map_err(OrderError::Backend)?;
+            .map_err(AdminError::Backend)?;
     }
     let waited = event_loop.now().saturating_since(started);
     let end = event_loop.with(|giver, cx| giver.end(cx, waited));
@@ -123,20 +123,20 @@ pub fn give_order<B: Backend, C: Clock>(
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Question {
     WhoLeads,
-    Order,
+    AdminCommand,
 }
 
 /// How the order ended.
 #[derive(Debug)]
 enum End {
-    Done(OrderDone),
+    Done(AdminDone),
     Refused(String),
     /// No replica is left that belongs to the cluster.
     Foreign(Obstacle),
 }
 
-/// The program behind [`give_order`], for callers that drive an endpoint by other means.
-pub struct OrderGiver<R: Route> {
+/// The program behind [`run_admin`], for callers that drive an endpoint by other means.
+pub struct AdminClient<R: Route> {
     config: ClientConfig,
     peers: Peers<R>,
     rng: Prng,
@@ -163,7 +163,7 @@ pub struct OrderGiver<R: Route> {
     end: Option<End>,
 }
 
-impl<R: Route> OrderGiver<R> {
+impl<R: Route> AdminClient<R> {
     /// Begins with no question asked. The caller gives up at `deadline`.
     pub fn new(
         config: ClientConfig,
@@ -207,25 +207,25 @@ impl<R: Route> OrderGiver<R> {
     }
 
     /// Ends every session and returns the result of the command.
-    fn end(&mut self, cx: &mut Cx<'_, R>, waited: Duration) -> Result<OrderDone, OrderError> {
+    fn end(&mut self, cx: &mut Cx<'_, R>, waited: Duration) -> Result<AdminDone, AdminError> {
         for (_, peer) in self.peers.iter() {
             if let Some(session) = peer.session() {
                 cx.disconnect(session);
             }
         }
-        let begun = self.begun || self.asking == Some(Question::Order);
+        let begun = self.begun || self.asking == Some(Question::AdminCommand);
         let obstacle = self.obstacle.unwrap_or_else(|| self.peers.obstacle());
         match self.end.take() {
             Some(End::Done(done)) => Ok(done),
-            Some(End::Refused(why)) => Err(OrderError::Refused { why, begun }),
+            Some(End::Refused(why)) => Err(AdminError::Refused { why, begun }),
             Some(End::Foreign(obstacle)) if !begun => {
-                Err(OrderError::NotReachable { obstacle, waited })
+                Err(AdminError::NotReachable { obstacle, waited })
             }
-            None if !begun => Err(OrderError::NotReachable { obstacle, waited }),
+            None if !begun => Err(AdminError::NotReachable { obstacle, waited }),
             Some(End::Foreign(_)) | None => {
                 let progress = self.progress.take();
                 let progress = progress.unwrap_or_else(|| obstacle.to_string());
-                Err(OrderError::OutcomeUnknown { progress, waited })
+                Err(AdminError::OutcomeUnknown { progress, waited })
             }
         }
     }
@@ -258,7 +258,11 @@ impl<R: Route> OrderGiver<R> {
             return;
         };
         let (question, kind, bytes) = if self.leader == Some((index, session)) {
-            (Question::Order, kind::ADMIN, self.request.encode_to_vec())
+            (
+                Question::AdminCommand,
+                kind::ADMIN,
+                self.request.encode_to_vec(),
+            )
         } else {
             let form = StatusForm::Discovery;
             let question = StatusRequest { form }.encode_to_vec();
@@ -350,15 +354,17 @@ impl<R: Route> OrderGiver<R> {
 
     /// Fixes the member that a removal or a replacement means, before it is given for the first time.
     fn fix_holder(&mut self, discovery: &Discovery) {
-        let place = self.request.place;
-        if !matches!(self.request.order, Order::Remove | Order::Replace)
-            || !self.request.incarnation.is_none()
+        let node_id = self.request.node_id;
+        if !matches!(
+            self.request.command,
+            AdminCommand::Remove | AdminCommand::Replace
+        ) || !self.request.incarnation.is_none()
         {
             return;
         }
         match holder(&discovery.members.0, self.request) {
-            Incarnation::NONE if self.request.order == Order::Remove => {
-                let why = format!("place {place} is not a member of the group");
+            Incarnation::NONE if self.request.command == AdminCommand::Remove => {
+                let why = format!("node {node_id} is not a member of the group");
                 self.end = Some(End::Refused(why));
             }
             holder => self.request.incarnation = holder,
@@ -370,7 +376,7 @@ impl<R: Route> OrderGiver<R> {
         match reply.status {
             AdminStatus::Done => {
                 let leader = self.peers.get(index).address;
-                self.end = Some(End::Done(OrderDone { text, leader }));
+                self.end = Some(End::Done(AdminDone { text, leader }));
             }
             AdminStatus::Refused => self.end = Some(End::Refused(text)),
             AdminStatus::InProgress => {
@@ -391,13 +397,13 @@ impl<R: Route> OrderGiver<R> {
 
 /// The holder of the place that `request` concerns: while one member replaces another, the voter.
 fn holder(members: &[Member], request: AdminRequest) -> Incarnation {
-    let at_place = || members.iter().filter(|m| m.place == request.place);
-    let voter = at_place().find(|member| member.role == MemberRole::Voter);
-    let found = voter.or_else(|| at_place().next());
+    let at_node = || members.iter().filter(|m| m.node_id == request.node_id);
+    let voter = at_node().find(|member| member.role == MemberRole::Voter);
+    let found = voter.or_else(|| at_node().next());
     found.map_or(Incarnation::NONE, |member| member.incarnation)
 }
 
-impl<R: Route> App<R> for OrderGiver<R> {
+impl<R: Route> App<R> for AdminClient<R> {
     fn on_request(&mut self, cx: &mut Cx<'_, R>, _request: Request<'_>) -> Reply {
         cx.alloc(0).map_or(Reply::Later, Reply::Now)
     }
@@ -408,7 +414,7 @@ impl<R: Route> App<R> for OrderGiver<R> {
             return;
         };
         if let Err(error) = completion.result {
-            self.begun |= question == Question::Order && error != RpcError::NotSent;
+            self.begun |= question == Question::AdminCommand && error != RpcError::NotSent;
             return self.try_another(now, Obstacle::NoAnswer);
         }
         match question {
@@ -416,7 +422,7 @@ impl<R: Route> App<R> for OrderGiver<R> {
                 Ok(StatusReply::Discovery(discovery)) => self.on_discovery(now, index, &discovery),
                 _ => self.try_another(now, Obstacle::UnreadableReply),
             },
-            Question::Order => match AdminReply::decode(&completion.response) {
+            Question::AdminCommand => match AdminReply::decode(&completion.response) {
                 Ok(reply) => self.on_reply(now, index, &reply),
                 Err(_) => {
                     // The replica had no memory to answer, or it runs another release: it may have done the command.

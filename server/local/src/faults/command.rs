@@ -33,8 +33,8 @@ impl Way {
 
 /// An order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "order", rename_all = "lowercase")]
-pub enum Order {
+#[serde(tag = "command", rename_all = "lowercase")]
+pub enum FaultCommand {
     /// Only the answer is wanted.
     Show,
     /// From now on packets of the link suffer these faults.
@@ -57,7 +57,7 @@ pub enum Order {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct State {
     /// The replica's place.
-    pub place: u32,
+    pub node_id: u32,
     /// Where it is.
     pub address: SocketAddr,
     /// The process.
@@ -86,7 +86,7 @@ pub struct Linked {
     /// Where it is.
     pub address: SocketAddr,
     /// The place that has this address, if one is known.
-    pub place: Option<u32>,
+    pub node_id: Option<u32>,
     /// Of what is sent.
     pub out: Option<String>,
     /// Of what is received.

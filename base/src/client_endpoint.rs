@@ -18,14 +18,14 @@ use crate::failure::Failure;
 use crate::network::Opened;
 
 /// An endpoint over `B` that hosts clients.
-pub struct Lane<B: Backend> {
+pub struct ClientEndpoint<B: Backend> {
     /// Operations that have begun and not ended. The library's own operations, such as opening sessions with the group,
     /// do not count.
     in_flight: usize,
     event_loop: EventLoop<B, MonotonicClock, Clients<B::Route>>,
 }
 
-impl<B: Backend> Lane<B> {
+impl<B: Backend> ClientEndpoint<B> {
     /// A lane over an open backend to the replicas at `addresses`.
     pub fn over(
         opened: Opened<B>,
