@@ -32,7 +32,7 @@ pub struct ClientArguments {
     pub capture: CaptureArguments,
 }
 
-/// How an operator's order finds the group.
+/// How an admin command finds the group.
 #[derive(Clone, Debug, Args)]
 pub struct AdminArguments {
     /// Replicas' addresses, host:port,...; one that answers is enough to find the others.
@@ -52,7 +52,7 @@ pub struct GlobalArguments {
     /// Print one JSON document instead of text; short for -o json.
     #[arg(long, global = true)]
     pub json: bool,
-    /// How answers look.
+    /// The form of answers.
     #[arg(
         short,
         long,

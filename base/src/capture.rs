@@ -19,7 +19,7 @@ use crate::units::parse_bytes;
 pub struct CaptureArguments {
     /// Write every packet of this process into this file (pcapng): Wireshark shows it with
     /// transport/trine.lua. Keys and values are in it as they are.
-    #[arg(long, value_name = "FILE", help_heading = "Fault injection")]
+    #[arg(long, value_name = "FILE", help_heading = "Packet capture")]
     pub capture: Option<PathBuf>,
     /// The capture ends at this size; the process goes on.
     #[arg(
@@ -27,7 +27,7 @@ pub struct CaptureArguments {
         default_value = "64MiB",
         value_name = "SIZE",
         value_parser = parse_bytes,
-        help_heading = "Fault injection"
+        help_heading = "Packet capture"
     )]
     pub capture_limit: u64,
 }

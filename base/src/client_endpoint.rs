@@ -1,4 +1,4 @@
-//! One endpoint of this process with many logical clients on it. `bench`, `chaos` and `demo` run one lane on each
+//! One endpoint of this process with many logical clients on it. `bench`, `chaos` and `demo` run one on each
 //! thread.
 
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ pub struct ClientEndpoint<B: Backend> {
 }
 
 impl<B: Backend> ClientEndpoint<B> {
-    /// A lane over an open backend to the replicas at `addresses`.
+    /// A client endpoint over an open backend to the replicas at `addresses`.
     pub fn over(
         opened: Opened<B>,
         addresses: &[SocketAddr],

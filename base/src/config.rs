@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// The addresses for client commands when neither `--peers` nor `TRINE_PEERS` gives any.
 pub const DEFAULT_PEERS: &str = "127.0.0.1:7471,127.0.0.1:7472,127.0.0.1:7473";
-/// The most replicas that a peer list may name: as many as a group has places.
+/// The most replicas that a peer list may name: as many as a group has nodes.
 pub const PEERS_MAX: usize = trine_protocol::message::MEMBERS_MAX - 1;
 
 /// The most announcements of a server that wait to be written; more are dropped and counted.

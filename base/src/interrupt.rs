@@ -99,7 +99,7 @@ pub fn interrupted() -> bool {
     INTERRUPTED.load(Ordering::SeqCst)
 }
 
-/// Whether there was a Ctrl-C since the last look; for a shell, where it ends a command and not the process.
+/// Whether there was a Ctrl-C since the last check; for a shell, where it ends a command and not the process.
 pub fn take() -> bool {
     INTERRUPTED.swap(false, Ordering::SeqCst)
 }

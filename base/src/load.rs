@@ -1,4 +1,5 @@
-//! Drives many clients of one lane in a closed loop. Each client sends its next operation when it has an answer.
+//! Drives many clients of one client endpoint in a closed loop. Each client sends its next operation when it has an
+//! answer.
 
 use trine_client::{ClientId, Finished, Mode};
 use trine_kvstore::Command;

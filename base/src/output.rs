@@ -14,7 +14,7 @@ use crate::announce::{self, note};
 use crate::document::{self, to_document};
 use crate::failure::Failure;
 
-/// How answers look.
+/// The form of answers.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
 pub enum OutputForm {
     /// For people.

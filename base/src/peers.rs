@@ -62,17 +62,17 @@ pub fn items(list: &str) -> Result<Vec<&str>, Failure> {
     Ok(items)
 }
 
-const SERVER_CURE: &str = "write host:port, for example 127.0.0.1:7481";
+const SERVER_HINT: &str = "write host:port, for example 127.0.0.1:7481";
 
 /// The address of one server.
 pub fn resolve_server(item: &str) -> Result<SocketAddr, Failure> {
-    resolve_one(item.trim(), SERVER_CURE)
+    resolve_one(item.trim(), SERVER_HINT)
 }
 
 /// Returns the address of another replica of a group whose replicas are at `group`. It has to be of the same family,
 /// because one socket sends to all.
 pub fn resolve_beside(item: &str, group: &[SocketAddr]) -> Result<SocketAddr, Failure> {
-    let found = lookup(item.trim(), SERVER_CURE)?;
+    let found = lookup(item.trim(), SERVER_HINT)?;
     let is_v4 = group.iter().all(SocketAddr::is_ipv4);
     let fits = found.iter().find(|address| address.is_ipv4() == is_v4);
     fits.copied().ok_or_else(|| {
@@ -86,7 +86,7 @@ pub fn resolve_beside(item: &str, group: &[SocketAddr]) -> Result<SocketAddr, Fa
 
 /// Whether `item` can be the address of a server. The check looks up no names.
 pub fn check_server(item: &str) -> Result<(), Failure> {
-    well_formed(item.trim(), SERVER_CURE)
+    well_formed(item.trim(), SERVER_HINT)
 }
 
 fn resolve_one(item: &str, hint: &str) -> Result<SocketAddr, Failure> {

@@ -128,7 +128,7 @@ impl Search {
     }
 }
 
-/// Looks for a canary on `jobs` threads, from seed `from` on.
+/// Searches for a canary on `jobs` threads, from seed `from` on.
 #[must_use]
 pub fn search(canary: Canary, from: u64, jobs: u64) -> Search {
     let started = Instant::now();

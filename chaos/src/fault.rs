@@ -39,7 +39,7 @@ pub enum Fault {
     Drift,
     /// A clock jumps ahead.
     Jump,
-    /// A client dies with its operations open; another one takes its place.
+    /// A client dies with its operations open; another one replaces it.
     ClientCrash,
     /// All replicas die at the same time. Only with a log on disk, like all that follow.
     Blackout,
@@ -54,9 +54,9 @@ pub enum Fault {
     DiskFull,
     /// An operator has leadership transferred.
     Transfer,
-    /// An operator removes a member, and later adds a new one at its place; or has one replaced.
+    /// An operator removes a member, and later adds a new one with its node id; or has one replaced.
     Members,
-    /// A replica of another state-machine version takes the place of one: the group is of mixed versions.
+    /// A replica of another state-machine version replaces one: the group is of mixed versions.
     Versions,
     /// A replica's process dies, perhaps amid a batch of writes, and the machine continues: bytes that were written and
     /// not synced are still there. Of disks, like all that follow.
@@ -268,7 +268,7 @@ impl Topology {
 pub enum Victim {
     /// Who leads at that moment.
     Leader,
-    /// The replica at this place.
+    /// The replica with this index.
     Replica(usize),
 }
 
@@ -344,11 +344,11 @@ pub enum Event {
         /// For how long.
         span: Duration,
     },
-    /// An operator removes a member; a new process takes its place later.
+    /// An operator removes a member; a new process replaces it later.
     Remove {
         /// Which.
         node_id: usize,
-        /// How long the place stays empty.
+        /// How long the node id stays without a member.
         span: Duration,
     },
     /// An operator has a member replaced by a new process, although it may be alive.
@@ -419,7 +419,7 @@ pub enum Event {
         /// For want of room, or for no known reason.
         full: bool,
     },
-    /// A machine of clients dies; new clients take the place of the old.
+    /// A machine of clients dies; new clients replace the old.
     ClientCrash {
         /// Which, counted among the client machines.
         machine: usize,
@@ -427,7 +427,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// The kind of fault; weather is of several kinds.
+    /// The kind of fault; `None` for link faults, which are of several kinds.
     pub fn kind(&self) -> Option<Fault> {
         Some(match self {
             Event::LinkFaults(_) => return None,
@@ -470,9 +470,9 @@ pub const DRIFT_PER_MILLION_MAX: u64 = 10_000;
 
 /// Fewest kinds of fault that a drawn schedule enables.
 pub const KINDS_MIN: usize = 3;
-/// How often the weather changes.
-const WEATHER_SPELL: Duration = Duration::from_secs(4);
-/// The loss that a spell of weather may reach, in percent; duplication reaches 50, the rest 20.
+/// How often the link faults change.
+const FAULTS_SPELL: Duration = Duration::from_secs(4);
+/// The loss that link faults may reach, in percent; duplication reaches 50, the rest 20.
 const LOSS_PERCENT_MAX: u64 = 30;
 const DUPLICATION_PERCENT_MAX: u64 = 50;
 const OTHER_PERCENT_MAX: u64 = 20;
@@ -575,7 +575,7 @@ impl Drawer<'_> {
                     ..link_faults
                 }),
             ));
-            at += WEATHER_SPELL;
+            at += FAULTS_SPELL;
         }
     }
 

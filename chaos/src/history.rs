@@ -21,7 +21,7 @@ pub enum Action {
     PutFor {
         /// The value written.
         value: Vec<u8>,
-        /// How long it lives, in nanoseconds of group time.
+        /// Its lifetime, in nanoseconds of group time.
         ttl_ns: u64,
     },
     /// Remove the key.
@@ -121,7 +121,7 @@ pub struct Operation {
     pub action: Action,
     /// The result.
     pub outcome: Outcome,
-    /// Position told in the reply: a write's own place in the log, or the applied position that a
+    /// Position told in the reply: a write's own position in the log, or the applied position that a
     /// read saw. It is a claim of the system under test, so checkers only ever use it as a hint.
     pub position: Option<u64>,
 }

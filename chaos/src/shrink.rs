@@ -23,7 +23,7 @@ pub struct Shrunk {
 
 /// Shrinks the failing run of `config` within `runs_max` runs, and as long as `go_on` says so. `None` if it does not
 /// fail, or was interrupted before it had. A run that proved nothing is handed back as it is: every smaller one proves
-/// less, so one fault or client less would always look like the same failure.
+/// less, so one fault or client less would always seem to be the same failure.
 pub fn shrink(config: &SimConfig, runs_max: u64, go_on: fn() -> bool) -> Option<Shrunk> {
     let mut config = config.clone();
     let mut tried = 1;

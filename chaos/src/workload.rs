@@ -201,7 +201,7 @@ impl Workload {
             'u' => self.number(),
             _ => self.value(),
         };
-        // Some end before the client can look, and some are looked at often.
+        // Some end before the client can read them, and some are read often.
         let (least, most) = match self.prng.below(4) {
             0 => (1, 1_000_000),
             1 => (1_000_000, 50_000_000),

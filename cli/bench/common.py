@@ -79,28 +79,28 @@ class Group:
         self.peers = ",".join(f"127.0.0.1:{port}" for port in self.ports)
         self.serve_args = list(serve_args)
         self.processes = {}
-        for place in range(1, count + 1):
-            self.start(place, bootstrap=place == 1)
+        for node_id in range(1, count + 1):
+            self.start(node_id, bootstrap=node_id == 1)
         self.wait_for_voters(count)
 
-    def start(self, place, bootstrap=False, peers=None):
-        arguments = [str(TRINE), "serve", "--id", str(place), "--peers", peers or self.peers]
-        arguments += [a.replace("{place}", str(place)) for a in self.serve_args]
+    def start(self, node_id, bootstrap=False, peers=None):
+        arguments = [str(TRINE), "serve", "--id", str(node_id), "--peers", peers or self.peers]
+        arguments += [a.replace("{node_id}", str(node_id)) for a in self.serve_args]
         if bootstrap:
             arguments.append("--bootstrap")
         environment = {k: v for k, v in os.environ.items() if not k.startswith("TRINE_")}
-        self.processes[place] = start(arguments, env=environment)
+        self.processes[node_id] = start(arguments, env=environment)
 
-    def kill(self, place):
-        process = self.processes.pop(place)
+    def kill(self, node_id):
+        process = self.processes.pop(node_id)
         process.kill()
         process.wait()
 
-    def signal(self, place, number):
-        self.processes[place].send_signal(number)
+    def signal(self, node_id, number):
+        self.processes[node_id].send_signal(number)
 
     def status(self):
-        """The leader's place and its status, or (None, None)."""
+        """The leader's node id and its status, or (None, None)."""
         code, out, _ = trine(["status", "--json", "--timeout", "1s"], self.peers)
         replicas = json.loads(out).get("replicas", []) if out else []
         found = [r["status"]["replica"] for r in replicas if r.get("status")]
@@ -108,13 +108,13 @@ class Group:
         if not leaders:
             return None, None
         best = max(leaders, key=lambda s: s["term"])
-        return best["place"], best
+        return best["node_id"], best
 
-    def incarnation(self, place):
-        """The life that fills a place, as the leader knows it."""
+    def incarnation(self, node_id):
+        """The incarnation with this node id, as the leader knows it."""
         _, status = self.status()
-        lives = [m["incarnation"] for m in (status or {"members": []})["members"] if m["place"] == place]
-        return lives[0] if lives else None
+        incarnations = [m["incarnation"] for m in (status or {"members": []})["members"] if m["node_id"] == node_id]
+        return incarnations[0] if incarnations else None
 
     def wait_for_voters(self, count, limit=240, without=None):
         """Until so many vote and answer; none of them is the incarnation `without`, which was killed a moment ago and
@@ -122,16 +122,16 @@ class Group:
         status = None
         end = time.monotonic() + limit
         while time.monotonic() < end:
-            place, status = self.status()
-            if place and sum(m["voter"] for m in status["members"]) == count and not status["change_in_progress"]:
+            node_id, status = self.status()
+            if node_id and sum(m["voter"] for m in status["members"]) == count and not status["change_in_progress"]:
                 silent = [m for m in status["members"] if not m["this"] and (m["silent_ns"] or 1 << 60) > 500_000_000]
                 if not silent and without not in [m["incarnation"] for m in status["members"]]:
-                    return place
+                    return node_id
             time.sleep(0.1)
         members = status and [
-            {k: m[k] for k in ("place", "voter", "behind", "in_snapshot", "silent_ns")} for m in status["members"]
+            {k: m[k] for k in ("node_id", "voter", "behind", "in_snapshot", "silent_ns")} for m in status["members"]
         ]
-        ended = {place: p.poll() for place, p in self.processes.items() if p.poll() is not None}
+        ended = {node_id: p.poll() for node_id, p in self.processes.items() if p.poll() is not None}
         fail(f"the group did not have {count} voters within {limit} s; members: {members}; ended: {ended}")
 
     def stop(self):

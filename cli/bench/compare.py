@@ -259,7 +259,7 @@ def etcd_own_rate(directory):
 class DiskGroup(Group):
     def __init__(self):
         self.directory = tempfile.mkdtemp(prefix="trine-disk-", dir=arguments.disk)
-        super().__init__(["--log", "disk", "--fsync", "batch", "--data-dir", f"{self.directory}/{{place}}"])
+        super().__init__(["--log", "disk", "--fsync", "batch", "--data-dir", f"{self.directory}/{{node_id}}"])
 
     def stop(self):
         super().stop()

@@ -45,7 +45,7 @@ def composition(group):
     """What the status of the replica that is never killed says about its memory."""
     _, out, _ = trine(["status", "--json", "--timeout", "1s"], group.peers)
     found = [r["status"] for r in json.loads(out or "{}").get("replicas", []) if r.get("status")]
-    own = [s for s in found if s["replica"]["place"] == NEVER_KILLED]
+    own = [s for s in found if s["replica"]["node_id"] == NEVER_KILLED]
     if not own:
         return "no status"
     replica, buffers = own[0]["replica"], own[0]["transport"]["buffer_bytes"]
@@ -60,7 +60,7 @@ def composition(group):
 
 
 def snapshot(group, note):
-    """A learner at a fourth place is sent the whole state, and goes again."""
+    """A learner with a fourth node id is sent the whole state, and goes again."""
     port = free_ports(1)[0]
     group.start(4, peers=f"{group.peers},127.0.0.1:{port}")
     added = trine(["member", "add", "4", "--learner", "--timeout", "20s"], group.peers)
@@ -68,7 +68,7 @@ def snapshot(group, note):
     end = time.monotonic() + 20
     while added[0] == 0 and time.monotonic() < end and not sent:
         _, status = group.status()
-        learner = [m for m in (status or {"members": []})["members"] if m["place"] == 4]
+        learner = [m for m in (status or {"members": []})["members"] if m["node_id"] == 4]
         sent = bool(learner) and learner[0]["matched"] is not None and (learner[0]["behind"] or 0) < 5_000
         time.sleep(0.2)
     # A learner that stays a member would be waited for after the next kill.
@@ -118,15 +118,15 @@ def main():
                 elif "outcome unknown" in error:
                     acknowledged.setdefault(key, set()).add(value)
             if now >= next_kill and now < duration / 2:
-                place = draw.choice([p for p in group.processes if p != NEVER_KILLED])
-                killed = group.incarnation(place)
-                group.kill(place)
+                node_id = draw.choice([p for p in group.processes if p != NEVER_KILLED])
+                killed = group.incarnation(node_id)
+                group.kill(node_id)
                 kills += 1
-                note(f"killed place {place}")
-                group.start(place)
+                note(f"killed node {node_id}")
+                group.start(node_id)
                 # Before it is a voter again no other may be killed: in memory mode that would be the end of the group.
                 group.wait_for_voters(3, without=killed)
-                note(f"place {place} votes again")
+                note(f"node {node_id} votes again")
                 next_kill += kill_every
             if now >= next_snapshot:
                 snapshots += snapshot(group, note)

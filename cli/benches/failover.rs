@@ -118,7 +118,7 @@ fn strike_once(group: &mut Group, setting: &Setting, strike: Strike, seed: u64) 
     took
 }
 
-/// Waits until three voters are up to date; returns the place of their leader.
+/// Waits until three voters are up to date; returns the node id of their leader.
 fn whole(group: &mut Group) -> usize {
     let survey = |group: &mut Group| {
         let reports = ask(&Udp, group.addresses(), Nanos::from_millis(500)).expect("a socket");

@@ -80,7 +80,7 @@ pub(crate) enum Command {
     Status(StatusArguments),
     /// The group on one screen: roles, lag, throughput, stages of writes, links.
     Top(TopArguments),
-    /// Print a line each second: rates, percentiles of the stages of writes, lag, packets sent again.
+    /// Print a line each second: rates, percentiles of the stages of writes, lag, retransmissions.
     Stat(StatArguments),
     /// Measure round trips between replicas, and a key of its own being written and read.
     Latency(LatencyArguments),
@@ -90,7 +90,7 @@ pub(crate) enum Command {
     /// Change who leads.
     #[command(subcommand)]
     Leader(LeaderCommand),
-    /// Show or change what the networks of replicas in the lab do to their packets, by link and direction.
+    /// Show or change the faults that replicas inject into their network, by link and direction.
     #[command(subcommand)]
     Net(NetCommand),
     /// Make a new group out of one replica's data directory, after the loss of a majority.
@@ -108,7 +108,7 @@ pub(crate) enum Command {
     Config(ConfigCommand),
     /// Show or change what a running replica logs.
     LogLevel(LogLevelArguments),
-    /// Look whether this machine is fit for trine; each finding comes with the command that changes it.
+    /// Check whether this machine is fit for trine; each finding comes with the command that changes it.
     Doctor(DoctorArguments),
     /// Collect what somebody needs to know who helps from afar.
     #[command(subcommand)]

@@ -27,7 +27,7 @@ pub(crate) struct Stage {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Interval {
     pub(crate) seconds: f64,
-    /// The leader's place and term at the end.
+    /// The leader's node id and term at the end.
     pub(crate) leader: Option<(u32, u64)>,
     /// `None` if the leader has changed.
     pub(crate) writes_per_second: Option<f64>,

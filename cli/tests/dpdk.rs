@@ -119,7 +119,7 @@ fn chaos_with_loss_passes() {
 }
 
 #[test]
-fn a_cache_serves_and_more_threads_than_queues_are_refused_with_the_cure() {
+fn a_cache_serves_and_more_threads_than_queues_are_refused_with_the_hint() {
     let Some(network) = network_with_clients(1) else {
         return;
     };

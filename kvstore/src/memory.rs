@@ -1,6 +1,6 @@
 //! Large zeroed memory from the operating system, in huge pages where the system gives them.
 //!
-//! The one place where the store talks to the memory manager. A region is an ordinary slice to its
+//! The one module in which the store talks to the memory manager. A region is an ordinary slice to its
 //! users; everything above it is safe code with bounds checks.
 
 #![allow(unsafe_code)]

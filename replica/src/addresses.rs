@@ -20,8 +20,8 @@ pub(crate) struct Addresses {
     peers: Vec<(NodeId, SocketAddr)>,
     /// Named by answers or by operators, the latest at the end, at most [`LEARNED_ADDRESSES_MAX`].
     learned: VecDeque<SocketAddr>,
-    /// Whether `peers` tells which place has which address, or only which addresses to ask.
-    placed: bool,
+    /// Whether `peers` tells which node has which address, or only which addresses to ask.
+    has_node_ids: bool,
 }
 
 impl Addresses {
@@ -29,31 +29,31 @@ impl Addresses {
         Self {
             peers,
             learned: VecDeque::new(),
-            placed: true,
+            has_node_ids: true,
         }
     }
 
-    /// `--peers` only says which addresses to ask: the places in it were made up.
-    pub(crate) fn without_places(mut self) -> Self {
-        self.placed = false;
+    /// `--peers` only says which addresses to ask: the node ids in it were made up.
+    pub(crate) fn without_node_ids(mut self) -> Self {
+        self.has_node_ids = false;
         self
     }
 
-    /// The other places that were named at the start.
+    /// The other nodes that were named at the start.
     pub(crate) fn peers(&self) -> &[(NodeId, SocketAddr)] {
         &self.peers
     }
 
-    /// Whether `--peers` names this address for this place.
+    /// Whether `--peers` names this address for this node.
     pub(crate) fn lists(&self, node_id: NodeId, address: SocketAddr) -> bool {
         let is_it =
             |&(other, at): &(NodeId, SocketAddr)| other == node_id && is_same_address(at, address);
-        self.placed && self.peers.iter().any(is_it)
+        self.has_node_ids && self.peers.iter().any(is_it)
     }
 
-    /// Whether `--peers` names an address for this place.
-    pub(crate) fn lists_place(&self, node_id: NodeId) -> bool {
-        self.placed && self.peers.iter().any(|&(other, _)| other == node_id)
+    /// Whether `--peers` names an address for this node.
+    pub(crate) fn lists_node(&self, node_id: NodeId) -> bool {
+        self.has_node_ids && self.peers.iter().any(|&(other, _)| other == node_id)
     }
 
     /// An answer over a session that this replica has opened names this address, or an operator does.

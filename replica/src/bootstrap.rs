@@ -10,9 +10,9 @@
 //! ```
 //!
 //! The bootstrapper comes last, so an interrupted attempt leaves no group with its vote in it. Peers are told in the
-//! order of their places. If there are two bootstrappers, the one with the higher place meets the other one before it
-//! has told any peer above, and yields. A begin whose answer was lost is repeated until there is one, for it may have
-//! been taken.
+//! order of their node ids. If there are two bootstrappers, the one with the higher node id meets the other one before
+//! it has told any peer above, and yields. A begin whose answer was lost is repeated until there is one, for it may
+//! have been taken.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -133,7 +133,7 @@ enum Stage {
     Probing(BTreeMap<NodeId, (Incarnation, u8)>),
     Beginning {
         origin: Origin,
-        /// Not told yet, in the order of their places.
+        /// Not told yet, in the order of their node ids.
         untold: Vec<Member>,
         /// Whether any peer has begun: from then on there is no way back.
         begun: bool,
@@ -155,7 +155,7 @@ pub(crate) enum Progress {
 #[derive(Debug)]
 pub(crate) struct Bootstrap {
     own: Member,
-    /// All other places.
+    /// All other nodes.
     peers: Vec<(NodeId, SocketAddr)>,
     config: ReplicaConfig,
     prng: Prng,
@@ -403,9 +403,10 @@ impl Bootstrap {
             }
         };
         match reason {
-            // The other one meets this replica next, sees the lower place and yields. The higher one yields even if it
-            // has already told a peer. If it told one incarnation of a peer and the other bootstrapper told the next,
-            // each would wait for the other for ever. The peers that it told find out that the group never begins.
+            // The other one meets this replica next, sees the lower node id and yields. The higher one yields even if
+            // it has already told a peer. If it told one incarnation of a peer and the other bootstrapper told the
+            // next, each would wait for the other for ever. The peers that it told find out that the group never
+            // begins.
             BeginRefusal::OtherBootstrapper if self.own.node_id < node_id => Progress::Waiting,
             BeginRefusal::OtherBootstrapper => Progress::Yielded,
             // A replica that is not with the group now joins it later, like any restarted replica.

@@ -8,8 +8,8 @@ use trine_transport::time::Duration;
 pub const ENTRY_COMMANDS_MAX: usize = 65_535;
 /// Most bytes that one log entry packs.
 pub const ENTRY_BYTES_MAX: usize = 4 << 20;
-/// Most places of a group: one less than the members that a message can list. A newcomer replaces the holder of its
-/// place only after it was a member beside it.
+/// Most nodes of a group: one less than the members that a message can list. A newcomer replaces the member with its
+/// node id only after it was a member beside it.
 pub const NODES_MAX: usize = trine_protocol::message::MEMBERS_MAX - 1;
 /// Appends in flight to a follower for each slot of the session that carries them. Further ones wait in the log, where
 /// raft makes larger appends of them. In the session they would delay heartbeats, and the leader's answers to ReadIndex
@@ -208,12 +208,12 @@ pub enum ConfigError {
         /// Its least value.
         least: usize,
     },
-    /// The list of peers names a place twice, names this replica with another address, or lacks it.
+    /// The list of peers names a node id twice, names this replica with another address, or lacks it.
     #[error(
         "the peer list has to name each node id once, at most {NODES_MAX}, node {node_id} among them with this replica's own address"
     )]
     Peers {
-        /// This replica's place.
+        /// This replica's node id.
         node_id: u32,
     },
     /// No release has such a state machine.

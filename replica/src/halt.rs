@@ -7,18 +7,18 @@ use crate::disk::DiskError;
 /// The reason. The first one stays: its consequences are no reasons.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Halt {
-    /// The group has removed it, or given its place to another replica.
+    /// The group has removed it, or given its node id to another replica.
     #[error(
         "node {node_id} was removed from cluster {cluster}, or another replica has taken its id"
     )]
     Removed {
-        /// Its place.
+        /// Its node id.
         node_id: NodeId,
         /// The group.
         cluster: ClusterId,
     },
     /// The group that it was told of never began. It has promised nothing and lost nothing: its owner starts another
-    /// replica in its place, under a new incarnation.
+    /// replica instead, under a new incarnation.
     #[error("cluster {cluster} never began: nobody has ever led it")]
     NeverBegan {
         /// The group.

@@ -12,7 +12,7 @@ use trine_protocol::message::{
     ClusterId, Encode, JoinRefusal, JoinReply, JoinRequest, Member, kind,
 };
 
-/// A replica's pleas to be taken in.
+/// A replica's join requests.
 #[derive(Debug)]
 pub(crate) struct Joiner {
     own: Member,

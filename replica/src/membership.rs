@@ -1,8 +1,8 @@
 //! Who is in the group, and which single change of it is due next.
 //!
-//! A new identity of a place becomes a learner first, receives the state, and then one joint change makes it a voter
-//! and removes the old identity. Raft's configuration says whose vote counts; the table here says who and where they
-//! are, and travels in the context of the same entries.
+//! A new identity of a node becomes a learner first, receives the state, and then one joint change makes it a voter and
+//! removes the old identity. Raft's configuration says whose vote counts; the table here says who and where they are,
+//! and travels in the context of the same entries.
 
 use prost::Message as _;
 use raft::eraftpb::{
@@ -12,7 +12,7 @@ use raft::eraftpb::{
 use crate::state_machine::codec::{Cursor, StateError, put_u32, put_u64};
 use trine_protocol::message::{Incarnation, MEMBERS_MAX, Member, MemberRole, NodeId};
 
-/// The members, in the order of their places.
+/// The members, in the order of their node ids.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct MemberTable {
     members: Vec<Member>,
@@ -53,13 +53,13 @@ impl MemberTable {
             .find(|member| member.incarnation == incarnation)
     }
 
-    /// The members at this place: one, or those that one is to replace beside it.
+    /// The members with this node id: one, or several while one is to replace another.
     pub(crate) fn at(&self, node_id: NodeId) -> impl Iterator<Item = &Member> {
         let members = self.members.iter();
         members.filter(move |member| member.node_id == node_id)
     }
 
-    /// The voter that fills this place, other than `except`.
+    /// The voter with this node id, other than `except`.
     #[must_use]
     pub(crate) fn voter_at(&self, node_id: NodeId, except: Incarnation) -> Option<&Member> {
         let fits = |member: &&Member| {
@@ -131,7 +131,7 @@ impl MemberTable {
     }
 }
 
-/// The change that takes a new identity in as a learner, and drops learners that tried for its place before.
+/// The change that takes a new identity in as a learner, and drops learners that tried for its node id before.
 #[must_use]
 pub(crate) fn add_learner(member: &Member, table: &MemberTable) -> ConfChangeV2 {
     let mut changes = vec![single(ConfChangeType::AddLearnerNode, member.incarnation)];
@@ -156,7 +156,7 @@ pub(crate) fn add_learner(member: &Member, table: &MemberTable) -> ConfChangeV2 
     }
 }
 
-/// The one joint change that makes `learner` a voter and removes the old identity of its place.
+/// The one joint change that makes `learner` a voter and removes the old identity of its node.
 #[must_use]
 pub(crate) fn replace(old: Incarnation, learner: Incarnation) -> ConfChangeV2 {
     let changes = vec![
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_attempt_for_a_place_drops_the_first_learner() {
+    fn a_second_attempt_for_a_node_id_drops_the_first_learner() {
         let mut table = three();
         let first = member(2, 21, MemberRole::Learner);
         table.change(

@@ -35,7 +35,7 @@ pub(crate) enum Purpose {
         /// The transfer.
         transfer: u64,
     },
-    /// A probe or begin of a bootstrap, to this place.
+    /// A probe or begin of a bootstrap, to this node.
     Bootstrap(NodeId),
     /// The hash of this replica's state after an entry; the answer is the receiver's.
     Report {
@@ -329,8 +329,8 @@ impl Outbox {
     }
 }
 
-/// Bytes of the appends that have not ended, by member. One without any has no place here, so that there are no more than
-/// members that live or did a moment ago.
+/// Bytes of the appends that have not ended, by member. A member without any is not listed, so that there are no more
+/// than members that live or did a moment ago.
 #[derive(Default)]
 struct AppendsUnderWay(Vec<(Incarnation, usize)>);
 

@@ -693,7 +693,7 @@ mod tests {
     /// The replica to which leadership is transferred need not wait: the old leader has ended its
     /// lease before.
     #[test]
-    fn a_transfer_of_the_lead_is_not_held_up_by_the_promise() {
+    fn a_leadership_transfer_is_not_held_up_by_the_promise() {
         let mut group = follower(1);
         let now = Instant::ZERO;
         group
@@ -711,7 +711,7 @@ mod tests {
     /// and with a single voter left it confirms reads without asking any replica. Cut off from that voter, which can
     /// elect itself and write alone, the removed leader answered with values that were overwritten already.
     #[test]
-    fn a_leader_that_is_removed_leads_no_more() {
+    fn a_leader_that_is_removed_no_longer_leads() {
         let now = Instant::ZERO;
         let log = MemoryLog::with_base(1, 1, vec![1, 2]);
         let mut group = RaftGroup::new(&ReplicaConfig::default(), 1, log, 1, 1, now, now);

@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_that_was_lost_is_asked_anew() {
+    fn a_question_that_was_lost_is_asked_again() {
         let at = |ns| Instant::from_nanos(ns);
         let mut reads = Reads::default();
         push(&mut reads, 1);

@@ -63,7 +63,7 @@ pub struct Replica {
 }
 
 impl Replica {
-    /// A replica that belongs to no group yet. `peers` names every place of the group, this one's own included.
+    /// A replica that belongs to no group yet. `peers` names every node of the group, this one included.
     ///
     /// # Errors
     /// When the settings contradict themselves.
@@ -146,11 +146,11 @@ impl Replica {
         self
     }
 
-    /// The list of peers only says which addresses to ask: the places in it are made up, and say nothing about who may
-    /// take them.
+    /// The list of peers only says which addresses to ask: the node ids in it are made up, and say nothing about who
+    /// may take them.
     #[must_use]
     pub fn with_peers_anywhere(mut self) -> Self {
-        self.addresses = self.addresses.without_places();
+        self.addresses = self.addresses.without_node_ids();
         self
     }
 
@@ -805,7 +805,7 @@ impl Replica {
     }
 }
 
-/// Whether any process may send such a request: to be taken in, or with an admin command. Those look at the address
+/// Whether any process may send such a request: to be taken in, or with an admin command. Those check the address
 /// themselves.
 pub(crate) fn is_for_anybody(kind: u8) -> bool {
     matches!(kind, kind::JOIN | kind::ADMIN)

@@ -38,7 +38,7 @@ pub(crate) fn asker<N: Network>(network: &N, own: SocketAddr, peers: &[SocketAdd
     Some(Box::new(move || {
         let (network, others) = (network.clone(), others.clone());
         std::thread::Builder::new()
-            .name("kin".into())
+            .name("cluster-check".into())
             .spawn(move || survey::ask(&network, &others, ANSWER_LIMIT).unwrap_or_default())
     }))
 }

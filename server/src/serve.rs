@@ -130,7 +130,7 @@ struct Startup {
     injector: Option<Arc<Injector>>,
 }
 
-/// The faults of this replica's network: none, those of `--fault`, or those of later admin commands.
+/// The faults of this replica's network: none, those of `--fault`, or those of later requests.
 fn injector(
     arguments: &ServeArguments,
     own: SocketAddr,
@@ -215,7 +215,7 @@ fn live_with_faults<B: Backend>(
     serve(opened, startup, arguments, watch, tell)
 }
 
-/// The replica's own address, and every place that it knows, its own included.
+/// The replica's own address, and every node that it knows, its own included.
 fn node_ids(
     arguments: &ServeArguments,
 ) -> Result<(SocketAddr, Vec<(NodeId, SocketAddr)>), Failure> {
@@ -225,7 +225,7 @@ fn node_ids(
         let node_ids = (1..).map(NodeId);
         return Ok((own, node_ids.zip(addresses).collect()));
     };
-    // The list names the replicas to ask, and their places do not matter. Only a replica that starts a group has to
+    // The list names the replicas to ask, and their node ids do not matter. Only a replica that starts a group has to
     // know those.
     let own = peers::resolve_server(listen)?;
     let others = addresses.into_iter().filter(|&address| address != own);

@@ -1,4 +1,4 @@
-//! The only place where core, backend and clock meet.
+//! The only module where core, backend and clock meet.
 //!
 //! One turn takes in the arrived packets, runs timers, lets the application act and sends. Between
 //! turns the loop polls again for a while, and yields the processor when others want it. It then
@@ -267,7 +267,7 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
         self.app
     }
 
-    /// Takes in a burst, and more of them while a request looks overdue. After a pause of this process its answer may
+    /// Takes in a burst, and more of them while a request seems overdue. After a pause of this process its answer may
     /// have arrived long ago, and a timer that ran first would retransmit a request that is answered.
     fn receive(&mut self, now: Instant) -> Result<usize, BackendError> {
         let mut received = 0;

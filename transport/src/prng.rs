@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_with_the_cure() {
+    fn nonsense_is_refused_with_a_hint() {
         for text in [
             "",
             "%",

@@ -64,7 +64,7 @@ pub struct NetworkArguments {
     /// dpdk, up, demo and chaos: the first replica's address; the others take the IP addresses that follow.
     #[arg(long, env = "TRINE_REPLICAS_AT", value_name = "IP:PORT", global = true)]
     pub replicas_at: Option<SocketAddr>,
-    /// dpdk, up, demo and chaos: EAL's arguments of each replica; {place} stands for its place.
+    /// dpdk, up, demo and chaos: EAL's arguments of each replica; {node_id} stands for its node id.
     #[arg(
         long,
         env = "TRINE_REPLICA_EAL",

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_are_added_over_replicas_and_their_lives() {
+    fn counts_are_added_over_replicas_and_their_incarnations() {
         let faults = Arc::new(ReplicaFaults::default());
         let sink = faults.sink();
         let tell = |node_id, packets, loss| {

@@ -11,7 +11,7 @@ pub enum Kind {
     Kill,
     /// A replica is asked to end (SIGTERM) and started again.
     Restart,
-    /// A replica stands still (SIGSTOP), then goes on (SIGCONT).
+    /// A replica is paused (SIGSTOP), then resumed (SIGCONT).
     Pause,
     /// A replica and the others do not hear each other; sometimes its clients do not reach it either.
     Partition,

@@ -72,7 +72,7 @@ impl Links {
         }
     }
 
-    /// The number of packets that the replica of a place has damaged so far.
+    /// The number of packets that the replica with this node id has damaged so far.
     pub(super) fn damaged(&self, group: &Group, node_id: usize) -> Result<u64, Failure> {
         match self {
             Self::Injectors(_) => Ok(give(group, node_id, &FaultCommand::Show)?.fired.damaged()),

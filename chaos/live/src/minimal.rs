@@ -1,4 +1,4 @@
-//! The fewest operations that still show a violation, for people to look at.
+//! The fewest operations that still show a violation, for people to read.
 //!
 //! The operations that a checker names are mostly enough. If they are not a violation by themselves, operations of the
 //! key are removed as long as the rest is one. An operation is only removed if its absence cannot create a violation.

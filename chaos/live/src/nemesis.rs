@@ -36,12 +36,12 @@ const END_LIMIT: Duration = Duration::from_secs(20);
 /// One kill of the leader, or of all replicas, and its cost.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Failover {
-    /// The place; zero for all.
+    /// The node id; zero for all.
     pub(super) killed: usize,
     pub(super) killed_at: Instant,
     /// The time until the first acknowledgement of a write that was called after the kill.
     pub(super) first_write: Nanos,
-    /// The time until every place had a voter again, with a new identity for the killed one.
+    /// The time until every node id had a voter again, with a new identity for the killed one.
     pub(super) whole_again: Nanos,
 }
 
@@ -156,7 +156,7 @@ impl<N: Network> Nemesis<'_, N> {
 
     fn node_ids(&mut self, victim: Victim) -> Result<Vec<usize>, Failure> {
         match victim {
-            Victim::Place(node_id) => Ok(vec![node_id]),
+            Victim::Node(node_id) => Ok(vec![node_id]),
             Victim::All => Ok((1..=self.group.addresses().len()).collect()),
             Victim::Leader => {
                 let what = "a leader to break";

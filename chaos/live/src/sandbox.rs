@@ -17,7 +17,8 @@ use trine_base::failure::Failure;
 
 /// Tells the program within the new namespaces in which namespaces the run began.
 const OUTSIDE: &str = "TRINE_CHAOS_OUTSIDE";
-/// The first three bytes of every address in the run's own network. The last byte identifies the place, or the clients.
+/// The first three bytes of every address in the run's own network. The last byte is the node id, or that of the
+/// clients.
 const NETWORK: [u8; 3] = [10, 77, 0];
 const CLIENTS_HOST: u8 = 254;
 const PORT: u16 = 7471;
@@ -208,7 +209,7 @@ pub(super) fn addresses(count: usize) -> Vec<SocketAddr> {
         .collect()
 }
 
-/// The prefix of a replica's command that makes it run in the namespace of its place.
+/// The prefix of a replica's command that makes it run in the namespace of its node.
 pub(super) fn launcher() -> Vec<OsString> {
     ["ip", "netns", "exec", "replica{node_id}"]
         .map(OsString::from)
@@ -219,14 +220,14 @@ fn namespace(node_id: usize) -> String {
     format!("replica{node_id}")
 }
 
-/// The host part of the address of a replica's place, or of the clients.
+/// The host part of the address of a replica, or of the clients.
 fn host(node_id: Option<usize>) -> String {
     let [a, b, c] = NETWORK;
     let last = node_id.map_or(usize::from(CLIENTS_HOST), |node_id| node_id);
     format!("{a}.{b}.{c}.{last}")
 }
 
-/// From now on the replica `to` loses this share of the packets from a place, or from the clients.
+/// From now on the replica `to` loses this share of the packets from a node, or from the clients.
 pub(super) fn lose(from: Option<usize>, to: usize, per_mille: u32) -> Result<(), Failure> {
     let share = match per_mille {
         1_000.. => String::new(),
@@ -239,7 +240,7 @@ pub(super) fn lose(from: Option<usize>, to: usize, per_mille: u32) -> Result<(),
     nft(to, &rule)
 }
 
-/// Ends the loss for the replica of a place. Returns how many packets were lost.
+/// Ends the loss for the replica with this node id. Returns how many packets were lost.
 pub(super) fn heal(node_id: usize) -> Result<u64, Failure> {
     let listed = Command::new("ip")
         .args([

@@ -24,8 +24,8 @@ const FAULTS_MAX: u64 = 100_000;
 pub(super) enum Victim {
     /// The replica that leads when the fault begins.
     Leader,
-    /// The replica of this place.
-    Place(usize),
+    /// The replica with this node id.
+    Node(usize),
     /// All of them.
     All,
 }
@@ -38,7 +38,7 @@ pub(super) enum Detail {
     Clients(bool),
     /// One direction: whether the victim hears nothing, or is not heard.
     Deaf(bool),
-    /// A lossy link: the distance to the other place, and the faults there.
+    /// A lossy link: the distance to the other node id, and the faults there.
     Link(usize, Faults),
 }
 
@@ -60,7 +60,7 @@ impl fmt::Display for Planned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let victim = match self.victim {
             Victim::Leader => "the leader".to_owned(),
-            Victim::Place(node_id) => format!("replica {node_id}"),
+            Victim::Node(node_id) => format!("replica {node_id}"),
             Victim::All => "all replicas".to_owned(),
         };
         write!(f, "{} {victim}", self.kind.name())?;
@@ -169,7 +169,7 @@ fn draw_named(arguments: &ChaosArguments, kinds: &[Kind], count: u64) -> Vec<Pla
         let node_id = prng.in_range(1..=replicas) as usize;
         let victim = match prng.chance(Ratio::percent(50)) {
             true => Victim::Leader,
-            false => Victim::Place(node_id),
+            false => Victim::Node(node_id),
         };
         planned.push(Planned {
             at: Duration::from_nanos(at),

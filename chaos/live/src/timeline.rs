@@ -21,13 +21,13 @@ const LEADS: &str = "leads in term ";
 #[derive(Clone, Debug)]
 pub(super) struct Done {
     pub(super) planned: Planned,
-    /// The targets of the fault, in words and by places.
+    /// The targets of the fault, in words and by node ids.
     pub(super) what: String,
     pub(super) node_ids: Vec<usize>,
     pub(super) begun: Instant,
     /// The time at which the fault was removed.
     pub(super) ended: Instant,
-    /// The time at which every place had an up-to-date voter again.
+    /// The time at which every node id had an up-to-date voter again.
     pub(super) whole: Instant,
     /// Whether it had any effect.
     pub(super) fired: bool,

@@ -77,14 +77,14 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn without_wrong_clocks_a_key_lives_its_time() {
+    fn without_wrong_clocks_a_key_keeps_its_time() {
         let time = GroupTime::default();
         assert_eq!(time.earliest(5 * MS, 20 * MS), 25 * MS);
         assert_eq!(time.latest(5 * MS, 20 * MS), None);
     }
 
     #[test]
-    fn a_fast_clock_shortens_a_life_and_a_slow_one_makes_it_longer() {
+    fn a_fast_clock_shortens_a_lifetime_and_a_slow_one_makes_it_longer() {
         let time = GroupTime {
             drift_per_million: 10_000,
             steady: Some(Steady {
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_jump_while_the_key_lives_shortens_its_life() {
+    fn only_a_jump_while_the_key_exists_shortens_its_lifetime() {
         let time = |jumps_ns: &[(u64, u64)]| GroupTime {
             jumps_ns: jumps_ns.to_vec(),
             ..GroupTime::default()

@@ -32,7 +32,7 @@ enum End {
     Heal(u64),
     Restart(Host),
     DiskHeals(Host),
-    /// A new process takes the place of a member that was removed.
+    /// A new process replaces a member that was removed.
     Rejoin(Host),
     /// Until the moment given: as soon as leadership is being transferred, the leader is cut off for the span.
     CutOld(Instant, Duration),
@@ -121,7 +121,7 @@ impl Chaos {
     fn end(&mut self, cluster: &mut Cluster, end: &End) {
         match end {
             End::Heal(number) => cluster.world.network.heal(*number),
-            // An operator may have filled the place meanwhile; the replica that runs there must not lose its memory
+            // An operator may have replaced the member meanwhile; the replica that runs there must not lose its memory
             // unasked.
             End::Restart(host) if cluster.world.program(*host).is_some() => {}
             End::Restart(host) => {
@@ -227,7 +227,7 @@ impl Chaos {
                     self.end_later(cluster, HANDOVER_POLL, End::CutOld(until, *span));
                 }
             }
-            // A disk keeps the identity of its place: a process there is not a new member.
+            // A disk keeps the identity of its replica: a process there is not a new member.
             Event::Remove { .. } | Event::Replace { .. } if cluster.config.disk.is_some() => {}
             Event::Remove { node_id, .. } if !cluster.begins_to_leave(host(*node_id)) => {}
             Event::Remove { node_id, span } => {
@@ -420,8 +420,8 @@ fn may_die(cluster: &Cluster, host: Host) -> bool {
 }
 
 impl Chaos {
-    /// Starts a new process at a place whose member was to be removed. If it was not removed, the command that follows
-    /// changes nothing, and the process replaces its dead predecessor as after a crash.
+    /// Starts a new process with the node id of a member that was to be removed. If it was not removed, the next
+    /// command changes nothing, and the process replaces its dead predecessor as after a crash.
     fn rejoin(&mut self, cluster: &mut Cluster, host: Host) {
         // It stays as it is while it cannot be spared: then the command finds a member, and changes nothing.
         let gone = cluster.world.program(host).is_none();
@@ -491,7 +491,7 @@ mod tests {
     /// times a simulated second. It would immediately have hit a later incarnation that was told to stop for reasons of
     /// its own.
     #[test]
-    fn the_order_to_kill_goes_with_the_replica_that_was_stopping() {
+    fn the_planned_kill_goes_with_the_replica_that_was_stopping() {
         let mut config = SimConfig::from_seed(1);
         (config.replicas, config.disk) = (3, None);
         let mut cluster = Cluster::new(config, Trace::Off, || true);
@@ -511,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_counts_as_filled_when_the_process_that_runs_there_votes() {
+    fn a_node_counts_as_a_voter_when_the_process_that_runs_there_votes() {
         let mut config = SimConfig::from_seed(1);
         (config.replicas, config.disk) = (3, None);
         let mut cluster = Cluster::new(config, Trace::Off, || true);
@@ -530,7 +530,7 @@ mod tests {
         let node_id = [NodeId(u32::from(victim.0) + 1)];
         cluster.kill_replica(victim, false);
         assert_eq!(cluster.nodes_without_vote(), node_id);
-        // Its place has a voter, the incarnation that died.
+        // Its node id has a voter, the incarnation that died.
         cluster.start_replica(victim, false);
         assert_eq!(cluster.nodes_without_vote(), node_id);
         run_for(&mut cluster, 3);

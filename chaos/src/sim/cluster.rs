@@ -52,9 +52,9 @@ pub(crate) struct Cluster {
     pub(crate) ended_early: bool,
     /// Each replica's disk, in disk mode.
     disks: Vec<SimDisk>,
-    /// Places that an operator takes out of the group, until they are filled again.
+    /// Nodes that an operator removes from the group, until they are added again.
     leaving: BTreeSet<Host>,
-    /// Those of them for which an operator has given the command to fill them.
+    /// Those of them for which an operator has given the command to add them.
     rejoining: BTreeSet<Host>,
     /// The identities that a canary does not give up.
     incarnations: BTreeMap<Host, Incarnation>,
@@ -274,7 +274,7 @@ impl Cluster {
         halted.map(|(host, _)| host).collect()
     }
 
-    /// Starts a new process at each place that is to be filled, and whose old one was removed only behind that command.
+    /// Starts a new process for each node that is to be added, if its old process was removed only after that command.
     pub(crate) fn refill_nodes(&mut self) {
         let was_removed = |host: &Host| {
             let node = self.world.program(*host).and_then(Member::replica);
@@ -287,7 +287,7 @@ impl Cluster {
         }
     }
 
-    /// Places that have no voter, or one that is not the process which runs there. Once nothing goes wrong any more,
+    /// Nodes that have no voter, or one that is not the process which runs there. Once nothing goes wrong any more,
     /// the group must accept each process that has lost its memory, whatever has happened to the incarnations and
     /// leaders before it.
     pub(crate) fn nodes_without_vote(&self) -> Vec<NodeId> {
@@ -376,7 +376,7 @@ impl Cluster {
             .start(host, endpoint, Member::Callers(Box::new(callers)), clock);
     }
 
-    /// Lets an operator give a command that concerns the place of `host`, instead of the last one about it. The old one
+    /// Lets an operator give a command that concerns the node at `host`, instead of the last one about it. The old one
     /// must not arrive behind the new one, and undo what it was answered.
     pub(crate) fn run_admin(&mut self, host: Host, command: AdminCommand) {
         let operator = self.operator_of(host);
@@ -432,7 +432,7 @@ impl Cluster {
         node.replica().is_handing_over().then_some(host)
     }
 
-    /// Whether no member sees a voter at the place of `host`.
+    /// Whether no member sees a voter with the node id of `host`.
     pub(crate) fn is_no_voter(&self, host: Host) -> bool {
         let node_id = node_id_of(host);
         let votes = |view: &View| {
@@ -486,8 +486,8 @@ impl Cluster {
         self.keeps_majority(Some(victim))
     }
 
-    /// Whether the group keeps a majority when an operator takes the place of `host` out of it. From then on the place
-    /// counts as gone, so that no replica is killed that the rest needs. False if it is not spared.
+    /// Whether the group keeps a majority when an operator removes the node at `host`. From then on that node counts as
+    /// gone, so that no replica is killed that the rest needs. False if the node cannot be spared.
     pub(crate) fn begins_to_leave(&mut self, host: Host) -> bool {
         let fresh = self.leaving.insert(host);
         if fresh && !self.keeps_majority(None) {
@@ -497,7 +497,7 @@ impl Cluster {
         fresh
     }
 
-    /// Whether an operator is busy with the place.
+    /// Whether an operator is busy with the node at `host`.
     pub(crate) fn is_leaving(&self, host: Host) -> bool {
         self.leaving.contains(&host)
     }
@@ -547,7 +547,7 @@ impl Cluster {
         }
     }
 
-    /// Looks at all replicas: who leads?
+    /// Asks all replicas who leads.
     pub(crate) fn probe(&mut self) {
         self.replace_spent();
         self.dismiss_operators();
@@ -635,7 +635,7 @@ struct View {
 }
 
 impl View {
-    /// Learners at places that have no voter.
+    /// Learners with node ids that have no voter.
     fn newcomers(&self) -> impl Iterator<Item = Incarnation> {
         let members = &self.discovery.members.0;
         let votes = |node_id: NodeId| {
@@ -652,8 +652,8 @@ impl View {
         self.sides.iter().any(|side| !side.is_empty())
     }
 
-    /// Whether of each side a majority lives, however many of the places that are `leaving` are gone by then. In the
-    /// worst case the living have left, and the dead still count. A dead learner counts, too, unless it is to replace a
+    /// Whether a majority of each side is alive, however many of the `leaving` nodes are gone by then. In the worst
+    /// case the live ones have left, and the dead still count. A dead learner counts, too, unless it is to replace a
     /// voter: the leader that makes it one may not know yet that it died.
     fn keeps_majority(&self, alive: &BTreeSet<Incarnation>, leaving: &[NodeId]) -> bool {
         let stays = |voter: &&Incarnation| {
@@ -679,7 +679,7 @@ impl View {
     }
 }
 
-/// Each place has an operator of its own, on a machine that only faults of the network hit.
+/// Each node has an operator of its own, on a machine that only faults of the network hit.
 fn hosts_of(config: &SimConfig) -> usize {
     config.topology().machines() + config.replicas
 }

@@ -27,12 +27,12 @@ pub(crate) struct World<P> {
     now: Instant,
     queue: BinaryHeap<Reverse<Due>>,
     parcels: Vec<Parcel>,
-    /// Places of `parcels` that are empty.
+    /// Indexes of `parcels` that are empty.
     vacant: Vec<u32>,
     planned: u64,
     machines: Vec<Option<Machine<P>>>,
     /// The next turn of each machine, and the order in which it was planned. They lie beside the machines, because
-    /// every event looks at all of them.
+    /// every event checks all of them.
     turns: Vec<(Instant, u64)>,
     /// Buffers of datagrams that have arrived.
     spare: Vec<Vec<u8>>,
@@ -52,7 +52,7 @@ pub(crate) struct WorldStats {
     pub(crate) datagrams_lost: u64,
 }
 
-/// A datagram under way: its arrival time, the order in which it was planned, and the place of its bytes.
+/// A datagram under way: its arrival time, the order in which it was planned, and the index of its bytes.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Due {
     at: Instant,

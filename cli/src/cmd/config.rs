@@ -53,7 +53,7 @@ fn check(path: &Path, keys: &[Key], output: Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the errors that the commands themselves would report for the combined settings, before they look at anything
+/// Returns the errors that the commands themselves would report for the combined settings, before they check anything
 /// else.
 fn together(file: &SettingsFile, keys: &[Key], each_is_right: bool) -> Vec<Mistake> {
     let mut mistakes = Vec::new();

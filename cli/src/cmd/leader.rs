@@ -16,13 +16,13 @@ use trine_base::survey::{SURVEY_TIMEOUT, ask_everybody};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LeaderCommand {
-    /// Hand the lead over to another voter.
+    /// Transfer leadership to another voter.
     Transfer(TransferArguments),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct TransferArguments {
-    /// The place that shall lead; the follower with the longest log if absent.
+    /// The node that shall lead; the follower with the longest log if absent.
     #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) to: Option<u32>,
     #[command(flatten)]
@@ -42,7 +42,7 @@ pub(crate) fn run<N: Network>(
     give(network, admin, Wanted::transfer(node_id), output)
 }
 
-/// The place of the follower with the longest log among those that answer.
+/// The node id of the follower with the longest log among those that answer.
 fn choose<N: Network>(network: &N, arguments: &AdminArguments) -> Result<u32, Failure> {
     let addresses = peers::resolve(&arguments.peers)?;
     let limit = arguments.timeout.min(SURVEY_TIMEOUT).into();

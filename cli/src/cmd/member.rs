@@ -70,12 +70,12 @@ pub(crate) fn run<N: Network>(
 pub(super) struct Wanted {
     pub(super) command: AdminCommand,
     pub(super) node_id: u32,
-    /// The address of the place's new replica.
+    /// The address of the new replica.
     pub(super) address: Option<SocketAddr>,
 }
 
 impl Wanted {
-    /// Makes the replica of a place the leader.
+    /// Makes the replica with this node id the leader.
     pub(super) const fn transfer(node_id: u32) -> Self {
         Self {
             command: AdminCommand::TransferLeadership,
@@ -115,8 +115,8 @@ const SHOW_AFTER: Duration = Duration::from_millis(300);
 /// The pause between two questions.
 const SHOW_EVERY: Duration = Duration::from_millis(250);
 
-/// Runs `work`. If the replica at a place receives the group's state meanwhile, shows how much of it has arrived. It
-/// needs a network that gives a process several sockets.
+/// Runs `work`. If the node receives the group's state meanwhile, shows how much of it has arrived. This needs a
+/// network that gives a process several sockets.
 fn while_shown<N: Network, T>(
     network: &N,
     arguments: &AdminArguments,
@@ -298,7 +298,14 @@ fn document(source: &Status) -> Value {
 }
 
 fn table(source: &Status) -> Table {
-    let mut table = Table::new(["node_id", "address", "role", "behind", "last heard", "life"]);
+    let mut table = Table::new([
+        "id",
+        "address",
+        "role",
+        "behind",
+        "last heard",
+        "incarnation",
+    ]);
     for member in &source.members {
         let heard = match member.silent_ns {
             _ if member.this => "now".to_owned(),
@@ -331,7 +338,7 @@ mod tests {
     use trine_transport::time::Duration;
 
     #[test]
-    fn what_became_of_an_order_is_said_with_the_fitting_status() {
+    fn what_became_of_an_admin_command_is_said_with_the_fitting_status() {
         let (obstacle, waited) = (Obstacle::NoLeader, Duration::from_millis(5));
         let why = || "it is the only voter".to_owned();
         let progress = "waiting for a replica".to_owned();

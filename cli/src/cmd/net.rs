@@ -26,7 +26,7 @@ pub(crate) fn run<N: Network>(
         NetCommand::Set(arguments) => {
             let fault_injection = FaultyGroup::find(network, &arguments.peers.peers)?;
             show(
-                &[fault_injection.command(arguments.node_id, &set_order(arguments))?],
+                &[fault_injection.command(arguments.node_id, &set_command(arguments))?],
                 output,
             );
         }
@@ -49,7 +49,7 @@ pub(crate) fn run<N: Network>(
     Ok(())
 }
 
-fn set_order(arguments: &NetSetArguments) -> FaultCommand {
+fn set_command(arguments: &NetSetArguments) -> FaultCommand {
     FaultCommand::Set {
         link: arguments.link.clone(),
         way: arguments.direction,
@@ -87,7 +87,7 @@ impl<'a, N: Network> FaultyGroup<'a, N> {
         }
     }
 
-    /// Sends a command to the replica at a place.
+    /// Sends a command to the replica with this node id.
     pub(super) fn command(&self, node_id: u32, command: &FaultCommand) -> Result<State, Failure> {
         let state = self.state(node_id)?;
         ask(state.address, command).map_err(|error| failure(&error))
@@ -99,7 +99,7 @@ impl<'a, N: Network> FaultyGroup<'a, N> {
         self.states.iter().map(ask).collect()
     }
 
-    /// The reported state of the replica at a place.
+    /// The reported state of the replica with this node id.
     pub(super) fn state(&self, node_id: u32) -> Result<&State, Failure> {
         let found = self.states.iter().find(|state| state.node_id == node_id);
         found.ok_or_else(|| self.nobody(Some(node_id)))

@@ -22,7 +22,7 @@ pub(crate) struct RecoverArguments {
     /// The directory of the replica that is left with the longest log; its process must not run.
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: PathBuf,
-    /// The replica's place, as it was started with.
+    /// The replica's node id, as it was started with.
     #[arg(
         long,
         value_name = "N",

@@ -233,7 +233,7 @@ pub(super) fn role_word(role: Role) -> &'static str {
     }
 }
 
-/// The place of the replica at `address`, as it reports it or as another replica lists it as a member. The index in the
+/// The node id of the replica at `address`, as it reports it or as another replica lists it. The index in the
 /// list of addresses does not matter, because the list may name some of the group in any order.
 pub(super) fn node_id_at(address: SocketAddr, reports: &[Report]) -> Option<u32> {
     let mut known = reports.iter().filter_map(Report::status);
@@ -291,7 +291,7 @@ fn store_line(leader: &Status) -> String {
     )
 }
 
-/// The place of the log, and when a write counts as durable there.
+/// Where the log is, and when a write counts as durable there.
 fn log_mode(fsync: Option<Fsync>) -> &'static str {
     match fsync {
         None => "in memory alone",

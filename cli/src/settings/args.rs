@@ -19,7 +19,7 @@ pub(crate) enum ConfigCommand {
         /// The command whose settings are meant.
         #[arg(value_enum, default_value = "serve", value_name = "COMMAND")]
         of: Configured,
-        /// Show passwords too, in whose place *** stands otherwise.
+        /// Show passwords too; *** replaces them otherwise.
         #[arg(long)]
         show_secrets: bool,
         /// Options of that command, behind `--`.

@@ -6,7 +6,7 @@ use clap::{Arg, ArgAction, Command};
 use super::Configured;
 use super::configurable::command_line;
 
-/// Options that are no settings, because they say where settings come from or how one answer looks.
+/// Options that are no settings, because they say where settings come from or which form one answer has.
 const NO_SETTINGS: [&str; 5] = ["config", "json", "output", "help", "version"];
 
 /// One setting.

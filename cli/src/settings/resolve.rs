@@ -43,7 +43,7 @@ pub(crate) fn arguments_of_file(
         line.push("--id=1".to_owned());
     }
     if command == Configured::Serve && !said("peers") {
-        // One address for every possible place.
+        // One address for every possible node id.
         let list: Vec<String> = (1..=PEERS_MAX).map(|n| format!("127.0.0.1:{n}")).collect();
         line.push(format!("--peers={}", list.join(",")));
     }

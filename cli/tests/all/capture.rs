@@ -58,7 +58,7 @@ fn a_client_and_its_replicas_capture_the_same_conversation() {
 
 /// `trine bench` accepted the option and captured nothing; admin commands for members did not know it.
 #[test]
-fn a_measurement_and_an_order_are_captured_too() {
+fn a_measurement_and_an_admin_command_are_captured_too() {
     let (bench, order) = (TempFile::new("bench"), TempFile::new("order"));
     let cluster = Cluster::start(&["--capture-limit", "1MiB"]);
     let rounds = [
@@ -117,7 +117,7 @@ fn a_replica_captures_what_reaches_it() {
 }
 
 #[test]
-fn a_file_that_cannot_be_written_is_told_with_its_cure() {
+fn a_file_that_cannot_be_written_is_told_with_its_hint() {
     let path = "/nowhere/at/all.pcapng";
     let parts = [path, "cannot be written", "No such file", "directory"];
     trine(&["get", "key", "--capture", path], "127.0.0.1:1", b"").expect_error(2, &parts);

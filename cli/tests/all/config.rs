@@ -119,7 +119,7 @@ fn options_of_the_network_are_refused_where_no_packet_is_sent() {
 }
 
 #[test]
-fn mistakes_in_a_file_are_named_with_line_and_cure() {
+fn mistakes_in_a_file_are_named_with_line_and_hint() {
     let file = TempFile::new(
         "mistakes",
         "id = 1\nmemroy = \"1GiB\"\nreads = \"perhaps\"\n",

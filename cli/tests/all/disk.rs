@@ -67,7 +67,7 @@ fn all_replicas_are_killed_at_once_and_a_majority_is_lost_later() {
     assert_ne!(document["cluster"], document["old_cluster"]);
     assert!(document["last_index"].as_u64() > Some(1), "{document}");
 
-    // It belongs to another place than the requested one.
+    // It belongs to another node than the requested one.
     let other = [
         "serve",
         "--id",
@@ -225,7 +225,7 @@ fn file(directory: &Path, begins: &str) -> PathBuf {
         .unwrap_or_else(|| panic!("no {begins}*"))
 }
 
-/// The line that starts place 3 on the files of `data`.
+/// The line that starts node 3 on the files of `data`.
 fn serve_third(cluster: &Cluster, data: &Path) -> Vec<String> {
     let data = data.to_str().expect("plain letters");
     let peers = cluster.group.peers();
@@ -238,7 +238,7 @@ fn as_words(line: &[String]) -> Vec<&str> {
     line.iter().map(String::as_str).collect()
 }
 
-/// Starts place 3 on the files of `data`, which it has to refuse.
+/// Starts node 3 on the files of `data`, which it has to refuse.
 fn refused(cluster: &Cluster, data: &Path) -> Ran {
     trine(&as_words(&serve_third(cluster, data)), "", b"").expect_status(2)
 }

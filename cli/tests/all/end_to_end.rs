@@ -305,7 +305,7 @@ fn client_of(cluster: &Cluster) -> BlockingClient<UdpBackend, MonotonicClock> {
 }
 
 #[test]
-fn a_port_in_use_is_named_with_its_cure() {
+fn a_port_in_use_is_named_with_its_hint() {
     let holder = UdpSocket::bind("127.0.0.1:0").expect("a port");
     let address = holder.local_addr().expect("bound").to_string();
     let args = ["serve", "--id", "1", "--peers", &address];
@@ -331,7 +331,7 @@ fn a_second_group_at_the_ports_of_the_first_does_not_count_as_started() {
 }
 
 #[test]
-fn another_version_or_cluster_is_named_with_its_cure() {
+fn another_version_or_cluster_is_named_with_its_hint() {
     let cases: [(u8, u64, &[&str]); 2] = [
         (
             1,
@@ -386,10 +386,10 @@ fn refusing_peer(reason: u8, theirs: u64) -> (String, std::thread::JoinHandle<()
 }
 
 #[test]
-fn a_wrong_place_and_a_missing_group_are_explained() {
+fn a_wrong_node_id_and_a_missing_group_are_explained() {
     let cluster = Cluster::start(&[]);
     let peers = cluster.group.addresses();
-    // The list names an unused address for a place that a replica elsewhere fills.
+    // The list names an unused address for a node that runs elsewhere.
     let stranger = free_addresses(1).expect("a port")[0];
     let mixed = format!("{},{},{stranger}", peers[0], peers[1]);
     let absent: Vec<String> = free_addresses(3)
@@ -800,7 +800,7 @@ fn a_replica_of_a_live_group_is_not_bootstrapped_again() {
 /// A client's time could end before the replica noticed the missing quorum. The client then reported only "The replica
 /// did not answer in time". And `status`, given one address of three, numbered the replicas by their rows.
 #[test]
-fn without_a_quorum_the_reason_is_said_and_places_are_named_as_they_are() {
+fn without_a_quorum_the_reason_is_said_and_node_ids_are_named_as_they_are() {
     let mut cluster = Cluster::start(&[]);
     cluster.ok(&["put", "key", "value"]);
     for node_id in [1, 2] {

@@ -21,7 +21,7 @@ fn one_address() -> SocketAddr {
     free_addresses(1).expect("a free port")[0]
 }
 
-/// The members by place: role and address.
+/// The members by node id: role and address.
 fn members(cluster: &Cluster) -> Vec<(u64, String, String)> {
     // The known members are printed also while there is no leader.
     let document = cluster.run(&["member", "list", "--json"]).json();
@@ -45,7 +45,7 @@ fn text(bytes: Vec<u8>) -> String {
 }
 
 #[test]
-fn the_list_shows_every_member_and_a_transfer_moves_the_lead() {
+fn the_list_shows_every_member_and_a_transfer_moves_leadership() {
     let mut cluster = Cluster::start(&[]);
     let leader = cluster.leader();
     let printed = text(cluster.ok(&["member", "list"]));
@@ -72,7 +72,7 @@ fn the_list_shows_every_member_and_a_transfer_moves_the_lead() {
     assert_eq!(document["command"], "transfer");
     assert_eq!(document["node_id"], other);
     assert_eq!(cluster.leader(), other);
-    // Without a place the command chooses another replica.
+    // Without a node id the command chooses another replica.
     cluster.ok(&["leader", "transfer"]);
     assert_ne!(cluster.leader(), other);
     cluster.ok(&["put", "key", "value"]);
@@ -130,7 +130,7 @@ fn a_fourth_replica_is_added_promoted_and_removed() {
 }
 
 #[test]
-fn a_new_process_replaces_a_living_one_when_that_is_ordered() {
+fn a_new_process_replaces_a_live_one_when_an_operator_says_so() {
     let mut cluster = Cluster::start(&[]);
     cluster.ok(&["put", "key", "value"]);
     let node_id = cluster.leader() % 3 + 1;
@@ -184,7 +184,7 @@ fn a_removal_that_would_lose_the_quorum_is_refused_with_its_reason() {
 }
 
 #[test]
-fn a_wrong_place_is_named() {
+fn a_wrong_node_id_is_named() {
     let cluster = Cluster::start(&[]);
     let table: &[(&[&str], &str)] = &[
         (&["member", "remove", "9"], "node 9 is not a member"),
@@ -208,7 +208,7 @@ fn a_wrong_place_is_named() {
     ] {
         cluster.run(args).expect_status(2);
     }
-    // The command waits for a place without a replica, and says so.
+    // The command waits for a node without a replica, and says so.
     cluster
         .run(&[
             "member",

@@ -101,7 +101,7 @@ fn a_group_tells_its_numbers_and_that_it_is_ready() {
         "trine_member_lag_entries{node_id=\"1\"".to_owned(),
         "trine_link_rtt_seconds{peer=".to_owned(),
         "trine_transport_drops_total{cause=\"checksum\"} 0.0".to_owned(),
-        format!("trine_place {leader}.0"),
+        format!("trine_node_id {leader}.0"),
     ] {
         assert!(
             text.lines().any(|line| line.starts_with(&series)),

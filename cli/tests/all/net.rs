@@ -3,7 +3,7 @@
 use crate::common::{Cluster, trine};
 use serde_json::Value;
 
-/// The output of `trine net show` for the replica at a place.
+/// The output of `trine net show` for the replica with this node id.
 fn shown(cluster: &Cluster, node_id: u64) -> Value {
     let ran = cluster.run(&["net", "show", "--json"]).expect_status(0);
     let document = ran.json();
@@ -58,7 +58,7 @@ fn links_are_blocked_and_healed_while_the_group_runs() {
 }
 
 #[test]
-fn whoever_is_not_in_the_lab_or_asks_for_what_is_not_is_refused() {
+fn whoever_has_no_fault_injection_or_asks_for_what_is_not_is_refused() {
     let cluster = Cluster::start(&["--fault-injection"]);
     for (args, status, part) in [
         (&["net", "set", "1", "gremlins=3%"][..], 2, "known are loss"),

@@ -59,7 +59,7 @@ impl Reader {
     }
 }
 
-/// Pauses the replica at `node_id` and overwrites the key through the others. It also sends reads to the paused replica,
+/// Pauses the replica `node_id` and overwrites the key through the others. It also sends reads to the paused replica,
 /// which finds them when it continues. None of them may return the overwritten value.
 fn pause_and_read(cluster: &mut Cluster, node_id: usize, mode: Mode, round: usize) {
     let address = cluster.group.addresses()[node_id - 1];

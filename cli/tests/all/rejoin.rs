@@ -8,7 +8,7 @@ use crate::common::{Cluster, program, wait_for};
 use trine_base::ports::free_addresses;
 use trine_local::Process;
 
-/// A replica at a place and an address that the group's list does not name.
+/// A replica with a node id and an address that the group's list does not name.
 fn serve(node_id: usize, listen: SocketAddr, peers: &str, more: &[&str]) -> Process {
     let (id, listen) = (node_id.to_string(), listen.to_string());
     let mut args = vec!["serve", "--id", &id, "--listen", &listen, "--peers", peers];
@@ -21,7 +21,7 @@ fn said(process: &Process, part: &str) -> bool {
     process.tail().iter().any(|line| line.contains(part))
 }
 
-/// The place's number is not in the list, and the list has more than seven places in between.
+/// The node id is not in the list, and seven more ids are missing in between.
 #[test]
 fn a_removed_replica_says_so_and_ends() {
     let cluster = Cluster::start(&[]);
@@ -39,13 +39,13 @@ fn a_removed_replica_says_so_and_ends() {
 }
 
 #[test]
-fn a_removed_replica_that_was_told_to_rejoin_waits_for_its_place() {
+fn a_removed_replica_that_was_told_to_rejoin_waits_to_be_added() {
     let cluster = Cluster::start(&[]);
     let address = free_addresses(1).expect("a port")[0];
     let fourth = serve(4, address, &cluster.group.peers(), &["--rejoin"]);
     cluster.ok(&["member", "add", "4", "--address", &address.to_string()]);
     cluster.ok(&["member", "remove", "4"]);
-    wait_for("a new life", || {
+    wait_for("a new incarnation", || {
         said(&fourth, "goes on as a new replica").then_some(())
     });
     cluster.ok(&["member", "add", "4", "--address", &address.to_string()]);
@@ -57,7 +57,7 @@ fn a_removed_replica_that_was_told_to_rejoin_waits_for_its_place() {
 /// In disk mode it ended, with and without `--rejoin`. Only a directory that was found damaged at a start was set
 /// aside.
 #[test]
-fn in_disk_mode_a_removed_replica_sets_its_files_aside_and_waits_for_its_place() {
+fn in_disk_mode_a_removed_replica_sets_its_files_aside_and_waits_to_be_added() {
     let name = format!("trine-rejoin-{}", std::process::id());
     let directory = std::env::temp_dir().join(name);
     let data = directory.join("4");
@@ -69,7 +69,7 @@ fn in_disk_mode_a_removed_replica_sets_its_files_aside_and_waits_for_its_place()
     cluster.ok(&["member", "add", "4", "--address", &address.to_string()]);
     cluster.ok(&["put", "key", "value"]);
     cluster.ok(&["member", "remove", "4"]);
-    wait_for("a new life", || {
+    wait_for("a new incarnation", || {
         said(&fourth, "joins its group as a new one").then_some(())
     });
     // The message said that the memory was lost, although the disk had kept everything.

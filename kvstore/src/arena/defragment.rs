@@ -25,7 +25,7 @@ enum Phase {
 pub(super) struct Evacuation {
     region: usize,
     phase: Phase,
-    /// The granule of the block that the walk looks at next; always the start of a block.
+    /// The granule of the block that the walk visits next; always the start of a block.
     cursor: u64,
 }
 

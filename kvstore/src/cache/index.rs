@@ -1,4 +1,4 @@
-//! The lossy index: a key has one bucket of seven slots, and no other place.
+//! The lossy index: a key has one bucket of seven slots, and no other slots.
 
 use super::log::LogPosition;
 use crate::arena::Location;

@@ -175,16 +175,16 @@ pub enum ExpireCondition {
     Absent,
     /// Only if the key has an expiry (Redis: XX).
     Present,
-    /// Only if the key then lives longer; without an expiry it lives forever (Redis: GT).
+    /// Only if the key then expires later; without an expiry it stays forever (Redis: GT).
     Later,
-    /// Only if the key then lives shorter; without an expiry it does (Redis: LT).
+    /// Only if the key then expires earlier; without an expiry it does (Redis: LT).
     Earlier,
-    /// Only if the key has an expiry and then lives shorter (Redis: XX LT).
+    /// Only if the key has an expiry and then expires earlier (Redis: XX LT).
     PresentAndEarlier,
 }
 
 impl ExpireCondition {
-    /// Whether `expiry_ns` may take the place of `current_ns`, which is 0 for none.
+    /// Whether `expiry_ns` may replace `current_ns`, which is 0 for none.
     pub(crate) fn holds(self, current_ns: u64, expiry_ns: u64) -> bool {
         let (has_one, earlier) = (current_ns != 0, expiry_ns < current_ns);
         match self {
@@ -220,7 +220,7 @@ pub enum Condition<'a> {
 }
 
 impl<'a> Condition<'a> {
-    /// The key that the condition looks at.
+    /// The key that the condition checks.
     #[must_use]
     pub fn key(&self) -> &'a [u8] {
         match self {

@@ -11,7 +11,7 @@ use crate::items::Items;
 use crate::store::Store;
 use std::fmt;
 
-/// Buckets that one call of [`Store::snapshot_chunk`] looks at.
+/// Buckets that one call of [`Store::snapshot_chunk`] scans.
 const WALK_BUCKETS_MAX: u32 = 2048;
 
 /// Buckets whose shadows one command clears away.

@@ -60,7 +60,7 @@ impl crate::items::Items {
         })
     }
 
-    /// Finds the item of a key, fetching bucket and block before it looks at them.
+    /// Finds the item of a key, fetching bucket and block before it reads them.
     #[inline(always)]
     pub(crate) fn lookup_later(&self, key: &[u8]) -> impl Future<Output = Option<Item<'_>>> {
         let hash = self.hasher.key(key);

@@ -81,9 +81,9 @@ pub enum AdminError {
 
 /// Gives `request` to the leader, until it is done or refused, at most for the configured operation timeout.
 ///
-/// Without an incarnation a removal or replacement means the place's holder at the time of the first question. If the
-/// place has no holder then, a removal is refused. Without a cluster the first one that is found to have a leader is
-/// meant.
+/// Without an incarnation, a removal or replacement concerns the member that has the node id at the first question. If
+/// no member has the node id then, a removal is refused. Without a cluster, the command concerns the first cluster that
+/// is found to have a leader.
 ///
 /// # Errors
 /// [`AdminError`] says what is certain about the command.
@@ -126,7 +126,7 @@ enum Question {
     AdminCommand,
 }
 
-/// How the order ended.
+/// How the admin command ended.
 #[derive(Debug)]
 enum End {
     Done(AdminDone),
@@ -395,7 +395,7 @@ impl<R: Route> AdminClient<R> {
     }
 }
 
-/// The holder of the place that `request` concerns: while one member replaces another, the voter.
+/// The member with the node id that `request` concerns. While one member replaces another, it is the voter.
 fn holder(members: &[Member], request: AdminRequest) -> Incarnation {
     let at_node = || members.iter().filter(|m| m.node_id == request.node_id);
     let voter = at_node().find(|member| member.role == MemberRole::Voter);

@@ -64,8 +64,8 @@ impl<R: Route> Clients<R> {
             return self.abandon_batch(refused.map(|batch| batch.keys).unwrap_or_default());
         };
         self.note_sent_to(peer, cx.now());
-        for node_id in 0..self.picked.len() {
-            self.note_sent(self.picked[node_id], peer, id, cx.now());
+        for index in 0..self.picked.len() {
+            self.note_sent(self.picked[index], peer, id, cx.now());
         }
         true
     }
@@ -132,7 +132,7 @@ impl<R: Route> Clients<R> {
             }
             Ok(()) => self.on_batch_reply(cx.now(), peer, &keys, &completion.response),
             Err(error) => {
-                // All of a batch are of one lane.
+                // All operations of a batch are from one queue.
                 if let Some(&first) = keys.first() {
                     self.avoid_if_slow(cx.now(), first, peer, error);
                 }

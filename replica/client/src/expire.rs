@@ -19,7 +19,7 @@ enum Overdue {
 }
 
 impl<R: Route> Clients<R> {
-    /// Looks through all operations, but only once something can be overdue.
+    /// Scans all operations, but only once something can be overdue.
     pub(super) fn expire(&mut self, cx: &mut Cx<'_, R>) {
         let now = cx.now();
         if now < self.check_at {

@@ -9,7 +9,7 @@ use trine_transport::time::Instant;
 use super::core::Clients;
 use super::operation::Queue;
 
-/// Lanes of reads that more than one replica can do.
+/// Queues of reads that more than one replica can do.
 const SPREAD: [Queue; 3] = [Queue::Stale, Queue::Follower, Queue::Anywhere];
 
 impl<R: Route> Clients<R> {

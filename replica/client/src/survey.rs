@@ -61,8 +61,8 @@ pub fn voters_in_step(reports: &[Report]) -> Option<usize> {
 /// Whether so many members came back without their memory, under other identities, that the rest is
 /// no longer a majority. The group's data is then gone, and it will never serve again.
 ///
-/// A member that does not answer may still have its memory. It has certainly lost it only if
-/// another replica fills its place.
+/// A member that does not answer may still have its memory. It has certainly lost it only if another replica has its
+/// node id.
 #[must_use]
 pub fn majority_gone(reports: &[Report]) -> bool {
     if leader_of(reports).is_some() {
@@ -72,8 +72,8 @@ pub fn majority_gone(reports: &[Report]) -> bool {
     statuses().any(|survivor| {
         let voters = || survivor.members.iter().filter(|member| member.voter);
         let is_gone = |member: &MemberStatus| {
-            let same_place = statuses().find(|status| status.address == member.address);
-            same_place.is_some_and(|status| status.incarnation != member.incarnation)
+            let same_address = statuses().find(|status| status.address == member.address);
+            same_address.is_some_and(|status| status.incarnation != member.incarnation)
         };
         let gone = voters().filter(|member| is_gone(member)).count();
         voters().count() - gone <= voters().count() / 2 && gone > 0

@@ -24,12 +24,12 @@ use trine_transport::time::{Duration, Instant};
 
 use client::Client;
 
-/// The place whose address all clients have.
+/// The node id whose address all clients have.
 const CLIENTS: u32 = 250;
-/// The place whose address a process has that [`World::claim`] speaks for.
+/// The node id whose address the process of [`World::claim`] has.
 pub const CLAIMANT: u32 = 9;
 
-/// Address of a place.
+/// Address of a node.
 pub fn address(node_id: u32) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, node_id as u8], 7471))
 }
@@ -91,7 +91,7 @@ impl Ord for Scheduled {
     }
 }
 
-/// One place, and the replica that fills it at the moment.
+/// One node id, and the replica that has it at the moment.
 pub struct Machine {
     pub replica: Option<Replica>,
     /// Counts the incarnations, so that messages for an earlier one get lost.
@@ -135,7 +135,7 @@ pub struct World {
     pub delay: (Duration, Duration),
     /// Directed links that carry nothing.
     pub cut: BTreeSet<(u32, u32)>,
-    /// Places whose answers to clients get lost.
+    /// Nodes whose answers to clients get lost.
     pub mute: BTreeSet<u32>,
     /// Answers to what was injected.
     pub heard_from_replicas: Vec<Vec<u8>>,
@@ -147,14 +147,14 @@ pub struct World {
     /// A running hash of everything that was delivered.
     pub trace: u64,
     pub deliveries: u64,
-    /// Addresses that operators name for new holders of a place, if not the place's own.
+    /// The address that operators name for the next replica with a node id, if not the node's own.
     pub newcomer: Option<SocketAddr>,
     /// The next answer for which it returns true gets lost.
     pub lose_answer: Option<fn(&[u8]) -> bool>,
 }
 
 impl World {
-    /// `count` places without a replica.
+    /// `count` nodes without a replica.
     pub fn new(count: u32, config: ReplicaConfig, seed: u64) -> Self {
         Self {
             now: Instant::from_nanos(1_000_000_000),
@@ -193,14 +193,14 @@ impl World {
         world
     }
 
-    /// Adds a place that the group does not know yet.
+    /// Adds a node that the group does not know yet.
     pub fn add_node(&mut self) -> u32 {
         let number = self.machines.len() as u32 + 1;
         self.machines.insert(number, Machine::empty());
         number
     }
 
-    /// Starts a replica at a place, as a new incarnation.
+    /// Starts the replica of a node, as a new incarnation.
     pub fn start(&mut self, number: u32, bootstrap: bool) {
         let incarnation = Incarnation(self.prng.next_u64().max(1));
         let peers = self
@@ -547,7 +547,7 @@ impl World {
         });
     }
 
-    /// Plays one event and returns the place that needs a turn for it.
+    /// Plays one event and returns the node that needs a turn for it.
     fn happen(&mut self, what: Happening) -> Option<u32> {
         let concerned = match &what {
             Happening::Request { to, .. } => Some(*to),
@@ -723,7 +723,7 @@ impl World {
         Some((reply.status, reply.text.to_owned()))
     }
 
-    /// A process that no replica knows asks every replica for a place, from [`CLAIMANT`].
+    /// A process that no replica knows asks every replica for a node id, from [`CLAIMANT`].
     pub fn claim(&mut self, node_id: u32) {
         let claim = JoinRequest {
             // Another version could be refused for that alone.
@@ -744,7 +744,7 @@ impl World {
         }
     }
 
-    /// The voter at a place, in the leader's configuration.
+    /// The voter with a node id, in the leader's configuration.
     pub fn holder(&self, node_id: u32) -> Incarnation {
         let members = self
             .leader()
@@ -756,7 +756,7 @@ impl World {
         member.map_or(Incarnation::NONE, |member| member.incarnation)
     }
 
-    /// A client's attempt at a place; its end comes back through `World::client_hears`, in time or as a failure.
+    /// A client's attempt at a node; its end comes back through `World::client_hears`, in time or as a failure.
     pub fn client_sends(
         &mut self,
         client: usize,

@@ -32,7 +32,7 @@ pub struct LinkStatus {
     pub rtt_ns: Option<u64>,
     /// The smallest round-trip time, once there is one.
     pub rtt_ns_min: Option<u64>,
-    /// Packets sent again.
+    /// Packets retransmitted.
     pub retransmissions: Option<u64>,
     /// Credits agreed on.
     #[serde(default)]
@@ -62,7 +62,7 @@ pub struct TransportStatus {
     pub packets_sent: u64,
     /// Packets received.
     pub packets_received: u64,
-    /// Packets sent again.
+    /// Packets retransmitted.
     pub retransmissions: u64,
     /// Received packets that were dropped for whatever reason.
     pub packets_dropped: u64,

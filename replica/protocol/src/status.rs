@@ -40,7 +40,7 @@ pub enum Role {
 /// One member, as the answering replica knows it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct MemberStatus {
-    /// The place that it fills.
+    /// Its node id.
     #[serde(alias = "place")]
     pub node_id: u32,
     /// Its present incarnation, in hexadecimal.
@@ -198,7 +198,7 @@ pub struct LeaseStatus {
 /// Everything that `trine status` shows of one replica.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Status {
-    /// The place that it fills.
+    /// Its node id.
     #[serde(alias = "place")]
     pub node_id: u32,
     /// Its present incarnation, in hexadecimal.

@@ -71,7 +71,7 @@ impl Directory {
         }
     }
 
-    /// Who began the group of the replica in the directory at `path`, in the order of their places. Nothing if it was
+    /// Who began the group of the replica in the directory at `path`, in the order of their node ids. Nothing if it was
     /// not there, belongs to no group, or cannot be read; opening the directory reports which. Needs no lock.
     #[must_use]
     pub fn first_members(path: &Path) -> Option<Vec<Member>> {
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recovery_that_was_ended_at_any_look_begins_again() {
+    fn a_recovery_that_was_ended_at_any_check_begins_again() {
         let scratch = Scratch::new("recovery");
         let mut steps = Vec::new();
         for end in 0.. {

@@ -73,14 +73,14 @@ pub enum OpenError {
         /// The newest one that this release knows.
         known: u16,
     },
-    /// The directory belongs to another place of the group.
+    /// The directory belongs to another node of the group.
     #[error("{file} belongs to node {found}, this replica was started for node {wanted}")]
     OtherNodeId {
         /// The file.
         file: String,
-        /// Its place.
+        /// Its node id.
         found: u32,
-        /// The place that was asked for.
+        /// The node id that was asked for.
         wanted: u32,
     },
     /// A recovery has ended midway: the next one takes it back and starts over.

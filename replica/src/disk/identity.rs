@@ -1,7 +1,8 @@
 //! The identity file: who this replica is, and of which group. It is the last file that a new directory gets.
 //!
 //! ```text
-//! | "trineid\0" | format (u16) | protocol version (u16) | place (u32) | incarnation | cluster | beginning (u32 length) | CRC32C |
+//! | "trineid\0" | format (u16) | protocol version (u16) | node id (u32) | incarnation | cluster |
+//! | beginning (u32 length) | CRC32C |
 //! ```
 //! The beginning is the group's, for a replica that was there: members and settings.
 

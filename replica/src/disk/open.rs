@@ -22,7 +22,7 @@ use crate::config::SEGMENT_BYTES_MIN;
 /// How to open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OpenOptions {
-    /// The place that the replica was started for.
+    /// The node id that the replica was started with.
     pub node_id: NodeId,
     /// When writes count as durable.
     pub fsync: Fsync,

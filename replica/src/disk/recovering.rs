@@ -166,7 +166,7 @@ mod tests {
     /// The recovery set the old files aside one by one, and only then made new ones. Killed in between, it left a
     /// directory that it found damaged, or empty. The state had to be put together by hand from the files set aside.
     #[test]
-    fn a_recovery_killed_after_any_change_begins_anew_with_the_old_files() {
+    fn a_recovery_killed_after_any_change_starts_again_with_the_old_files() {
         let begun = CachedDisk::of(&recoverable());
         let (done, whole) = attempt(begun.clone(), 20, None);
         assert_eq!(whole.unwrap().old, ClusterId(7));

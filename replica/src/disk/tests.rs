@@ -280,7 +280,7 @@ fn without_syncs_only_an_orderly_end_keeps_the_memory() {
 }
 
 #[test]
-fn lost_memory_is_set_aside_and_the_replica_begins_anew() {
+fn lost_memory_is_set_aside_and_the_replica_starts_again() {
     let mut disk = small();
     disk.files.get_mut("identity").unwrap()[20] ^= 1;
     let options = OpenOptions {

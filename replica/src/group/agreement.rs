@@ -278,7 +278,7 @@ mod tests {
 
     /// It used to be told to start again, and came back with the same state out of its log and its snapshots.
     #[test]
-    fn in_disk_mode_the_data_of_a_replica_gone_astray_is_lost_memory() {
+    fn in_disk_mode_the_data_of_a_diverged_replica_is_lost_memory() {
         let config = crate::ReplicaConfig::default();
         let members: Vec<Member> = (1..=3)
             .map(|node_id| Member {

@@ -182,7 +182,7 @@ impl Consensus {
         })
     }
 
-    /// This replica has halted: it leads no more, whatever raft's role is. Returns whether it led until now.
+    /// This replica has halted: it no longer leads, whatever raft's role is. Returns whether it led until now.
     pub(super) fn stop_leading(&mut self) -> bool {
         self.leads_in.take().is_some()
     }

@@ -153,7 +153,7 @@ impl Membership {
         }
     }
 
-    /// The role of a learner that has caught up: the successor of its place's voter, or one voter more.
+    /// The role of a learner that has caught up: the successor of the voter with its node id, or one voter more.
     fn due_promotion(&self, cx: &Cx<'_>) -> Option<(NodeId, ConfChangeV2)> {
         let members = cx.members()?;
         let is_learner = |member: &&Member| member.role == MemberRole::Learner;

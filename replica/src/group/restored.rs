@@ -133,7 +133,7 @@ mod tests {
     /// which has a question of its own under way. Whenever the earlier number was the greater one the answer counted
     /// for that as well, and the read missed the writes in between.
     #[test]
-    fn an_answer_to_an_earlier_life_confirms_no_read_of_this_one() {
+    fn an_answer_to_an_earlier_run_confirms_no_read_of_this_one() {
         let own = Member {
             node_id: NodeId(1),
             role: MemberRole::Voter,

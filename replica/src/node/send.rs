@@ -91,7 +91,7 @@ impl<R: Route> Node<R> {
         } = outgoing;
         let link = self.links.get_mut(index);
         if expect.is_some_and(|expected| expected != link.peer) {
-            self.unsent.push(tag); // Another life of the peer answers there.
+            self.unsent.push(tag); // Another incarnation of the peer answers there.
             return;
         }
         let Some(response) = cx.alloc(answer_bytes_max) else {

@@ -258,8 +258,8 @@ mod tests {
         assert!(!work.messages.is_empty());
     }
 
-    /// Simulator, seed 742: place 1 of three had been replaced, the change was over, and so the disk of place 3 could
-    /// be spared. Both others lost power, and came back in the middle of the change. Its last entry was on their disks,
+    /// Simulator, seed 742: node 1 of three had been replaced, the change was over, and so the disk of node 3 could be
+    /// spared. Both others lost power, and came back in the middle of the change. Its last entry was on their disks,
     /// but not that it was committed. The voters of before had to find that out again, and two of those three were
     /// permanently gone.
     #[test]

@@ -10,7 +10,7 @@ use crate::group::Group;
 /// "Attached" and "learner" are one state here: they differ in whether the group has its state, and only the group uses
 /// that difference. It also knows whether it has halted, because it still says why.
 pub(super) enum Life {
-    /// It probes the other places, and then tells them that a new group begins.
+    /// It probes the other nodes, and then tells them that a new group begins.
     Bootstrapping(Box<Bootstrap>),
     /// It belongs to no group, and asks to be taken in.
     Joining {

@@ -81,9 +81,9 @@ fn a_silent_follower_is_sent_so_many_bytes_and_no_more() {
     expect_in_step(&mut world, silent);
 }
 
-/// A place comes back with a new identity, has the state installed, and the answer that says so is lost. The sender
+/// A node comes back with a new identity, has the state installed, and the answer that says so is lost. The sender
 /// asked again, was refused because the state was there already, took that for a failure, and started over. It did so
-/// thirty times a second, each second with a new image. The place stayed out of the group until a write moved the log.
+/// thirty times a second, each second with a new image. The node stayed out of the group until a write moved the log.
 /// Raft's own answer had been dropped, because it left before the new member's state did, and thus before it knew its
 /// leader's address.
 #[test]

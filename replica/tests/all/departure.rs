@@ -9,7 +9,7 @@ use trine_transport::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Removes a place while it is cut off.
+/// Removes a node while it is cut off.
 fn finds_out(world: &mut World, removed: u32) {
     world.isolate(removed);
     world.run_for(SECOND);
@@ -42,7 +42,7 @@ fn a_member_that_was_removed_behind_its_back_finds_out() {
 
 /// A learner keeps asking to be taken in, because it has no vote yet. The answer to that question presented its removal
 /// as a reason to ask again. It kept naming its old leader, because raft's learners never look for another, and
-/// answered stale reads from a state that moved no more.
+/// answered stale reads from a state that no longer moved.
 #[test]
 fn a_learner_that_was_removed_behind_its_back_finds_out() {
     let mut world = World::serving(3, ReplicaConfig::default(), 3);
@@ -59,7 +59,7 @@ fn a_learner_that_was_removed_behind_its_back_finds_out() {
 
 /// It hears of its removal with the entry itself.
 #[test]
-fn a_member_that_sees_its_removal_takes_part_no_more() {
+fn a_member_that_sees_its_removal_halts() {
     for node_id in 1..=3 {
         let mut world = World::serving(3, ReplicaConfig::default(), 2);
         let (status, text) = world.admin(AdminCommand::Remove, node_id, SECOND * 5);
@@ -108,7 +108,7 @@ fn led_within(world: &mut World, bootstrap: &[u32], limit: Duration) -> bool {
     world.leader().is_some()
 }
 
-/// The bootstrapper dies permanently in the middle, and so do the peers that it has not told; others take their places.
+/// The bootstrapper dies permanently in the middle, and so do the peers that it has not told; others replace them.
 #[test]
 fn those_who_are_left_of_a_beginning_begin_again() {
     for step in 0..40 {

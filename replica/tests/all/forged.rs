@@ -18,7 +18,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// The incarnation of no replica.
 const STRANGER: Incarnation = Incarnation(0x1234_5678);
 
-/// Where a stranger sends from: the address of no replica.
+/// Where an unknown sender sends from: the address of no replica.
 fn elsewhere() -> std::net::SocketAddr {
     address(200)
 }
@@ -60,10 +60,10 @@ fn terms(world: &World) -> Vec<u64> {
     (1..=3).map(|node_id| world.status(node_id).term).collect()
 }
 
-/// A stranger, not a member, sends one APPEND in a term near the end of the numbers. Every replica took the term over
-/// and refused the next one. No replica could ever be elected again, in disk mode not even after a restart of all.
+/// An unknown sender sends one APPEND in a term near the end of the numbers. Every replica took the term over and
+/// refused the next one. No replica could ever be elected again, in disk mode not even after a restart of all.
 #[test]
-fn one_append_of_a_stranger_does_not_end_a_group() {
+fn one_append_of_an_unknown_sender_does_not_end_a_group() {
     let mut world = World::serving(3, small(), 1);
     let client = world.registered_client(1);
     world.put(client, "k", "before");
@@ -137,7 +137,7 @@ fn forged_state_reports_halt_nobody() {
     }
 }
 
-/// The leader alone, both followers dead: an acknowledgement that a stranger made up was taken for the quorum.
+/// The leader alone, both followers dead: an acknowledgement that an unknown sender made up was taken for the quorum.
 #[test]
 fn a_forged_acknowledgement_commits_nothing() {
     let mut world = World::serving(3, small(), 4);
@@ -259,10 +259,10 @@ fn a_session_without_a_number_or_of_the_future_is_refused() {
     assert_eq!(world.get(late, "k").as_deref(), Some("v"));
 }
 
-/// Any process that could send packets could take the place of a member that died: it asked for it, from wherever it
+/// Any process that could send packets could take the node id of a member that died: it asked for it, from wherever it
 /// was.
 #[test]
-fn nobody_takes_a_place_from_an_address_that_nobody_has_named() {
+fn nobody_takes_a_node_id_from_an_address_that_nobody_has_named() {
     let mut world = World::serving(3, small(), 7);
     let leader = world.leader().unwrap();
     let dead = 1 + leader % 3;
@@ -348,7 +348,7 @@ fn a_voter_that_missed_a_whole_exchange_of_members_votes_and_catches_up() {
     }
 }
 
-/// A group of five, one of which was cut off while the places 4 and 5 were added.
+/// A group of five, one of which was cut off while nodes 4 and 5 were added.
 struct Away {
     world: World,
     client: usize,

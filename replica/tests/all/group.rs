@@ -156,8 +156,8 @@ fn a_write_whose_answer_died_with_the_leader_is_not_applied_twice() {
     assert!(duplicates > 0);
 }
 
-/// The old leader is cut off, and does not know yet that it leads no more. It must not answer a linearizable read from
-/// its own store, however often it is asked.
+/// The old leader is cut off, and does not know yet that it no longer leads. It must not answer a linearizable read
+/// from its own store, however often it is asked.
 #[test]
 fn a_leader_that_was_cut_off_never_answers_a_stale_read() {
     for seed in 0..10 {
@@ -365,9 +365,9 @@ fn a_replica_without_memory_comes_back_as_a_new_identity() {
     }
 }
 
-/// Two processes claim one place, and the first of them is alive: the second has to stay outside.
+/// Two processes claim one node id, and the first of them is alive: the second has to stay outside.
 #[test]
-fn a_place_that_is_filled_is_not_given_away() {
+fn a_node_id_that_is_taken_is_not_given_away() {
     let mut world = World::serving(3, ReplicaConfig::default(), 6);
     world.run_for(SECOND);
     world.claim(2);
@@ -531,7 +531,7 @@ fn a_bootstrapper_that_dies_halfway_leaves_no_stuck_group() {
 }
 
 #[test]
-fn a_graceful_stop_hands_the_lead_over_first() {
+fn a_graceful_stop_transfers_leadership_first() {
     let mut world = World::serving(3, ReplicaConfig::default(), 14);
     let client = world.registered_client(1);
     world.put(client, "k", "v");
@@ -639,7 +639,7 @@ fn a_key_expires_on_time_in_a_quiet_group() {
 
 /// Without a leader group time does not advance, whatever the clocks of the replicas do meanwhile.
 #[test]
-fn group_time_stands_still_without_a_leader() {
+fn group_time_does_not_advance_without_a_leader() {
     let mut world = World::serving(3, ReplicaConfig::default(), 17);
     let client = world.registered_client(1);
     world.get_done(client, put_that_expires(b"k", SECOND));
@@ -667,7 +667,7 @@ fn group_time_stands_still_without_a_leader() {
 /// An entry that the leader never made gets into one follower, as if its memory had broken. The log goes on above it as
 /// if nothing had happened, and only the state differs.
 #[test]
-fn a_replica_whose_state_differs_takes_part_no_more() {
+fn a_replica_whose_state_differs_halts() {
     let mut world = World::serving(3, ReplicaConfig::default(), 18);
     let client = world.registered_client(1);
     world.put(client, "k", "v");

@@ -101,7 +101,7 @@ fn entry() -> impl Strategy<Value = LiedEntry> {
         })
 }
 
-/// Index, term, voters, learners, outgoing voters (as places), leaves by itself.
+/// Index, term, voters, learners, outgoing voters (as indices of replicas), leaves by itself.
 type LiedSnapshot = (Number, Number, Vec<usize>, Vec<usize>, Vec<usize>, bool);
 
 fn snapshot() -> impl Strategy<Value = Option<LiedSnapshot>> {
@@ -358,7 +358,7 @@ fn cases() -> u32 {
 }
 
 #[test]
-fn frames_for_another_cluster_or_another_life_are_counted_and_dropped() {
+fn frames_for_another_cluster_or_another_incarnation_are_counted_and_dropped() {
     let mut world = World::serving(3, small(), 1);
     let liar = Liar::new(&world);
     let before = world.status(2).counters.messages_foreign;

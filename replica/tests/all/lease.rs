@@ -182,7 +182,7 @@ fn transfer_leadership_to(world: &mut World, leader: u32, next: u32) {
 }
 
 #[test]
-fn handing_the_lead_over_ends_the_lease_at_once() {
+fn transferring_leadership_ends_the_lease_at_once() {
     for seed in 0..10 {
         let mut world = World::serving(3, leased(), seed);
         let (writer, reader) = (world.registered_client(1), world.registered_client(1));

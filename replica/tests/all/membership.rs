@@ -24,7 +24,7 @@ fn voters(world: &World) -> Vec<u32> {
         .collect()
 }
 
-/// A new place, filled by a learner.
+/// A new node, as a learner.
 fn add_learner(world: &mut World) -> u32 {
     let node_id = world.add_node();
     world.start(node_id, false);
@@ -33,10 +33,10 @@ fn add_learner(world: &mut World) -> u32 {
     node_id
 }
 
-/// The simulator found a group that was not whole again (seed 8700). The admin command to fill a place had been
-/// answered "done" by a leader that had slept. Another one led already, and had removed the member that was taken to
-/// fill the place. An admin command is now answered "done" as a read is: once a quorum has confirmed leadership after
-/// the question.
+/// The simulator found a group that was not whole again (seed 8700). The admin command to add a node had been answered
+/// "done" by a leader that had slept. Another one led already, and had removed the member that was taken for the new
+/// node. An admin command is now answered "done" as a read is: once a quorum has confirmed leadership after the
+/// question.
 #[test]
 fn a_leader_that_slept_does_not_say_that_an_order_is_done() {
     let mut world = World::serving(3, small(), 1);
@@ -145,10 +145,10 @@ fn a_learner_that_died_just_now_is_not_promoted() {
     assert_eq!(voters(&world), [1, 2, 3]);
 }
 
-/// Seed 20043 of the simulator, when it began to ask at its end whether every place votes. A learner died before it had
-/// become a voter, after a change of the leader. The new leader had never been told to fill the place, and found its
-/// dead learner when it was told. It waited for that one to catch up, and refused the next incarnation of the same
-/// place for ever.
+/// Seed 20043 of the simulator, when it began to ask at its end whether every node votes. A learner died before it had
+/// become a voter, after a change of the leader. The new leader had never been told to add the node, and found its dead
+/// learner when it was told. It waited for that one to catch up, and refused the next incarnation of the same node for
+/// ever.
 #[test]
 fn the_next_life_of_a_learner_that_died_is_taken_in() {
     for seed in 1..=4 {
@@ -173,9 +173,9 @@ fn the_next_life_of_a_learner_that_died_is_taken_in() {
     }
 }
 
-/// Seed 413 of the simulator: an admin command to remove a place was in the log, and not committed yet, when another
-/// one came to fill the place. It is filled, said the leader, and the removal came after that: the operator had been
-/// told that all was done, and the place was empty for ever.
+/// Seed 413 of the simulator: an admin command to remove a node was in the log, and not committed yet, when another one
+/// came to add it. The leader said that the node was there, and the removal came after that. The operator had been told
+/// that all was done, and no replica had the node id for ever after.
 #[test]
 fn a_place_that_is_on_its_way_out_does_not_count_as_filled() {
     let mut world = World::serving(3, small(), 5);
@@ -208,11 +208,11 @@ fn a_place_that_is_on_its_way_out_does_not_count_as_filled() {
     assert_eq!(voters(&world), [1, 2, 3]);
 }
 
-/// A learner's place goes to its next incarnation, not to another process that claims it while the learner is alive.
-/// Two that were started with the number of a place that an operator had just added drove each other out, for as long
-/// as the command was remembered.
+/// A learner's node id goes to its next incarnation, not to another process that claims it while the learner is alive.
+/// Two processes that were started with a node id that an operator had just added drove each other out, for as long as
+/// the command was remembered.
 #[test]
-fn the_place_of_a_learner_that_is_alive_is_not_given_away() {
+fn the_node_id_of_a_learner_that_is_alive_is_not_given_away() {
     let mut world = World::serving(3, small(), 2);
     let node_id = add_learner(&mut world);
     world.run_for(SECOND);
@@ -223,9 +223,9 @@ fn the_place_of_a_learner_that_is_alive_is_not_given_away() {
 }
 
 /// An admin command to replace a learner was remembered when it was done. The process that had been replaced was
-/// started again, asked for its place, and the command was done once more: to the new holder.
+/// started again, asked for its node id, and the command was done once more: to the new member.
 #[test]
-fn an_order_to_replace_a_learner_is_done_once() {
+fn a_command_to_replace_a_learner_is_done_once() {
     let mut world = World::serving(3, small(), 2);
     let node_id = add_learner(&mut world);
     let old = world.holder(node_id);
@@ -247,11 +247,11 @@ fn an_order_to_replace_a_learner_is_done_once() {
     assert_eq!(world.holder(node_id), new);
 }
 
-/// A learner goes on asking for its place until it votes. The command to add it was remembered for a minute, and only a
-/// replica that asked whether it still was a member heard of a removal. So the next question of the removed learner got
-/// it taken in again, as the same incarnation, and it stayed a member when its process ended.
+/// A learner goes on asking for its node id until it votes. The command to add it was remembered for a minute, and only
+/// a replica that asked whether it still was a member heard of a removal. So the next question of the removed learner
+/// got it taken in again, as the same incarnation, and it stayed a member when its process ended.
 #[test]
-fn a_removed_learner_does_not_come_back_on_the_order_that_has_added_it() {
+fn a_removed_learner_does_not_come_back_on_the_command_that_has_added_it() {
     for seed in 1..=8 {
         let mut world = World::serving(3, small(), seed);
         let node_id = world.add_node();
@@ -324,7 +324,7 @@ fn who_died_just_now_is_no_part_of_the_quorum_that_a_removal_leaves() {
     world.put(client, "k", "the two that are left serve");
 }
 
-/// Seed 1168 of the simulator: one operator wanted a place removed, which transferred leadership away from it, another
+/// Seed 1168 of the simulator: one operator wanted a node removed, which transferred leadership away from it, another
 /// one wanted it to lead, which transferred it back. Both asked many times a second, and the group did nothing else.
 #[test]
 fn a_place_that_is_to_go_is_not_handed_the_lead() {
@@ -350,7 +350,7 @@ fn a_place_that_is_to_go_is_not_handed_the_lead() {
 }
 
 #[test]
-fn a_leader_that_is_removed_hands_the_lead_over_first() {
+fn a_leader_that_is_removed_transfers_leadership_first() {
     let mut world = World::serving(3, ReplicaConfig::default(), 4);
     let client = world.registered_client(1);
     world.put(client, "k", "v");
@@ -366,7 +366,7 @@ fn a_leader_that_is_removed_hands_the_lead_over_first() {
 }
 
 #[test]
-fn the_lead_is_handed_to_the_place_that_is_named() {
+fn leadership_is_transferred_to_the_node_that_is_named() {
     let mut world = World::serving(3, ReplicaConfig::default(), 5);
     let client = world.registered_client(1);
     for node_id in [3, 2, 1, 2] {
@@ -387,7 +387,7 @@ fn the_lead_is_handed_to_the_place_that_is_named() {
     );
 }
 
-/// The holder of the place is alive but has to go: its process is cut off from the operator, not from the group.
+/// The member with the node id is alive but has to go: its process is cut off from the operator, not from the group.
 #[test]
 fn a_living_member_is_replaced_when_the_operator_says_so() {
     let mut world = World::serving(3, small(), 6);
@@ -441,7 +441,7 @@ fn the_largest_group_replaces_its_members_one_after_the_other() {
     });
 }
 
-/// A group with as many places as a message can list could never take a new identity in.
+/// A group with as many nodes as a message can list could never take a new identity in.
 #[test]
 fn a_group_without_room_for_a_newcomer_is_not_begun() {
     let peers: Vec<_> = (1..=MEMBERS_MAX as u32)
@@ -460,9 +460,9 @@ fn a_group_without_room_for_a_newcomer_is_not_begun() {
     assert!(begun.is_err());
 }
 
-/// A voter fell silent and a newcomer asked for its place; the voter came back before the newcomer had caught up, so
+/// A voter fell silent and a newcomer asked for its node id; the voter came back before the newcomer had caught up, so
 /// both stay. A newly elected leader, which had heard only from the members that elected it, used to take the voter for
-/// dead at once and gave its place away.
+/// dead at once and gave its node id away.
 #[test]
 fn a_new_leader_does_not_take_silence_for_death_at_once() {
     let mut world = World::serving(3, ReplicaConfig::default(), 8);

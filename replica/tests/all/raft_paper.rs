@@ -27,7 +27,7 @@ fn address(node_id: u64) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, node_id as u8], 7471))
 }
 
-/// The replica under test has place and identity 1; the others, 2 to n, are played by the test.
+/// The replica under test has node id and identity 1; the others, 2 to n, are played by the test.
 struct Node {
     replica: Replica,
     now: Instant,
@@ -63,7 +63,7 @@ fn new_replica(node_id: u64, size: u64, bootstrap: bool, seed: u64) -> Replica {
     .unwrap()
 }
 
-/// The message of a bootstrapper at place 2 to place 1.
+/// The message of the bootstrapper, node 2, to node 1.
 fn begin_message(size: u64) -> Vec<u8> {
     let mut bootstrapper = new_replica(2, size, true, 7);
     bootstrapper.on_turn(Instant::ZERO);

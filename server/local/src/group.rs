@@ -21,9 +21,9 @@ const KIND_STOP_LIMIT: Duration = Duration::from_secs(3);
 pub struct GroupConfig {
     /// The `trine` binary.
     pub program: PathBuf,
-    /// One address a replica; place `n` (from 1) is `addresses[n - 1]`.
+    /// One address a replica; node `n` (from 1) has `addresses[n - 1]`.
     pub addresses: Vec<SocketAddr>,
-    /// Further arguments for each `trine serve`; `{node_id}` in them is replaced by the replica's place.
+    /// Further arguments for each `trine serve`; `{node_id}` in them is replaced by the replica's node id.
     pub serve_args: Vec<OsString>,
     /// Sees every line that a replica prints.
     pub sink: Option<LineSink>,
@@ -42,7 +42,7 @@ impl fmt::Debug for GroupConfig {
 /// A replica that ended without being asked to.
 #[derive(Debug)]
 pub struct Exit {
-    /// Its place, from 1.
+    /// Its node id, from 1.
     pub node_id: usize,
     /// How it ended.
     pub status: ExitStatus,
@@ -92,7 +92,7 @@ fn lines(tail: &[String]) -> String {
 #[derive(Debug)]
 pub struct Group {
     config: GroupConfig,
-    /// Words before the command of each replica; `{node_id}` in them is replaced by its place.
+    /// Words before the command of each replica; `{node_id}` in them is replaced by its node id.
     launcher: Vec<OsString>,
     /// `None` while a replica is down on purpose.
     processes: Vec<Option<Process>>,
@@ -121,7 +121,7 @@ impl Group {
         Ok(group)
     }
 
-    /// The replicas' addresses, by place.
+    /// The replicas' addresses, by node id.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.config.addresses
@@ -139,7 +139,7 @@ impl Group {
         texts.join(",")
     }
 
-    /// The place of the replica at `address`.
+    /// The node id of the replica at `address`.
     #[must_use]
     pub fn node_id_of(&self, address: SocketAddr) -> Option<usize> {
         self.config
@@ -231,7 +231,7 @@ impl Group {
         Ok(())
     }
 
-    /// The last lines of every replica that is up, each with its place in front.
+    /// The last lines of every replica that is up, each with its node id in front.
     #[must_use]
     pub fn tails(&self) -> Vec<String> {
         let of_one = |(index, process): (usize, &Process)| -> Vec<String> {
@@ -284,7 +284,7 @@ impl Group {
     }
 }
 
-/// An argument in which `{node_id}` became the place.
+/// An argument in which `{node_id}` became the node id.
 fn with_node_id(argument: &OsString, node_id: usize) -> OsString {
     match argument.to_str() {
         Some(text) => text.replace("{node_id}", &node_id.to_string()).into(),

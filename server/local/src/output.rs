@@ -23,7 +23,7 @@ pub enum Stream {
     Err,
 }
 
-/// Called with (place, stream, line) for every line that a child prints, from a reader thread.
+/// Called with (node id, stream, line) for every line that a child prints, from a reader thread.
 pub type LineSink = Arc<dyn Fn(usize, Stream, &str) + Send + Sync>;
 
 /// The collected output of one child; the reader threads end when the child closes its streams.

@@ -15,7 +15,7 @@ use crate::output::LineSink;
 use trine_base::failure::Failure;
 use trine_base::network::Network;
 
-/// How long each look at the group may take.
+/// How long each poll of the group may take.
 const SURVEY_LIMIT: Nanos = Nanos::from_millis(500);
 
 /// Starts `trine serve` for every address and waits until all of them vote.
@@ -63,8 +63,8 @@ pub fn start_by<N: Network>(
     Ok(group)
 }
 
-/// A whole group that runs there already would answer in the place of the one that is to be started, so it is looked for
-/// before anything is.
+/// A whole group that runs there already would answer instead of the one that is to be started. So it is looked for
+/// before anything is started.
 fn ports_are_free(addresses: &[SocketAddr]) -> Result<(), Failure> {
     for address in addresses {
         match UdpSocket::bind(address) {
@@ -127,7 +127,7 @@ pub fn survey<N: Network>(network: &N, addresses: &[SocketAddr]) -> Result<Vec<R
     survey::ask(network, addresses, SURVEY_LIMIT)
 }
 
-/// The place (from 1) of the replica that leads, if one does.
+/// The node id of the replica that leads, if one does.
 pub fn leader_node_id(group: &Group, reports: &[Report]) -> Option<usize> {
     leader_of(reports).and_then(|leader| group.node_id_of(leader.address))
 }

@@ -93,7 +93,7 @@ impl Injector {
             .map_or_else(Fired::default, |present| (present.fired)())
     }
 
-    /// Follows an admin command, or returns why it cannot.
+    /// Follows a request, or returns why it cannot.
     pub fn follow(&self, command: &FaultCommand) -> Result<State, String> {
         let mut inner = self.lock();
         let mut rules = inner.rules.clone();
@@ -118,7 +118,7 @@ impl Injector {
         Ok(self.state(&inner))
     }
 
-    /// The address of a place, or the address that is given directly.
+    /// The address of a node, or the address that is given directly.
     fn link(&self, name: &str) -> Result<SocketAddr, String> {
         let known = || {
             let others = self
@@ -304,7 +304,7 @@ mod tests {
 
     /// A replica that restarts in the same process keeps its injected faults.
     #[test]
-    fn a_new_life_has_the_rules_of_the_one_before() {
+    fn a_new_incarnation_has_the_rules_of_the_one_before() {
         let injector = injector();
         injector
             .follow(&set(None, Way::Out, "blocked"))

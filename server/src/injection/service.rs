@@ -1,4 +1,4 @@
-//! Takes admin commands on a replica's Unix socket, from its own user alone.
+//! Takes requests to the fault injector on a replica's Unix socket, from its own user alone.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use super::Injector;
 use trine_base::failure::Failure;
 use trine_local::faults::{FaultCommand, State, line, socket_name};
 
-/// Takes admin commands for `injector` in a separate thread, for as long as the process lives.
+/// Takes requests for `injector` in a separate thread, for as long as the process lives.
 pub fn serve(own: SocketAddr, injector: Arc<Injector>) -> Result<(), Failure> {
     let cannot = |error: io::Error| {
         Failure::usage(
@@ -23,8 +23,7 @@ pub fn serve(own: SocketAddr, injector: Arc<Injector>) -> Result<(), Failure> {
     let name = socket_name(own).map_err(cannot)?;
     let listener = UnixListener::bind_addr(&name).map_err(cannot)?;
     let accept = move || {
-        // Callers are served one after the other. An admin command takes no time, and a silent caller is dropped at the
-        // limit.
+        // Callers are served one after the other. A request takes no time, and a silent caller is dropped at the limit.
         for stream in listener.incoming().flatten() {
             // A caller that went away meanwhile gets no answer.
             let _ = converse(&stream, &injector);

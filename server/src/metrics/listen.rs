@@ -34,8 +34,8 @@ impl Listen {
         Ok(address)
     }
 
-    /// Returns the same address for the replica at each place. Places count from 1, and the first one has the unchanged
-    /// port. The result is an option value of `trine serve` in which the supervisor replaces `{place}`.
+    /// Returns the same address for each node. Node ids count from 1, and the first node has the unchanged port. The
+    /// result is an option value of `trine serve` in which the supervisor replaces `{node_id}`.
     pub fn for_each_node(&self) -> Result<String, Failure> {
         let address = self.resolve()?;
         let before = address.port().checked_sub(1).filter(|port| *port > 0);
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read_and_places_get_a_port_each() {
+    fn addresses_are_read_and_nodes_get_a_port_each() {
         let listen: Listen = "localhost:9100+2".parse().expect("reads");
         assert_eq!(listen.resolve().expect("resolves").port(), 9102);
         let base: Listen = "[::1]:9100".parse().expect("reads");

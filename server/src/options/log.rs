@@ -69,7 +69,7 @@ impl LogArguments {
         self.data_dir.as_ref().filter(|_| self.log == LogMode::Disk)
     }
 
-    /// The same settings, as options of `trine serve` for the replica of each place.
+    /// The same settings, as options of `trine serve` for each node.
     pub fn as_serve_args(&self) -> Vec<OsString> {
         let Some(directory) = self.directory() else {
             return Vec::new();

@@ -20,7 +20,7 @@ use trine_base::units::{parse_bytes, parse_positive_duration};
 #[command(next_help_heading = "Redis protocol")]
 pub struct RespArguments {
     /// Serve the Redis protocol here: a port of loopback, or address:port. With + behind it each replica takes its own
-    /// port: 7101+ is 7103 at place 3. `trine up` always counts on.
+    /// port: 7101+ is 7103 at node 3. `trine up` always counts on.
     #[arg(long, value_name = "PORT|ADDR:PORT")]
     pub resp: Option<RespAddress>,
     /// What AUTH has to give before other commands are taken.
@@ -56,7 +56,7 @@ pub struct RespArguments {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RespAddress {
     address: SocketAddr,
-    /// The port belongs to place 1, and further places count on from it.
+    /// The port belongs to node 1, and further nodes count on from it.
     counts_on: bool,
 }
 
@@ -97,7 +97,7 @@ impl RespAddress {
         Ok(address)
     }
 
-    /// Returns the same address, with ports that count on with the places.
+    /// Returns the same address, with ports that count on with the node ids.
     pub fn counting_on(self) -> Self {
         Self {
             counts_on: self.address.port() > 0,
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_alone_is_one_of_loopback_and_a_plus_counts_places() {
+    fn a_port_alone_is_one_of_loopback_and_a_plus_counts_nodes() {
         assert_eq!(node_id("7101", 3), "127.0.0.1:7101");
         assert_eq!(node_id("7101+", 3), "127.0.0.1:7103");
         assert_eq!(node_id("0.0.0.0:7101+", 1), "0.0.0.0:7101");

@@ -18,14 +18,14 @@ use trine_base::units::parse_bytes;
 /// The options of `trine serve`.
 #[derive(Debug, Args)]
 pub struct ServeArguments {
-    /// This replica's place in the list of peers, from 1.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    /// This replica's node id: its position in the list of peers, from 1.
+    #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u32).range(1..))]
     pub id: u32,
     /// Every replica of the group in the same order everywhere, this one included: host:port,...
     #[arg(long, env = "TRINE_PEERS", value_name = "LIST")]
     pub peers: String,
-    /// Where this replica is reached, if the list of peers does not name it: then the list only says whom to ask, in any
-    /// order, and --id may be any place.
+    /// Where this replica is reached, if the list of peers does not name it: then the list only says whom to ask, in
+    /// any order, and --id may be any node id.
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "bootstrap")]
     pub listen: Option<String>,
     /// Begin a new group; needs every peer reachable and in no group. Give it to one replica, once.
@@ -60,10 +60,10 @@ pub struct ServeArguments {
     /// Whether and where Redis clients are served.
     #[command(flatten)]
     pub resp: RespArguments,
-    /// Lab: damage what this replica sends, for example loss=5%,dup=1%,reorder=2%,corrupt=0.1%,delay=1ms..5ms.
+    /// Damage what this replica sends, for example loss=5%,dup=1%,reorder=2%,corrupt=0.1%,delay=1ms..5ms.
     #[arg(long, value_name = "FAULTS", help_heading = "Fault injection")]
     pub fault: Option<Faults>,
-    /// Lab: the seed from which the faults are drawn.
+    /// The seed from which the faults are drawn.
     #[arg(
         long,
         default_value_t = 0,
@@ -71,10 +71,10 @@ pub struct ServeArguments {
         help_heading = "Fault injection"
     )]
     pub fault_seed: u64,
-    /// Lab: with --log disk, the room that the log takes at a time.
-    #[arg(long, default_value_t = SEGMENT_BYTES, value_name = "SIZE", value_parser = parse_bytes, help_heading = "Fault injection")]
+    /// With --log disk, the room that the log takes at a time.
+    #[arg(long, default_value_t = SEGMENT_BYTES, value_name = "SIZE", value_parser = parse_bytes, help_heading = "Testing")]
     pub log_segment: u64,
-    /// Lab: let this user, on this machine, change with `trine net` what the network does to this replica's packets.
+    /// Let this user, on this machine, change with `trine net` what the network does to this replica's packets.
     #[arg(long, help_heading = "Fault injection")]
     pub fault_injection: bool,
     /// Whether packets are captured.

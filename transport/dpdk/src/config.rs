@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_are_reached_through_the_gateway() {
+    fn other_networks_are_reached_through_the_gateway() {
         let mut config: DpdkConfig = "ip=10.1.2.3/24".parse().unwrap();
         let (near, far) = (Ipv4Addr::new(10, 1, 2, 200), Ipv4Addr::new(10, 1, 3, 1));
         assert_eq!(config.next_hop(far), far, "no gateway, no stranger");

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_are_learnt_only_when_they_ask_for_us() {
+    fn unknown_senders_are_learnt_only_when_they_ask_for_us() {
         let mut neighbours = Neighbours::default();
         assert!(!neighbours.on_arp(
             at(0),

@@ -441,7 +441,7 @@ impl Backend for DpdkBackend {
     /// The port has its own copy of everything.
     fn flush(&mut self) {}
 
-    /// Looks at the queue again and again, sleeping longer and longer in between: a port cannot wake a process.
+    /// Polls the queue again and again, and sleeps longer and longer in between: a port cannot wake a process.
     fn wait(&mut self, timeout: Option<Duration>) -> Result<(), BackendError> {
         let begin = MonotonicClock.now();
         let deadline = timeout.map_or(Instant::FAR_FUTURE, |timeout| begin.saturating_add(timeout));

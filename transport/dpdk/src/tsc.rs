@@ -72,7 +72,7 @@ struct Reading {
 }
 
 impl TscClock {
-    /// Looks whether the counter can be trusted, and measures its rate, which takes a millisecond.
+    /// Checks whether the counter can be trusted, and measures its rate, which takes a millisecond.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn the_counter_gives_the_time_between_looks_also_over_its_end() {
+    fn the_counter_gives_the_time_between_readings_also_over_its_end() {
         let (mut machine, counter) = Machine::new();
         for step in [1, 10, 100, 999, 10_000, 123_456, 5_000_000, 3_000_000_000] {
             for _ in 0..100 {
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn time_never_goes_backwards_whatever_the_looks_say() {
+    fn time_never_goes_backwards_whatever_the_readings_say() {
         let (mut machine, counter) = Machine::new();
         let mut prng = Prng::new(3);
         let mut last = Instant::ZERO;

@@ -10,7 +10,7 @@ use trine_transport::inbox::Inbox;
 use trine_transport::session::{ConnectParams, SessionId};
 use trine_transport::time::Instant;
 
-/// The meeting place. The inbox is bounded by its sources: a cell has at most two commands under
+/// What threads and event loop share. The inbox is bounded by its sources: a cell has at most two commands under
 /// way, a session's handle one, a received request one, a task one.
 pub(super) struct Shared<R: Route> {
     pub(super) inbox: Inbox<Command<R>>,

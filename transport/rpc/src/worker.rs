@@ -48,7 +48,7 @@ pub struct WorkerStats {
 }
 
 /// The threads and their two queues. Waiting jobs are bounded by the slots of the established
-/// sessions: a slot's next request takes the place of one that its client has given up.
+/// sessions: a slot's next request replaces one that its client has given up.
 struct Workers {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,

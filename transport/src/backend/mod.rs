@@ -32,7 +32,7 @@ use std::sync::Arc;
 use crate::buf::Pool;
 use crate::time::Duration;
 
-/// How a backend names the place a packet goes to or came from: a socket address, a queue number,
+/// How a backend names where a packet goes to or came from: a socket address, a queue number,
 /// an address handle with its queue pair.
 pub trait Route: Copy + Eq + Hash + Debug + Send + 'static {}
 
@@ -59,7 +59,7 @@ pub trait Backend {
     /// Where packets go to and come from.
     type Route: Route;
 
-    /// The facts that the core must know; constant over the backend's life.
+    /// The facts that the core must know; constant over the backend's lifetime.
     fn caps(&self) -> Caps;
 
     /// The pool whose memory this backend can send from.

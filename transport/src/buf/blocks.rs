@@ -9,7 +9,7 @@
 //! list head (64 bits):  tag (32 bits, grows with each pop) | block id, or NIL, or CLOSED
 //! ```
 //!
-//! Life of the pool: when the last handle goes, every list is closed and its free blocks are
+//! Lifetime of the pool: when the last handle goes, every list is closed and its free blocks are
 //! counted. A block that comes back later finds its list closed and counts itself. The thread that
 //! counts the last block frees the regions.
 

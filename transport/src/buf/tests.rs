@@ -1,4 +1,4 @@
-//! The pool from outside: reuse, limits, sharing, many threads, and the end of its life.
+//! The pool from outside: reuse, limits, sharing, many threads, and the end of its lifetime.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

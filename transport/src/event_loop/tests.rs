@@ -134,7 +134,7 @@ impl Clock for Watched<'_> {
     }
 }
 
-/// Looks at the clock in that turn of a client in which eight requests leave.
+/// Clock readings in that turn of a client in which eight requests leave.
 fn looks_for_eight_packets(batched_timestamps: bool) -> u32 {
     let (ours, theirs) = RingBackend::pair(RingConfig::default());
     let (address, looks) = (theirs.route(), Cell::new(0));
@@ -169,7 +169,7 @@ fn looks_for_eight_packets(batched_timestamps: bool) -> u32 {
 }
 
 #[test]
-fn one_look_at_the_clock_serves_all_packets_of_a_turn_unless_switched_off() {
+fn one_clock_reading_serves_all_packets_of_a_turn_unless_switched_off() {
     assert_eq!(looks_for_eight_packets(true), 1);
     let looks = looks_for_eight_packets(false);
     assert!(looks > 8, "{looks} looks for eight packets");

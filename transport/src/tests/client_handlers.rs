@@ -720,7 +720,7 @@ mod buffers {
     #[test]
     fn a_failed_request_that_was_sent_waits_and_one_that_was_not_does_not() {
         let mut s = sent_uncopied();
-        // A short one would be written at once.
+        // A short one would take the fast path.
         let unsent = s.enqueue(2, 1_000, 100);
         s.node.endpoint.cancel(s.now, unsent);
         s.node.endpoint.on_timeout(s.now, &mut s.node.app);

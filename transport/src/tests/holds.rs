@@ -194,7 +194,7 @@ fn a_response_of_one_packet_stays() {
 /// `on_timeout` never returned. A server end that held a part of a request and was disconnected kept the time of its
 /// next scan. A session that is closing is not scanned, so the timer was due again at once, for ever.
 #[test]
-fn a_session_that_closes_has_nothing_to_look_at() {
+fn a_session_that_closes_has_nothing_to_scan() {
     let mut s = Script::server();
     s.request(1, 0, 3 * FULL);
     idle(

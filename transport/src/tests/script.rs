@@ -9,7 +9,7 @@ use crate::wire::{
 };
 use crate::{Config, ConnectParams, DownReason, Event, Identity, RequestId, SessionId};
 
-/// The test's address, and the one of a stranger.
+/// The test's address, and that of an unknown sender.
 pub(crate) const PEER: u32 = 9;
 pub(crate) const STRANGER: u32 = 10;
 /// The session index that the test uses for itself.

@@ -470,7 +470,7 @@ mod ping_and_disconnect {
     }
 
     #[test]
-    fn a_strangers_disconnect_changes_nothing() {
+    fn a_disconnect_of_an_unknown_sender_changes_nothing() {
         let mut s = Script::server();
         let body = crate::wire::Probe {
             sender_session: 1,

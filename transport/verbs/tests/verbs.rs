@@ -232,7 +232,7 @@ fn waiting_ends_with_a_datagram_a_waker_or_the_timeout() {
 }
 
 #[test]
-fn a_device_port_or_gid_that_does_not_exist_is_named_with_its_cure() {
+fn a_device_port_or_gid_that_does_not_exist_is_named_with_its_hint() {
     let failure =
         |config: VerbsConfig| VerbsBackend::open(&config).err().expect("it must not open");
     let no_device = failure(VerbsConfig {
@@ -352,7 +352,7 @@ fn several_queue_pairs_break_restart_and_sleep_together() {
 
 /// Breaks the queue pair again as soon as it is restarted.
 #[test]
-fn a_queue_pair_that_breaks_again_and_again_is_given_up_with_cause_and_cure() {
+fn a_queue_pair_that_breaks_again_and_again_is_given_up_with_cause_and_hint() {
     let mut backend = open(&VerbsConfig::default());
     let deadline = MonotonicClock.now() + BOUND;
     let error = loop {

@@ -72,7 +72,7 @@ enum Event {
 /// The state of a partial order. Both lists are sorted.
 #[derive(Clone)]
 struct Configuration {
-    /// The next event to look at.
+    /// The next event to examine.
     event: usize,
     state: State,
     /// Called, and not in the order yet.

@@ -1,4 +1,4 @@
-//! The part of Protocol Buffers for etcd's GET and PUT: it writes fields of bytes, and looks for them.
+//! The part of Protocol Buffers for etcd's GET and PUT: it writes fields of bytes, and finds them.
 
 /// Appends a field of bytes.
 pub fn field(number: u8, bytes: &[u8], out: &mut Vec<u8>) {

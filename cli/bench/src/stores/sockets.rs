@@ -22,7 +22,7 @@ const READ_BYTES: usize = 64 << 10;
 /// The most connections handled in one round.
 const EVENTS_MAX: usize = 256;
 
-/// The other side sends no more. The kernel reports this edge once.
+/// The other side no longer sends. The kernel reports this edge once.
 const ENDED: epoll::EventFlags = epoll::EventFlags::RDHUP
     .union(epoll::EventFlags::HUP)
     .union(epoll::EventFlags::ERR);

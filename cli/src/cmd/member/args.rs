@@ -6,15 +6,15 @@ use trine_base::arguments::{AdminArguments, GroupArguments};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum MemberCommand {
-    /// Show every member: place, address, role, how far it is behind.
+    /// Show every member: node id, address, role, how far it is behind.
     List(MemberListArguments),
-    /// Take in a replica that is, or will be, started with `trine serve` at a new place.
+    /// Add a replica that is, or will be, started with `trine serve` and a new node id.
     Add(MemberAddArguments),
-    /// Give the learner at a place a vote.
+    /// Give a learner a vote.
     Promote(NodeArguments),
-    /// Remove the member at a place; refused if too few that are alive would be left.
+    /// Remove a member; refused if too few live members would be left.
     Remove(NodeArguments),
-    /// Let a newly started replica take a place although its present holder may be alive, or is gone and was elsewhere.
+    /// Replace a member by a newly started replica with its node id. The old one may be alive, or at another address.
     Replace(MemberReplaceArguments),
 }
 
@@ -45,15 +45,15 @@ pub(crate) struct MemberReplaceArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct NewcomerArguments {
-    /// Where the new replica is, host:port. The group takes in nobody from elsewhere. Not needed for the address that the
-    /// place's last holder had, or that the leader's --peers has for the place.
+    /// Where the new replica is, host:port. The group accepts no replica from another address. Not needed for the
+    /// address that the last replica with this node id had, or that the leader's --peers has for it.
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) address: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct NodeArguments {
-    /// The place: what the replica was, or will be, started with as --id.
+    /// The node id: what the replica was, or will be, started with as --id.
     #[arg(value_name = "ID", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) node_id: u32,
     #[command(flatten)]

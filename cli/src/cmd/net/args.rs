@@ -16,7 +16,7 @@ pub(crate) enum NetCommand {
     Show(FaultArguments),
 }
 
-/// How the replicas in the lab are found. They have to run on this machine, under this user.
+/// How the replicas with fault injection are found. They have to run on this machine, under this user.
 #[derive(Clone, Debug, PartialEq, Args)]
 pub(crate) struct FaultArguments {
     /// The replicas' addresses, host:port,...
@@ -26,13 +26,13 @@ pub(crate) struct FaultArguments {
 
 #[derive(Clone, Debug, PartialEq, Args)]
 pub(crate) struct NetSetArguments {
-    /// The place of the replica.
+    /// The node id of the replica.
     #[arg(value_name = "ID", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) node_id: u32,
     /// What happens to its packets: loss=5%,dup=1%,reorder=2%,corrupt=0.1%,delay=1ms..5ms, or blocked.
     #[arg(value_name = "FAULTS")]
     pub(crate) faults: Faults,
-    /// Only on the link to this place, or address; without it on every link that has no rule of its own, the clients'
+    /// Only on the link to this node, or address; without it on every link that has no rule of its own, the clients'
     /// included.
     #[arg(long, value_name = "ID")]
     pub(crate) link: Option<String>,
@@ -45,10 +45,10 @@ pub(crate) struct NetSetArguments {
 
 #[derive(Clone, Debug, PartialEq, Args)]
 pub(crate) struct NetClearArguments {
-    /// The place of the replica; all of them if absent.
+    /// The node id of the replica; all of them if absent.
     #[arg(value_name = "ID", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) node_id: Option<u32>,
-    /// Only the own rule of the link to this place, or address.
+    /// Only the own rule of the link to this node, or address.
     #[arg(long, value_name = "ID", requires = "node_id")]
     pub(crate) link: Option<String>,
     #[command(flatten)]

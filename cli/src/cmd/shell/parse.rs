@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_named_with_its_cure() {
+    fn a_mistake_is_named_with_its_hint() {
         let says = |line: &str, part: &str| {
             let error = parse(line.as_bytes()).expect_err(line).to_string();
             assert!(error.contains(part), "{line}: {error}");

@@ -80,7 +80,7 @@ fn given_up(mode: Mode) -> Failure {
     }
 }
 
-/// The thread ends when it gets no more requests, at the latest when its last command has timed out.
+/// The thread ends when requests no longer come, at the latest when its last command has timed out.
 fn start<N: Network>(network: N, arguments: ClientArguments) -> Result<Thread, Failure> {
     let (requests, asked) = channel::<(Mode, Vec<u8>)>();
     let (answered, answers) = channel();

@@ -54,8 +54,8 @@ pub(crate) struct SimArguments {
         conflicts_with_all = ["shrink", "history", "faults", "client_machines", "clients_per_machine", "faulty", "measure"]
     )]
     pub(crate) rpc: bool,
-    /// Look for each bug that is planted in the program, or for the one that is named. Only builds with debug assertions
-    /// have them, as `--profile sim` makes.
+    /// Search for each bug that is planted in the program, or for the one that is named. Only builds with debug
+    /// assertions have them, as `--profile sim` makes.
     #[arg(
         long,
         value_name = "NAME",

@@ -1,4 +1,4 @@
-//! The faults of `trine top --fault_injection`: it pauses replicas and blocks their links, and removes both again.
+//! The faults of `trine top --fault-injection`: it pauses replicas and blocks their links, and removes both again.
 
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};

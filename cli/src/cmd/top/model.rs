@@ -35,11 +35,11 @@ pub(super) enum Key {
 pub(super) enum Action {
     None,
     Quit,
-    /// Transfer leadership to this place.
+    /// Transfer leadership to this node.
     Transfer(u32),
-    /// Pause the replica of this place.
+    /// Pause this node.
     Stop(u32),
-    /// Block the link between the replicas of these places.
+    /// Block the link between these nodes.
     Block(u32, u32),
     /// Remove all faults.
     Heal,
@@ -52,7 +52,7 @@ pub(super) enum Dialog {
     Help,
     /// Asks for confirmation of the action.
     Confirm(Action),
-    /// Asks for the other end of a blocked link from this place.
+    /// Asks for the other end of a blocked link from this node.
     OtherEnd(u32),
 }
 
@@ -204,7 +204,7 @@ fn dash<T>(value: Option<T>, show: impl Fn(T) -> String) -> String {
     value.map_or_else(|| "-".to_owned(), show)
 }
 
-/// Place, address, role, term, applied, lag, reads a second, keys, retransmitted.
+/// Node id, address, role, term, applied, lag, reads a second, keys, retransmitted.
 fn replica_row(report: &Report, sample: &Sample, last: Option<&Sample>) -> ReplicaRow {
     let Ok(node) = &report.answer else {
         let mut cells: [String; 9] = Default::default();

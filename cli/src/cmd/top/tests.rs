@@ -138,7 +138,7 @@ fn assert_screen(model: &Model, name: &str, width: u16, height: u16) {
 }
 
 #[test]
-fn the_screen_looks_as_it_was_looked_at() {
+fn the_screen_is_as_it_was_reviewed() {
     let mut model = model();
     assert_screen(&model, "80x24.txt", 80, 24);
     assert_screen(&model, "200x50.txt", 200, 50);
@@ -181,7 +181,7 @@ fn the_lead_is_transferred_to_the_selected_replica_after_a_yes_alone() {
 
 /// Faults need fault injection, a replica that answers, and a confirmation. Healing needs none of these.
 #[test]
-fn faults_are_injected_in_the_lab_alone_and_after_a_yes() {
+fn faults_are_injected_only_with_fault_injection_and_after_a_yes() {
     let mut outside = model();
     outside.on_key(Key::Char('s'));
     assert_eq!(outside.dialog, Dialog::None);

@@ -15,20 +15,20 @@ const KEYS: &str = " q quit   arrows select   t transfer leadership   p pause   
 const FAULT_KEYS: &str =
     " q quit  arrows select  t transfer  s stop  b block  c heal  p pause  ? help";
 /// This follows the first lines of the help.
-const FAULT_HELP: &str = " s          let the selected replica stand still (SIGSTOP), after y
+const FAULT_HELP: &str = " s          pause the selected replica (SIGSTOP), after y
  b          block its link to another one: its number, then y
- c          heal: all go on, no link has faults; q does so, too
+ c          heal: resume all replicas, remove all faults; q does so, too
 ";
 /// The boundary between the keys and the terms in the help.
 const HELP_PARTS: &str = "\n\n lag ";
 const HELP: &str = " up, down   select a replica
  t          transfer leadership to the selected replica, after y
- p          pause and go on
+ p          pause and resume this screen
  q, Ctrl-C  quit
 
  lag        entries that the leader has and the replica has not
- resent     packets retransmitted since the replica's start, or in the
-            link's session
+ resent     packets retransmitted since the replica's start, or in
+            the link's session
  stages     where a write's time goes at the leader, of a sample;
             each figure is the upper end of a power of two
  credits    in use, of those agreed on
@@ -231,7 +231,7 @@ fn draw_foot(frame: &mut Frame<'_>, model: &Model, area: Rect) {
 fn question(action: Action) -> String {
     match action {
         Action::Transfer(node_id) => format!("Transfer leadership to replica {node_id}?"),
-        Action::Stop(node_id) => format!("Let replica {node_id} stand still?"),
+        Action::Stop(node_id) => format!("Pause replica {node_id}?"),
         Action::Block(from, to) => format!("Block the link between {from} and {to}?"),
         Action::Heal | Action::None | Action::Quit => String::new(),
     }

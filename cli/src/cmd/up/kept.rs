@@ -52,7 +52,7 @@ fn other_group(directory: &Path, begun: &[SocketAddr], addresses: &[SocketAddr])
     )
 }
 
-/// The directories of replicas in that of a group, in the order of their places. There may be more than this command
+/// The directories of replicas in that of a group, in the order of their node ids. There may be more than this command
 /// starts. Other contents of the directory are ignored.
 fn replicas_in(directory: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();

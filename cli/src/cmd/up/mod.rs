@@ -143,7 +143,7 @@ fn bytes_below(directory: &Path, depth: u32) -> u64 {
     entries.map(size).sum()
 }
 
-/// Announces the lines of the replicas, each with its place in front. It never blocks, because a replica whose lines
+/// Announces the lines of the replicas, each with its node id in front. It never blocks, because a replica whose lines
 /// are not read would block, too. The first line of each replica is left out, because the welcome says the same of
 /// all of them. Changes of role in the log are left out too, because each is also announced.
 fn sink(announcer: Announcer, count: usize) -> LineSink {

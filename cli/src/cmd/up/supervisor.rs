@@ -25,17 +25,17 @@ pub(super) fn supervise<N: Network>(
     announcer: Announcer,
 ) -> Result<(), Failure> {
     let now = Instant::now();
-    let mut node_ids = vec![Place::new(now); group.addresses().len()];
+    let mut restarts = vec![Restarts::new(now); group.addresses().len()];
     let mut healing = None;
     while !interrupt::interrupted() {
         interrupt::pause(SUPERVISE_EVERY);
         for exit in group.take_exits().map_err(group::live_failure)? {
-            let pause = node_ids[exit.node_id - 1].on_exit(Instant::now());
+            let pause = restarts[exit.node_id - 1].on_exit(Instant::now());
             tell_exit(&exit, pause, on_disk, announcer);
             healing = Some(Healing::new(on_disk));
         }
-        for (node_id, state) in (1..).zip(&mut node_ids) {
-            if state.is_due(Instant::now()) {
+        for (node_id, replica) in (1..).zip(&mut restarts) {
+            if replica.is_due(Instant::now()) {
                 group.restart(node_id).map_err(group::live_failure)?;
             }
         }
@@ -49,15 +49,15 @@ pub(super) fn supervise<N: Network>(
     group.stop().map_err(group::live_failure)
 }
 
-/// The start time of a place's replica, and the time of its next restart.
+/// The start time of a replica, and the time of its next restart.
 #[derive(Copy, Clone, Debug)]
-struct Place {
+struct Restarts {
     started: Instant,
     pause: Duration,
     due: Option<Instant>,
 }
 
-impl Place {
+impl Restarts {
     fn new(now: Instant) -> Self {
         Self {
             started: now,
@@ -177,20 +177,20 @@ mod tests {
     #[test]
     fn a_replica_that_dies_again_and_again_waits_longer_each_time() {
         let start = Instant::now();
-        let mut node_id = Place::new(start);
-        assert_eq!(node_id.on_exit(start), RESTART_PAUSE);
-        assert!(!node_id.is_due(start));
+        let mut replica = Restarts::new(start);
+        assert_eq!(replica.on_exit(start), RESTART_PAUSE);
+        assert!(!replica.is_due(start));
         let restarted = start + RESTART_PAUSE;
-        assert!(node_id.is_due(restarted) && !node_id.is_due(restarted));
-        assert_eq!(node_id.on_exit(restarted), RESTART_PAUSE * 2);
+        assert!(replica.is_due(restarted) && !replica.is_due(restarted));
+        assert_eq!(replica.on_exit(restarted), RESTART_PAUSE * 2);
         let mut last = Duration::ZERO;
         for _ in 0..20 {
-            last = node_id.on_exit(restarted);
+            last = replica.on_exit(restarted);
         }
         assert_eq!(last, RESTART_PAUSE_MAX);
         let much_later = restarted + RESTART_PAUSE_RESET * 2;
         assert_eq!(
-            node_id.on_exit(much_later),
+            replica.on_exit(much_later),
             RESTART_PAUSE,
             "it had lived long"
         );

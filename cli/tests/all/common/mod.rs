@@ -52,7 +52,7 @@ impl Cluster {
         ask(&Udp, self.group.addresses(), limit).expect("a socket")
     }
 
-    /// The place of the leader, once there is one.
+    /// The node id of the leader, once there is one.
     pub fn leader(&mut self) -> usize {
         self.wait("a leader", |reports| leader_of(reports).is_some());
         let leader = leader_of(&self.survey()).map(|status| status.address);

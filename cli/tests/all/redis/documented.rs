@@ -65,7 +65,7 @@ const EXAMPLES: &[&[(&str, &str)]] = &[
         ("EXPIRE nokey 10 NX", ":0"),
         ("EXPIRE nokey 10 LT", ":0"),
     ],
-    // GT and LT compare; a key without an expiry lives forever.
+    // GT and LT compare; a key without an expiry stays forever.
     &[
         ("SET k Hello", "+OK"),
         ("PEXPIRE k 100000 GT", ":0"),

@@ -75,7 +75,7 @@ fn an_error_about_a_large_value_arrives_however_much_of_it_is_still_sent() {
 }
 
 #[test]
-fn whoever_sends_no_more_is_still_answered() {
+fn whoever_no_longer_sends_is_still_answered() {
     let group = RedisGroup::start(&[]);
     let mut wire = group.connect(2);
     for _ in 0..100 {

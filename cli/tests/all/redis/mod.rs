@@ -52,7 +52,7 @@ impl RedisGroup {
         Self { cluster, addresses }
     }
 
-    /// The Redis address of the replica at a place, from 1.
+    /// The Redis address of the replica with this node id, from 1.
     pub(crate) fn address(&self, node_id: usize) -> SocketAddr {
         wait_for("the line that names the port", || {
             let addresses = self.addresses.lock().expect("unpoisoned");

@@ -233,7 +233,7 @@ impl Model {
         let Some(item) = self.items.get_mut(key) else {
             return (answer(Response::NotFound), None);
         };
-        // An item without expiry lives forever.
+        // An item without expiry stays forever.
         let current = if item.expiry_ns == 0 {
             u64::MAX
         } else {

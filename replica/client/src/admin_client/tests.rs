@@ -70,7 +70,7 @@ fn address(route: usize) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 7000 + route as u16))
 }
 
-/// Replica `index` of `cluster`, whose present leader is `leader`; place 3 is held by `holder`.
+/// Replica `index` of `cluster`, whose present leader is `leader`; the incarnation `holder` has node id 3.
 fn replica(index: usize, cluster: u64, leader: usize, holder: u64, acts: &[Act]) -> Scripted {
     let member = Member {
         node_id: NodeId(3),
@@ -98,7 +98,7 @@ fn replica(index: usize, cluster: u64, leader: usize, holder: u64, acts: &[Act])
     }
 }
 
-/// Gives `command` for place `node_id`; returns how it ended, and what each replica got.
+/// Gives `command` for node `node_id`; returns how it ended, and what each replica got.
 fn give(
     replicas: Vec<Scripted>,
     command: AdminCommand,
@@ -155,7 +155,7 @@ fn say(status: AdminStatus, text: &'static str) -> Act {
 }
 
 #[test]
-fn the_leader_is_found_and_asked_until_the_order_is_done() {
+fn the_leader_is_found_and_asked_until_the_command_is_done() {
     let progress = say(AdminStatus::InProgress, "removing");
     let acts = [progress.clone(), progress, say(AdminStatus::Done, "gone")];
     let replicas = vec![
@@ -176,12 +176,12 @@ fn the_leader_is_found_and_asked_until_the_order_is_done() {
 }
 
 #[test]
-fn another_leader_is_told_who_was_meant_when_the_order_was_first_given() {
+fn another_leader_is_told_who_was_meant_when_the_command_was_first_given() {
     let handed_over = Act::Say(AdminStatus::NotLeader, Some(address(0)), "");
     let first = [say(AdminStatus::InProgress, "replacing"), handed_over];
     let second = [say(AdminStatus::Done, "held by another")];
     // Two replicas can be reached, and the one behind the first of the list is asked first. It no longer leads after
-    // its second answer, and by then the place has another holder.
+    // its second answer, and by then another member has the node id.
     let replicas = vec![
         replica(0, OURS.0, 0, 31, &second),
         replica(1, OURS.0, 1, 30, &first),
@@ -194,7 +194,7 @@ fn another_leader_is_told_who_was_meant_when_the_order_was_first_given() {
 }
 
 #[test]
-fn an_order_goes_to_one_cluster_only() {
+fn a_command_goes_to_one_cluster_only() {
     let lost = Act::Say(AdminStatus::NotLeader, None, "");
     let done = [say(AdminStatus::Done, "done")];
     for foreign in [0, 1] {
@@ -242,7 +242,7 @@ fn without_an_answer_nobody_can_tell() {
 }
 
 #[test]
-fn a_refusal_says_whether_the_order_had_been_begun() {
+fn a_refusal_says_whether_the_command_had_been_begun() {
     let no = say(AdminStatus::Refused, "no quorum would be left");
     let begun = say(AdminStatus::InProgress, "removing");
     for (acts, expected) in [(vec![no.clone()], false), (vec![begun, no], true)] {
@@ -258,7 +258,7 @@ fn a_refusal_says_whether_the_order_had_been_begun() {
 }
 
 #[test]
-fn a_removal_from_a_place_that_nobody_holds_is_not_even_given() {
+fn a_removal_of_a_node_that_does_not_exist_is_not_even_given() {
     let (end, given) = give(
         vec![replica(0, OURS.0, 0, 30, &[])],
         AdminCommand::Remove,

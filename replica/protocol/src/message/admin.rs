@@ -10,18 +10,18 @@ use super::ids::{ClusterId, Incarnation, NodeId};
 /// The admin command. Repeating it does no harm: each names the wanted state, not a step.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum AdminCommand {
-    /// Accept the process that asks to fill this new place: as a voter, or as a learner only.
+    /// Accept the process that asks to join with this new node id: as a voter, or as a learner only.
     Add {
         /// Whether it shall vote once it has caught up.
         voter: bool,
     },
-    /// Make the learner at this place a voter.
+    /// Make the learner with this node id a voter.
     Promote,
-    /// Remove the member at this place.
+    /// Remove the member with this node id.
     Remove,
-    /// Let a new process take this place although its present holder may be alive.
+    /// Let a new process take this node id although the present member may be alive.
     Replace,
-    /// Transfer leadership to this place.
+    /// Transfer leadership to this node.
     TransferLeadership,
 }
 
@@ -49,22 +49,20 @@ impl AdminCommand {
     }
 }
 
-/// An operator's order.
+/// An admin command and what it concerns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AdminRequest {
     /// The admin command.
     pub command: AdminCommand,
-    /// The place that it concerns.
+    /// The node id that it concerns.
     pub node_id: NodeId,
-    /// The holder of the place that a removal or a replacement means. Once another one is there the
-    /// command is done, and repeating it does no harm. [`Incarnation::NONE`] for the present
-    /// holder.
+    /// The member with this node id that a removal or a replacement means. Once another member has the node id, the
+    /// command is done, and repeating it does no harm. [`Incarnation::NONE`] for the present member.
     pub incarnation: Incarnation,
     /// The cluster of the command; [`ClusterId::NONE`] for whichever one the replica belongs to.
     pub cluster: ClusterId,
-    /// The address of the place's new holder, with [`AdminCommand::Add`] and [`AdminCommand::Replace`]: a process
-    /// at another address is not accepted. None for the address that is known for the place
-    /// already.
+    /// The address of the node's next replica, with [`AdminCommand::Add`] and [`AdminCommand::Replace`]: a process at
+    /// another address is not accepted. None for the address that is known for the node already.
     pub address: Option<SocketAddr>,
 }
 
@@ -116,7 +114,7 @@ impl Encode for AdminRequest {
     }
 }
 
-/// How far an order has come.
+/// How far an admin command has come.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum AdminStatus {
@@ -224,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn every_order_survives_and_others_are_refused() {
+    fn every_command_survives_and_others_are_refused() {
         for command in [
             AdminCommand::Add { voter: false },
             AdminCommand::Add { voter: true },

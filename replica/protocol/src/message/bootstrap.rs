@@ -25,7 +25,7 @@ pub enum MemberRole {
 /// One replica of the group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Member {
-    /// The place that it fills.
+    /// Its node id.
     pub node_id: NodeId,
     /// Whether its vote counts.
     pub role: MemberRole,
@@ -103,17 +103,17 @@ impl Members {
     }
 }
 
-/// The message that the replica which was started with `--bootstrap` sends to each place.
+/// The message that the replica which was started with `--bootstrap` sends to each node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum BootstrapRequest<'a> {
     /// Who are you, and do you belong to a group?
     Probe {
-        /// The place that the sender expects at this address.
+        /// The node id that the sender expects at this address.
         node_id: NodeId,
     },
     /// The group exists; you are one of its members.
     Begin {
-        /// The place that the receiver fills.
+        /// The receiver's node id.
         node_id: NodeId,
         /// The incarnation that answered the probe; another incarnation has to refuse.
         incarnation: Incarnation,
@@ -200,13 +200,13 @@ impl Encode for BootstrapRequest<'_> {
 pub enum BeginRefusal {
     /// It belongs to a group already (the reply says which).
     AlreadyAttached = 1,
-    /// It fills another place than the one it was asked at.
+    /// Its node id is not the one that the sender expects.
     WrongNodeId = 2,
     /// It was restarted since the probe.
     WrongIncarnation = 3,
     /// The settings could not be read or exceed what this replica can hold.
     BadSettings = 4,
-    /// It is itself started with `--bootstrap`, and its place is the lower one.
+    /// It is itself started with `--bootstrap`, and its node id is the lower one.
     OtherBootstrapper = 5,
 }
 
@@ -215,7 +215,7 @@ pub enum BeginRefusal {
 pub enum BootstrapReply {
     /// To a probe: the answering replica. `cluster` is [`ClusterId::NONE`] while it is unattached.
     Present {
-        /// The place that it fills.
+        /// Its node id.
         node_id: NodeId,
         /// Its present incarnation.
         incarnation: Incarnation,
@@ -226,7 +226,7 @@ pub enum BootstrapReply {
     },
     /// To a begin: it is a member now (or was already, of the same cluster and under the same incarnation).
     Begun {
-        /// The place that it fills.
+        /// Its node id.
         node_id: NodeId,
         /// Its present incarnation.
         incarnation: Incarnation,
@@ -237,7 +237,7 @@ pub enum BootstrapReply {
     Refused {
         /// Why.
         reason: BeginRefusal,
-        /// The place that it fills.
+        /// Its node id.
         node_id: NodeId,
         /// Its present incarnation.
         incarnation: Incarnation,

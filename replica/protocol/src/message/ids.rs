@@ -55,7 +55,7 @@ impl fmt::Display for Incarnation {
     }
 }
 
-/// The place that a replica fills (`--id`). It survives restarts, and says nothing about the replica's memory.
+/// The node id of a replica (`--id`). It survives restarts, and says nothing about the replica's memory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct NodeId(pub u32);
 

@@ -7,10 +7,10 @@ use super::address::{self, ADDRESS_SIZE};
 use super::codec::{DecodeError, Encode, Reader, Writer};
 use super::ids::{ClusterId, Incarnation, NodeId};
 
-/// "I fill this place now, without any memory: make me a learner and then a voter in the place of the old holder."
+/// "I have this node id now, without any memory: make me a learner, and then a voter instead of the old member."
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct JoinRequest {
-    /// The place that the sender fills.
+    /// The sender's node id.
     pub node_id: NodeId,
     /// The sender's present incarnation.
     pub incarnation: Incarnation,
@@ -83,9 +83,9 @@ pub enum JoinRefusal {
     NotAttached = 3,
     /// The replica belongs to another cluster (the reply says which).
     WrongCluster = 4,
-    /// The place is not one of the group's.
+    /// The node id is not one of the group's.
     UnknownNodeId = 5,
-    /// The place's present holder still answers at another address.
+    /// The present member with this node id still answers at another address.
     NodeIdTaken = 6,
     /// This very incarnation was a member, and was removed or replaced.
     Removed = 7,
@@ -93,7 +93,7 @@ pub enum JoinRefusal {
     TooOld = 8,
     /// The request came from another address than the one that it names.
     OtherSource = 9,
-    /// The address is neither that of the place's present holder nor one that was named for it.
+    /// The address is neither that of the present member with this node id nor one that was named for it.
     UnknownAddress = 10,
 }
 

@@ -101,7 +101,7 @@ impl RoleCode {
 pub struct Discovery {
     /// The answering replica's cluster, [`ClusterId::NONE`] while it has none.
     pub cluster: ClusterId,
-    /// The place that it fills.
+    /// Its node id.
     pub node_id: NodeId,
     /// Its present role.
     pub role: RoleCode,

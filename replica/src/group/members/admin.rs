@@ -1,8 +1,8 @@
 //! Admin commands: each names a desired state, and is repeated until the group has it.
 //!
 //! At most one change of the membership is under way at a time. None is begun that would leave the group without a
-//! quorum of members that are alive. A leader remembers for a while the commands that it cannot execute yet (a place
-//! whose process has not asked, a holder that may be replaced): see `pending`.
+//! quorum of members that are alive. A leader remembers for a while the commands that it cannot execute yet (a node id
+//! whose process has not asked, a member that may be replaced): see `pending`.
 
 use std::net::SocketAddr;
 
@@ -140,7 +140,7 @@ impl Membership {
             {
                 refused(format!("a group has at most {NODES_MAX} members"))
             }
-            None if address.is_none() && !known.lists_place(node_id) => refused(format!(
+            None if address.is_none() && !known.lists_node(node_id) => refused(format!(
                 "nobody has said where the replica of node {node_id} will be: add --address HOST:PORT"
             )),
             None => {
@@ -332,7 +332,7 @@ fn answer(cx: &mut Cx<'_>, token: ReplyToken, (status, text): Verdict) {
     cx.out.reply(token, &reply);
 }
 
-/// The member at a place; while one replaces another, the voter.
+/// The member with a node id; while one replaces another, the voter.
 fn member_at(cx: &Cx<'_>, node_id: NodeId) -> Option<Member> {
     let members = cx.members()?;
     let voter = members.voter_at(node_id, Incarnation::NONE);

@@ -54,7 +54,7 @@ impl Membership {
         {
             return Err(JoinRefusal::ChangeInProgress);
         }
-        // A removed incarnation stays removed: a command to fill the place was meant for another incarnation, or was
+        // A removed incarnation stays removed: a command to add its node was meant for another incarnation, or was
         // followed before.
         if members.was_removed(request.incarnation) {
             return Err(JoinRefusal::Removed);
@@ -96,7 +96,7 @@ impl Membership {
         if !self.expects(cx, members, new, known) {
             return Err(JoinRefusal::UnknownAddress);
         }
-        // Only now: where a lookup is expensive, a stranger must not make this replica look up an address of his
+        // Only now: where a lookup is expensive, an unknown sender must not make this replica look up an address of its
         // choice.
         if !comes_from(new.address) {
             cx.out.counters.messages_unknown_address += 1;
@@ -115,7 +115,7 @@ impl Membership {
         Ok(())
     }
 
-    /// Whether `new` may become a learner of its place.
+    /// Whether `new` may become a learner with its node id.
     fn check_node_id(
         &self,
         cx: &Cx<'_>,
@@ -129,9 +129,9 @@ impl Membership {
         }
     }
 
-    /// Whether there is room at a place without a voter. A learner that died is followed by its next incarnation, as a
-    /// voter is, whether or not the admin client is still there to ask again. One that is alive stays, even if another
-    /// was invited: of two processes with one number each would drive the other out.
+    /// Whether there is room for a learner whose node id has no voter. A learner that died is followed by its next
+    /// incarnation, as a voter is, whether or not the admin client is still there to ask again. One that is alive
+    /// stays, even if another was invited: of two processes with one node id each would drive the other out.
     fn check_learners(
         &self,
         cx: &Cx<'_>,
@@ -159,9 +159,9 @@ impl Membership {
         wants(true) || wants(false)
     }
 
-    /// Whether `new` comes from where its place's holder is. That is the address of a member at that place, or the one
-    /// that this replica's `--peers` has for it. An address that an admin client has named for it counts, too.
-    /// Otherwise any process that can send packets could take the place of a member that died.
+    /// Whether `new` comes from where the member with its node id is. That is the address of such a member, or the one
+    /// that this replica's `--peers` has for the node. An address that an admin client has named for it counts, too.
+    /// Otherwise any process that can send packets could take the node id of a member that died.
     fn expects(&self, cx: &Cx<'_>, members: &MemberTable, new: &Member, known: &Addresses) -> bool {
         let mut holders = members.at(new.node_id);
         holders.any(|holder| is_same_address(holder.address, new.address))

@@ -18,12 +18,13 @@ pub(super) struct PendingCommands {
     list: Vec<Pending>,
 }
 
-/// A command that waits: for a process to ask for its place, or for signs of life of those that a removal would leave.
+/// A command that waits: for a process to ask for its node id, or for signs of life of those that a removal would
+/// leave.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     node_id: NodeId,
     command: AdminCommand,
-    /// Where the admin client has said that the place's new holder will be.
+    /// Where the admin client has said that the node's next replica will be.
     address: Option<SocketAddr>,
     /// When it was asked for first.
     since: Instant,
@@ -67,7 +68,7 @@ impl PendingCommands {
             .any(|other| other.is(now, node_id, command))
     }
 
-    /// Whether an admin client has said lately that the place's new holder will be at this address.
+    /// Whether an admin client has said lately that the node's next replica will be at this address.
     pub(super) fn expects_at(&self, now: Instant, node_id: NodeId, address: SocketAddr) -> bool {
         let mut named = self.list.iter().filter_map(|other| {
             let counts = other.node_id == node_id && other.until > now;
@@ -81,7 +82,7 @@ impl PendingCommands {
         self.list.retain(|other| !is_it(other));
     }
 
-    /// The command for a place is being executed, and must not be executed on its next holder, too.
+    /// The command for a node is being executed, and must not be executed on the next member with its node id, too.
     pub(super) fn forget_all_of(&mut self, node_id: NodeId) {
         self.list.retain(|other| other.node_id != node_id);
     }

@@ -111,7 +111,8 @@ impl Attacker {
                 (kind::BOOTSTRAP, begin.encode_to_vec())
             }
             5 => {
-                // A place that does not exist: a well-formed join request for a real one is a legal membership change.
+                // A node id that does not exist: a well-formed join request for a real one is a legal membership
+                // change.
                 let node_id = NodeId(40 + (draw as u32 % 10));
                 let join = JoinRequest {
                     state_version: 0,
@@ -145,7 +146,7 @@ impl Attacker {
         }
     }
 
-    /// Damages one message in two; never so that a join request names a real place.
+    /// Damages one message in two; never so that a join request names a real node id.
     fn damage(&mut self, kind_number: u8, bytes: &mut Vec<u8>) {
         let half = Ratio::percent(50);
         if kind_number == kind::JOIN || bytes.is_empty() || !self.prng.chance(half) {

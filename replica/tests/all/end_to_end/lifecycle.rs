@@ -1,4 +1,4 @@
-//! A group's life without faults on the wire: bootstrap, commands, deaths, returns.
+//! A group's lifecycle without faults on the wire: bootstrap, commands, deaths, returns.
 
 use trine_client::{Error, Mode, Obstacle};
 use trine_kvstore::{Command, ExecuteMode, List, Response};

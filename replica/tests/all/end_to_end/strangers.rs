@@ -1,4 +1,4 @@
-//! Appends that come ahead of one that never comes, from sessions of strangers to the group.
+//! Appends that come ahead of one that never comes, from sessions of unknown senders.
 
 use std::sync::atomic::Ordering;
 
@@ -18,7 +18,7 @@ use crate::support::ManualClock;
 
 /// Appends that a session carries at a time.
 const SLOTS: usize = 64;
-/// The place that is sent the appends.
+/// The node that is sent the appends.
 const TARGET: usize = 1;
 
 /// Sends appends 5 to 68 of a stream over each of its sessions.
@@ -115,11 +115,11 @@ fn appends_early(world: &World) -> u64 {
     node.app().node.stats().appends_early
 }
 
-/// Found by review: an append that came ahead of an earlier one was kept before its sender was checked. A stranger's
-/// 2,048 sessions, each with appends 5 to 68 and never the first, took the room of all requests that wait. From then on
-/// every vote and heartbeat of a real member was answered with nothing.
+/// Found by review: an append that came ahead of an earlier one was kept before its sender was checked. An unknown
+/// sender's 2,048 sessions, each with appends 5 to 68 and never the first, took the room of all requests that wait.
+/// From then on every vote and heartbeat of a real member was answered with nothing.
 #[test]
-fn the_appends_of_a_stranger_do_not_wait() {
+fn the_appends_of_an_unknown_sender_do_not_wait() {
     for change in [
         |header: &mut PeerHeader| header.cluster = ClusterId(4711),
         |header: &mut PeerHeader| header.group = GroupId(1),
@@ -138,9 +138,9 @@ fn the_appends_of_a_stranger_do_not_wait() {
     }
 }
 
-/// The same from a stranger that names a member as the sender, which any process can: its address is not a member's.
+/// The same from an unknown address, with a member named as the sender, which any process can do.
 #[test]
-fn the_appends_of_a_stranger_in_a_members_name_do_not_wait() {
+fn the_appends_from_an_unknown_address_in_a_members_name_do_not_wait() {
     let (mut world, spare) = World::with_spare(41);
     world.run_until_led();
     world.run_for(Duration::from_millis(50));

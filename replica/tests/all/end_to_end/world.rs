@@ -62,11 +62,11 @@ pub(crate) struct World {
     pub(crate) clock: ManualClock,
     seed: u64,
     config: ReplicaConfig,
-    /// By place; none while the place's process is dead.
+    /// By node; none while the node's process is dead.
     pub(crate) nodes: Vec<Option<NodeLoop>>,
     /// A paused process keeps everything and gets no turn.
     pub(crate) paused: Vec<bool>,
-    /// The wire of each place: its faults outlive the processes.
+    /// The wire of each node: its faults outlive the processes.
     wires: Vec<FaultHandle<RingRoute>>,
     incarnations: Vec<u64>,
     /// Whether the endpoint to spare counts as the first replica's address.
@@ -234,7 +234,7 @@ impl World {
         node.with(|tapped, cx| tapped.node.status(cx))
     }
 
-    /// The place that leads in the highest term.
+    /// The node that leads in the highest term.
     pub(crate) fn leader(&mut self) -> Option<usize> {
         let roles = self.roles();
         let leading = |node_id: &usize| {

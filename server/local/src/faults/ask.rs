@@ -1,4 +1,4 @@
-//! Gives an order to the replica at an address, and reads the answer.
+//! Sends a request to the fault injector of the replica at an address, and reads the answer.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,13 +9,13 @@ use super::{FaultCommand, State, line, socket_name};
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    /// Nobody takes orders there: no replica, one outside of the lab, or one on another machine.
+    /// Nobody takes requests there: no replica, one without fault injection, or one on another machine.
     #[error("no replica on this machine accepts fault injection for {0}")]
     Nobody(SocketAddr),
     /// The replica said no.
     #[error("{0}")]
     Refused(String),
-    /// It took the order, and nothing is known of it since.
+    /// It took the request, and nothing is known of it since.
     #[error("{0} took the request and did not answer: {1}")]
     NoAnswer(SocketAddr, io::Error),
 }

@@ -1,4 +1,4 @@
-//! What can be asked of a replica in the lab, and what it answers.
+//! What can be asked of a replica with fault injection, and what it answers.
 
 use std::net::SocketAddr;
 
@@ -31,7 +31,7 @@ impl Way {
     }
 }
 
-/// An order.
+/// A request to the fault injector.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "lowercase")]
 pub enum FaultCommand {
@@ -39,7 +39,7 @@ pub enum FaultCommand {
     Show,
     /// From now on packets of the link suffer these faults.
     Set {
-        /// A place or an address; without one, all links that have no rule of their own.
+        /// A node id or an address; without one, all links that have no rule of their own.
         link: Option<String>,
         /// Which way.
         way: Way,
@@ -48,15 +48,15 @@ pub enum FaultCommand {
     },
     /// The link's own rule ends; without a link, all rules do.
     Clear {
-        /// A place or an address.
+        /// A node id or an address.
         link: Option<String>,
     },
 }
 
-/// The answer to every order that was followed.
+/// The answer to every request that was followed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct State {
-    /// The replica's place.
+    /// The replica's node id.
     pub node_id: u32,
     /// Where it is.
     pub address: SocketAddr,
@@ -69,7 +69,7 @@ pub struct State {
     pub inward: String,
     /// Links with rules of their own.
     pub links: Vec<Linked>,
-    /// What fired in the replica's present life.
+    /// The faults that fired in the replica's present incarnation.
     pub fired: Fired,
 }
 
@@ -85,7 +85,7 @@ impl State {
 pub struct Linked {
     /// Where it is.
     pub address: SocketAddr,
-    /// The place that has this address, if one is known.
+    /// The node id that has this address, if one is known.
     pub node_id: Option<u32>,
     /// Of what is sent.
     pub out: Option<String>,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use trine_transport::backend::{FaultCounts, Faults};
 
-/// What a line begins with in which a replica in the lab tells its counts.
+/// The beginning of the line in which a replica with fault injection tells its counts.
 pub const FAULTS_LINE: &str = "faults ";
 
 /// Counts of one endpoint, or of many.

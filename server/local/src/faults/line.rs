@@ -1,4 +1,4 @@
-//! An admin command and its answer: a line of JSON each, over a Unix socket.
+//! A request to the fault injector and its answer: a line of JSON each, over a Unix socket.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;

@@ -1,4 +1,5 @@
-//! Changing at run time what the network of a replica does: admin commands to a replica that was started with `--fault_injection`.
+//! Changing at run time what the network of a replica does: requests to a replica that was started with
+//! `--fault-injection`.
 
 mod ask;
 mod command;

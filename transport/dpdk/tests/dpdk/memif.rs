@@ -61,7 +61,7 @@ fn pair(server: &str, client: &str) {
     server.finish();
 }
 
-/// This process polls no more; waits until it may close its port.
+/// This process no longer polls. It waits until it may close its port.
 fn idle(word: &str) {
     println!("{word}");
     wait_for_director();

@@ -156,7 +156,7 @@ pub(crate) fn call<B: Backend<Route = SocketAddr>>(
     client.with(|app, cx| {
         let (mut request, response) = cx.alloc(1).zip(cx.alloc(1)).expect("memory");
         request.resize(0);
-        // Its completion is checked like any other, so it must look like one: an empty request is its own mirror.
+        // Its completion is checked like any other, so it must have their form: an empty request is its own mirror.
         let tag = (0..)
             .find(|tag| contents(*tag).is_empty())
             .expect("some tag");

@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_with_the_cure() {
+    fn nonsense_is_refused_with_a_hint() {
         for (text, hint) in [
             ("loss", "name=value"),
             ("loss=150%", "5%"),

@@ -108,7 +108,7 @@ mod tests {
     }
 
     /// A sender with port 0 cannot be answered: the kernel refuses with EINVAL, as it does where it
-    /// cannot segment. A stranger with such a source port made the backend give up segmentation for
+    /// cannot segment. An unknown sender with such a source port made the backend give up segmentation for
     /// all.
     #[test]
     fn port_zero_is_no_address() {

@@ -54,7 +54,7 @@ const END: u16 = u16::MAX;
 /// Bytes of a train: the kernel takes it as one datagram at first.
 const TRAIN_BYTES_MAX: usize = 65_507;
 
-/// How many datagrams back a packet looks for one of its route. Bounds the work for a batch that
+/// How many datagrams back a packet searches for one of its route. Bounds the work for a batch that
 /// goes to many routes; beyond it a packet merely travels in a datagram of its own.
 const LOOK_BACK_MAX: usize = 16;
 

@@ -338,7 +338,7 @@ impl std::fmt::Display for RxQueueShortfall {
         write!(
             f,
             "the kernel limits the UDP receive queue to {} bytes where {} were asked for, so bursts may be lost; \
-             cure: sysctl -w net.core.rmem_max={}",
+             hint: sysctl -w net.core.rmem_max={}",
             self.granted, self.asked, self.asked
         )
     }

@@ -221,7 +221,7 @@ impl Receiver {
 }
 
 impl Control {
-    /// Looks for a traffic class among `len` bytes of control messages.
+    /// Finds a traffic class among `len` bytes of control messages.
     fn congestion_experienced(&self, len: usize) -> bool {
         let mut rest = &self.bytes[..len.min(CONTROL_BYTES)];
         while rest.len() > CONTROL_HEADER_BYTES {

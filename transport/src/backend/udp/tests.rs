@@ -329,7 +329,7 @@ fn errors_of_single_sends_are_judged() {
 }
 
 #[test]
-fn an_address_in_use_names_cause_and_cure() {
+fn an_address_in_use_names_cause_and_hint() {
     let first = open();
     let error = UdpBackend::bind(first.local_addr(), &UdpConfig::default()).unwrap_err();
     assert_eq!(
@@ -346,7 +346,7 @@ fn an_address_in_use_names_cause_and_cure() {
 }
 
 #[test]
-fn a_foreign_address_names_cause_and_cure() {
+fn a_foreign_address_names_cause_and_hint() {
     let error =
         UdpBackend::bind("192.0.2.1:0".parse().unwrap(), &UdpConfig::default()).unwrap_err();
     assert!(matches!(error, BackendError::AddressNotAvailable { .. }));

@@ -4,7 +4,7 @@
 //! old kernel, but also that *this* send was wrong: a path with a smaller MTU, a port of zero. After `EINVAL`, trains
 //! therefore rest for a number of bursts that doubles each time. A kernel without segmentation soon sees next to none,
 //! and one bad address costs the others a few bursts. Trains that the kernel then accepts halve this number again, one
-//! step for as many bursts as the rest had. Occasional errors therefore do not add up over a long life.
+//! step for as many bursts as the rest had. Occasional errors therefore do not add up over a long time.
 
 use std::io;
 
@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(rest(&mut trains), 2 * REST_BURSTS_MIN);
     }
 
-    /// The rest only ever grew: some bad addresses in the life of an endpoint cost all of its peers
+    /// The rest only ever grew: some bad addresses in the lifetime of an endpoint cost all of its peers
     /// segmentation for a million bursts.
     #[test]
     fn trains_that_are_taken_shorten_the_next_rest() {

@@ -97,7 +97,7 @@ impl Drop for Device {
     }
 }
 
-/// libibverbs looks for the device file in several places. After a refusal its last message is that
+/// libibverbs tries several paths for the device file. After a refusal its last message is that
 /// there is none in the last of them, so the files themselves are checked.
 fn open_error(name: &str) -> VerbsError {
     let failure = VerbsError::last("ibv_open_device");

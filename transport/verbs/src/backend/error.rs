@@ -152,7 +152,7 @@ mod tests {
     /// Cause and hint of each error, in the words that a user sees.
     // Long because it holds every error.
     #[test]
-    fn every_error_names_its_cause_and_its_cure() {
+    fn every_error_names_its_cause_and_its_hint() {
         let device = || "mlx5_0".to_owned();
         let cases = [
             (VerbsError::NoDevice, "no RDMA device", "modprobe rdma_rxe"),

@@ -104,7 +104,7 @@ pub struct VerbsStats {
     pub sends_gathered: u64,
     /// Calls that handed sends to the device.
     pub send_doorbells: u64,
-    /// Packets that the device did not take, or that go to a place it cannot reach.
+    /// Packets that the device did not take, or that go to an address it cannot reach.
     pub sends_refused: u64,
     /// Sends that completed with an error.
     pub sends_failed: u64,
@@ -134,7 +134,7 @@ pub struct VerbsBackend {
     pool: Pool,
     caps: Caps,
     address: VerbsAddress,
-    /// The lane that `rx_burst` polls first: none may starve.
+    /// The queue pair that `rx_burst` polls first: none may starve.
     next_queue_pair: usize,
     channel: Arc<Channel>,
     wake: Arc<WakeEvent>,
@@ -242,7 +242,7 @@ impl VerbsBackend {
             .try_for_each(|queue_pair| queue_pair.pair.fail())
     }
 
-    /// Makes sure of an address handle for `route`. `None`: the device cannot reach this place, as if the packet were
+    /// Makes sure of an address handle for `route`. `None`: the device cannot reach this address, as if the packet were
     /// lost.
     #[inline]
     fn handle_for(&mut self, route: &VerbsRoute) -> Option<Handle> {

@@ -26,7 +26,7 @@ pub(super) struct QueuePairState {
 }
 
 impl QueuePairState {
-    /// `via` is the lane's place among those of its endpoint.
+    /// `via` is the index of this queue pair among those of its endpoint.
     pub(super) fn new(
         device: &Arc<Device>,
         channel: &Arc<Channel>,

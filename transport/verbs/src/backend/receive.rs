@@ -146,7 +146,7 @@ impl ReceiveRing {
         RxBatch::from_packets(&self.burst)
     }
 
-    /// Looks whether something has arrived, without losing it.
+    /// Checks whether something has arrived, without losing it.
     pub(super) fn peek(&mut self, pair: &mut QueuePair) -> bool {
         if self.early == 0 {
             // The burst before has been read: the event loop sleeps between turns only.

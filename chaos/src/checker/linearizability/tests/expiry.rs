@@ -110,7 +110,7 @@ fn what_has_expired_never_comes_back() {
 }
 
 #[test]
-fn a_put_takes_the_time_away_and_a_second_one_begins_anew() {
+fn a_put_takes_the_time_away_and_a_second_one_starts_again() {
     good_timed(vec![
         put_for(10, 20, "a"),
         put(30, 40, "b"),

@@ -109,7 +109,7 @@ fn execute(drafts: &[Draft], lies: bool, told: bool) -> Vec<Operation> {
             }
             7 | 8 => {
                 let ttl_ns = u64::from(draft.of % 5) * 8 + 1;
-                // It lives a little longer, as far as allowed.
+                // The item stays a little longer, as far as allowed.
                 let late_ns = u64::from(draft.of / 5) % (LATE_NS + 1);
                 // A number, so that it can be counted on.
                 let value = if draft.action == 8 {

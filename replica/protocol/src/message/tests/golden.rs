@@ -234,11 +234,11 @@ fn bootstrap() {
         first_entry: b"first",
     };
     let mut bytes = vec![
-        1, 2, 0, 0, 2, 0, 0, 0, // version, request, reserved, place
+        1, 2, 0, 0, 2, 0, 0, 0, // version, request, reserved, node id
         5, 0, 0, 0, 0, 0, 0, 0, // incarnation
         6, 0, 0, 0, 0, 0, 0, 0, // cluster
         1, 0, 0, 0, 0, 0, 0, 0, // member count, reserved
-        2, 0, 0, 0, 1, 0, 0, 0, // place, role, reserved
+        2, 0, 0, 0, 1, 0, 0, 0, // node id, role, reserved
         5, 0, 0, 0, 0, 0, 0, 0, // incarnation
     ];
     bytes.extend(V4_BYTES);
@@ -307,7 +307,7 @@ fn status() {
         members: Members::default(),
     };
     let mut bytes = vec![
-        1, 1, 5, 0, 2, 0, 0, 0, // version, form, role, reserved, place
+        1, 1, 5, 0, 2, 0, 0, 0, // version, form, role, reserved, node id
         6, 0, 0, 0, 0, 0, 0, 0, // cluster
         5, 0, 0, 0, 0, 0, 0, 0, // incarnation
         7, 0, 0, 0, 0, 0, 0, 0, // term
