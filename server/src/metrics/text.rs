@@ -196,21 +196,7 @@ pub(super) mod tests {
 
     #[test]
     fn every_query_of_the_dashboard_names_metrics_that_exist() {
-        let path = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../packaging/grafana/trine.json"
-        );
-        let dashboard: Value =
-            serde_json::from_str(&std::fs::read_to_string(path).expect("a dashboard"))
-                .expect("JSON");
-        let known: BTreeSet<String> = check(&encode(Some(&snapshot()), Some(0)))
-            .into_iter()
-            .map(|(name, kind)| match kind.as_str() {
-                "counter" => name + "_total",
-                "histogram" => name + "_bucket",
-                _ => name,
-            })
-            .collect();
+        let dashboard: Value = serde_json::from_str(&packaged("grafana/trine.json")).expect("JSON");
         let panels = dashboard["panels"].as_array().expect("panels");
         let queries: Vec<&str> = panels
             .iter()
@@ -220,12 +206,39 @@ pub(super) mod tests {
             .collect();
         assert!(queries.len() >= 20, "{} queries", queries.len());
         for query in queries {
-            let words = query.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-            let named: Vec<&str> = words.filter(|word| word.starts_with("trine_")).collect();
-            assert!(!named.is_empty(), "{query}");
-            for name in named {
-                assert!(known.contains(name), "{name} does not exist: {query}");
-            }
+            assert!(names_metrics_that_exist(query), "{query}");
         }
+    }
+
+    #[test]
+    fn every_alert_names_metrics_that_exist() {
+        let rules = packaged("prometheus/rules.yml");
+        let code = rules.lines().filter(|line| !line.trim().starts_with('#'));
+        assert!(names_metrics_that_exist(
+            &code.collect::<Vec<_>>().join("\n")
+        ));
+    }
+
+    fn packaged(file: &str) -> String {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging/");
+        std::fs::read_to_string(format!("{path}{file}")).expect("a file")
+    }
+
+    /// Whether at least one metric is named. Panics for one that does not exist.
+    fn names_metrics_that_exist(query: &str) -> bool {
+        let known: BTreeSet<String> = check(&encode(Some(&snapshot()), Some(0)))
+            .into_iter()
+            .map(|(name, kind)| match kind.as_str() {
+                "counter" => name + "_total",
+                "histogram" => name + "_bucket",
+                _ => name,
+            })
+            .collect();
+        let words = query.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let named: Vec<&str> = words.filter(|word| word.starts_with("trine_")).collect();
+        for name in &named {
+            assert!(known.contains(*name), "{name} does not exist: {query}");
+        }
+        !named.is_empty()
     }
 }
