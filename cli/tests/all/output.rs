@@ -7,15 +7,15 @@
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, PipeWriter, Write};
-use std::os::fd::OwnedFd;
+
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
+use crate::common::terminal::terminal;
 use crate::common::{Cluster, children_of, command, is_alive, program, signal, trine, wait_for};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
-use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use trine_base::ports::free_addresses;
 use trine_local::{Group, GroupConfig, Process, Stream};
 
@@ -249,11 +249,7 @@ impl Drop for Up {
 /// `trine up` at a separate terminal, which is closed once the group is whole. The terminal's session begins with
 /// `line`.
 fn up_without_its_terminal(line: &[&str]) {
-    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
-    let master = openpt(flags).expect("a terminal");
-    grantpt(&master).expect("ours");
-    unlockpt(&master).expect("ours");
-    let far_end: OwnedFd = ioctl_tiocgptpeer(&master, flags).expect("its other end");
+    let (master, far_end) = terminal();
     let up = Up::start(move |up| {
         let copy = || Stdio::from(far_end.try_clone().expect("copied"));
         let mut command = Command::new("setsid");

@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 
+use crate::common::terminal::AtTerminal;
 use crate::common::{Cluster, command, finish, signal, trine};
 
 #[test]
@@ -107,4 +108,20 @@ fn ctrl_c_ends_a_script_wherever_it_is_and_says_how_far_it_came() {
     assert!(matches!(ended.status, Some(130 | 3)), "{}", ended.stderr);
     assert!(ended.stderr.contains("line"), "{}", ended.stderr);
     feeder.join().expect("it ends with its reader");
+}
+
+/// The line editor waited for the terminal while keys lay in its own buffer. A command and Enter that came in one write,
+/// as from a paste, were not answered until another key arrived. Keys that were typed while a command ran were lost.
+#[test]
+fn keys_that_arrive_together_are_all_read() {
+    let cluster = Cluster::start(&[]);
+    cluster.ok(&["put", "k", "the-value"]);
+    let mut shell = AtTerminal::start(command(&[], &cluster.group.peers()));
+    shell.expect("trine> ");
+    shell.press("get k\r");
+    shell.expect("the-value");
+    shell.expect("trine> ");
+    shell.press("put k second\rget k\rcount\r");
+    shell.expect("\r\nsecond\r\n");
+    shell.expect("\r\n1\r\n");
 }
