@@ -37,6 +37,17 @@ pub enum Halt {
         /// The hash of the majority's.
         majority: [u64; 2],
     },
+    /// Entries that it has acknowledged are not in its log, so its directory is an old copy or was damaged unseen. Disk
+    /// mode only: in memory a restarted replica is a new incarnation.
+    #[error(
+        "it has lost entries that it had acknowledged: its log ends at {last}, and the leader counts on it up to {commit}"
+    )]
+    RolledBack {
+        /// The last entry of its log.
+        last: u64,
+        /// The index up to which the leader has its acknowledgement for committed entries.
+        commit: u64,
+    },
     /// A write has failed: the content of the disk is unknown.
     #[error(transparent)]
     Disk(DiskError),

@@ -290,7 +290,9 @@ fn end_of(
         // It has promised nothing to any other replica, so the user need not decide.
         Halt::NeverBegan { .. } => Some(startup.bootstrap),
         // Its memory is of no use any more.
-        Halt::Removed { .. } | Halt::Diverged { .. } => arguments.rejoin.then_some(false),
+        Halt::Removed { .. } | Halt::Diverged { .. } | Halt::RolledBack { .. } => {
+            arguments.rejoin.then_some(false)
+        }
         // In disk mode it has lost nothing. Either its disk fails, or its release is too old. The group still counts on
         // what it has acknowledged.
         Halt::Disk(_) | Halt::TooOld | Halt::Entry(_) | Halt::Broken(_) => {
@@ -302,7 +304,7 @@ fn end_of(
     }
     let (node_id, own) = (arguments.id, startup.own);
     let hint = match (halt, on_disk) {
-        (Halt::Diverged { .. }, true) => data::REJOIN.to_owned(),
+        (Halt::Diverged { .. } | Halt::RolledBack { .. }, true) => data::REJOIN.to_owned(),
         (Halt::Removed { .. }, false) => format!(
             "if that was not meant: `trine member add {node_id} --address {own}`, and start it again; with --rejoin it waits for that by itself"
         ),

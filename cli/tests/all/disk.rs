@@ -438,3 +438,67 @@ fn files_of_another_group_are_not_taken_for_this_ones() {
             .then_some(())
     });
 }
+
+/// An operator gave a follower an old copy of its directory. The leader counted on entries that this copy lacks, so the
+/// follower refused every heartbeat and stayed a silent candidate for ever, and no command showed it as behind.
+#[test]
+fn a_follower_with_an_old_copy_of_its_directory_ends_and_says_what_to_do() {
+    let directory = Directory::new("rolled-back");
+    let mut cluster = disk_cluster(&directory);
+    let leader = cluster.leader();
+    let follower = leader % 3 + 1;
+    cluster.ok(&["put", "before", "1"]);
+    cluster.wait_for_voters(3);
+    cluster.group.kill(follower).expect("it is alive");
+    let data = directory.0.join(format!("replica-{follower}"));
+    let copy = directory.0.join("copy");
+    copy_files(&data, &copy);
+    cluster.group.restart(follower).expect("starts");
+    cluster.wait_for_voters(3);
+    for number in 0..20 {
+        cluster.ok(&["put", &format!("behind-{number}"), "2"]);
+    }
+    cluster.wait_for_voters(3);
+
+    cluster.group.kill(follower).expect("it is alive");
+    std::fs::remove_dir_all(&data).expect("removed");
+    copy_files(&copy, &data);
+    assert_eq!(cluster.leader(), leader, "it has led all along");
+    let ended = refused_at(&mut cluster, follower, &data);
+    ended.expect_error(
+        1,
+        &[
+            "lost entries that it had acknowledged",
+            "start it with --rejoin",
+        ],
+    );
+
+    let behind = || {
+        let list = cluster.run(&["member", "list", "--json"]).json();
+        let members = list["members"].as_array().expect("a list").clone();
+        let of_it = members.iter().find(|member| member["node_id"] == follower);
+        of_it.and_then(|member| member["behind"].as_u64())
+    };
+    let behind = wait_for("the follower is behind", || {
+        behind().filter(|&behind| behind > 0)
+    });
+    assert!(behind >= 20, "{behind} entries");
+    assert_eq!(cluster.ok(&["get", "behind-19"]), b"2");
+}
+
+fn copy_files(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("made");
+    for file in std::fs::read_dir(from).expect("a directory") {
+        let file = file.expect("an entry").path();
+        let name = file.file_name().expect("a name");
+        std::fs::copy(&file, to.join(name)).expect("copied");
+    }
+}
+
+/// Starts a replica that is to end by itself, in the foreground.
+fn refused_at(cluster: &mut Cluster, node_id: usize, data: &Path) -> Ran {
+    let data = data.to_str().expect("plain letters");
+    let (id, peers) = (node_id.to_string(), cluster.group.peers());
+    let serve = ["serve", "--id", &id, "--log", "disk", "--data-dir", data];
+    trine(&serve, &peers, b"")
+}

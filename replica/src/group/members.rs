@@ -97,6 +97,16 @@ impl Membership {
         self.liveness.silence_ns(now, member)
     }
 
+    /// A member has answered an append; `end` is the end of its log if it rejected the append.
+    pub(super) fn note_log_end(&mut self, member: Incarnation, end: Option<u64>) {
+        self.liveness.note_log_end(member, end);
+    }
+
+    /// The end of a member's log, if the member has rejected the latest append that it answered.
+    pub(super) fn log_end(&self, member: Incarnation) -> Option<u64> {
+        self.liveness.log_end(member)
+    }
+
     /// The newest state-machine version that a member understands; zero while it has not said so.
     pub(super) fn understands(&self, member: Incarnation, local: &Local) -> u8 {
         if member == local.own.incarnation {

@@ -9,7 +9,9 @@ use trine_transport::time::Instant;
 
 use super::Group;
 use super::members::says_removed;
+use crate::halt::Halt;
 use crate::outbox::Outbox;
+use crate::raft_group::Refusal;
 
 impl Group {
     /// A raft message that came as a request: the answer that raft makes rides in the response.
@@ -110,11 +112,53 @@ impl Group {
         if self.consensus.must_run_before(&message) {
             self.pump(now, out);
         }
-        let stepped = self.consensus.step(now, from, message, token);
-        stepped.unwrap_or_else(|_| {
-            out.counters.messages_refused += 1;
-            false
-        })
+        if message.msg_type == MessageType::MsgAppendResponse as i32 {
+            let end = message.reject.then_some(message.reject_hint);
+            self.membership.note_log_end(from, end);
+        }
+        let term = message.term;
+        match self.consensus.step(now, from, message, token) {
+            Ok(answers) => answers,
+            Err(refusal) => {
+                out.counters.messages_refused += 1;
+                match refusal {
+                    Refusal::LogTooShort { last, commit } if self.disk.is_some() => {
+                        self.life.halt(Halt::RolledBack { last, commit });
+                        self.tell_log_end(from, term, (last, commit), token, out)
+                    }
+                    _ => false,
+                }
+            }
+        }
+    }
+
+    /// Tells the leader that this replica has lost entries, by rejecting an append that the leader takes for
+    /// acknowledged. Raft ignores that, and the leader's list of members shows it.
+    fn tell_log_end(
+        &self,
+        leader: Incarnation,
+        term: u64,
+        (last, commit): (u64, u64),
+        token: Option<ReplyToken>,
+        out: &mut Outbox,
+    ) -> bool {
+        let mut rejection = Message {
+            from: self.local.own.incarnation.0,
+            to: leader.0,
+            term,
+            index: commit,
+            reject: true,
+            reject_hint: last,
+            ..Message::default()
+        };
+        rejection.set_msg_type(MessageType::MsgAppendResponse);
+        match token {
+            Some(token) => {
+                out.reply_raft(token, self.local.header_to(leader), &rejection);
+                true
+            }
+            None => false,
+        }
     }
 
     /// A member reports its state. The answer is this replica's own, if it has got there.

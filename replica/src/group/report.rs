@@ -223,19 +223,18 @@ impl Group {
             .is_leader()
             .then(|| self.consensus.raft().progress(member.incarnation.0))
             .flatten();
+        // Raft never takes an acknowledgement back. A member that lost entries shows the end of its log by rejections.
+        let log_end = self.membership.log_end(member.incarnation);
+        let matched = progress.map(|progress| progress.matched.min(log_end.unwrap_or(u64::MAX)));
+        let last_index = self.consensus.raft().last_index();
         MemberStatus {
             node_id: member.node_id.0,
             incarnation: member.incarnation.to_string(),
             address: member.address,
             voter: member.role == MemberRole::Voter,
             this,
-            matched: progress.map(|progress| progress.matched),
-            behind: progress.map(|progress| {
-                self.consensus
-                    .raft()
-                    .last_index()
-                    .saturating_sub(progress.matched)
-            }),
+            matched,
+            behind: matched.map(|matched| last_index.saturating_sub(matched)),
             in_snapshot: progress.map(|progress| progress.in_snapshot),
             state_version: Some(self.membership.understands(member.incarnation, &self.local))
                 .filter(|&version| version != 0),

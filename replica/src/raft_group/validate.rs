@@ -35,6 +35,14 @@ pub(crate) enum Refusal {
     /// An index is absurd or beyond the log.
     #[error("an index without a meaning")]
     Index,
+    /// A leader says that this replica has acknowledged entries up to `commit`, and its log ends at `last`.
+    #[error("the leader has acknowledgements up to entry {commit}, and the log ends at {last}")]
+    LogTooShort {
+        /// The leader's commit index, as far as this replica has acknowledged it.
+        commit: u64,
+        /// The last entry of this replica's log.
+        last: u64,
+    },
     /// Its entries are not contiguous, decrease in term, or are of an unknown type.
     #[error("entries that do not belong behind each other")]
     Entries,
@@ -172,10 +180,13 @@ fn check_context(message: &Message) -> Result<(), Refusal> {
     }
 }
 
-/// A leader never tells a follower a commit index beyond what that follower has acknowledged.
+/// A leader never tells a follower a commit index beyond what that follower has acknowledged. So a greater one means
+/// that this replica has lost entries, unless it is absurd.
 fn check_heartbeat<L: Storage>(raft: &Raft<L>, message: &Message) -> Result<(), Refusal> {
-    if message.commit > raft.raft_log.last_index() {
-        Err(Refusal::Index)
+    check_commit(message)?;
+    let (commit, last) = (message.commit, raft.raft_log.last_index());
+    if commit > last {
+        Err(Refusal::LogTooShort { commit, last })
     } else {
         Ok(())
     }

@@ -20,6 +20,8 @@ struct Peer {
     heard_at: Instant,
     /// The newest state-machine version that it understands; zero while it has not said so.
     state_version: u8,
+    /// The end of its log, from its latest answer to an append if that was a rejection.
+    log_end: Option<u64>,
 }
 
 impl PeerLiveness {
@@ -31,6 +33,18 @@ impl PeerLiveness {
         if version != 0 {
             peer.state_version = version;
         }
+    }
+
+    /// A member has answered an append. A rejection names the end of the member's log.
+    pub(super) fn note_log_end(&mut self, member: Incarnation, end: Option<u64>) {
+        if let Some(peer) = self.peers.get_mut(&member) {
+            peer.log_end = end;
+        }
+    }
+
+    /// The end of a member's log, if the member has rejected the latest append that it answered.
+    pub(super) fn log_end(&self, member: Incarnation) -> Option<u64> {
+        self.peers.get(&member)?.log_end
     }
 
     /// Forgets replicas that are no longer members.
