@@ -51,7 +51,10 @@ pub enum RpcError {
     /// The caller cancelled it; the handler ran once or never.
     Cancelled,
     /// The handler ran, but its response does not fit the response buffer.
-    ResponseTooLarge,
+    ResponseTooLarge {
+        /// Bytes of the response.
+        bytes: usize,
+    },
 }
 
 impl std::fmt::Display for RpcError {
@@ -63,7 +66,7 @@ impl std::fmt::Display for RpcError {
             }
             Self::DeadlineExceeded => "the deadline passed before the response came",
             Self::Cancelled => "the request was cancelled",
-            Self::ResponseTooLarge => "the response does not fit its buffer",
+            Self::ResponseTooLarge { .. } => "the response does not fit its buffer",
         })
     }
 }

@@ -191,7 +191,7 @@ impl<B: Backend> Line<B> {
     fn lost(&self, error: RpcError, writes: bool) -> Failure {
         let (address, waited) = (self.address, show_ns(self.patience.limit.as_nanos()));
         match (error, writes) {
-            (RpcError::ResponseTooLarge, _) => Failure::usage(
+            (RpcError::ResponseTooLarge { .. }, _) => Failure::usage(
                 format!("{address} gave an answer that does not fit the question"),
                 SAME_RELEASE,
             ),

@@ -410,7 +410,14 @@ impl Ledger {
             }
             _ => {}
         }
-        let code = result.map_or_else(|error| error as u64 + 1, |()| 0);
+        let code = match result {
+            Ok(()) => 0,
+            Err(RpcError::NotSent) => 1,
+            Err(RpcError::OutcomeUnknown) => 2,
+            Err(RpcError::DeadlineExceeded) => 3,
+            Err(RpcError::Cancelled) => 4,
+            Err(RpcError::ResponseTooLarge { .. }) => 5,
+        };
         for word in [incarnation, tag, code] {
             self.hash = (self.hash ^ word)
                 .wrapping_mul(0x0000_0100_0000_01b3)

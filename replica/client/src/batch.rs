@@ -120,6 +120,7 @@ impl<R: Route> Clients<R> {
         for &key in &keys {
             if let Some(pending) = self.operations.get_mut(key) {
                 pending.stage = Stage::Ready;
+                self.large.give_back(pending);
             }
         }
         match completion.result {
@@ -174,7 +175,7 @@ impl<R: Route> Clients<R> {
                 .map_or(0, |pending| pending.response_bytes);
             self.on_no_reply(key, error, response_bytes);
             if let Some(pending) = self.operations.get_mut(key)
-                && error == RpcError::ResponseTooLarge
+                && matches!(error, RpcError::ResponseTooLarge { .. })
             {
                 // It is not known which of them was too large: each finds out by itself.
                 pending.alone = true;

@@ -16,6 +16,9 @@ pub const LOGICAL_CLIENTS_MAX: usize = 65_536;
 pub const PEERS_MAX: usize = 64;
 /// Room in a batch's response for the response to one write.
 pub(super) const WRITE_RESPONSE_BYTES: usize = 96;
+/// Bytes of the response to a batch, if it is of more than one operation. Operations whose responses need more go in
+/// several messages: otherwise their common response would fit no message.
+pub(super) const BATCH_RESPONSE_BYTES_MAX: usize = 256 << 10;
 /// A response buffer grows up to this when a response does not fit.
 pub const RESPONSE_BYTES_MAX: usize = 8 << 20;
 
@@ -52,6 +55,9 @@ pub struct ClientConfig {
     pub batch_bytes: usize,
     /// First size of a response buffer. A larger response costs a second attempt, with a larger buffer.
     pub response_bytes: usize,
+    /// Room for responses under way that are larger than that. Operations for which it has no room wait for one of
+    /// those; a response alone may be larger.
+    pub large_response_bytes: usize,
     /// One in this many writes is timed, see [`Answer::timing`](super::Answer::timing): 1 times each, 0 none.
     pub time_every: u32,
 }
@@ -73,6 +79,7 @@ impl ClientConfig {
             slots: 64,
             batch_bytes: 1_400,
             response_bytes: 1_400,
+            large_response_bytes: 16 << 20,
             time_every: 0,
         }
     }

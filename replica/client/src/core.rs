@@ -17,6 +17,7 @@ use trine_transport::time::{Duration, Instant};
 
 use super::belief::{Leader, QUESTION_BIT};
 use super::config::{ClientConfig, ClientConfigError, LOGICAL_CLIENTS_MAX, OPERATIONS_MAX};
+use super::large::LargeResponses;
 use super::logical::{Logical, Registration};
 use super::operation::{Pending, Queue, Stage};
 use super::outcome::{Answer, Error, Obstacle};
@@ -77,6 +78,8 @@ pub struct Clients<R: Route> {
     pub(super) operations: Slab<Pending>,
     /// Operations that can be sent, by [`Queue`]. May name operations that are over.
     pub(super) ready: [VecDeque<Key>; Queue::COUNT],
+    /// Operations that wait for room for their large responses. May name operations that are over.
+    pub(super) large: LargeResponses,
     /// Batches under way.
     pub(super) batches: Slab<SentBatch>,
     /// Keys of the message that is being put together; empty between calls.
@@ -113,6 +116,7 @@ impl<R: Route> Clients<R> {
             logical: Slab::new(LOGICAL_CLIENTS_MAX),
             operations: Slab::new(OPERATIONS_MAX),
             ready: Default::default(),
+            large: LargeResponses::default(),
             batches: Slab::new(OPERATIONS_MAX),
             picked: Vec::new(),
             spare: Vec::new(),
@@ -200,6 +204,7 @@ impl<R: Route> Clients<R> {
             stage: Stage::Waiting,
             request: Some(request),
             response_bytes: self.config.response_bytes,
+            reserved: 0,
             expected_bytes: 0,
             alone: false,
             ticket: None,

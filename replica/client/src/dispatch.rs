@@ -9,6 +9,7 @@ use trine_transport::session::SessionId;
 use trine_transport::slab::Key;
 use trine_transport::time::Instant;
 
+use super::config::BATCH_RESPONSE_BYTES_MAX;
 use super::core::Clients;
 use super::operation::{Queue, Stage};
 use super::outcome::Obstacle;
@@ -16,6 +17,7 @@ use super::outcome::Obstacle;
 impl<R: Route> Clients<R> {
     /// Sends every ready operation that has a target.
     pub(super) fn dispatch(&mut self, cx: &mut Cx<'_, R>) {
+        self.admit_large();
         self.dispatch_spread(cx);
         if !self.has_ready_for_leader() || cx.now() < self.leader.resume_at {
             return;
@@ -60,16 +62,27 @@ impl<R: Route> Clients<R> {
     /// Takes the operations for the next message out of `queue`; returns whether there are any.
     fn pick(&mut self, now: Instant, queue: Queue) -> bool {
         let mut bytes = BATCH_HEADER_SIZE;
+        let mut response_bytes = 0;
         while let Some(key) = self.ready[queue as usize].pop_front() {
             if !self.is_current(now, key) {
                 continue;
             }
-            let Some(pending) = self.operations.get(key) else {
+            let Some(pending) = self.operations.get_mut(key) else {
                 continue;
             };
+            let response = pending.response_bytes;
+            if response > self.config.response_bytes
+                && !self.large.has_room(response_bytes, response, &self.config)
+            {
+                pending.obstacle = Some(Obstacle::NoRoom);
+                self.large.wait(key);
+                continue;
+            }
             let request_bytes = pending.request.as_ref().map_or(0, |request| request.len());
             bytes += BATCH_ITEM_HEADER_SIZE + request_bytes;
+            response_bytes += response;
             let fits = bytes <= self.config.batch_bytes
+                && response_bytes <= BATCH_RESPONSE_BYTES_MAX
                 && !pending.alone
                 && self.picked.len() < BATCH_ITEMS_MAX;
             if !fits && !self.picked.is_empty() {
@@ -156,6 +169,7 @@ impl<R: Route> Clients<R> {
             return;
         };
         pending.sent_at = now;
+        self.large.take(pending, self.config.response_bytes);
         pending.stage = Stage::Sent {
             peer,
             request,

@@ -14,6 +14,7 @@ mod config;
 mod core;
 mod dispatch;
 mod expire;
+mod large;
 mod leader;
 mod logical;
 mod operation;

@@ -107,6 +107,8 @@ pub(super) struct Pending {
     /// None exactly while an attempt is under way that is no part of a batch: the transport has it then.
     pub(super) request: Option<MsgBuf>,
     pub(super) response_bytes: usize,
+    /// Bytes of the room for large responses that the attempt under way takes.
+    pub(super) reserved: usize,
     /// The response size in bytes that the caller expects; zero if it did not say.
     pub(super) expected_bytes: usize,
     /// Whether it must travel alone: a batch with it brought a reply that was too large.

@@ -166,6 +166,8 @@ pub enum Obstacle {
     UnreadableReply,
     /// No message buffer was left in this process.
     NoBuffer,
+    /// Large responses to other commands were under way for all that time.
+    NoRoom,
 }
 
 impl fmt::Display for Obstacle {
@@ -204,6 +206,7 @@ impl fmt::Display for Obstacle {
                 f.write_str("the reply could not be read; run the same release on both sides")
             }
             Self::NoBuffer => f.write_str("no message buffer was left"),
+            Self::NoRoom => f.write_str("large responses to other commands were still under way"),
         }
     }
 }

@@ -74,6 +74,7 @@ impl<R: Route> Clients<R> {
         };
         pending.request = Some(request);
         pending.stage = Stage::Ready;
+        self.large.give_back(pending);
         self.peers.get_mut(peer).outstanding -= 1;
         match result {
             // An empty response says nothing: the replica had no room to say more.
@@ -111,10 +112,10 @@ impl<R: Route> Clients<R> {
                 pending.obstacle = Some(Obstacle::NoAnswer);
                 pending.note_uncertain();
             }
-            RpcError::ResponseTooLarge => {
+            RpcError::ResponseTooLarge { bytes } => {
                 pending.note_uncertain();
-                let larger = capacity.max(pending.response_bytes).saturating_mul(16);
-                pending.response_bytes = larger.min(RESPONSE_BYTES_MAX);
+                // The exact size: eight times as much would be taken from the memory of all others.
+                pending.response_bytes = bytes.max(capacity + 1).min(RESPONSE_BYTES_MAX);
             }
         }
     }

@@ -285,7 +285,7 @@ fn call_error(error: RpcError) -> CallError {
     match error {
         RpcError::NotSent => CallError::NotSent(NotSent::SessionOver),
         RpcError::DeadlineExceeded => CallError::DeadlineExceeded,
-        RpcError::ResponseTooLarge => CallError::ResponseTooLarge,
+        RpcError::ResponseTooLarge { .. } => CallError::ResponseTooLarge,
         // Only a dropped future cancels, and that sees no result.
         RpcError::OutcomeUnknown | RpcError::Cancelled => CallError::OutcomeUnknown,
     }

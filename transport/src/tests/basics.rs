@@ -370,7 +370,7 @@ fn a_response_that_does_not_fit_says_so_and_the_slot_goes_on() {
     net.nodes[0].app.completions.sort_by_key(|done| done.tag);
     assert_eq!(
         net.nodes[0].app.completions[0].result,
-        Err(RpcError::ResponseTooLarge)
+        Err(RpcError::ResponseTooLarge { bytes: 5_000 })
     );
     assert_eq!(net.nodes[0].app.completions[1], Done::with(2, 5_000));
 }

@@ -160,7 +160,8 @@ mod response {
         const BYTES: usize = FULL + 496;
         let mut s = sent(1, FULL);
         s.response(1, 0, BYTES);
-        assert_eq!(outcome(&s), Some(Err(RpcError::ResponseTooLarge)));
+        let too_large = Err(RpcError::ResponseTooLarge { bytes: BYTES });
+        assert_eq!(outcome(&s), Some(too_large));
         s.enqueue(2, FULL, 16 * FULL);
         s.take();
         s.response(1, 0, BYTES);
@@ -177,7 +178,7 @@ mod response {
             .iter()
             .map(|done| done.result)
             .collect();
-        assert_eq!(results, [Err(RpcError::ResponseTooLarge), Ok(())]);
+        assert_eq!(results, [too_large, Ok(())]);
         assert_eq!((credits_in_use(&s), s.drops().past), (0, 3));
     }
 
@@ -185,7 +186,10 @@ mod response {
     fn one_that_does_not_fit_ends_the_request_with_an_error() {
         let mut s = sent(1, 100);
         s.response(1, 0, 10_000);
-        assert_eq!(outcome(&s), Some(Err(RpcError::ResponseTooLarge)));
+        assert_eq!(
+            outcome(&s),
+            Some(Err(RpcError::ResponseTooLarge { bytes: 10_000 }))
+        );
         assert_eq!(credits_in_use(&s), 0);
     }
 

@@ -194,6 +194,45 @@ fn reads_whose_values_are_too_large_together_come_one_by_one() {
     }
 }
 
+/// Fifty clients read 1 MiB each, and none got an answer. Each response buffer grew to 8 MiB, and the reads were put
+/// into batches again whose common response no message could hold. So nothing was sent any more until the reads' time
+/// was over.
+#[test]
+fn many_large_reads_take_turns_and_all_of_them_are_answered() {
+    const READS: u64 = 50;
+    let value = vec![9; 1 << 20];
+    let mut world = World::with(
+        vec![Box::new(move |_| {
+            ok(
+                Position::new(3, 0),
+                &Response::Value {
+                    value: &value,
+                    version: Position::new(2, 0),
+                },
+            )
+        })],
+        batching,
+    );
+    let client = world.open();
+    for tag in 0..READS {
+        world
+            .submit(client, Mode::Read, &Command::Get { key: b"key" }, tag)
+            .expect("room");
+        // Some of them leave alone, others together.
+        if tag % 5 < 3 {
+            world.step();
+        }
+    }
+    world.run_until_finished(READS as usize);
+    for finished in &world.finished {
+        let answer = finished.result.as_ref().expect("an answer");
+        let response = answer.response();
+        assert!(matches!(response, Ok(Response::Value { value, .. }) if value.len() == 1 << 20));
+    }
+    let attempts = world.replica(0).seen.len() as u64;
+    assert!(attempts <= 3 * READS, "{attempts} attempts");
+}
+
 #[test]
 fn large_commands_travel_alone() {
     let (mut world, client) = registered(vec![leader()]);

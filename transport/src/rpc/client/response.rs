@@ -115,7 +115,7 @@ impl ClientEnd {
                 is_progress: false,
                 ended: Some(Ended {
                     index,
-                    result: Err(RpcError::ResponseTooLarge),
+                    result: Err(RpcError::ResponseTooLarge { bytes }),
                 }),
             };
         }
