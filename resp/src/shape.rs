@@ -132,12 +132,13 @@ fn is_there(answer: &Response<'_>) -> bool {
     }
 }
 
-/// Rounded to the next unit as Redis rounds: halves go up.
+/// Rounded to the next unit as Redis rounds: halves go up. A key that is there has at least one unit left: 0 would read
+/// as if it were gone.
 fn time_to_live(answer: &Response<'_>, unit_ns: u64) -> i64 {
     match answer {
         Response::TimeToLive {
             remaining_ns: Some(remaining_ns),
-        } => (remaining_ns.saturating_add(unit_ns / 2) / unit_ns) as i64,
+        } => (remaining_ns.saturating_add(unit_ns / 2) / unit_ns).max(1) as i64,
         Response::TimeToLive { remaining_ns: None } => -1,
         _ => -2,
     }

@@ -61,6 +61,7 @@ impl Store {
         &self,
         conditions: &List<'_, Condition<'_>>,
         operations: &List<'_, Command<'_>>,
+        now_ns: u64,
     ) -> Response<'_> {
         if let Some(refusal) = self.refusal(conditions, operations) {
             return refusal;
@@ -70,7 +71,8 @@ impl Store {
             if !operation.is_read_only() {
                 return Response::Error(StoreError::NotReadOnly);
             }
-            self.read(&operation).write_element(&mut responses);
+            self.read_at(&operation, now_ns)
+                .write_element(&mut responses);
             if responses.len() > LIST_RESPONSE_BYTES_MAX {
                 return Response::Error(StoreError::ResponseTooLarge);
             }

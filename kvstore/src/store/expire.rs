@@ -97,7 +97,9 @@ impl Store {
         }
     }
 
-    pub(super) fn time_to_live(&self, key: &[u8]) -> Response<'_> {
+    /// A key that is there has at least one nanosecond left.
+    pub(super) fn time_to_live(&self, key: &[u8], now_ns: u64) -> Response<'_> {
+        let now_ns = now_ns.max(self.group_time_ns);
         match self.live(self.items.find(key)) {
             None => Response::NotFound,
             Some(Item {
@@ -105,7 +107,7 @@ impl Store {
                 ..
             }) => Response::TimeToLive { remaining_ns: None },
             Some(Item { stamp, .. }) => Response::TimeToLive {
-                remaining_ns: Some(stamp.expiry_ns - self.group_time_ns),
+                remaining_ns: Some(stamp.expiry_ns.saturating_sub(now_ns).max(1)),
             },
         }
     }

@@ -155,12 +155,19 @@ impl Store {
     /// Answers a command that changes nothing, from the state as it is.
     #[must_use]
     pub fn read(&self, command: &Command<'_>) -> Response<'_> {
+        self.read_at(command, self.group_time_ns)
+    }
+
+    /// The same, with times to live as they are at `now_ns` of group time. A leader knows a later group time than it has
+    /// applied, because only entries carry stamps. Which keys are there is decided by the applied one alone.
+    #[must_use]
+    pub fn read_at(&self, command: &Command<'_>, now_ns: u64) -> Response<'_> {
         match command {
             Command::Get { key } => match self.get(key) {
                 Some(Versioned { value, version }) => Response::Value { value, version },
                 None => Response::NotFound,
             },
-            Command::TimeToLive { key } => self.time_to_live(key),
+            Command::TimeToLive { key } => self.time_to_live(key, now_ns),
             Command::MultiGet { keys } => self.read_many(keys),
             Command::Count => Response::Count {
                 items: self.items.count(),
@@ -169,7 +176,7 @@ impl Store {
                 conditions,
                 operations,
                 ..
-            } => self.read_operations(conditions, operations),
+            } => self.read_operations(conditions, operations, now_ns),
             _ => Response::Error(StoreError::NotReadOnly),
         }
     }

@@ -418,3 +418,34 @@ fn expired_keys_are_gone_at_once_and_swept_a_few_at_a_time() {
     store.store.set_group_time(5);
     assert_eq!(store.store.group_time(), 100, "group time does not go back");
 }
+
+/// A leader knows a later group time than it has applied. Which keys are there does not depend on it.
+#[test]
+fn times_to_live_are_as_of_a_later_moment_and_at_least_one_while_the_key_is_there() {
+    let mut store = Applied::new(Limits::default());
+    store.put(b"key", b"value");
+    let after_ns = 100;
+    store.apply(&Command::Expire {
+        key: b"key",
+        after_ns,
+    });
+    store.store.set_group_time(40);
+    let ttl = Command::TimeToLive { key: b"key" };
+    let operations = std::slice::from_ref(&ttl);
+    let list = Command::Execute {
+        mode: ExecuteMode::Independent,
+        conditions: List::default(),
+        operations: List::from(operations),
+    };
+    for (now_ns, remaining_ns) in [(0, 60), (40, 60), (90, 10), (100, 1), (500, 1)] {
+        let expected = Response::TimeToLive {
+            remaining_ns: Some(remaining_ns),
+        };
+        assert_eq!(store.store.read_at(&ttl, now_ns), expected, "at {now_ns}");
+        let Response::List(answers) = store.store.read_at(&list, now_ns) else {
+            panic!("a list");
+        };
+        assert!(answers.iter().eq([expected]), "at {now_ns}, in a list");
+    }
+    assert!(store.store.get(b"key").is_some());
+}

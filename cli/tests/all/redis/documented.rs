@@ -283,6 +283,32 @@ fn keys_expire() {
     assert_eq!(wire.ask("TTL k"), ":-2");
 }
 
+/// Nobody writes, so no entry moves group time, and TTL and PTTL stood still.
+#[test]
+fn times_to_live_go_down_in_a_group_where_nobody_writes() {
+    let group = RedisGroup::start(&[]);
+    let mut wire = group.connect(1);
+    let number = |reply: String| -> i64 { reply[1..].parse().expect("a number") };
+    let begun = std::time::Instant::now();
+    assert_eq!(wire.ask("SET k v PX 60000"), "+OK");
+    crate::common::wait_for("a quarter of a second less", || {
+        let elapsed = begun.elapsed().as_millis() as i64;
+        let left = number(wire.ask("PTTL k"));
+        assert!(left >= 60_000 - begun.elapsed().as_millis() as i64 - 1);
+        (elapsed >= 250).then(|| assert!(left <= 60_000 - 250 + 20, "{left} after {elapsed} ms"))
+    });
+    wire.ask("SET k v PX 200");
+    // As long as the key is there, it has some time left.
+    crate::common::wait_for("the end of the key", || {
+        wire.send_bytes(b"MULTI\r\nPTTL k\r\nTTL k\r\nGET k\r\nEXEC\r\n");
+        let replies: Vec<String> = (0..5).map(|_| wire.reply()).collect();
+        let gone = replies[4] == "*[:-2 :-2 $-1]";
+        assert!(gone || replies[4].ends_with("\"v\"]"), "{replies:?}");
+        assert!(gone || !replies[4].contains(":0"), "{replies:?}");
+        gone.then_some(())
+    });
+}
+
 fn is_as(reply: &str, expected: &str) -> bool {
     let number = |text: &str| {
         text.strip_prefix(':')

@@ -58,10 +58,11 @@ impl Service {
             return;
         }
         let position = state.applied_position().as_u64();
+        let group_time_ns = cx.clock.stamp(cx.now);
         for read in self.reads.take_waiting() {
             let answer = Command::decode(&read.command).ok().and_then(|command| {
-                cx.out
-                    .response(cx.local.cluster, position, &state.store().read(&command))
+                let response = state.store().read_at(&command, group_time_ns);
+                cx.out.response(cx.local.cluster, position, &response)
             });
             match answer {
                 Some(answer) => self.reads.hold(read, answer),
@@ -136,7 +137,12 @@ fn answer_read(cx: &mut Cx<'_>, token: ReplyToken, command: &[u8]) {
     match Command::decode(command) {
         Ok(command) => {
             let position = state.applied_position().as_u64();
-            let response = state.store().read(&command);
+            // In an idle group no entry carries a stamp, but the leader knows how much time has passed. Elsewhere times
+            // to live are as of the last entry.
+            let response = match cx.raft().is_leader() {
+                true => state.store().read_at(&command, cx.clock.stamp(cx.now)),
+                false => state.store().read(&command),
+            };
             cx.out
                 .reply_response(token, cx.local.cluster, position, &response);
         }
