@@ -19,6 +19,9 @@ pub const APPENDS_PER_SLOT: usize = 2;
 pub const SESSION_WINDOW: u64 = 64;
 /// ReadIndex rounds that may be outstanding; reads that arrive meanwhile share the next one.
 pub const READ_ROUNDS_MAX: usize = 4;
+/// Bytes of answers to reads in one turn, that of the last one not counted. Raft's messages and the clock wait for a
+/// turn: with more, large reads of many clients would make a leader look dead.
+pub const READ_ANSWER_BYTES_PER_TURN: usize = 4 << 20;
 /// Bytes of appends under way to one member, that of the last one not counted. Raft counts them, whatever they weigh.
 /// It starts the count again whenever it has lost track of the member, while the session still carries the earlier
 /// ones.

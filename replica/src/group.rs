@@ -259,7 +259,10 @@ impl Group {
         if self.life.is_halted() {
             return None;
         }
-        if !self.pumped_to_the_end || self.service.holds_answers() {
+        if !self.pumped_to_the_end
+            || self.service.holds_answers()
+            || self.service.has_ready_reads(self.state.as_ref())
+        {
             return Some(Instant::ZERO);
         }
         let tick = self.consensus.raft().next_tick();

@@ -218,6 +218,25 @@ impl Reads {
         ready
     }
 
+    /// The turn was not long enough for these, which were ready at `applied`: they stay ready.
+    pub(crate) fn put_back(&mut self, now: Instant, applied: u64, reads: Vec<Read>) {
+        self.count += reads.len();
+        self.bytes += reads.iter().map(|read| read.command.len()).sum::<usize>();
+        self.rounds.push_front(Round {
+            context: 0,
+            begun: now,
+            index: Some(applied),
+            late: false,
+            reads,
+        });
+    }
+
+    /// Whether reads may be answered from the state up to `applied`.
+    pub(crate) fn has_ready(&self, applied: u64) -> bool {
+        let index = self.rounds.front().and_then(|round| round.index);
+        index.is_some_and(|index| index <= applied)
+    }
+
     /// Reads in no round: to be answered under a lease. Each comes back through [`Reads::hold`] or [`Reads::unread`].
     pub(crate) fn take_waiting(&mut self) -> Vec<Read> {
         std::mem::take(&mut self.waiting)
@@ -308,6 +327,29 @@ mod tests {
         reads.on_confirmed(0, 10);
         assert!(reads.take_ready(9).is_empty());
         assert_eq!(tokens(&reads.take_ready(10)), [1]);
+    }
+
+    /// Large values take a turn's time. The rest is answered in the next one, ahead of later rounds.
+    #[test]
+    fn reads_that_are_put_back_are_ready_and_come_first() {
+        let mut reads = Reads::default();
+        for token in 0..4 {
+            push(&mut reads, token);
+        }
+        reads.on_begun(Instant::ZERO, 0);
+        reads.on_confirmed(0, 10);
+        let mut ready = reads.take_ready(10);
+        let rest = ready.split_off(1);
+        reads.put_back(Instant::ZERO, 10, rest);
+        assert_eq!(reads.count(), 3);
+        push(&mut reads, 4);
+        reads.on_begun(Instant::ZERO, 1);
+        assert!(reads.has_ready(10));
+        assert_eq!(tokens(&reads.take_ready(10)), [1, 2, 3]);
+        assert!(!reads.has_ready(10));
+        reads.on_confirmed(1, 12);
+        assert_eq!(tokens(&reads.take_ready(12)), [4]);
+        assert_eq!((reads.count(), reads.bytes()), (0, 0));
     }
 
     #[test]

@@ -79,7 +79,7 @@ impl ClientConfig {
             slots: 64,
             batch_bytes: 1_400,
             response_bytes: 1_400,
-            large_response_bytes: 16 << 20,
+            large_response_bytes: 8 << 20,
             time_every: 0,
         }
     }

@@ -104,6 +104,7 @@ impl<R: Route> Clients<R> {
         seed: u64,
     ) -> Result<Self, ClientConfigError> {
         config.validate()?;
+        let large = LargeResponses::new(&config);
         Ok(Self {
             peers: Peers::new(&config, route_of),
             cluster: config.cluster,
@@ -116,7 +117,7 @@ impl<R: Route> Clients<R> {
             logical: Slab::new(LOGICAL_CLIENTS_MAX),
             operations: Slab::new(OPERATIONS_MAX),
             ready: Default::default(),
-            large: LargeResponses::default(),
+            large,
             batches: Slab::new(OPERATIONS_MAX),
             picked: Vec::new(),
             spare: Vec::new(),
@@ -224,14 +225,19 @@ impl<R: Route> Clients<R> {
             return;
         };
         pending.stage = Stage::Ready;
-        self.ready[pending.queue as usize].push_back(key);
+        match self.large.is_waiting(pending) {
+            true => self.large.wait(key),
+            false => self.ready[pending.queue as usize].push_back(key),
+        }
+        self.admit_large();
     }
 
     /// Ends an operation and tells its caller.
     pub(super) fn finish(&mut self, now: Instant, key: Key, result: Result<Answer, Error>) {
-        let Some(pending) = self.operations.remove(key) else {
+        let Some(mut pending) = self.operations.remove(key) else {
             return;
         };
+        self.large.give_back(&mut pending);
         debug_assert!(
             !matches!(pending.stage, Stage::Sent { .. }),
             "the transport still owns its buffers"
@@ -263,6 +269,7 @@ impl<R: Route> Clients<R> {
             result,
         });
         self.admit(now, owner);
+        self.admit_large();
         self.drop_unwanted_registration(owner);
         self.release_if_closed(owner);
     }

@@ -67,20 +67,12 @@ impl<R: Route> Clients<R> {
             if !self.is_current(now, key) {
                 continue;
             }
-            let Some(pending) = self.operations.get_mut(key) else {
+            let Some(pending) = self.operations.get(key) else {
                 continue;
             };
-            let response = pending.response_bytes;
-            if response > self.config.response_bytes
-                && !self.large.has_room(response_bytes, response, &self.config)
-            {
-                pending.obstacle = Some(Obstacle::NoRoom);
-                self.large.wait(key);
-                continue;
-            }
             let request_bytes = pending.request.as_ref().map_or(0, |request| request.len());
             bytes += BATCH_ITEM_HEADER_SIZE + request_bytes;
-            response_bytes += response;
+            response_bytes += pending.response_bytes;
             let fits = bytes <= self.config.batch_bytes
                 && response_bytes <= BATCH_RESPONSE_BYTES_MAX
                 && !pending.alone
@@ -169,7 +161,6 @@ impl<R: Route> Clients<R> {
             return;
         };
         pending.sent_at = now;
-        self.large.take(pending, self.config.response_bytes);
         pending.stage = Stage::Sent {
             peer,
             request,

@@ -7,6 +7,7 @@ use trine_transport::time::Instant;
 
 use super::core::Clients;
 use super::operation::{Pending, Stage};
+use super::outcome::Obstacle;
 
 /// The action that is due for an operation now.
 enum Overdue {
@@ -70,6 +71,9 @@ impl<R: Route> Clients<R> {
             return;
         };
         if let Overdue::Ended = what {
+            if self.large.is_waiting(pending) {
+                pending.obstacle = Some(Obstacle::NoRoom);
+            }
             let error = pending.failure(now, fallback);
             return self.finish(now, key, Err(error));
         }

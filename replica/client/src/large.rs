@@ -13,19 +13,32 @@ use super::core::Clients;
 use super::operation::{Pending, Stage};
 
 /// The room for large responses, and who waits for it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct LargeResponses {
-    /// Bytes that attempts under way have taken.
+    /// Responses up to this size are not counted.
+    usual: usize,
+    /// Most bytes together.
+    most: usize,
+    /// Bytes that admitted operations have taken, from their admission to the end of their attempt.
     taken: usize,
+    /// In the order of their admission. Some may be over.
     waiting: VecDeque<Key>,
 }
 
 impl LargeResponses {
-    /// Whether so many more bytes may be under way, beside those that are about to be. A response that is larger than
-    /// the whole room goes alone.
-    pub(super) fn has_room(&self, besides: usize, bytes: usize, config: &ClientConfig) -> bool {
-        let taken = self.taken + besides;
-        taken == 0 || taken + bytes <= config.large_response_bytes
+    pub(super) fn new(config: &ClientConfig) -> Self {
+        Self {
+            usual: config.response_bytes,
+            most: config.large_response_bytes,
+            taken: 0,
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// Whether an operation could be sent if there were room for its response.
+    pub(super) fn is_waiting(&self, pending: &Pending) -> bool {
+        let is_large = pending.response_bytes > self.usual;
+        is_large && pending.reserved == 0 && pending.stage == Stage::Ready
     }
 
     /// An operation has to wait for room.
@@ -33,34 +46,33 @@ impl LargeResponses {
         self.waiting.push_back(key);
     }
 
-    /// An attempt is under way.
-    pub(super) fn take(&mut self, pending: &mut Pending, usual: usize) {
-        debug_assert_eq!(pending.reserved, 0, "one attempt is under way at a time");
-        if pending.response_bytes > usual {
-            pending.reserved = pending.response_bytes;
-            self.taken += pending.reserved;
+    /// Takes room for a response, if there is any. A response that is larger than the whole room goes alone.
+    fn take(&mut self, pending: &mut Pending) -> bool {
+        let bytes = pending.response_bytes;
+        let has_room = self.taken == 0 || self.taken + bytes <= self.most;
+        if has_room {
+            pending.reserved = bytes;
+            self.taken += bytes;
         }
+        has_room
     }
 
-    /// The attempt has ended.
+    /// The attempt has ended, or there will be none.
     pub(super) fn give_back(&mut self, pending: &mut Pending) {
         self.taken -= std::mem::take(&mut pending.reserved);
     }
 }
 
 impl<R: Route> Clients<R> {
-    /// Operations for whose responses there is room now are ready again.
+    /// Operations for whose responses there is room now can be sent.
     pub(super) fn admit_large(&mut self) {
-        let mut admitted = 0;
         while let Some(&key) = self.large.waiting.front() {
-            let waits = |pending: &&Pending| pending.stage == Stage::Ready;
-            if let Some(pending) = self.operations.get(key).filter(waits) {
-                let bytes = pending.response_bytes;
-                if !self.large.has_room(admitted, bytes, &self.config) {
+            let pending = self.operations.get_mut(key);
+            if let Some(pending) = pending.filter(|pending| self.large.is_waiting(pending)) {
+                if !self.large.take(pending) {
                     return;
                 }
-                admitted += bytes;
-                self.make_ready(key);
+                self.ready[pending.queue as usize].push_back(key);
             }
             self.large.waiting.pop_front();
         }

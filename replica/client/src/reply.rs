@@ -288,6 +288,7 @@ impl<R: Route> Clients<R> {
         };
         pending.ticket = None;
         pending.stage = Stage::Waiting;
+        self.large.give_back(pending);
         logical.waiting.push_front(key);
         self.admit(now, owner);
     }

@@ -5,7 +5,7 @@ use trine_protocol::message::{
     Encode, ReplyToken,
 };
 use trine_transport::backend::Route;
-use trine_transport::buf::MsgBuf;
+use trine_transport::buf::{MESSAGE_BYTES_MAX, MsgBuf};
 use trine_transport::slab::Key;
 use trine_transport::{Cx, Reply, ResponseHandle};
 
@@ -21,6 +21,8 @@ pub(super) struct Batch {
     /// The answers so far, in the order of the requests.
     answers: Vec<Option<MsgBuf>>,
     missing: usize,
+    /// Bytes of the answers so far. Above what a message holds they are not kept, because none of them will be sent.
+    bytes: usize,
 }
 
 impl<R: Route> Node<R> {
@@ -44,6 +46,7 @@ impl<R: Route> Node<R> {
             handle,
             answers,
             missing: count,
+            bytes: BATCH_HEADER_SIZE,
         };
         let Ok(batch) = self.batches.insert(batch) else {
             self.stats.overloaded += 1;
@@ -86,7 +89,11 @@ impl<R: Route> Node<R> {
             debug_assert!(false, "a batch lives until its last answer");
             return;
         };
-        batch.answers[place] = answer;
+        batch.bytes += BATCH_ITEM_HEADER_SIZE + answer.as_ref().map_or(0, |answer| answer.len());
+        match batch.bytes <= MESSAGE_BYTES_MAX {
+            true => batch.answers[place] = answer,
+            false => batch.answers.iter_mut().for_each(|answer| *answer = None),
+        }
         batch.missing -= 1;
         if batch.missing == 0
             && let Some(mut batch) = self.batches.remove(key)
@@ -108,10 +115,7 @@ fn respond_to_batch<R: Route>(cx: &mut Cx<'_, R>, batch: &Batch) {
             .iter()
             .map(|answer| answer.as_deref().unwrap_or_default())
     };
-    let bytes = answers()
-        .map(|answer| BATCH_ITEM_HEADER_SIZE + answer.len())
-        .sum::<usize>()
-        + BATCH_HEADER_SIZE;
+    let bytes = batch.bytes;
     let Some(mut response) = cx.alloc(bytes) else {
         if let Some(empty) = cx.alloc(0) {
             respond(cx, batch.handle, empty);

@@ -5,7 +5,7 @@ use trine_protocol::message::{ClientStatus, ReplyToken};
 use trine_transport::time::Instant;
 
 use super::{Service, refuse};
-use crate::config::ReadMode;
+use crate::config::{READ_ANSWER_BYTES_PER_TURN, ReadMode};
 use crate::group::cx::Cx;
 use crate::state_machine::StateMachine;
 
@@ -59,13 +59,21 @@ impl Service {
         }
         let position = state.applied_position().as_u64();
         let group_time_ns = cx.clock.stamp(cx.now);
+        let mut bytes = 0;
         for read in self.reads.take_waiting() {
+            if bytes >= READ_ANSWER_BYTES_PER_TURN {
+                self.reads.unread(read);
+                continue;
+            }
             let answer = Command::decode(&read.command).ok().and_then(|command| {
                 let response = state.store().read_at(&command, group_time_ns);
                 cx.out.response(cx.local.cluster, position, &response)
             });
             match answer {
-                Some(answer) => self.reads.hold(read, answer),
+                Some(answer) => {
+                    bytes += answer.len();
+                    self.reads.hold(read, answer);
+                }
                 None => self.reads.unread(read),
             }
         }
@@ -111,12 +119,24 @@ impl Service {
             return;
         };
         let leads = cx.raft().is_leader();
-        for read in self.reads.take_ready(applied) {
+        let mut bytes = 0;
+        let mut ready = self.reads.take_ready(applied).into_iter();
+        while bytes < READ_ANSWER_BYTES_PER_TURN
+            && let Some(read) = ready.next()
+        {
             cx.out.counters.reads_linearizable += 1;
             cx.out.counters.reads_following += u64::from(!leads);
-            answer_read(cx, read.token, &read.command);
+            bytes += answer_read(cx, read.token, &read.command);
             self.reads.recycle(read);
         }
+        if ready.len() > 0 {
+            self.reads.put_back(cx.now, applied, ready.collect());
+        }
+    }
+
+    /// Whether reads are left that the next turn can answer.
+    pub(in crate::group) fn has_ready_reads(&self, state: Option<&StateMachine>) -> bool {
+        state.is_some_and(|state| self.reads.has_ready(state.applied_index()))
     }
 
     /// Answers a read from the state as it is here and now.
@@ -130,9 +150,11 @@ fn may_use_lease(cx: &Cx<'_>) -> bool {
     cx.consensus.lease_until(cx.now, cx.local).is_some()
 }
 
-fn answer_read(cx: &mut Cx<'_>, token: ReplyToken, command: &[u8]) {
+/// Returns the bytes of the store's response.
+fn answer_read(cx: &mut Cx<'_>, token: ReplyToken, command: &[u8]) -> usize {
     let Some(state) = cx.state else {
-        return refuse(cx, token, ClientStatus::NotAttached);
+        refuse(cx, token, ClientStatus::NotAttached);
+        return 0;
     };
     match Command::decode(command) {
         Ok(command) => {
@@ -145,7 +167,11 @@ fn answer_read(cx: &mut Cx<'_>, token: ReplyToken, command: &[u8]) {
             };
             cx.out
                 .reply_response(token, cx.local.cluster, position, &response);
+            response.encoded_len()
         }
-        Err(_) => refuse(cx, token, ClientStatus::Malformed),
+        Err(_) => {
+            refuse(cx, token, ClientStatus::Malformed);
+            0
+        }
     }
 }
