@@ -33,6 +33,11 @@ impl Expiries {
         }
     }
 
+    /// How many items will expire. Of keys that share an entry one counts.
+    pub(crate) fn count(&self) -> u64 {
+        self.due.len() as u64
+    }
+
     /// The soonest expiry.
     pub(crate) fn first(&self) -> Option<(u64, KeyHash)> {
         self.due.keys().next().copied()

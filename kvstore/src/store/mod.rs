@@ -48,6 +48,8 @@ pub struct Store {
 pub struct Stats {
     /// Live items.
     pub items: u64,
+    /// Items among them that have an expiry.
+    pub expiring: u64,
     /// Bytes that the memory limit counts.
     pub logical_bytes: u64,
     /// Bytes in the blocks of items.
@@ -211,6 +213,7 @@ impl Store {
         let (arena, index_bytes) = self.items.usage();
         Stats {
             items: self.items.count(),
+            expiring: self.items.expiries.count(),
             logical_bytes: self.items.logical_bytes(),
             arena_live_bytes: arena.live_bytes,
             arena_bytes: arena.region_bytes,

@@ -104,6 +104,9 @@ pub struct SessionStatus {
 pub struct StoreStatus {
     /// Items held.
     pub items: u64,
+    /// Items among them that will expire.
+    #[serde(default)]
+    pub expiring: u64,
     /// Logical bytes held.
     pub logical_bytes: u64,
     /// The limit on logical bytes.

@@ -198,6 +198,7 @@ impl Group {
         let (stats, hash) = (state.store().stats(), state.store().state_hash());
         status.store = StoreStatus {
             items: stats.items,
+            expiring: stats.expiring,
             logical_bytes: stats.logical_bytes,
             memory_bytes: state.store().limits().memory_bytes,
             hash: [(hash >> 64) as u64, hash as u64],
