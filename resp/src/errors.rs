@@ -2,6 +2,8 @@
 
 use trine_kvstore::StoreError;
 
+use crate::limits::OPERATIONS_MAX;
+
 /// Why a request is answered with an error immediately.
 pub(crate) type Refusal = String;
 
@@ -11,6 +13,11 @@ pub(crate) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of r
 /// The error for a request with too few or too many parts.
 pub(crate) fn wrong_arity(name: &str) -> Refusal {
     format!("ERR wrong number of arguments for '{name}' command")
+}
+
+/// The error for a command that names more than the store takes in one.
+pub(crate) fn too_many(what: &str) -> Refusal {
+    format!("ERR too many {what} in one command: at most {OPERATIONS_MAX}")
 }
 
 /// The store's errors in Redis's words, if it has words for them.

@@ -2,12 +2,14 @@
 //! store and bytes of replies come out. Sockets, clocks and the way to the group stay outside.
 //!
 //! - `request` parses a client's bytes, within limits; `reply` writes answers in RESP2 or RESP3.
-//! - `table` knows every command. `plan` turns commands about keys into operations of the store, and `shape` turns the
+//! - `table` knows every command, `arguments` what stands behind it. `glob` compares names with patterns. `plan` turns commands about keys into operations of the store, and `shape` turns the
 //!   store's answers into replies. `errors` has the texts of errors.
 //! - `connection` holds one client's state: its protocol, its transaction, and the call that it waits for.
 
+mod arguments;
 mod connection;
 mod errors;
+mod glob;
 mod limits;
 mod plan;
 mod reply;

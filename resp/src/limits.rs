@@ -4,6 +4,8 @@
 pub(crate) const LINE_BYTES_MAX: usize = 64 * 1024;
 /// Parts of one request: more than the longest list that the store takes.
 pub(crate) const PARTS_MAX: i64 = 64 * 1024;
+/// Operations of the store in one command: keys of an MGET, pairs of an MSET, commands of a transaction.
+pub(crate) const OPERATIONS_MAX: usize = trine_kvstore::config::LIST_ITEMS_MAX as usize;
 /// Parts of a request of a client that has still to give the password.
 pub(crate) const STRANGER_PARTS_MAX: i64 = 10;
 /// Bytes of a part of such a request.
@@ -18,6 +20,9 @@ pub(crate) const NAME_BYTES_MAX: usize = 1024;
 /// it, its allocation, and its share of EXEC's work. Parts may be empty, and a
 /// request may have 65,536 of them.
 pub(crate) const QUEUED_PART_CHARGE_BYTES: usize = 48;
+
+/// Bytes that a watched key counts beside its own: its entry and its allocation.
+pub(crate) const WATCHED_KEY_CHARGE_BYTES: usize = 64;
 
 /// Limits of one connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

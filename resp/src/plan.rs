@@ -3,9 +3,10 @@
 
 mod expiry;
 
-use trine_kvstore::{Command, List, Pair, SetCondition, SetExpiry, SetOptions};
+use trine_kvstore::{Command, ExpireCondition, List, Pair, SetCondition, SetExpiry, SetOptions};
 
-use crate::errors::{NOT_AN_INTEGER, Refusal, SYNTAX, wrong_arity};
+use crate::errors::{NOT_AN_INTEGER, Refusal, SYNTAX, too_many, wrong_arity};
+use crate::limits::OPERATIONS_MAX;
 use crate::shape::Shape;
 use crate::table::{Spec, Verb};
 use expiry::{Expiry, Unit, expire_condition};
@@ -117,14 +118,14 @@ impl<'a> Plan<'a> {
                 let delta = by.checked_neg().ok_or("ERR decrement would overflow")?;
                 self.increment(key, delta);
             }
-            Verb::Mget => self.each(Shape::Values, &parts[1..], |key| Command::Get { key }),
+            Verb::Mget => self.each(Shape::Values, &parts[1..], |key| Command::Get { key })?,
             Verb::Del | Verb::Unlink => {
-                self.each(Shape::HowMany, &parts[1..], |key| Command::Delete { key });
+                self.each(Shape::HowMany, &parts[1..], |key| Command::Delete { key })?;
             }
             Verb::Exists | Verb::Touch => {
                 self.each(Shape::HowMany, &parts[1..], |key| Command::TimeToLive {
                     key,
-                });
+                })?;
             }
             Verb::Mset => self.put_pairs(spec, &parts[1..])?,
             Verb::Set => self.set(key, parts[2], &parts[3..], unix_ms)?,
@@ -167,13 +168,22 @@ impl<'a> Plan<'a> {
         });
     }
 
-    fn each(&mut self, shape: Shape, keys: &[&'a [u8]], command: impl Fn(&'a [u8]) -> Command<'a>) {
+    fn each(
+        &mut self,
+        shape: Shape,
+        keys: &[&'a [u8]],
+        command: impl Fn(&'a [u8]) -> Command<'a>,
+    ) -> Result<(), Refusal> {
+        if keys.len() > OPERATIONS_MAX {
+            return Err(too_many("keys"));
+        }
         let steps = keys.iter().map(|key| Step::Command(command(key)));
         self.steps.extend(steps);
         self.items.push(Item {
             shape,
             operations: keys.len(),
         });
+        Ok(())
     }
 
     fn increment(&mut self, key: &'a [u8], delta: i64) {
@@ -183,6 +193,9 @@ impl<'a> Plan<'a> {
     fn put_pairs(&mut self, spec: &Spec, parts: &[&'a [u8]]) -> Result<(), Refusal> {
         if !parts.len().is_multiple_of(2) {
             return Err(wrong_arity(spec.name));
+        }
+        if parts.len() / 2 > OPERATIONS_MAX {
+            return Err(too_many("pairs"));
         }
         let from = self.pairs.len();
         let pairs = parts.chunks_exact(2).map(|pair| Pair {
@@ -292,11 +305,10 @@ impl<'a> Plan<'a> {
         words: &[&[u8]],
         unix_ms: i64,
     ) -> Result<(), Refusal> {
-        let change = match words {
-            [] => None,
-            [word] if word.eq_ignore_ascii_case(b"persist") => Some(Command::Persist { key }),
-            [unit, amount] => {
-                let unit = Unit::of_word(unit).ok_or(SYNTAX)?;
+        let change = match GetexWords::read(words)? {
+            GetexWords::None => None,
+            GetexWords::Persist => Some(Command::Persist { key }),
+            GetexWords::Expiry(unit, amount) => {
                 match Expiry::read(unit, amount).and_then(|expiry| expiry.of_set(unix_ms, "getex"))
                 {
                     Ok(Some(after_ns)) => Some(Command::Expire { key, after_ns }),
@@ -311,7 +323,6 @@ impl<'a> Plan<'a> {
                     }
                 }
             }
-            _ => return Err(SYNTAX.to_owned()),
         };
         let steps = std::iter::once(Command::Get { key }).chain(change);
         let before = self.steps.len();
@@ -332,6 +343,12 @@ impl<'a> Plan<'a> {
         let condition = expire_condition(&parts[3..])?;
         let key = parts[1];
         let after_ns = Expiry::read(unit, parts[2])?.of_expire(unix_ms, spec.name)?;
+        if let (Some(condition), Some(after_ns), Some(doubt_ns)) =
+            (condition, after_ns, unit.doubt_ns())
+        {
+            self.expire_beyond_doubt(key, after_ns, condition, doubt_ns);
+            return Ok(());
+        }
         let command = match (condition, after_ns) {
             (Some(condition), after_ns) => Command::ExpireIf {
                 key,
@@ -343,6 +360,75 @@ impl<'a> Plan<'a> {
         };
         self.one(Shape::Changed, command);
         Ok(())
+    }
+
+    /// For a condition that compares moments of Unix time. The same moment comes out a little earlier or later each time,
+    /// because it is measured by the clock of this replica and then by that of the leader. So the condition has to hold
+    /// by more than that. The second operation brings the exact moment; only the first has a reply.
+    fn expire_beyond_doubt(
+        &mut self,
+        key: &'a [u8],
+        after_ns: u64,
+        condition: ExpireCondition,
+        doubt_ns: u64,
+    ) {
+        let cautious_ns = match condition {
+            ExpireCondition::Later => after_ns.saturating_sub(doubt_ns),
+            ExpireCondition::Earlier | ExpireCondition::PresentAndEarlier => {
+                after_ns.saturating_add(doubt_ns)
+            }
+            ExpireCondition::Absent | ExpireCondition::Present => {
+                let command = Command::ExpireIf {
+                    key,
+                    after_ns,
+                    condition,
+                };
+                return self.one(Shape::Changed, command);
+            }
+        };
+        let steps = [cautious_ns, after_ns].map(|after_ns| {
+            Step::Command(Command::ExpireIf {
+                key,
+                after_ns,
+                condition,
+            })
+        });
+        self.steps.extend(steps);
+        self.items.push(Item {
+            shape: Shape::Changed,
+            operations: 2,
+        });
+    }
+}
+
+/// The words behind the key of a GETEX. The same one may come again, and the last one counts.
+enum GetexWords<'w> {
+    None,
+    Persist,
+    Expiry(Unit, &'w [u8]),
+}
+
+impl<'w> GetexWords<'w> {
+    fn read(words: &[&'w [u8]]) -> Result<Self, Refusal> {
+        let mut asked = Self::None;
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            asked = match (asked, word.eq_ignore_ascii_case(b"persist")) {
+                (Self::None | Self::Persist, true) => Self::Persist,
+                (Self::Persist, false) | (Self::Expiry(..), true) => return Err(SYNTAX.to_owned()),
+                (earlier, false) => {
+                    let unit = Unit::of_word(word).ok_or(SYNTAX)?;
+                    let amount = words.next().ok_or(SYNTAX)?;
+                    match earlier {
+                        Self::Expiry(before, _) if before != unit => {
+                            return Err(SYNTAX.to_owned());
+                        }
+                        _ => Self::Expiry(unit, amount),
+                    }
+                }
+            };
+        }
+        Ok(asked)
     }
 }
 

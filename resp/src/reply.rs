@@ -100,6 +100,14 @@ impl<'a> Writer<'a> {
         self.aggregate('*', count);
     }
 
+    /// The beginning of a set; `count` replies follow.
+    pub fn set(&mut self, count: usize) {
+        match self.resp3 {
+            true => self.aggregate('~', count),
+            false => self.aggregate('*', count),
+        }
+    }
+
     /// The beginning of a map; `count` pairs of replies follow.
     pub fn map(&mut self, count: usize) {
         match self.resp3 {

@@ -76,6 +76,28 @@ impl Spec {
         }
     }
 
+    /// The categories of access control, as Redis names them.
+    pub(crate) fn categories(&self) -> Vec<&'static str> {
+        let has = |flag| self.flags.contains(&flag);
+        let of_group = match self.group {
+            "generic" => Some("keyspace"),
+            "transactions" => Some("transaction"),
+            "server" if self.verb == Verb::Dbsize => Some("keyspace"),
+            "server" => None,
+            other => Some(other),
+        };
+        let speed = if has("fast") { "fast" } else { "slow" };
+        let known = [
+            of_group,
+            has("readonly").then_some("read"),
+            has("write").then_some("write"),
+            Some(speed),
+            has("admin").then_some("admin"),
+            matches!(self.verb, Verb::Info | Verb::Config).then_some("dangerous"),
+        ];
+        known.into_iter().flatten().collect()
+    }
+
     /// Whether it may be asked before the password is given.
     pub(crate) fn is_for_strangers(&self) -> bool {
         self.flags.contains(&"no_auth")

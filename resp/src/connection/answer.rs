@@ -15,7 +15,12 @@ impl Connection {
         };
         match waiting {
             Waiting::Run(items) => self.on_run_answer(&items, read_only, result),
-            Waiting::Transaction(items) => self.on_transaction_answer(&items, read_only, result),
+            Waiting::Transaction { items, before } => {
+                if !matches!(result, Ok(Response::List(_))) {
+                    self.restore(before);
+                }
+                self.on_transaction_answer(&items, read_only, result);
+            }
             Waiting::Watch(keys) => self.on_watch_answer(keys, result),
         }
     }
@@ -113,7 +118,7 @@ impl Connection {
 
     /// Writes a reply for each item from the answers to its operations.
     pub(super) fn write_items(&mut self, items: &[Item], answers: &[Response<'_>]) {
-        let mut rest = answers;
+        let (mut rest, before) = (answers, self.output.len());
         for item in items {
             let mut writer = self.writer();
             if let Shape::Known(reply) = &item.shape {
@@ -127,6 +132,16 @@ impl Connection {
                 }
                 None => writer.error(NO_ANSWER),
             }
+        }
+        for answer in answers {
+            match answer {
+                Response::Value { .. } | Response::TimeToLive { .. } => self.lookups.0 += 1,
+                Response::NotFound => self.lookups.1 += 1,
+                _ => {}
+            }
+        }
+        if !answers.is_empty() {
+            self.value_bytes = (self.output.len() - before) / answers.len();
         }
     }
 
@@ -145,8 +160,10 @@ const NO_ANSWER: &str = "ERR the replica's answer does not belong to this comman
 /// An error that says precisely whether the command can have changed anything.
 fn failure_text(failure: &Failure, read_only: bool) -> String {
     match failure {
+        Failure::NotApplied(why) | Failure::Unknown(why) if read_only => {
+            format!("CLUSTERDOWN nothing was read: {why}")
+        }
         Failure::NotApplied(why) => format!("CLUSTERDOWN not applied: {why}"),
-        Failure::Unknown(why) if read_only => format!("CLUSTERDOWN nothing was read: {why}"),
         Failure::Unknown(why) => {
             format!("UNKNOWNOUTCOME the command may have been applied, once: {why}")
         }

@@ -1,7 +1,9 @@
 //! CLIENT, COMMAND and CONFIG: information about a connection, the commands and the settings.
 
 use super::{Connection, Environment};
+use crate::arguments;
 use crate::errors::{SYNTAX, wrong_arity};
+use crate::glob;
 use crate::limits::NAME_BYTES_MAX;
 use crate::reply::Writer;
 use crate::table::{self, SPECS, Spec, Verb};
@@ -88,7 +90,7 @@ impl Connection {
     pub fn describe(&self, unix_ms: i64) -> String {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         format!(
-            "id={} addr={} name={} age={} db=0 multi={} watch={} qbuf={} obl={} omem={} resp={} lib-name={} lib-ver={} tot-cmds={}\n",
+            "id={} addr={} name={} age={} db=0 multi={} watch={} qbuf={} obl={} omem={} tot-mem={} resp={} lib-name={} lib-ver={} tot-cmds={}\n",
             self.id,
             self.peer,
             text(&self.name),
@@ -98,6 +100,7 @@ impl Connection {
             self.input.len() - self.start.min(self.input.len()),
             self.output().len(),
             self.output.capacity(),
+            self.held_bytes(),
             if self.resp3 { 3 } else { 2 },
             text(&self.library[0]),
             text(&self.library[1]),
@@ -115,12 +118,13 @@ impl Connection {
                 SPECS.iter().for_each(|spec| write_spec(spec, &mut writer));
             }
             Some(b"count") => writer.integer(SPECS.len() as i64),
-            Some(b"list") => {
-                writer.array(SPECS.len());
-                SPECS
-                    .iter()
-                    .for_each(|spec| writer.bulk(spec.name.as_bytes()));
-            }
+            Some(b"list") => match listed(named) {
+                Some(names) => {
+                    writer.array(names.len());
+                    names.iter().for_each(|name| writer.bulk(name.as_bytes()));
+                }
+                None => writer.error(SYNTAX),
+            },
             Some(b"info") if named.is_empty() => {
                 writer.array(SPECS.len());
                 SPECS.iter().for_each(|spec| write_spec(spec, &mut writer));
@@ -130,7 +134,7 @@ impl Connection {
                 for name in named {
                     match table::find(name) {
                         Some(spec) => write_spec(spec, &mut writer),
-                        None => writer.null_array(),
+                        None => writer.null(),
                     }
                 }
             }
@@ -152,9 +156,8 @@ impl Connection {
             return self.help("CONFIG", &CONFIG_HELP);
         }
         let asked = |name: &str| {
-            let is_name =
-                |pattern: &&[u8]| *pattern == b"*" || pattern.eq_ignore_ascii_case(name.as_bytes());
-            words[1..].iter().any(is_name)
+            let fits = |pattern: &&[u8]| glob::fits(pattern, name.as_bytes());
+            words[1..].iter().any(fits)
         };
         let settings = environment.host.settings();
         let found: Vec<_> = settings.iter().filter(|(name, _)| asked(name)).collect();
@@ -234,33 +237,81 @@ const COMMAND_HELP: [&str; 10] = [
     "    Return documentation details about multiple commands, or about all.",
     "INFO [<command-name> ...]",
     "    Return details about multiple commands, or about all.",
-    "LIST",
-    "    Return a list of all commands in this server.",
+    "LIST [FILTERBY (MODULE <module-name>|ACLCAT <category>|PATTERN <pattern>)]",
+    "    Return a list of all commands in this server, or of those that fit.",
 ];
 
 const CONFIG_HELP: [&str; 2] = [
-    "GET <name> [<name> ...]",
-    "    Return the parameters of these names, or with * all of them, and their values.",
+    "GET <pattern> [<pattern> ...]",
+    "    Return the parameters whose names fit one of the patterns, and their values.",
 ];
 
 fn write_spec(spec: &Spec, writer: &mut Writer<'_>) {
     writer.array(10);
     writer.bulk(spec.name.as_bytes());
     writer.integer(spec.arity);
-    writer.array(spec.flags.len());
+    writer.set(spec.flags.len());
     spec.flags.iter().for_each(|flag| writer.simple(flag));
     spec.keys.iter().for_each(|key| writer.integer(*key));
-    writer.array(1);
-    writer.simple(&format!("@{}", spec.group));
+    let categories = spec.categories();
+    writer.set(categories.len());
+    for category in categories {
+        writer.simple(&format!("@{category}"));
+    }
     // Tips, key specifications, subcommands: none.
-    (0..3).for_each(|_| writer.array(0));
+    (0..3).for_each(|_| writer.set(0));
+}
+
+/// The names for COMMAND LIST; nothing if its words are wrong.
+fn listed(words: &[&[u8]]) -> Option<Vec<&'static str>> {
+    let all = SPECS.iter();
+    let is = |word: &[u8], name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+    let fits: &dyn Fn(&Spec) -> bool = match words {
+        [] => &|_| true,
+        [filter, kind, _] if is(filter, "filterby") && is(kind, "module") => &|_| false,
+        [filter, kind, category] if is(filter, "filterby") && is(kind, "aclcat") => {
+            &|spec| spec.categories().iter().any(|own| is(category, own))
+        }
+        [filter, kind, pattern] if is(filter, "filterby") && is(kind, "pattern") => {
+            &|spec| glob::fits(pattern, spec.name.as_bytes())
+        }
+        _ => return None,
+    };
+    Some(
+        all.filter(|spec| fits(spec))
+            .map(|spec| spec.name)
+            .collect(),
+    )
 }
 
 fn write_docs(spec: &Spec, writer: &mut Writer<'_>) {
+    let (arguments, subcommands) = (arguments::of(spec), arguments::subcommands_of(spec));
+    let has = usize::from(!arguments.is_empty()) + usize::from(!subcommands.is_empty());
     writer.bulk(spec.name.as_bytes());
-    writer.map(3);
+    writer.map(3 + has);
+    write_about(spec.summary, spec, writer);
+    if !arguments.is_empty() {
+        writer.bulk(b"arguments");
+        arguments::write(arguments, writer);
+    }
+    if !subcommands.is_empty() {
+        writer.bulk(b"subcommands");
+        writer.map(subcommands.len());
+        for (name, summary, arguments) in subcommands {
+            writer.bulk(name.as_bytes());
+            writer.map(3 + usize::from(!arguments.is_empty()));
+            write_about(summary, spec, writer);
+            if !arguments.is_empty() {
+                writer.bulk(b"arguments");
+                arguments::write(arguments, writer);
+            }
+        }
+    }
+}
+
+fn write_about(summary: &str, spec: &Spec, writer: &mut Writer<'_>) {
     for (field, text) in [
-        ("summary", spec.summary),
+        ("summary", summary),
         ("since", spec.since),
         ("group", spec.group),
     ] {

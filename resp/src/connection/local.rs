@@ -11,6 +11,7 @@ const NOAUTH_HELLO: &str = "NOAUTH HELLO must be called with the client already 
     <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at \
     the same time";
 const WRONGPASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+const NOT_AN_INT: &str = "ERR value is out of range, value must between -2147483648 and 2147483647";
 const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the default user. Are you \
     sure your configuration is correct?";
 
@@ -22,6 +23,11 @@ impl Connection {
         environment: &Environment<'_>,
         submit: &mut dyn Submit,
     ) {
+        if is_of_http(parts[0]) {
+            // As Redis does: no answer, and nothing behind it is read as a command.
+            (self.ending, self.is_attack) = (true, true);
+            return;
+        }
         let Some(spec) = self.known_command(parts) else {
             return;
         };
@@ -86,6 +92,7 @@ impl Connection {
     fn select(&mut self, database: &[u8]) {
         match integer(database) {
             Some(0) => self.writer().simple("OK"),
+            Some(other) if i32::try_from(other).is_err() => self.writer().error(NOT_AN_INT),
             Some(_) => self.writer().error("ERR DB index is out of range"),
             None => self.writer().error(NOT_AN_INTEGER),
         }
@@ -205,6 +212,11 @@ impl Connection {
         self.name = name.to_vec();
         true
     }
+}
+
+/// Whether a request begins as one of HTTP does, or as its header that no request goes without.
+fn is_of_http(word: &[u8]) -> bool {
+    word.eq_ignore_ascii_case(b"post") || word.eq_ignore_ascii_case(b"host:")
 }
 
 /// Compares in a time that does not depend on the position of the difference.

@@ -21,15 +21,16 @@ mod transaction;
 
 use std::collections::BTreeMap;
 
+use trine_kvstore::config::LIST_RESPONSE_BYTES_MAX;
 use trine_kvstore::{Command, ExecuteMode, List, Position};
 
 use crate::errors::wrong_arity;
-use crate::limits::Limits;
+use crate::limits::{Limits, OPERATIONS_MAX, WATCHED_KEY_CHARGE_BYTES};
 use crate::plan::{Item, Plan};
 use crate::reply::Writer;
 use crate::request::{Parser, Progress, ProtocolError};
 use crate::table::{self, Spec, Verb};
-use transaction::Transaction;
+use transaction::{Settings, Transaction};
 
 /// Bytes of requests that are sent to the store together; a larger single request goes alone.
 const RUN_BYTES_MAX: usize = 256 * 1024;
@@ -96,8 +97,11 @@ pub trait Told {
 enum Waiting {
     /// The commands of a run.
     Run(Vec<Item>),
-    /// A transaction's EXEC.
-    Transaction(Vec<Item>),
+    /// A transaction's EXEC. Without the store's consent nothing of it was done: the settings are those before.
+    Transaction {
+        items: Vec<Item>,
+        before: Box<Settings>,
+    },
     /// The versions of keys that WATCH named.
     Watch(Vec<Vec<u8>>),
 }
@@ -124,6 +128,8 @@ pub struct Connection {
     written: usize,
     /// Some exactly while a call is under way, and whether that call only reads.
     waiting: Option<(Waiting, bool)>,
+    /// About the bytes of a value in the last answer.
+    value_bytes: usize,
     /// This many commands are sent one by one.
     alone: usize,
     transaction: Option<Transaction>,
@@ -136,8 +142,12 @@ pub struct Connection {
     /// The client sends no more.
     at_end: bool,
     commands: u64,
+    /// Reads that found their key, and those that did not.
+    lookups: (u64, u64),
     errors: u64,
     broken: bool,
+    /// Another protocol was spoken.
+    is_attack: bool,
 }
 
 /// The next item of the input.
@@ -171,6 +181,7 @@ impl Connection {
             output: Vec::new(),
             written: 0,
             waiting: None,
+            value_bytes: 0,
             alone: 0,
             transaction: None,
             watched: BTreeMap::new(),
@@ -178,8 +189,10 @@ impl Connection {
             ending: false,
             at_end: false,
             commands: 0,
+            lookups: (0, 0),
             errors: 0,
             broken: false,
+            is_attack: false,
         }
     }
 
@@ -216,6 +229,31 @@ impl Connection {
             self.output.clear();
             self.output.shrink_to(RESTING_BYTES_MAX);
             self.written = 0;
+        } else if self.written > RESTING_BYTES_MAX && self.written >= self.output.len() / 2 {
+            // A client that never reads all of its replies would keep all that it has read. At least half is dropped,
+            // so no byte is moved more often than once on average.
+            self.output.drain(..self.written);
+            self.output.shrink_to(2 * self.output.len());
+            self.written = 0;
+        }
+    }
+
+    /// Bytes of memory that this connection holds.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        let queued = self.transaction.as_ref().map_or(0, Transaction::bytes);
+        let of_key = |key: &Vec<u8>| key.len() + WATCHED_KEY_CHARGE_BYTES;
+        let watched: usize = self.watched.keys().map(of_key).sum();
+        size_of::<Self>() + self.input.capacity() + self.output.capacity() + queued + watched
+    }
+
+    /// Gives back the memory of buffers that are empty.
+    pub fn release(&mut self) {
+        if self.input.is_empty() {
+            self.input = Vec::new();
+        }
+        if self.output.is_empty() {
+            self.output = Vec::new();
         }
     }
 
@@ -237,10 +275,27 @@ impl Connection {
         self.broken
     }
 
+    /// Whether a request was one of HTTP. A web page can make a browser send such requests, with commands in them.
+    #[must_use]
+    pub fn is_attack(&self) -> bool {
+        self.is_attack
+    }
+
+    /// The client's address.
+    #[must_use]
+    pub fn peer(&self) -> &str {
+        &self.peer
+    }
+
     /// Commands taken so far.
     #[must_use]
     pub fn commands(&self) -> u64 {
         self.commands
+    }
+
+    /// Reads since the last call that found their key, and those that did not.
+    pub fn take_lookups(&mut self) -> (u64, u64) {
+        std::mem::take(&mut self.lookups)
     }
 
     /// Replies so far that were errors.
@@ -326,6 +381,11 @@ impl Connection {
                 }
             };
             let parts: Vec<&[u8]> = self.parser.slices(request).collect();
+            // No command has more operations than parts. One that has too many together with those before it waits.
+            if plan.len() > 0 && plan.operation_count() + parts.len() > OPERATIONS_MAX {
+                self.parser.reset();
+                break;
+            }
             let planned = !self.parser.is_line() && self.plan(&mut plan, &parts, environment);
             if planned || self.parser.is_empty() {
                 self.scan += length;
@@ -396,7 +456,7 @@ impl Connection {
         let call = Call {
             command: &command,
             read_only: operations.read_only,
-            response_bytes: response_bytes(&operations.commands),
+            response_bytes: self.expected_bytes(&operations.commands),
         };
         let (begun, read_only) = (submit.submit(&call), call.read_only);
         self.waiting = Some((Waiting::Run(plan.into_items()), read_only));
@@ -451,6 +511,21 @@ impl Connection {
         (self.ending, self.broken) = (true, true);
     }
 
+    /// A guess with room: a response that does not fit costs a second attempt. A connection's values are expected to be
+    /// as large as its last ones, so that its large reads are recognized and take turns.
+    fn expected_bytes(&self, operations: &[Command<'_>]) -> usize {
+        const EACH: usize = 24;
+        const VALUE: usize = 128;
+        let value = VALUE.max(self.value_bytes + EACH);
+        let of_one = |operation: &Command<'_>| match operation {
+            Command::Get { .. } | Command::GetDelete { .. } => value,
+            Command::Set { options, .. } if options.return_previous => value,
+            _ => EACH,
+        };
+        let all = EACH + operations.iter().map(of_one).sum::<usize>();
+        all.min(LIST_RESPONSE_BYTES_MAX + VALUE)
+    }
+
     fn writer(&mut self) -> Writer<'_> {
         Writer::counting(&mut self.output, self.resp3, &mut self.errors)
     }
@@ -458,18 +533,6 @@ impl Connection {
 
 fn is_for_store(spec: &Spec) -> bool {
     matches!(spec.group, "string" | "generic") || spec.verb == Verb::Dbsize
-}
-
-/// A guess with room: a response that does not fit costs a second attempt.
-fn response_bytes(operations: &[Command<'_>]) -> usize {
-    const EACH: usize = 24;
-    const VALUE: usize = 128;
-    let of_one = |operation: &Command<'_>| match operation {
-        Command::Get { .. } | Command::GetDelete { .. } => VALUE,
-        Command::Set { options, .. } if options.return_previous => VALUE,
-        _ => EACH,
-    };
-    EACH + operations.iter().map(of_one).sum::<usize>()
 }
 
 #[cfg(test)]

@@ -322,7 +322,7 @@ fn a_transaction_behind_a_watch_that_failed_is_not_done() {
     let nobody = Failure::NotApplied("nobody leads".to_owned());
     bench.connection.on_answer(Err(nobody));
     let replies = bench.send(b"");
-    let failed = "-CLUSTERDOWN not applied: nobody leads\r\n";
+    let failed = "-CLUSTERDOWN nothing was read: nobody leads\r\n";
     assert_eq!(replies, format!("{failed}+OK\r\n+QUEUED\r\n{EXECABORT}"));
     // It ends with that transaction, as with an UNWATCH.
     bench.says("MULTI", "+OK\r\n");
@@ -750,8 +750,8 @@ fn help_names_the_subcommands_that_there_are() {
     let mut bench = Bench::new();
     for (command, count, known) in [
         ("CLIENT", 15, &["SETNAME <name>", "LIST", "ID"][..]),
-        ("COMMAND", 13, &["COUNT", "LIST"]),
-        ("CONFIG", 5, &["GET <name> [<name> ...]"]),
+        ("COMMAND", 13, &["COUNT", "DOCS [<command-name> ...]"]),
+        ("CONFIG", 5, &["GET <pattern> [<pattern> ...]"]),
     ] {
         let reply = bench.send(format!("{command} HELP\r\n").as_bytes());
         let lines: Vec<&str> = reply.lines().collect();
@@ -776,4 +776,252 @@ fn help_names_the_subcommands_that_there_are() {
             ),
         );
     }
+}
+
+/// Written bytes were dropped only when nothing was left to write. A client that read, but never all of it, made the
+/// connection keep all replies since its beginning: 268 MiB with a documented limit of 1 MiB.
+#[test]
+fn a_reader_that_is_always_behind_holds_only_what_it_has_not_read() {
+    let limits = Limits {
+        output_bytes: 1 << 20,
+        ..Limits::default()
+    };
+    let mut bench = Bench::with(limits, None);
+    let value = "v".repeat(200_000);
+    bench.says(&format!("SET k {}", &value[..60_000]), "+OK\r\n");
+    let mut most = 0;
+    for round in 0..2_000 {
+        bench.connection.on_bytes(b"GET k\r\n");
+        for call in bench.advance() {
+            bench.answer(&call);
+        }
+        most = most.max(bench.connection.held_bytes());
+        // It never reads the last bytes.
+        let unread = bench.connection.output().len();
+        assert!(round < 1 || unread > 100, "something is always left");
+        bench.connection.on_written(unread.saturating_sub(100));
+    }
+    assert!(most < 1 << 20, "{most} bytes for replies of 60,000");
+}
+
+#[test]
+fn an_empty_buffer_gives_its_memory_back() {
+    let mut bench = Bench::new();
+    let fresh = bench.connection.held_bytes();
+    bench.says(&format!("SET k {}", "v".repeat(60_000)), "+OK\r\n");
+    bench.send(b"GET k\r\n");
+    assert!(bench.connection.held_bytes() > fresh + 60_000);
+    bench.connection.release();
+    assert_eq!(bench.connection.held_bytes(), fresh);
+}
+
+/// A browser can be made to send such requests, and the lines of their bodies were done as commands.
+#[test]
+fn a_request_of_http_ends_the_connection_without_a_word() {
+    for words in [
+        "POST / HTTP/1.1",
+        "post",
+        "Host: localhost",
+        "*1\r\n$4\r\nPoSt",
+    ] {
+        let mut bench = Bench::new();
+        bench.connection.on_bytes(b"SET k before\r\n");
+        let replies = bench.send(format!("{words}\r\nSET k evil\r\n").as_bytes());
+        assert_eq!(replies, "+OK\r\n", "{words}: what came before is done");
+        assert!(bench.connection.is_over() && bench.connection.is_attack());
+        assert!(!bench.connection.is_broken(), "there is nothing to tell");
+        assert_eq!(bench.calls, 1, "{words}");
+    }
+    let mut bench = Bench::new();
+    bench.says("MULTI", "+OK\r\n");
+    bench.says("Host: localhost", "");
+    assert!(bench.connection.is_over());
+}
+
+/// The replica could not read such a command. It answered that it was another release, and the commands before it in
+/// the pipeline had the same error.
+#[test]
+fn more_keys_than_the_store_takes_are_refused_alone() {
+    let mut bench = Bench::new();
+    let command = |name: &str, parts: usize| {
+        let mut bytes = format!("*{}\r\n${}\r\n{name}\r\n", parts + 1, name.len());
+        bytes += &"$1\r\nk\r\n".repeat(parts);
+        bytes
+    };
+    for (name, parts) in [("MGET", 16_385), ("DEL", 16_385), ("EXISTS", 20_000)] {
+        let mut bytes = "SET a 1\r\n*2\r\n$3\r\nGET\r\n$1\r\na\r\n".to_owned();
+        bytes += &command(name, parts);
+        bytes += "GET a\r\n";
+        let refused = "-ERR too many keys in one command: at most 16384\r\n";
+        let expected = format!("+OK\r\n$1\r\n1\r\n{refused}$1\r\n1\r\n");
+        assert_eq!(bench.send(bytes.as_bytes()), expected, "{name}");
+    }
+    let refused = "-ERR too many pairs in one command: at most 16384\r\n";
+    assert_eq!(bench.send(command("MSET", 2 * 16_385).as_bytes()), refused);
+    assert_eq!(
+        bench.send(command("MSET", 2 * 16_384).as_bytes()),
+        "+OK\r\n"
+    );
+    // Each of them is allowed, and together they would be too many.
+    let both = command("EXISTS", 16_384) + &command("EXISTS", 4_000);
+    let both = command("EXISTS", 4_000) + &both;
+    assert_eq!(bench.send(both.as_bytes()), ":4000\r\n:16384\r\n:4000\r\n");
+    bench.says("MULTI", "+OK\r\n");
+    for _ in 0..5 {
+        assert_eq!(
+            bench.send(command("EXISTS", 4_000).as_bytes()),
+            "+QUEUED\r\n"
+        );
+    }
+    let why = "too many operations in one command: at most 16384";
+    let aborted = format!("-EXECABORT Transaction discarded because of: {why}\r\n");
+    bench.says("EXEC", &aborted);
+}
+
+/// The name was set, although EXEC was answered with "nothing was done".
+#[test]
+fn a_transaction_that_was_not_done_has_changed_nothing_at_the_connection() {
+    let mut bench = Bench::new();
+    bench.says("CLIENT SETNAME before", "+OK\r\n");
+    bench.says("WATCH k", "+OK\r\n");
+    bench.says("SET k 1", "+OK\r\n");
+    bench.says("MULTI", "+OK\r\n");
+    bench.says("CLIENT SETNAME inside", "+QUEUED\r\n");
+    bench.says("CLIENT SETINFO lib-name x", "+QUEUED\r\n");
+    bench.says("GET k", "+QUEUED\r\n");
+    bench.says("EXEC", "*-1\r\n");
+    bench.says("CLIENT GETNAME", "$6\r\nbefore\r\n");
+    assert!(!bench.send(b"CLIENT INFO\r\n").contains("lib-name=x"));
+    bench.says("MULTI", "+OK\r\n");
+    bench.says("CLIENT SETNAME inside", "+QUEUED\r\n");
+    bench.says("CLIENT GETNAME", "+QUEUED\r\n");
+    bench.says("EXEC", "*2\r\n+OK\r\n$6\r\ninside\r\n");
+    bench.says("CLIENT GETNAME", "$6\r\ninside\r\n");
+}
+
+/// As redis-server 7.0.15 does: an EXEC with arguments ends the transaction, other commands only spoil it.
+#[test]
+fn an_exec_with_arguments_ends_the_transaction() {
+    let mut bench = Bench::new();
+    let of = |command: &str| format!("wrong number of arguments for '{command}' command\r\n");
+    bench.says("MULTI", "+OK\r\n");
+    bench.says("SET a 1", "+QUEUED\r\n");
+    let aborted = "-EXECABORT Transaction discarded because of: ".to_owned();
+    bench.says("EXEC extra", &(aborted + &of("exec")));
+    bench.says("EXEC", "-ERR EXEC without MULTI\r\n");
+    bench.says("GET a", "$-1\r\n");
+    for spoilt in ["DISCARD", "MULTI"] {
+        bench.says("MULTI", "+OK\r\n");
+        let refused = format!("-ERR {}", of(&spoilt.to_lowercase()));
+        bench.says(&format!("{spoilt} extra"), &refused);
+        bench.says("EXEC", EXECABORT);
+    }
+}
+
+/// The replies of redis-server 7.0.15.
+#[test]
+fn an_option_of_getex_may_come_again() {
+    let mut bench = Bench::new();
+    bench.says("SET g 1", "+OK\r\n");
+    let syntax = "-ERR syntax error\r\n";
+    let not_a_number = "-ERR value is not an integer or out of range\r\n";
+    for (request, reply) in [
+        ("GETEX g EX 10 EX 20", "$1\r\n1\r\n"),
+        ("TTL g", ":20\r\n"),
+        ("GETEX g PERSIST PERSIST", "$1\r\n1\r\n"),
+        ("TTL g", ":-1\r\n"),
+        ("GETEX g EX 10 PX 5", syntax),
+        ("GETEX g PERSIST EX 5", syntax),
+        ("GETEX g EX 10 PERSIST", syntax),
+        ("GETEX g EX", syntax),
+        ("GETEX g NX", syntax),
+        ("GETEX g EX a EX 5", "$1\r\n1\r\n"),
+        ("GETEX g EX 5 EX a", not_a_number),
+        ("TTL g", ":5\r\n"),
+        ("GETEX nokey EX 5 EX a", "$-1\r\n"),
+    ] {
+        bench.says(request, reply);
+    }
+}
+
+/// A client that speaks RESP3 could not read some of these as sets, and COMMAND LIST knew no filter. The replies are
+/// those of redis-server 7.0.15.
+#[test]
+fn command_filters_names_and_answers_with_sets() {
+    let mut bench = Bench::new();
+    bench.says("COMMAND INFO nosuch", "*1\r\n$-1\r\n");
+    let transactions =
+        "*5\r\n$7\r\ndiscard\r\n$4\r\nexec\r\n$5\r\nmulti\r\n$7\r\nunwatch\r\n$5\r\nwatch\r\n";
+    for (words, reply) in [
+        ("FILTERBY PATTERN *ttl", "*2\r\n$4\r\npttl\r\n$3\r\nttl\r\n"),
+        ("filterby pattern G?T", "*1\r\n$3\r\nget\r\n"),
+        ("FILTERBY MODULE json", "*0\r\n"),
+        ("FILTERBY ACLCAT transaction", transactions),
+        ("FILTERBY ACLCAT nosuch", "*0\r\n"),
+        ("FILTERBY", "-ERR syntax error\r\n"),
+        ("FILTERBY PATTERN", "-ERR syntax error\r\n"),
+        ("FILTERBY PATTERN a b", "-ERR syntax error\r\n"),
+        ("FILTERBY FOO x", "-ERR syntax error\r\n"),
+        ("FOO PATTERN x", "-ERR syntax error\r\n"),
+    ] {
+        bench.says(&format!("COMMAND LIST {words}"), reply);
+    }
+    bench.send(b"HELLO 3\r\n");
+    let get = "*10\r\n$3\r\nget\r\n:2\r\n~2\r\n+readonly\r\n+fast\r\n:1\r\n:1\r\n:1\r\n~3\r\n+@string\r\n+@read\r\n+@fast\r\n~0\r\n~0\r\n~0\r\n";
+    bench.says("COMMAND INFO get nosuch", &format!("*2\r\n{get}_\r\n"));
+}
+
+/// redis-cli makes its hints from the arguments. There were none.
+#[test]
+fn command_docs_has_arguments_and_subcommands() {
+    let mut bench = Bench::new();
+    let docs = bench.send(b"COMMAND DOCS get\r\n");
+    let key = "*1\r\n*6\r\n$4\r\nname\r\n$3\r\nkey\r\n$4\r\ntype\r\n$3\r\nkey\r\n$14\r\nkey_spec_index\r\n:0\r\n";
+    assert!(
+        docs.ends_with(&format!("$9\r\narguments\r\n{key}")),
+        "{docs}"
+    );
+    let docs = bench.send(b"COMMAND DOCS set client\r\n");
+    for part in [
+        "oneof",
+        "KEEPTTL",
+        "pure-token",
+        "+optional",
+        "client|setname",
+    ] {
+        assert!(docs.contains(part), "{part}: {docs}");
+    }
+    // Every reply is whole: the next one begins where it ends.
+    bench.send(b"HELLO 3\r\n");
+    let replies = bench.send(b"COMMAND DOCS\r\nPING\r\n");
+    assert!(replies.ends_with("\r\n+PONG\r\n"));
+    assert_eq!(replies_in(replies.as_bytes()), 2);
+}
+
+/// How many replies these bytes are.
+fn replies_in(mut bytes: &[u8]) -> usize {
+    fn one(bytes: &[u8]) -> &[u8] {
+        let end = bytes
+            .windows(2)
+            .position(|end| end == b"\r\n")
+            .expect("a line");
+        let count = || {
+            std::str::from_utf8(&bytes[1..end])
+                .expect("digits")
+                .parse::<usize>()
+        };
+        let rest = &bytes[end + 2..];
+        match bytes[0] {
+            b'$' => &rest[count().expect("a length") + 2..],
+            b'*' | b'~' => (0..count().expect("a count")).fold(rest, |rest, _| one(rest)),
+            b'%' => (0..2 * count().expect("a count")).fold(rest, |rest, _| one(rest)),
+            _ => rest,
+        }
+    }
+    let mut count = 0;
+    while !bytes.is_empty() {
+        bytes = one(bytes);
+        count += 1;
+    }
+    count
 }

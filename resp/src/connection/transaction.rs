@@ -2,11 +2,9 @@
 
 use trine_kvstore::{Command, Condition, ExecuteMode, List};
 
-use super::{
-    Call, Connection, Environment, Submit, Waiting, describe, is_for_store, response_bytes,
-};
-use crate::errors::wrong_arity;
-use crate::limits::QUEUED_PART_CHARGE_BYTES;
+use super::{Call, Connection, Environment, Submit, Waiting, describe, is_for_store};
+use crate::errors::{too_many, wrong_arity};
+use crate::limits::{OPERATIONS_MAX, QUEUED_PART_CHARGE_BYTES};
 use crate::plan::Plan;
 use crate::table::{self, Spec, Verb};
 
@@ -20,6 +18,21 @@ pub(super) struct Transaction {
     bytes: usize,
     /// A command was refused: EXEC will be, too.
     broken: bool,
+}
+
+/// What commands of a transaction that need no store can change at the connection.
+#[derive(Debug)]
+pub(super) struct Settings {
+    name: Vec<u8>,
+    library: [Vec<u8>; 2],
+    known: bool,
+}
+
+impl Transaction {
+    /// Bytes that the queued commands count.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
 }
 
 impl Connection {
@@ -78,18 +91,24 @@ impl Connection {
             .iter()
             .map(|parts| parts.iter().map(Vec::as_slice).collect())
             .collect();
+        let before = self.settings();
         let mut plan = Plan::default();
         let mut reply_bytes = 0;
         for parts in &parts {
             reply_bytes += self.plan_queued(&mut plan, parts, environment, submit);
             // Small commands can ask for long replies, and all of them wait for the store's. No reply is written by
-            // then; the connection keeps its changed state.
+            // then.
             if reply_bytes > environment.limits.query_bytes {
+                self.restore(before);
                 let text = "EXECABORT Transaction discarded because its replies are too large.";
                 return self.writer().error(text);
             }
         }
         let operations = plan.operations();
+        if operations.commands.len() > OPERATIONS_MAX {
+            self.restore(before);
+            return self.abort(&too_many("operations"));
+        }
         if operations.commands.is_empty() && watched.is_empty() {
             self.writer().array(plan.len());
             return self.write_items(&plan.into_items(), &[]);
@@ -109,13 +128,32 @@ impl Connection {
         let call = Call {
             command: &command,
             read_only: operations.read_only,
-            response_bytes: response_bytes(&operations.commands),
+            response_bytes: self.expected_bytes(&operations.commands),
         };
         let (begun, read_only) = (submit.submit(&call), call.read_only);
-        self.waiting = Some((Waiting::Transaction(plan.into_items()), read_only));
+        let items = plan.into_items();
+        self.waiting = Some((Waiting::Transaction { items, before }, read_only));
         if let Err(failure) = begun {
             self.on_answer(Err(failure));
         }
+    }
+
+    fn settings(&self) -> Box<Settings> {
+        Box::new(Settings {
+            name: self.name.clone(),
+            library: self.library.clone(),
+            known: self.known,
+        })
+    }
+
+    /// The transaction was not done, so its commands changed nothing here either.
+    pub(super) fn restore(&mut self, settings: Box<Settings>) {
+        let Settings {
+            name,
+            library,
+            known,
+        } = *settings;
+        (self.name, self.library, self.known) = (name, library, known);
     }
 
     /// The bytes of its reply, if that is known already.
@@ -174,7 +212,7 @@ impl Connection {
         let call = Call {
             command: &command,
             read_only: true,
-            response_bytes: response_bytes(&operations),
+            response_bytes: self.expected_bytes(&operations),
         };
         let begun = submit.submit(&call);
         let keys = parts[1..].iter().map(|key| key.to_vec()).collect();
@@ -213,6 +251,15 @@ impl Connection {
         self.writer().error(text);
     }
 
+    /// An EXEC that cannot be one. Redis ends the transaction with it.
+    fn abort(&mut self, text: &str) {
+        self.transaction = None;
+        self.unwatch();
+        let why = text.strip_prefix("ERR ").unwrap_or(text);
+        let text = format!("EXECABORT Transaction discarded because of: {why}");
+        self.writer().error(&text);
+    }
+
     /// The command of a request, if its number of parts is right; otherwise it is refused.
     pub(super) fn known_command(&mut self, parts: &[&[u8]]) -> Option<&'static Spec> {
         let Some(spec) = table::find(parts[0]) else {
@@ -221,7 +268,10 @@ impl Connection {
             return None;
         };
         if !spec.takes(parts.len()) {
-            self.refuse(&wrong_arity(spec.name));
+            match spec.verb {
+                Verb::Exec => self.abort(&wrong_arity(spec.name)),
+                _ => self.refuse(&wrong_arity(spec.name)),
+            }
             return None;
         }
         if let Some(text) = describe::wrong_subcommand(spec, parts) {

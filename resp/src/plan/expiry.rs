@@ -16,6 +16,15 @@ pub(super) enum Unit {
 }
 
 impl Unit {
+    /// By how much the same moment of Unix time can differ when it is named twice. Nothing for a distance.
+    pub(super) fn doubt_ns(self) -> Option<u64> {
+        match self {
+            Self::AtSeconds => Some(500_000_000),
+            Self::AtMilliseconds => Some(20_000_000),
+            Self::Seconds | Self::Milliseconds => None,
+        }
+    }
+
     /// The unit that a word of SET or GETEX names.
     pub(super) fn of_word(word: &[u8]) -> Option<Self> {
         [

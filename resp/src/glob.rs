@@ -1,0 +1,106 @@
+//! Patterns of names, as Redis takes them: `*`, `?`, `[abc]`, `[^a-c]` and backslashes. Case does not matter.
+
+/// Whether a name fits a pattern. Bounded work: a star is tried again only from the last one.
+pub(crate) fn fits(pattern: &[u8], name: &[u8]) -> bool {
+    let (mut rest, mut left) = (pattern, name);
+    // Where the last star was, and what it has not taken yet.
+    let mut star: Option<(&[u8], &[u8])> = None;
+    loop {
+        if let [b'*', behind @ ..] = rest {
+            star = Some((behind, left));
+            rest = behind;
+            continue;
+        }
+        match left.split_first() {
+            None if rest.is_empty() => return true,
+            None => return false,
+            Some((&byte, behind)) => {
+                if let Some(then) = one(rest, byte) {
+                    (rest, left) = (then, behind);
+                    continue;
+                }
+            }
+        }
+        // The last star takes one byte more.
+        let Some((behind_star, [_, after @ ..])) = star else {
+            return false;
+        };
+        star = Some((behind_star, after));
+        (rest, left) = (behind_star, after);
+    }
+}
+
+/// The pattern behind its first element, if that fits the byte.
+fn one(pattern: &[u8], byte: u8) -> Option<&[u8]> {
+    match pattern {
+        [b'?', behind @ ..] => Some(behind),
+        [b'[', behind @ ..] => class(behind, byte),
+        [b'\\', literal, behind @ ..] | [literal, behind @ ..] => {
+            literal.eq_ignore_ascii_case(&byte).then_some(behind)
+        }
+        [] => None,
+    }
+}
+
+/// The pattern behind a class, if the byte is in it. A class that is not closed ends with the pattern.
+fn class(pattern: &[u8], byte: u8) -> Option<&[u8]> {
+    let (mut rest, negated) = match pattern {
+        [b'^', rest @ ..] => (rest, true),
+        rest => (rest, false),
+    };
+    let byte = byte.to_ascii_lowercase();
+    let mut found = false;
+    loop {
+        let (low, high, behind) = match rest {
+            [] => break,
+            [b']', behind @ ..] => {
+                rest = behind;
+                break;
+            }
+            [b'\\', literal, behind @ ..] => (*literal, *literal, behind),
+            [low, b'-', high, behind @ ..] => (*low, *high, behind),
+            [literal, behind @ ..] => (*literal, *literal, behind),
+        };
+        let (low, high) = (low.to_ascii_lowercase(), high.to_ascii_lowercase());
+        found |= (low.min(high)..=low.max(high)).contains(&byte);
+        rest = behind;
+    }
+    (found != negated).then_some(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_fit_as_in_redis() {
+        for (pattern, name, expected) in [
+            ("*", "", true),
+            ("*", "get", true),
+            ("", "get", false),
+            ("GET", "get", true),
+            ("g?t", "get", true),
+            ("g?t", "gt", false),
+            ("get*", "getset", true),
+            ("*set*x", "psetex", true),
+            ("*set*x", "psete", false),
+            ("[gs]et", "set", true),
+            ("[^g]et", "get", false),
+            ("[a-h]et", "get", true),
+            ("[h-a]et", "get", true),
+            ("\\*", "*", true),
+            ("\\*", "a", false),
+            ("[g", "g", true),
+            ("a*b*c*d", "axbxcxd", true),
+            ("a\\", "a\\", true),
+        ] {
+            assert_eq!(
+                fits(pattern.as_bytes(), name.as_bytes()),
+                expected,
+                "{pattern} {name}"
+            );
+        }
+        let many = "*a".repeat(40);
+        assert!(!fits(many.as_bytes(), &[b'b'; 10_000]), "and soon");
+    }
+}
