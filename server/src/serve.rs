@@ -355,12 +355,18 @@ impl Watch {
         })
     }
 
-    /// Publishes the replica's numbers for the metrics endpoint, if there is one.
+    /// Publishes the replica's numbers for the metrics endpoint and for Redis clients, if they are served.
     fn publish<B: Backend>(&self, event_loop: &mut ReplicaLoop<B>, stopping: bool) {
+        if self.endpoint.is_none() && self.resp.is_none() {
+            return;
+        }
+        let (status, stats) = event_loop.with(|node, cx| (node.status(cx), cx.stats()));
+        if let Some(resp) = &self.resp {
+            resp.set_store(status.replica.store);
+        }
         let Some(endpoint) = &self.endpoint else {
             return;
         };
-        let (status, stats) = event_loop.with(|node, cx| (node.status(cx), cx.stats()));
         endpoint.published.publish(Snapshot {
             taken: std::time::Instant::now(),
             stopping,

@@ -666,6 +666,21 @@ fn redis(stats: &Stats) -> Vec<Family> {
             stats.protocol_errors,
         ),
         counter(
+            "redis_cross_protocol_attempts",
+            "Connections that were closed because their client spoke HTTP.",
+            stats.attacks,
+        ),
+        counter(
+            "redis_evicted_clients",
+            "Connections that were closed because all of them held more than --resp-memory.",
+            stats.evicted,
+        ),
+        gauge(
+            "redis_client_memory_bytes",
+            "Bytes that the buffers of all connections of Redis clients take.",
+            u64::try_from(stats.held).unwrap_or(u64::MAX),
+        ),
+        counter(
             "redis_slow_readers",
             "Clients that were disconnected because they took no replies.",
             stats.slow_readers,

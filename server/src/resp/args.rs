@@ -32,8 +32,9 @@ pub struct RespArguments {
     /// Connections at the same time; more are turned away with Redis's error.
     #[arg(long, default_value_t = 10_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=60_000))]
     pub resp_max_clients: u32,
-    /// How long a command may wait for the group before it is answered with an error.
-    #[arg(long, default_value = "5s", value_name = "TIME", value_parser = parse_positive_duration)]
+    /// How long a command may wait for the group before it is answered with an error. Many clients themselves wait 5 s,
+    /// and should see the error instead of a silent server.
+    #[arg(long, default_value = "4s", value_name = "TIME", value_parser = parse_positive_duration)]
     pub resp_timeout: Duration,
     /// Most bytes of a connection's requests that are not answered; a larger request ends the connection.
     #[arg(long, default_value = "8MiB", value_name = "SIZE", value_parser = parse_bytes)]
@@ -41,6 +42,10 @@ pub struct RespArguments {
     /// Bytes of replies that may wait for their reader before no more of its commands are taken.
     #[arg(long, default_value = "1MiB", value_name = "SIZE", value_parser = parse_bytes)]
     pub resp_output_buffer: u64,
+    /// Most bytes that the buffers of all connections take. Above half of it, no more commands of clients that do not
+    /// read are taken; beyond it, the connections that hold most are closed.
+    #[arg(long, default_value = "256MiB", value_name = "SIZE", value_parser = parse_bytes)]
+    pub resp_memory: u64,
     /// Most bytes of one part of a request, a value above all.
     #[arg(long, default_value = "1MiB", value_name = "SIZE", value_parser = parse_bytes)]
     pub resp_bulk_bytes: u64,
@@ -183,6 +188,7 @@ impl RespArguments {
             ("--resp-timeout", nanoseconds(self.resp_timeout)),
             ("--resp-query-buffer", self.resp_query_buffer.to_string()),
             ("--resp-output-buffer", self.resp_output_buffer.to_string()),
+            ("--resp-memory", self.resp_memory.to_string()),
             ("--resp-bulk-bytes", self.resp_bulk_bytes.to_string()),
             ("--resp-pipeline", self.resp_pipeline.to_string()),
             ("--resp-slow-reader", nanoseconds(self.resp_slow_reader)),
@@ -238,6 +244,18 @@ mod tests {
     fn node_id(text: &str, node_id: u32) -> String {
         let address: RespAddress = text.parse().expect(text);
         address.of_node(node_id).expect("a port").to_string()
+    }
+
+    /// Clients that gave up after five seconds saw a silent server: the error came at the same time.
+    #[test]
+    fn commands_wait_less_than_clients_do() {
+        #[derive(clap::Parser)]
+        struct Only {
+            #[command(flatten)]
+            resp: RespArguments,
+        }
+        let only = <Only as clap::Parser>::parse_from(["test"]);
+        assert!(only.resp.resp_timeout < Duration::from_secs(5));
     }
 
     #[test]

@@ -123,8 +123,23 @@ impl<R: Route> Hosted<R> {
     }
 }
 
+/// The obstacles of a group that has no leader, or none with a majority. Which of them a command met last depends on the
+/// moment, and a Redis client can do the same about each.
+const NO_LEADER: &str = "no leader with a majority of the group has answered in time";
+
+fn why(obstacle: Obstacle) -> String {
+    match obstacle {
+        Obstacle::NoConnection
+        | Obstacle::NoAnswer
+        | Obstacle::NoLeader
+        | Obstacle::NoQuorum
+        | Obstacle::NotAttached => NO_LEADER.to_owned(),
+        other => other.to_string(),
+    }
+}
+
 fn failure_of(error: &Error) -> Failure {
-    let why = error.obstacle().to_string();
+    let why = why(error.obstacle());
     match error {
         Error::Refused {
             obstacle: Obstacle::TooLarge,
@@ -150,6 +165,7 @@ fn begin<R: Route>(
     };
     let not_begun = |error: SubmitError| match error {
         SubmitError::NoBuffer { bytes } if bytes > COMMAND_BYTES_MAX => Failure::TooLarge,
+        SubmitError::NoBuffer { .. } => Failure::NotApplied(why(Obstacle::NoBuffer)),
         error => Failure::NotApplied(error.to_string()),
     };
     let command = EncodedCommand::new(pool, mode, call.command)
@@ -203,6 +219,29 @@ impl<R: Route> App<R> for Hosted<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Without a majority GET, SET and INCR named different reasons, one of which was to start a group with --bootstrap:
+    /// that would have made a second group beside the one that was there.
+    #[test]
+    fn one_cause_has_one_text_and_none_advises_to_begin_a_group() {
+        let waited = trine_transport::time::Duration::from_secs(4);
+        let text = |obstacle| match failure_of(&Error::NotReachable { obstacle, waited }) {
+            Failure::NotApplied(text) => text,
+            other => panic!("{other:?}"),
+        };
+        for obstacle in [
+            Obstacle::NoConnection,
+            Obstacle::NoAnswer,
+            Obstacle::NoLeader,
+            Obstacle::NoQuorum,
+            Obstacle::NotAttached,
+        ] {
+            assert_eq!(text(obstacle), NO_LEADER);
+            let unknown = failure_of(&Error::OutcomeUnknown { obstacle, waited });
+            assert_eq!(unknown, Failure::Unknown(NO_LEADER.to_owned()));
+        }
+        assert_ne!(text(Obstacle::Busy), NO_LEADER);
+    }
 
     /// A review found that replies stayed in the replicas' memory for as long as Redis clients were served. After more
     /// than 64 commands at once there were two sessions, and all later commands went to the second one. The first was

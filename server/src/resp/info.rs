@@ -1,9 +1,12 @@
 //! The contents of INFO, CLIENT LIST and CONFIG GET.
 
+mod process;
+
 use std::fmt::Write;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use trine_protocol::status::StoreStatus;
 use trine_resp::{Connection, Limits, Told};
 
 /// Counters since the start.
@@ -20,8 +23,14 @@ pub struct Stats {
     pub accept_errors: u64,
     /// Connections closed because of what they sent.
     pub protocol_errors: u64,
+    /// Connections closed because their client spoke HTTP.
+    pub attacks: u64,
     /// Clients disconnected because they did not read their replies.
     pub slow_readers: u64,
+    /// Clients disconnected because all connections together held too much memory.
+    pub evicted: u64,
+    /// Bytes that all connections hold.
+    pub held: usize,
     /// Commands since the start.
     pub commands: u64,
     /// Replies that were errors.
@@ -30,6 +39,12 @@ pub struct Stats {
     pub bytes_in: u64,
     /// Bytes sent since the start.
     pub bytes_out: u64,
+    /// Reads that found their key.
+    pub hits: u64,
+    /// Reads that did not.
+    pub misses: u64,
+    /// Commands a second, and KiB a second in and out, between the last two checks.
+    pub rates: [u64; 3],
 }
 
 impl Stats {
@@ -41,18 +56,38 @@ impl Stats {
     }
 }
 
-/// The counters after the last turn of the serving thread.
+/// What the threads of this process tell each other: the counters after the last turn of the thread that serves Redis
+/// clients, and the store of the replica.
 #[derive(Clone, Debug, Default)]
-pub struct SharedStats(Arc<Mutex<Stats>>);
+pub struct SharedStats(Arc<Mutex<Shared>>);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Shared {
+    stats: Stats,
+    store: StoreStatus,
+}
 
 impl SharedStats {
     pub(super) fn set(&self, stats: Stats) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = stats;
+        self.lock().stats = stats;
     }
 
     /// The present counters.
     pub fn get(&self) -> Stats {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lock().stats
+    }
+
+    /// The replica's store, as it is now.
+    pub fn set_store(&self, store: StoreStatus) {
+        self.lock().store = store;
+    }
+
+    fn store(&self) -> StoreStatus {
+        self.lock().store
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -64,8 +99,10 @@ pub(super) struct View<'a> {
     pub(super) clients: &'a Others<'a>,
     pub(super) address: SocketAddr,
     pub(super) stats: &'a Stats,
+    pub(super) shared: &'a SharedStats,
     pub(super) limits: &'a Limits,
     pub(super) clients_max: usize,
+    pub(super) clients_memory: usize,
     pub(super) unix_ms: i64,
 }
 
@@ -74,41 +111,22 @@ const REDIS_VERSION: &str = "7.0.15";
 
 impl View<'_> {
     fn section(&self, name: &str) -> Option<String> {
-        let stats = self.stats;
-        let uptime = (self.unix_ms - stats.started_unix_ms).max(0) / 1_000;
-        let (title, lines): (&str, Vec<(&str, String)>) = match name {
-            "server" => (
-                "Server",
-                vec![
-                    ("redis_version", REDIS_VERSION.to_owned()),
-                    ("redis_mode", "standalone".to_owned()),
-                    ("trine_version", env!("CARGO_PKG_VERSION").to_owned()),
-                    ("process_id", std::process::id().to_string()),
-                    ("tcp_port", self.address.port().to_string()),
-                    ("uptime_in_seconds", uptime.to_string()),
-                ],
+        let (title, lines) = match name {
+            "server" => ("Server", self.server()),
+            "clients" => ("Clients", self.clients()),
+            "memory" => ("Memory", self.memory()),
+            // Nothing is ever loaded from or saved to a file of Redis. Monitoring reads these.
+            "persistence" => (
+                "Persistence",
+                numbers([
+                    ("loading", 0),
+                    ("async_loading", 0),
+                    ("rdb_bgsave_in_progress", 0),
+                    ("aof_enabled", 0),
+                    ("aof_rewrite_in_progress", 0),
+                ]),
             ),
-            "clients" => (
-                "Clients",
-                vec![
-                    ("connected_clients", stats.connected.to_string()),
-                    ("maxclients", self.clients_max.to_string()),
-                ],
-            ),
-            "stats" => (
-                "Stats",
-                vec![
-                    ("total_connections_received", stats.accepted.to_string()),
-                    ("total_commands_processed", stats.commands.to_string()),
-                    ("total_error_replies", stats.errors.to_string()),
-                    ("total_net_input_bytes", stats.bytes_in.to_string()),
-                    ("total_net_output_bytes", stats.bytes_out.to_string()),
-                    ("rejected_connections", stats.turned_away.to_string()),
-                    ("accept_errors", stats.accept_errors.to_string()),
-                    ("protocol_errors", stats.protocol_errors.to_string()),
-                    ("slow_readers_disconnected", stats.slow_readers.to_string()),
-                ],
-            ),
+            "stats" => ("Stats", self.stats()),
             // Every replica takes writes and forwards them to the leader.
             "replication" => (
                 "Replication",
@@ -117,6 +135,9 @@ impl View<'_> {
                     ("connected_slaves", "0".to_owned()),
                 ],
             ),
+            "cpu" => ("CPU", process::cpu_seconds()),
+            "cluster" => ("Cluster", numbers([("cluster_enabled", 0)])),
+            "keyspace" => ("Keyspace", self.keyspace()),
             _ => return None,
         };
         let mut text = format!("# {title}\r\n");
@@ -126,11 +147,121 @@ impl View<'_> {
         }
         Some(text)
     }
+
+    fn server(&self) -> Lines {
+        let uptime = (self.unix_ms - self.stats.started_unix_ms).max(0) / 1_000;
+        vec![
+            ("redis_version", REDIS_VERSION.to_owned()),
+            ("redis_mode", "standalone".to_owned()),
+            ("trine_version", env!("CARGO_PKG_VERSION").to_owned()),
+            ("process_id", std::process::id().to_string()),
+            ("tcp_port", self.address.port().to_string()),
+            ("uptime_in_seconds", uptime.to_string()),
+            ("uptime_in_days", (uptime / 86_400).to_string()),
+        ]
+    }
+
+    fn clients(&self) -> Lines {
+        numbers([
+            ("connected_clients", self.stats.connected as u64),
+            ("maxclients", self.clients_max as u64),
+            ("blocked_clients", 0),
+        ])
+    }
+
+    /// The memory of the data is what the limit of the store counts, and is the same at all replicas.
+    fn memory(&self) -> Lines {
+        let store = self.shared.store();
+        let mut lines = numbers([
+            ("used_memory", store.logical_bytes),
+            ("used_memory_rss", process::resident_bytes()),
+            ("used_memory_peak", process::resident_peak_bytes()),
+            ("used_memory_dataset", store.logical_bytes),
+            ("maxmemory", store.memory_bytes),
+            ("maxmemory_clients", self.clients_memory as u64),
+            ("mem_clients_normal", self.stats.held as u64),
+        ]);
+        lines.extend([
+            ("used_memory_human", human(store.logical_bytes)),
+            ("used_memory_rss_human", human(process::resident_bytes())),
+            ("maxmemory_human", human(store.memory_bytes)),
+            ("maxmemory_policy", "noeviction".to_owned()),
+        ]);
+        lines
+    }
+
+    fn stats(&self) -> Lines {
+        let stats = self.stats;
+        let [commands, kib_in, kib_out] = stats.rates;
+        numbers([
+            ("total_connections_received", stats.accepted),
+            ("total_commands_processed", stats.commands),
+            ("instantaneous_ops_per_sec", commands),
+            ("total_net_input_bytes", stats.bytes_in),
+            ("total_net_output_bytes", stats.bytes_out),
+            ("instantaneous_input_kbps", kib_in),
+            ("instantaneous_output_kbps", kib_out),
+            ("rejected_connections", stats.turned_away),
+            ("evicted_keys", 0),
+            ("evicted_clients", stats.evicted),
+            ("keyspace_hits", stats.hits),
+            ("keyspace_misses", stats.misses),
+            ("total_error_replies", stats.errors),
+            ("accept_errors", stats.accept_errors),
+            ("protocol_errors", stats.protocol_errors),
+            ("cross_protocol_attempts", stats.attacks),
+            ("slow_readers_disconnected", stats.slow_readers),
+        ])
+    }
+
+    /// Of this replica, which may be a moment behind the leader. As in Redis there is no line without a key.
+    fn keyspace(&self) -> Lines {
+        let store = self.shared.store();
+        let (keys, expires) = (store.items, store.expiring);
+        let line = format!("keys={keys},expires={expires},avg_ttl=0");
+        match keys {
+            0 => Vec::new(),
+            _ => vec![("db0", line)],
+        }
+    }
+}
+
+/// Fields of a section.
+type Lines = Vec<(&'static str, String)>;
+
+fn numbers<const N: usize>(fields: [(&'static str, u64); N]) -> Lines {
+    let lines = fields.map(|(field, number)| (field, number.to_string()));
+    lines.into()
+}
+
+/// A size as Redis writes it for people.
+fn human(bytes: u64) -> String {
+    let units = ["B", "K", "M", "G"];
+    let mut size = bytes as f64;
+    let mut unit = 0;
+    while size >= 1024.0 && unit + 1 < units.len() {
+        size /= 1024.0;
+        unit += 1;
+    }
+    match unit {
+        0 => format!("{bytes}B"),
+        _ => format!("{size:.2}{}", units[unit]),
+    }
 }
 
 impl Told for View<'_> {
     fn info(&self, sections: &[&[u8]]) -> String {
-        const ALL: [&str; 4] = ["server", "clients", "stats", "replication"];
+        const ALL: [&str; 9] = [
+            "server",
+            "clients",
+            "memory",
+            "persistence",
+            "stats",
+            "replication",
+            "cpu",
+            "cluster",
+            "keyspace",
+        ];
         let is_all = |section: &&[u8]| {
             [b"all".as_slice(), b"default", b"everything"]
                 .iter()
@@ -160,6 +291,7 @@ impl Told for View<'_> {
             ("appendonly", "no".to_owned()),
             ("databases", "1".to_owned()),
             ("maxclients", self.clients_max.to_string()),
+            ("maxmemory-clients", self.clients_memory.to_string()),
             ("proto-max-bulk-len", limits.part_bytes.to_string()),
             ("client-query-buffer-limit", limits.query_bytes.to_string()),
             ("timeout", "0".to_owned()),

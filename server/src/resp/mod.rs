@@ -120,6 +120,7 @@ fn options(arguments: &RespArguments) -> Result<Options, Failure> {
         password: arguments.password()?,
         clients_max: arguments.resp_max_clients as usize,
         slow_reader: arguments.resp_slow_reader.into(),
+        memory: usize::try_from(arguments.resp_memory).unwrap_or(usize::MAX),
     })
 }
 

@@ -3,6 +3,8 @@
 //! The kernel reports readiness once for each change (edge-triggered), so this module remembers the readiness of each
 //! socket. A blocked connection gets no turn until its socket or the group has something new.
 
+mod memory;
+
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
@@ -32,6 +34,8 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// reset it, and the client would lose the error message.
 const DRAIN_TIME: Duration = Duration::from_secs(2);
 const DRAIN_BYTES_MAX: usize = 64 << 20;
+/// The least time between two lines of the log about the same: each attempt of an attacker would make one.
+const REPORT_PAUSE: Duration = Duration::from_secs(60);
 /// A tag holds the slot's generation in the bits above its index.
 const GENERATION_SHIFT: u32 = 32;
 
@@ -41,6 +45,8 @@ pub(super) struct Options {
     pub(super) password: Option<Vec<u8>>,
     pub(super) clients_max: usize,
     pub(super) slow_reader: Duration,
+    /// Bytes that all connections together may hold.
+    pub(super) memory: usize,
 }
 
 pub(super) struct Server {
@@ -59,7 +65,14 @@ pub(super) struct Server {
     check_at: Instant,
     /// Accepting stopped while connections were still waiting.
     accept_again: bool,
+    /// Bytes that all connections together hold, each as of its last turn.
+    held: usize,
+    /// No earlier than this are closed connections written to the log again.
+    report_memory_at: Instant,
+    /// No earlier than this is another attack written to the log.
+    report_attack_at: Instant,
     stats: Stats,
+    rates: Rates,
     shared: SharedStats,
 }
 
@@ -80,6 +93,8 @@ pub(super) struct Client {
     queued: bool,
     /// Errors of the connection that the counters already include.
     errors_counted: u64,
+    /// Bytes of the connection that [`Server::held`] includes.
+    held: usize,
     /// The time since which the client has read none of its waiting replies.
     blocked_since: Option<Instant>,
     /// The client has its last reply; its further data is discarded.
@@ -138,7 +153,11 @@ impl Server {
             scratch: vec![0; READ_BYTES].into(),
             check_at: Instant::ZERO,
             accept_again: false,
+            held: 0,
+            report_memory_at: Instant::ZERO,
+            report_attack_at: Instant::ZERO,
             stats: Stats::new(unix_ms()),
+            rates: Rates::default(),
             shared: SharedStats::default(),
         })
     }
@@ -267,6 +286,7 @@ impl Server {
             peer_ended: false,
             queued: false,
             errors_counted: 0,
+            held: 0,
             blocked_since: None,
             drain: None,
         });
@@ -283,6 +303,7 @@ impl Server {
         }
         if let Some(client) = &mut slot.client {
             client.connection.on_answer(result);
+            memory::count(client, &mut self.held);
         }
         self.make_dirty(index);
     }
@@ -306,6 +327,7 @@ impl Server {
                 Some(_) => drain(&mut client, &mut self.scratch),
                 None => self.drive(&mut client, unix_ms, now, &mut submit),
             };
+            memory::count(&mut client, &mut self.held);
             if matches!(state, State::Over)
                 && client.connection.is_broken()
                 && client.drain.is_none()
@@ -313,6 +335,9 @@ impl Server {
                 self.stats.protocol_errors += 1;
                 client.begin_drain(now);
                 state = State::GoesOn;
+            }
+            if matches!(state, State::Over) && client.connection.is_attack() {
+                self.on_attack(now, &client);
             }
             match state {
                 State::Over => self.close(index, client),
@@ -324,6 +349,10 @@ impl Server {
             }
         }
         self.later = dirty;
+        if self.held > self.options.memory {
+            self.relieve(now);
+        }
+        self.stats.held = self.held;
         self.shared.set(self.stats);
     }
 
@@ -340,9 +369,10 @@ impl Server {
         submit: &mut dyn Submit,
     ) -> State {
         let before = client.connection.commands();
+        let limits = memory::limits_now(&self.options, self.held);
         let mut state = State::GoesOn;
         for _ in 0..ROUNDS_MAX {
-            if self.read(client).is_err() {
+            if self.read(client, &limits).is_err() {
                 state = State::Over;
                 break;
             }
@@ -350,27 +380,28 @@ impl Server {
                 clients: &|each| self.others(each),
                 address: self.address,
                 stats: &self.stats,
+                shared: &self.shared,
                 limits: &self.options.limits,
                 clients_max: self.options.clients_max,
+                clients_memory: self.options.memory,
                 unix_ms,
             };
             let environment = Environment {
-                limits: &self.options.limits,
+                limits: &limits,
                 password: self.options.password.as_deref(),
                 unix_ms,
                 host: &view,
             };
             client.connection.advance(&environment, submit);
-            let limits = &self.options.limits;
-            let clogged = client.connection.is_clogged(limits);
+            let clogged = client.connection.is_clogged(&limits);
             if write(client, now, &mut self.stats).is_err() || client.connection.is_over() {
                 state = State::Over;
                 break;
             }
             // Commands that waited for room for replies continue at once, because no socket event reports the written
             // replies.
-            let cleared = clogged && !client.connection.is_clogged(limits);
-            let reads_on = client.readable && client.connection.wants_bytes(limits);
+            let cleared = clogged && !client.connection.is_clogged(&limits);
+            let reads_on = client.readable && client.connection.wants_bytes(&limits);
             if !reads_on && !cleared {
                 state = State::Rests;
                 break;
@@ -378,12 +409,15 @@ impl Server {
         }
         self.stats.commands += client.connection.commands() - before;
         self.stats.errors += client.take_errors();
+        let (hits, misses) = client.connection.take_lookups();
+        self.stats.hits += hits;
+        self.stats.misses += misses;
         state
     }
 
     /// Reads while the connection wants more.
-    fn read(&mut self, client: &mut Client) -> io::Result<()> {
-        while client.readable && client.connection.wants_bytes(&self.options.limits) {
+    fn read(&mut self, client: &mut Client, limits: &Limits) -> io::Result<()> {
+        while client.readable && client.connection.wants_bytes(limits) {
             match client.stream.read(&mut self.scratch) {
                 Ok(0) => {
                     client.readable = false;
@@ -403,6 +437,21 @@ impl Server {
         Ok(())
     }
 
+    /// Counts and reports a client that spoke HTTP, with the words of Redis.
+    fn on_attack(&mut self, now: Instant, client: &Client) {
+        self.stats.attacks += 1;
+        if now < self.report_attack_at {
+            return;
+        }
+        self.report_attack_at = now + REPORT_PAUSE;
+        tracing::warn!(
+            peer = client.connection.peer(),
+            attempts = self.stats.attacks,
+            "Possible SECURITY ATTACK detected. It looks like somebody is sending POST or Host: commands to the Redis \
+             port. This is likely due to an attacker attempting to use Cross Protocol Scripting. Connection aborted."
+        );
+    }
+
     fn others(&self, each: &mut dyn FnMut(&Connection)) {
         let clients = self.slots.iter().filter_map(|slot| slot.client.as_ref());
         clients.for_each(|client| each(&client.connection));
@@ -420,12 +469,14 @@ impl Server {
         let _ = self.poll.registry().deregister(&mut client.stream);
         self.slots[index].generation = self.slots[index].generation.wrapping_add(1);
         self.free.push(index);
+        self.held -= client.held;
         self.stats.connected -= 1;
     }
 
     /// Disconnects slow readers, and clients that broke the protocol and still send.
     fn check(&mut self, now: Instant) {
         self.check_at = now + CHECK_EVERY;
+        self.rates.sample(now, &mut self.stats);
         if self.accept_again {
             self.accept();
         }
@@ -445,6 +496,26 @@ impl Server {
                 self.close(index, client);
             }
         }
+    }
+}
+
+/// The counters at the last check, from which the rates follow.
+#[derive(Default)]
+struct Rates {
+    at: Instant,
+    counted: [u64; 3],
+}
+
+impl Rates {
+    fn sample(&mut self, now: Instant, stats: &mut Stats) {
+        const KIB: u64 = 1024;
+        let counted = [stats.commands, stats.bytes_in / KIB, stats.bytes_out / KIB];
+        let milliseconds = (now.saturating_since(self.at).as_nanos() / 1_000_000).max(1);
+        for (rate, (after, before)) in stats.rates.iter_mut().zip(counted.iter().zip(self.counted))
+        {
+            *rate = (after - before) * 1_000 / milliseconds;
+        }
+        *self = Self { at: now, counted };
     }
 }
 

@@ -75,6 +75,41 @@ fn redis_cli_and_redis_benchmark_work() {
     assert_eq!(cli(&["-3", "incr", "n"]), "1\n");
     assert!(cli(&["command", "docs", "get"]).contains("Reads the value of a key."));
     assert!(cli(&["info"]).contains("trine_version"));
+    // `redis-cli --stat` and monitoring read these. The numbers of keys come from the replica a moment later.
+    crate::common::wait_for("the keys", || {
+        cli(&["info", "keyspace"])
+            .contains("db0:keys=2,expires=0")
+            .then_some(())
+    });
+    let info = cli(&["info"]);
+    for field in [
+        "used_memory:",
+        "used_memory_human:",
+        "used_memory_rss:",
+        "maxmemory:",
+        "connected_clients:",
+        "blocked_clients:",
+        "total_connections_received:",
+        "total_commands_processed:",
+        "instantaneous_ops_per_sec:",
+        "keyspace_hits:1",
+        "used_cpu_user:",
+        "used_cpu_sys:",
+        "rdb_bgsave_in_progress:",
+        "loading:",
+    ] {
+        assert!(info.contains(field), "{field} is missing in {info}");
+    }
+    let stat = |port: &str| {
+        let mut command = Command::new("timeout");
+        command.args(["3", "stdbuf", "-oL", "redis-cli", "-p", port, "--stat"]);
+        String::from_utf8_lossy(&run(command).stdout).into_owned()
+    };
+    let lines = stat(&port);
+    assert!(
+        lines.lines().any(|line| line.starts_with("2 ")),
+        "two keys in {lines}"
+    );
     for pipeline in ["1", "16"] {
         let mut command = Command::new("redis-benchmark");
         command.args([

@@ -266,6 +266,34 @@ fn replies_are_the_documented_ones_at_every_replica() {
     assert_eq!(wire.ask("CONFIG GET save"), "%[\"save\" \"\"]");
 }
 
+/// The same moment twice was a later one the second time, by the time that passed between two clocks.
+#[test]
+fn a_moment_is_not_later_than_itself() {
+    let group = RedisGroup::start(&[]);
+    for node_id in 1..=3 {
+        let mut wire = group.connect(node_id);
+        wire.ask("SET k v");
+        for (line, expected) in [
+            ("EXPIREAT k 9999999999", ":1"),
+            ("EXPIREAT k 9999999999 GT", ":0"),
+            ("EXPIREAT k 9999999999 LT", ":0"),
+            ("PEXPIREAT k 9999999999000 GT", ":0"),
+            ("EXPIREAT k 10000000000 GT", ":1"),
+            ("EXPIREAT k 9999999999 GT", ":0"),
+            ("EXPIREAT k 9999999999 LT", ":1"),
+            ("EXPIREAT k 9999999998 XX LT", ":1"),
+            ("PERSIST k", ":1"),
+            ("EXPIREAT k 9999999999 GT", ":0"),
+            ("EXPIREAT k 9999999999 LT", ":1"),
+            ("EXPIRE k 100", ":1"),
+            ("EXPIREAT k 9999999999 NX", ":0"),
+            ("EXPIREAT k 9999999999 XX", ":1"),
+        ] {
+            assert_eq!(wire.ask(line), expected, "{line} at {node_id}");
+        }
+    }
+}
+
 /// An expired key is gone for all clients, and not before its time.
 #[test]
 fn keys_expire() {

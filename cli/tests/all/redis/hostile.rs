@@ -4,20 +4,10 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::Stdio;
 
-use super::RedisGroup;
 use super::wire::Wire;
+use super::{RedisGroup, counter};
 use crate::common::wait_for;
 use trine_base::ports::free_addresses;
-
-/// A counter of INFO.
-fn counter(wire: &mut Wire, name: &str) -> u64 {
-    let info = wire.ask("INFO stats");
-    let line = info
-        .split("\r\n")
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    line.and_then(|digits| digits.parse().ok())
-        .unwrap_or_else(|| panic!("{name} is missing in {info}"))
-}
 
 #[test]
 fn broken_requests_end_their_own_connection_alone() {
@@ -55,6 +45,24 @@ fn broken_requests_end_their_own_connection_alone() {
         counter(&mut bystander, "protocol_errors"),
         broken.len() as u64
     );
+}
+
+/// `curl -X POST` with a body wrote keys: a web page can make a browser send that.
+#[test]
+fn a_request_of_http_ends_its_connection_and_writes_nothing() {
+    let group = RedisGroup::start(&[]);
+    let mut bystander = group.connect(1);
+    for head in ["POST / HTTP/1.1", "GET / HTTP/1.1\r\nHost: localhost:6379"] {
+        let mut wire = group.connect(1);
+        let body = "SET evil 1\r\n";
+        let length = body.len();
+        wire.send_bytes(format!("{head}\r\nContent-Length: {length}\r\n\r\n{body}").as_bytes());
+        while let Some(reply) = wire.try_reply() {
+            assert!(reply.starts_with("-ERR wrong number"), "{head}: {reply}");
+        }
+        assert_eq!(bystander.ask("GET evil"), "$-1", "{head}");
+    }
+    assert_eq!(counter(&mut bystander, "cross_protocol_attempts"), 2);
 }
 
 /// The connection was closed while the client still sent, which resets it. For a value of more than 1 MiB the documents

@@ -2,8 +2,9 @@
 
 use std::sync::Barrier;
 
-use super::RedisGroup;
 use super::wire::Wire;
+use super::{RedisGroup, counter};
+use crate::common::wait_for;
 
 const VALUE_BYTES: usize = 1 << 20;
 
@@ -49,4 +50,27 @@ fn pipelines_of_large_reads_are_all_answered() {
     let (group, _wire) = group_with_a_large_value();
     read_at_once(&group, 4, 16);
     read_at_once(&group, 12, 8);
+}
+
+/// A hundred clients that did not read took 1.9 GiB at a replica with 1 GiB for its data, and leaders were deposed. Now
+/// the connections that hold most are closed, and the others are served.
+#[test]
+fn clients_that_do_not_read_are_closed_before_they_hold_too_much() {
+    const LIMIT_BYTES: u64 = 16 << 20;
+    let group = RedisGroup::start(&["--resp-memory", "16MiB"]);
+    let mut bystander = group.connect(1);
+    bystander.send(&["SET", "big", &"v".repeat(VALUE_BYTES)]);
+    assert_eq!(bystander.reply(), "+OK");
+    let mut idle: Vec<Wire> = (0..30).map(|_| group.connect(1)).collect();
+    for wire in &mut idle {
+        wire.send_bytes(&b"*3\r\n$4\r\nMGET\r\n$3\r\nbig\r\n$3\r\nbig\r\n".repeat(20));
+    }
+    wait_for("the end of some of them", || {
+        (counter(&mut bystander, "evicted_clients") > 0).then_some(())
+    });
+    wait_for("the connections to hold no more than they may", || {
+        (counter(&mut bystander, "mem_clients_normal") <= LIMIT_BYTES).then_some(())
+    });
+    assert_eq!(bystander.ask("SET k v"), "+OK");
+    assert_eq!(bystander.ask("STRLEN big"), format!(":{VALUE_BYTES}"));
 }

@@ -66,6 +66,16 @@ impl RedisGroup {
     }
 }
 
+/// A number in INFO.
+pub(crate) fn counter(wire: &mut Wire, name: &str) -> u64 {
+    let info = wire.ask("INFO");
+    let line = info
+        .split("\r\n")
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.and_then(|digits| digits.parse().ok())
+        .unwrap_or_else(|| panic!("{name} is missing in {info}"))
+}
+
 /// Whether a tool can be started; prints a note if not.
 pub(crate) fn has_tool(tool: &str) -> bool {
     let there = std::process::Command::new(tool)
