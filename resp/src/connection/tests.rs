@@ -1025,3 +1025,33 @@ fn replies_in(mut bytes: &[u8]) -> usize {
     }
     count
 }
+
+/// The clock of the replica and group time do not move together. So the same moment was later than itself.
+#[test]
+fn a_moment_of_unix_time_is_not_later_than_itself() {
+    let mut bench = Bench::new();
+    bench.says("SET k v", "+OK\r\n");
+    bench.says("EXPIREAT k 1000", ":1\r\n");
+    // 5 ms of group time have passed, and none of the clock that the requests are read by.
+    bench.store.borrow_mut().set_group_time(5_000_000);
+    for (request, reply) in [
+        ("EXPIREAT k 1000 GT", ":0\r\n"),
+        ("EXPIREAT k 1000 LT", ":0\r\n"),
+        ("PEXPIREAT k 1000000 GT", ":0\r\n"),
+        ("EXPIREAT k 1001 GT", ":1\r\n"),
+        ("TTL k", ":1001\r\n"),
+        ("EXPIREAT k 1000 GT", ":0\r\n"),
+        ("EXPIREAT k 1000 XX LT", ":1\r\n"),
+        ("TTL k", ":1000\r\n"),
+        ("PEXPIREAT k 1000100 GT", ":1\r\n"),
+        ("PTTL k", ":1000100\r\n"),
+        ("PERSIST k", ":1\r\n"),
+        ("EXPIREAT k 1000 XX LT", ":0\r\n"),
+        ("EXPIREAT k 1000 GT", ":0\r\n"),
+        ("TTL k", ":-1\r\n"),
+        ("EXPIREAT k 1000 LT", ":1\r\n"),
+        ("TTL k", ":1000\r\n"),
+    ] {
+        bench.says(request, reply);
+    }
+}
