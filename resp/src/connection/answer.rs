@@ -17,7 +17,7 @@ impl Connection {
             Waiting::Run(items) => self.on_run_answer(&items, read_only, result),
             Waiting::Transaction { items, before } => {
                 if !matches!(result, Ok(Response::List(_))) {
-                    self.restore(before);
+                    self.restore(*before);
                 }
                 self.on_transaction_answer(&items, read_only, result);
             }

@@ -99,14 +99,14 @@ impl Connection {
             // Small commands can ask for long replies, and all of them wait for the store's. No reply is written by
             // then.
             if reply_bytes > environment.limits.query_bytes {
-                self.restore(before);
+                self.restore(*before);
                 let text = "EXECABORT Transaction discarded because its replies are too large.";
                 return self.writer().error(text);
             }
         }
         let operations = plan.operations();
         if operations.commands.len() > OPERATIONS_MAX {
-            self.restore(before);
+            self.restore(*before);
             return self.abort(&too_many("operations"));
         }
         if operations.commands.is_empty() && watched.is_empty() {
@@ -147,12 +147,12 @@ impl Connection {
     }
 
     /// The transaction was not done, so its commands changed nothing here either.
-    pub(super) fn restore(&mut self, settings: Box<Settings>) {
+    pub(super) fn restore(&mut self, settings: Settings) {
         let Settings {
             name,
             library,
             known,
-        } = *settings;
+        } = settings;
         (self.name, self.library, self.known) = (name, library, known);
     }
 

@@ -224,7 +224,7 @@ mod tests {
     /// that would have made a second group beside the one that was there.
     #[test]
     fn one_cause_has_one_text_and_none_advises_to_begin_a_group() {
-        let waited = trine_transport::time::Duration::from_secs(4);
+        let waited = Duration::from_secs(4);
         let text = |obstacle| match failure_of(&Error::NotReachable { obstacle, waited }) {
             Failure::NotApplied(text) => text,
             other => panic!("{other:?}"),
