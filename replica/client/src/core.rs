@@ -232,6 +232,20 @@ impl<R: Route> Clients<R> {
         self.admit_large();
     }
 
+    /// Operations for whose responses there is room now can be sent.
+    pub(super) fn admit_large(&mut self) {
+        while let Some(key) = self.large.first() {
+            let pending = self.operations.get_mut(key);
+            if let Some(pending) = pending.filter(|pending| self.large.is_waiting(pending)) {
+                if !self.large.take(pending) {
+                    return;
+                }
+                self.ready[pending.queue as usize].push_back(key);
+            }
+            self.large.drop_first();
+        }
+    }
+
     /// Ends an operation and tells its caller.
     pub(super) fn finish(&mut self, now: Instant, key: Key, result: Result<Answer, Error>) {
         let Some(mut pending) = self.operations.remove(key) else {

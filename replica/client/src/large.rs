@@ -5,11 +5,9 @@
 
 use std::collections::VecDeque;
 
-use trine_transport::backend::Route;
 use trine_transport::slab::Key;
 
 use super::config::ClientConfig;
-use super::core::Clients;
 use super::operation::{Pending, Stage};
 
 /// The room for large responses, and who waits for it.
@@ -46,8 +44,18 @@ impl LargeResponses {
         self.waiting.push_back(key);
     }
 
+    /// The operation that has waited longest.
+    pub(super) fn first(&self) -> Option<Key> {
+        self.waiting.front().copied()
+    }
+
+    /// That operation waits no more.
+    pub(super) fn drop_first(&mut self) {
+        self.waiting.pop_front();
+    }
+
     /// Takes room for a response, if there is any. A response that is larger than the whole room goes alone.
-    fn take(&mut self, pending: &mut Pending) -> bool {
+    pub(super) fn take(&mut self, pending: &mut Pending) -> bool {
         let bytes = pending.response_bytes;
         let has_room = self.taken == 0 || self.taken + bytes <= self.most;
         if has_room {
@@ -60,21 +68,5 @@ impl LargeResponses {
     /// The attempt has ended, or there will be none.
     pub(super) fn give_back(&mut self, pending: &mut Pending) {
         self.taken -= std::mem::take(&mut pending.reserved);
-    }
-}
-
-impl<R: Route> Clients<R> {
-    /// Operations for whose responses there is room now can be sent.
-    pub(super) fn admit_large(&mut self) {
-        while let Some(&key) = self.large.waiting.front() {
-            let pending = self.operations.get_mut(key);
-            if let Some(pending) = pending.filter(|pending| self.large.is_waiting(pending)) {
-                if !self.large.take(pending) {
-                    return;
-                }
-                self.ready[pending.queue as usize].push_back(key);
-            }
-            self.large.waiting.pop_front();
-        }
     }
 }

@@ -301,7 +301,7 @@ fn a_moment_is_not_later_than_itself() {
 fn keys_expire() {
     let group = RedisGroup::start(&[]);
     let mut wire = group.connect(2);
-    let begun = std::time::Instant::now();
+    let begun = Instant::now();
     assert_eq!(wire.ask("SET k v PX 300"), "+OK");
     crate::common::wait_for("the end of the key", || {
         (wire.ask("GET k") == "$-1").then_some(())

@@ -1,0 +1,103 @@
+//! What a connection holds, and what it refuses: memory, other protocols, commands that are too large.
+
+use super::*;
+
+/// Written bytes were dropped only when nothing was left to write. A client that read, but never all of it, made the
+/// connection keep all replies since its beginning: 268 MiB with a documented limit of 1 MiB.
+#[test]
+fn a_reader_that_is_always_behind_holds_only_what_it_has_not_read() {
+    let limits = Limits {
+        output_bytes: 1 << 20,
+        ..Limits::default()
+    };
+    let mut bench = Bench::with(limits, None);
+    let value = "v".repeat(200_000);
+    bench.says(&format!("SET k {}", &value[..60_000]), "+OK\r\n");
+    let mut most = 0;
+    for round in 0..2_000 {
+        bench.connection.on_bytes(b"GET k\r\n");
+        for call in bench.advance() {
+            bench.answer(&call);
+        }
+        most = most.max(bench.connection.held_bytes());
+        // It never reads the last bytes.
+        let unread = bench.connection.output().len();
+        assert!(round < 1 || unread > 100, "something is always left");
+        bench.connection.on_written(unread.saturating_sub(100));
+    }
+    assert!(most < 1 << 20, "{most} bytes for replies of 60,000");
+}
+
+#[test]
+fn an_empty_buffer_gives_its_memory_back() {
+    let mut bench = Bench::new();
+    let fresh = bench.connection.held_bytes();
+    bench.says(&format!("SET k {}", "v".repeat(60_000)), "+OK\r\n");
+    bench.send(b"GET k\r\n");
+    assert!(bench.connection.held_bytes() > fresh + 60_000);
+    bench.connection.release();
+    assert_eq!(bench.connection.held_bytes(), fresh);
+}
+
+/// A browser can be made to send such requests, and the lines of their bodies were done as commands.
+#[test]
+fn a_request_of_http_ends_the_connection_without_a_word() {
+    for words in [
+        "POST / HTTP/1.1",
+        "post",
+        "Host: localhost",
+        "*1\r\n$4\r\nPoSt",
+    ] {
+        let mut bench = Bench::new();
+        bench.connection.on_bytes(b"SET k before\r\n");
+        let replies = bench.send(format!("{words}\r\nSET k evil\r\n").as_bytes());
+        assert_eq!(replies, "+OK\r\n", "{words}: what came before is done");
+        assert!(bench.connection.is_over() && bench.connection.is_attack());
+        assert!(!bench.connection.is_broken(), "there is nothing to tell");
+        assert_eq!(bench.calls, 1, "{words}");
+    }
+    let mut bench = Bench::new();
+    bench.says("MULTI", "+OK\r\n");
+    bench.says("Host: localhost", "");
+    assert!(bench.connection.is_over());
+}
+
+/// The replica could not read such a command. It answered that it was another release, and the commands before it in
+/// the pipeline had the same error.
+#[test]
+fn more_keys_than_the_store_takes_are_refused_alone() {
+    let mut bench = Bench::new();
+    let command = |name: &str, parts: usize| {
+        let mut bytes = format!("*{}\r\n${}\r\n{name}\r\n", parts + 1, name.len());
+        bytes += &"$1\r\nk\r\n".repeat(parts);
+        bytes
+    };
+    for (name, parts) in [("MGET", 16_385), ("DEL", 16_385), ("EXISTS", 20_000)] {
+        let mut bytes = "SET a 1\r\n*2\r\n$3\r\nGET\r\n$1\r\na\r\n".to_owned();
+        bytes += &command(name, parts);
+        bytes += "GET a\r\n";
+        let refused = "-ERR too many keys in one command: at most 16384\r\n";
+        let expected = format!("+OK\r\n$1\r\n1\r\n{refused}$1\r\n1\r\n");
+        assert_eq!(bench.send(bytes.as_bytes()), expected, "{name}");
+    }
+    let refused = "-ERR too many pairs in one command: at most 16384\r\n";
+    assert_eq!(bench.send(command("MSET", 2 * 16_385).as_bytes()), refused);
+    assert_eq!(
+        bench.send(command("MSET", 2 * 16_384).as_bytes()),
+        "+OK\r\n"
+    );
+    // Each of them is allowed, and together they would be too many.
+    let both = command("EXISTS", 16_384) + &command("EXISTS", 4_000);
+    let both = command("EXISTS", 4_000) + &both;
+    assert_eq!(bench.send(both.as_bytes()), ":4000\r\n:16384\r\n:4000\r\n");
+    bench.says("MULTI", "+OK\r\n");
+    for _ in 0..5 {
+        assert_eq!(
+            bench.send(command("EXISTS", 4_000).as_bytes()),
+            "+QUEUED\r\n"
+        );
+    }
+    let why = "too many operations in one command: at most 16384";
+    let aborted = format!("-EXECABORT Transaction discarded because of: {why}\r\n");
+    bench.says("EXEC", &aborted);
+}
