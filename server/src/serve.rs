@@ -362,6 +362,7 @@ impl Watch {
         }
         let (status, stats) = event_loop.with(|node, cx| (node.status(cx), cx.stats()));
         if let Some(resp) = &self.resp {
+            resp.set_cluster(event_loop.app().replica().discovery().cluster);
             resp.set_store(status.replica.store);
         }
         let Some(endpoint) = &self.endpoint else {

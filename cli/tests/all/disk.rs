@@ -2,10 +2,12 @@
 //! majority becomes a new group. A disk runs full. Files are damaged, of a newer release, or of another group.
 
 use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::{Cluster, Ran, program, trine, wait_for};
+use crate::common::{Cluster, Ran, program, tcp_ports, trine, wait_for};
 use trine_base::ports::free_addresses;
 use trine_local::Process;
 
@@ -501,4 +503,29 @@ fn refused_at(cluster: &mut Cluster, node_id: usize, data: &Path) -> Ran {
     let (id, peers) = (node_id.to_string(), cluster.group.peers());
     let serve = ["serve", "--id", &id, "--log", "disk", "--data-dir", data];
     trine(&serve, &peers, b"")
+}
+
+/// The front for Redis clients took the cluster of the replica that answered first. Beside a replica with the files of
+/// another group it served its peers' group.
+#[test]
+fn a_redis_front_serves_the_group_of_its_own_replica_alone() {
+    let (mine, others) = (Directory::new("front"), Directory::new("front-others"));
+    let other = disk_cluster(&others);
+    other.ok(&["put", "key", "theirs"]);
+    drop(other);
+    let mut cluster = disk_cluster(&mine);
+    cluster.ok(&["put", "key", "mine"]);
+    cluster.group.kill(3).expect("it is alive");
+    let resp = format!("127.0.0.1:{}", tcp_ports(1));
+    let mut line = serve_third(&cluster, &others.0.join("replica-3"));
+    line.extend(["--resp", &resp, "--resp-timeout", "1s"].map(str::to_owned));
+    let line: Vec<OsString> = line.into_iter().map(OsString::from).collect();
+    let _third = Process::start(&program(), &line, 3, None).expect("starts");
+    let mut client = wait_for("the front", || TcpStream::connect(&resp).ok());
+    client.write_all(b"GET key\r\n").expect("sent");
+    client.shutdown(Shutdown::Write).expect("shut");
+    let mut reply = String::new();
+    client.read_to_string(&mut reply).expect("a reply");
+    assert!(reply.starts_with("-CLUSTERDOWN"), "{reply}");
+    assert_eq!(cluster.ok(&["get", "key"]), b"mine");
 }

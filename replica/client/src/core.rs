@@ -74,6 +74,8 @@ pub struct Clients<R: Route> {
     pub(super) last_spread: usize,
     /// The cluster of this client: configured, or the first that gave an answer.
     pub(super) cluster: ClusterId,
+    /// Whether nothing is sent before [`Clients::pin`].
+    pub(super) awaits_pin: bool,
     pub(super) logical: Slab<Logical>,
     pub(super) operations: Slab<Pending>,
     /// Operations that can be sent, by [`Queue`]. May name operations that are over.
@@ -108,6 +110,7 @@ impl<R: Route> Clients<R> {
         Ok(Self {
             peers: Peers::new(&config, route_of),
             cluster: config.cluster,
+            awaits_pin: false,
             config,
             pool,
             rng: Prng::new(seed),
@@ -125,6 +128,26 @@ impl<R: Route> Clients<R> {
             finished: VecDeque::new(),
             stats: ClientStats::default(),
         })
+    }
+
+    /// The same clients, which send nothing before [`Clients::pin`] names their cluster.
+    #[must_use]
+    pub fn awaiting_pin(mut self) -> Self {
+        self.awaits_pin = true;
+        self
+    }
+
+    /// Talks to this cluster alone from now on. Returns whether that is another one than before. The logical clients
+    /// of a cluster before have no session with this one: the caller opens new ones.
+    pub fn pin(&mut self, cluster: ClusterId) -> bool {
+        let is_new = self.awaits_pin || self.cluster != cluster;
+        if is_new {
+            self.awaits_pin = false;
+            self.cluster = cluster;
+            self.leader = Leader::new();
+            self.peers.forget_clusters();
+        }
+        is_new
     }
 
     /// A new logical client, or nothing if there are too many. It registers with the group when it first writes.
@@ -358,7 +381,7 @@ impl<R: Route> App<R> for Clients<R> {
 
     fn on_turn(&mut self, cx: &mut Cx<'_, R>) {
         self.expire(cx);
-        if !self.operations.is_empty() {
+        if !self.operations.is_empty() && !self.awaits_pin {
             self.peers.connect(cx, &mut self.rng);
             self.ask_if_silent(cx);
             self.dispatch(cx);
@@ -370,6 +393,9 @@ impl<R: Route> App<R> for Clients<R> {
             return None;
         }
         let mut due = self.check_at;
+        if self.awaits_pin {
+            return Some(due);
+        }
         if self.has_ready_for_leader() && self.has_target() {
             due = due.min(self.leader.resume_at);
         }

@@ -66,7 +66,10 @@ impl<R: Route> Clients<R> {
 
     fn end_overdue(&mut self, cx: &mut Cx<'_, R>, key: Key, what: &Overdue) {
         let now = cx.now();
-        let fallback = self.peers.obstacle();
+        let fallback = match self.awaits_pin {
+            true => Obstacle::NotAttached,
+            false => self.peers.obstacle(),
+        };
         let Some(pending) = self.operations.get_mut(key) else {
             return;
         };

@@ -89,6 +89,15 @@ impl<R: Route> Peers<R> {
         self.list.len()
     }
 
+    /// Forgets which peers belonged to another cluster: this client's cluster has changed.
+    pub(super) fn forget_clusters(&mut self) {
+        for peer in &mut self.list {
+            if matches!(peer.obstacle, Some(Obstacle::WrongCluster { .. })) {
+                peer.obstacle = None;
+            }
+        }
+    }
+
     pub(super) fn get(&self, index: usize) -> &Peer {
         &self.list[index]
     }

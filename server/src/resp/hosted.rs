@@ -13,6 +13,7 @@ use trine_transport::buf::Pool;
 use trine_transport::time::{Duration, Instant};
 use trine_transport::{App, Completion, Cx, Event, Reply, Request};
 
+use super::info::SharedStats;
 use super::server::Server;
 
 /// The poll interval of sockets where they cannot wake the backend.
@@ -25,6 +26,7 @@ pub(super) struct Hosted<R: Route> {
     sessions: Sessions,
     pool: Pool,
     server: Server,
+    shared: SharedStats,
     stopping: Arc<AtomicBool>,
     poll_often: bool,
     now: Instant,
@@ -73,6 +75,7 @@ impl<R: Route> Hosted<R> {
         clients: Clients<R>,
         pool: Pool,
         server: Server,
+        shared: SharedStats,
         stopping: Arc<AtomicBool>,
     ) -> Self {
         Self {
@@ -80,6 +83,7 @@ impl<R: Route> Hosted<R> {
             sessions: Sessions::default(),
             pool,
             server,
+            shared,
             stopping,
             poll_often: false,
             now: Instant::ZERO,
@@ -93,6 +97,18 @@ impl<R: Route> Hosted<R> {
 
     pub(super) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::SeqCst)
+    }
+
+    /// The front serves the group of its own replica and no other. With peers of several groups in its list it would
+    /// otherwise belong to the one that answers first.
+    fn follow_the_replica(&mut self) {
+        let cluster = self.shared.cluster();
+        if !cluster.is_none() && self.clients.pin(cluster) {
+            // The sessions of a cluster before are not known to this one.
+            for client in std::mem::take(&mut self.sessions).open {
+                self.clients.close(client);
+            }
+        }
     }
 
     fn give_answers(&mut self) {
@@ -194,6 +210,7 @@ impl<R: Route> App<R> for Hosted<R> {
 
     fn on_turn(&mut self, cx: &mut Cx<'_, R>) {
         self.now = cx.now();
+        self.follow_the_replica();
         // Answers go first, because their connections then continue with later commands.
         self.give_answers();
         self.server.poll();
@@ -206,7 +223,8 @@ impl<R: Route> App<R> for Hosted<R> {
         if self.server.has_work() || self.is_stopping() {
             return Some(Instant::ZERO);
         }
-        let often = self.poll_often.then(|| self.now + POLL_INTERVAL);
+        let waits = self.shared.cluster().is_none() && self.clients.in_flight() > 0;
+        let often = (self.poll_often || waits).then(|| self.now + POLL_INTERVAL);
         let due = [
             often,
             self.server.next_timeout(self.now),

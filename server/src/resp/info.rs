@@ -6,6 +6,7 @@ use std::fmt::Write;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use trine_protocol::message::ClusterId;
 use trine_protocol::status::StoreStatus;
 use trine_resp::{Connection, Limits, Told};
 
@@ -65,6 +66,8 @@ pub struct SharedStats(Arc<Mutex<Shared>>);
 struct Shared {
     stats: Stats,
     store: StoreStatus,
+    /// Zero while the replica belongs to no group.
+    cluster: u64,
 }
 
 impl SharedStats {
@@ -75,6 +78,15 @@ impl SharedStats {
     /// The present counters.
     pub fn get(&self) -> Stats {
         self.lock().stats
+    }
+
+    /// The cluster of the replica, as it is now.
+    pub fn set_cluster(&self, cluster: ClusterId) {
+        self.lock().cluster = cluster.0;
+    }
+
+    pub(super) fn cluster(&self) -> ClusterId {
+        ClusterId(self.lock().cluster)
     }
 
     /// The replica's store, as it is now.

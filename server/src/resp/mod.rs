@@ -76,10 +76,11 @@ pub fn start<N: Network>(
     let pool = trine_transport::backend::Backend::pool(&backend).clone();
     let seed = random_seed()?;
     let clients = Clients::new(config, route_of, pool.clone(), seed)
-        .map_err(|error| Failure::usage(error.to_string(), ""))?;
+        .map_err(|error| Failure::usage(error.to_string(), ""))?
+        .awaiting_pin();
     let stopping = Arc::new(AtomicBool::new(false));
     let watched = server.descriptor()?;
-    let hosted = Hosted::new(clients, pool, server, Arc::clone(&stopping));
+    let hosted = Hosted::new(clients, pool, server, stats.clone(), Arc::clone(&stopping));
     let identity = Identity {
         cluster: 0,
         incarnation: random_seed()?.max(1),

@@ -36,10 +36,15 @@ impl RedisGroup {
                 told.lock().expect("unpoisoned").insert(node_id, address);
             }
         };
+        // Beside other tests a group may be without a leader for longer than the default of the option.
+        let patient = match options.contains(&"--resp-timeout") {
+            true => &["--resp", "0"][..],
+            false => &["--resp", "0", "--resp-timeout", "30s"],
+        };
         let config = GroupConfig {
             program: program(),
             addresses: free_addresses(3).expect("free ports"),
-            serve_args: ["--resp", "0"]
+            serve_args: patient
                 .iter()
                 .chain(options)
                 .map(Into::into)
