@@ -41,9 +41,16 @@ pub fn parse_store_bytes(text: &str) -> Result<u64, String> {
 
 /// Reads "20s", "500ms", "1m 30s".
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text)
-        .map_err(|error| format!("{error}; write for example 500ms, 20s or 2m"))
+    let duration = humantime::parse_duration(text)
+        .map_err(|error| format!("{error}; write for example 500ms, 20s or 2m"))?;
+    match duration > DURATION_MAX {
+        true => Err("it must be at most a year".to_owned()),
+        false => Ok(duration),
+    }
 }
+
+/// Moments count nanoseconds from a start in 64 bits, so a sum with a far greater duration would overflow.
+const DURATION_MAX: Duration = Duration::from_secs(366 * 86_400);
 
 /// Reads a duration that must not be zero.
 pub fn parse_positive_duration(text: &str) -> Result<Duration, String> {

@@ -13,8 +13,6 @@ mod settings;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
-
 use crate::args::{Arguments, Command, command_line};
 use crate::settings::Stop;
 use trine_base::announce;
@@ -35,6 +33,11 @@ fn main() -> ExitCode {
     let json = wants_json(&line);
     let arguments = match parse(line) {
         Ok(arguments) => arguments,
+        Err(Stop::Usage(error)) if json && error.use_stderr() => {
+            let failure = usage(&error);
+            Output { json }.failure(&failure);
+            return ExitCode::from(failure.exit_status());
+        }
         Err(Stop::Usage(error)) => error.exit(),
         Err(Stop::Settings(failure)) => {
             Output { json }.failure(&failure);
@@ -52,7 +55,11 @@ fn main() -> ExitCode {
         Err(failure) => {
             // The failure follows earlier announcements, which went to the other stream.
             announce::finish();
-            output.failure(&failure);
+            match command {
+                // It prints a document for each line.
+                Command::Shell(_) => output.complain(&failure),
+                _ => output.failure(&failure),
+            }
             ExitCode::from(failure.exit_status())
         }
     };
@@ -74,20 +81,23 @@ fn run(command: &Command, network: &NetworkArguments, output: Output) -> Result<
     }
 }
 
-/// Reads the command line. Without a command it means the shell, unless there is nothing to read commands from.
+/// Reads the command line. Without a command it means the shell.
 fn parse(mut line: Vec<OsString>) -> Result<Arguments, Stop> {
     let arguments = args::parse(line.clone())?;
     if arguments.command.is_some() {
         return Ok(arguments);
     }
-    if cmd::shell::has_no_input() {
-        let mut definition = command_line();
-        let help = definition.render_help();
-        let kind = ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
-        return Err(Stop::Usage(definition.error(kind, help)));
-    }
     line.push("shell".into());
     args::parse(line)
+}
+
+/// A mistake in the command line: what is wrong, and what the right line looks like.
+fn usage(error: &clap::Error) -> Failure {
+    let text = error.to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    let (message, hint) = text.split_once("\n\n").unwrap_or((text, ""));
+    let joined = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    Failure::usage(joined(message), joined(hint))
 }
 
 /// Whether a mistake in the settings has to be in JSON form. At this point the line is not parsed yet.

@@ -84,6 +84,9 @@ fn ranges(numbers: &[usize]) -> String {
     texts.join(",")
 }
 
+/// The address space of a process beside its store: code, stacks, message buffers, allocator arenas.
+const ADDRESS_SPACE_BESIDE: u64 = 1 << 30;
+
 /// Checks that the memory of `count` processes of this command fits into the machine. A lack of memory is refused now,
 /// so that it does not cause a failure later.
 pub fn require_memory(each: u64, count: u64) -> Result<(), Failure> {
@@ -92,10 +95,28 @@ pub fn require_memory(each: u64, count: u64) -> Result<(), Failure> {
         let rest = line.strip_prefix("MemTotal:")?.trim();
         rest.strip_suffix(" kB")?.parse::<u64>().ok()
     });
-    match total.map(|kib| kib << 10) {
-        Some(total) => fits(each, count, total),
-        None => Ok(()),
+    if let Some(total) = total {
+        fits(each, count, total << 10)?;
     }
+    let limit = rustix::process::getrlimit(rustix::process::Resource::As).current;
+    limit.map_or(Ok(()), |limit| fits_limit(each, limit))
+}
+
+/// A store reserves address space before it uses it, twice as much as it holds; the rest of a process needs some, too.
+fn fits_limit(each: u64, limit: u64) -> Result<(), Failure> {
+    let needed = each.saturating_mul(2).saturating_add(ADDRESS_SPACE_BESIDE);
+    if needed <= limit {
+        return Ok(());
+    }
+    Err(Failure::usage(
+        format!(
+            "the address space of a process is limited to {} here (ulimit -v), and --memory {} needs up to {}",
+            show_bytes(limit),
+            show_bytes(each),
+            show_bytes(needed)
+        ),
+        "lift it with `ulimit -v unlimited`, or give --memory less; a limit of resident memory belongs to a cgroup",
+    ))
 }
 
 fn fits(each: u64, count: u64, total: u64) -> Result<(), Failure> {

@@ -162,7 +162,7 @@ fn start(
     let incarnation = prng.next_u64() | 1;
     let identity = Identity {
         cluster: 7,
-        incarnation: incarnation,
+        incarnation,
     };
     let endpoint = Endpoint::new(
         varied_endpoint(prng),

@@ -2,6 +2,8 @@
 
 mod timing;
 
+use std::io::IsTerminal;
+
 use serde_json::{Map, Value, json};
 use trine_client::Mode;
 use trine_kvstore::{Command, Response};
@@ -58,6 +60,9 @@ pub(crate) fn run<N: Network>(
         Some(timing) => output.line(timing::draw(timing)),
         None if arguments.timing => {
             output.line("no timing: the replica runs an older release");
+        }
+        None if std::io::stdout().is_terminal() => {
+            output.line(format_args!("ok, version {}", version.as_u64()));
         }
         None => {}
     }

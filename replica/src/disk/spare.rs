@@ -6,7 +6,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,6 +16,9 @@ use std::thread::JoinHandle;
 pub(super) const SPARE: &str = "spare.tmp";
 /// Zeros that are written and synced at a time, so that a sync of the log waits behind no more than that.
 const STEP_BYTES: usize = 1 << 20;
+
+/// The files hold every value of the store, so only their owner reads them.
+pub(super) const FILE_MODE: u32 = 0o600;
 
 /// A file that is being made, or is ready.
 #[derive(Debug)]
@@ -97,6 +100,7 @@ pub(super) fn reserve(path: &Path, size: u64) -> io::Result<File> {
         .truncate(true)
         .read(true)
         .write(true)
+        .mode(FILE_MODE)
         .open(path)?;
     if size > 0 {
         rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, size)?;

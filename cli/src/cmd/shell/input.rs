@@ -1,9 +1,8 @@
 //! Commands from standard input, line by line. Ctrl-C ends the wait for a missing line.
 
 use std::fs::File;
-use std::io::{self, BufRead, IsTerminal, Read, StdinLock};
+use std::io::{self, BufRead, Read, StdinLock};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -17,20 +16,6 @@ const POLL_INTERVAL: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 50_000_000,
 };
-
-/// Whether the check at the start left bytes in standard input's buffer.
-static BUFFERED: AtomicBool = AtomicBool::new(false);
-
-/// Whether there is neither a terminal to ask nor a first byte to read. Then the user does not want a shell.
-pub(crate) fn has_no_input() -> bool {
-    let stdin = io::stdin();
-    if stdin.is_terminal() {
-        return false;
-    }
-    let nothing = stdin.lock().fill_buf().is_ok_and(<[u8]>::is_empty);
-    BUFFERED.store(!nothing, Ordering::Relaxed);
-    nothing
-}
 
 /// The size of standard input, if it is a file.
 pub(super) fn size_of_input() -> Option<u64> {
@@ -58,7 +43,7 @@ impl Input {
 
     /// Waits until a read would not block; returns an error after a Ctrl-C.
     fn wait(&self) -> io::Result<()> {
-        while !BUFFERED.swap(false, Ordering::Relaxed) {
+        loop {
             if interrupt::interrupted() {
                 return Err(io::Error::other("interrupted"));
             }
@@ -69,7 +54,6 @@ impl Input {
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(())
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct UpArguments {
     #[arg(long, env = "TRINE_BASE_PORT", default_value_t = BASE_PORT, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) base_port: u16,
     /// How many replicas.
-    #[arg(long, default_value = "3", value_name = "N", value_parser = ["3", "5", "7"])]
+    #[arg(long, default_value = "3", value_name = "N", value_parser = ["1", "3", "5", "7"])]
     pub(crate) replicas: String,
     #[command(flatten)]
     pub(crate) limits: LimitArguments,
