@@ -143,7 +143,9 @@ fn operation_failure(error: Error, mode: Mode) -> Failure {
             )
         }
         Error::Refused { obstacle } => match obstacle {
-            Obstacle::WrongCluster { .. } | Obstacle::VersionMismatch { .. } => {
+            Obstacle::WrongCluster { .. }
+            | Obstacle::VersionMismatch { .. }
+            | Obstacle::BadTerms { .. } => {
                 Failure::usage(format!("{obstacle}; nothing was done"), hint)
             }
             _ => Failure::negative(format!("{obstacle}; nothing was done"), hint),

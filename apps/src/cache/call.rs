@@ -220,6 +220,16 @@ fn connect_failure(address: SocketAddr, error: ConnectError, limit: Duration) ->
             format!("{address} has no room for another client; nothing was done"),
             "try again when others have ended",
         ),
+        ConnectError::BadTerms { term, nearest } => Failure::usage(
+            format!(
+                "{address} makes no session with this {term} (nearest: {nearest}); nothing was done"
+            ),
+            SAME_RELEASE,
+        ),
+        ConnectError::OtherReason { code } => Failure::not_reachable(
+            format!("{address} refused the session for reason {code}; nothing was done"),
+            SAME_RELEASE,
+        ),
         ConnectError::WrongCluster { .. } => Failure::usage(
             format!("{address} is no cache; nothing was done"),
             START_ONE,

@@ -216,9 +216,9 @@ fn admin_failure(error: AdminError) -> Failure {
             let waited = show_ns(waited.as_nanos());
             let message = format!("{obstacle}; nothing was changed (tried for {waited})");
             match obstacle {
-                Obstacle::WrongCluster { .. } | Obstacle::VersionMismatch { .. } => {
-                    Failure::usage(message, advice(obstacle))
-                }
+                Obstacle::WrongCluster { .. }
+                | Obstacle::VersionMismatch { .. }
+                | Obstacle::BadTerms { .. } => Failure::usage(message, advice(obstacle)),
                 _ => Failure::not_reachable(message, advice(obstacle)),
             }
         }

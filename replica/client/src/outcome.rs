@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use trine_kvstore::{DecodeError, Position, Response};
+use trine_transport::BadTerm;
 use trine_transport::buf::MsgBuf;
 use trine_transport::time::Duration;
 
@@ -154,6 +155,18 @@ pub enum Obstacle {
         /// Theirs.
         theirs: u8,
     },
+    /// The replica makes no session of the transport with this number of credits or slots, or this MTU.
+    BadTerms {
+        /// Which of them.
+        term: BadTerm,
+        /// The nearest number that the replica takes: credits, slots, or bytes of a packet.
+        nearest: u64,
+    },
+    /// The replica refused the session for a reason that this release does not know.
+    OtherReason {
+        /// The reason on the wire.
+        code: u8,
+    },
     /// The client's session was evicted, and with it the memory of what had been applied.
     SessionExpired,
     /// The sequence was given up already.
@@ -192,6 +205,19 @@ impl fmt::Display for Obstacle {
                 write!(
                     f,
                     "the replicas speak protocol version {theirs}; run the same release on both sides"
+                )
+            }
+            Self::BadTerms { term, nearest } => {
+                write!(
+                    f,
+                    "the replica makes no session with this {term}; the nearest that it takes is {nearest}"
+                )
+            }
+            Self::OtherReason { code } => {
+                write!(
+                    f,
+                    "the replica refused the session for reason {code}, which this release does not know; run the same \
+                     release on both sides"
                 )
             }
             Self::SessionExpired => {

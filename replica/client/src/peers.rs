@@ -50,11 +50,16 @@ impl Peer {
         }
     }
 
-    /// Whether it belongs to another cluster or speaks another version: it cannot serve this client.
+    /// Whether it belongs to another cluster, speaks another version or takes no such session: it cannot serve this
+    /// client.
     pub(super) const fn is_foreign(&self) -> bool {
         matches!(
             self.obstacle,
-            Some(Obstacle::WrongCluster { .. } | Obstacle::VersionMismatch { .. })
+            Some(
+                Obstacle::WrongCluster { .. }
+                    | Obstacle::VersionMismatch { .. }
+                    | Obstacle::BadTerms { .. }
+            )
         )
     }
 }
@@ -254,7 +259,7 @@ impl<R: Route> Peers<R> {
             .unwrap_or(fallback)
     }
 
-    /// The cluster or version that every replica has instead of the client's, if none is left to talk to.
+    /// Why no replica can serve this client, if none is left to talk to.
     pub(super) fn all_foreign(&self) -> Option<Obstacle> {
         if self.list.iter().all(Peer::is_foreign) {
             Some(self.obstacle())
@@ -272,6 +277,8 @@ pub(super) const fn obstacle_of(error: ConnectError) -> Obstacle {
         },
         ConnectError::VersionMismatch { theirs } => Obstacle::VersionMismatch { theirs },
         ConnectError::PeerFull => Obstacle::Busy,
+        ConnectError::BadTerms { term, nearest } => Obstacle::BadTerms { term, nearest },
+        ConnectError::OtherReason { code } => Obstacle::OtherReason { code },
         ConnectError::TimedOut | ConnectError::Cancelled => Obstacle::NoConnection,
     }
 }

@@ -160,6 +160,18 @@ impl fmt::Display for SessionError {
             Self::Failed(ConnectError::PeerFull) => {
                 f.write_str("the server has no room for another session")
             }
+            Self::Failed(ConnectError::BadTerms { term, nearest }) => {
+                write!(
+                    f,
+                    "the server makes no session with this {term}; the nearest that it takes is {nearest}"
+                )
+            }
+            Self::Failed(ConnectError::OtherReason { code }) => {
+                write!(
+                    f,
+                    "the server refused the session for reason {code}, which this release does not know"
+                )
+            }
             Self::Failed(ConnectError::Cancelled) => f.write_str("the connect was taken back"),
             Self::TooManyCalls => NotSent::TooManyCalls.fmt(f),
             Self::Stopped => NotSent::Stopped.fmt(f),

@@ -8,8 +8,8 @@ use crate::config::{MTU_MIN, SLOTS_MAX};
 use crate::rpc::ServerEnd;
 use crate::time::Instant;
 use crate::wire::{
-    Accept, Connect, Cookie, Header, Packet, PacketType, Refuse, RefuseReason, RequestNumber, Seed,
-    VERSION,
+    Accept, BadTerm, Connect, Cookie, Header, Packet, PacketType, Refuse, RefuseReason,
+    RequestNumber, Seed, VERSION,
 };
 
 impl<R: Route> Sessions<R> {
@@ -25,7 +25,9 @@ impl<R: Route> Sessions<R> {
             out.stats.drops.checksum += 1;
             return;
         }
-        let Some(connect) = Connect::read(packet.payload).filter(is_sane) else {
+        // A nonce of 0 names no session, so the answer could not be told from others.
+        let connect = Connect::read(packet.payload).filter(|connect| connect.nonce != 0);
+        let Some(connect) = connect else {
             out.stats.drops.handshake += 1;
             return;
         };
@@ -36,6 +38,11 @@ impl<R: Route> Sessions<R> {
         }
         if !self.secret.cookie_is_good(now, &route, &connect) {
             return self.send_cookie(now, route, &connect, out);
+        }
+        // After the cookie: the sender is where it says it is, and nobody else gets this answer.
+        if let Some((term, nearest)) = bad_term(&connect) {
+            out.stats.drops.handshake += 1;
+            return refuse(route, &connect, RefuseReason::Terms(term), nearest, out);
         }
         if let Some(index) = self.table.named(connect.nonce) {
             return self.accept_again(index, route, &connect, out);
@@ -154,9 +161,20 @@ fn refuse<R: Route>(
     out.send(route, header, Seed::of_nonce(connect.nonce), Some(body));
 }
 
-fn is_sane(connect: &Connect) -> bool {
-    connect.credits >= 1
-        && (1..=SLOTS_MAX).contains(&usize::from(connect.slots))
-        && usize::from(connect.mtu) >= MTU_MIN
-        && connect.nonce != 0
+/// The first wish that no session can have, and the nearest number that one can have.
+fn bad_term(connect: &Connect) -> Option<(BadTerm, u64)> {
+    let slots = usize::from(connect.slots);
+    let wishes = [
+        (
+            BadTerm::Credits,
+            usize::from(connect.credits),
+            1..=usize::MAX,
+        ),
+        (BadTerm::Slots, slots, 1..=SLOTS_MAX),
+        (BadTerm::Mtu, usize::from(connect.mtu), MTU_MIN..=usize::MAX),
+    ];
+    let bad = wishes
+        .into_iter()
+        .find(|(_, wish, allowed)| !allowed.contains(wish));
+    bad.map(|(term, wish, allowed)| (term, wish.clamp(*allowed.start(), *allowed.end()) as u64))
 }

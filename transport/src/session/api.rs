@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::backend::Route;
 use crate::time::Duration;
+pub use crate::wire::BadTerm;
 
 /// Names a session of this endpoint; a later session at the same index has another generation.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Hash, Ord, PartialOrd)]
@@ -69,8 +70,30 @@ pub enum ConnectError {
     },
     /// The peer has no room for another session.
     PeerFull,
+    /// The peer makes no session with this number of credits or slots, or this MTU.
+    BadTerms {
+        /// Which of them.
+        term: BadTerm,
+        /// The nearest number that the peer takes: credits, slots, or bytes of a packet.
+        nearest: u64,
+    },
+    /// The peer refused for a reason that this release does not know.
+    OtherReason {
+        /// The reason on the wire.
+        code: u8,
+    },
     /// The caller took it back with `disconnect`.
     Cancelled,
+}
+
+impl fmt::Display for BadTerm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Credits => "credits",
+            Self::Slots => "slots",
+            Self::Mtu => "MTU",
+        })
+    }
 }
 
 /// Why a session ended.

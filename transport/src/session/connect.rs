@@ -172,6 +172,11 @@ impl<R: Route> Sessions<R> {
                 theirs: refuse.detail,
             },
             RefuseReason::Full => ConnectError::PeerFull,
+            RefuseReason::Terms(term) => ConnectError::BadTerms {
+                term,
+                nearest: refuse.detail,
+            },
+            RefuseReason::Unknown(code) => ConnectError::OtherReason { code },
         };
         Some(self.end_connect(rx.session.index, reason, out))
     }

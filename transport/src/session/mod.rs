@@ -17,7 +17,8 @@ mod terms;
 mod timers;
 
 pub use api::{
-    ConnectError, ConnectParams, ConnectRefused, DownReason, Event, Identity, PeerInfo, SessionId,
+    BadTerm, ConnectError, ConnectParams, ConnectRefused, DownReason, Event, Identity, PeerInfo,
+    SessionId,
 };
 pub(crate) use peer::{Peer, Received};
 pub(crate) use rtt::{RtoLimits, Rtt};

@@ -3,7 +3,7 @@
 use super::script::{FULL, Script};
 use crate::time::{Duration, Instant};
 use crate::wire::{
-    Flags, Header, PacketType, Refuse, RefuseReason, RequestNumber, Seed, split_first,
+    BadTerm, Flags, Header, PacketType, Refuse, RefuseReason, RequestNumber, Seed, split_first,
 };
 use crate::{Config, ConnectError, DownReason, Event, RpcError};
 
@@ -554,6 +554,19 @@ mod handshake {
                 ConnectError::WrongCluster { theirs: 8 },
             ),
             (RefuseReason::Full, 0, ConnectError::PeerFull),
+            (
+                RefuseReason::Terms(BadTerm::Slots),
+                64,
+                ConnectError::BadTerms {
+                    term: BadTerm::Slots,
+                    nearest: 64,
+                },
+            ),
+            (
+                RefuseReason::Unknown(9),
+                0,
+                ConnectError::OtherReason { code: 9 },
+            ),
         ] {
             let mut s = Script::asking(&Config::default());
             let header = Header {

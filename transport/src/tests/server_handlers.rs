@@ -302,7 +302,21 @@ mod request_for_response {
 
 mod connect {
     use super::*;
-    use crate::wire::{Connect, RefuseReason};
+    use crate::wire::{BadTerm, Connect, Cookie, Refuse, RefuseReason};
+
+    /// Sends a wish as a CONNECT. Returns the answers.
+    fn ask(s: &mut Script, wish: &Connect) -> Vec<Vec<u8>> {
+        let header = Header::new(PacketType::Connect, NO_SESSION);
+        s.raw(PEER, &header, Seed::NONE, &wish.write());
+        s.take()
+    }
+
+    /// The cookie for a wish.
+    fn cookie_for(s: &mut Script, wish: &Connect) -> u64 {
+        let sent = ask(s, wish);
+        let (packet, _) = crate::wire::split_first(&sent[0]).expect("a packet");
+        Cookie::read(packet.payload).expect("a cookie").cookie
+    }
 
     #[test]
     fn without_a_cookie_nothing_is_remembered() {
@@ -330,9 +344,7 @@ mod connect {
         s.connect(0);
         let sent = s.take();
         let (packet, _) = crate::wire::split_first(&sent[0]).expect("a packet");
-        let cookie = crate::wire::Cookie::read(packet.payload)
-            .expect("a cookie")
-            .cookie;
+        let cookie = Cookie::read(packet.payload).expect("a cookie").cookie;
         s.connect(cookie);
         s.connect(cookie);
         s.expect(&["Accept", "Accept"]);
@@ -350,30 +362,79 @@ mod connect {
         s.raw(PEER, &header, Seed::NONE, &body);
         let sent = s.take();
         let (packet, _) = crate::wire::split_first(&sent[0]).expect("a packet");
-        let refuse = crate::wire::Refuse::read(packet.payload).expect("a refusal");
+        let refuse = Refuse::read(packet.payload).expect("a refusal");
         assert_eq!((refuse.reason, refuse.detail), (RefuseReason::Version, 1));
     }
 
     #[test]
-    fn senseless_wishes_are_dropped() {
+    fn a_wish_that_no_session_can_have_is_refused_with_the_nearest_that_one_can() {
         let good = Script::stranger().connect_wish(0);
-        for wish in [
-            Connect { credits: 0, ..good },
-            Connect { slots: 0, ..good },
-            Connect { slots: 65, ..good },
-            Connect { mtu: 100, ..good },
-            Connect { nonce: 0, ..good },
+        for (wish, term, nearest) in [
+            (Connect { credits: 0, ..good }, BadTerm::Credits, 1),
+            (Connect { slots: 0, ..good }, BadTerm::Slots, 1),
+            (Connect { slots: 65, ..good }, BadTerm::Slots, 64),
+            (Connect { slots: 255, ..good }, BadTerm::Slots, 64),
+            (Connect { mtu: 511, ..good }, BadTerm::Mtu, 512),
+            (Connect { mtu: 0, ..good }, BadTerm::Mtu, 512),
         ] {
             let mut s = Script::stranger();
-            s.raw(
-                PEER,
-                &Header::new(PacketType::Connect, NO_SESSION),
-                Seed::NONE,
-                &wish.write(),
-            );
-            s.expect(&[]);
-            assert_eq!(s.drops().handshake, 1, "{wish:?}");
+            let cookie = cookie_for(&mut s, &wish);
+            assert_eq!(s.drops().handshake, 0, "{wish:?}");
+            // As often as it is asked: the server keeps nothing.
+            for asked in 1..4 {
+                let sent = ask(&mut s, &Connect { cookie, ..wish });
+                assert_eq!(sent.len(), 1, "{wish:?}");
+                // A CONNECT has 64 bytes.
+                assert_eq!(sent[0].len(), 40, "{wish:?}");
+                let (packet, _) = crate::wire::split_first(&sent[0]).expect("a packet");
+                assert_eq!(packet.header.packet_type, PacketType::Refuse, "{wish:?}");
+                assert!(packet.verify(s.seed), "{wish:?}");
+                let refuse = Refuse::read(packet.payload).expect("a refusal");
+                let expected = (RefuseReason::Terms(term), nearest);
+                assert_eq!((refuse.reason, refuse.detail), expected, "{wish:?}");
+                assert_eq!(s.drops().handshake, asked, "{wish:?}");
+            }
+            assert_eq!(s.node.endpoint.stats().sessions_server, 0, "{wish:?}");
+            assert!(s.node.app.events.is_empty(), "{wish:?}");
         }
+    }
+
+    #[test]
+    fn only_who_has_the_cookie_is_refused_for_its_wishes() {
+        let mut s = Script::stranger();
+        let wish = Connect {
+            credits: 0,
+            ..s.connect_wish(0)
+        };
+        let cookie = cookie_for(&mut s, &wish);
+        // The cookie of another address, of another wish, and none: each is answered by a cookie of 32 bytes.
+        let header = Header::new(PacketType::Connect, NO_SESSION);
+        s.raw(
+            STRANGER,
+            &header,
+            Seed::NONE,
+            &Connect { cookie, ..wish }.write(),
+        );
+        s.expect(&["Cookie"]);
+        let other = Connect {
+            slots: 0,
+            cookie,
+            ..wish
+        };
+        s.raw(PEER, &header, Seed::NONE, &other.write());
+        s.expect(&["Cookie"]);
+        assert_eq!(ask(&mut s, &wish)[0].len(), 32);
+    }
+
+    #[test]
+    fn a_nonce_of_zero_has_no_answer() {
+        let mut s = Script::stranger();
+        let wish = Connect {
+            nonce: 0,
+            ..s.connect_wish(0)
+        };
+        assert!(ask(&mut s, &wish).is_empty());
+        assert_eq!(s.drops().handshake, 1);
     }
 
     #[test]
@@ -410,9 +471,7 @@ mod connect {
                 );
                 let sent = s.take();
                 let (packet, _) = crate::wire::split_first(&sent[0]).expect("a packet");
-                let cookie = crate::wire::Cookie::read(packet.payload)
-                    .expect("a cookie")
-                    .cookie;
+                let cookie = Cookie::read(packet.payload).expect("a cookie").cookie;
                 let body = wish(cookie, &s);
                 s.raw(
                     PEER,

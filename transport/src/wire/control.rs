@@ -86,16 +86,58 @@ pub struct Accept {
     pub incarnation: u64,
 }
 
-/// Why a server makes no session. Values are wire values.
+/// Why a server makes no session. On the wire it is two bytes: a reason and, behind it, a closer one or 0. A reader
+/// that does not know the closer one takes the first byte alone.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-#[repr(u8)]
 pub enum RefuseReason {
     /// `detail` is the server's version.
-    Version = 1,
+    Version,
     /// `detail` is the server's cluster id.
-    Cluster = 2,
+    Cluster,
     /// The server has no room.
-    Full = 3,
+    Full,
+    /// The client wished for a number that no session can have; `detail` is the nearest one that a session can have.
+    Terms(BadTerm),
+    /// This first byte is of a later release.
+    Unknown(u8),
+}
+
+/// The wish of a CONNECT that no session can have. Values are wire values: the second byte of a reason.
+#[derive(Copy, Clone, Debug, Eq, PartialEq, Hash)]
+#[repr(u8)]
+pub enum BadTerm {
+    /// No credits: 1 is the least.
+    Credits = 1,
+    /// No slots, or more than 64.
+    Slots = 2,
+    /// An MTU (UDP payload) below 512 bytes.
+    Mtu = 3,
+}
+
+impl RefuseReason {
+    /// As sent. Terms are "full" to a reader that knows the first byte only: releases before it drop a REFUSE with an
+    /// unknown one, and would try until their time is up.
+    fn code(self) -> [u8; 2] {
+        match self {
+            Self::Version => [1, 0],
+            Self::Cluster => [2, 0],
+            Self::Full => [3, 0],
+            Self::Terms(term) => [3, term as u8],
+            Self::Unknown(code) => [code, 0],
+        }
+    }
+
+    fn of_code(code: [u8; 2]) -> Self {
+        match code {
+            [3, 1] => Self::Terms(BadTerm::Credits),
+            [3, 2] => Self::Terms(BadTerm::Slots),
+            [3, 3] => Self::Terms(BadTerm::Mtu),
+            [1, _] => Self::Version,
+            [2, _] => Self::Cluster,
+            [3, _] => Self::Full,
+            [other, _] => Self::Unknown(other),
+        }
+    }
 }
 
 /// No session.
@@ -203,22 +245,17 @@ impl Refuse {
     #[must_use]
     pub fn write(&self) -> Body {
         Body::new()
-            .put(&[self.reason as u8, 0, 0, 0, 0, 0, 0, 0])
+            .put(&self.reason.code())
+            .put(&[0; 6])
             .put(&self.detail.to_le_bytes())
     }
 
-    /// `None` for an unknown reason or a wrong length. A later version may append fields.
+    /// `None` for a wrong length. A later version may append fields.
     #[must_use]
     pub fn read(body: &[u8]) -> Option<Self> {
         let body: &[u8; 16] = body.first_chunk()?;
-        let reason = match body[0] {
-            1 => RefuseReason::Version,
-            2 => RefuseReason::Cluster,
-            3 => RefuseReason::Full,
-            _ => return None,
-        };
         Some(Self {
-            reason,
+            reason: RefuseReason::of_code([body[0], body[1]]),
             detail: u64_at(body, 8),
         })
     }

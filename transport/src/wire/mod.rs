@@ -9,7 +9,7 @@ mod layout;
 mod single;
 
 pub use checksum::Seed;
-pub use control::{Accept, Body, Connect, Cookie, Features, Probe, Refuse, RefuseReason};
+pub use control::{Accept, BadTerm, Body, Connect, Cookie, Features, Probe, Refuse, RefuseReason};
 pub use header::{
     Flags, Header, NO_SESSION, Packet, PacketType, RequestNumber, VERSION, WireError, Written,
     deadline_extension, split_first,

@@ -241,7 +241,55 @@ fn refuse() {
     assert_eq!(Refuse::read(&body), Some(refuse));
     let mut unknown = body.to_vec();
     unknown[0] = 99;
-    assert_eq!(Refuse::read(&unknown), None);
+    let read = Refuse::read(&unknown).expect("a refusal all the same");
+    assert_eq!(read.reason, RefuseReason::Unknown(99));
+}
+
+/// A client of an earlier release drops a REFUSE whose first byte it does not know, and would wait for its time to be
+/// up. So the first byte of each reason is one of the three that it knows.
+#[test]
+fn a_reason_that_is_new_is_read_as_one_that_is_not() {
+    for (reason, code) in [
+        (RefuseReason::Version, [1, 0]),
+        (RefuseReason::Cluster, [2, 0]),
+        (RefuseReason::Full, [3, 0]),
+        (RefuseReason::Terms(BadTerm::Credits), [3, 1]),
+        (RefuseReason::Terms(BadTerm::Slots), [3, 2]),
+        (RefuseReason::Terms(BadTerm::Mtu), [3, 3]),
+    ] {
+        let refuse = Refuse { reason, detail: 64 };
+        let mut body = refuse.write().to_vec();
+        assert_eq!(
+            body[..8],
+            [code[0], code[1], 0, 0, 0, 0, 0, 0],
+            "{reason:?}"
+        );
+        assert_eq!(Refuse::read(&body), Some(refuse));
+        // A closer reason of a later release.
+        body[1] = 200;
+        let known = [
+            RefuseReason::Version,
+            RefuseReason::Cluster,
+            RefuseReason::Full,
+        ];
+        let read = Refuse::read(&body).expect("a refusal").reason;
+        assert_eq!(read, known[usize::from(code[0]) - 1], "{reason:?}");
+    }
+}
+
+#[test]
+fn refuse_for_terms() {
+    let refuse = Refuse {
+        reason: RefuseReason::Terms(BadTerm::Mtu),
+        detail: 512,
+    };
+    golden(
+        Header::new(PacketType::Refuse, 0x0a0b),
+        session(),
+        None,
+        &refuse.write(),
+        "1b00 0b0a 2800 00000000 0000 000000000000 0000 260449c8 0303000000000000 0002000000000000",
+    );
 }
 
 #[test]
