@@ -86,6 +86,7 @@ impl<R: Route> Endpoint<R> {
                 initial: config.rto_initial.max(rto_floor),
                 floor: rto_floor,
                 max: config.rto_max.max(rto_floor),
+                wait_max: config.probe_interval_max,
             },
             congestion: Congestion::new(&config.congestion, rto_floor),
             rx_queue_packets: u64::from(caps.rx_queue_packets),

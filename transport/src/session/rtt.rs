@@ -1,4 +1,7 @@
 //! Round-trip time of a session and the retransmission timeout made of it (RFC 6298).
+//!
+//! The smoothed RTT forgets within ten answers. A server that syncs a disk, or that waits for a processor, is late once
+//! in a thousand answers and again soon after. So the timeout also covers the longest wait of the last seconds.
 
 use crate::time::{Duration, Instant};
 
@@ -14,6 +17,11 @@ pub(crate) struct Rtt {
     backoff: u8,
     /// When it was last doubled.
     backed_off_at: Instant,
+    /// The longest wait for a response, server time included, in this window and in the one before.
+    waited_ns: u64,
+    waited_before_ns: u64,
+    /// When this window ends.
+    window_end: Instant,
     limits: RtoLimits,
 }
 
@@ -23,9 +31,13 @@ pub(crate) struct RtoLimits {
     pub(crate) initial: Duration,
     pub(crate) floor: Duration,
     pub(crate) max: Duration,
+    /// A wait beyond this one is the handler's, and the server says so (BUSY). It raises the timeout no further.
+    pub(crate) wait_max: Duration,
 }
 
 const BACKOFF_MAX: u8 = 12;
+/// The longest wait counts for one to two of these.
+const WAIT_WINDOW: Duration = Duration::from_secs(1);
 
 impl Rtt {
     pub(crate) fn new(limits: RtoLimits) -> Self {
@@ -37,6 +49,9 @@ impl Rtt {
             samples: 0,
             backoff: 0,
             backed_off_at: Instant::ZERO,
+            waited_ns: 0,
+            waited_before_ns: 0,
+            window_end: Instant::ZERO,
             limits,
         }
     }
@@ -78,6 +93,38 @@ impl Rtt {
         self.backoff = 0;
     }
 
+    /// A response has come this long after the transmission that it answers. The server time is part of it: the timer
+    /// runs meanwhile.
+    #[inline(always)]
+    pub(crate) fn on_waited(&mut self, now: Instant, waited: Duration) {
+        if now >= self.window_end {
+            self.turn_window(now);
+        }
+        self.waited_ns = self.waited_ns.max(waited.as_nanos());
+    }
+
+    /// The same for a response to a transmission that was taken for lost. Its wait is measured now, so that no doubling
+    /// has to stand for it.
+    pub(crate) fn on_spurious_timeout(&mut self, now: Instant, waited: Duration) {
+        self.on_waited(now, waited);
+        self.backoff = 0;
+    }
+
+    #[cold]
+    fn turn_window(&mut self, now: Instant) {
+        let is_next = now < self.window_end.saturating_add(WAIT_WINDOW);
+        self.waited_before_ns = if is_next { self.waited_ns } else { 0 };
+        self.waited_ns = 0;
+        self.window_end = now.saturating_add(WAIT_WINDOW);
+    }
+
+    /// The longest wait of late and a quarter of it, but no more than the handlers' share allows.
+    #[inline(always)]
+    fn longest_wait(&self) -> Duration {
+        let longest = self.waited_ns.max(self.waited_before_ns);
+        Duration::from_nanos(longest + longest / 4).min(self.limits.wait_max)
+    }
+
     /// A timeout has fired for a packet that was sent at `sent_at`. One doubling for all that was
     /// under way together: many slots that time out at once are one piece of news, not many.
     pub(crate) fn on_timeout(&mut self, now: Instant, sent_at: Instant) {
@@ -93,7 +140,9 @@ impl Rtt {
         let base = if self.samples == 0 {
             self.limits.initial
         } else {
-            Duration::from_nanos(self.smoothed_ns + 4 * self.variation_ns).max(self.limits.floor)
+            Duration::from_nanos(self.smoothed_ns + 4 * self.variation_ns)
+                .max(self.longest_wait())
+                .max(self.limits.floor)
         };
         let doublings = attempts.max(self.backoff).min(BACKOFF_MAX);
         if doublings == 0 {
@@ -112,7 +161,60 @@ mod tests {
             initial: Duration::from_millis(10),
             floor: Duration::from_millis(1),
             max: Duration::from_millis(200),
+            wait_max: Duration::from_millis(50),
         })
+    }
+
+    fn at(millis: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(millis)
+    }
+
+    /// On healthy loopback, every sync of a disk and every wait for a processor of more than a millisecond made a
+    /// retransmission: 1 ms is the kernel's floor, and the samples without the server time were 50 us.
+    #[test]
+    fn the_timeout_covers_the_longest_wait_of_the_last_second() {
+        let mut rtt = rtt();
+        let usual = Duration::from_micros(50);
+        for _ in 0..100 {
+            rtt.on_sample(usual);
+            rtt.on_waited(at(10_000), usual);
+        }
+        assert_eq!(rtt.rto(0), Duration::from_millis(1));
+        rtt.on_waited(at(10_010), Duration::from_millis(8));
+        for millis in 10_011..12_000 {
+            rtt.on_sample(usual);
+            rtt.on_waited(at(millis), usual);
+            assert_eq!(rtt.rto(0), Duration::from_millis(10), "{millis}");
+        }
+        rtt.on_waited(at(12_000), usual);
+        assert_eq!(rtt.rto(0), Duration::from_millis(1), "it is forgotten");
+    }
+
+    #[test]
+    fn a_wait_of_an_hour_ago_is_no_wait_of_late() {
+        let mut rtt = rtt();
+        rtt.on_sample(Duration::from_micros(50));
+        rtt.on_waited(at(1_000), Duration::from_millis(8));
+        rtt.on_waited(at(3_600_000), Duration::from_micros(50));
+        assert_eq!(rtt.rto(0), Duration::from_millis(1));
+    }
+
+    #[test]
+    fn a_handler_of_a_minute_is_no_reason_to_wait_for_a_minute() {
+        let mut rtt = rtt();
+        rtt.on_sample(Duration::from_micros(50));
+        rtt.on_waited(at(1_000), Duration::from_secs(60));
+        assert_eq!(rtt.rto(0), Duration::from_millis(50));
+    }
+
+    #[test]
+    fn a_timeout_that_was_none_ends_the_doubling_and_is_measured() {
+        let mut rtt = rtt();
+        rtt.on_sample(Duration::from_micros(50));
+        rtt.on_timeout(at(10), at(9));
+        assert_eq!(rtt.rto(0), Duration::from_millis(2));
+        rtt.on_spurious_timeout(at(12), Duration::from_millis(4));
+        assert_eq!(rtt.rto(0), Duration::from_millis(5));
     }
 
     #[test]
@@ -134,7 +236,6 @@ mod tests {
     fn many_timeouts_at_once_are_one_doubling() {
         let mut rtt = rtt();
         rtt.on_sample(Duration::from_micros(20));
-        let at = |millis| Instant::ZERO + Duration::from_millis(millis);
         for _slot in 0..8 {
             rtt.on_timeout(at(10), at(9));
         }
@@ -149,7 +250,6 @@ mod tests {
         rtt.on_sample(Duration::from_micros(20));
         assert_eq!(rtt.rto(3), Duration::from_millis(8));
         assert_eq!(rtt.rto(200), Duration::from_millis(200));
-        let at = |millis| Instant::ZERO + Duration::from_millis(millis);
         rtt.on_timeout(at(10), at(5));
         rtt.on_timeout(at(20), at(15));
         assert_eq!(

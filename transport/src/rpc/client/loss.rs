@@ -103,10 +103,34 @@ impl ClientEnd {
         rtts: &mut RttHistogram,
     ) {
         if let (Some(sent_at), Some(held)) = (sent_at, held.to_duration()) {
-            let rtt = now.saturating_since(sent_at).saturating_sub(held);
+            let elapsed = now.saturating_since(sent_at);
+            if held > elapsed {
+                // The server's clock was read before the packet arrived, or ours before the answer did: a poll of a
+                // thread that lost its processor in between. What is left is no round-trip time, and no time at all.
+                return;
+            }
+            let rtt = elapsed.saturating_sub(held);
             self.rtt.on_sample(rtt);
             self.congestion.on_sample(now, rtt, is_marked);
             rtts.record(rtt);
+        }
+    }
+
+    /// Takes the wait for a response into account, before the progress that it brings.
+    pub(super) fn measure_wait(
+        &mut self,
+        now: Instant,
+        index: u32,
+        round: u8,
+        requests: &Requests,
+    ) {
+        match requests.table[index].send.answered_transmission(round) {
+            Some((sent_at, true)) => {
+                self.rtt
+                    .on_spurious_timeout(now, now.saturating_since(sent_at));
+            }
+            Some((sent_at, false)) => self.rtt.on_waited(now, now.saturating_since(sent_at)),
+            None => {}
         }
     }
 
@@ -157,7 +181,7 @@ impl ClientEnd {
             Cause::Gap => stats.gaps += 1,
             Cause::Timeout => {
                 stats.timeouts += 1;
-                request.send.on_attempt();
+                request.send.on_timeout();
                 self.rtt.on_timeout(now, request.send.sent_at());
             }
         }

@@ -53,6 +53,9 @@ impl ClientEnd {
         let is_marked = ecn || packet.flags().has(Flags::ECN_ECHO);
         let sent_at = request.send.stamp_of_single(packet.flags().round());
         self.sample_rtt(now, sent_at, packet.held(), is_marked, &mut counters.rtts);
+        if let Some(sent_at) = sent_at {
+            self.rtt.on_waited(now, now.saturating_since(sent_at));
+        }
         self.completed += 1;
         counters.stats.requests_completed += 1;
         let tag = request.tag;
@@ -120,6 +123,9 @@ impl ClientEnd {
             };
         }
         self.sample_answer(rx, index, position, requests, rtts);
+        if number == 0 {
+            self.measure_wait(rx.now, index, header.flags.round(), requests);
+        }
         self.progress(rx.now, index, position + 1, requests);
         let send = &requests.table[index].send;
         if send.is_complete() {

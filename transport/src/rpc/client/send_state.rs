@@ -14,6 +14,8 @@ pub(super) struct SendState {
     due: Instant,
     /// When a packet was last sent.
     sent_at: Instant,
+    /// When the round before this one had sent its last packet, if a timeout ended it; else `ZERO`.
+    taken_for_lost: Instant,
     /// The transmission epoch of the last retransmitted data packet; 0 for none.
     retransmitted_in: u64,
     /// 0 until the first response packet has come.
@@ -42,6 +44,7 @@ impl SendState {
         Self {
             due: Instant::FAR_FUTURE,
             sent_at: Instant::ZERO,
+            taken_for_lost: Instant::ZERO,
             retransmitted_in: 0,
             response_packets: 0,
             answered: 0,
@@ -69,6 +72,7 @@ impl SendState {
         self.gaps = 0;
         self.is_busy = false;
         self.sent_at = Instant::ZERO;
+        self.taken_for_lost = Instant::ZERO;
         self.due = Instant::FAR_FUTURE;
         self.retransmitted_in = 0;
     }
@@ -237,6 +241,19 @@ impl SendState {
         self.is_this_round(round).then_some(self.sent_at)
     }
 
+    /// Which transmission does a response of this round answer, and was that one taken for lost? `None` if that cannot be
+    /// told. BUSY has said that a request was there when it came again: its response answers the earlier one, whatever
+    /// its round.
+    pub(super) fn answered_transmission(&self, round: u8) -> Option<(Instant, bool)> {
+        if self.taken_for_lost == Instant::ZERO {
+            return self.is_this_round(round).then_some((self.sent_at, false));
+        }
+        if self.is_this_round(round) && !self.is_busy {
+            return Some((self.sent_at, false));
+        }
+        Some((self.taken_for_lost, true))
+    }
+
     /// Packets below `answered` are answered. The timer moves to `due` while others are under way. Returns
     /// the credits that come back.
     pub(super) fn on_answered(&mut self, answered: u32, due: Instant) -> u16 {
@@ -247,6 +264,7 @@ impl SendState {
         self.attempts = 0;
         self.gaps = 0;
         self.is_busy = false;
+        self.taken_for_lost = Instant::ZERO;
         self.due = if self.in_flight() > 0 {
             due
         } else {
@@ -260,6 +278,12 @@ impl SendState {
         let may_roll_back = self.gaps < GAP_ROLLBACKS_MAX;
         self.gaps += u8::from(may_roll_back);
         may_roll_back
+    }
+
+    /// Nothing came in time: the round is over.
+    pub(super) fn on_timeout(&mut self) {
+        self.taken_for_lost = self.sent_at;
+        self.on_attempt();
     }
 
     /// Nothing came in time, or a probe is sent.
