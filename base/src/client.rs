@@ -2,7 +2,6 @@
 
 use trine_client::{Answer, BlockingClient, CallError, ClientConfig, Error, Mode, Obstacle};
 use trine_kvstore::Command;
-use trine_protocol::endpoint_config;
 use trine_transport::backend::{Backend, MonotonicClock};
 use trine_transport::time::Duration;
 
@@ -95,12 +94,13 @@ fn open_over<B: Backend + 'static>(
 ) -> Result<Session, Failure> {
     let Opened {
         backend,
+        endpoint,
         route_of,
         keep,
         ..
     } = opened;
     let (clock, seed) = (MonotonicClock, random_seed()?);
-    let mut client = BlockingClient::new(backend, clock, config, endpoint_config(), route_of, seed)
+    let mut client = BlockingClient::new(backend, clock, config, endpoint, route_of, seed)
         .map_err(|error| Failure::usage(error.to_string(), ""))?;
     Ok(Session(Box::new(move |mode, command| {
         // The resources of the backend live as long as the backend.

@@ -8,7 +8,6 @@ use trine_client::{
     ClientConfig, ClientId, Clients, Finished, IN_FLIGHT_MAX, Mode, Submission, SubmitError,
 };
 use trine_kvstore::Command;
-use trine_protocol::endpoint_config;
 use trine_transport::backend::{Backend, MonotonicClock};
 use trine_transport::time::{Clock, Duration as Nanos, Instant};
 use trine_transport::{EventLoop, Identity};
@@ -33,7 +32,10 @@ impl<B: Backend> ClientEndpoint<B> {
         timeout: Duration,
     ) -> Result<Self, Failure> {
         let Opened {
-            backend, route_of, ..
+            backend,
+            endpoint,
+            route_of,
+            ..
         } = opened;
         let mut config = ClientConfig::new(addresses.to_vec());
         config.operation_timeout = Nanos::from(timeout);
@@ -45,19 +47,12 @@ impl<B: Backend> ClientEndpoint<B> {
             cluster: 0,
             incarnation: seed.max(1),
         };
-        EventLoop::new(
-            backend,
-            MonotonicClock,
-            clients,
-            endpoint_config(),
-            identity,
-            seed,
-        )
-        .map(|event_loop| Self {
-            in_flight: 0,
-            event_loop,
-        })
-        .map_err(|error| Failure::usage(format!("cannot set up the endpoint: {error}"), ""))
+        EventLoop::new(backend, MonotonicClock, clients, endpoint, identity, seed)
+            .map(|event_loop| Self {
+                in_flight: 0,
+                event_loop,
+            })
+            .map_err(|error| Failure::usage(format!("cannot set up the endpoint: {error}"), ""))
     }
 
     /// A new logical client.

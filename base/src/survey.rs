@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 
 use trine_client::{Probed, Report, leader_of, probe_status};
-use trine_protocol::endpoint_config;
 use trine_protocol::status::Status;
 use trine_transport::backend::MonotonicClock;
 use trine_transport::time::Duration;
@@ -22,9 +21,12 @@ pub fn ask<N: Network>(
     limit: Duration,
 ) -> Result<Vec<Report>, Failure> {
     let Opened {
-        backend, route_of, ..
+        backend,
+        endpoint: transport,
+        route_of,
+        ..
     } = network.call(addresses)?;
-    let (clock, transport) = (MonotonicClock, endpoint_config());
+    let clock = MonotonicClock;
     // No two askers have the same seed, not even one after the other on the same port.
     let seed = random_seed()?;
     let probed = probe_status(backend, clock, transport, &route_of, addresses, limit, seed)

@@ -121,7 +121,8 @@ fn strike_once(group: &mut Group, setting: &Setting, strike: Strike, seed: u64) 
 /// Waits until three voters are up to date; returns the node id of their leader.
 fn whole(group: &mut Group) -> usize {
     let survey = |group: &mut Group| {
-        let reports = ask(&Udp, group.addresses(), Nanos::from_millis(500)).expect("a socket");
+        let reports =
+            ask(&Udp::default(), group.addresses(), Nanos::from_millis(500)).expect("a socket");
         if voters_in_step(&reports) != Some(3) {
             return None;
         }

@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::json;
 use trine_kvstore::Limits;
-use trine_protocol::endpoint_config;
 use trine_protocol::message::{Discovery, Incarnation, NodeId, RoleCode};
 use trine_protocol::status::ReceivingStatus;
 use trine_replica::config::ReplicaConfig;
@@ -390,6 +389,7 @@ fn assemble<B: Backend>(
 ) -> Result<ReplicaLoop<B>, Failure> {
     let Opened {
         backend,
+        endpoint,
         route_of,
         is_at,
         ..
@@ -438,7 +438,7 @@ fn assemble<B: Backend>(
     let identity = node.identity();
     let config = Config {
         spin: arguments.limits.spin.into(),
-        ..endpoint_config()
+        ..endpoint
     };
     EventLoop::new(backend, MonotonicClock, node, config, identity, seed)
         .map_err(|error| Failure::usage(format!("cannot set up the endpoint: {error}"), ""))

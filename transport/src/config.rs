@@ -1,5 +1,6 @@
 //! The settings of an endpoint, and the hard limits that no configuration can pass.
 
+pub use crate::congestion::CongestionConfig;
 use crate::time::Duration;
 
 /// Slots (concurrent requests) that one session can have at most: six bits of the request number.
@@ -104,7 +105,7 @@ pub struct Config {
     /// of such packets is then found by the network's own checksums or not at all. For transfers between processes of
     /// one machine, or where the content has a checksum of its own.
     pub data_checksums: bool,
-    /// Congestion control and its bypasses.
+    /// Congestion control: the controller, its bypasses and its bounds.
     pub congestion: CongestionConfig,
     /// How long the event loop polls without finding anything before it sleeps.
     pub spin: Duration,
@@ -135,41 +136,6 @@ impl Default for Config {
             data_checksums: true,
             congestion: CongestionConfig::default(),
             spin: Duration::from_micros(50),
-        }
-    }
-}
-
-/// Switches of congestion control, so that each optimization's share can be measured.
-#[derive(Clone, Debug)]
-pub struct CongestionConfig {
-    /// Timely runs; off means that credits alone limit a session.
-    pub enabled: bool,
-    /// An uncongested session with an RTT below the low threshold skips the rate update.
-    pub timely_bypass: bool,
-    /// An uncongested session sends directly and never enters the timing wheel.
-    pub rate_limiter_bypass: bool,
-    /// The event loop reads the clock once a turn. Off means that it also reads it once for each received datagram and
-    /// for each sent packet that carries a time or is measured.
-    pub batched_timestamps: bool,
-    /// The rate of an uncongested session, bytes per second.
-    pub link_bytes_per_second: u64,
-    /// Timely's low threshold: additive increase below. `None` takes the backend's timeout floor,
-    /// at least 50 us.
-    pub rtt_low: Option<Duration>,
-    /// Timely's high threshold: multiplicative decrease above. `None` takes 20 low thresholds.
-    pub rtt_high: Option<Duration>,
-}
-
-impl Default for CongestionConfig {
-    fn default() -> Self {
-        Self {
-            enabled: false,
-            timely_bypass: true,
-            rate_limiter_bypass: true,
-            batched_timestamps: true,
-            link_bytes_per_second: 3_125_000_000,
-            rtt_low: None,
-            rtt_high: None,
         }
     }
 }

@@ -140,6 +140,7 @@ impl<R: Route> Endpoint<R> {
     pub fn stats(&self) -> EndpointStats {
         EndpointStats {
             requests_pending: self.requests.used() as u64,
+            congestion: self.config.congestion.control,
             ..self.counters.stats
         }
     }

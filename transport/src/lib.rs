@@ -91,6 +91,7 @@ pub mod wire;
 
 pub use app::{App, Cx};
 pub use config::{Config, ConfigError, CongestionConfig};
+pub use congestion::{CongestionControl, UnknownControl};
 pub use endpoint::{Endpoint, Transmit};
 pub use event_loop::{EventLoop, LoopStats};
 pub use exchange::{

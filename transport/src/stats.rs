@@ -1,5 +1,6 @@
 //! Counters of endpoint and sessions: plain numbers, copied out on request.
 
+use crate::congestion::CongestionControl;
 use crate::time::Duration;
 
 /// An endpoint's counters since its creation, and its present load.
@@ -49,6 +50,8 @@ pub struct EndpointStats {
     pub sessions_overcommitted: u64,
     /// Sessions that ended because their peer broke the protocol.
     pub sessions_violated: u64,
+    /// The congestion control of this endpoint's own sessions.
+    pub congestion: CongestionControl,
     /// Received packets that were dropped, by cause.
     pub drops: Drops,
 }
@@ -152,7 +155,7 @@ pub struct SessionStats {
     pub requests_completed: u64,
     /// Times that the session had something to send but no credit.
     pub credit_stalls: u64,
-    /// Timely's rate in bytes per second; 0 with congestion control off.
+    /// The rate that congestion control allows, in bytes per second; 0 with congestion control off.
     pub rate_bytes_per_second: u64,
 }
 

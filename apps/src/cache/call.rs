@@ -3,7 +3,6 @@
 use std::any::Any;
 use std::net::SocketAddr;
 
-use trine_protocol::endpoint_config;
 use trine_transport::backend::{Backend, MonotonicClock, Route};
 use trine_transport::buf::MsgBuf;
 use trine_transport::time::{Clock, Duration, Instant};
@@ -107,6 +106,7 @@ impl<B: Backend> Line<B> {
     ) -> Result<Self, Failure> {
         let Opened {
             backend,
+            endpoint,
             route_of,
             keep,
             ..
@@ -117,10 +117,8 @@ impl<B: Backend> Line<B> {
             incarnation: seed.max(1),
         };
         let (clock, caller) = (MonotonicClock, Caller::default());
-        let mut event_loop =
-            EventLoop::new(backend, clock, caller, endpoint_config(), identity, seed).map_err(
-                |error| Failure::usage(format!("cannot set up the endpoint: {error}"), ""),
-            )?;
+        let mut event_loop = EventLoop::new(backend, clock, caller, endpoint, identity, seed)
+            .map_err(|error| Failure::usage(format!("cannot set up the endpoint: {error}"), ""))?;
         let Some(route) = route_of(address) else {
             let message = format!("no way to {address} is known; nothing was done");
             return Err(Failure::not_reachable(message, START_ONE));

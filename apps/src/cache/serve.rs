@@ -8,7 +8,6 @@ use serde_json::json;
 use trine_kvstore::cache::CACHE_LOG_BYTES_MIN;
 use trine_kvstore::memory::HUGE_PAGE_BYTES;
 use trine_kvstore::{Cache, CacheConfig};
-use trine_protocol::endpoint_config;
 use trine_transport::backend::{Backend, BackendError, MonotonicClock, Waker};
 use trine_transport::{Config, EventLoop, Identity};
 
@@ -49,12 +48,17 @@ pub(super) fn run<N: Network>(
     // Resources that have to outlive the loops.
     let mut kept = Vec::new();
     for (shard, opened) in (0..).zip(network.serve_all(&addresses)?) {
-        let Opened { backend, keep, .. } = opened;
+        let Opened {
+            backend,
+            endpoint,
+            keep,
+            ..
+        } = opened;
         let place = Hello {
             shard,
             shards: arguments.threads,
         };
-        loops.push(assemble(backend, place, memory, arguments)?);
+        loops.push(assemble(backend, endpoint, place, memory, arguments)?);
         kept.push(keep);
     }
     tell(&addresses, arguments, announcer);
@@ -113,6 +117,7 @@ pub(super) fn shard_address(first: SocketAddr, shard: u32) -> Option<SocketAddr>
 /// Joins backend, shard and endpoint.
 fn assemble<B: Backend>(
     backend: B,
+    endpoint: Config,
     place: Hello,
     memory: CacheConfig,
     arguments: &CacheServeArguments,
@@ -134,7 +139,7 @@ fn assemble<B: Backend>(
     };
     let config = Config {
         spin: arguments.spin.into(),
-        ..endpoint_config()
+        ..endpoint
     };
     EventLoop::new(backend, MonotonicClock, shard, config, identity, seed)
         .map_err(|error| Failure::usage(format!("cannot set up the endpoint: {error}"), ""))

@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use trine_dpdk::{DpdkBackend, DpdkConfig, DpdkError, DpdkPorts, Eal, arguments};
 use trine_protocol::route::is_same_address;
+use trine_transport::CongestionControl;
 use trine_transport::buf::PoolConfig;
 
-use super::{Network, NetworkArguments, Opened};
+use super::{Network, NetworkArguments, Opened, congestion_args, congestion_at, endpoint_with};
 use crate::endpoint::random_seed;
 use crate::failure::Failure;
 
@@ -24,6 +25,7 @@ pub(super) struct Dpdk {
     callers: Option<DpdkPorts>,
     replica_eal: Option<String>,
     replicas_at: Option<SocketAddr>,
+    congestion: Option<CongestionControl>,
 }
 
 impl Dpdk {
@@ -45,6 +47,7 @@ impl Dpdk {
             callers,
             replica_eal: given.replica_eal.clone(),
             replicas_at: given.replicas_at,
+            congestion: given.congestion,
         })
     }
 
@@ -87,8 +90,10 @@ impl Network for Dpdk {
         let pool = PoolConfig::default();
         let backends =
             DpdkBackend::open_several(&self.eal, &config, &udp_ports, pool).map_err(failure)?;
+        let congestion = congestion_at(self.congestion, own, CongestionControl::TimelyEcn);
         let opened = |backend| Opened {
             backend,
+            endpoint: endpoint_with(congestion),
             route_of: Box::new(Some) as Box<_>,
             is_at: Box::new(|route: &SocketAddr, address| is_same_address(*route, address))
                 as Box<_>,
@@ -97,7 +102,7 @@ impl Network for Dpdk {
         Ok(backends.into_iter().map(opened).collect())
     }
 
-    fn call(&self, _peers: &[SocketAddr]) -> Result<Opened<DpdkBackend>, Failure> {
+    fn call(&self, peers: &[SocketAddr]) -> Result<Opened<DpdkBackend>, Failure> {
         let Some(callers) = &self.callers else {
             return Err(Failure::usage(
                 "a client on DPDK needs an IP address of its own",
@@ -109,8 +114,10 @@ impl Network for Dpdk {
         let backend = callers
             .open(udp_port, PoolConfig::default())
             .map_err(failure)?;
+        let congestion = congestion_at(self.congestion, peers, CongestionControl::TimelyEcn);
         Ok(Opened {
             backend,
+            endpoint: endpoint_with(congestion),
             route_of: Box::new(Some),
             is_at: Box::new(|route, address| is_same_address(*route, address)),
             keep: None,
@@ -123,6 +130,7 @@ impl Network for Dpdk {
             // One argument, because its value may begin with a dash.
             arguments.push(format!("--eal={eal}").into());
         }
+        arguments.extend(congestion_args(self.congestion));
         arguments
     }
 

@@ -14,7 +14,9 @@ use clap::{Args, ValueEnum};
 use trine_dpdk::DpdkConfig;
 use trine_protocol::IsAt;
 use trine_protocol::RouteOf;
+use trine_protocol::endpoint_config;
 use trine_transport::backend::{Backend, CaptureAddress};
+use trine_transport::{Config, CongestionControl};
 
 pub use self::udp::Udp;
 use crate::failure::Failure;
@@ -33,6 +35,16 @@ pub struct NetworkArguments {
         global = true
     )]
     pub transport: TransportKind,
+    /// How the rate of a session is found: off, timely, or timely+ecn, which also listens to the network's marks. If
+    /// absent: off on loopback, otherwise timely+ecn (verbs: timely).
+    #[arg(
+        long,
+        env = "TRINE_CONGESTION",
+        value_name = "NAME",
+        global = true,
+        value_parser = parse_congestion
+    )]
+    pub congestion: Option<CongestionControl>,
     /// verbs: the RDMA device; the first one with an active port if absent.
     #[arg(long, env = "TRINE_DEVICE", value_name = "NAME", global = true)]
     pub device: Option<String>,
@@ -86,6 +98,43 @@ pub enum TransportKind {
     Dpdk,
 }
 
+/// Clap shows the names beside the option.
+fn parse_congestion(name: &str) -> Result<CongestionControl, String> {
+    name.parse()
+        .map_err(|error: trine_transport::UnknownControl| error.to_string())
+}
+
+/// The congestion control of an endpoint whose packets go to and come from `addresses`: the one that was asked for, and
+/// otherwise `best`, but none on loopback. There is no link that could be congested there, and a wait for a processor
+/// looks like a queue.
+fn congestion_at(
+    asked: Option<CongestionControl>,
+    addresses: &[SocketAddr],
+    best: CongestionControl,
+) -> CongestionControl {
+    let is_loopback = addresses.iter().all(|address| address.ip().is_loopback());
+    let default = if is_loopback {
+        CongestionControl::Off
+    } else {
+        best
+    };
+    asked.unwrap_or(default)
+}
+
+/// The settings of an endpoint with this congestion control.
+fn endpoint_with(congestion: CongestionControl) -> Config {
+    let mut config = endpoint_config();
+    config.congestion.control = congestion;
+    config
+}
+
+/// The option that says the same to a process that this one starts.
+fn congestion_args(asked: Option<CongestionControl>) -> Vec<OsString> {
+    asked.map_or_else(Vec::new, |control| {
+        vec!["--congestion".into(), control.name().into()]
+    })
+}
+
 /// A kind of backend, with its settings.
 pub trait Network: Clone + Send + 'static {
     /// The backend type.
@@ -134,6 +183,8 @@ pub trait Network: Clone + Send + 'static {
 pub struct Opened<B: Backend> {
     /// Sends and receives packets.
     pub backend: B,
+    /// The settings of the endpoint on it.
+    pub endpoint: Config,
     /// The route to an address, if it has one.
     pub route_of: RouteOf<B::Route>,
     /// Whether a packet came from the process at an address.
@@ -147,6 +198,7 @@ impl<B: Backend> Opened<B> {
     pub fn around<C: Backend<Route = B::Route>>(self, wrap: impl FnOnce(B) -> C) -> Opened<C> {
         Opened {
             backend: wrap(self.backend),
+            endpoint: self.endpoint,
             route_of: self.route_of,
             is_at: self.is_at,
             keep: self.keep,
@@ -181,7 +233,9 @@ pub fn on_chosen(arguments: &NetworkArguments, task: impl OnNetwork) -> Result<(
         ));
     }
     match arguments.transport {
-        TransportKind::Udp => task.run(&Udp),
+        TransportKind::Udp => task.run(&Udp {
+            congestion: arguments.congestion,
+        }),
         #[cfg(feature = "verbs")]
         TransportKind::Verbs => task.run(&verbs::Verbs::new(arguments)?),
         #[cfg(not(feature = "verbs"))]

@@ -4,23 +4,27 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 
 use trine_protocol::route::is_same_address;
+use trine_transport::CongestionControl;
 use trine_transport::backend::{UdpBackend, UdpConfig};
 
-use super::{Network, Opened};
+use super::{Network, Opened, congestion_args, congestion_at, endpoint_with};
 use crate::announce::note;
 use crate::endpoint::backend_failure;
 use crate::failure::Failure;
 use crate::ports::local_address_towards;
 
 /// Kernel sockets.
-#[derive(Copy, Clone, Debug)]
-pub struct Udp;
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Udp {
+    /// The congestion control that the user asked for; by address if absent.
+    pub congestion: Option<CongestionControl>,
+}
 
 impl Network for Udp {
     type Backend = UdpBackend;
 
     fn serve_at(&self, own: SocketAddr) -> Result<Opened<UdpBackend>, Failure> {
-        let opened = open(own)?;
+        let opened = self.open(own, &[own])?;
         // Clients have few packets in flight and need no warning.
         if let Some(shortfall) = opened.backend.rx_queue_shortfall() {
             note(format_args!("warning: {shortfall}"));
@@ -29,7 +33,7 @@ impl Network for Udp {
     }
 
     fn call(&self, peers: &[SocketAddr]) -> Result<Opened<UdpBackend>, Failure> {
-        open(local_address_towards(peers))
+        self.open(local_address_towards(peers), peers)
     }
 
     fn local_address(&self, backend: &UdpBackend) -> SocketAddr {
@@ -41,16 +45,73 @@ impl Network for Udp {
     }
 
     fn serve_args(&self) -> Vec<OsString> {
-        Vec::new()
+        congestion_args(self.congestion)
     }
 }
 
-fn open(address: SocketAddr) -> Result<Opened<UdpBackend>, Failure> {
-    let backend = UdpBackend::bind(address, &UdpConfig::default()).map_err(backend_failure)?;
-    Ok(Opened {
-        backend,
-        route_of: Box::new(Some),
-        is_at: Box::new(|route, address| is_same_address(*route, address)),
-        keep: None,
-    })
+impl Udp {
+    /// A socket at `local`, whose packets go to and come from `addresses`.
+    fn open(
+        self,
+        local: SocketAddr,
+        addresses: &[SocketAddr],
+    ) -> Result<Opened<UdpBackend>, Failure> {
+        let congestion = congestion_at(self.congestion, addresses, CongestionControl::TimelyEcn);
+        let config = UdpConfig {
+            congestion_marks: congestion.uses_marks(),
+            ..UdpConfig::default()
+        };
+        let backend = UdpBackend::bind(local, &config).map_err(backend_failure)?;
+        Ok(Opened {
+            backend,
+            endpoint: endpoint_with(congestion),
+            route_of: Box::new(Some),
+            is_at: Box::new(|route, address| is_same_address(*route, address)),
+            keep: None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn control(asked: Option<CongestionControl>, address: &str) -> CongestionControl {
+        let address = address.parse().expect("an address");
+        congestion_at(asked, &[address], CongestionControl::TimelyEcn)
+    }
+
+    #[test]
+    fn congestion_control_is_on_where_there_is_a_network() {
+        for (address, expected) in [
+            ("127.0.0.1:7471", CongestionControl::Off),
+            ("[::1]:7471", CongestionControl::Off),
+            ("10.0.0.1:7471", CongestionControl::TimelyEcn),
+            ("0.0.0.0:7471", CongestionControl::TimelyEcn),
+        ] {
+            assert_eq!(control(None, address), expected, "{address}");
+            for asked in CongestionControl::ALL {
+                assert_eq!(control(Some(asked), address), asked, "{address}");
+            }
+        }
+        let mixed = ["127.0.0.1:1", "10.0.0.1:1"].map(|text| text.parse().expect("an address"));
+        let best = CongestionControl::Timely;
+        assert_eq!(congestion_at(None, &mixed, best), best);
+    }
+
+    #[test]
+    fn the_choice_reaches_the_endpoint_and_the_replicas_that_are_started() {
+        let loopback = "127.0.0.1:0".parse().expect("an address");
+        let chosen = |asked| {
+            let network = Udp { congestion: asked };
+            let served = network.serve_at(loopback).expect("a socket").endpoint;
+            let called = network.call(&[loopback]).expect("a socket").endpoint;
+            assert_eq!(served.congestion.control, called.congestion.control);
+            (served.congestion.control, network.serve_args())
+        };
+        assert_eq!(chosen(None), (CongestionControl::Off, Vec::new()));
+        let asked = CongestionControl::TimelyEcn;
+        let args = vec!["--congestion".into(), "timely+ecn".into()];
+        assert_eq!(chosen(Some(asked)), (asked, args));
+    }
 }

@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use trine_transport::CongestionControl;
 use trine_transport::backend::announce::{Announcer, Resolver};
 use trine_verbs::{VerbsAddress, VerbsBackend, VerbsConfig};
 
-use super::{Network, NetworkArguments, Opened};
+use super::{Network, NetworkArguments, Opened, congestion_args, congestion_at, endpoint_with};
 use crate::endpoint::backend_failure;
 use crate::failure::Failure;
 
@@ -19,10 +20,20 @@ const ANNOUNCE_LIMIT: Duration = Duration::from_millis(300);
 pub(super) struct Verbs {
     config: VerbsConfig,
     resolver: Arc<Resolver<VerbsAddress>>,
+    congestion: Option<CongestionControl>,
 }
 
 impl Verbs {
     pub(super) fn new(arguments: &NetworkArguments) -> Result<Self, Failure> {
+        if arguments
+            .congestion
+            .is_some_and(CongestionControl::uses_marks)
+        {
+            return Err(Failure::usage(
+                "verbs does not tell the network's congestion marks",
+                "take --congestion timely, or leave it out",
+            ));
+        }
         let config = VerbsConfig {
             device: arguments.device.clone(),
             gid_index: arguments.gid_index,
@@ -30,10 +41,15 @@ impl Verbs {
             ..VerbsConfig::default()
         };
         let resolver = Arc::new(Resolver::start().map_err(backend_failure)?);
-        Ok(Self { config, resolver })
+        Ok(Self {
+            config,
+            resolver,
+            congestion: arguments.congestion,
+        })
     }
 
-    fn open(&self) -> Result<Opened<VerbsBackend>, Failure> {
+    fn open(&self, addresses: &[SocketAddr]) -> Result<Opened<VerbsBackend>, Failure> {
+        let congestion = congestion_at(self.congestion, addresses, CongestionControl::Timely);
         let backend = VerbsBackend::open(&self.config)
             .map_err(|error| Failure::usage(error.to_string(), ""))?;
         let resolver = Arc::clone(&self.resolver);
@@ -44,6 +60,7 @@ impl Verbs {
         let caller = backend.route().queue_pair;
         Ok(Opened {
             backend,
+            endpoint: endpoint_with(congestion),
             route_of: Box::new(move |address| {
                 let choice = caller.wrapping_add(u32::from(address.port()));
                 Some(resolver.lookup(address)?.route(choice, own))
@@ -62,7 +79,7 @@ impl Network for Verbs {
     type Backend = VerbsBackend;
 
     fn serve_at(&self, own: SocketAddr) -> Result<Opened<VerbsBackend>, Failure> {
-        let mut opened = self.open()?;
+        let mut opened = self.open(&[own])?;
         let announcer = Announcer::start(own, opened.backend.address()).map_err(backend_failure)?;
         opened.keep = Some(Box::new(announcer));
         Ok(opened)
@@ -79,7 +96,7 @@ impl Network for Verbs {
                 .resolver
                 .resolve(*peer, deadline.saturating_duration_since(Instant::now()));
         }
-        self.open()
+        self.open(peers)
     }
 
     fn serve_args(&self) -> Vec<OsString> {
@@ -94,6 +111,7 @@ impl Network for Verbs {
             let count = self.config.queue_pairs.to_string();
             arguments.extend(["--queue-pairs".into(), count.into()]);
         }
+        arguments.extend(congestion_args(self.congestion));
         arguments
     }
 }

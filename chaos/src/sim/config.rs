@@ -11,6 +11,7 @@ use trine_replica::ReplicaConfig;
 use trine_replica::config::ReadMode;
 use trine_replica::disk::Fsync;
 use trine_transport::Config as EndpointConfig;
+use trine_transport::CongestionControl;
 use trine_transport::prng::Prng;
 use trine_transport::time::Duration;
 
@@ -337,7 +338,11 @@ pub(crate) fn varied_endpoint(prng: &mut Prng) -> EndpointConfig {
     if prng.below(3) == 0 {
         config.cumulative_credits = Some(prng.below(2) == 0);
     }
-    config.congestion.enabled = prng.below(2) == 0;
+    config.congestion.control = if prng.below(2) == 0 {
+        CongestionControl::TimelyEcn
+    } else {
+        CongestionControl::Off
+    };
     config.congestion.timely_bypass = prng.below(2) == 0;
     config.congestion.rate_limiter_bypass = prng.below(2) == 0;
     config

@@ -9,7 +9,6 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use trine_client::Report;
 use trine_client::{AdminDone, AdminError, ClientConfig, Obstacle, run_admin};
-use trine_protocol::endpoint_config;
 use trine_protocol::message::{AdminCommand, AdminRequest, ClusterId, Incarnation, NodeId};
 use trine_protocol::status::{MemberStatus, Status};
 use trine_transport::backend::{Backend, MonotonicClock};
@@ -179,6 +178,7 @@ fn run_over<B: Backend>(
 ) -> Result<AdminDone, Failure> {
     let Opened {
         backend,
+        endpoint: transport,
         route_of,
         keep,
         ..
@@ -191,7 +191,6 @@ fn run_over<B: Backend>(
         address: wanted.address,
     };
     let (clock, seed) = (MonotonicClock, random_seed()?);
-    let transport = endpoint_config();
     let given = run_admin(backend, clock, config, transport, route_of, request, seed);
     drop(keep);
     given.map_err(admin_failure)

@@ -275,7 +275,7 @@ fn a_group_over_ipv6_and_with_names_serves() {
     let mut group = Group::start(config).expect("processes");
     let limit = trine_transport::time::Duration::from_millis(500);
     let ready = group.wait_until("three voters", crate::common::LIMIT, |group| {
-        let reports = ask(&Udp, group.addresses(), limit).expect("a socket");
+        let reports = ask(&Udp::default(), group.addresses(), limit).expect("a socket");
         (voters_in_step(&reports) == Some(3)).then_some(())
     });
     ready.unwrap_or_else(|error| panic!("{error}"));

@@ -215,6 +215,34 @@ fn the_log_level_changes_while_the_replica_runs() {
 }
 
 #[test]
+fn the_congestion_control_that_is_asked_for_is_in_use() {
+    let peers: Vec<String> = free_addresses(3)
+        .expect("free")
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    let peers = peers.join(",");
+    // These replicas are on loopback, where it is off unless somebody asks for it.
+    for (args, expected) in [
+        (&[][..], "off"),
+        (&["--congestion", "timely"][..], "timely"),
+        (&["--congestion", "timely+ecn"][..], "timely+ecn"),
+    ] {
+        let watched = Watched::start(&[&["--id", "1"], args].concat(), &peers);
+        let in_use = wait_for("a snapshot", || {
+            let (_, page) = get(watched.endpoint, "/metrics");
+            let prefix = "trine_transport_congestion_control{control=\"";
+            let lines = page.lines().filter_map(|line| line.strip_prefix(prefix));
+            let mut used = lines.filter_map(|line| line.strip_suffix("\"} 1"));
+            used.next().map(ToOwned::to_owned)
+        });
+        assert_eq!(in_use, expected);
+    }
+    let wrong = ["serve", "--id", "1", "--congestion", "bbr"];
+    trine(&wrong, &peers, b"").expect_error(2, &["bbr is no congestion control", "timely+ecn"]);
+}
+
+#[test]
 fn raft_speaks_through_the_log() {
     let peers = free_addresses(3).expect("free");
     let list: Vec<String> = peers.iter().map(ToString::to_string).collect();

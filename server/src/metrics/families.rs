@@ -4,6 +4,7 @@
 use trine_protocol::node_status::LinkStatus;
 use trine_protocol::status::{MemberStatus, Role};
 use trine_replica::disk::Fsync;
+use trine_transport::CongestionControl;
 
 use super::Snapshot;
 use crate::resp::Stats;
@@ -429,7 +430,20 @@ fn transport(snapshot: &Snapshot) -> Vec<Family> {
             .map(|(cause, count)| (vec![("cause", cause.to_owned())], count.number()))
             .into(),
     };
+    let congestion = Family {
+        name: "transport_congestion_control",
+        help: "1 for the congestion control that this node uses, 0 for the others.",
+        kind: Kind::Gauge,
+        samples: CongestionControl::ALL
+            .iter()
+            .map(|control| {
+                let labels = vec![("control", control.name().to_owned())];
+                (labels, (stats.congestion == *control).number())
+            })
+            .collect(),
+    };
     vec![
+        congestion,
         gauge(
             "transport_sessions_client",
             "Sessions that this node opened.",

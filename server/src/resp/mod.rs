@@ -14,7 +14,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use trine_client::{ClientConfig, Clients};
-use trine_protocol::endpoint_config;
 use trine_transport::backend::{MonotonicClock, Waker};
 use trine_transport::{Config, EventLoop, Identity};
 
@@ -66,6 +65,7 @@ pub fn start<N: Network>(
     let stats = server.shared();
     let Opened {
         backend,
+        endpoint,
         route_of,
         keep,
         ..
@@ -87,7 +87,7 @@ pub fn start<N: Network>(
     };
     let transport = Config {
         spin: arguments.limits.spin.into(),
-        ..endpoint_config()
+        ..endpoint
     };
     let mut event_loop = EventLoop::new(backend, MonotonicClock, hosted, transport, identity, seed)
         .map_err(|error| Failure::usage(format!("cannot set up the endpoint: {error}"), ""))?;

@@ -12,6 +12,7 @@ use rpc::Setup;
 use trine_report::pin;
 use trine_report::{PAIRS_MIN, Pairs, Report};
 use trine_transport::Config;
+use trine_transport::CongestionControl;
 use trine_transport::backend::{Direction, Faults, MonotonicClock, RingBackend};
 use trine_transport::prng::Ratio;
 use trine_transport::time::{Clock, Duration as Span};
@@ -284,7 +285,11 @@ const JOB_NO_LIMITER_BYPASS: &str = "no-limiter-bypass";
 fn ring_job(job: &str) {
     let (kind, rpcs) = job.split_once(':').expect("kind:count");
     let mut config = Setup::default().config;
-    config.congestion.enabled = kind != JOB_PLAIN;
+    config.congestion.control = if kind == JOB_PLAIN {
+        CongestionControl::Off
+    } else {
+        CongestionControl::TimelyEcn
+    };
     config.congestion.timely_bypass = kind != JOB_NO_TIMELY_BYPASS;
     config.congestion.rate_limiter_bypass = kind != JOB_NO_LIMITER_BYPASS;
     ring::<rpc::SteadyClock>(&config).complete(rpcs.parse().expect("a number"));

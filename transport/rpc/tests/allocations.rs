@@ -13,8 +13,8 @@ use trine_transport::buf::MsgBuf;
 use trine_transport::time::{Duration, Instant};
 use trine_transport::wire::{Connect, Features, Header, NO_SESSION, PacketType, Seed};
 use trine_transport::{
-    App, Completion, Config, CongestionConfig, ConnectParams, Cx, Endpoint, Event, EventLoop,
-    Identity, Reply, Request, SessionId,
+    App, Completion, Config, CongestionConfig, CongestionControl, ConnectParams, Cx, Endpoint,
+    Event, EventLoop, Identity, Reply, Request, SessionId,
 };
 
 struct Counting;
@@ -88,7 +88,7 @@ type Loop = EventLoop<RingBackend, MonotonicClock, Load>;
 
 fn event_loop(backend: RingBackend, incarnation: u64) -> Loop {
     let congestion = CongestionConfig {
-        enabled: true,
+        control: CongestionControl::TimelyEcn,
         rate_limiter_bypass: false,
         ..CongestionConfig::default()
     };

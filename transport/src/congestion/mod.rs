@@ -9,8 +9,108 @@ mod timely;
 pub(crate) use pacer::Pacer;
 pub(crate) use timely::{Timely, TimelyLimits};
 
-use crate::config::CongestionConfig;
+use std::fmt;
+use std::str::FromStr;
+
 use crate::time::{Duration, Instant};
+
+/// The choice of a controller.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum CongestionControl {
+    /// None: credits alone limit a session.
+    #[default]
+    Off,
+    /// Timely: the rate follows from round-trip times.
+    Timely,
+    /// Timely, and a congestion mark of the network (ECN) lowers the rate at once.
+    TimelyEcn,
+}
+
+impl CongestionControl {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Off, Self::Timely, Self::TimelyEcn];
+
+    /// Its name in options and metrics.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Timely => "timely",
+            Self::TimelyEcn => "timely+ecn",
+        }
+    }
+
+    /// Whether it uses the network's congestion marks, which the backend must then tell.
+    #[must_use]
+    pub fn uses_marks(self) -> bool {
+        self == Self::TimelyEcn
+    }
+}
+
+impl fmt::Display for CongestionControl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// No controller has this name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownControl(String);
+
+impl fmt::Display for UnknownControl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = CongestionControl::ALL
+            .map(CongestionControl::name)
+            .join(", ");
+        write!(f, "{} is no congestion control; there are {names}", self.0)
+    }
+}
+
+impl std::error::Error for UnknownControl {}
+
+impl FromStr for CongestionControl {
+    type Err = UnknownControl;
+
+    fn from_str(name: &str) -> Result<Self, UnknownControl> {
+        let found = Self::ALL.into_iter().find(|control| control.name() == name);
+        found.ok_or_else(|| UnknownControl(name.to_owned()))
+    }
+}
+
+/// Congestion control. The switches of its optimizations are there so that each one's share can be measured.
+#[derive(Clone, Debug)]
+pub struct CongestionConfig {
+    /// Which controller runs.
+    pub control: CongestionControl,
+    /// An uncongested session with an RTT below the low threshold skips the rate update.
+    pub timely_bypass: bool,
+    /// An uncongested session sends directly and never enters the timing wheel.
+    pub rate_limiter_bypass: bool,
+    /// The event loop reads the clock once a turn. Off means that it also reads it once for each received datagram and
+    /// for each sent packet that carries a time or is measured.
+    pub batched_timestamps: bool,
+    /// The rate of an uncongested session, bytes per second.
+    pub link_bytes_per_second: u64,
+    /// Timely's low threshold: additive increase below. `None` takes the backend's timeout floor,
+    /// at least 50 us.
+    pub rtt_low: Option<Duration>,
+    /// Timely's high threshold: multiplicative decrease above. `None` takes 20 low thresholds.
+    pub rtt_high: Option<Duration>,
+}
+
+impl Default for CongestionConfig {
+    fn default() -> Self {
+        Self {
+            control: CongestionControl::Off,
+            timely_bypass: true,
+            rate_limiter_bypass: true,
+            batched_timestamps: true,
+            link_bytes_per_second: 3_125_000_000,
+            rtt_low: None,
+            rtt_high: None,
+        }
+    }
+}
 
 /// How a session's rate is found.
 #[derive(Clone, Debug)]
@@ -20,6 +120,7 @@ pub(crate) enum Congestion {
     /// Timely, with the two bypasses that serve uncongested sessions.
     Timely {
         timely: Timely,
+        uses_marks: bool,
         bypass_update: bool,
         bypass_pacing: bool,
     },
@@ -29,7 +130,8 @@ impl Congestion {
     /// Thresholds that are not configured come from the backend's timeout floor: a kernel's
     /// wake-ups are no congestion.
     pub(crate) fn new(config: &CongestionConfig, rto_floor: Duration) -> Self {
-        if !config.enabled {
+        let control = config.control;
+        if control == CongestionControl::Off {
             return Self::Off;
         }
         let rtt_low = config
@@ -43,6 +145,7 @@ impl Congestion {
                 rtt_high,
                 rate_max,
             }),
+            uses_marks: control.uses_marks(),
             bypass_update: config.timely_bypass,
             bypass_pacing: config.rate_limiter_bypass,
         }
@@ -60,12 +163,14 @@ impl Congestion {
     pub(crate) fn on_sample(&mut self, now: Instant, rtt: Duration, is_marked: bool) {
         let Self::Timely {
             timely,
+            uses_marks,
             bypass_update,
             ..
         } = self
         else {
             return;
         };
+        let is_marked = is_marked && *uses_marks;
         let is_well = timely.is_uncongested() && rtt < timely.rtt_low() && !is_marked;
         if is_well && *bypass_update {
             return;

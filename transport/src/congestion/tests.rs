@@ -4,7 +4,7 @@ use super::*;
 
 fn config() -> CongestionConfig {
     CongestionConfig {
-        enabled: true,
+        control: CongestionControl::TimelyEcn,
         ..CongestionConfig::default()
     }
 }
@@ -115,10 +115,40 @@ fn the_bypasses_serve_uncongested_sessions_only() {
     };
     assert!(Congestion::new(&unbypassed, floor).pacing_rate().is_some());
     let off = CongestionConfig {
-        enabled: false,
+        control: CongestionControl::Off,
         ..config()
     };
     assert_eq!(Congestion::new(&off, floor).pacing_rate(), None);
+}
+
+#[test]
+fn each_controller_has_a_name() {
+    for control in CongestionControl::ALL {
+        assert_eq!(control.name().parse(), Ok(control));
+    }
+    let unknown = "bbr".parse::<CongestionControl>().expect_err("no such");
+    let text = "bbr is no congestion control; there are off, timely, timely+ecn";
+    assert_eq!(unknown.to_string(), text);
+}
+
+#[test]
+fn a_mark_counts_only_for_the_controller_that_uses_marks() {
+    let (floor, rtt) = (Duration::from_micros(50), Duration::from_micros(10));
+    for (control, slows_down) in [
+        (CongestionControl::Off, false),
+        (CongestionControl::Timely, false),
+        (CongestionControl::TimelyEcn, true),
+    ] {
+        let config = CongestionConfig {
+            control,
+            ..config()
+        };
+        let mut congestion = Congestion::new(&config, floor);
+        let before = congestion.rate();
+        congestion.on_sample(Instant::from_nanos(1_000_000), rtt, true);
+        assert_eq!(congestion.rate() < before, slows_down, "{control}");
+        assert_eq!(congestion.pacing_rate().is_some(), slows_down, "{control}");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! control must shorten the port's queue and keep the link busy.
 
 use super::net::{Bottleneck, Net, caps};
+use crate::CongestionControl;
 use crate::backend::Caps;
 use crate::config::CongestionConfig;
 use crate::time::Duration;
@@ -23,9 +24,9 @@ struct Outcome {
     jain_per_mille: u64,
 }
 
-fn incast(flows: usize, enabled: bool) -> Outcome {
+fn incast(flows: usize, control: CongestionControl) -> Outcome {
     let congestion = CongestionConfig {
-        enabled,
+        control,
         link_bytes_per_second: LINK,
         ..CongestionConfig::default()
     };
@@ -92,7 +93,7 @@ fn jain_per_mille(shares: &[u64]) -> u64 {
 
 /// The results of table 5 of the paper, with thresholds a little wider than the measured ones (BENCHMARKS.md).
 fn check(flows: usize, utilization: u64, wait_us_p50: u64, wait_us_p99: u64) {
-    let with = incast(flows, true);
+    let with = incast(flows, CongestionControl::Timely);
     println!("{flows:3} flows with    {with:?}");
     assert!(with.utilization >= utilization, "{flows} flows: {with:?}");
     assert!(with.wait_us_p50 <= wait_us_p50, "{flows} flows: {with:?}");
@@ -103,7 +104,7 @@ fn check(flows: usize, utilization: u64, wait_us_p50: u64, wait_us_p99: u64) {
 
 /// Without control the queue is as long as all credits together.
 fn check_without(flows: usize) {
-    let without = incast(flows, false);
+    let without = incast(flows, CongestionControl::Off);
     println!("{flows:3} flows without {without:?}");
     let credits_us = flows as u64 * 32 * 1_472 * 1_000_000 / LINK;
     assert!(

@@ -50,7 +50,7 @@ impl Cluster {
     /// The present reports of all replicas.
     pub fn survey(&self) -> Vec<Report> {
         let limit = trine_transport::time::Duration::from_millis(500);
-        ask(&Udp, self.group.addresses(), limit).expect("a socket")
+        ask(&Udp::default(), self.group.addresses(), limit).expect("a socket")
     }
 
     /// The node id of the leader, once there is one.
@@ -72,7 +72,7 @@ impl Cluster {
         let limit = trine_transport::time::Duration::from_millis(500);
         self.group
             .wait_until(what, LIMIT, |group| {
-                let reports = ask(&Udp, group.addresses(), limit).expect("a socket");
+                let reports = ask(&Udp::default(), group.addresses(), limit).expect("a socket");
                 condition(&reports).then_some(())
             })
             .unwrap_or_else(|error| panic!("{error}"));
