@@ -40,9 +40,15 @@ impl Pacer {
         self.departure
     }
 
-    /// A packet of this size has left.
+    /// The peer has sent so many bytes for a packet that left before their number was known.
+    pub(crate) fn on_answered(&mut self, now: Instant, bytes: usize, rate: u64) {
+        self.departure = self.departure.max(now);
+        self.on_sent(bytes, rate);
+    }
+
+    /// Packets of so many bytes have left, or will come for one that has.
     pub(crate) fn on_sent(&mut self, bytes: usize, rate: u64) {
-        // At most 9,000 bytes times 10^9, and a rate above zero.
+        // At most 1,024 packets of 9,000 bytes, times 10^9, and a rate above zero.
         self.departure += Duration::from_nanos(bytes as u64 * 1_000_000_000 / rate);
     }
 }

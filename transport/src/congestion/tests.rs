@@ -151,6 +151,20 @@ fn a_mark_counts_only_for_the_controller_that_uses_marks() {
     }
 }
 
+/// A pacer that charged an MTU for a request of 56 bytes let a congested session send a 26th of its rate.
+#[test]
+fn an_answer_is_charged_when_its_size_is_known() {
+    let rate = 1_000_000_000;
+    let mut pacer = Pacer::default();
+    let start = Instant::from_nanos(5_000_000);
+    pacer.begin(start);
+    pacer.on_sent(56, rate);
+    assert_eq!(pacer.departure(), start + Duration::from_nanos(56));
+    let answered = start + Duration::from_micros(20);
+    pacer.on_answered(answered, 1_472, rate);
+    assert_eq!(pacer.departure(), answered + Duration::from_nanos(1_472));
+}
+
 #[test]
 fn a_pacer_keeps_the_rate_and_makes_up_only_for_waiting() {
     let rate = 1_000_000_000;

@@ -1,9 +1,13 @@
 //! A request that this endpoint made, from its enqueueing to its end.
 
+use std::ops::Range;
+
 use super::send_state::SendState;
 use crate::buf::MsgBuf;
 use crate::exchange::{Completion, RpcError};
+use crate::session::Terms;
 use crate::time::Instant;
+use crate::wire::HEADER_BYTES;
 
 /// No request: an index that the table never gives.
 pub(super) const NO_REQUEST: u32 = u32::MAX;
@@ -90,6 +94,16 @@ impl ClientRequest {
                 .map_or(self.send.due(), |deadline| deadline.min(self.send.due())),
             Stage::Free | Stage::Queued => Instant::FAR_FUTURE,
         }
+    }
+
+    /// What these packets of its response have in bytes, headers included. The response's size must be known.
+    pub(super) fn response_bytes(&self, terms: &Terms, packets: Range<u32>) -> usize {
+        let Some(buffers) = &self.buffers else {
+            return 0;
+        };
+        let message_bytes = buffers.response.len();
+        let bytes_of = |number| HEADER_BYTES + terms.data_range(message_bytes, number).len();
+        packets.map(bytes_of).sum()
     }
 
     /// Whether its deadline has passed.

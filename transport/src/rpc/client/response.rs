@@ -9,7 +9,7 @@ use crate::exchange::RpcError;
 use crate::session::{Peer, Received, Terms};
 use crate::stats::Counters;
 use crate::time::Instant;
-use crate::wire::{Flags, Packet, SinglePacket};
+use crate::wire::{Flags, HEADER_BYTES, Packet, SinglePacket};
 
 impl ClientEnd {
     /// The fast path: the request of one packet, sent once, that this packet answers. `None` if the packet must go the
@@ -56,6 +56,7 @@ impl ClientEnd {
         if let Some(sent_at) = sent_at {
             self.rtt.on_waited(now, now.saturating_since(sent_at));
         }
+        self.charge_first_response(now, packet.payload.len());
         self.completed += 1;
         counters.stats.requests_completed += 1;
         let tag = request.tag;
@@ -72,6 +73,14 @@ impl ClientEnd {
             completion: buffers.into_completion(Ok(())),
             // Sent once, and answered: nothing refers to it.
             after_epoch: 0,
+        }
+    }
+
+    /// The request was paced without its first response packet, which has these bytes of data.
+    #[inline(always)]
+    fn charge_first_response(&mut self, now: Instant, data_bytes: usize) {
+        if let Some(rate) = self.congestion.pacing_rate() {
+            self.pacer.on_answered(now, HEADER_BYTES + data_bytes, rate);
         }
     }
 
@@ -125,6 +134,7 @@ impl ClientEnd {
         self.sample_answer(rx, index, position, requests, rtts);
         if number == 0 {
             self.measure_wait(rx.now, index, header.flags.round(), requests);
+            self.charge_first_response(rx.now, rx.packet.payload.len());
         }
         self.progress(rx.now, index, position + 1, requests);
         let send = &requests.table[index].send;

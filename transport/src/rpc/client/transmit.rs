@@ -10,7 +10,10 @@ use crate::rpc::{Control, FastPath};
 use crate::session::Peer;
 use crate::stats::EndpointStats;
 use crate::time::{Clock, Duration, Instant};
-use crate::wire::{Features, Flags, Header, PacketType, RequestNumber, deadline_extension};
+use crate::wire::{
+    EXTENSION_BYTES, Features, Flags, HEADER_BYTES, Header, PacketType, RequestNumber,
+    deadline_extension,
+};
 
 impl ClientEnd {
     /// Writes the one packet of a request that has just got a slot, if it may go: false, and nothing
@@ -97,7 +100,7 @@ impl ClientEnd {
     }
 
     /// Sends the next packet of a slot's request. Returns the bytes that it makes the network carry: responses are
-    /// paced by their requests.
+    /// paced by their requests. The first response packet is missing there: its size is known when it has come.
     #[allow(clippy::too_many_arguments)]
     fn transmit_slot<R: Route>(
         &mut self,
@@ -117,13 +120,13 @@ impl ClientEnd {
         let name = RequestNumber::new(slot, sequence);
         let request = &mut requests.table[index];
         let is_retransmission = request.send.next_is_retransmission();
-        let count = match request.send.next_packet() {
+        let (count, bytes) = match request.send.next_packet() {
             NextPacket::Request { number } => {
-                push_request(now, to, request, name, number, gave_up, tx);
+                let bytes = push_request(now, to, request, name, number, gave_up, tx);
                 if is_retransmission {
                     request.send.note_retransmitted(epoch);
                 }
-                1
+                (1, bytes)
             }
             NextPacket::RequestForResponse { first, wanted } => {
                 let may_ask_for_many = to.terms.features.has(Features::CUMULATIVE_CREDITS);
@@ -134,7 +137,10 @@ impl ClientEnd {
                 };
                 let round = request.send.round();
                 push_request_for_response(to, name, round, first, count, tx);
-                count
+                (
+                    count,
+                    request.response_bytes(&to.terms, first..first + count),
+                )
             }
         };
         if is_retransmission {
@@ -150,7 +156,7 @@ impl ClientEnd {
         }
         let due = request.send.due();
         requests.table.watch_at(index, due);
-        count as usize * usize::from(to.terms.mtu)
+        bytes
     }
 
     /// Asks for the first response packet of a request that executes. Costs no credit: the last
@@ -185,6 +191,7 @@ impl ClientEnd {
     }
 }
 
+/// Returns the packet's size in bytes.
 fn push_request<R: Route>(
     now: Instant,
     to: &Peer<R>,
@@ -193,7 +200,7 @@ fn push_request<R: Route>(
     number: u32,
     gave_up: bool,
     tx: &mut TxBatch<R>,
-) {
+) -> usize {
     let Some(buffers) = &request.buffers else {
         unreachable!("a request in a slot has its buffers")
     };
@@ -211,7 +218,10 @@ fn push_request<R: Route>(
         .deadline
         .filter(|_| number == 0)
         .map(|deadline| deadline_extension(deadline.saturating_since(now).as_nanos()));
+    let extension_bytes = extension.as_ref().map_or(0, |_| EXTENSION_BYTES);
+    let bytes = HEADER_BYTES + extension_bytes + range.len();
     push_data(tx, to, &header, extension, data, range);
+    bytes
 }
 
 fn push_request_for_response<R: Route>(
