@@ -233,7 +233,7 @@ fn the_congestion_control_that_is_asked_for_is_in_use() {
             let (_, page) = get(watched.endpoint, "/metrics");
             let prefix = "trine_transport_congestion_control{control=\"";
             let lines = page.lines().filter_map(|line| line.strip_prefix(prefix));
-            let mut used = lines.filter_map(|line| line.strip_suffix("\"} 1"));
+            let mut used = lines.filter_map(|line| line.strip_suffix("\"} 1.0"));
             used.next().map(ToOwned::to_owned)
         });
         assert_eq!(in_use, expected);

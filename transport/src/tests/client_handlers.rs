@@ -8,7 +8,7 @@ use crate::wire::{
 use crate::{Config, ConnectError, DownReason, Event, RpcError};
 
 /// A client whose request of `packets` packets has been sent.
-fn sent(packets: usize, response_bytes: usize) -> Script {
+pub(super) fn sent(packets: usize, response_bytes: usize) -> Script {
     let mut s = Script::client();
     s.enqueue(1, packets * FULL, response_bytes);
     let expected: Vec<String> = (0..packets)
@@ -18,7 +18,7 @@ fn sent(packets: usize, response_bytes: usize) -> Script {
     s
 }
 
-fn outcome(s: &Script) -> Option<Result<(), RpcError>> {
+pub(super) fn outcome(s: &Script) -> Option<Result<(), RpcError>> {
     s.node.app.completions.first().map(|done| done.result)
 }
 
@@ -272,84 +272,6 @@ mod round_trip {
         assert_eq!(samples(&s), before);
     }
 
-    /// Clocks are read before a poll. If the thread lost its processor in between, the server says that it had the
-    /// request before that was sent. The smallest RTT was then 0 for ever.
-    #[test]
-    fn a_holding_time_longer_than_the_wait_gives_no_sample() {
-        let mut s = sent(1, 100);
-        let before = samples(&s);
-        s.wait(Duration::from_micros(50));
-        let header = Header {
-            message_bytes: 100,
-            request: RequestNumber::new(0, 1),
-            held: Held::from_duration(Duration::from_micros(60)),
-            ..s.header(PacketType::Response)
-        };
-        s.send(header, &[0; 100]);
-        assert_eq!(outcome(&s), Some(Ok(())));
-        assert_eq!(samples(&s), before);
-    }
-
-    fn rto_ns(s: &Script) -> u64 {
-        let stats = s.node.endpoint.session_stats(s.session.expect("a session"));
-        stats.map(|stats| stats.rto_ns).expect("it stands")
-    }
-
-    /// A response of this round to request 1.
-    fn response_of_round(s: &mut Script, round: u8) {
-        let header = Header {
-            message_bytes: 100,
-            request: RequestNumber::new(0, 1),
-            flags: Flags::of_round(round),
-            ..s.header(PacketType::Response)
-        };
-        s.send(header, &[0; 100]);
-        assert_eq!(outcome(s), Some(Ok(())));
-    }
-
-    /// The next request of a server that is late again is not sent twice.
-    fn expect_patience(s: &mut Script, span: Duration) {
-        s.enqueue(2, 100, 100);
-        assert_eq!(s.take().len(), 1);
-        s.wait(span);
-        s.expect(&[]);
-    }
-
-    #[test]
-    fn a_timeout_that_was_too_early_is_not_made_twice() {
-        let mut s = sent(1, 100);
-        s.wait(Duration::from_millis(20));
-        s.expect(&["Ping", "Request 0 round 1"]);
-        response_of_round(&mut s, 0);
-        assert_eq!(rto_ns(&s), 25_000_000, "the wait and a quarter");
-        expect_patience(&mut s, Duration::from_millis(20));
-    }
-
-    /// The server repeats the round that it saw last, but BUSY has said that the first transmission was there.
-    #[test]
-    fn nor_is_one_that_busy_has_answered() {
-        let mut s = sent(1, 100);
-        s.wait(Duration::from_millis(20));
-        s.expect(&["Ping", "Request 0 round 1"]);
-        s.answer(PacketType::Busy, 1, 0, Flags::of_round(1));
-        s.wait(Duration::from_millis(4));
-        response_of_round(&mut s, 1);
-        assert_eq!(rto_ns(&s), 30_000_000, "24 ms and a quarter");
-        expect_patience(&mut s, Duration::from_millis(24));
-    }
-
-    /// A loss must not make the next one slower to notice.
-    #[test]
-    fn a_loss_is_no_wait() {
-        let mut s = sent(1, 100);
-        let before = rto_ns(&s);
-        s.wait(Duration::from_millis(20));
-        s.expect(&["Ping", "Request 0 round 1"]);
-        s.wait(Duration::from_micros(100));
-        response_of_round(&mut s, 1);
-        assert!(rto_ns(&s) <= before, "{} after {before}", rto_ns(&s));
-    }
-
     /// Karn's rule: the answer to the first transmission says nothing about the second.
     #[test]
     fn an_answer_to_an_earlier_round_gives_no_sample() {
@@ -361,77 +283,6 @@ mod round_trip {
         s.response(1, 0, 100);
         assert_eq!(outcome(&s), Some(Ok(())));
         assert_eq!(samples(&s), before);
-    }
-}
-
-mod pacing {
-    use super::*;
-    use crate::{CongestionConfig, CongestionControl};
-
-    /// Two ticks of the wheel of departures: a packet leaves so much too late at most.
-    const WHEEL: Duration = Duration::from_nanos(2 * 1_024);
-
-    /// A client end that keeps to a megabyte a second: a byte a microsecond.
-    fn paced() -> Script {
-        Script::client_with(&Config {
-            congestion: CongestionConfig {
-                control: CongestionControl::Timely,
-                rate_limiter_bypass: false,
-                link_bytes_per_second: 1_000_000,
-                ..CongestionConfig::default()
-            },
-            ..Config::default()
-        })
-    }
-
-    /// It charged an MTU for each: 1,472 us here.
-    #[test]
-    fn a_small_request_takes_the_time_of_its_bytes() {
-        let mut s = paced();
-        for tag in 0..8 {
-            s.enqueue(tag, 32, 32);
-        }
-        assert_eq!(s.take().len(), 1);
-        // Two more at 56 and 112 us, and five up to 392 us.
-        s.wait(Duration::from_micros(112) + WHEEL);
-        assert_eq!(s.take().len(), 2);
-        s.wait(Duration::from_micros(280));
-        assert_eq!(s.take().len(), 5);
-    }
-
-    #[test]
-    fn a_response_takes_the_time_of_its_bytes() {
-        let mut s = paced();
-        s.enqueue(1, 32, 976);
-        assert_eq!(s.take().len(), 1);
-        s.wait(Duration::from_micros(500));
-        s.response(1, 0, 976);
-        assert_eq!(outcome(&s), Some(Ok(())));
-        s.enqueue(2, 32, 32);
-        s.expect(&[]);
-        s.wait(Duration::from_micros(999));
-        s.expect(&[]);
-        s.wait(WHEEL);
-        assert_eq!(s.take().len(), 1);
-    }
-
-    #[test]
-    fn further_response_packets_take_it_when_they_are_asked_for() {
-        let mut s = paced();
-        let bytes = FULL + 76;
-        s.enqueue(1, 32, bytes);
-        assert_eq!(s.take().len(), 1);
-        s.wait(Duration::from_micros(500));
-        s.response(1, 0, bytes);
-        s.wait(Duration::from_micros(FULL as u64 + 23));
-        s.expect(&[]);
-        s.wait(WHEEL);
-        s.expect(&["RequestForResponse 1"]);
-        s.enqueue(2, 32, 32);
-        s.wait(Duration::from_micros(97));
-        s.expect(&[]);
-        s.wait(Duration::from_micros(2) + WHEEL);
-        assert_eq!(s.take().len(), 1);
     }
 }
 
@@ -691,6 +542,7 @@ mod handshake {
 
     #[test]
     fn refusals_are_told_as_they_are() {
+        let (term, nearest) = (BadTerm::Slots, 64);
         for (reason, detail, error) in [
             (
                 RefuseReason::Version,
@@ -704,12 +556,9 @@ mod handshake {
             ),
             (RefuseReason::Full, 0, ConnectError::PeerFull),
             (
-                RefuseReason::Terms(BadTerm::Slots),
-                64,
-                ConnectError::BadTerms {
-                    term: BadTerm::Slots,
-                    nearest: 64,
-                },
+                RefuseReason::Terms(term),
+                nearest,
+                ConnectError::BadTerms { term, nearest },
             ),
             (
                 RefuseReason::Unknown(9),
