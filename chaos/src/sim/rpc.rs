@@ -113,13 +113,14 @@ pub fn run(config: &RpcConfig, trace: Trace) -> RpcReport {
 }
 
 /// The faults that make sense without replicas.
-const KINDS: [Fault; 11] = [
+const KINDS: [Fault; 12] = [
     Fault::Replay,
     Fault::Loss,
     Fault::Duplication,
     Fault::Reordering,
     Fault::Delay,
     Fault::Corruption,
+    Fault::Mtu,
     Fault::Partition,
     Fault::OneWay,
     Fault::Clog,
