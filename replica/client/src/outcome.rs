@@ -193,9 +193,9 @@ impl fmt::Display for Obstacle {
             Self::NoAnswer => f.write_str("the replica did not answer in time"),
             Self::NoLeader => f.write_str("no replica leads at the moment"),
             Self::NoQuorum => f.write_str("the leader hears from no majority of the group"),
-            Self::NotAttached => {
-                f.write_str("the replica belongs to no group yet; start one with --bootstrap")
-            }
+            Self::NotAttached => f.write_str(
+                "the replica belongs to no group yet; if there is none, start one with --bootstrap",
+            ),
             Self::Busy => f.write_str("the leader has too much waiting"),
             Self::SessionsFull => f.write_str("every client session of the group is in use"),
             Self::WrongCluster { theirs } => {
