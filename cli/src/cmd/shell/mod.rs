@@ -32,7 +32,6 @@ use trine_base::output::{Output, print_all};
 use trine_base::progress::Progress;
 use trine_base::units::{plural, show_ns};
 
-
 pub(crate) fn run<N: Network>(
     network: &N,
     arguments: &ShellArguments,

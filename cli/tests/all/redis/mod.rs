@@ -44,11 +44,7 @@ impl RedisGroup {
         let config = GroupConfig {
             program: program(),
             addresses: free_addresses(3).expect("free ports"),
-            serve_args: patient
-                .iter()
-                .chain(options)
-                .map(Into::into)
-                .collect(),
+            serve_args: patient.iter().chain(options).map(Into::into).collect(),
             sink: Some(Arc::new(sink)),
         };
         let mut cluster = Cluster {
