@@ -8,6 +8,7 @@ mod hostile;
 mod incast;
 mod net;
 mod pacing;
+mod queue;
 mod replays;
 mod scale;
 mod schedules;

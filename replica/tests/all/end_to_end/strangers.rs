@@ -189,7 +189,7 @@ fn sessions_that_end_make_room_for_appends_that_wait() {
     flood(&mut world, spare, header, 72);
     world.reset_sessions(TARGET);
     world.run_for(Duration::from_millis(200));
-    world.set_faults("reorder=30%,delay=0ms..1ms");
+    world.set_faults("reorder=30%,delay=0ms..5ms");
     let before = appends_early(&world);
     let client = world.open();
     for round in 0..100_u32 {
