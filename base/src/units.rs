@@ -115,6 +115,28 @@ pub fn show_count(count: u64) -> String {
     text
 }
 
+/// Shows a count in at most `width` characters, at least 5: in full if it fits, else as "12.3M".
+pub fn show_count_within(count: u64, width: usize) -> String {
+    let full = show_count(count);
+    if full.len() <= width {
+        return full;
+    }
+    let (mut value, mut unit) = (count as f64, "");
+    for next in ["k", "M", "G", "T", "P", "E"] {
+        // What would be rounded to four digits is one of the next unit.
+        if value < 999.5 {
+            break;
+        }
+        (value, unit) = (value / 1e3, next);
+    }
+    let decimals = match value {
+        ..9.995 => 2,
+        ..99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.decimals$}{unit}")
+}
+
 /// "1 key", "2 keys".
 pub fn plural(count: u64, noun: &str) -> String {
     let ending = if count == 1 { "" } else { "s" };
@@ -124,6 +146,21 @@ pub fn plural(count: u64, noun: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The screen of `top` cut the leading digits of numbers that were wider than their column: 100,005 was 00,005.
+    #[test]
+    fn a_count_that_does_not_fit_is_rounded_and_never_cut() {
+        assert_eq!(show_count_within(99_999, 6), "99,999");
+        assert_eq!(show_count_within(100_005, 6), "100k");
+        assert_eq!(show_count_within(999_600, 6), "1.00M");
+        assert_eq!(show_count_within(12_345_678, 6), "12.3M");
+        assert_eq!(show_count_within(u64::MAX, 5), "18.4E");
+        for digits in 0..64 {
+            for count in [1_u64 << digits, (1 << digits) - 1, (1 << digits) / 10 * 10] {
+                assert!(show_count_within(count, 5).len() <= 5, "{count}");
+            }
+        }
+    }
 
     #[test]
     fn sizes_are_powers_of_1024() {

@@ -46,10 +46,10 @@ pub struct NetworkArguments {
     )]
     pub congestion: Option<CongestionControl>,
     /// verbs: the RDMA device; the first one with an active port if absent.
-    #[arg(long, env = "TRINE_DEVICE", value_name = "NAME", global = true)]
+    #[arg(long, env = "TRINE_DEVICE", value_name = "NAME", global = true, hide = !cfg!(feature = "verbs"))]
     pub device: Option<String>,
     /// verbs: the index of the port's GID; the most routable one if absent.
-    #[arg(long, env = "TRINE_GID_INDEX", value_name = "N", global = true)]
+    #[arg(long, env = "TRINE_GID_INDEX", value_name = "N", global = true, hide = !cfg!(feature = "verbs"))]
     pub gid_index: Option<u32>,
     /// verbs: queue pairs of the process, 1 to 8; one if absent.
     #[arg(
@@ -57,6 +57,7 @@ pub struct NetworkArguments {
         env = "TRINE_QUEUE_PAIRS",
         value_name = "N",
         global = true,
+        hide = !cfg!(feature = "verbs"),
         value_parser = clap::value_parser!(u8).range(1..=8)
     )]
     pub queue_pairs: Option<u8>,
@@ -66,15 +67,16 @@ pub struct NetworkArguments {
         env = "TRINE_EAL",
         value_name = "ARGS",
         global = true,
+        hide = !cfg!(feature = "dpdk"),
         allow_hyphen_values = true
     )]
     pub eal: Option<String>,
     /// dpdk: this process's port: ip=ADDRESS/PREFIX, then gateway=IP, device=NAME and more behind commas (transport/DPDK.md).
     /// Further ports take the following addresses.
-    #[arg(long, env = "TRINE_DPDK", value_name = "PORT", global = true)]
+    #[arg(long, env = "TRINE_DPDK", value_name = "PORT", global = true, hide = !cfg!(feature = "dpdk"))]
     pub dpdk: Option<DpdkConfig>,
     /// dpdk, up, demo and chaos: the first replica's address; the others take the IP addresses that follow.
-    #[arg(long, env = "TRINE_REPLICAS_AT", value_name = "IP:PORT", global = true)]
+    #[arg(long, env = "TRINE_REPLICAS_AT", value_name = "IP:PORT", global = true, hide = !cfg!(feature = "dpdk"))]
     pub replicas_at: Option<SocketAddr>,
     /// dpdk, up, demo and chaos: EAL's arguments of each replica; {node_id} stands for its node id.
     #[arg(
@@ -82,6 +84,7 @@ pub struct NetworkArguments {
         env = "TRINE_REPLICA_EAL",
         value_name = "ARGS",
         global = true,
+        hide = !cfg!(feature = "dpdk"),
         allow_hyphen_values = true
     )]
     pub replica_eal: Option<String>,

@@ -16,6 +16,7 @@ mod workload;
 mod zipf;
 
 use std::cell::RefCell;
+use std::fs::OpenOptions;
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -63,6 +64,11 @@ pub fn run<N: Network>(
         None => None,
         Some(path) => Some(compare::read(path)?),
     };
+    // The run reports a file that cannot be written at its start instead of at its end.
+    if let Some(path) = &arguments.html {
+        let opened = OpenOptions::new().append(true).create(true).open(path);
+        opened.map_err(|error| not_written(path, &error))?;
+    }
     let targets = match arguments.targets.is_empty() {
         true => vec![Url::Trine(None)],
         false => arguments.targets.clone(),
@@ -158,14 +164,16 @@ fn document(runs: &[RunResult], compared: &[compare::Compared], output: Output) 
 }
 
 fn write_report(path: &Path, page: &str, output: Output) -> Result<(), Failure> {
-    std::fs::write(path, page).map_err(|error| {
-        Failure::usage(
-            format!("cannot write the report to {}: {error}", path.display()),
-            "",
-        )
-    })?;
+    std::fs::write(path, page).map_err(|error| not_written(path, &error))?;
     output.line(format_args!("report: {}", path.display()));
     Ok(())
+}
+
+fn not_written(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::usage(
+        format!("cannot write the report to {}: {error}", path.display()),
+        "",
+    )
 }
 
 /// Each further target's throughput and median, relative to the first one's.

@@ -164,6 +164,19 @@ fn ctrl_c_ends_a_measurement_with_what_was_measured() {
     assert!(document["operations"].as_u64() > Some(0), "{document}");
 }
 
+/// Under --json a mistake in the command line was told as text. A shell in JSON form ended with a document of many lines.
+#[test]
+fn mistakes_are_told_in_json_where_json_is_wanted() {
+    let wrong = trine(&["get", "--json"], "", b"").expect_status(2);
+    let error = &wrong.json()["error"];
+    assert_eq!(error["kind"], "usage");
+    assert!(error["message"].to_string().contains("<KEY>"), "{error}");
+    let script = trine(&["shell", "--json"], "127.0.0.1:1", b"bogus\n").expect_status(2);
+    let text = String::from_utf8(script.stdout).expect("text");
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert!(text.contains("no such command"), "{text}");
+}
+
 #[test]
 fn wrong_command_lines_exit_with_2_and_name_the_mistake() {
     let long_key = "k".repeat(70_000);
@@ -237,6 +250,10 @@ fn wrong_command_lines_exit_with_2_and_name_the_mistake() {
         (&["bench", "--value-size", "2MiB"], "1.0 MiB"),
         (&["bench", "--read-ratio", "150%"], "150%"),
         (&["chaos", "--loss", "lots"], "lots"),
+        // It panicked: the sum of a moment and this overflowed.
+        (&["get", "k", "--timeout", "100000000h"], "at most a year"),
+        // It was found out after the run.
+        (&["bench", "--html", "/no/such/directory/x.html"], "/no/such"),
     ];
     for (args, part) in table {
         let ran = trine(args, "", b"").expect_status(2);

@@ -10,7 +10,7 @@ use trine_protocol::status::Status;
 use crate::cmd::status::{node_id_at, role_word, summary};
 use crate::config::TOP_HISTORY;
 use crate::observe::{Interval, Sample, between, pair, reads};
-use trine_base::units::{show_bytes, show_count, show_ns};
+use trine_base::units::{show_bytes, show_count_within, show_ns};
 
 /// One replica's line.
 #[derive(Clone, Debug, PartialEq)]
@@ -227,11 +227,12 @@ fn replica_row(report: &Report, sample: &Sample, last: Option<&Sample>) -> Repli
         replica.address.to_string(),
         role_or_receiving(replica),
         replica.term.to_string(),
-        show_count(replica.applied),
-        dash(lag(node, sample), show_count),
-        dash(rate, |rate| show_count(rate as u64)),
-        show_count(replica.store.items),
-        show_count(node.transport.retransmissions),
+        // As wide as the columns of a screen of 80 columns.
+        show_count_within(replica.applied, 10),
+        dash(lag(node, sample), |lag| show_count_within(lag, 5)),
+        dash(rate, |rate| show_count_within(rate as u64, 7)),
+        show_count_within(replica.store.items, 6),
+        show_count_within(node.transport.retransmissions, 5),
     ];
     ReplicaRow {
         node_id: Some(replica.node_id),
@@ -278,7 +279,7 @@ fn link_row(node: &NodeStatus, link: &LinkStatus, reports: &[Report]) -> [String
         dash(link.rtt_ns, show_ns),
         dash(link.rtt_ns_min, show_ns),
         dash(link.rto_ns, show_ns),
-        dash(link.retransmissions, show_count),
+        dash(link.retransmissions, |count| show_count_within(count, 6)),
         dash(credits, |(used, all)| format!("{used}/{all}")),
         dash(link.rate_bytes_per_second, |rate| match rate {
             0 => "off".to_owned(),
