@@ -392,12 +392,14 @@ impl Group {
         let diverged = self
             .agreement
             .on_applied(index, &self.local, state, &self.consensus, out);
-        self.halt_diverged(diverged, out);
+        if let Some(why) = diverged {
+            self.halt_and_quarantine(why, out);
+        }
     }
 
-    /// Halts if this member has diverged. Its state on disk must not be used again.
-    fn halt_diverged(&mut self, diverged: Option<Halt>, out: &mut Outbox) {
-        let Some(why) = diverged else { return };
+    /// Halts a member that has diverged or was rolled back. Its state on disk must not be used again: with its vote a
+    /// majority could lose what was acknowledged.
+    fn halt_and_quarantine(&mut self, why: Halt, out: &mut Outbox) {
         if self.disk.is_some() && !self.life.is_halted() {
             Durability::quarantine(why.to_string(), out);
         }

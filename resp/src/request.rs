@@ -51,11 +51,23 @@ pub struct Parser {
     done: usize,
 }
 
+/// The room for parts, and for the words of a line, that a parser keeps between requests.
+const RESTING_PARTS: usize = 256;
+const RESTING_WORD_BYTES: usize = 1024;
+
 impl Parser {
+    /// The memory that the parser holds, in bytes.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.ranges.capacity() * size_of::<Range<usize>>() + self.words.capacity()
+    }
+
     /// Forgets the parsed part of a request, to begin at its first byte again or at another one.
     pub fn reset(&mut self) {
         self.ranges.clear();
         self.words.clear();
+        // A request of 65,536 parts would otherwise hold a megabyte for as long as its connection rests.
+        self.ranges.shrink_to(RESTING_PARTS);
+        self.words.shrink_to(RESTING_WORD_BYTES);
         self.is_line = false;
         (self.parts_left, self.part_bytes, self.done) = (None, None, 0);
     }

@@ -10,7 +10,7 @@ use trine_protocol::route::is_same_address;
 use trine_transport::CongestionControl;
 use trine_transport::buf::PoolConfig;
 
-use super::{Network, NetworkArguments, Opened, congestion_args, congestion_at, endpoint_with};
+use super::{Network, NetworkArguments, Opened, congestion_args, endpoint_with};
 use crate::endpoint::random_seed;
 use crate::failure::Failure;
 
@@ -90,10 +90,9 @@ impl Network for Dpdk {
         let pool = PoolConfig::default();
         let backends =
             DpdkBackend::open_several(&self.eal, &config, &udp_ports, pool).map_err(failure)?;
-        let congestion = congestion_at(self.congestion, own, CongestionControl::TimelyEcn);
         let opened = |backend| Opened {
             backend,
-            endpoint: endpoint_with(congestion),
+            endpoint: endpoint_with(self.congestion),
             route_of: Box::new(Some) as Box<_>,
             is_at: Box::new(|route: &SocketAddr, address| is_same_address(*route, address))
                 as Box<_>,
@@ -102,7 +101,7 @@ impl Network for Dpdk {
         Ok(backends.into_iter().map(opened).collect())
     }
 
-    fn call(&self, peers: &[SocketAddr]) -> Result<Opened<DpdkBackend>, Failure> {
+    fn call(&self, _peers: &[SocketAddr]) -> Result<Opened<DpdkBackend>, Failure> {
         let Some(callers) = &self.callers else {
             return Err(Failure::usage(
                 "a client on DPDK needs an IP address of its own",
@@ -114,10 +113,9 @@ impl Network for Dpdk {
         let backend = callers
             .open(udp_port, PoolConfig::default())
             .map_err(failure)?;
-        let congestion = congestion_at(self.congestion, peers, CongestionControl::TimelyEcn);
         Ok(Opened {
             backend,
-            endpoint: endpoint_with(congestion),
+            endpoint: endpoint_with(self.congestion),
             route_of: Box::new(Some),
             is_at: Box::new(|route, address| is_same_address(*route, address)),
             keep: None,

@@ -7,7 +7,7 @@ use trine_protocol::route::is_same_address;
 use trine_transport::CongestionControl;
 use trine_transport::backend::{UdpBackend, UdpConfig};
 
-use super::{Network, Opened, congestion_args, congestion_at, endpoint_with};
+use super::{Network, Opened, congestion_args, endpoint_with};
 use crate::announce::note;
 use crate::endpoint::backend_failure;
 use crate::failure::Failure;
@@ -24,7 +24,7 @@ impl Network for Udp {
     type Backend = UdpBackend;
 
     fn serve_at(&self, own: SocketAddr) -> Result<Opened<UdpBackend>, Failure> {
-        let opened = self.open(own, &[own])?;
+        let opened = self.open(own)?;
         // Clients have few packets in flight and need no warning.
         if let Some(shortfall) = opened.backend.rx_queue_shortfall() {
             note(format_args!("warning: {shortfall}"));
@@ -33,7 +33,7 @@ impl Network for Udp {
     }
 
     fn call(&self, peers: &[SocketAddr]) -> Result<Opened<UdpBackend>, Failure> {
-        self.open(local_address_towards(peers), peers)
+        self.open(local_address_towards(peers))
     }
 
     fn local_address(&self, backend: &UdpBackend) -> SocketAddr {
@@ -50,21 +50,17 @@ impl Network for Udp {
 }
 
 impl Udp {
-    /// A socket at `local`, whose packets go to and come from `addresses`.
-    fn open(
-        self,
-        local: SocketAddr,
-        addresses: &[SocketAddr],
-    ) -> Result<Opened<UdpBackend>, Failure> {
-        let congestion = congestion_at(self.congestion, addresses, CongestionControl::TimelyEcn);
+    /// A socket at `local`.
+    fn open(self, local: SocketAddr) -> Result<Opened<UdpBackend>, Failure> {
+        let marks = self.congestion.is_some_and(CongestionControl::uses_marks);
         let config = UdpConfig {
-            congestion_marks: congestion.uses_marks(),
+            congestion_marks: marks,
             ..UdpConfig::default()
         };
         let backend = UdpBackend::bind(local, &config).map_err(backend_failure)?;
         Ok(Opened {
             backend,
-            endpoint: endpoint_with(congestion),
+            endpoint: endpoint_with(self.congestion),
             route_of: Box::new(Some),
             is_at: Box::new(|route, address| is_same_address(*route, address)),
             keep: None,
@@ -75,29 +71,6 @@ impl Udp {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn control(asked: Option<CongestionControl>, address: &str) -> CongestionControl {
-        let address = address.parse().expect("an address");
-        congestion_at(asked, &[address], CongestionControl::TimelyEcn)
-    }
-
-    #[test]
-    fn congestion_control_is_on_where_there_is_a_network() {
-        for (address, expected) in [
-            ("127.0.0.1:7471", CongestionControl::Off),
-            ("[::1]:7471", CongestionControl::Off),
-            ("10.0.0.1:7471", CongestionControl::TimelyEcn),
-            ("0.0.0.0:7471", CongestionControl::TimelyEcn),
-        ] {
-            assert_eq!(control(None, address), expected, "{address}");
-            for asked in CongestionControl::ALL {
-                assert_eq!(control(Some(asked), address), asked, "{address}");
-            }
-        }
-        let mixed = ["127.0.0.1:1", "10.0.0.1:1"].map(|text| text.parse().expect("an address"));
-        let best = CongestionControl::Timely;
-        assert_eq!(congestion_at(None, &mixed, best), best);
-    }
 
     #[test]
     fn the_choice_reaches_the_endpoint_and_the_replicas_that_are_started() {

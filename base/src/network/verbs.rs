@@ -9,7 +9,7 @@ use trine_transport::CongestionControl;
 use trine_transport::backend::announce::{Announcer, Resolver};
 use trine_verbs::{VerbsAddress, VerbsBackend, VerbsConfig};
 
-use super::{Network, NetworkArguments, Opened, congestion_args, congestion_at, endpoint_with};
+use super::{Network, NetworkArguments, Opened, congestion_args, endpoint_with};
 use crate::endpoint::backend_failure;
 use crate::failure::Failure;
 
@@ -48,8 +48,7 @@ impl Verbs {
         })
     }
 
-    fn open(&self, addresses: &[SocketAddr]) -> Result<Opened<VerbsBackend>, Failure> {
-        let congestion = congestion_at(self.congestion, addresses, CongestionControl::Timely);
+    fn open(&self) -> Result<Opened<VerbsBackend>, Failure> {
         let backend = VerbsBackend::open(&self.config)
             .map_err(|error| Failure::usage(error.to_string(), ""))?;
         let resolver = Arc::clone(&self.resolver);
@@ -60,7 +59,7 @@ impl Verbs {
         let caller = backend.route().queue_pair;
         Ok(Opened {
             backend,
-            endpoint: endpoint_with(congestion),
+            endpoint: endpoint_with(self.congestion),
             route_of: Box::new(move |address| {
                 let choice = caller.wrapping_add(u32::from(address.port()));
                 Some(resolver.lookup(address)?.route(choice, own))
@@ -79,7 +78,7 @@ impl Network for Verbs {
     type Backend = VerbsBackend;
 
     fn serve_at(&self, own: SocketAddr) -> Result<Opened<VerbsBackend>, Failure> {
-        let mut opened = self.open(&[own])?;
+        let mut opened = self.open()?;
         let announcer = Announcer::start(own, opened.backend.address()).map_err(backend_failure)?;
         opened.keep = Some(Box::new(announcer));
         Ok(opened)
@@ -96,7 +95,7 @@ impl Network for Verbs {
                 .resolver
                 .resolve(*peer, deadline.saturating_duration_since(Instant::now()));
         }
-        self.open(peers)
+        self.open()
     }
 
     fn serve_args(&self) -> Vec<OsString> {

@@ -135,6 +135,11 @@ fn parse(text: &str, keys: &[Key]) -> (Vec<Entry>, Vec<Mistake>) {
 /// The value of one key in the form of an option.
 fn entry(name: &str, value: &DeValue<'_>, keys: &[Key]) -> Result<String, String> {
     let Some(key) = keys.iter().find(|key| key.name == name) else {
+        if matches!(value, DeValue::Table(_)) {
+            return Err(format!(
+                "settings have no sections: remove [{name}]; its settings stand in the file as they are"
+            ));
+        }
         return Err(unknown(name, keys));
     };
     let text = text_of(value).ok_or_else(|| {

@@ -115,6 +115,10 @@ fn run(program: &str, args: &[&str], path: &Path) -> bool {
 }
 
 fn disk_cluster(directory: &Directory) -> Cluster {
+    disk_cluster_with(directory, &[])
+}
+
+fn disk_cluster_with(directory: &Directory, more: &[&str]) -> Cluster {
     let data = format!("{}/replica-{{node_id}}", directory.text());
     let args = [
         "--log",
@@ -124,7 +128,7 @@ fn disk_cluster(directory: &Directory) -> Cluster {
         "--log-segment",
         "1MiB",
     ];
-    Cluster::start(&args)
+    Cluster::start(&[&args[..], more].concat())
 }
 
 fn incarnation(cluster: &Cluster, node_id: u32) -> Option<String> {
@@ -446,7 +450,8 @@ fn files_of_another_group_are_not_taken_for_this_ones() {
 #[test]
 fn a_follower_with_an_old_copy_of_its_directory_ends_and_says_what_to_do() {
     let directory = Directory::new("rolled-back");
-    let mut cluster = disk_cluster(&directory);
+    // Another leader would find the end of the log by raft's probes, so this one has to stay.
+    let mut cluster = disk_cluster_with(&directory, &["--election-timeout", "3s"]);
     let leader = cluster.leader();
     let follower = leader % 3 + 1;
     cluster.ok(&["put", "before", "1"]);
@@ -474,6 +479,8 @@ fn a_follower_with_an_old_copy_of_its_directory_ends_and_says_what_to_do() {
             "start it with --rejoin",
         ],
     );
+    // Otherwise it would vote after a restart.
+    refused_at(&mut cluster, follower, &data).expect_error(2, &["in quarantine", "--rejoin"]);
 
     let behind = || {
         let list = cluster.run(&["member", "list", "--json"]).json();

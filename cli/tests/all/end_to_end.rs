@@ -253,7 +253,10 @@ fn wrong_command_lines_exit_with_2_and_name_the_mistake() {
         // It panicked: the sum of a moment and this overflowed.
         (&["get", "k", "--timeout", "100000000h"], "at most a year"),
         // It was found out after the run.
-        (&["bench", "--html", "/no/such/directory/x.html"], "/no/such"),
+        (
+            &["bench", "--html", "/no/such/directory/x.html"],
+            "/no/such",
+        ),
     ];
     for (args, part) in table {
         let ran = trine(args, "", b"").expect_status(2);

@@ -222,7 +222,7 @@ fn the_congestion_control_that_is_asked_for_is_in_use() {
         .map(ToString::to_string)
         .collect();
     let peers = peers.join(",");
-    // These replicas are on loopback, where it is off unless somebody asks for it.
+    // It is off unless somebody asks for it.
     for (args, expected) in [
         (&[][..], "off"),
         (&["--congestion", "timely"][..], "timely"),

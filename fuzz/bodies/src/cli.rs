@@ -3,7 +3,7 @@
 //! Two parsers need the definition of the command line (the shell's commands, the settings file): their own unit tests
 //! replay their corpora.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 
 use trine_apps::cache::wire::Hello;
 use trine_base::{peers, units, words};
@@ -13,7 +13,7 @@ use trine_server::metrics::request::{
     self, BODY_BYTES_MAX, HEAD_BYTES_MAX, Parsed, Request, Status,
 };
 
-const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const FROM_THIS_HOST: bool = true;
 
 /// The length of each piece that the bytes come in: bytewise, or sixteen of them.
 fn piece(bytes: &[u8]) -> usize {
@@ -25,10 +25,10 @@ fn piece(bytes: &[u8]) -> usize {
 pub fn http(bytes: &[u8]) {
     // A head that is too long is refused only while its end is out of sight.
     let bytes = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
-    let whole = request::parse(bytes, PEER);
+    let whole = request::parse(bytes, FROM_THIS_HOST);
     let mut first = Parsed::More;
     for come in (0..bytes.len()).step_by(piece(bytes)).chain([bytes.len()]) {
-        first = request::parse(&bytes[..come], PEER);
+        first = request::parse(&bytes[..come], FROM_THIS_HOST);
         if first != Parsed::More {
             break;
         }
@@ -40,9 +40,9 @@ pub fn http(bytes: &[u8]) {
             assert!([Status::BadRequest, Status::TooLarge].contains(&status) && !why.is_empty());
         }
         Parsed::Whole(Ok(request)) => {
-            assert!(request.body.len() <= BODY_BYTES_MAX && request.from_loopback);
+            assert!(request.body.len() <= BODY_BYTES_MAX && request.from_this_host);
             let written = written(&request);
-            let again = request::parse(&written, PEER);
+            let again = request::parse(&written, FROM_THIS_HOST);
             assert_eq!(again, Parsed::Whole(Ok(request)));
         }
     }

@@ -137,17 +137,22 @@ impl<R: Route> Clients<R> {
         self
     }
 
-    /// Talks to this cluster alone from now on. Returns whether that is another one than before. The logical clients
-    /// of a cluster before have no session with this one: the caller opens new ones.
+    /// Whether nothing is sent yet because no cluster is named.
+    #[must_use]
+    pub const fn is_awaiting_pin(&self) -> bool {
+        self.awaits_pin
+    }
+
+    /// Talks to this cluster alone from now on. Returns whether it talked to another one before. The logical clients
+    /// of that one have no session with this one: the caller opens new ones.
     pub fn pin(&mut self, cluster: ClusterId) -> bool {
-        let is_new = self.awaits_pin || self.cluster != cluster;
-        if is_new {
-            self.awaits_pin = false;
+        let (awaited, before) = (std::mem::take(&mut self.awaits_pin), self.cluster);
+        if awaited || before != cluster {
             self.cluster = cluster;
             self.leader = Leader::new();
             self.peers.forget_clusters();
         }
-        is_new
+        !before.is_none() && before != cluster
     }
 
     /// A new logical client, or nothing if there are too many. It registers with the group when it first writes.

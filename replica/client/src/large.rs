@@ -10,6 +10,9 @@ use trine_transport::slab::Key;
 use super::config::ClientConfig;
 use super::operation::{Pending, Stage};
 
+/// A pipeline of small commands must not wait behind large reads, so responses count from this size.
+const COUNTED_BYTES: usize = 64 << 10;
+
 /// The room for large responses, and who waits for it.
 #[derive(Debug)]
 pub(super) struct LargeResponses {
@@ -26,7 +29,7 @@ pub(super) struct LargeResponses {
 impl LargeResponses {
     pub(super) fn new(config: &ClientConfig) -> Self {
         Self {
-            usual: config.response_bytes,
+            usual: config.response_bytes.max(COUNTED_BYTES),
             most: config.large_response_bytes,
             taken: 0,
             waiting: VecDeque::new(),

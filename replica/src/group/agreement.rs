@@ -310,7 +310,9 @@ mod tests {
                 .agreement
                 .note_answered(1024, Incarnation(from), [0, hash]);
             let diverged = group.agreement.settle(1024, &group.local, &group.consensus);
-            group.halt_diverged(diverged, &mut out);
+            if let Some(why) = diverged {
+                group.halt_and_quarantine(why, &mut out);
+            }
         }
         assert!(matches!(group.halted(), Some(Halt::Diverged { .. })));
         while let Some((_, write)) = out.pop_write() {

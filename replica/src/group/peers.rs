@@ -123,7 +123,7 @@ impl Group {
                 out.counters.messages_refused += 1;
                 match refusal {
                     Refusal::LogTooShort { last, commit } if self.disk.is_some() => {
-                        self.life.halt(Halt::RolledBack { last, commit });
+                        self.halt_and_quarantine(Halt::RolledBack { last, commit }, out);
                         self.tell_log_end(from, term, (last, commit), token, out)
                     }
                     _ => false,
@@ -133,7 +133,7 @@ impl Group {
     }
 
     /// Tells the leader that this replica has lost entries, by rejecting an append that the leader takes for
-    /// acknowledged. Raft ignores that, and the leader's list of members shows it.
+    /// acknowledged. The leader's list of members shows it.
     fn tell_log_end(
         &self,
         leader: Incarnation,
@@ -195,7 +195,9 @@ impl Group {
             let diverged = self
                 .agreement
                 .on_answer(&report, &self.local, &self.consensus);
-            self.halt_diverged(diverged, out);
+            if let Some(why) = diverged {
+                self.halt_and_quarantine(why, out);
+            }
         }
     }
 

@@ -185,10 +185,14 @@ fn check_context(message: &Message) -> Result<(), Refusal> {
 fn check_heartbeat<L: Storage>(raft: &Raft<L>, message: &Message) -> Result<(), Refusal> {
     check_commit(message)?;
     let (commit, last) = (message.commit, raft.raft_log.last_index());
-    if commit > last {
-        Err(Refusal::LogTooShort { commit, last })
-    } else {
-        Ok(())
+    if commit <= last {
+        return Ok(());
+    }
+    // It proves a loss only if it comes from a member, and from a term that can still be led.
+    let is_proof = check_member(raft, message.from).is_ok() && message.term >= raft.term;
+    match is_proof {
+        true => Err(Refusal::LogTooShort { commit, last }),
+        false => Err(Refusal::Index),
     }
 }
 

@@ -244,7 +244,8 @@ impl Connection {
         let queued = self.transaction.as_ref().map_or(0, Transaction::bytes);
         let of_key = |key: &Vec<u8>| key.len() + WATCHED_KEY_CHARGE_BYTES;
         let watched: usize = self.watched.keys().map(of_key).sum();
-        size_of::<Self>() + self.input.capacity() + self.output.capacity() + queued + watched
+        let buffers = self.input.capacity() + self.output.capacity();
+        size_of::<Self>() + buffers + self.parser.held_bytes() + queued + watched
     }
 
     /// Gives back the memory of buffers that are empty.

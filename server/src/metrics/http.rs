@@ -71,7 +71,7 @@ where
     let (counter, answer) = (Arc::clone(open), Arc::clone(answer));
     let handle = move || {
         // A peer that went away or is too slow gets no answer.
-        let _ = converse(&stream, peer.ip(), &*answer);
+        let _ = converse(&stream, is_of_this_host(&stream, peer.ip()), &*answer);
         counter.fetch_sub(1, Ordering::AcqRel);
     };
     if std::thread::Builder::new()
@@ -83,13 +83,19 @@ where
     }
 }
 
+/// Whether the other end is on this machine: at a loopback address, or at the very address that it has connected to.
+fn is_of_this_host(stream: &TcpStream, peer: IpAddr) -> bool {
+    let own = stream.local_addr().map(|address| address.ip());
+    peer.is_loopback() || own.is_ok_and(|own| own == peer)
+}
+
 fn converse(
     stream: &TcpStream,
-    peer: IpAddr,
+    from_this_host: bool,
     answer: &impl Fn(&Request) -> Response,
 ) -> io::Result<()> {
     let deadline = Instant::now() + CONNECTION_LIMIT;
-    match receive(stream, peer, deadline)? {
+    match receive(stream, from_this_host, deadline)? {
         Ok(request) => {
             let body = request.method != "HEAD";
             send(stream, &answer(&request), body, deadline)
@@ -103,10 +109,14 @@ fn converse(
     }
 }
 
-fn receive(mut stream: &TcpStream, peer: IpAddr, deadline: Instant) -> io::Result<Received> {
+fn receive(
+    mut stream: &TcpStream,
+    from_this_host: bool,
+    deadline: Instant,
+) -> io::Result<Received> {
     let mut bytes = Vec::new();
     loop {
-        match parse(&bytes, peer) {
+        match parse(&bytes, from_this_host) {
             Parsed::Whole(received) => return Ok(received),
             Parsed::More => {}
         }

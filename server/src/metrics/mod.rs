@@ -94,7 +94,7 @@ impl Service {
 
     /// Only this machine may set the level. The right to read metrics does not include the right to change anything.
     fn set_level(&self, request: &Request) -> Response {
-        if !request.from_loopback {
+        if !request.from_this_host {
             return Response::text(Status::Forbidden, "only from this machine\n");
         }
         let (Some(logs), Ok(wanted)) = (&self.logs, std::str::from_utf8(&request.body)) else {

@@ -223,7 +223,8 @@ impl<R: Route> App<R> for Hosted<R> {
         if self.server.has_work() || self.is_stopping() {
             return Some(Instant::ZERO);
         }
-        let waits = self.shared.cluster().is_none() && self.clients.in_flight() > 0;
+        // Not what the replica's thread has published: it may have done so after this turn looked.
+        let waits = self.clients.is_awaiting_pin() && self.clients.in_flight() > 0;
         let often = (self.poll_often || waits).then(|| self.now + POLL_INTERVAL);
         let due = [
             often,

@@ -31,11 +31,17 @@ pub(crate) struct RtoLimits {
     pub(crate) initial: Duration,
     pub(crate) floor: Duration,
     pub(crate) max: Duration,
-    /// A wait beyond this one is the handler's, and the server says so (BUSY). It raises the timeout no further.
+    /// A wait beyond this one raises the timeout no further: it is a handler's, of which the server says BUSY, or a long
+    /// round trip, of which samples tell.
     pub(crate) wait_max: Duration,
 }
 
 const BACKOFF_MAX: u8 = 12;
+
+const fn with_a_quarter(ns: u64) -> u64 {
+    ns.saturating_add(ns / 4)
+}
+
 /// The longest wait counts for one to two of these.
 const WAIT_WINDOW: Duration = Duration::from_secs(1);
 
@@ -103,11 +109,14 @@ impl Rtt {
         self.waited_ns = self.waited_ns.max(waited.as_nanos());
     }
 
-    /// The same for a response to a transmission that was taken for lost. Its wait is measured now, so that no doubling
-    /// has to stand for it.
+    /// The same for a response to a transmission that was taken for lost. The timeout covers its wait from now on, so
+    /// the doubling ends. A longer wait than the timeout may cover keeps the doubling: only that lets the next request
+    /// wait for its answer, and so gives a sample of a round trip that has become this long.
     pub(crate) fn on_spurious_timeout(&mut self, now: Instant, waited: Duration) {
         self.on_waited(now, waited);
-        self.backoff = 0;
+        if with_a_quarter(waited.as_nanos()) <= self.limits.wait_max.as_nanos() {
+            self.backoff = 0;
+        }
     }
 
     #[cold]
@@ -122,7 +131,7 @@ impl Rtt {
     #[inline(always)]
     fn longest_wait(&self) -> Duration {
         let longest = self.waited_ns.max(self.waited_before_ns);
-        Duration::from_nanos(longest + longest / 4).min(self.limits.wait_max)
+        Duration::from_nanos(with_a_quarter(longest)).min(self.limits.wait_max)
     }
 
     /// A timeout has fired for a packet that was sent at `sent_at`. One doubling for all that was
@@ -188,6 +197,43 @@ mod tests {
         }
         rtt.on_waited(at(12_000), usual);
         assert_eq!(rtt.rto(0), Duration::from_millis(1), "it is forgotten");
+    }
+
+    /// A review found that a round trip beyond 50 ms that came suddenly was never learnt: each request was sent twice, for
+    /// the life of the session. Answers to what was taken for lost are no samples, and ended the doubling.
+    #[test]
+    fn a_path_that_becomes_longer_than_any_wait_is_learnt() {
+        for (usual, later) in [
+            (200, 49_000),
+            (200, 51_000),
+            (200, 80_000),
+            (80_000, 90_000),
+        ] {
+            let [usual, later] = [usual, later].map(Duration::from_micros);
+            let mut rtt = rtt();
+            for _ in 0..100 {
+                rtt.on_sample(usual);
+            }
+            let mut early = Vec::new();
+            let mut now = at(1_000);
+            for request in 0..100 {
+                let sent_at = now;
+                now = sent_at + later;
+                if rtt.rto(0) < later {
+                    early.push(request);
+                    rtt.on_timeout(sent_at + rtt.rto(0), sent_at);
+                    rtt.on_spurious_timeout(now, later);
+                } else {
+                    rtt.on_waited(now, later);
+                    rtt.on_sample(later);
+                }
+            }
+            assert!(early.len() < 20, "{later:?}: {early:?}");
+            assert!(
+                early.iter().all(|&request| request < 50),
+                "{later:?}: {early:?}"
+            );
+        }
     }
 
     #[test]

@@ -36,8 +36,17 @@ fn an_empty_buffer_gives_its_memory_back() {
     bench.send(b"GET k\r\n");
     assert!(bench.connection.held_bytes() > fresh + 60_000);
     bench.connection.release();
-    assert_eq!(bench.connection.held_bytes(), fresh);
+    assert!(bench.connection.held_bytes() < fresh + PARSER_BYTES);
+    // 60,000 parts left a megabyte of ranges behind, which nobody counted.
+    let request = ["$0\r\n\r\n"; 60_000].concat();
+    bench.send(format!("*60000\r\n{request}").as_bytes());
+    bench.connection.on_written(bench.connection.output().len());
+    bench.connection.release();
+    assert!(bench.connection.held_bytes() < fresh + PARSER_BYTES);
 }
+
+/// More than a parser keeps between requests.
+const PARSER_BYTES: usize = 8 << 10;
 
 /// A browser can be made to send such requests, and the lines of their bodies were done as commands.
 #[test]
