@@ -29,6 +29,7 @@ pub mod placement;
 pub mod ports;
 pub mod progress;
 pub mod restoring;
+pub mod result_file;
 pub mod survey;
 pub mod units;
 pub mod values;

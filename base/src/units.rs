@@ -123,7 +123,7 @@ pub fn show_count_within(count: u64, width: usize) -> String {
     }
     let (mut value, mut unit) = (count as f64, "");
     for next in ["k", "M", "G", "T", "P", "E"] {
-        // What would be rounded to four digits is one of the next unit.
+        // Rounding to three digits would make 1000 of it.
         if value < 999.5 {
             break;
         }

@@ -6,11 +6,10 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use trine_dpdk::{DpdkBackend, DpdkConfig, DpdkError, DpdkPorts, Eal, arguments};
-use trine_protocol::route::is_same_address;
 use trine_transport::CongestionControl;
 use trine_transport::buf::PoolConfig;
 
-use super::{Network, NetworkArguments, Opened, congestion_args, endpoint_with};
+use super::{Network, NetworkArguments, Opened, congestion_args, opened_by_address};
 use crate::endpoint::random_seed;
 use crate::failure::Failure;
 
@@ -90,14 +89,7 @@ impl Network for Dpdk {
         let pool = PoolConfig::default();
         let backends =
             DpdkBackend::open_several(&self.eal, &config, &udp_ports, pool).map_err(failure)?;
-        let opened = |backend| Opened {
-            backend,
-            endpoint: endpoint_with(self.congestion),
-            route_of: Box::new(Some) as Box<_>,
-            is_at: Box::new(|route: &SocketAddr, address| is_same_address(*route, address))
-                as Box<_>,
-            keep: None,
-        };
+        let opened = |backend| opened_by_address(backend, self.congestion);
         Ok(backends.into_iter().map(opened).collect())
     }
 
@@ -113,13 +105,7 @@ impl Network for Dpdk {
         let backend = callers
             .open(udp_port, PoolConfig::default())
             .map_err(failure)?;
-        Ok(Opened {
-            backend,
-            endpoint: endpoint_with(self.congestion),
-            route_of: Box::new(Some),
-            is_at: Box::new(|route, address| is_same_address(*route, address)),
-            keep: None,
-        })
+        Ok(opened_by_address(backend, self.congestion))
     }
 
     fn serve_args(&self) -> Vec<OsString> {

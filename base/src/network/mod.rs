@@ -15,6 +15,7 @@ use trine_dpdk::DpdkConfig;
 use trine_protocol::IsAt;
 use trine_protocol::RouteOf;
 use trine_protocol::endpoint_config;
+use trine_protocol::route::is_same_address;
 use trine_transport::backend::{Backend, CaptureAddress};
 use trine_transport::{Config, CongestionControl};
 
@@ -113,6 +114,20 @@ fn endpoint_with(congestion: Option<CongestionControl>) -> Config {
     let mut config = endpoint_config();
     config.congestion.control = congestion.unwrap_or(CongestionControl::Off);
     config
+}
+
+/// A backend that reaches processes by their socket addresses.
+fn opened_by_address<B: Backend<Route = SocketAddr>>(
+    backend: B,
+    congestion: Option<CongestionControl>,
+) -> Opened<B> {
+    Opened {
+        backend,
+        endpoint: endpoint_with(congestion),
+        route_of: Box::new(Some),
+        is_at: Box::new(|route, address| is_same_address(*route, address)),
+        keep: None,
+    }
 }
 
 /// The option that says the same to a process that this one starts.

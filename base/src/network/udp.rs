@@ -3,11 +3,10 @@
 use std::ffi::OsString;
 use std::net::SocketAddr;
 
-use trine_protocol::route::is_same_address;
 use trine_transport::CongestionControl;
 use trine_transport::backend::{UdpBackend, UdpConfig};
 
-use super::{Network, Opened, congestion_args, endpoint_with};
+use super::{Network, Opened, congestion_args, opened_by_address};
 use crate::announce::note;
 use crate::endpoint::backend_failure;
 use crate::failure::Failure;
@@ -16,7 +15,7 @@ use crate::ports::local_address_towards;
 /// Kernel sockets.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Udp {
-    /// The congestion control that the user asked for; by address if absent.
+    /// The congestion control that the user asked for; none if absent.
     pub congestion: Option<CongestionControl>,
 }
 
@@ -58,13 +57,7 @@ impl Udp {
             ..UdpConfig::default()
         };
         let backend = UdpBackend::bind(local, &config).map_err(backend_failure)?;
-        Ok(Opened {
-            backend,
-            endpoint: endpoint_with(self.congestion),
-            route_of: Box::new(Some),
-            is_at: Box::new(|route, address| is_same_address(*route, address)),
-            keep: None,
-        })
+        Ok(opened_by_address(backend, self.congestion))
     }
 }
 

@@ -22,8 +22,6 @@ mod timeline;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::OpenOptions;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,9 +45,9 @@ use self::timeline::{Leads, Timeline};
 use crate::config::CHAOS_OPERATIONS_LEAST;
 use trine_base::arguments::replica_count;
 use trine_base::failure::Failure;
-use trine_base::interrupt;
 use trine_base::network::Network;
 use trine_base::output::Output;
+use trine_base::{interrupt, result_file};
 use trine_local::config::START_LIMIT;
 use trine_local::start as group;
 
@@ -111,18 +109,10 @@ fn refuse_contradictions<N: Network>(
     // The run reports an unwritable file at its start instead of at its end.
     for (what, path) in [("history", &arguments.history), ("report", &arguments.html)] {
         if let Some(path) = path {
-            let opened = OpenOptions::new().append(true).create(true).open(path);
-            opened.map_err(|error| not_written(what, path, &error))?;
+            result_file::check(what, path)?;
         }
     }
     Ok(())
-}
-
-fn not_written(what: &str, path: &Path, error: &std::io::Error) -> Failure {
-    Failure::usage(
-        format!("cannot write the {what} to {}: {error}", path.display()),
-        "",
-    )
 }
 
 /// The kinds of fault that are possible here.
@@ -251,14 +241,11 @@ impl<N: Network> LiveRun<'_, N> {
 
     /// Writes the files that were asked for.
     fn keep(&self, report: &Report<'_>) -> Result<(), Failure> {
-        let write = |what: &str, path: &Path, text: String| {
-            std::fs::write(path, text).map_err(|error| not_written(what, path, &error))
-        };
         if let Some(path) = &self.arguments.history {
-            write("history", path, report.history.to_text())?;
+            result_file::write("history", path, &report.history.to_text())?;
         }
         if let Some(path) = &self.arguments.html {
-            write("report", path, html::page(report))?;
+            result_file::write("report", path, &html::page(report))?;
         }
         Ok(())
     }

@@ -16,7 +16,6 @@ mod workload;
 mod zipf;
 
 use std::cell::RefCell;
-use std::fs::OpenOptions;
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -44,7 +43,7 @@ use trine_base::network::{Network, Opened};
 use trine_base::output::Output;
 use trine_base::progress::Progress;
 use trine_base::units::{plural, show_bytes, show_count};
-use trine_base::{interrupt, peers};
+use trine_base::{interrupt, peers, result_file};
 
 /// Operations in flight while keys are written before the measurement, all clients together.
 const FILL_UNDER_WAY: usize = 64;
@@ -66,8 +65,7 @@ pub fn run<N: Network>(
     };
     // The run reports a file that cannot be written at its start instead of at its end.
     if let Some(path) = &arguments.html {
-        let opened = OpenOptions::new().append(true).create(true).open(path);
-        opened.map_err(|error| not_written(path, &error))?;
+        result_file::check("report", path)?;
     }
     let targets = match arguments.targets.is_empty() {
         true => vec![Url::Trine(None)],
@@ -164,16 +162,9 @@ fn document(runs: &[RunResult], compared: &[compare::Compared], output: Output) 
 }
 
 fn write_report(path: &Path, page: &str, output: Output) -> Result<(), Failure> {
-    std::fs::write(path, page).map_err(|error| not_written(path, &error))?;
+    result_file::write("report", path, page)?;
     output.line(format_args!("report: {}", path.display()));
     Ok(())
-}
-
-fn not_written(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::usage(
-        format!("cannot write the report to {}: {error}", path.display()),
-        "",
-    )
 }
 
 /// Each further target's throughput and median, relative to the first one's.

@@ -233,9 +233,13 @@ fn file(directory: &Path, begins: &str) -> PathBuf {
 
 /// The line that starts node 3 on the files of `data`.
 fn serve_third(cluster: &Cluster, data: &Path) -> Vec<String> {
+    serve_line(cluster, 3, data)
+}
+
+fn serve_line(cluster: &Cluster, node_id: usize, data: &Path) -> Vec<String> {
     let data = data.to_str().expect("plain letters");
-    let peers = cluster.group.peers();
-    let line = ["serve", "--id", "3", "--peers", &peers, "--log", "disk"];
+    let (id, peers) = (node_id.to_string(), cluster.group.peers());
+    let line = ["serve", "--id", &id, "--peers", &peers, "--log", "disk"];
     let data = ["--data-dir", data];
     line.iter().chain(&data).map(ToString::to_string).collect()
 }
@@ -386,17 +390,23 @@ fn a_data_directory_that_cannot_be_made_is_told_from_one_in_use() {
     );
 }
 
+/// A group whose third replica is dead, and in `others` the files of a group that has ended.
+fn two_of_three(mine: &Directory, others: &Directory) -> Cluster {
+    let other = disk_cluster(others);
+    other.ok(&["put", "key", "theirs"]);
+    drop(other);
+    let mut cluster = disk_cluster(mine);
+    cluster.ok(&["put", "key", "mine"]);
+    cluster.group.kill(3).expect("it is alive");
+    cluster
+}
+
 /// A replica may start on another group's files with the right number and address. It then harms neither group. It is
 /// not taken in, and it answers no client in the name of the files' group.
 #[test]
 fn files_of_another_group_are_not_taken_for_this_ones() {
     let (mine, others) = (Directory::new("mine"), Directory::new("others"));
-    let other = disk_cluster(&others);
-    other.ok(&["put", "key", "theirs"]);
-    drop(other);
-    let mut cluster = disk_cluster(&mine);
-    cluster.ok(&["put", "key", "mine"]);
-    cluster.group.kill(3).expect("it is alive");
+    let mut cluster = two_of_three(&mine, &others);
     let data = mine.0.join("replica-3");
     std::fs::remove_dir_all(&data).expect("it is there");
     std::fs::rename(others.0.join("replica-3"), &data).expect("renamed");
@@ -471,7 +481,7 @@ fn a_follower_with_an_old_copy_of_its_directory_ends_and_says_what_to_do() {
     std::fs::remove_dir_all(&data).expect("removed");
     copy_files(&copy, &data);
     assert_eq!(cluster.leader(), leader, "it has led all along");
-    let ended = refused_at(&mut cluster, follower, &data);
+    let ended = refused_at(&cluster, follower, &data);
     ended.expect_error(
         1,
         &[
@@ -480,7 +490,7 @@ fn a_follower_with_an_old_copy_of_its_directory_ends_and_says_what_to_do() {
         ],
     );
     // Otherwise it would vote after a restart.
-    refused_at(&mut cluster, follower, &data).expect_error(2, &["in quarantine", "--rejoin"]);
+    refused_at(&cluster, follower, &data).expect_error(2, &["in quarantine", "--rejoin"]);
 
     let behind = || {
         let list = cluster.run(&["member", "list", "--json"]).json();
@@ -505,11 +515,8 @@ fn copy_files(from: &Path, to: &Path) {
 }
 
 /// Starts a replica that is to end by itself, in the foreground.
-fn refused_at(cluster: &mut Cluster, node_id: usize, data: &Path) -> Ran {
-    let data = data.to_str().expect("plain letters");
-    let (id, peers) = (node_id.to_string(), cluster.group.peers());
-    let serve = ["serve", "--id", &id, "--log", "disk", "--data-dir", data];
-    trine(&serve, &peers, b"")
+fn refused_at(cluster: &Cluster, node_id: usize, data: &Path) -> Ran {
+    trine(&as_words(&serve_line(cluster, node_id, data)), "", b"")
 }
 
 /// The front for Redis clients took the cluster of the replica that answered first. Beside a replica with the files of
@@ -517,12 +524,7 @@ fn refused_at(cluster: &mut Cluster, node_id: usize, data: &Path) -> Ran {
 #[test]
 fn a_redis_front_serves_the_group_of_its_own_replica_alone() {
     let (mine, others) = (Directory::new("front"), Directory::new("front-others"));
-    let other = disk_cluster(&others);
-    other.ok(&["put", "key", "theirs"]);
-    drop(other);
-    let mut cluster = disk_cluster(&mine);
-    cluster.ok(&["put", "key", "mine"]);
-    cluster.group.kill(3).expect("it is alive");
+    let cluster = two_of_three(&mine, &others);
     let resp = format!("127.0.0.1:{}", tcp_ports(1));
     let mut line = serve_third(&cluster, &others.0.join("replica-3"));
     line.extend(["--resp", &resp, "--resp-timeout", "1s"].map(str::to_owned));

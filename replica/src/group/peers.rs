@@ -142,6 +142,7 @@ impl Group {
         token: Option<ReplyToken>,
         out: &mut Outbox,
     ) -> bool {
+        let Some(token) = token else { return false };
         let mut rejection = Message {
             from: self.local.own.incarnation.0,
             to: leader.0,
@@ -152,13 +153,8 @@ impl Group {
             ..Message::default()
         };
         rejection.set_msg_type(MessageType::MsgAppendResponse);
-        match token {
-            Some(token) => {
-                out.reply_raft(token, self.local.header_to(leader), &rejection);
-                true
-            }
-            None => false,
-        }
+        out.reply_raft(token, self.local.header_to(leader), &rejection);
+        true
     }
 
     /// A member reports its state. The answer is this replica's own, if it has got there.

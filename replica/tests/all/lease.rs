@@ -228,7 +228,7 @@ fn late_transfer(seed: u64) -> (Instant, Instant) {
 }
 
 #[test]
-fn an_order_to_take_over_that_comes_too_late_finds_no_lease() {
+fn a_transfer_that_comes_too_late_finds_no_lease() {
     for seed in 0..10 {
         let (old_answer, written) = late_transfer(seed);
         assert!(

@@ -38,7 +38,7 @@ fn add_learner(world: &mut World) -> u32 {
 /// node. An admin command is now answered "done" as a read is: once a quorum has confirmed leadership after the
 /// question.
 #[test]
-fn a_leader_that_slept_does_not_say_that_an_order_is_done() {
+fn a_leader_that_slept_does_not_say_that_an_admin_command_is_done() {
     let mut world = World::serving(3, small(), 1);
     let node_id = add_learner(&mut world);
     let slept = world.leader().unwrap();
@@ -150,7 +150,7 @@ fn a_learner_that_died_just_now_is_not_promoted() {
 /// learner when it was told. It waited for that one to catch up, and refused the next incarnation of the same node for
 /// ever.
 #[test]
-fn the_next_life_of_a_learner_that_died_is_taken_in() {
+fn the_next_incarnation_of_a_learner_that_died_is_taken_in() {
     for seed in 1..=4 {
         let mut world = World::serving(3, small(), seed);
         let node_id = add_learner(&mut world);
@@ -177,7 +177,7 @@ fn the_next_life_of_a_learner_that_died_is_taken_in() {
 /// came to add it. The leader said that the node was there, and the removal came after that. The operator had been told
 /// that all was done, and no replica had the node id for ever after.
 #[test]
-fn a_place_that_is_on_its_way_out_does_not_count_as_filled() {
+fn a_node_that_is_on_its_way_out_does_not_count_as_filled() {
     let mut world = World::serving(3, small(), 5);
     world.run_for(SECOND);
     let leader = world.leader().unwrap();
@@ -327,7 +327,7 @@ fn who_died_just_now_is_no_part_of_the_quorum_that_a_removal_leaves() {
 /// Seed 1168 of the simulator: one operator wanted a node removed, which transferred leadership away from it, another
 /// one wanted it to lead, which transferred it back. Both asked many times a second, and the group did nothing else.
 #[test]
-fn a_place_that_is_to_go_is_not_handed_the_lead() {
+fn a_node_that_is_to_go_gets_no_leadership() {
     let mut world = World::serving(3, ReplicaConfig::default(), 4);
     world.run_for(SECOND);
     let node_id = world.leader().unwrap();

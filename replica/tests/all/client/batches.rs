@@ -163,18 +163,7 @@ fn a_deadline_inside_a_batch_leaves_the_others_theirs() {
 fn reads_whose_values_are_too_large_together_come_one_by_one() {
     let value = vec![9; 20_000];
     let expected = value.clone();
-    let mut world = World::with(
-        vec![Box::new(move |_| {
-            ok(
-                Position::new(3, 0),
-                &Response::Value {
-                    value: &value,
-                    version: Position::new(2, 0),
-                },
-            )
-        })],
-        batching,
-    );
+    let mut world = world_of_value(value);
     let client = world.open();
     for tag in 0..8 {
         world
@@ -201,18 +190,7 @@ fn reads_whose_values_are_too_large_together_come_one_by_one() {
 fn many_large_reads_take_turns_and_all_of_them_are_answered() {
     const READS: u64 = 50;
     let value = vec![9; 1 << 20];
-    let mut world = World::with(
-        vec![Box::new(move |_| {
-            ok(
-                Position::new(3, 0),
-                &Response::Value {
-                    value: &value,
-                    version: Position::new(2, 0),
-                },
-            )
-        })],
-        batching,
-    );
+    let mut world = world_of_value(value);
     let client = world.open();
     for tag in 0..READS {
         world
@@ -252,4 +230,20 @@ fn large_commands_travel_alone() {
         6,
         "a registration and five writes"
     );
+}
+
+/// A replica that answers every read with this value, and a client that sends batches to it.
+fn world_of_value(value: Vec<u8>) -> World {
+    World::with(
+        vec![Box::new(move |_| {
+            ok(
+                Position::new(3, 0),
+                &Response::Value {
+                    value: &value,
+                    version: Position::new(2, 0),
+                },
+            )
+        })],
+        batching,
+    )
 }
