@@ -23,7 +23,6 @@ mod sending;
 mod service;
 mod snapshots;
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use raft::eraftpb::{Entry, EntryType, Message, MessageType};
@@ -194,12 +193,7 @@ impl Group {
     }
 
     /// One turn: proposes the arrived requests, ticks if a tick is due, and runs raft until it has nothing to do.
-    pub(crate) fn on_turn(
-        &mut self,
-        now: Instant,
-        slots: &BTreeMap<SocketAddr, usize>,
-        out: &mut Outbox,
-    ) {
+    pub(crate) fn on_turn(&mut self, now: Instant, out: &mut Outbox) {
         if self.life.is_halted() {
             if self.consensus.stop_leading() {
                 self.abandon_clients(now, out);
@@ -220,7 +214,7 @@ impl Group {
             // After the loop, which may have added a member: raft has no limit for it yet.
             if let Some(state) = &self.state {
                 let most = self.local.config.appends_in_flight_max;
-                self.consensus.fit_appends(state.members(), slots, most);
+                self.consensus.fit_appends(state.members(), out, most);
             }
             // After the loop: it decides by the applied entries, and by who leads.
             self.maintain(now, out);

@@ -1,6 +1,6 @@
 //! The messages that a replica wants sent, and the answers that it still waits for.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
 use prost::Message as _;
@@ -12,6 +12,7 @@ use trine_protocol::message::{
 };
 use trine_protocol::status::Counters;
 use trine_transport::buf::{MsgBuf, Pool};
+use trine_transport::slab::{Key, Slab};
 use trine_transport::time::Duration;
 
 use crate::config::PEER_REQUESTS_MAX;
@@ -62,23 +63,15 @@ pub(crate) struct PeerRequest {
     pub(crate) answer_bytes_max: usize,
 }
 
-/// Room for one request to a peer.
-#[derive(Default)]
-struct RequestSlot {
-    /// Counts the requests that were held here: the tag of an earlier one finds nothing.
-    generation: u32,
-    /// Some exactly while the request is under way.
-    purpose: Option<Purpose>,
-}
-
 /// Outputs, and the requests whose end is not known yet.
 pub(crate) struct Outbox {
     pool: Pool,
     outputs: VecDeque<Output>,
-    /// Number and generation of a slot make the tag of its request.
-    requests: Vec<RequestSlot>,
+    /// The requests under way. A request's key is its tag: the tag of an earlier one finds nothing.
+    requests: Slab<Purpose>,
     appends: AppendsUnderWay,
-    free: Vec<u32>,
+    /// Requests that each established session to a peer can carry at once.
+    slots: BTreeMap<SocketAddr, usize>,
     /// Requests that could not be answered for want of a buffer.
     owed: Vec<ReplyToken>,
     /// The pending writes, with their numbers. Memory mode has none.
@@ -93,14 +86,27 @@ impl Outbox {
         Self {
             pool,
             outputs,
-            requests: Vec::new(),
+            requests: Slab::new(PEER_REQUESTS_MAX),
             appends: AppendsUnderWay::default(),
-            free: Vec::new(),
+            slots: BTreeMap::new(),
             owed: Vec::new(),
             writes: VecDeque::new(),
             last_write: 0,
             counters: Counters::default(),
         }
+    }
+
+    /// The session to the peer at `address` is established with this many slots, or has ended.
+    pub(crate) fn on_peer_session(&mut self, address: SocketAddr, slots: Option<usize>) {
+        match slots {
+            Some(slots) => self.slots.insert(address, slots),
+            None => self.slots.remove(&address),
+        };
+    }
+
+    /// Slots of the session to the peer at `address`; `None` without a session.
+    pub(crate) fn slots_to(&self, address: SocketAddr) -> Option<usize> {
+        self.slots.get(&address).copied()
     }
 
     pub(crate) fn pop(&mut self) -> Option<Output> {
@@ -300,30 +306,14 @@ impl Outbox {
     }
 
     fn remember(&mut self, purpose: Purpose) -> Option<u64> {
-        let number = match self.free.pop() {
-            Some(number) => number,
-            None if self.requests.len() < PEER_REQUESTS_MAX => {
-                self.requests.push(RequestSlot::default());
-                (self.requests.len() - 1) as u32
-            }
-            None => return None,
-        };
+        let key = self.requests.insert(purpose).ok()?;
         self.appends.begin(purpose);
-        let slot = &mut self.requests[number as usize];
-        slot.purpose = Some(purpose);
-        Some((u64::from(slot.generation) << 32) | u64::from(number))
+        Some(key.to_u64())
     }
 
     /// The subject of the request with this tag. Each tag is answered once; another answer finds nothing.
     pub(crate) fn recall(&mut self, tag: u64) -> Option<Purpose> {
-        let number = tag as u32;
-        let slot = self.requests.get_mut(number as usize)?;
-        if u64::from(slot.generation) != tag >> 32 {
-            return None;
-        }
-        let purpose = slot.purpose.take()?;
-        slot.generation = slot.generation.wrapping_add(1);
-        self.free.push(number);
+        let purpose = self.requests.remove(Key::from_u64(tag))?;
         self.appends.end(purpose);
         Some(purpose)
     }

@@ -2,7 +2,6 @@
 
 mod life;
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use trine_protocol::message::{
@@ -56,8 +55,6 @@ pub struct Replica {
     durable: bool,
     /// When the disk counts a write as durable, for the status.
     fsync: Option<Fsync>,
-    /// Slots of the sessions that carry raft's messages, by the peer's address.
-    slots: BTreeMap<SocketAddr, usize>,
     /// Why the disk takes nothing any more.
     disk_failed: Option<Halt>,
 }
@@ -123,7 +120,6 @@ impl Replica {
             stopping: false,
             durable: false,
             fsync: None,
-            slots: BTreeMap::new(),
             disk_failed: None,
         })
     }
@@ -518,10 +514,7 @@ impl Replica {
     /// The session that carries raft's messages to a peer is established, and takes so many requests at a time; or it
     /// has ended.
     pub fn on_peer_session(&mut self, address: SocketAddr, slots: Option<usize>) {
-        match slots {
-            Some(slots) => self.slots.insert(address, slots),
-            None => self.slots.remove(&address),
-        };
+        self.out.on_peer_session(address, slots);
     }
 
     /// The session to a peer has ended; its pending requests end through [`Replica::on_peer_reply`] one by one.
@@ -625,7 +618,7 @@ impl Replica {
         }
         // After the bootstrap: a group that has just begun campaigns in this turn.
         if let Some(group) = self.life.group_mut() {
-            group.on_turn(now, &self.slots, &mut self.out);
+            group.on_turn(now, &mut self.out);
             if group.is_voter() {
                 self.life.become_voter();
             }

@@ -75,26 +75,33 @@ impl<T> Slab<T> {
     /// # Errors
     /// Hands `value` back when the table is full.
     pub fn insert(&mut self, value: T) -> Result<Key, T> {
-        if let Some(index) = self.free.pop() {
-            let entry = &mut self.entries[index as usize];
-            entry.value = Some(value);
-            return Ok(Key {
-                index,
-                generation: entry.generation,
-            });
-        }
-        if self.entries.len() >= self.limit {
+        if self.is_full() {
             return Err(value);
         }
-        let index = self.entries.len() as u32;
-        self.entries.push(Entry {
-            generation: 0,
-            value: Some(value),
+        Ok(self.insert_into_free(|_| value))
+    }
+
+    /// Stores the value that `make` returns for its own name. `None` when the table is full: `make` is not called.
+    pub fn insert_with(&mut self, make: impl FnOnce(Key) -> T) -> Option<Key> {
+        (!self.is_full()).then(|| self.insert_into_free(make))
+    }
+
+    /// The caller has seen that there is room.
+    fn insert_into_free(&mut self, make: impl FnOnce(Key) -> T) -> Key {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.entries.push(Entry {
+                generation: 0,
+                value: None,
+            });
+            self.entries.len() as u32 - 1
         });
-        Ok(Key {
+        let entry = &mut self.entries[index as usize];
+        let key = Key {
             index,
-            generation: 0,
-        })
+            generation: entry.generation,
+        };
+        entry.value = Some(make(key));
+        key
     }
 
     /// The value with this name; nothing once it was removed.

@@ -2,8 +2,7 @@
 
 mod messages;
 
-use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
+use std::collections::VecDeque;
 
 use raft::eraftpb::{ConfChangeV2, ConfState, Entry, Message, MessageType, Snapshot};
 use trine_canary as canary;
@@ -16,6 +15,7 @@ use crate::config::{APPENDS_PER_SLOT, COMPACTED_SHARE, ReadMode, ReplicaConfig};
 use crate::disk::Record;
 use crate::log::{Log, MemoryLog};
 use crate::membership::MemberTable;
+use crate::outbox::Outbox;
 use crate::raft_group::{Proposal, ProposeError, RaftGroup, Refusal, Work};
 
 /// One member's raft, and the consequences of its role.
@@ -245,17 +245,12 @@ impl Consensus {
 
     /// No more appends are in flight to a member than the session to it carries within a few of its rounds. Once a tick,
     /// because raft forgets it when a member is added, or with a snapshot.
-    pub(super) fn fit_appends(
-        &mut self,
-        members: &MemberTable,
-        slots: &BTreeMap<SocketAddr, usize>,
-        appends_max: usize,
-    ) {
+    pub(super) fn fit_appends(&mut self, members: &MemberTable, out: &Outbox, appends_max: usize) {
         if !self.raft.is_leader() {
             return;
         }
         for member in members.all() {
-            if let Some(&slots) = slots.get(&member.address) {
+            if let Some(slots) = out.slots_to(member.address) {
                 let most = slots.max(1).saturating_mul(APPENDS_PER_SLOT);
                 self.raft
                     .limit_appends(member.incarnation.0, most.min(appends_max));

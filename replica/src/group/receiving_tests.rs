@@ -1,7 +1,5 @@
 //! How a member of disk mode handles a snapshot that comes in.
 
-use std::collections::BTreeMap;
-
 use raft::eraftpb::{Message, MessageType};
 use trine_kvstore::{Command, Position};
 use trine_protocol::message::{
@@ -70,8 +68,7 @@ impl Scene {
         let from = Incarnation(from);
         self.group
             .step(self.now, from, message, None, &mut self.out);
-        self.group
-            .on_turn(self.now, &BTreeMap::new(), &mut self.out);
+        self.group.on_turn(self.now, &mut self.out);
     }
 
     fn pass(&mut self, span: Duration) {

@@ -107,7 +107,6 @@ mod tests {
     use crate::state_machine::Genesis;
     use raft::StateRole;
     use raft::eraftpb::{Entry, Message, MessageType};
-    use std::collections::BTreeMap;
     use trine_protocol::message::{
         ClusterId, Incarnation, MemberRole, Members, NodeId, ReplyToken,
     };
@@ -223,7 +222,7 @@ mod tests {
         (metadata.index, metadata.term) = (5, 2);
         metadata.mut_conf_state().voters = vec![11, 12, 13];
         group.step(now, Incarnation(11), snapshot, None, &mut out);
-        group.on_turn(now, &BTreeMap::new(), &mut out);
+        group.on_turn(now, &mut out);
         let durable = std::iter::from_fn(|| out.pop_write()).last().unwrap().0;
         group.on_written(now, durable, &mut out);
         assert!(group.has_state());
@@ -236,13 +235,13 @@ mod tests {
             ..Entry::default()
         });
         group.step(now, Incarnation(11), append, None, &mut out);
-        group.on_turn(now, &BTreeMap::new(), &mut out);
+        group.on_turn(now, &mut out);
         let mut vote = from_leader(MessageType::MsgRequestVote);
         (vote.from, vote.term, vote.index) = (12, 3, 6);
         let mut at = now;
         for tick in 1..patient.election_ticks {
             at += config.tick;
-            group.on_turn(at, &BTreeMap::new(), &mut out);
+            group.on_turn(at, &mut out);
             assert_eq!(
                 group.consensus.raft().role(),
                 StateRole::Follower,
@@ -256,7 +255,7 @@ mod tests {
         // Afterwards it is free to campaign by its own timeout.
         for _ in 0..=2 * config.election_ticks {
             at += config.tick;
-            group.on_turn(at, &BTreeMap::new(), &mut out);
+            group.on_turn(at, &mut out);
         }
         assert_eq!(group.consensus.raft().role(), StateRole::PreCandidate);
     }

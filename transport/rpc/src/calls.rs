@@ -12,6 +12,7 @@ use std::task::{Context, Poll, Waker};
 use super::error::NotSent;
 use trine_transport::buf::MsgBuf;
 use trine_transport::session::{ConnectError, ConnectRefused, SessionId};
+use trine_transport::slab::Key;
 use trine_transport::stats::EndpointStats;
 use trine_transport::{RequestId, RpcError};
 
@@ -58,26 +59,8 @@ pub(super) enum Outcome {
     Stats(Box<EndpointStats>),
 }
 
-/// One use of a cell.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(super) struct Ticket {
-    index: u32,
-    generation: u32,
-}
-
-impl Ticket {
-    pub(super) fn to_tag(self) -> u64 {
-        u64::from(self.generation) << 32 | u64::from(self.index)
-    }
-
-    pub(super) fn from_tag(tag: u64) -> Self {
-        Self {
-            // The low half.
-            index: tag as u32,
-            generation: (tag >> 32) as u32,
-        }
-    }
-}
+/// Names one use of a cell.
+pub(super) type Ticket = Key;
 
 impl Calls {
     pub(super) fn new(limit: usize) -> Self {
@@ -293,7 +276,7 @@ mod tests {
         ));
         let second = calls.take().expect("it is free again");
         assert_ne!(first, second);
-        assert_eq!(Ticket::from_tag(second.to_tag()), second);
+        assert_eq!(Ticket::from_u64(second.to_u64()), second);
     }
 
     #[test]

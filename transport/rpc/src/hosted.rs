@@ -92,7 +92,7 @@ impl<R: Route> Hosted<R> {
             calls.complete(ticket, Outcome::Failed(RpcError::NotSent));
             return;
         }
-        match cx.enqueue_request(session, kind, request, response, ticket.to_tag(), deadline) {
+        match cx.enqueue_request(session, kind, request, response, ticket.to_u64(), deadline) {
             Ok(request) => {
                 if !calls.begin(ticket, UnderWay::Request(request)) {
                     cx.cancel(request);
@@ -182,7 +182,7 @@ impl<R: Route> App<R> for Hosted<R> {
             Ok(()) => Outcome::Response(completion.response),
             Err(error) => Outcome::Failed(error),
         };
-        self.shared.calls.complete(Ticket::from_tag(tag), outcome);
+        self.shared.calls.complete(Ticket::from_u64(tag), outcome);
     }
 
     fn on_event(&mut self, cx: &mut Cx<'_, R>, event: Event<R>) {

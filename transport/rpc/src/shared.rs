@@ -8,6 +8,7 @@ use trine_transport::backend::{Route, Waker};
 use trine_transport::buf::{MsgBuf, Pool};
 use trine_transport::inbox::Inbox;
 use trine_transport::session::{ConnectParams, SessionId};
+use trine_transport::slab::Key;
 use trine_transport::time::Instant;
 
 /// What threads and event loop share. The inbox is bounded by its sources: a cell has at most two commands under
@@ -26,15 +27,9 @@ pub(super) enum Command<R> {
     Disconnect(SessionId),
     /// A late response; `None` if there was no memory even for a status.
     Respond(ResponseHandle, Option<MsgBuf>),
-    Poll(TaskId),
+    /// A task wants to be polled.
+    Poll(Key),
     Stats(Ticket),
-}
-
-/// Names a task; a later one in the same place has another generation.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(super) struct TaskId {
-    pub(super) index: u32,
-    pub(super) generation: u32,
 }
 
 /// A call on its way into the loop.

@@ -5,22 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
 
-use super::shared::{Command, Shared, TaskId};
+use super::shared::{Command, Shared};
 use trine_transport::backend::Route;
+use trine_transport::slab::{Key, Slab};
 
 pub(super) type TaskFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The tasks of a loop: at most `limit`.
-pub(super) struct Tasks<R: Route> {
-    places: Vec<Place<R>>,
-    free: Vec<u32>,
-    limit: usize,
-}
-
-struct Place<R: Route> {
-    generation: u32,
-    task: Option<Task<R>>,
-}
+pub(super) struct Tasks<R: Route>(Slab<Task<R>>);
 
 struct Task<R: Route> {
     future: TaskFuture,
@@ -29,7 +21,7 @@ struct Task<R: Route> {
 
 /// Wakes a task from any thread: through the inbox, once until it is polled.
 struct TaskWake<R: Route> {
-    id: TaskId,
+    id: Key,
     is_queued: AtomicBool,
     shared: Arc<Shared<R>>,
 }
@@ -49,60 +41,39 @@ impl<R: Route> Wake for TaskWake<R> {
 
 impl<R: Route> Tasks<R> {
     pub(super) fn new(limit: usize) -> Self {
-        Self {
-            places: Vec::new(),
-            free: Vec::new(),
-            limit,
-        }
+        Self(Slab::new(limit))
     }
 
     pub(super) fn has_room(&self) -> bool {
-        !self.free.is_empty() || self.places.len() < self.limit
+        !self.0.is_full()
     }
 
     /// Takes a task in and polls it. The caller has seen that there is room.
     pub(super) fn spawn(&mut self, shared: &Arc<Shared<R>>, future: TaskFuture) {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.places.push(Place {
-                generation: 0,
-                task: None,
-            });
-            // The limit has 32 bits.
-            (self.places.len() - 1) as u32
-        });
-        let place = &mut self.places[index as usize];
-        let id = TaskId {
-            index,
-            generation: place.generation,
+        let make = |id| Task {
+            future,
+            wake: Arc::new(TaskWake {
+                id,
+                is_queued: AtomicBool::new(true),
+                shared: Arc::clone(shared),
+            }),
         };
-        let wake = Arc::new(TaskWake {
-            id,
-            is_queued: AtomicBool::new(true),
-            shared: Arc::clone(shared),
-        });
-        place.task = Some(Task { future, wake });
-        self.poll(id);
+        if let Some(id) = self.0.insert_with(make) {
+            self.poll(id);
+        }
     }
 
     /// Polls a task, if it is not over.
-    pub(super) fn poll(&mut self, id: TaskId) {
-        let place = &mut self.places[id.index as usize];
-        let Some(task) = &mut place.task else { return };
-        if place.generation != id.generation {
+    pub(super) fn poll(&mut self, id: Key) {
+        let Some(task) = self.0.get_mut(id) else {
             return;
-        }
+        };
         // Before the poll: a wake that comes during it counts.
         task.wake.is_queued.store(false, Ordering::SeqCst);
         let waker = Waker::from(Arc::clone(&task.wake));
-        if task
-            .future
-            .as_mut()
-            .poll(&mut Context::from_waker(&waker))
-            .is_ready()
-        {
-            place.task = None;
-            place.generation = place.generation.wrapping_add(1);
-            self.free.push(id.index);
+        let mut context = Context::from_waker(&waker);
+        if task.future.as_mut().poll(&mut context).is_ready() {
+            self.0.remove(id);
         }
     }
 }
