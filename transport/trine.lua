@@ -38,7 +38,7 @@ f.number = ProtoField.uint16("trine.number", "Packet number", base.DEC)
 f.slot = ProtoField.uint8("trine.slot", "Slot", base.DEC)
 f.sequence = ProtoField.uint64("trine.sequence", "Sequence", base.DEC)
 f.token = ProtoField.uint64("trine.token", "Token", base.HEX)
-f.held = ProtoField.string("trine.held", "Held")
+f.server_time = ProtoField.string("trine.server_time", "Server time")
 f.checksum = ProtoField.uint32("trine.checksum", "Checksum (CRC32C)", base.HEX)
 f.deadline = ProtoField.uint32("trine.deadline_us", "Deadline in microseconds", base.DEC)
 f.data = ProtoField.bytes("trine.data", "Data")
@@ -58,7 +58,7 @@ local malformed = ProtoExpert.new("trine.malformed", "Malformed packet", expert.
 trine.experts = { malformed }
 
 -- 12 bits of mantissa below 4 bits of exponent; all ones means longer than can be said.
-local function held_text(raw)
+local function server_time_text(raw)
   if raw == 0xffff then return "longer than 134 ms" end
   local nanos = bit.lshift(bit.band(raw, 0xfff), bit.rshift(raw, 12))
   return string.format("%d ns", nanos)
@@ -134,7 +134,7 @@ local function dissect_packet(packet, tree)
     tree:add(f.token, packet(12, 6), packet(12, 6):le_uint64())
   end
   if kind == RESPONSE then
-    tree:add(f.held, packet(18, 2), held_text(packet(18, 2):le_uint()))
+    tree:add(f.server_time, packet(18, 2), server_time_text(packet(18, 2):le_uint()))
   end
   tree:add_le(f.checksum, packet(20, 4))
   local at = HEADER_BYTES

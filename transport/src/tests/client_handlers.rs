@@ -232,7 +232,7 @@ mod response {
 
 mod round_trip {
     use super::*;
-    use crate::wire::Held;
+    use crate::wire::ServerTime;
 
     /// The samples so far and the last of them.
     fn samples(s: &Script) -> (u64, u64) {
@@ -250,7 +250,7 @@ mod round_trip {
         let header = Header {
             message_bytes: 100,
             request: RequestNumber::new(0, 1),
-            held: Held::from_duration(Duration::from_micros(3)),
+            server_time: ServerTime::from_duration(Duration::from_micros(3)),
             ..s.header(PacketType::Response)
         };
         s.send(header, &[0; 100]);
@@ -264,7 +264,7 @@ mod round_trip {
         let header = Header {
             message_bytes: 100,
             request: RequestNumber::new(0, 1),
-            held: Held::from_duration(Duration::from_secs(1)),
+            server_time: ServerTime::from_duration(Duration::from_secs(1)),
             ..s.header(PacketType::Response)
         };
         s.send(header, &[0; 100]);

@@ -107,7 +107,7 @@ fn hostile_packet(net: &Net, prng: &mut Prng) -> (usize, u32, Vec<u8>) {
 #[test]
 fn a_peer_that_knows_the_nonce_only_harms_itself() {
     use super::script::{PEER, Script};
-    use crate::wire::{Flags, Held, RequestNumber};
+    use crate::wire::{Flags, RequestNumber, ServerTime};
     let mut prng = Prng::new(3);
     let types = [
         PacketType::Request,
@@ -139,7 +139,7 @@ fn a_peer_that_knows_the_nonce_only_harms_itself() {
                 packet_number: up_to_bits(&mut prng, 15) as u16,
                 request: RequestNumber::new(prng.below(9) as u8, prng.below(4)),
                 flags: Flags::of_round(prng.below(3) as u8).with_if(prng.below(4) == 0, Flags::GAP),
-                held: Held::NOT_HELD,
+                server_time: ServerTime::ZERO,
                 ..s.header(types[prng.below(types.len() as u64) as usize])
             };
             let size = match prng.below(3) {

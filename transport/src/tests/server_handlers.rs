@@ -215,7 +215,7 @@ mod request {
         let sent = s.take();
         let (packet, _) = crate::wire::split_first(&sent[0]).expect("a packet");
         assert_eq!(
-            packet.header.held.to_duration(),
+            packet.header.server_time.to_duration(),
             Some(Duration::from_micros(3))
         );
     }

@@ -3,7 +3,7 @@
 use super::client_handlers::{outcome, sent};
 use super::script::Script;
 use crate::time::Duration;
-use crate::wire::{Flags, Header, Held, PacketType, RequestNumber};
+use crate::wire::{Flags, Header, PacketType, RequestNumber, ServerTime};
 
 /// How many samples there are, and the smallest.
 fn samples(s: &Script) -> (u64, u64) {
@@ -83,7 +83,7 @@ fn a_holding_time_longer_than_the_wait_gives_no_sample() {
     let header = Header {
         message_bytes: 100,
         request: RequestNumber::new(0, 1),
-        held: Held::from_duration(Duration::from_micros(60)),
+        server_time: ServerTime::from_duration(Duration::from_micros(60)),
         ..s.header(PacketType::Response)
     };
     s.send(header, &[0; 100]);

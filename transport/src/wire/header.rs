@@ -1,8 +1,8 @@
 //! The 24-byte packet header and the cut of a datagram into packets (PROTOCOL.md section 2).
 
 use super::checksum::Seed;
-use super::held::Held;
 use super::layout::{EXTENSION_BYTES, HEADER_BYTES, Words, put_words, words_of};
+use super::server_time::ServerTime;
 
 /// The protocol version that this code speaks.
 pub const VERSION: u8 = 1;
@@ -177,8 +177,8 @@ pub struct Header {
     pub packet_number: u16,
     /// The request.
     pub request: RequestNumber,
-    /// How long the server held the packet that this one answers.
-    pub held: Held,
+    /// How long the server took to answer the packet.
+    pub server_time: ServerTime,
 }
 
 impl Header {
@@ -194,7 +194,7 @@ impl Header {
             message_bytes: 0,
             packet_number: 0,
             request: RequestNumber::default(),
-            held: Held::NOT_HELD,
+            server_time: ServerTime::ZERO,
         }
     }
 
@@ -274,7 +274,8 @@ impl Header {
         let high = u64::from(self.message_bytes >> 8) & 0xffff
             | u64::from(self.packet_number) << 16
             | self.request.0 << 32;
-        let rest = (self.request.0 >> 32) as u32 & 0xffff | u32::from(self.held.to_bits()) << 16;
+        let rest =
+            (self.request.0 >> 32) as u32 & 0xffff | u32::from(self.server_time.to_bits()) << 16;
         ([low, high], rest)
     }
 
@@ -301,7 +302,7 @@ impl Header {
             message_bytes: (low >> 56) as u32 | (high as u32 & 0xffff) << 8,
             packet_number: (high >> 16) as u16,
             request: RequestNumber(high >> 32 | u64::from(rest & 0xffff) << 32),
-            held: Held::from_bits((rest >> 16) as u16),
+            server_time: ServerTime::from_bits((rest >> 16) as u16),
         })
     }
 }

@@ -4,8 +4,8 @@ mod checksum;
 mod control;
 mod crc;
 mod header;
-mod held;
 mod layout;
+mod server_time;
 mod single;
 
 pub use checksum::Seed;
@@ -14,10 +14,10 @@ pub use header::{
     Flags, Header, NO_SESSION, Packet, PacketType, RequestNumber, VERSION, WireError, Written,
     deadline_extension, split_first,
 };
-pub use held::Held;
 pub use layout::{
     CONTROL_BYTES_MAX, EXTENSION_BYTES, HEADER_BYTES, PACKET_OVERHEAD, TRAILER_BYTES,
 };
+pub use server_time::ServerTime;
 pub(crate) use single::{SinglePacket, peek};
 
 #[cfg(test)]

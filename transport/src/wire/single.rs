@@ -5,8 +5,8 @@
 
 use super::checksum::Seed;
 use super::header::{DEADLINE_UNIT_NS, Flags, PacketType, RequestNumber, VERSION};
-use super::held::Held;
 use super::layout::{EXTENSION_BYTES, HEADER_BYTES, words_of};
+use super::server_time::ServerTime;
 
 /// A packet that is all of its message. Its fields stay where they are until they are read.
 #[derive(Copy, Clone, Debug)]
@@ -93,8 +93,8 @@ impl<'a> SinglePacket<'a> {
     }
 
     #[inline(always)]
-    pub(crate) fn held(&self) -> Held {
-        Held::from_bits(u16::from_le_bytes([self.header[18], self.header[19]]))
+    pub(crate) fn server_time(&self) -> ServerTime {
+        ServerTime::from_bits(u16::from_le_bytes([self.header[18], self.header[19]]))
     }
 
     /// Nanoseconds that were left until the request's deadline when the packet was sent.
@@ -166,7 +166,7 @@ mod tests {
             assert_eq!(single.flags(), header.flags);
             assert_eq!(single.kind(), header.kind);
             assert_eq!(single.request(), header.request);
-            assert_eq!(single.held(), header.held);
+            assert_eq!(single.server_time(), header.server_time);
             assert_eq!(single.payload, packet.payload);
             assert_eq!(single.deadline_ns(), packet.deadline_ns);
             assert!(single.verify(SEED) == packet.verify(SEED));
@@ -191,7 +191,7 @@ mod tests {
             message_bytes: payload.len() as u32,
             packet_number: prng.below(4).saturating_sub(2) as u16,
             request: RequestNumber::token(prng.next_u64()),
-            held: Held::from_bits(prng.next_u64() as u16),
+            server_time: ServerTime::from_bits(prng.next_u64() as u16),
             ..Header::new(types[prng.below(3) as usize], prng.next_u64() as u16)
         };
         let extension = (prng.below(4) == 0).then(|| prng.next_u64().to_le_bytes());

@@ -91,10 +91,10 @@ fn request() {
 
 #[test]
 fn response() {
-    let held = Held::from_duration(Duration::from_micros(300));
+    let server_time = ServerTime::from_duration(Duration::from_micros(300));
     let header = Header {
         message_bytes: 3,
-        held,
+        server_time,
         ..header(PacketType::Response)
     };
     golden(
@@ -398,7 +398,7 @@ fn another_version_is_read_in_connect_and_refuse_only() {
 }
 
 #[test]
-fn holding_times_round_down_and_saturate() {
+fn server_times_round_down_and_saturate() {
     for (ns, read) in [
         (0, 0),
         (1, 1),
@@ -407,18 +407,18 @@ fn holding_times_round_down_and_saturate() {
         (1_000_000, 999_936),
         (134_000_000, 133_988_352),
     ] {
-        let held = Held::from_duration(Duration::from_nanos(ns));
+        let server_time = ServerTime::from_duration(Duration::from_nanos(ns));
         assert_eq!(
-            held.to_duration(),
+            server_time.to_duration(),
             Some(Duration::from_nanos(read)),
             "{ns} ns"
         );
     }
     assert_eq!(
-        Held::from_duration(Duration::from_millis(200)).to_duration(),
+        ServerTime::from_duration(Duration::from_millis(200)).to_duration(),
         None
     );
-    assert_eq!(Held::from_duration(Duration::MAX).to_duration(), None);
+    assert_eq!(ServerTime::from_duration(Duration::MAX).to_duration(), None);
 }
 
 #[test]
@@ -456,12 +456,12 @@ mod random {
         #[test]
         fn headers_survive_the_wire(
             kind: u8, session: u16, message_bytes in 0u32..1 << 24, packet_number: u16,
-            slot in 0u8..64, sequence in 0..=RequestNumber::SEQUENCE_MAX, held: u64, round: u8,
+            slot in 0u8..64, sequence in 0..=RequestNumber::SEQUENCE_MAX, server_ns: u64, round: u8,
         ) {
             let header = Header {
                 kind, message_bytes, packet_number,
                 request: RequestNumber::new(slot, sequence),
-                held: Held::from_duration(Duration::from_nanos(held)),
+                server_time: ServerTime::from_duration(Duration::from_nanos(server_ns)),
                 flags: Flags::of_round(round),
                 ..Header::new(PacketType::Response, session)
             };

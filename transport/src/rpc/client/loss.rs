@@ -12,7 +12,7 @@ use crate::rpc::Control;
 use crate::session::{Peer, Received};
 use crate::stats::{Counters, Drops, EndpointStats, RttHistogram};
 use crate::time::{Duration, Instant};
-use crate::wire::{Flags, Held, RequestNumber};
+use crate::wire::{Flags, RequestNumber, ServerTime};
 use trine_canary as canary;
 
 /// Why packets are retransmitted.
@@ -92,24 +92,24 @@ impl ClientEnd {
     }
 
     /// Takes an RTT sample from the answer to a packet, before the progress that it brings. No
-    /// sample if it is not known when the packet was sent, or how long the server held it.
+    /// sample if it is not known when the packet was sent, or how long the server took.
     #[inline(always)]
     pub(super) fn sample_rtt(
         &mut self,
         now: Instant,
         sent_at: Option<Instant>,
-        held: Held,
+        server_time: ServerTime,
         is_marked: bool,
         rtts: &mut RttHistogram,
     ) {
-        if let (Some(sent_at), Some(held)) = (sent_at, held.to_duration()) {
+        if let (Some(sent_at), Some(server_time)) = (sent_at, server_time.to_duration()) {
             let elapsed = now.saturating_since(sent_at);
-            if held > elapsed {
+            if server_time > elapsed {
                 // The server's clock was read before the packet arrived, or ours before the answer did: a poll of a
-                // thread that lost its processor in between. What is left is no round-trip time, and no time at all.
+                // thread that lost its processor in between. The difference is no round-trip time.
                 return;
             }
-            let rtt = elapsed.saturating_sub(held);
+            let rtt = elapsed.saturating_sub(server_time);
             self.rtt.on_sample(rtt);
             self.congestion.on_sample(now, rtt, is_marked);
             rtts.record(rtt);
@@ -147,7 +147,7 @@ impl ClientEnd {
         let send = &requests.table[index].send;
         let sent_at = send.stamp_of(number, header.flags.round());
         let is_marked = rx.ecn || header.flags.has(Flags::ECN_ECHO);
-        self.sample_rtt(rx.now, sent_at, header.held, is_marked, rtts);
+        self.sample_rtt(rx.now, sent_at, header.server_time, is_marked, rtts);
     }
 
     /// An answer has come that proves a loss in this round. The first few such proofs in a row are acted on at once. If

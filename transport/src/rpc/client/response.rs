@@ -52,7 +52,13 @@ impl ClientEnd {
         buffers.response.copy_from_slice(packet.payload);
         let is_marked = ecn || packet.flags().has(Flags::ECN_ECHO);
         let sent_at = request.send.stamp_of_single(packet.flags().round());
-        self.sample_rtt(now, sent_at, packet.held(), is_marked, &mut counters.rtts);
+        self.sample_rtt(
+            now,
+            sent_at,
+            packet.server_time(),
+            is_marked,
+            &mut counters.rtts,
+        );
         if let Some(sent_at) = sent_at {
             self.rtt.on_waited(now, now.saturating_since(sent_at));
         }

@@ -10,7 +10,7 @@ use crate::rpc::{FastPath, Memory};
 use crate::session::Peer;
 use crate::stats::EndpointStats;
 use crate::time::Instant;
-use crate::wire::{Flags, Header, Held, PacketType, RequestNumber};
+use crate::wire::{Flags, Header, PacketType, RequestNumber, ServerTime};
 
 impl ServerEnd {
     /// The slot of a request whose answer is awaited.
@@ -49,7 +49,7 @@ impl ServerEnd {
             let header = Header {
                 flags: Flags::of_round(slot.round).with_if(slot.ecn, Flags::ECN_ECHO),
                 request: RequestNumber::new(handle.slot, handle.sequence),
-                held: Held::from_duration(now.saturating_since(slot.arrived_at)),
+                server_time: ServerTime::from_duration(now.saturating_since(slot.arrived_at)),
                 message_bytes: response.len() as u32,
                 ..Header::new(PacketType::Response, to.remote)
             };

@@ -8,7 +8,7 @@ use crate::rpc::packet::push_data;
 use crate::session::Peer;
 use crate::stats::EndpointStats;
 use crate::time::Clock;
-use crate::wire::{Flags, Header, Held, PacketType, RequestNumber};
+use crate::wire::{Flags, Header, PacketType, RequestNumber, ServerTime};
 
 impl ServerEnd {
     /// Sends an answer. Returns the part of it that did not fit the batch.
@@ -72,9 +72,9 @@ impl ServerEnd {
             }
             let number = u32::from(header.packet_number);
             let range = to.terms.data_range(response.len(), number);
-            header.held = match number {
-                0 => Held::from_duration(clock.now().saturating_since(slot.arrived_at)),
-                _ => Held::NOT_HELD,
+            header.server_time = match number {
+                0 => ServerTime::from_duration(clock.now().saturating_since(slot.arrived_at)),
+                _ => ServerTime::ZERO,
             };
             if number < slot.sent_max {
                 slot.retransmitted_in = epoch;

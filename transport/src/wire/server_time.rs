@@ -1,23 +1,23 @@
-//! How long a server held a request, in 16 bits: exact to 4 us, then to one part in 4096, up to 134 ms.
+//! How long a server took to answer a packet, in 16 bits: exact to 4 us, then to one part in 4096, up to 134 ms.
 
 use crate::time::Duration;
 
-/// A holding time: twelve bits of mantissa below four bits of exponent.
+/// The time from a packet's arrival to its answer: twelve bits of mantissa below four bits of exponent.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Default)]
-pub struct Held(u16);
+pub struct ServerTime(u16);
 
 const MANTISSA_BITS: u32 = 12;
 const LONGEST: u16 = u16::MAX;
 
-impl Held {
+impl ServerTime {
     /// The value for a packet that was answered at once.
-    pub const NOT_HELD: Self = Self(0);
+    pub const ZERO: Self = Self(0);
 
     /// Rounds down, so that a sample minus this never falls below the path's RTT.
     #[must_use]
     #[inline]
-    pub fn from_duration(held: Duration) -> Self {
-        let ns = held.as_nanos();
+    pub fn from_duration(taken: Duration) -> Self {
+        let ns = taken.as_nanos();
         if ns < 1 << MANTISSA_BITS {
             return Self(ns as u16);
         }
