@@ -1,9 +1,7 @@
 //! Which backend carries the packets? The command line chooses it once; from there on it is a type parameter.
 
-#[cfg(feature = "dpdk")]
 mod dpdk;
 mod udp;
-#[cfg(feature = "verbs")]
 mod verbs;
 
 use std::any::Any;
@@ -11,7 +9,6 @@ use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use clap::{Args, ValueEnum};
-use trine_dpdk::DpdkConfig;
 use trine_protocol::IsAt;
 use trine_protocol::RouteOf;
 use trine_protocol::endpoint_config;
@@ -19,7 +16,9 @@ use trine_protocol::route::is_same_address;
 use trine_transport::backend::{Backend, CaptureAddress};
 use trine_transport::{Config, CongestionControl};
 
+pub use self::dpdk::DpdkArguments;
 pub use self::udp::Udp;
+pub use self::verbs::VerbsArguments;
 use crate::failure::Failure;
 use crate::ports::free_addresses;
 
@@ -46,49 +45,12 @@ pub struct NetworkArguments {
         value_parser = parse_congestion
     )]
     pub congestion: Option<CongestionControl>,
-    /// verbs: the RDMA device; the first one with an active port if absent.
-    #[arg(long, env = "TRINE_DEVICE", value_name = "NAME", global = true, hide = !cfg!(feature = "verbs"))]
-    pub device: Option<String>,
-    /// verbs: the index of the port's GID; the most routable one if absent.
-    #[arg(long, env = "TRINE_GID_INDEX", value_name = "N", global = true, hide = !cfg!(feature = "verbs"))]
-    pub gid_index: Option<u32>,
-    /// verbs: queue pairs of the process, 1 to 8; one if absent.
-    #[arg(
-        long,
-        env = "TRINE_QUEUE_PAIRS",
-        value_name = "N",
-        global = true,
-        hide = !cfg!(feature = "verbs"),
-        value_parser = clap::value_parser!(u8).range(1..=8)
-    )]
-    pub queue_pairs: Option<u8>,
-    /// dpdk: EAL's arguments, such as "-a 0000:3b:00.0" or "--no-pci --no-huge --vdev=net_af_packet0,iface=veth0".
-    #[arg(
-        long,
-        env = "TRINE_EAL",
-        value_name = "ARGS",
-        global = true,
-        hide = !cfg!(feature = "dpdk"),
-        allow_hyphen_values = true
-    )]
-    pub eal: Option<String>,
-    /// dpdk: this process's port: ip=ADDRESS/PREFIX, then gateway=IP, device=NAME and more behind commas (transport/DPDK.md).
-    /// Further ports take the following addresses.
-    #[arg(long, env = "TRINE_DPDK", value_name = "PORT", global = true, hide = !cfg!(feature = "dpdk"))]
-    pub dpdk: Option<DpdkConfig>,
-    /// dpdk, up, demo and chaos: the first replica's address; the others take the IP addresses that follow.
-    #[arg(long, env = "TRINE_REPLICAS_AT", value_name = "IP:PORT", global = true, hide = !cfg!(feature = "dpdk"))]
-    pub replicas_at: Option<SocketAddr>,
-    /// dpdk, up, demo and chaos: EAL's arguments of each replica; {node_id} stands for its node id.
-    #[arg(
-        long,
-        env = "TRINE_REPLICA_EAL",
-        value_name = "ARGS",
-        global = true,
-        hide = !cfg!(feature = "dpdk"),
-        allow_hyphen_values = true
-    )]
-    pub replica_eal: Option<String>,
+    /// The options of the verbs backend.
+    #[command(flatten)]
+    pub verbs: VerbsArguments,
+    /// The options of the DPDK backend.
+    #[command(flatten)]
+    pub dpdk: DpdkArguments,
 }
 
 /// The kinds of backend.
@@ -215,37 +177,21 @@ pub trait OnNetwork {
 }
 
 /// Runs `task` on the network that `arguments` choose.
+///
+/// # Errors
+/// Options of a backend that was not chosen, a backend that is not in this build, or what the task returns.
 pub fn on_chosen(arguments: &NetworkArguments, task: impl OnNetwork) -> Result<(), Failure> {
-    let for_verbs = arguments.device.is_some()
-        || arguments.gid_index.is_some()
-        || arguments.queue_pairs.is_some();
-    if arguments.transport != TransportKind::Verbs && for_verbs {
-        return Err(Failure::usage(
-            "--device, --gid-index and --queue-pairs belong to verbs",
-            "add --transport verbs",
-        ));
+    let (chosen, congestion) = (arguments.transport, arguments.congestion);
+    if chosen != TransportKind::Verbs {
+        arguments.verbs.check_unused()?;
     }
-    let for_dpdk = [&arguments.eal, &arguments.replica_eal]
-        .into_iter()
-        .any(Option::is_some);
-    if arguments.transport != TransportKind::Dpdk && (for_dpdk || arguments.dpdk.is_some()) {
-        return Err(Failure::usage(
-            "--eal, --replica-eal and --dpdk belong to DPDK",
-            "add --transport dpdk",
-        ));
+    if chosen != TransportKind::Dpdk {
+        arguments.dpdk.check_unused()?;
     }
-    match arguments.transport {
-        TransportKind::Udp => task.run(&Udp {
-            congestion: arguments.congestion,
-        }),
-        #[cfg(feature = "verbs")]
-        TransportKind::Verbs => task.run(&verbs::Verbs::new(arguments)?),
-        #[cfg(not(feature = "verbs"))]
-        TransportKind::Verbs => Err(not_built("verbs")),
-        #[cfg(feature = "dpdk")]
-        TransportKind::Dpdk => task.run(&dpdk::Dpdk::new(arguments)?),
-        #[cfg(not(feature = "dpdk"))]
-        TransportKind::Dpdk => Err(not_built("dpdk")),
+    match chosen {
+        TransportKind::Udp => task.run(&Udp { congestion }),
+        TransportKind::Verbs => arguments.verbs.run(congestion, task),
+        TransportKind::Dpdk => arguments.dpdk.run(congestion, task),
     }
 }
 

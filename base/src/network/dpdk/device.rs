@@ -9,7 +9,8 @@ use trine_dpdk::{DpdkBackend, DpdkConfig, DpdkError, DpdkPorts, Eal, arguments};
 use trine_transport::CongestionControl;
 use trine_transport::buf::PoolConfig;
 
-use super::{Network, NetworkArguments, Opened, congestion_args, opened_by_address};
+use super::super::{Network, Opened, congestion_args, opened_by_address};
+use super::DpdkArguments;
 use crate::endpoint::random_seed;
 use crate::failure::Failure;
 
@@ -28,7 +29,10 @@ pub(super) struct Dpdk {
 }
 
 impl Dpdk {
-    pub(super) fn new(given: &NetworkArguments) -> Result<Self, Failure> {
+    pub(super) fn new(
+        given: &DpdkArguments,
+        congestion: Option<CongestionControl>,
+    ) -> Result<Self, Failure> {
         let Some(eal) = &given.eal else {
             return Err(Failure::usage(
                 "--transport dpdk needs EAL's arguments",
@@ -46,7 +50,7 @@ impl Dpdk {
             callers,
             replica_eal: given.replica_eal.clone(),
             replicas_at: given.replicas_at,
-            congestion: given.congestion,
+            congestion,
         })
     }
 

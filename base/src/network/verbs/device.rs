@@ -9,7 +9,8 @@ use trine_transport::CongestionControl;
 use trine_transport::backend::announce::{Announcer, Resolver};
 use trine_verbs::{VerbsAddress, VerbsBackend, VerbsConfig};
 
-use super::{Network, NetworkArguments, Opened, congestion_args, endpoint_with};
+use super::super::{Network, Opened, congestion_args, endpoint_with};
+use super::VerbsArguments;
 use crate::endpoint::backend_failure;
 use crate::failure::Failure;
 
@@ -24,11 +25,11 @@ pub(super) struct Verbs {
 }
 
 impl Verbs {
-    pub(super) fn new(arguments: &NetworkArguments) -> Result<Self, Failure> {
-        if arguments
-            .congestion
-            .is_some_and(CongestionControl::uses_marks)
-        {
+    pub(super) fn new(
+        arguments: &VerbsArguments,
+        congestion: Option<CongestionControl>,
+    ) -> Result<Self, Failure> {
+        if congestion.is_some_and(CongestionControl::uses_marks) {
             return Err(Failure::usage(
                 "verbs does not tell the network's congestion marks",
                 "take --congestion timely, or leave it out",
@@ -44,7 +45,7 @@ impl Verbs {
         Ok(Self {
             config,
             resolver,
-            congestion: arguments.congestion,
+            congestion,
         })
     }
 

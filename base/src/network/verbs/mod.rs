@@ -1,0 +1,64 @@
+//! The options of InfiniBand UD. Every build knows them; feature `verbs` adds what opens a device.
+
+#[cfg(feature = "verbs")]
+mod device;
+
+use clap::Args;
+use trine_transport::CongestionControl;
+
+use super::OnNetwork;
+use crate::failure::Failure;
+
+/// What a user says about the RDMA device.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Args)]
+pub struct VerbsArguments {
+    /// verbs: the RDMA device; the first one with an active port if absent.
+    #[arg(long, env = "TRINE_DEVICE", value_name = "NAME", global = true, hide = !cfg!(feature = "verbs"))]
+    device: Option<String>,
+    /// verbs: the index of the port's GID; the most routable one if absent.
+    #[arg(long, env = "TRINE_GID_INDEX", value_name = "N", global = true, hide = !cfg!(feature = "verbs"))]
+    gid_index: Option<u32>,
+    /// verbs: queue pairs of the process, 1 to 8; one if absent.
+    #[arg(
+        long,
+        env = "TRINE_QUEUE_PAIRS",
+        value_name = "N",
+        global = true,
+        hide = !cfg!(feature = "verbs"),
+        value_parser = clap::value_parser!(u8).range(1..=8)
+    )]
+    queue_pairs: Option<u8>,
+}
+
+impl VerbsArguments {
+    /// Refuses these options for another backend, which would ignore them.
+    pub(super) fn check_unused(&self) -> Result<(), Failure> {
+        if *self == Self::default() {
+            return Ok(());
+        }
+        Err(Failure::usage(
+            "--device, --gid-index and --queue-pairs belong to verbs",
+            "add --transport verbs",
+        ))
+    }
+
+    /// Runs `task` on the device.
+    #[cfg(feature = "verbs")]
+    pub(super) fn run(
+        &self,
+        congestion: Option<CongestionControl>,
+        task: impl OnNetwork,
+    ) -> Result<(), Failure> {
+        task.run(&device::Verbs::new(self, congestion)?)
+    }
+
+    /// Refuses: the feature is absent.
+    #[cfg(not(feature = "verbs"))]
+    pub(super) fn run(
+        &self,
+        _congestion: Option<CongestionControl>,
+        _task: impl OnNetwork,
+    ) -> Result<(), Failure> {
+        Err(super::not_built("verbs"))
+    }
+}
