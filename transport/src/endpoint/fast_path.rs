@@ -39,7 +39,7 @@ impl<R: Route> Endpoint<R> {
         datagram: &RxPacket<'_, R>,
         app: &mut impl App<R>,
     ) -> bool {
-        let index = packet.session();
+        let index = packet.header.session();
         let Some(session) = self.sessions.established_at(index) else {
             return false;
         };
@@ -56,10 +56,10 @@ impl<R: Route> Endpoint<R> {
         let deadline = server.on_single_request(now, packet, datagram.ecn, &mut self.memory);
         session.prove_alive(now);
         self.counters.stats.packets_received += 1;
-        let handle = handle_of(id, packet.request());
+        let handle = handle_of(id, packet.header.request());
         let request = Request {
             session: id,
-            kind: packet.kind(),
+            kind: packet.header.kind(),
             data: packet.payload,
             handle,
             deadline,
@@ -77,7 +77,7 @@ impl<R: Route> Endpoint<R> {
         datagram: &RxPacket<'_, R>,
         app: &mut impl App<R>,
     ) -> bool {
-        let index = packet.session();
+        let index = packet.header.session();
         let Some(session) = self.sessions.established_at(index) else {
             return false;
         };

@@ -4,14 +4,15 @@
 //! shape go through [`split_first`](super::split_first), which alone says what is wrong with them.
 
 use super::checksum::Seed;
-use super::header::{DEADLINE_UNIT_NS, Flags, PacketType, RequestNumber, VERSION};
+use super::header::{
+    DEADLINE_UNIT_NS, Flags, HeaderBytes, PacketType, RequestNumber, VERSION, word_at,
+};
 use super::layout::{EXTENSION_BYTES, HEADER_BYTES, words_of};
-use super::server_time::ServerTime;
 
 /// A packet that is all of its message. Its fields stay where they are until they are read.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct SinglePacket<'a> {
-    header: &'a [u8; HEADER_BYTES],
+    pub(crate) header: HeaderBytes<'a>,
     /// The bytes that follow the header.
     body: &'a [u8],
     /// The message: the body but for an extension.
@@ -39,8 +40,6 @@ const SHAPE: u16 = 0xff | EXTENSION | TRAILER;
 /// Where the message size begins, three bytes with the packet number after it.
 const MESSAGE_AT: usize = 7;
 const MESSAGE_MASK: u64 = (1 << 40) - 1;
-const NUMBER_AT: usize = 12;
-const NUMBER_MASK: u64 = (1 << 48) - 1;
 
 impl<'a> SinglePacket<'a> {
     /// Cuts the first packet off a datagram, if it is of this shape.
@@ -60,7 +59,7 @@ impl<'a> SinglePacket<'a> {
             return None;
         }
         let single = Self {
-            header,
+            header: HeaderBytes(header),
             body,
             payload,
         };
@@ -69,38 +68,13 @@ impl<'a> SinglePacket<'a> {
 
     #[inline(always)]
     pub(crate) fn is_request(&self) -> bool {
-        u16::from(self.header[0]) == REQUEST
-    }
-
-    #[inline(always)]
-    pub(crate) fn session(&self) -> u16 {
-        u16::from_le_bytes([self.header[2], self.header[3]])
-    }
-
-    #[inline(always)]
-    pub(crate) fn flags(&self) -> Flags {
-        Flags(self.header[1])
-    }
-
-    #[inline(always)]
-    pub(crate) fn kind(&self) -> u8 {
-        self.header[6]
-    }
-
-    #[inline(always)]
-    pub(crate) fn request(&self) -> RequestNumber {
-        RequestNumber(word_at(self.header, NUMBER_AT) & NUMBER_MASK)
-    }
-
-    #[inline(always)]
-    pub(crate) fn server_time(&self) -> ServerTime {
-        ServerTime::from_bits(u16::from_le_bytes([self.header[18], self.header[19]]))
+        u16::from(self.header.0[0]) == REQUEST
     }
 
     /// Nanoseconds that were left until the request's deadline when the packet was sent.
     #[inline]
     pub(crate) fn deadline_ns(&self) -> Option<u64> {
-        if !self.flags().has(Flags::EXTENSION) {
+        if !self.header.flags().has(Flags::EXTENSION) {
             return None;
         }
         let left = self
@@ -113,23 +87,15 @@ impl<'a> SinglePacket<'a> {
     /// Whether the checksum is right under this seed.
     #[inline(always)]
     pub(crate) fn verify(&self, seed: Seed) -> bool {
-        seed.is_sum_of(self.header, self.body)
+        seed.is_sum_of(self.header.0, self.body)
     }
-}
-
-/// Eight bytes of a header.
-#[inline(always)]
-fn word_at(header: &[u8; HEADER_BYTES], at: usize) -> u64 {
-    let mut word = [0; 8];
-    word.copy_from_slice(&header[at..at + 8]);
-    u64::from_le_bytes(word)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::prng::Prng;
-    use crate::wire::{Header, Packet, split_first};
+    use crate::wire::{Header, Packet, ServerTime, split_first};
 
     fn is_single(packet: &Packet<'_>) -> bool {
         let header = &packet.header;
@@ -162,11 +128,11 @@ mod tests {
                 single.is_request(),
                 header.packet_type == PacketType::Request
             );
-            assert_eq!(single.session(), header.session);
-            assert_eq!(single.flags(), header.flags);
-            assert_eq!(single.kind(), header.kind);
-            assert_eq!(single.request(), header.request);
-            assert_eq!(single.server_time(), header.server_time);
+            assert_eq!(single.header.session(), header.session);
+            assert_eq!(single.header.flags(), header.flags);
+            assert_eq!(single.header.kind(), header.kind);
+            assert_eq!(single.header.request(), header.request);
+            assert_eq!(single.header.server_time(), header.server_time);
             assert_eq!(single.payload, packet.payload);
             assert_eq!(single.deadline_ns(), packet.deadline_ns);
             assert!(single.verify(SEED) == packet.verify(SEED));

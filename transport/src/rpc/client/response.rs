@@ -21,7 +21,7 @@ impl ClientEnd {
         from: &Peer<R>,
         requests: &Requests,
     ) -> Option<u32> {
-        let number = packet.request();
+        let number = packet.header.request();
         let slot = self.slots.get(number.slot())?;
         if slot.sequence != number.sequence() || slot.request == NO_REQUEST {
             return None;
@@ -50,12 +50,12 @@ impl ClientEnd {
         let mut buffers = request.buffers.take().expect("seen by the caller");
         buffers.response.resize(packet.payload.len());
         buffers.response.copy_from_slice(packet.payload);
-        let is_marked = ecn || packet.flags().has(Flags::ECN_ECHO);
-        let sent_at = request.send.stamp_of_single(packet.flags().round());
+        let is_marked = ecn || packet.header.flags().has(Flags::ECN_ECHO);
+        let sent_at = request.send.stamp_of_single(packet.header.flags().round());
         self.sample_rtt(
             now,
             sent_at,
-            packet.server_time(),
+            packet.header.server_time(),
             is_marked,
             &mut counters.rtts,
         );
@@ -67,7 +67,7 @@ impl ClientEnd {
         counters.stats.requests_completed += 1;
         let tag = request.tag;
         // It has one packet, which is answered now.
-        self.leave_slot(packet.request().slot(), 1, false);
+        self.leave_slot(packet.header.request().slot(), 1, false);
         requests.table.release(index);
         if self.queue.is_empty() {
             self.mark_ready(from.index, requests);

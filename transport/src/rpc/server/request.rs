@@ -31,7 +31,7 @@ impl ServerEnd {
         from: &Peer<R>,
         responses: &Responses,
     ) -> bool {
-        let (number, bytes) = (packet.request(), packet.payload.len());
+        let (number, bytes) = (packet.header.request(), packet.payload.len());
         let Some(slot) = self.slots.get(usize::from(number.slot())) else {
             return false;
         };
@@ -50,11 +50,11 @@ impl ServerEnd {
         ecn: bool,
         memory: &mut Memory,
     ) -> Option<Instant> {
-        let slot = &mut self.slots[usize::from(packet.request().slot())];
+        let slot = &mut self.slots[usize::from(packet.header.request().slot())];
         let new = NewRequest {
-            number: packet.request(),
-            flags: packet.flags(),
-            kind: packet.kind(),
+            number: packet.header.request(),
+            flags: packet.header.flags(),
+            kind: packet.header.kind(),
             message_bytes: packet.payload.len() as u32,
             packets: 1,
         };
