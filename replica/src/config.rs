@@ -26,8 +26,6 @@ pub const READ_ANSWER_BYTES_PER_TURN: usize = 4 << 20;
 /// It starts the count again whenever it has lost track of the member, while the session still carries the earlier
 /// ones.
 pub const APPEND_BYTES_UNDER_WAY_MAX: usize = 32 << 20;
-/// Snapshot chunks of one transfer that may be in flight.
-pub const SNAPSHOT_CHUNKS_IN_FLIGHT: u32 = 4;
 /// Most snapshot transfers that a leader serves at a time.
 pub const SNAPSHOT_TRANSFERS_MAX: usize = 4;
 /// Most chunks of one snapshot that a receiver takes before it gives up.

@@ -92,7 +92,7 @@ impl<'a, R: Route> Cx<'a, R> {
 
     /// See [`Endpoint::cancel`].
     pub fn cancel(&mut self, request: RequestId) -> bool {
-        self.endpoint.cancel(self.now, request)
+        self.endpoint.cancel(request)
     }
 
     /// See [`Endpoint::enqueue_request`].

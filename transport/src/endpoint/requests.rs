@@ -106,8 +106,7 @@ impl<R: Route> Endpoint<R> {
 
     /// Gives up a request: it completes with `Cancelled`. False if it has already completed.
     /// A handler that runs goes on; its response is dropped.
-    pub fn cancel(&mut self, now: Instant, request: RequestId) -> bool {
-        let _ = now;
+    pub fn cancel(&mut self, request: RequestId) -> bool {
         let Some(request) = self.requests.find(request) else {
             return false;
         };

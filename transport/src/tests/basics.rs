@@ -430,13 +430,9 @@ fn cancelling_frees_the_slot_for_others() {
     let queued = net.request(0, session, 2, 64);
     net.request(0, session, 3, 64);
     net.run_for(Duration::from_millis(1));
-    let now = net.now;
-    assert!(net.nodes[0].endpoint.cancel(now, queued));
-    assert!(
-        !net.nodes[0].endpoint.cancel(now, queued),
-        "a request ends once"
-    );
-    assert!(net.nodes[0].endpoint.cancel(now, running));
+    assert!(net.nodes[0].endpoint.cancel(queued));
+    assert!(!net.nodes[0].endpoint.cancel(queued), "a request ends once");
+    assert!(net.nodes[0].endpoint.cancel(running));
     net.nodes[1].app.manner = Manner::Echo;
     assert!(net.run_until(SECOND, |net| completed(net, 0, 3)));
     let results: Vec<_> = net.nodes[0]

@@ -737,7 +737,7 @@ mod buffers {
         let mut s = sent_uncopied();
         // A short one would take the fast path.
         let unsent = s.enqueue(2, 1_000, 100);
-        s.node.endpoint.cancel(s.now, unsent);
+        s.node.endpoint.cancel(unsent);
         s.node.endpoint.on_timeout(s.now, &mut s.node.app);
         assert_eq!(s.node.app.completions.len(), 1);
         let session = s.session.expect("a session");
@@ -823,9 +823,9 @@ mod buffers {
         let mut s = Script::client();
         let first = s.enqueue(1, 100, 100);
         assert!(!says_so(&mut s), "the slot is fresh");
-        s.node.endpoint.cancel(s.now, first);
+        s.node.endpoint.cancel(first);
         let unsent = s.enqueue(2, 100, 100);
-        s.node.endpoint.cancel(s.now, unsent);
+        s.node.endpoint.cancel(unsent);
         s.enqueue(3, 100, 100);
         assert!(says_so(&mut s), "the one before the last was sent");
         s.response(3, 0, 100);

@@ -54,7 +54,7 @@ fn requests_that_ended_in_the_queue_leave_it() {
     assert!(s.node.endpoint.stats().requests_pending <= 2, "expired");
     for _ in 0..200 {
         let request = try_enqueue(&mut s, None).expect("the queue is nearly empty");
-        s.node.endpoint.cancel(s.now, request);
+        s.node.endpoint.cancel(request);
     }
     let pending = s.node.endpoint.stats().requests_pending;
     assert!(pending <= 20, "{pending} entries for one request");
@@ -64,6 +64,6 @@ fn requests_that_ended_in_the_queue_leave_it() {
     s.response(1, 0, 10);
     s.take();
     assert_eq!(s.node.endpoint.stats().requests_pending, 1);
-    assert!(s.node.endpoint.cancel(s.now, last));
+    assert!(s.node.endpoint.cancel(last));
     assert_eq!(s.node.endpoint.stats().requests_pending, 0);
 }

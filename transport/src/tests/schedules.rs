@@ -91,8 +91,7 @@ fn step(net: &mut Net, prng: &mut Prng, model: &mut Model) {
         15 => net.answer_all(1),
         16 | 17 if !model.ids.is_empty() => {
             let id = model.ids[prng.below(model.ids.len() as u64) as usize];
-            let now = net.now;
-            net.nodes[0].endpoint.cancel(now, id);
+            net.nodes[0].endpoint.cancel(id);
         }
         18 if prng.below(4) == 0 => {
             let session = model.sessions[prng.below(model.sessions.len() as u64) as usize];

@@ -205,7 +205,7 @@ fn cancelled() -> Script {
     let mut s = client();
     let request = s.enqueue(2, MESSAGE, MESSAGE);
     s.take();
-    s.node.endpoint.cancel(s.now, request);
+    s.node.endpoint.cancel(request);
     s
 }
 

@@ -37,7 +37,6 @@ pub fn run(data: &[u8]) {
 }
 
 fn operate(pair: &mut Pair, requests: &mut Vec<RequestId>, operation: u8, argument: u8) {
-    let now = pair.now;
     match operation % 12 {
         0..=2 => request(
             pair,
@@ -60,7 +59,7 @@ fn operate(pair: &mut Pair, requests: &mut Vec<RequestId>, operation: u8, argume
         10 => pair.nodes[1].app.answers_later = argument > 127,
         _ => {
             if let Some(id) = requests.get(usize::from(argument)) {
-                pair.nodes[0].endpoint.cancel(now, *id);
+                pair.nodes[0].endpoint.cancel(*id);
             }
         }
     }
