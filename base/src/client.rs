@@ -167,6 +167,9 @@ pub fn advice(obstacle: Obstacle) -> &'static str {
         Obstacle::Busy => {
             "the group has more to do than it can; try again, or wait longer with --timeout"
         }
+        Obstacle::Full => {
+            "other callers hold all of its sessions; the metric trine_transport_sessions_server counts them"
+        }
         Obstacle::WrongCluster { .. } => "the list of peers mixes groups; name the replicas of one",
         _ => "",
     }

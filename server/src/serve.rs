@@ -392,6 +392,7 @@ fn assemble<B: Backend>(
         endpoint,
         route_of,
         is_at,
+        holder_of,
         ..
     } = opened;
     let store_limits = Limits {
@@ -426,13 +427,15 @@ fn assemble<B: Backend>(
     }
     replica.lend_stopwatch(|| MonotonicClock.now());
     let node = match data {
-        None => Node::new(replica, route_of, is_at, seed),
+        None => Node::new(replica, route_of, is_at, seed).with_holders(holder_of),
         Some(data) => {
             let fsync = arguments.log.fsync.into();
             let replica = replica.on_disk(data.restored, now).synced(fsync);
             let queue = WriterThread::start(data.writer, backend.waker())
                 .map_err(|error| Failure::usage(error.to_string(), ""))?;
-            Node::new(replica, route_of, is_at, seed).with_disk(Box::new(queue))
+            Node::new(replica, route_of, is_at, seed)
+                .with_holders(holder_of)
+                .with_disk(Box::new(queue))
         }
     };
     let identity = node.identity();

@@ -7,7 +7,7 @@ use crate::endpoint::Endpoint;
 pub use crate::exchange::{
     Completion, Refused, RefusedReason, Reply, Request, RequestId, ResponseHandle, RpcError, Stale,
 };
-use crate::session::{ConnectParams, ConnectRefused, Event, PeerInfo, SessionId};
+use crate::session::{ConnectParams, ConnectRefused, Event, Holder, PeerInfo, SessionId};
 use crate::stats::{EndpointStats, SessionStats};
 use crate::time::{Duration, Instant};
 
@@ -28,6 +28,12 @@ pub trait App<R: Route> {
     /// Called once a turn of the event loop, after packets and timers.
     fn on_turn(&mut self, cx: &mut Cx<'_, R>) {
         let _ = cx;
+    }
+
+    /// Whom a new session from `route` is counted for. Called before a session of a peer is accepted.
+    fn holder(&self, route: &R) -> Holder {
+        let _ = route;
+        Holder::Shared
     }
 
     /// When `on_turn` must run again at the latest.

@@ -68,6 +68,8 @@ pub struct Config {
     pub mtu: Option<u16>,
     /// Sessions of this endpoint, of both modes together.
     pub sessions: usize,
+    /// Those of them that are kept for [privileged](crate::session::Holder::Privileged) callers; fewer than all.
+    pub sessions_reserved: usize,
     /// Requests of this endpoint that are in flight or queued, over all sessions.
     pub requests: usize,
     /// Requests that one session queues beyond those in slots; more are refused.
@@ -118,6 +120,7 @@ impl Default for Config {
             slots: 8,
             mtu: None,
             sessions: 256,
+            sessions_reserved: 0,
             requests: 16_384,
             queued_requests_per_session: 4_096,
             message_bytes: MESSAGE_BYTES_MAX,
@@ -151,6 +154,8 @@ pub enum ConfigError {
     Mtu,
     /// Not between 1 and [`SESSIONS_MAX`].
     Sessions,
+    /// See [`Config::sessions_reserved`].
+    SessionsReserved,
     /// Not at least one request and one answer.
     Queues,
     /// Above [`MESSAGE_BYTES_MAX`], or more packets than the packet number counts.
@@ -174,6 +179,7 @@ impl std::fmt::Display for ConfigError {
             Self::Slots => "slots must be 1 to 64",
             Self::Mtu => "the MTU must be 512 to 9000 bytes and within the backend's",
             Self::Sessions => "sessions must be 1 to 65535",
+            Self::SessionsReserved => "sessions_reserved must be less than sessions",
             Self::Queues => "at least one request and one answer must fit",
             Self::MessageBytes => "messages have at most 8 MiB",
             Self::AssemblyBytes {
@@ -227,6 +233,10 @@ impl Config {
                 (1..=SESSIONS_MAX).contains(&self.sessions),
                 ConfigError::Sessions,
             ),
+            (
+                self.sessions_reserved < self.sessions,
+                ConfigError::SessionsReserved,
+            ),
             (self.requests >= 1 && self.answers >= 1, ConfigError::Queues),
             (
                 self.message_bytes <= MESSAGE_BYTES_MAX,
@@ -263,7 +273,7 @@ mod tests {
     #[test]
     fn each_contradiction_has_its_error() {
         type Change = fn(&mut Config);
-        let cases: [(Change, ConfigError); 14] = [
+        let cases: [(Change, ConfigError); 15] = [
             (|c| c.credits = 0, ConfigError::Credits),
             (|c| c.credits = CREDITS_MAX + 1, ConfigError::Credits),
             (|c| c.slots = 0, ConfigError::Slots),
@@ -271,6 +281,10 @@ mod tests {
             (|c| c.mtu = Some(100), ConfigError::Mtu),
             (|c| c.sessions = 0, ConfigError::Sessions),
             (|c| c.sessions = SESSIONS_MAX + 1, ConfigError::Sessions),
+            (
+                |c| c.sessions_reserved = c.sessions,
+                ConfigError::SessionsReserved,
+            ),
             (|c| c.requests = 0, ConfigError::Queues),
             (
                 |c| c.message_bytes = MESSAGE_BYTES_MAX + 1,

@@ -73,6 +73,7 @@ impl<R: Route> Endpoint<R> {
         let rto_floor = config.rto_floor.unwrap_or(caps.rto_floor);
         let settings = SessionSettings {
             sessions: config.sessions,
+            sessions_reserved: config.sessions_reserved,
             terms: Terms {
                 credits: config.credits,
                 slots: config.slots,

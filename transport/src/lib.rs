@@ -98,8 +98,8 @@ pub use exchange::{
     Completion, Refused, RefusedReason, Reply, Request, RequestId, ResponseHandle, RpcError, Stale,
 };
 pub use session::{
-    BadTerm, ConnectError, ConnectParams, ConnectRefused, DownReason, Event, Identity, PeerInfo,
-    SessionId,
+    BadTerm, ConnectError, ConnectParams, ConnectRefused, DownReason, Event, Holder, Identity,
+    PeerInfo, SessionId,
 };
 pub use stats::{Drops, EndpointStats, RttHistogram, SessionStats};
 

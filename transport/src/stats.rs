@@ -50,6 +50,8 @@ pub struct EndpointStats {
     pub sessions_overcommitted: u64,
     /// Sessions that ended because their peer broke the protocol.
     pub sessions_violated: u64,
+    /// Sessions that gave way to those of callers with fewer of them.
+    pub sessions_gave_way: u64,
     /// The congestion control of this endpoint's own sessions.
     pub congestion: CongestionControl,
     /// Received packets that were dropped, by cause.

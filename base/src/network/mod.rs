@@ -9,12 +9,12 @@ use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use clap::{Args, ValueEnum};
-use trine_protocol::IsAt;
 use trine_protocol::RouteOf;
 use trine_protocol::endpoint_config;
 use trine_protocol::route::is_same_address;
+use trine_protocol::route::{HolderOf, IsAt};
 use trine_transport::backend::{Backend, CaptureAddress};
-use trine_transport::{Config, CongestionControl};
+use trine_transport::{Config, CongestionControl, Holder};
 
 pub use self::dpdk::DpdkArguments;
 pub use self::udp::Udp;
@@ -88,6 +88,7 @@ fn opened_by_address<B: Backend<Route = SocketAddr>>(
         endpoint: endpoint_with(congestion),
         route_of: Box::new(Some),
         is_at: Box::new(|route, address| is_same_address(*route, address)),
+        holder_of: Box::new(|route| Holder::of_address(*route)),
         keep: None,
     }
 }
@@ -153,6 +154,8 @@ pub struct Opened<B: Backend> {
     pub route_of: RouteOf<B::Route>,
     /// Whether a packet came from the process at an address.
     pub is_at: IsAt<B::Route>,
+    /// Whom the sessions from a route are counted for.
+    pub holder_of: HolderOf<B::Route>,
     /// A resource that has to live as long as the backend is in use.
     pub keep: Option<Box<dyn Any + Send>>,
 }
@@ -165,6 +168,7 @@ impl<B: Backend> Opened<B> {
             endpoint: self.endpoint,
             route_of: self.route_of,
             is_at: self.is_at,
+            holder_of: self.holder_of,
             keep: self.keep,
         }
     }

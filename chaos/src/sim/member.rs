@@ -9,7 +9,7 @@ use std::rc::Rc;
 use trine_client::AdminClient;
 use trine_replica::Node;
 use trine_transport::app::{App, Completion, Cx, Reply, Request};
-use trine_transport::session::Event;
+use trine_transport::session::{Event, Holder};
 use trine_transport::time::Instant;
 
 pub(crate) enum Member {
@@ -154,6 +154,13 @@ impl App<Host> for Member {
             Member::Replica(observed) => observed.node.on_turn(cx),
             Member::Callers(callers) => callers.clients.on_turn(cx),
             Member::Operator(giver) => giver.on_turn(cx),
+        }
+    }
+
+    fn holder(&self, host: &Host) -> Holder {
+        match self {
+            Member::Replica(observed) => observed.node.holder(host),
+            Member::Callers(_) | Member::Operator(_) => Holder::Shared,
         }
     }
 

@@ -143,6 +143,8 @@ pub enum Obstacle {
     NotAttached,
     /// The leader has too much waiting.
     Busy,
+    /// The replica has no room for another session of the transport.
+    Full,
     /// Every entry for client sessions is in use.
     SessionsFull,
     /// The replicas belong to another cluster.
@@ -197,6 +199,7 @@ impl fmt::Display for Obstacle {
                 "the replica belongs to no group yet; if there is none, start one with --bootstrap",
             ),
             Self::Busy => f.write_str("the leader has too much waiting"),
+            Self::Full => f.write_str("the replica has no room for another session"),
             Self::SessionsFull => f.write_str("every client session of the group is in use"),
             Self::WrongCluster { theirs } => {
                 write!(f, "the replicas belong to another cluster, {theirs}")

@@ -276,7 +276,7 @@ pub(super) const fn obstacle_of(error: ConnectError) -> Obstacle {
             theirs: ClusterId(theirs),
         },
         ConnectError::VersionMismatch { theirs } => Obstacle::VersionMismatch { theirs },
-        ConnectError::PeerFull => Obstacle::Busy,
+        ConnectError::PeerFull => Obstacle::Full,
         ConnectError::BadTerms { term, nearest } => Obstacle::BadTerms { term, nearest },
         ConnectError::OtherReason { code } => Obstacle::OtherReason { code },
         ConnectError::TimedOut | ConnectError::Cancelled => Obstacle::NoConnection,

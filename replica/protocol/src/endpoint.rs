@@ -13,6 +13,8 @@ pub fn endpoint_config() -> Config {
         credits: 64,
         overcommit: true,
         sessions: 4096,
+        // Each member has two sessions to each other one, and some that died and are not timed out yet.
+        sessions_reserved: 64,
         ..Config::default()
     }
 }

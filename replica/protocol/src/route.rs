@@ -3,11 +3,16 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use trine_transport::Holder;
+
 /// Turns a `host:port` into a backend's route; nothing for an address that the backend cannot carry.
 pub type RouteOf<R> = Box<dyn Fn(SocketAddr) -> Option<R> + Send>;
 
 /// Whether packets from a route were sent by the process at a `host:port`.
 pub type IsAt<R> = Box<dyn Fn(&R, SocketAddr) -> bool + Send>;
+
+/// Whom sessions from a route are counted for that no member has.
+pub type HolderOf<R> = Box<dyn Fn(&R) -> Holder + Send>;
 
 /// Whether two addresses are one. The scope of a link-local address is a number of the host that
 /// writes it, and its flow label says nothing about the host.

@@ -17,14 +17,15 @@ use trine_protocol::message::{
     AppendFrame, ClientReply, ClientStatus, ClusterId, Encode, Incarnation, ReplyToken, StatusForm,
     StatusReply, StatusRequest, kind, stream_position,
 };
-use trine_protocol::route::{IsAt, RouteOf, is_same_address};
+use trine_protocol::route::{HolderOf, IsAt, RouteOf, is_same_address};
 use trine_transport::backend::Route;
 use trine_transport::buf::MsgBuf;
 use trine_transport::prng::Prng;
 use trine_transport::slab::{Key, Slab};
 use trine_transport::time::Instant;
 use trine_transport::{
-    App, Completion, Cx, Event, Identity, PeerInfo, Reply, Request, ResponseHandle, SessionId,
+    App, Completion, Cx, Event, Holder, Identity, PeerInfo, Reply, Request, ResponseHandle,
+    SessionId,
 };
 
 pub use config::WAITING_REQUESTS_MAX;
@@ -58,6 +59,7 @@ pub struct Node<R: Route> {
     replica: Replica,
     /// Tells at which address the other end of a session is.
     is_at: IsAt<R>,
+    holder_of: HolderOf<R>,
     /// That address for sessions that replicas have opened: finding it out may cost something, and may fail for a while.
     origins: BTreeMap<SessionId, SocketAddr>,
     links: Links<R>,
@@ -90,6 +92,7 @@ impl<R: Route> Node<R> {
             cluster: replica.cluster(),
             replica,
             is_at,
+            holder_of: Box::new(|_| Holder::Shared),
             origins: BTreeMap::new(),
             links: Links::new(route_of),
             rng: Prng::new(seed),
@@ -103,6 +106,13 @@ impl<R: Route> Node<R> {
             disk: None,
             stats: NodeStats::default(),
         }
+    }
+
+    /// Counts sessions of callers that are no members by their routes. Without it nothing tells them apart.
+    #[must_use]
+    pub fn with_holders(mut self, holder_of: HolderOf<R>) -> Self {
+        self.holder_of = holder_of;
+        self
     }
 
     /// Gives the replica's writes somewhere to go; the replica is in disk mode.
@@ -382,6 +392,15 @@ impl<R: Route> App<R> for Node<R> {
         self.submit_writes();
         // Last: the turn may have made this replica a member of a cluster.
         self.follow_cluster(cx);
+    }
+
+    /// Replicas that this one trusts get a session also where others took all that they may have.
+    fn holder(&self, route: &R) -> Holder {
+        let is_at = &self.is_at;
+        match self.replica.origin(|address| is_at(route, address)) {
+            Some(_) => Holder::Privileged,
+            None => (self.holder_of)(route),
+        }
     }
 
     fn next_timeout(&self) -> Option<Instant> {

@@ -454,6 +454,11 @@ fn transport(snapshot: &Snapshot) -> Vec<Family> {
             "Sessions that peers and clients opened.",
             stats.sessions_server,
         ),
+        counter(
+            "transport_sessions_gave_way",
+            "Sessions that ended for want of room, because their address had most of them.",
+            stats.sessions_gave_way,
+        ),
         gauge(
             "transport_buffer_bytes",
             "Memory that message buffers have taken, as much as they ever needed at a time.",

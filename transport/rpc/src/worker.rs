@@ -17,7 +17,7 @@ use std::thread::JoinHandle;
 use trine_transport::app::{App, Cx};
 use trine_transport::backend::{Route, Waker};
 use trine_transport::buf::{MsgBuf, Pool};
-use trine_transport::session::{Event, SessionId};
+use trine_transport::session::{Event, Holder, SessionId};
 use trine_transport::time::Instant;
 use trine_transport::{Completion, Reply, Request, ResponseHandle};
 
@@ -184,6 +184,10 @@ impl<R: Route, A: App<R>> App<R> for WithWorkers<A> {
     fn on_turn(&mut self, cx: &mut Cx<'_, R>) {
         self.send_results(cx);
         self.app.on_turn(cx);
+    }
+
+    fn holder(&self, route: &R) -> Holder {
+        self.app.holder(route)
     }
 
     fn next_timeout(&self) -> Option<Instant> {

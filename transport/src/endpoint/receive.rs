@@ -97,7 +97,10 @@ impl<R: Route> Endpoint<R> {
         let route = datagram.route;
         let out = &mut Output::new(&mut self.control, &mut self.counters.stats);
         let ended = match packet.header.packet_type {
-            PacketType::Connect => return self.sessions.on_connect(now, packet, route, out),
+            PacketType::Connect => {
+                let holder_of = |route: &R| app.holder(route);
+                self.sessions.on_connect(now, packet, route, holder_of, out)
+            }
             PacketType::Ping => return self.sessions.on_ping(packet, route, out),
             PacketType::Disconnect => self.sessions.on_disconnect(packet, route, out),
             PacketType::Reset => self.sessions.on_reset(packet, route, out),

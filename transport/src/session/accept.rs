@@ -1,63 +1,83 @@
 //! The server's side of the handshake: nothing is remembered before the cookie has come back.
 
 use super::{
-    Event, Handshake, Identity, Input, Output, Role, Session, SessionId, Sessions, State, Terms,
+    DownReason, Ended, Event, Handshake, Holder, Identity, Input, Output, Role, Session, SessionId,
+    Sessions, State, Terms,
 };
 use crate::backend::Route;
 use crate::config::{MTU_MIN, SLOTS_MAX};
 use crate::rpc::ServerEnd;
 use crate::time::Instant;
 use crate::wire::{
-    Accept, BadTerm, Connect, Cookie, Header, Packet, PacketType, Refuse, RefuseReason,
+    Accept, BadTerm, Connect, Cookie, Header, Packet, PacketType, Probe, Refuse, RefuseReason,
     RequestNumber, Seed, VERSION,
 };
 
 impl<R: Route> Sessions<R> {
-    /// A peer wants a session.
+    /// A peer wants a session. Returns the one that gave way to it.
     pub(crate) fn on_connect(
         &mut self,
         now: Instant,
         packet: &Packet<'_>,
         route: R,
+        holder_of: impl FnOnce(&R) -> Holder,
         out: &mut Output<'_, R>,
-    ) {
+    ) -> Option<Ended> {
+        let connect = self.wanted_session(now, packet, route, out)?;
+        let holder = holder_of(&route);
+        self.accept(now, route, &connect, holder, out)
+    }
+
+    /// The session that a CONNECT asks for, if it is to be made. All else is answered here.
+    fn wanted_session(
+        &mut self,
+        now: Instant,
+        packet: &Packet<'_>,
+        route: R,
+        out: &mut Output<'_, R>,
+    ) -> Option<Connect> {
         if !packet.verify(Seed::NONE) {
             out.stats.drops.checksum += 1;
-            return;
+            return None;
         }
         // A nonce of 0 names no session, so the answer could not be told from others.
         let connect = Connect::read(packet.payload).filter(|connect| connect.nonce != 0);
         let Some(connect) = connect else {
             out.stats.drops.handshake += 1;
-            return;
+            return None;
         };
         if packet.header.version != VERSION {
             out.stats.drops.version += 1;
             let version = u64::from(VERSION);
-            return refuse(route, &connect, RefuseReason::Version, version, out);
+            refuse(route, &connect, RefuseReason::Version, version, out);
+            return None;
         }
         if !self.secret.cookie_is_good(now, &route, &connect) {
-            return self.send_cookie(now, route, &connect, out);
+            self.send_cookie(now, route, &connect, out);
+            return None;
         }
         // After the cookie: the sender is where it says it is, and nobody else gets this answer.
         if let Some((term, nearest)) = bad_term(&connect) {
             out.stats.drops.handshake += 1;
-            return refuse(route, &connect, RefuseReason::Terms(term), nearest, out);
+            refuse(route, &connect, RefuseReason::Terms(term), nearest, out);
+            return None;
         }
         if let Some(index) = self.table.named(connect.nonce) {
-            return self.accept_again(index, route, &connect, out);
+            self.accept_again(index, route, &connect, out);
+            return None;
         }
         if self.table.has_ended(connect.nonce) {
             // A duplicate that comes after its session's end: the packets of that session would be
             // good again, and their requests would run again.
             out.stats.drops.handshake += 1;
-            return;
+            return None;
         }
         let (ours, theirs) = (self.identity.cluster, connect.cluster);
         if ours != 0 && theirs != 0 && ours != theirs {
-            return refuse(route, &connect, RefuseReason::Cluster, ours, out);
+            refuse(route, &connect, RefuseReason::Cluster, ours, out);
+            return None;
         }
-        self.accept(now, route, &connect, out);
+        Some(connect)
     }
 
     fn send_cookie(&mut self, now: Instant, route: R, connect: &Connect, out: &mut Output<'_, R>) {
@@ -70,11 +90,27 @@ impl<R: Route> Sessions<R> {
         out.send(route, header, seed, Some(cookie.write()));
     }
 
-    fn accept(&mut self, now: Instant, route: R, connect: &Connect, out: &mut Output<'_, R>) {
+    fn accept(
+        &mut self,
+        now: Instant,
+        route: R,
+        connect: &Connect,
+        holder: Holder,
+        out: &mut Output<'_, R>,
+    ) -> Option<Ended> {
         let terms = self.terms_for(connect);
         let events_have_room = self.events.len() < 2 * self.settings.sessions;
-        if !self.table.has_room() || !self.has_credits_for(&terms, out.stats) || !events_have_room {
-            return refuse(route, connect, RefuseReason::Full, 0, out);
+        if !self.has_credits_for(&terms, out.stats) || !events_have_room {
+            refuse(route, connect, RefuseReason::Full, 0, out);
+            return None;
+        }
+        let ended = match self.has_room_for(holder) {
+            true => None,
+            false => self.make_room_for(holder, out),
+        };
+        if !self.has_room_for(holder) {
+            refuse(route, connect, RefuseReason::Full, 0, out);
+            return ended;
         }
         let id = self.table.insert(|generation| Session {
             generation,
@@ -93,15 +129,44 @@ impl<R: Route> Sessions<R> {
             handshake: Handshake::begin(now, now, RequestNumber::default()),
             role: Role::Server(ServerEnd::new(&terms)),
         });
-        let Some(id) = id else { return };
+        let Some(id) = id else { return ended };
         let opened = self.table[id.index].go(Input::CookieReturned);
         assert!(opened, "a fresh session cannot open");
         self.table.name(connect.nonce, id.index);
+        self.shares.add(id.index, holder);
         out.stats.sessions_server += 1;
         self.rearm(id.index, out.stats);
         let peer = self.table[id.index].peer_info();
         self.events.push_back(Event::Accepted { session: id, peer });
         self.send_accept(id, out);
+        ended
+    }
+
+    /// Whether `holder` may have another session: the reserve is not for everybody.
+    fn has_room_for(&self, holder: Holder) -> bool {
+        let common_max = self.settings.sessions - self.settings.sessions_reserved;
+        let may_have = holder == Holder::Privileged || self.shares.common() < common_max;
+        may_have && self.table.has_room()
+    }
+
+    /// Ends a session of the address that has most of them. Its peer is told once, and finds out by itself if it does not
+    /// hear that: a caller that does not answer must not keep its place.
+    fn make_room_for(&mut self, holder: Holder, out: &mut Output<'_, R>) -> Option<Ended> {
+        let index = self.shares.gives_way_to(holder)?;
+        let session = &self.table[index];
+        let (route, remote, nonce) = (session.route, session.remote, session.nonce);
+        let ended = self.end(index, Input::GiveWay, DownReason::GaveWay, out)?;
+        out.stats.sessions_gave_way += 1;
+        let body = Probe {
+            sender_session: index,
+            nonce,
+        };
+        let header = Header {
+            request: RequestNumber::token(self.secret.draw()),
+            ..Header::new(PacketType::Disconnect, remote)
+        };
+        out.send(route, header, Seed::NONE, Some(body.write()));
+        Some(ended)
     }
 
     /// The smaller of both wishes.

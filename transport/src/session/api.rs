@@ -111,6 +111,8 @@ pub enum DownReason {
     Violation,
     /// A slot has had [`SEQUENCES_MAX`](crate::config::SEQUENCES_MAX) requests.
     NumbersUsedUp,
+    /// There was no room for the session of another caller, and the peer's address had most of them.
+    GaveWay,
 }
 
 impl fmt::Display for DownReason {
@@ -127,6 +129,7 @@ impl fmt::Display for DownReason {
             }
             Self::Violation => "the peer broke the protocol; run the same release on both sides",
             Self::NumbersUsedUp => "the session has used up its request numbers; connect again",
+            Self::GaveWay => "there was no room for other callers, and this one's address had most sessions",
         })
     }
 }

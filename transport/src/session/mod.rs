@@ -10,6 +10,7 @@ mod keepalive;
 mod peer;
 mod rtt;
 mod secret;
+mod shares;
 mod state;
 mod table;
 mod teardown;
@@ -22,6 +23,7 @@ pub use api::{
 };
 pub(crate) use peer::{Peer, Received};
 pub(crate) use rtt::{RtoLimits, Rtt};
+pub use shares::Holder;
 pub(crate) use table::{Ended, Role, Session};
 pub(crate) use teardown::Closed;
 pub(crate) use terms::Terms;
@@ -30,6 +32,7 @@ pub(crate) use timers::Timer;
 use std::collections::VecDeque;
 
 use self::secret::Secret;
+use self::shares::Shares;
 use self::state::{Input, State};
 use self::table::{Handshake, Probing, SessionTable};
 use crate::backend::Route;
@@ -43,6 +46,7 @@ use crate::wire::{Body, Header, Seed};
 /// All sessions of an endpoint.
 pub(crate) struct Sessions<R: Route> {
     table: SessionTable<R>,
+    shares: Shares,
     identity: Identity,
     secret: Secret,
     settings: SessionSettings,
@@ -56,6 +60,8 @@ pub(crate) struct Sessions<R: Route> {
 pub(crate) struct SessionSettings {
     /// Sessions at most.
     pub(crate) sessions: usize,
+    /// Those of them that only privileged holders get.
+    pub(crate) sessions_reserved: usize,
     /// This side's offer in a handshake.
     pub(crate) terms: Terms,
     pub(crate) rto_limits: RtoLimits,
@@ -99,6 +105,7 @@ impl<R: Route> Sessions<R> {
         let precision_ns = settings.rto_limits.floor.as_nanos() / 32;
         Self {
             table: SessionTable::new(settings.sessions),
+            shares: Shares::default(),
             identity,
             secret: Secret::new(seed),
             timers: TimingWheel::new(settings.sessions, precision_ns),

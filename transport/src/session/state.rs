@@ -6,7 +6,7 @@
 //!    ^  \                                  ^ |              |  |
 //!    |   \  Cookie came back (server)      +-+ Cookie       |  | Close
 //!    |    +-----------------------------------------> Open  |  v
-//!    +--- Refused, GaveUp, Lost, PeerClosed ----------------+ Closing
+//!    +--- Refused, GaveUp, Lost, PeerClosed, GiveWay -------+ Closing
 //! ```
 
 /// Where a session is in its life.
@@ -49,6 +49,8 @@ pub(crate) enum Input {
     Silence,
     /// The peer has broken the protocol.
     Violation,
+    /// There is no room, and the session's holder has most of them.
+    GiveWay,
 }
 
 impl State {
@@ -63,8 +65,11 @@ impl State {
             (S::Returning, I::Accept) => S::Open,
             (S::Asking | S::Returning, I::Refuse | I::Close | I::Silence) => S::Free,
             (S::Open, I::Close) => S::Closing,
-            (S::Open, I::PeerClosed | I::Reset | I::Silence | I::Violation) => S::Free,
-            (S::Closing, I::PeerClosed | I::CloseConfirmed | I::Reset | I::Silence) => S::Free,
+            (S::Open, I::PeerClosed | I::Reset | I::Silence | I::Violation | I::GiveWay) => S::Free,
+            (
+                S::Closing,
+                I::PeerClosed | I::CloseConfirmed | I::Reset | I::Silence | I::GiveWay,
+            ) => S::Free,
             _ => return None,
         })
     }
@@ -81,7 +86,7 @@ mod tests {
         State::Open,
         State::Closing,
     ];
-    const INPUTS: [Input; 11] = [
+    const INPUTS: [Input; 12] = [
         Input::Connect,
         Input::CookieReturned,
         Input::Cookie,
@@ -93,6 +98,7 @@ mod tests {
         Input::Reset,
         Input::Silence,
         Input::Violation,
+        Input::GiveWay,
     ];
 
     /// The whole table, as PROTOCOL.md prints it.
@@ -121,6 +127,7 @@ CloseConfirmed -         -         -         -         Free
 Reset          -         -         -         Free      Free
 Silence        -         Free      Free      Free      Free
 Violation      -         -         -         Free      -
+GiveWay        -         -         -         Free      Free
 ";
         assert_eq!(table, expected);
         let protocol = include_str!("../../PROTOCOL.md");

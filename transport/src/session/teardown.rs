@@ -147,6 +147,7 @@ impl<R: Route> Sessions<R> {
             Role::Client(_) => out.stats.sessions_client -= 1,
             Role::Server(_) => {
                 out.stats.sessions_server -= 1;
+                self.shares.remove(index);
                 self.remember_ended(nonce);
             }
         }

@@ -14,5 +14,6 @@ mod scale;
 mod schedules;
 mod script;
 mod server_handlers;
+mod shares;
 mod transitions;
 mod waits;

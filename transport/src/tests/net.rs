@@ -7,7 +7,7 @@ use crate::buf::{MsgBuf, Pool, PoolConfig};
 use crate::prng::{Prng, Ratio};
 use crate::time::{Duration, Instant};
 use crate::{
-    App, Completion, Config, ConnectParams, Cx, Endpoint, Event, Identity, Reply, Request,
+    App, Completion, Config, ConnectParams, Cx, Endpoint, Event, Holder, Identity, Reply, Request,
     ResponseHandle, RpcError, SessionId,
 };
 
@@ -135,6 +135,8 @@ pub(crate) struct TestApp {
     pub(crate) completions: Vec<Done>,
     pub(crate) events: Vec<Event<u32>>,
     pub(crate) deadlines: Vec<Option<Instant>>,
+    /// Whom sessions from a node are counted for.
+    pub(crate) holder: fn(u32) -> Holder,
 }
 
 impl App<u32> for TestApp {
@@ -159,6 +161,10 @@ impl App<u32> for TestApp {
             return Reply::Later;
         }
         Reply::Now(response)
+    }
+
+    fn holder(&self, node: &u32) -> Holder {
+        (self.holder)(*node)
     }
 
     fn on_completion(&mut self, _cx: &mut Cx<'_, u32>, tag: u64, completion: Completion) {
@@ -432,6 +438,7 @@ impl Node {
             completions: Vec::new(),
             events: Vec::new(),
             deadlines: Vec::new(),
+            holder: |_| Holder::Shared,
         };
         let endpoint = Endpoint::new(config.clone(), &caps, pool, identity, seed)
             .expect("a good configuration");

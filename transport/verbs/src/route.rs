@@ -31,6 +31,18 @@ pub struct VerbsRoute {
     pub qkey: u32,
 }
 
+impl VerbsRoute {
+    /// A number for the machine. It is the same for all its queue pairs: the LID, or the half of the GID that is the
+    /// interface's own.
+    #[must_use]
+    pub fn machine(&self) -> u64 {
+        match self.lid {
+            0 => u128::from_be_bytes(self.gid) as u64,
+            lid => u64::from(lid),
+        }
+    }
+}
+
 /// An endpoint with all its queue pairs: what `host:port` means on this backend. Exchanged by
 /// [`announce`](trine_transport::backend::announce).
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use trine_transport::CongestionControl;
 use trine_transport::backend::announce::{Announcer, Resolver};
+use trine_transport::{CongestionControl, Holder};
 use trine_verbs::{VerbsAddress, VerbsBackend, VerbsConfig};
 
 use super::super::{Network, Opened, congestion_args, endpoint_with};
@@ -70,6 +70,7 @@ impl Verbs {
                 let announced = announced.lookup(address);
                 announced.is_some_and(|announced| announced.has(route))
             }),
+            holder_of: Box::new(|route| Holder::Address(route.machine())),
             keep: None,
         })
     }
