@@ -4,7 +4,6 @@ use crate::checker::Verdict;
 use crate::seeds::for_each_seed;
 use crate::sim::{self, SimConfig, Trace, rpc};
 use std::collections::BTreeSet;
-use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use trine_replica::config::ReadMode;
@@ -227,12 +226,7 @@ fn finding_of(subject: Subject, seed: u64) -> Option<String> {
                 .expect("seeds stand for sound configurations")
                 .verdict
         }
-        // Assertions of the transport find a bug as well as its checkers.
-        Subject::Transport => catch_unwind(|| rpc::run(&rpc::RpcConfig::new(seed), Trace::Off))
-            .map_or_else(
-                |payload| Verdict::violation(format!("assertion: {}", sim::message_of(&*payload))),
-                |report| report.verdict,
-            ),
+        Subject::Transport => rpc::run(&rpc::RpcConfig::new(seed), Trace::Off).verdict,
     };
     match verdict {
         Verdict::Violation(violation) if !violation.explanation.starts_with("nothing proved") => {

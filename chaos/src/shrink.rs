@@ -3,20 +3,16 @@
 
 use crate::checker::Verdict;
 use crate::fault::Fault;
-use crate::sim::{self, SimConfig, SimReport, Trace};
+use crate::sim::{Report as _, Run, Trace};
 use std::collections::BTreeSet;
-use trine_transport::time::Duration;
-
-/// Shortest time with faults that is tried.
-const FAULTY_MIN: Duration = Duration::from_secs(2);
 
 /// A failing run and the smaller one that it was shrunk to.
 #[derive(Clone, Debug)]
-pub struct Shrunk {
+pub struct Shrunk<C: Run> {
     /// The smallest configuration found that still fails.
-    pub config: SimConfig,
+    pub config: C,
     /// Its report.
-    pub report: SimReport,
+    pub report: C::Report,
     /// Runs that were tried.
     pub tried: u64,
 }
@@ -24,12 +20,15 @@ pub struct Shrunk {
 /// Shrinks the failing run of `config` within `runs_max` runs, and as long as `go_on` says so. `None` if it does not
 /// fail, or was interrupted before it had. A run that proved nothing is handed back as it is: every smaller one proves
 /// less, so one fault or client less would always seem to be the same failure.
-pub fn shrink(config: &SimConfig, runs_max: u64, go_on: fn() -> bool) -> Option<Shrunk> {
+pub fn shrink<C: Run>(config: &C, runs_max: u64, go_on: fn() -> bool) -> Option<Shrunk<C>> {
     let mut config = config.clone();
     let mut tried = 1;
-    let run = |config: &SimConfig| sim::run_while(config.clone(), Trace::Off, go_on).ok();
-    let mut report = run(&config).filter(|report| !report.ended_early)?;
-    let failure = kind_of(&report.verdict)?;
+    let run = |config: &C| {
+        let report = config.simulate(Trace::Off, go_on);
+        (!report.ended_early()).then_some(report)
+    };
+    let mut report = run(&config)?;
+    let failure = kind_of(report.verdict())?;
     let mut next = match failure {
         Failure::NothingProved => Vec::new(),
         _ => beginnings(&config, &report),
@@ -40,8 +39,8 @@ pub fn shrink(config: &SimConfig, runs_max: u64, go_on: fn() -> bool) -> Option<
                 return None;
             }
             tried += 1;
-            let report = run(&candidate).filter(|report| !report.ended_early)?;
-            (kind_of(&report.verdict).as_ref() == Some(&failure)).then_some((candidate, report))
+            let report = run(&candidate)?;
+            (kind_of(report.verdict()).as_ref() == Some(&failure)).then_some((candidate, report))
         });
         match smaller {
             Some(found) => (config, report) = found,
@@ -59,23 +58,18 @@ pub fn shrink(config: &SimConfig, runs_max: u64, go_on: fn() -> bool) -> Option<
 
 /// The run with its faults by name, so that some can then be taken away: those that fired, or else all. A named fault
 /// must fire. The demands on a whole run do not apply to its remains.
-fn beginnings(config: &SimConfig, report: &SimReport) -> Vec<SimConfig> {
-    let of = |faults: BTreeSet<Fault>| {
-        let mut named = SimConfig {
-            faults: Some(faults),
-            ..config.clone()
-        };
-        named.ask_for_less(1);
-        named
-    };
-    let fired = report.faults.iter().filter(|(_, fired)| **fired > 0);
-    let fired: BTreeSet<Fault> = fired.map(|(&fault, _)| fault).collect();
-    let all: BTreeSet<Fault> = report.faults.keys().copied().collect();
+fn beginnings<C: Run>(config: &C, report: &C::Report) -> Vec<C> {
+    let counted = report.faults().iter();
+    let fired: BTreeSet<Fault> = counted
+        .filter(|(_, fired)| **fired > 0)
+        .map(|(&fault, _)| fault)
+        .collect();
+    let all: BTreeSet<Fault> = report.faults().keys().copied().collect();
     // A panic leaves no count of fired faults behind.
     if fired.is_empty() || fired == all {
-        return vec![of(all)];
+        return vec![config.with_faults(all)];
     }
-    vec![of(fired), of(all)]
+    vec![config.with_faults(fired), config.with_faults(all)]
 }
 
 /// How a run failed: the broken property, not its place.
@@ -114,38 +108,13 @@ impl Failure {
 }
 
 /// Smaller configurations, the largest steps first.
-fn candidates(config: &SimConfig) -> Vec<SimConfig> {
-    let mut smaller = Vec::new();
-    let halved = Duration::from_nanos(config.faulty.as_nanos() / 2);
-    if halved >= FAULTY_MIN {
-        smaller.push(SimConfig {
-            faulty: halved,
-            ..config.clone()
-        });
-    }
-    if config.client_machines > 1 {
-        smaller.push(SimConfig {
-            client_machines: config.client_machines - 1,
-            ..config.clone()
-        });
-    }
-    if config.clients_per_machine > 1 {
-        smaller.push(SimConfig {
-            clients_per_machine: config.clients_per_machine - 1,
-            ..config.clone()
-        });
-    }
-    let faults = config.faults.clone().unwrap_or_default();
+fn candidates<C: Run>(config: &C) -> Vec<C> {
+    let mut smaller = config.smaller();
+    let faults = config.faults().cloned().unwrap_or_default();
     for fault in &faults {
-        let fewer: BTreeSet<_> = faults
-            .iter()
-            .copied()
-            .filter(|other| other != fault)
-            .collect();
-        smaller.push(SimConfig {
-            faults: Some(fewer),
-            ..config.clone()
-        });
+        let mut fewer = faults.clone();
+        fewer.remove(fault);
+        smaller.push(config.with_faults(fewer));
     }
     smaller
 }
@@ -153,6 +122,8 @@ fn candidates(config: &SimConfig) -> Vec<SimConfig> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sim::SimConfig;
+    use trine_transport::time::Duration;
 
     /// These three were one kind once, and a shrink went from one to another.
     #[test]
@@ -190,7 +161,7 @@ mod tests {
     #[test]
     fn a_run_that_proved_nothing_is_not_shrunk() {
         let mut config = SimConfig::from_seed(3);
-        config.faulty = FAULTY_MIN;
+        config.faulty = Duration::from_secs(2);
         config.faults = Some([Fault::Loss].into());
         config.ask_for_less(u64::MAX);
         let shrunk = shrink(&config, 10, || true).expect("nothing completes so many operations");

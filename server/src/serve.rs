@@ -16,7 +16,7 @@ use trine_replica::config::ReplicaConfig;
 use trine_replica::disk::WriterThread;
 use trine_replica::node::Node;
 use trine_replica::{Halt, Replica};
-use trine_transport::backend::{Backend, Faults, Faulty, MonotonicClock, Waker};
+use trine_transport::backend::{Backend, FaultCounts, Faults, Faulty, MonotonicClock, Waker};
 use trine_transport::time::{Clock, Duration, Instant};
 use trine_transport::{Config, EventLoop};
 
@@ -40,7 +40,6 @@ use trine_base::network::{Network, Opened};
 use trine_base::output::Output;
 use trine_base::restoring::Restoring;
 use trine_base::{peers, placement};
-use trine_local::faults::Fired;
 
 /// The start of the line that says where the metrics are.
 pub const METRICS_LINE: &str = "metrics at ";
@@ -204,11 +203,11 @@ fn live_with_faults<B: Backend>(
         .wrapping_add(u64::from(arguments.id) << 48);
     let mut opened = opened.around(|backend| Faulty::new(backend, MonotonicClock, seed));
     opened.route_of = injector.attach(opened.backend.handle(), opened.route_of);
-    let told = Cell::new(Fired::default());
+    let told = Cell::new(FaultCounts::default());
     let tell = move || {
         let fired = injector.fired();
         if told.replace(fired) != fired {
-            announcer.line(fired.to_line());
+            announcer.line(trine_local::faults::to_line(&fired));
         }
     };
     serve(opened, startup, arguments, watch, tell)

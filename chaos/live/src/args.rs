@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser as _};
+use trine_chaos::fault::Fault;
 use trine_transport::prng::Ratio;
 
-use super::kind::Kind as FaultKind;
 use trine_base::units::parse_positive_duration;
 use trine_server::options::LogArguments;
 
@@ -32,8 +33,8 @@ pub struct ChaosArguments {
     #[arg(long, value_name = "TIME", value_parser = parse_positive_duration, requires = "data_dir", conflicts_with = "kill_leader_every")]
     pub kill_all_every: Option<Duration>,
     /// Faults that come one after the other, each kind at least once, at times and upon replicas that the seed draws.
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_enum)]
-    pub faults: Vec<FaultKind>,
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = live_faults())]
+    pub faults: Vec<Fault>,
     /// With --faults: the time from one to the next, about.
     #[arg(long, default_value = "4s", value_name = "TIME", value_parser = parse_positive_duration, requires = "faults")]
     pub fault_every: Duration,
@@ -71,6 +72,32 @@ pub struct ChaosArguments {
         "clients", "duration", "seed", "replicas", "keys", "history", "html",
     ])]
     pub check: Option<PathBuf>,
+}
+
+impl ChaosArguments {
+    /// A requested fault that needs small disks.
+    pub(crate) fn fault_of_small_disks(&self) -> Option<Fault> {
+        self.faults
+            .iter()
+            .copied()
+            .find(|&fault| needs_small_disks(fault))
+    }
+}
+
+/// Whether a fault can only happen to replicas with small disks of their own.
+pub(crate) fn needs_small_disks(fault: Fault) -> bool {
+    fault.live().is_some_and(|live| live.small_disks)
+}
+
+/// Parses the names of the faults that can happen to processes.
+fn live_faults() -> impl clap::builder::TypedValueParser<Value = Fault> {
+    let value = |fault: Fault| {
+        let live = fault.live().expect("it is listed as one");
+        PossibleValue::new(fault.name()).help(live.about)
+    };
+    let named = |name: String| Fault::LIVE.into_iter().find(|fault| fault.name() == name);
+    PossibleValuesParser::new(Fault::LIVE.map(value))
+        .map(move |name| named(name).expect("only these names are possible"))
 }
 
 /// The options after a command's name, as the whole command line parses them.

@@ -10,7 +10,9 @@ use trine_chaos::translate::{answer_of, command_of};
 use trine_chaos::workload::{Mix, Request, Workload, WorkloadConfig};
 use trine_client::{ClientId, Error, Finished, Mode};
 use trine_kvstore::Command;
-use trine_transport::backend::{Backend, Direction, FaultHandle, Faults, Faulty, MonotonicClock};
+use trine_transport::backend::{
+    Backend, Direction, FaultCounts, FaultHandle, Faults, Faulty, MonotonicClock,
+};
 use trine_transport::time::Instant;
 
 use super::{OPERATION_LIMIT, now};
@@ -19,7 +21,6 @@ use trine_base::client_endpoint::ClientEndpoint;
 use trine_base::failure::Failure;
 use trine_base::load::{Work, closed_loop};
 use trine_base::network::Network;
-use trine_local::faults::Fired;
 
 /// The most endpoints (and threads) that the clients are spread over.
 const ENDPOINTS_MAX: u32 = 8;
@@ -55,13 +56,13 @@ struct Shared {
 /// The observations of one thread.
 struct Log {
     history: History,
-    fired: Fired,
+    fired: FaultCounts,
 }
 
 /// The observations of all threads.
 pub(super) struct Seen {
     pub(super) history: History,
-    pub(super) fired: Fired,
+    pub(super) fired: FaultCounts,
     /// From this time on every key was read once more.
     pub(super) reread_from: Instant,
 }
@@ -127,7 +128,7 @@ impl<N: Network> Crew<N> {
     pub(super) fn finish(mut self) -> Result<Seen, Failure> {
         self.shared.stop.store(true, Ordering::SeqCst);
         let mut histories = Vec::new();
-        let mut fired = Fired::default();
+        let mut fired = FaultCounts::default();
         for thread in self.threads.drain(..) {
             let log = thread
                 .join()
@@ -144,7 +145,7 @@ impl<N: Network> Crew<N> {
         };
         let clients: Vec<ClientId> = (0..READERS).map(|_| self.last.open()).collect();
         closed_loop(&mut self.last, &clients, |_| true, &mut readers)?;
-        fired.add(&self.last_faults.total().into());
+        fired.add(&self.last_faults.total());
         histories.push(readers.history);
         Ok(Seen {
             history: History::merge(histories),
@@ -192,7 +193,7 @@ fn work<B: Backend>(
     )?;
     Ok(Log {
         history: recorder.history,
-        fired: handle.total().into(),
+        fired: handle.total(),
     })
 }
 

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use trine_local::faults::Fired;
+use trine_local::faults;
 use trine_local::{LineSink, Stream};
+use trine_transport::backend::FaultCounts;
 
 /// The counts that the replicas of a group report, added up over their incarnations.
 #[derive(Debug, Default)]
@@ -15,8 +16,8 @@ pub(super) struct ReplicaFaults {
 #[derive(Copy, Clone, Debug, Default)]
 struct Runs {
     /// The counts of earlier incarnations.
-    past: Fired,
-    present: Fired,
+    past: FaultCounts,
+    present: FaultCounts,
 }
 
 impl ReplicaFaults {
@@ -25,14 +26,14 @@ impl ReplicaFaults {
         let counts = Arc::clone(self);
         Arc::new(move |node_id, stream, line: &str| {
             if stream == Stream::Out
-                && let Some(fired) = Fired::from_line(line)
+                && let Some(fired) = faults::from_line(line)
             {
                 counts.note(node_id, fired);
             }
         })
     }
 
-    fn note(&self, node_id: usize, fired: Fired) {
+    fn note(&self, node_id: usize, fired: FaultCounts) {
         let mut all = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         let runs = all.entry(node_id).or_default();
         // Counts only grow within an incarnation.
@@ -43,9 +44,9 @@ impl ReplicaFaults {
         runs.present = fired;
     }
 
-    pub(super) fn total(&self) -> Fired {
+    pub(super) fn total(&self) -> FaultCounts {
         let all = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
-        all.values().fold(Fired::default(), |mut sum, runs| {
+        all.values().fold(FaultCounts::default(), |mut sum, runs| {
             sum.add(&runs.past);
             sum.add(&runs.present);
             sum
@@ -59,22 +60,22 @@ mod tests {
 
     #[test]
     fn counts_are_added_over_replicas_and_their_incarnations() {
-        let faults = Arc::new(ReplicaFaults::default());
-        let sink = faults.sink();
-        let tell = |node_id, packets, loss| {
-            let fired = Fired {
+        let counts = Arc::new(ReplicaFaults::default());
+        let sink = counts.sink();
+        let tell = |node_id, packets, lost| {
+            let fired = FaultCounts {
                 packets,
-                loss,
-                ..Fired::default()
+                lost,
+                ..FaultCounts::default()
             };
-            sink(node_id, Stream::Out, &fired.to_line());
+            sink(node_id, Stream::Out, &faults::to_line(&fired));
         };
         tell(1, 100, 5);
         tell(1, 200, 9);
         tell(2, 50, 1);
         tell(1, 10, 2);
         sink(3, Stream::Out, "leader, term 4");
-        let total = faults.total();
-        assert_eq!((total.packets, total.loss), (260, 12));
+        let total = counts.total();
+        assert_eq!((total.packets, total.lost), (260, 12));
     }
 }

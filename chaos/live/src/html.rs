@@ -2,10 +2,10 @@
 //! operations that prove it.
 
 use trine_chaos::checker::{Verdict, Violation};
+use trine_chaos::fault::{Fault, Look};
 use trine_chaos::history::{History, Operation, Outcome};
 use trine_transport::time::Instant;
 
-use super::kind::Kind;
 use super::minimal::minimal;
 use super::report::Report;
 use super::timeline::{Done, Timeline};
@@ -55,11 +55,7 @@ pub(super) fn page(report: &Report<'_>) -> String {
     let span = Span::of(history, timeline);
     page.heading("Replicas, faults, and who led");
     page.push(&replicas(report.addresses, timeline, &span));
-    page.push(
-        "<p class=\"legend\"><span><i class=\"b2\"></i>leads</span> <span><i class=\"b5\"></i>killed, restarted, disk full</span> \
-         <span><i class=\"b3\"></i>is paused</span> <span><i class=\"b1\"></i>cut off</span> \
-         <span><i class=\"b7\"></i>lossy</span></p>\n",
-    );
+    page.push(&legend());
     page.heading("Clients: operations that took long, and those without an answer");
     page.push(&clients(history, timeline, &span));
     page.heading("Operations answered over time");
@@ -180,17 +176,41 @@ fn replicas(addresses: usize, timeline: &Timeline, span: &Span) -> String {
     .draw()
 }
 
+/// What the colours of the replicas' bars stand for.
+fn legend() -> String {
+    let mut spans = vec![legend_span(LEADS, "leads")];
+    for look in [Look::Down, Look::Paused, Look::CutOff, Look::Lossy] {
+        let shown = Fault::LIVE
+            .into_iter()
+            .filter(|&fault| look_of(fault) == look);
+        let names: Vec<&str> = shown.map(Fault::name).collect();
+        spans.push(legend_span(colour_of(look), &names.join(", ")));
+    }
+    format!("<p class=\"legend\">{}</p>\n", spans.join(" "))
+}
+
+fn legend_span(colour: usize, words: &str) -> String {
+    format!("<span><i class=\"b{colour}\"></i>{words}</span>")
+}
+
+fn look_of(fault: Fault) -> Look {
+    fault.live().map_or(Look::Down, |live| live.look)
+}
+
+fn colour_of(look: Look) -> usize {
+    match look {
+        Look::Down => WRONG,
+        Look::Paused => STILL,
+        Look::CutOff => CUT,
+        Look::Lossy => LOSSY,
+    }
+}
+
 fn fault_bar(done: &Done, span: &Span) -> Bar {
-    let colour = match done.planned.kind {
-        Kind::Kill | Kind::Restart | Kind::DiskFull => WRONG,
-        Kind::Pause => STILL,
-        Kind::Partition | Kind::OneWay => CUT,
-        Kind::Lossy => LOSSY,
-    };
     Bar {
         from: span.at(done.begun.as_nanos()),
         to: Some(span.at(done.ended.as_nanos())),
-        colour,
+        colour: colour_of(look_of(done.planned.kind)),
         title: done.what.clone(),
         words: String::new(),
     }

@@ -10,7 +10,6 @@ mod clients;
 mod config;
 mod faults;
 mod html;
-mod kind;
 mod links;
 mod minimal;
 mod nemesis;
@@ -26,13 +25,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trine_chaos::checker::{Verdict, coverage, exactly_once, linearizability};
+use trine_chaos::fault::Fault;
 use trine_chaos::history::History;
 use trine_local::Group;
 use trine_transport::backend::{Faults, MonotonicClock};
 use trine_transport::time::{Clock, Instant};
 
 pub use self::args::ChaosArguments;
-pub use self::kind::Kind as FaultKind;
 
 use self::clients::{Crew, Seen};
 use self::faults::ReplicaFaults;
@@ -93,9 +92,11 @@ fn refuse_contradictions<N: Network>(
     arguments: &ChaosArguments,
 ) -> Result<(), Failure> {
     arguments.log.check()?;
-    if arguments.faults.contains(&FaultKind::DiskFull) && arguments.log.directory().is_none() {
+    if let Some(fault) = arguments.fault_of_small_disks()
+        && arguments.log.directory().is_none()
+    {
         return Err(Failure::usage(
-            "disk-full needs replicas that keep their logs on disk",
+            format!("{fault} needs replicas that keep their logs on disk"),
             "add --log disk --data-dir DIR, where DIR is new",
         ));
     }
@@ -116,11 +117,11 @@ fn refuse_contradictions<N: Network>(
 }
 
 /// The kinds of fault that are possible here.
-fn possible(arguments: &ChaosArguments, sandbox: &Sandbox) -> Vec<FaultKind> {
+fn possible(arguments: &ChaosArguments, sandbox: &Sandbox) -> Vec<Fault> {
     let mut kinds = arguments.faults.clone();
-    kinds.sort_unstable();
+    kinds.sort_by_key(|kind| Fault::LIVE.iter().position(|listed| listed == kind));
     kinds.dedup();
-    kinds.retain(|kind| *kind != FaultKind::DiskFull || !sandbox.disks.is_empty());
+    kinds.retain(|&kind| !args::needs_small_disks(kind) || !sandbox.disks.is_empty());
     kinds
 }
 
@@ -177,7 +178,10 @@ impl<N: Network> LiveRun<'_, N> {
         let timeline = &worked.timeline;
         let mut fired = replica_faults.total();
         fired.add(&worked.seen.fired);
-        let mut counts = fired.requested(&self.faults);
+        let asked = fired.of(&self.faults);
+        let mut counts: BTreeMap<String, u64> = asked
+            .map(|(name, count)| (name.to_owned(), count))
+            .collect();
         counts.extend(timeline.fired(arguments, &possible(arguments, &self.sandbox)));
         let failovers = worked.failovers;
         let report = Report {

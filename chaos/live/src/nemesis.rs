@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use trine_chaos::fault::{Strike, Victim};
 use trine_local::{Group, LiveError};
 use trine_transport::time::{Duration as Nanos, Instant};
 
 use super::clients::Crew;
-use super::kind::Kind;
 use super::links::Links;
 use super::now;
-use super::schedule::{Detail, Planned, Victim};
+use super::schedule::Planned;
 use super::small_disk;
 use super::timeline::Done;
 use trine_base::bars::above_bars;
@@ -123,18 +123,42 @@ impl<N: Network> Nemesis<'_, N> {
         let node_ids = self.node_ids(planned.victim)?;
         let victim = node_ids[0];
         let begun = now();
-        let hit = match planned.kind {
-            Kind::Kill => self.kill(&node_ids, begun)?,
-            Kind::Restart => self.restart(victim)?,
-            Kind::Pause => self.pause(clock, victim, planned.hold)?,
-            Kind::Partition | Kind::OneWay | Kind::Lossy => self.cut(clock, victim, planned)?,
-            Kind::DiskFull => self.fill_disk(victim)?,
+        let hold = planned.hold;
+        let hit = match planned.strike {
+            Strike::Kill => self.kill(&node_ids, begun)?,
+            Strike::Restart => self.restart(victim)?,
+            Strike::Pause => self.pause(clock, victim, hold)?,
+            Strike::Part { clients } => {
+                let more = if clients { " and from clients" } else { "" };
+                let what = format!("cut replica {victim} off from the others{more}");
+                self.change_links(clock, victim, hold, what, |links, group| {
+                    links.part(group, victim, clients)
+                })?
+            }
+            Strike::CutOff { deaf } => {
+                let what = match deaf {
+                    true => format!("replica {victim} did not hear the others"),
+                    false => format!("the others did not hear replica {victim}"),
+                };
+                self.change_links(clock, victim, hold, what, |links, group| {
+                    links.cut_off(group, victim, deaf)
+                })?
+            }
+            Strike::Damage { further, faults } => {
+                let faults = self.links.able(faults);
+                let to = (victim - 1 + further) % self.group.addresses().len() + 1;
+                let what = format!("link from {victim} to {to} with {faults}");
+                self.change_links(clock, victim, hold, what, |links, group| {
+                    links.damage(group, victim, to, &faults)
+                })?
+            }
+            Strike::FillDisk => self.fill_disk(victim)?,
         };
         let ended = now();
         let count = self.group.addresses().len();
         group::wait_for_voters(self.network, self.group, count, RECOVERY_LIMIT)?;
         let whole = now();
-        if planned.kind == Kind::Kill {
+        if planned.strike == Strike::Kill {
             let known = hit.known.unwrap_or(ended);
             self.failovers.push(Failover {
                 killed: if node_ids.len() > 1 { 0 } else { victim },
@@ -156,7 +180,7 @@ impl<N: Network> Nemesis<'_, N> {
 
     fn node_ids(&mut self, victim: Victim) -> Result<Vec<usize>, Failure> {
         match victim {
-            Victim::Node(node_id) => Ok(vec![node_id]),
+            Victim::Replica(index) => Ok(vec![index + 1]),
             Victim::All => Ok((1..=self.group.addresses().len()).collect()),
             Victim::Leader => {
                 let what = "a leader to break";
@@ -223,34 +247,22 @@ impl<N: Network> Nemesis<'_, N> {
         Ok(Hit::new(format!("paused replica {victim} for {hold}")))
     }
 
-    fn cut(&mut self, clock: &mut Clock, victim: usize, planned: Planned) -> Result<Hit, Failure> {
+    /// Changes the victim's links for a while.
+    fn change_links(
+        &mut self,
+        clock: &mut Clock,
+        victim: usize,
+        hold: Nanos,
+        what: String,
+        change: impl FnOnce(&Links, &Group) -> Result<(), Failure>,
+    ) -> Result<Hit, Failure> {
         let before = self.links.damaged(self.group, victim)?;
-        let what = match planned.detail {
-            Detail::Clients(clients) => {
-                self.links.part(self.group, victim, clients)?;
-                let more = if clients { " and from clients" } else { "" };
-                format!("cut replica {victim} off from the others{more}")
-            }
-            Detail::Deaf(deaf) => {
-                self.links.cut_off(self.group, victim, deaf)?;
-                match deaf {
-                    true => format!("replica {victim} did not hear the others"),
-                    false => format!("the others did not hear replica {victim}"),
-                }
-            }
-            Detail::Link(further, faults) => {
-                let faults = self.links.able(faults);
-                let to = (victim - 1 + further) % self.group.addresses().len() + 1;
-                self.links.damage(self.group, victim, to, &faults)?;
-                format!("link from {victim} to {to} with {faults}")
-            }
-            Detail::None => unreachable!("what cuts links says how"),
-        };
-        let waited = self.wait_until(clock, now() + planned.hold);
+        change(&self.links, self.group)?;
+        let waited = self.wait_until(clock, now() + hold);
         let after = self.links.damaged(self.group, victim)?;
         let lost = self.links.heal(self.group, victim)?;
         waited?;
-        let hold = show_ns(planned.hold.as_nanos());
+        let hold = show_ns(hold.as_nanos());
         Ok(Hit {
             fired: after > before || lost > 0,
             ..Hit::new(format!("{what} for {hold}"))

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use trine_chaos::checker::Verdict;
+use trine_chaos::fault::Victim;
 use trine_chaos::history::{Action, History, Operation};
 
 use super::Verdicts;
@@ -192,8 +193,8 @@ impl Report<'_> {
         let planned = |planned: &Planned| {
             json!({
                 "at_ns": planned.at.as_nanos(),
-                "kind": planned.kind,
-                "victim": planned.victim,
+                "kind": planned.kind.name(),
+                "victim": victim(planned.victim),
                 "hold_ns": planned.hold.as_nanos(),
             })
         };
@@ -224,4 +225,12 @@ fn latency_of(operation: &Operation) -> Option<u64> {
 
 pub(super) fn verdict(verdict: &Verdict) -> Value {
     json!({ "passed": verdict.is_pass(), "text": verdict.to_string() })
+}
+
+fn victim(victim: Victim) -> Value {
+    match victim {
+        Victim::Leader => json!("leader"),
+        Victim::Replica(index) => json!({ "node": index + 1 }),
+        Victim::All => json!("all"),
+    }
 }

@@ -10,7 +10,6 @@ use std::process::{Command, Stdio};
 
 use rustix::process::geteuid;
 
-use super::kind::Kind;
 use crate::ChaosArguments;
 use trine_base::arguments::replica_count;
 use trine_base::failure::Failure;
@@ -38,7 +37,8 @@ pub(super) struct Sandbox {
 /// Creates what the arguments request. The first call replaces this program by itself in new namespaces.
 pub(super) fn enter(arguments: &ChaosArguments) -> Result<Sandbox, Failure> {
     let network = arguments.netns;
-    let disks = arguments.faults.contains(&Kind::DiskFull);
+    let on_disks = arguments.fault_of_small_disks();
+    let disks = on_disks.is_some();
     if !network && !disks {
         return Ok(Sandbox::default());
     }
@@ -57,8 +57,8 @@ pub(super) fn enter(arguments: &ChaosArguments) -> Result<Sandbox, Failure> {
                         "--netns: {why}; links are cut by the replicas themselves"
                     ));
                 }
-                if disks {
-                    skipped.push(format!("disk-full: {why}"));
+                if let Some(fault) = on_disks {
+                    skipped.push(format!("{fault}: {why}"));
                 }
                 Ok(Sandbox {
                     skipped,

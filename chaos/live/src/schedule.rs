@@ -2,12 +2,10 @@
 
 use std::fmt;
 
-use serde::Serialize;
-use trine_transport::backend::Faults;
+use trine_chaos::fault::{Fault, Strike, Victim};
 use trine_transport::prng::{Prng, Ratio};
 use trine_transport::time::Duration;
 
-use super::kind::Kind;
 use crate::ChaosArguments;
 use trine_base::arguments::replica_count;
 use trine_base::failure::Failure;
@@ -18,40 +16,17 @@ const EVERY_LEAST: Duration = Duration::from_millis(500);
 /// The most faults in one run.
 const FAULTS_MAX: u64 = 100_000;
 
-/// The target of a fault.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Victim {
-    /// The replica that leads when the fault begins.
-    Leader,
-    /// The replica with this node id.
-    Node(usize),
-    /// All of them.
-    All,
-}
-
-/// The parameters of one fault.
-#[derive(Copy, Clone, Debug, PartialEq)]
-pub(super) enum Detail {
-    None,
-    /// A partition: whether clients are cut off from the victim as well.
-    Clients(bool),
-    /// One direction: whether the victim hears nothing, or is not heard.
-    Deaf(bool),
-    /// A lossy link: the distance to the other node id, and the faults there.
-    Link(usize, Faults),
-}
-
 /// One fault of the schedule.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub(super) struct Planned {
     /// The start, from the beginning of the clients' work. It is later if the previous fault takes longer.
     pub(super) at: Duration,
-    pub(super) kind: Kind,
+    pub(super) kind: Fault,
     pub(super) victim: Victim,
     /// The duration, where the schedule decides it.
     pub(super) hold: Duration,
-    pub(super) detail: Detail,
+    /// What is done to the victim.
+    pub(super) strike: Strike,
     /// Whether `--faults` asked for it. Then it has to fire for the run to count.
     pub(super) named: bool,
 }
@@ -60,19 +35,19 @@ impl fmt::Display for Planned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let victim = match self.victim {
             Victim::Leader => "the leader".to_owned(),
-            Victim::Node(node_id) => format!("replica {node_id}"),
+            Victim::Replica(index) => format!("replica {}", index + 1),
             Victim::All => "all replicas".to_owned(),
         };
         write!(f, "{} {victim}", self.kind.name())?;
-        match self.kind {
-            Kind::Kill | Kind::Restart | Kind::DiskFull => Ok(()),
-            _ => write!(f, " for {}", show_ns(self.hold.as_nanos())),
+        match self.kind.live() {
+            Some(live) if live.lasts => write!(f, " for {}", show_ns(self.hold.as_nanos())),
+            _ => Ok(()),
         }
     }
 }
 
 /// Draws the schedule for the arguments, or returns why there is none.
-pub(super) fn draw(arguments: &ChaosArguments, kinds: &[Kind]) -> Result<Vec<Planned>, Failure> {
+pub(super) fn draw(arguments: &ChaosArguments, kinds: &[Fault]) -> Result<Vec<Planned>, Failure> {
     let end = Duration::from(arguments.duration);
     let mut planned = Vec::new();
     if !kinds.is_empty() {
@@ -102,10 +77,10 @@ pub(super) fn draw(arguments: &ChaosArguments, kinds: &[Kind]) -> Result<Vec<Pla
         while at < end && (planned.len() as u64) < FAULTS_MAX {
             planned.push(Planned {
                 at,
-                kind: Kind::Kill,
+                kind: Fault::Kill,
                 victim,
                 hold: Duration::ZERO,
-                detail: Detail::None,
+                strike: Strike::Kill,
                 named: false,
             });
             at += every;
@@ -116,7 +91,7 @@ pub(super) fn draw(arguments: &ChaosArguments, kinds: &[Kind]) -> Result<Vec<Pla
 }
 
 /// The number of faults that fit. It is an error if not every kind would get a turn.
-fn faults_in(arguments: &ChaosArguments, kinds: &[Kind]) -> Result<u64, Failure> {
+fn faults_in(arguments: &ChaosArguments, kinds: &[Fault]) -> Result<u64, Failure> {
     let (end, every) = (
         Duration::from(arguments.duration),
         Duration::from(arguments.fault_every),
@@ -152,11 +127,11 @@ fn faults_in(arguments: &ChaosArguments, kinds: &[Kind]) -> Result<u64, Failure>
 }
 
 /// Draws `count` faults, one in each period. Every kind appears once before any appears again.
-fn draw_named(arguments: &ChaosArguments, kinds: &[Kind], count: u64) -> Vec<Planned> {
+fn draw_named(arguments: &ChaosArguments, kinds: &[Fault], count: u64) -> Vec<Planned> {
     let mut prng = Prng::new(arguments.seed);
     let every = Duration::from(arguments.fault_every).as_nanos();
     let replicas = replica_count(&arguments.replicas) as u64;
-    let mut turn: Vec<Kind> = Vec::new();
+    let mut turn: Vec<Fault> = Vec::new();
     let mut planned = Vec::new();
     for number in 1..=count {
         if turn.is_empty() {
@@ -164,55 +139,31 @@ fn draw_named(arguments: &ChaosArguments, kinds: &[Kind], count: u64) -> Vec<Pla
             prng.shuffle(&mut turn);
         }
         let kind = turn.pop().expect("a kind is named");
+        let live = kind.live().expect("the options name only such kinds");
         let at = every * number + prng.below(every / 2) - every / 4;
         let hold = prng.in_range(every / 8..=every / 3);
         let node_id = prng.in_range(1..=replicas) as usize;
         let victim = match prng.chance(Ratio::percent(50)) {
             true => Victim::Leader,
-            false => Victim::Node(node_id),
+            false => Victim::Replica(node_id - 1),
         };
         planned.push(Planned {
             at: Duration::from_nanos(at),
             kind,
             victim,
             hold: Duration::from_nanos(hold),
-            detail: draw_detail(&mut prng, kind, replicas),
+            strike: (live.draw)(&mut prng, replicas),
             named: true,
         });
     }
     planned
 }
 
-fn draw_detail(prng: &mut Prng, kind: Kind, replicas: u64) -> Detail {
-    match kind {
-        Kind::Partition => Detail::Clients(prng.chance(Ratio::percent(30))),
-        Kind::OneWay => Detail::Deaf(prng.chance(Ratio::percent(50))),
-        Kind::Lossy => {
-            let mut share = |most| Ratio::percent(prng.below(most) as u32);
-            let (loss, duplicate, reorder) = (share(40), share(10), share(20));
-            let most = Duration::from_micros(prng.in_range(100..=5_000));
-            let faults = Faults {
-                // The fault must have an effect whatever is drawn.
-                loss: if loss.is_zero() {
-                    Ratio::percent(1)
-                } else {
-                    loss
-                },
-                duplicate,
-                reorder,
-                corrupt: Ratio::ZERO,
-                delay: Some((Duration::ZERO, most)),
-            };
-            Detail::Link(prng.in_range(1..=replicas - 1) as usize, faults)
-        }
-        _ => Detail::None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::args::parse;
+    use trine_transport::backend::Faults;
 
     fn arguments(line: &str) -> ChaosArguments {
         parse(line.split_whitespace()).expect("parses")
@@ -230,11 +181,11 @@ mod tests {
         assert_eq!(drawn(&format!("{line} 7")).expect("again"), first);
         assert_ne!(drawn(&format!("{line} 8")).expect("another"), first);
         assert_eq!(first.len(), 9);
-        let mut kinds: Vec<Kind> = first[..4].iter().map(|planned| planned.kind).collect();
+        let mut kinds: Vec<Fault> = first[..4].iter().map(|planned| planned.kind).collect();
         kinds.sort_unstable();
         assert_eq!(
             kinds,
-            [Kind::Pause, Kind::Partition, Kind::OneWay, Kind::Lossy]
+            [Fault::Partition, Fault::OneWay, Fault::Pause, Fault::Lossy]
         );
         for pair in first.windows(2) {
             assert!(
@@ -244,6 +195,35 @@ mod tests {
         }
         let last = first.last().expect("the last");
         assert!(last.at + last.hold <= Duration::from_secs(20));
+    }
+
+    /// A schedule is repeated by its seed, so a new release has to draw what an older one drew.
+    #[test]
+    fn a_seed_stands_for_the_same_faults_in_every_release() {
+        let all = Fault::LIVE.map(Fault::name).join(",");
+        let line = format!("--faults {all} --fault-every 2s --for 20s --seed 7");
+        let planned = drawn(&line).expect("a schedule");
+        let lines = planned.iter().map(|planned| {
+            let (at, hold) = (planned.at.as_nanos(), planned.hold.as_nanos());
+            format!("{at} {} {:?} {hold}", planned.kind, planned.victim)
+        });
+        let expected = [
+            "2223907095 kill Leader 387433095",
+            "3614241237 restart Leader 321653392",
+            "5994635161 partition Leader 290531768",
+            "8289937613 lossy Replica(1) 531508245",
+            "9884783734 pause Leader 369102410",
+            "12007584757 disk-full Replica(1) 597102355",
+            "13752994512 one-way Replica(2) 494640569",
+            "15588699825 one-way Leader 373954418",
+            "17719646478 kill Replica(1) 643609419",
+        ];
+        assert_eq!(lines.collect::<Vec<_>>(), expected);
+        assert_eq!(planned[2].strike, Strike::Part { clients: true });
+        assert_eq!(planned[6].strike, Strike::CutOff { deaf: false });
+        let faults: Faults = "loss=21%,dup=8%,delay=0s..126us".parse().expect("faults");
+        let damage = Strike::Damage { further: 1, faults };
+        assert_eq!(planned[3].strike, damage);
     }
 
     #[test]

@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
+use trine_chaos::fault::Fault;
 use trine_chaos::history::History;
 use trine_local::{LineSink, Stream};
 use trine_transport::time::{Duration, Instant};
 
-use super::kind::Kind;
 use super::now;
 use super::schedule::Planned;
 use crate::ChaosArguments;
@@ -94,7 +94,7 @@ impl Timeline {
 
     /// How often each requested kind had an effect, by name. The faults that an option repeats, such as `kill-leader`,
     /// follow.
-    pub(super) fn fired(&self, arguments: &ChaosArguments, kinds: &[Kind]) -> Vec<(String, u64)> {
+    pub(super) fn fired(&self, arguments: &ChaosArguments, kinds: &[Fault]) -> Vec<(String, u64)> {
         let count = |is_one: &dyn Fn(&Planned) -> bool| {
             let fired = self.faults.iter().filter(|done| done.fired);
             fired.filter(|done| is_one(&done.planned)).count() as u64
@@ -103,7 +103,7 @@ impl Timeline {
             .iter()
             .map(|&kind| {
                 let named = |planned: &Planned| planned.named && planned.kind == kind;
-                (kind.name(), count(&named))
+                (kind.name().to_owned(), count(&named))
             })
             .collect();
         for (every, name) in [
@@ -153,7 +153,7 @@ impl Timeline {
     pub(super) fn document(&self, history: &History) -> Value {
         let fault = |done: &Done| {
             json!({
-                "kind": done.planned.kind,
+                "kind": done.planned.kind.name(),
                 "what": done.what,
                 "node_ids": done.node_ids,
                 "at_ns": self.since(done.begun).as_nanos(),

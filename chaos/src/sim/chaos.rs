@@ -1,11 +1,14 @@
-//! Plays a schedule of faults on a cluster.
+//! What faults do to a cluster.
 
 use super::Host;
 use super::cluster::Cluster;
 use super::disk::CALM;
+use super::member::Member;
 use super::network::Cut;
+use super::player::{Player, Stage, host, pause};
+use super::world::World;
 use crate::fault::{Event, Fault, Schedule, Victim};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use trine_protocol::message::AdminCommand;
 use trine_replica::disk::DiskCause;
 use trine_transport::time::{Duration, Instant};
@@ -27,9 +30,8 @@ const HANDOVER_POLL: Duration = Duration::from_micros(20);
 /// How much longer a run may take whose faults kept it from the number of operations that it has to show.
 const LONGER_MAX: Duration = Duration::from_secs(30);
 
-/// The end of a fault.
-enum End {
-    Heal(u64),
+/// The end of a fault of replicas.
+pub(crate) enum End {
     Restart(Host),
     DiskHeals(Host),
     /// A new process replaces a member that was removed.
@@ -40,34 +42,27 @@ enum End {
     Kill(Host, Duration),
 }
 
-pub(crate) struct Chaos {
-    ends: BTreeMap<(Instant, u64), End>,
-    number: u64,
-}
+/// The faults of a cluster.
+pub(crate) type Chaos = Player<End>;
 
 impl Chaos {
-    pub(crate) fn new() -> Self {
-        Self {
-            ends: BTreeMap::new(),
-            number: 0,
-        }
+    pub(crate) fn of_cluster() -> Self {
+        Self::new(PROBE)
     }
 
     /// Plays all events of the schedule, and takes every fault away at its end.
-    pub(crate) fn play(&mut self, cluster: &mut Cluster, schedule: &Schedule) {
-        for (at, event) in &schedule.events {
-            self.run_until(cluster, *at);
-            if cluster.ended_early {
-                return;
-            }
-            cluster
-                .world
-                .trace
-                .note(*at, || format!("fault: {event:?}"));
-            self.apply(cluster, event);
+    pub(crate) fn play_through(&mut self, cluster: &mut Cluster, schedule: &Schedule) {
+        self.play(cluster, schedule);
+        if cluster.ended_early {
+            return;
         }
         self.run_until(cluster, schedule.quiet_from);
-        self.end_all(cluster);
+        let now = cluster.world.now();
+        let trace = &mut cluster.world.trace;
+        trace.note(now, || "all faults end".to_owned());
+        self.end_all(cluster, |end| matches!(end, End::CutOld(..)));
+        cluster.heal_disks();
+        cluster.world.network.calm();
     }
 
     /// Runs the quiet time, and longer as long as too few operations were answered.
@@ -83,50 +78,43 @@ impl Chaos {
             self.run_until(cluster, step);
         }
     }
+}
 
-    /// Runs the cluster, ends faults when they are due, and checks the cluster all the time.
-    pub(crate) fn run_until(&mut self, cluster: &mut Cluster, until: Instant) {
-        while cluster.world.now() < until && cluster.goes_on() {
-            let due = self.ends.keys().next().map_or(until, |&(at, _)| at);
-            let next = due.min(until).min(cluster.world.now() + PROBE);
-            cluster.world.run_until(next);
-            self.end_due(cluster);
-            cluster.probe();
-            self.bury_halted(cluster);
-        }
+impl Stage for Cluster {
+    type Program = Member;
+    type End = End;
+
+    fn world(&mut self) -> &mut World<Member> {
+        &mut self.world
     }
 
-    fn end_due(&mut self, cluster: &mut Cluster) {
-        let now = cluster.world.now();
-        while let Some(entry) = self.ends.first_entry().filter(|entry| entry.key().0 <= now) {
-            let end = entry.remove();
-            self.end(cluster, &end);
-        }
+    fn goes_on(&mut self) -> bool {
+        Cluster::goes_on(self)
     }
 
-    fn end_all(&mut self, cluster: &mut Cluster) {
-        cluster
-            .world
-            .trace
-            .note(cluster.world.now(), || "all faults end".to_owned());
-        for end in std::mem::take(&mut self.ends).into_values() {
-            if !matches!(end, End::CutOld(..)) {
-                self.end(cluster, &end);
-            }
-        }
-        cluster.heal_disks();
-        cluster.world.network.calm();
+    fn attend(&mut self, chaos: &mut Chaos) {
+        self.probe();
+        chaos.bury_halted(self);
     }
 
+    fn apply(&mut self, chaos: &mut Chaos, event: &Event) {
+        chaos.apply(self, event);
+    }
+
+    fn end(&mut self, chaos: &mut Chaos, end: End) {
+        chaos.end(self, &end);
+    }
+}
+
+impl Chaos {
     fn end(&mut self, cluster: &mut Cluster, end: &End) {
         match end {
-            End::Heal(number) => cluster.world.network.heal(*number),
             // An operator may have replaced the member meanwhile; the replica that runs there must not lose its memory
             // unasked.
             End::Restart(host) if cluster.world.program(*host).is_some() => {}
             End::Restart(host) => {
                 if !cluster.start_replica(*host, false) {
-                    self.end_later(cluster, RESTART_PAUSE, End::Restart(*host));
+                    self.end_later(cluster.world.now(), RESTART_PAUSE, End::Restart(*host));
                 }
             }
             End::DiskHeals(host) => {
@@ -142,81 +130,73 @@ impl Chaos {
             End::Kill(host, _) if !cluster.is_stopping(*host) => {}
             End::Kill(host, span) if cluster.is_stopped(*host) && may_die(cluster, *host) => {
                 cluster.kill_replica(*host, false);
-                self.end_later(cluster, *span, End::Restart(*host));
+                self.end_later(cluster.world.now(), *span, End::Restart(*host));
             }
             End::Kill(host, span) => {
                 let (stopped, spared) = (cluster.is_stopped(*host), may_die(cluster, *host));
                 cluster.world.trace.note(cluster.world.now(), || {
                     format!("{host} is to die: stopped {stopped}, can be spared {spared}")
                 });
-                self.end_later(cluster, STOPPED_POLL, End::Kill(*host, *span));
+                self.end_later(cluster.world.now(), STOPPED_POLL, End::Kill(*host, *span));
             }
         }
-    }
-
-    fn end_later(&mut self, cluster: &Cluster, span: Duration, end: End) {
-        self.number += 1;
-        self.ends
-            .insert((cluster.world.now() + span, self.number), end);
     }
 
     // Long because each kind of event has an arm.
     fn apply(&mut self, cluster: &mut Cluster, event: &Event) {
         match event {
-            Event::LinkFaults(link_faults) => cluster.world.network.set_link_faults(*link_faults),
-            Event::Partition { side, span } => {
-                self.cut(
-                    cluster,
-                    *span,
-                    Cut::Partition(side.iter().map(|&machine| host(machine)).collect()),
-                );
-            }
+            Event::LinkFaults(_)
+            | Event::Partition { .. }
+            | Event::OneWay { .. }
+            | Event::Clog { .. } => self.change_links(&mut cluster.world, event),
             Event::IsolateLeader { with_clients, span } => {
                 self.isolate_leader(cluster, *with_clients, *span)
             }
-            Event::OneWay { from, to, span } => {
-                self.cut(cluster, *span, Cut::OneWay(host(*from), host(*to)))
-            }
-            Event::Clog { from, to, span } => {
-                let until = cluster.world.now() + *span;
-                cluster.world.network.clog(host(*from), host(*to), until);
-            }
-            Event::Crash { victim, span } => self.crash(cluster, *victim, *span),
+            Event::Crash { victim, span } => each(cluster, *victim, |cluster, host| {
+                self.crash(cluster, host, *span)
+            }),
             Event::Blackout { span } => self.blackout(cluster, *span),
             Event::DiskSlow {
                 victim,
                 latency,
                 span,
-            } => self.slow_disk(cluster, *victim, *latency, *span),
-            Event::DiskTorn { victim, span } => self.tear(cluster, *victim, *span),
-            Event::DiskCorrupt { victim, span } => self.corrupt(cluster, *victim, *span),
-            Event::DiskFull { victim, span } => self.fill_disk(cluster, *victim, *span),
-            Event::ProcessKill { victim, span } => self.kill_process(cluster, *victim, *span),
+            } => each(cluster, *victim, |cluster, host| {
+                self.slow_disk(cluster, host, *latency, *span)
+            }),
+            Event::DiskTorn { victim, span } => each(cluster, *victim, |cluster, host| {
+                self.tear(cluster, host, *span)
+            }),
+            Event::DiskCorrupt { victim, span } => each(cluster, *victim, |cluster, host| {
+                self.corrupt(cluster, host, *span)
+            }),
+            Event::DiskFull { victim, span } => each(cluster, *victim, |cluster, host| {
+                self.fill_disk(cluster, host, *span)
+            }),
+            Event::ProcessKill { victim, span } => each(cluster, *victim, |cluster, host| {
+                self.kill_process(cluster, host, *span)
+            }),
             Event::DiskError { victim, full } => {
                 let cause = if *full {
                     DiskCause::Full
                 } else {
                     DiskCause::Device
                 };
-                break_disk(cluster, *victim, cause);
-            }
-            Event::Stop { victim, span } => self.stop(cluster, *victim, *span),
-            Event::Pause { victim, span } => {
-                let Some(host) = resolve(cluster, *victim) else {
-                    return;
-                };
-                fire_if(cluster, Fault::Pause, |cluster| {
-                    cluster.world.pause(host, *span)
+                each(cluster, *victim, |cluster, host| {
+                    break_disk(cluster, host, cause)
                 });
             }
+            Event::Stop { victim, span } => each(cluster, *victim, |cluster, host| {
+                self.stop(cluster, host, *span)
+            }),
+            Event::Pause { victim, span } => each(cluster, *victim, |cluster, host| {
+                pause(&mut cluster.world, host, *span)
+            }),
             Event::PauseApart { span } => {
                 let Some((leader, _)) = cluster.leader() else {
                     return;
                 };
                 self.isolate_leader(cluster, true, *span + APART);
-                fire_if(cluster, Fault::Pause, |cluster| {
-                    cluster.world.pause(leader, *span)
-                });
+                pause(&mut cluster.world, leader, *span);
             }
             Event::Transfer { to, .. } if cluster.is_leaving(host(*to)) => {}
             Event::Transfer { to, apart, span } => {
@@ -224,7 +204,11 @@ impl Chaos {
                 cluster.world.network.stats.fire(Fault::Transfer);
                 if *apart {
                     let until = cluster.world.now() + HANDOVER;
-                    self.end_later(cluster, HANDOVER_POLL, End::CutOld(until, *span));
+                    self.end_later(
+                        cluster.world.now(),
+                        HANDOVER_POLL,
+                        End::CutOld(until, *span),
+                    );
                 }
             }
             // A disk keeps the identity of its replica: a process there is not a new member.
@@ -233,7 +217,7 @@ impl Chaos {
             Event::Remove { node_id, span } => {
                 cluster.run_admin(host(*node_id), AdminCommand::Remove);
                 cluster.world.network.stats.fire(Fault::Members);
-                self.end_later(cluster, *span, End::Rejoin(host(*node_id)));
+                self.end_later(cluster.world.now(), *span, End::Rejoin(host(*node_id)));
             }
             Event::Replace { node_id } => self.replace(cluster, host(*node_id)),
             Event::Drift {
@@ -257,11 +241,6 @@ impl Chaos {
         }
     }
 
-    fn cut(&mut self, cluster: &mut Cluster, span: Duration, cut: Cut) {
-        self.end_later(cluster, span, End::Heal(self.number + 1));
-        cluster.world.network.cut(self.number, cut);
-    }
-
     fn isolate_leader(&mut self, cluster: &mut Cluster, with_clients: bool, span: Duration) {
         let Some((leader, _)) = cluster.leader() else {
             return;
@@ -270,19 +249,16 @@ impl Chaos {
         if with_clients {
             side.insert(cluster.caller_host(0));
         }
-        self.cut(cluster, span, Cut::Partition(side));
+        self.cut(&mut cluster.world, span, Cut::Partition(side));
     }
 
-    fn crash(&mut self, cluster: &mut Cluster, victim: Victim, span: Duration) {
-        let Some(host) = resolve(cluster, victim) else {
-            return;
-        };
+    fn crash(&mut self, cluster: &mut Cluster, host: Host, span: Duration) {
         if cluster.world.program(host).is_none() || !may_die(cluster, host) {
             return;
         }
         cluster.kill_replica(host, false);
         cluster.world.network.stats.fire(Fault::Crash);
-        self.end_later(cluster, span, End::Restart(host));
+        self.end_later(cluster.world.now(), span, End::Restart(host));
     }
 }
 
@@ -296,41 +272,32 @@ impl Chaos {
         for host in cluster.replica_hosts() {
             if cluster.world.program(host).is_some() {
                 cluster.kill_replica(host, false);
-                self.end_later(cluster, span, End::Restart(host));
+                self.end_later(cluster.world.now(), span, End::Restart(host));
             }
         }
     }
 
-    fn slow_disk(&mut self, cluster: &mut Cluster, victim: Victim, most: Duration, span: Duration) {
-        let Some(host) = resolve(cluster, victim) else {
-            return;
-        };
+    fn slow_disk(&mut self, cluster: &mut Cluster, host: Host, most: Duration, span: Duration) {
         if let Some(mut device) = cluster.device(host) {
             device.latency = (Duration::from_micros(1_000), most);
         } else {
             return;
         }
         cluster.world.network.stats.fire(Fault::DiskSlow);
-        self.end_later(cluster, span, End::DiskHeals(host));
+        self.end_later(cluster.world.now(), span, End::DiskHeals(host));
     }
 
-    fn tear(&mut self, cluster: &mut Cluster, victim: Victim, span: Duration) {
-        let Some(host) = resolve(cluster, victim) else {
-            return;
-        };
+    fn tear(&mut self, cluster: &mut Cluster, host: Host, span: Duration) {
         if cluster.world.program(host).is_none() || !may_die(cluster, host) {
             return;
         }
         cluster.kill_replica(host, true);
         cluster.world.network.stats.fire(Fault::DiskTorn);
-        self.end_later(cluster, span, End::Restart(host));
+        self.end_later(cluster.world.now(), span, End::Restart(host));
     }
 
     /// Damage is loss of memory, so the group has to be able to spare the replica.
-    fn corrupt(&mut self, cluster: &mut Cluster, victim: Victim, span: Duration) {
-        let Some(host) = resolve(cluster, victim) else {
-            return;
-        };
+    fn corrupt(&mut self, cluster: &mut Cluster, host: Host, span: Duration) {
         if cluster.world.program(host).is_none() || !cluster.survives_without(host) {
             return;
         }
@@ -341,29 +308,23 @@ impl Chaos {
         if damaged {
             cluster.world.network.stats.fire(Fault::DiskCorrupt);
         }
-        self.end_later(cluster, span, End::Restart(host));
+        self.end_later(cluster.world.now(), span, End::Restart(host));
     }
 
-    fn fill_disk(&mut self, cluster: &mut Cluster, victim: Victim, span: Duration) {
+    fn fill_disk(&mut self, cluster: &mut Cluster, host: Host, span: Duration) {
         if !cluster.keeps_memory() {
             return;
         }
-        let Some(host) = resolve(cluster, victim) else {
-            return;
-        };
         if let Some(mut device) = cluster.device(host) {
             device.full = true;
         } else {
             return;
         }
         cluster.world.network.stats.fire(Fault::DiskFull);
-        self.end_later(cluster, span, End::DiskHeals(host));
+        self.end_later(cluster.world.now(), span, End::DiskHeals(host));
     }
 
-    fn kill_process(&mut self, cluster: &mut Cluster, victim: Victim, span: Duration) {
-        let Some(host) = resolve(cluster, victim) else {
-            return;
-        };
+    fn kill_process(&mut self, cluster: &mut Cluster, host: Host, span: Duration) {
         if cluster.world.program(host).is_none() || !may_die(cluster, host) {
             return;
         }
@@ -374,7 +335,7 @@ impl Chaos {
         device.lose_process();
         drop(device);
         cluster.world.network.stats.fire(Fault::ProcessKill);
-        self.end_later(cluster, span, End::Restart(host));
+        self.end_later(cluster.world.now(), span, End::Restart(host));
     }
 
     /// The process of a halted replica would have ended, and been started again.
@@ -393,18 +354,15 @@ impl Chaos {
                 cluster.world.network.stats.fire(fault);
             }
             cluster.kill_replica(host, false);
-            self.end_later(cluster, RESTART_PAUSE, End::Restart(host));
+            self.end_later(cluster.world.now(), RESTART_PAUSE, End::Restart(host));
         }
     }
 }
 
 /// One of the next operations of a replica's disk fails.
-fn break_disk(cluster: &mut Cluster, victim: Victim, cause: DiskCause) {
-    if !cluster.keeps_memory() {
-        return;
-    }
-    let running = |host: &Host| cluster.world.program(*host).is_some();
-    if let Some(host) = resolve(cluster, victim).filter(running)
+fn break_disk(cluster: &mut Cluster, host: Host, cause: DiskCause) {
+    if cluster.keeps_memory()
+        && cluster.world.program(host).is_some()
         && let Some(mut device) = cluster.device(host)
     {
         device.fail_soon(cause);
@@ -446,32 +404,32 @@ impl Chaos {
     fn cut_old(&mut self, cluster: &mut Cluster, until: Instant, span: Duration) {
         if let Some(old) = cluster.handing_over() {
             let side = BTreeSet::from([old, cluster.caller_host(0)]);
-            self.cut(cluster, span, Cut::Partition(side));
+            self.cut(&mut cluster.world, span, Cut::Partition(side));
         } else if cluster.world.now() < until {
-            self.end_later(cluster, HANDOVER_POLL, End::CutOld(until, span));
+            self.end_later(cluster.world.now(), HANDOVER_POLL, End::CutOld(until, span));
         }
     }
 
-    fn stop(&mut self, cluster: &mut Cluster, victim: Victim, span: Duration) {
-        let Some(host) = resolve(cluster, victim) else {
-            return;
-        };
+    fn stop(&mut self, cluster: &mut Cluster, host: Host, span: Duration) {
         if cluster.is_stopping(host) || !may_die(cluster, host) || !cluster.stop(host) {
             return;
         }
         cluster.world.network.stats.fire(Fault::Stop);
-        self.end_later(cluster, STOPPED_POLL, End::Kill(host, span));
+        self.end_later(cluster.world.now(), STOPPED_POLL, End::Kill(host, span));
     }
 }
 
-fn host(machine: usize) -> Host {
-    Host(machine as u16)
+fn targets(cluster: &Cluster, victim: Victim) -> Vec<Host> {
+    match victim {
+        Victim::Leader => cluster.leader().map(|(host, _)| host).into_iter().collect(),
+        Victim::Replica(index) => vec![host(index)],
+        Victim::All => cluster.replica_hosts().collect(),
+    }
 }
 
-fn resolve(cluster: &Cluster, victim: Victim) -> Option<Host> {
-    match victim {
-        Victim::Leader => cluster.leader().map(|(host, _)| host),
-        Victim::Replica(index) => Some(host(index)),
+fn each(cluster: &mut Cluster, victim: Victim, mut act: impl FnMut(&mut Cluster, Host)) {
+    for host in targets(cluster, victim) {
+        act(cluster, host);
     }
 }
 
@@ -495,19 +453,19 @@ mod tests {
         let mut config = SimConfig::from_seed(1);
         (config.replicas, config.disk) = (3, None);
         let mut cluster = Cluster::new(config, Trace::Off, || true);
-        let mut chaos = Chaos::new();
+        let mut chaos = Chaos::of_cluster();
         let formed = cluster.world.now() + Duration::from_secs(2);
         chaos.run_until(&mut cluster, formed);
         let (leader, _) = cluster
             .leader()
             .expect("nothing keeps them from electing one");
-        chaos.stop(&mut cluster, Victim::Replica(leader.index()), APART);
-        assert!(matches!(chaos.ends.values().next(), Some(End::Kill(..))));
+        chaos.stop(&mut cluster, leader, APART);
+        assert!(matches!(chaos.ends()[..], [End::Kill(..)]));
         cluster.kill_replica(leader, false);
-        chaos.end_later(&cluster, APART, End::Restart(leader));
+        chaos.end_later(cluster.world.now(), APART, End::Restart(leader));
         let started = cluster.world.now() + APART * 2;
         chaos.run_until(&mut cluster, started);
-        assert!(cluster.world.program(leader).is_some() && chaos.ends.is_empty());
+        assert!(cluster.world.program(leader).is_some() && chaos.ends().is_empty());
     }
 
     #[test]
@@ -515,7 +473,7 @@ mod tests {
         let mut config = SimConfig::from_seed(1);
         (config.replicas, config.disk) = (3, None);
         let mut cluster = Cluster::new(config, Trace::Off, || true);
-        let mut chaos = Chaos::new();
+        let mut chaos = Chaos::of_cluster();
         let mut run_for = |cluster: &mut Cluster, seconds| {
             let until = cluster.world.now() + Duration::from_secs(seconds);
             chaos.run_until(cluster, until);

@@ -18,8 +18,10 @@ mod measure;
 mod member;
 mod network;
 mod plan;
+mod player;
 mod report;
 pub mod rpc;
+mod run;
 mod summary;
 mod trace;
 mod world;
@@ -28,12 +30,14 @@ pub use callers::{LEISURE, Pace};
 pub use config::{DiskConfig, Load, QUIET_MIN, SimConfig, SimConfigError};
 pub use plan::Plan;
 pub use report::SimReport;
+pub use run::{Report, Run};
 pub use summary::Summary;
 pub use trace::Trace;
 
 use self::chaos::Chaos;
 use self::cluster::Cluster;
-use crate::fault::{Fault, Schedule, draw_disk_kinds, draw_kinds};
+use self::run::halved;
+use crate::fault::{Fault, Need, Schedule, draw_disk_kinds, draw_kinds};
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -90,7 +94,7 @@ fn simulate(
     asked: &mut BTreeSet<Fault>,
 ) -> SimReport {
     let mut cluster = Cluster::new(config, trace, go_on);
-    let mut chaos = Chaos::new();
+    let mut chaos = Chaos::of_cluster();
     let started = cluster.world.now();
     let faulty_from = started + cluster.config.forming;
     let quiet_from = faulty_from + cluster.config.faulty;
@@ -98,11 +102,10 @@ fn simulate(
     let mut prng = cluster.prng.fork();
     let mut drawn = draw_kinds(&mut prng);
     if cluster.config.replica.reads == ReadMode::Lease {
-        // Leases are promised only if clocks run within their drift.
-        drawn.remove(&Fault::Jump);
+        drawn.retain(|fault| !fault.needs(Need::IndexReads));
     }
     if let Some(disk) = &cluster.config.disk {
-        drawn.remove(&Fault::Members);
+        drawn.retain(|fault| !fault.needs(Need::Memory));
         drawn.extend(draw_disk_kinds(&mut Prng::new(disk.fault_seed)));
     }
     if cluster.config.mixes_versions() {
@@ -115,12 +118,53 @@ fn simulate(
     };
     asked.clone_from(&schedule.enabled);
     chaos.run_until(&mut cluster, faulty_from);
-    chaos.play(&mut cluster, &schedule);
+    chaos.play_through(&mut cluster, &schedule);
     cluster.end_haste();
     chaos.rest(&mut cluster, quiet_from);
     let silent_from = cluster.world.now();
     let reread_from = cluster.read_everything(READING);
     SimReport::of(&cluster, &schedule, started, silent_from, reread_from)
+}
+
+/// Shortest time with faults to which a run is shrunk.
+const FAULTY_MIN: Duration = Duration::from_secs(2);
+
+impl Run for SimConfig {
+    type Report = SimReport;
+
+    fn simulate(&self, trace: Trace, go_on: fn() -> bool) -> SimReport {
+        run_while(self.clone(), trace, go_on).expect("a sound configuration")
+    }
+
+    fn faults(&self) -> Option<&BTreeSet<Fault>> {
+        self.faults.as_ref()
+    }
+
+    fn with_faults(&self, faults: BTreeSet<Fault>) -> Self {
+        let mut named = self.clone();
+        named.faults = Some(faults);
+        named.ask_for_less(1);
+        named
+    }
+
+    fn smaller(&self) -> Vec<Self> {
+        let mut smaller = Vec::new();
+        let mut add = |change: &dyn Fn(&mut Self)| {
+            let mut config = self.clone();
+            change(&mut config);
+            smaller.push(config);
+        };
+        if let Some(faulty) = halved(self.faulty, FAULTY_MIN) {
+            add(&|config| config.faulty = faulty);
+        }
+        if self.client_machines > 1 {
+            add(&|config| config.client_machines -= 1);
+        }
+        if self.clients_per_machine > 1 {
+            add(&|config| config.clients_per_machine -= 1);
+        }
+        smaller
+    }
 }
 
 /// A machine of the simulation; also the route of packets to it.

@@ -131,7 +131,7 @@ impl Network {
             trace.note(now, || format!("lost {from} -> {to}: {fault}"));
             return self.stats.fire(fault);
         }
-        if self.prng.chance(self.link_faults.duplication) {
+        if self.prng.chance(self.link_faults.usual.duplicate) {
             self.stats.fire(Fault::Duplication);
             let late = self.latency() + self.prng.below(REORDER_MAX_NS);
             let why = Some((Fault::Duplication, late));
@@ -158,20 +158,18 @@ impl Network {
             return Some(Fault::Mtu);
         }
         self.prng
-            .chance(self.link_faults.loss)
+            .chance(self.link_faults.usual.loss)
             .then_some(Fault::Loss)
     }
 
     /// Extra time for a packet that leaves the order of its link, and why it does.
     fn lateness(&mut self) -> Option<(Fault, u64)> {
-        let reordered = self.prng.chance(self.link_faults.reordering);
-        let delayed = self.prng.chance(self.link_faults.delay);
+        let reordered = self.prng.chance(self.link_faults.usual.reorder);
+        let delayed = self.prng.chance(self.link_faults.delayed);
         if delayed {
             self.stats.fire(Fault::Delay);
-            let late = self.latency()
-                + self
-                    .prng
-                    .below(self.link_faults.delay_max.as_nanos().max(1));
+            let (_, most) = self.link_faults.usual.delay.unwrap_or_default();
+            let late = self.latency() + self.prng.below(most.as_nanos().max(1));
             return Some((Fault::Delay, late));
         }
         if reordered {
@@ -194,7 +192,7 @@ impl Network {
         late: Option<(Fault, u64)>,
         trace: &mut Trace,
     ) -> Arrival {
-        let corrupted = self.prng.chance(self.link_faults.corruption);
+        let corrupted = self.prng.chance(self.link_faults.usual.corrupt);
         if corrupted && !bytes.is_empty() {
             self.stats.fire(Fault::Corruption);
             self.corrupt(&mut bytes);
@@ -250,6 +248,7 @@ impl Network {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trine_transport::backend::Faults;
     use trine_transport::prng::Ratio;
 
     const A: Host = Host(0);
@@ -285,12 +284,14 @@ mod tests {
         let mut network = Network::new(Prng::new(1));
         let fifth = Ratio::percent(20);
         network.set_link_faults(LinkFaults {
-            loss: fifth,
-            duplication: fifth,
-            reordering: fifth,
-            delay: fifth,
-            delay_max: Duration::from_millis(5),
-            corruption: fifth,
+            usual: Faults {
+                loss: fifth,
+                duplicate: fifth,
+                reorder: fifth,
+                corrupt: fifth,
+                delay: Some((Duration::ZERO, Duration::from_millis(5))),
+            },
+            delayed: fifth,
             replay: fifth,
             mtu: 0,
         });

@@ -1,7 +1,7 @@
 //! The command that replays a run: every input of a run, as the options of `trine sim`.
 
 use super::config::{Load, SimConfig, SimConfigError};
-use crate::fault::{Fault, FaultSet};
+use crate::fault::{Fault, FaultSet, Need};
 use std::fmt::Write as _;
 use trine_kvstore::config::STATE_VERSION_FIRST;
 use trine_replica::config::ReadMode;
@@ -100,14 +100,6 @@ impl Plan {
     }
 }
 
-/// Faults that spare a group whose disks are never synced.
-const NEED_SYNCS: [Fault; 4] = [
-    Fault::Blackout,
-    Fault::DiskFull,
-    Fault::DiskEio,
-    Fault::DiskEnospc,
-];
-
 impl SimConfig {
     /// The run of a seed under a load.
     pub fn of(load: Load, seed: u64) -> Self {
@@ -123,28 +115,21 @@ impl SimConfig {
         &mut self,
         faults: impl IntoIterator<Item = &'a Fault> + Copy,
     ) -> Result<(), SimConfigError> {
-        let asked = |fault: Fault| faults.into_iter().any(|&other| other == fault);
-        let of_disks = Fault::OF_DISKS.into_iter().find(|&fault| asked(fault));
-        match of_disks {
-            Some(other) if asked(Fault::Members) => {
-                return Err(SimConfigError::Exclude {
-                    fault: Fault::Members,
-                    other,
-                });
-            }
-            Some(_) => self.put_on_disk(),
-            None if asked(Fault::Members) => self.disk = None,
-            None => {}
+        let asked = |need| faults.into_iter().copied().find(|fault| fault.needs(need));
+        match (asked(Need::Disk), asked(Need::Memory)) {
+            (Some(other), Some(fault)) => return Err(SimConfigError::Exclude { fault, other }),
+            (Some(_), None) => self.put_on_disk(),
+            (None, Some(_)) => self.disk = None,
+            (None, None) => {}
         }
-        if NEED_SYNCS.into_iter().any(asked) {
+        if asked(Need::Syncs).is_some() {
             self.sync_disks();
         }
-        if asked(Fault::Versions) && !self.mixes_versions() {
+        if asked(Need::OldVersion).is_some() && !self.mixes_versions() {
             self.first_state_version = STATE_VERSION_FIRST;
             self.workload.mix = crate::workload::Mix::BASIC;
         }
-        if asked(Fault::Jump) {
-            // Leases are promised only if clocks run within their drift.
+        if asked(Need::IndexReads).is_some() {
             self.replica.reads = ReadMode::Index;
         }
         Ok(())
@@ -154,7 +139,7 @@ impl SimConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::{Trace, run};
+    use crate::sim::{Report as _, Trace, run};
 
     /// Settings have no equality of their own; everything in them is printed.
     fn text(config: &SimConfig) -> String {

@@ -4,6 +4,7 @@ use super::cluster::Cluster;
 use super::config::{EXPIRY_LATE, OPERATION, RECOVERY, SimConfig};
 use super::counted::counted;
 use super::plan::Plan;
+use super::run::Report;
 use crate::checker::group_time::{GroupTime, Steady};
 use crate::checker::{Verdict, coverage, exactly_once, linearizability, liveness};
 use crate::fault::{DRIFT_PER_MILLION_MAX, Fault, KINDS_MIN, Schedule};
@@ -136,14 +137,35 @@ impl SimReport {
             history,
         }
     }
+}
 
-    /// The command that replays this run.
-    pub fn replay_command(&self) -> String {
+impl Report for SimReport {
+    fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    fn verdict(&self) -> &Verdict {
+        &self.verdict
+    }
+
+    fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    fn faults(&self) -> &BTreeMap<Fault, u64> {
+        &self.faults
+    }
+
+    fn ended_early(&self) -> bool {
+        self.ended_early
+    }
+
+    fn replay_command(&self) -> String {
         self.plan.command()
     }
 }
 
-fn ended_early(simulated: Duration) -> Verdict {
+pub(super) fn ended_early(simulated: Duration) -> Verdict {
     Verdict::Undecided {
         reason: format!(
             "interrupted after {} simulated ms: what happened until then breaks nothing",

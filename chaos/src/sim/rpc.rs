@@ -2,15 +2,20 @@
 //! twice, do the right bytes come back, and are all credits free again at the end?
 
 use super::config::varied_endpoint;
+use super::counted::counted;
 use super::machine::Machine;
 use super::network::{Cut, REPLAY_NS};
+use super::player::{Player, Stage, pause};
+use super::report::ended_early;
+use super::run::{Report, Run, halved};
 use super::trace::Trace;
 use super::world::World;
 use super::{Host, Program, message_of};
 use crate::checker::Verdict;
-use crate::fault::{Event as FaultEvent, Fault, Schedule, Topology};
+use crate::fault::{Event, Fault, FaultSet, Schedule, Topology};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use trine_transport::app::{App, Completion, Cx, Reply, Request, ResponseHandle, RpcError};
@@ -18,13 +23,17 @@ use trine_transport::backend::Caps;
 use trine_transport::buf::{MsgBuf, Pool, PoolConfig};
 use trine_transport::endpoint::Endpoint;
 use trine_transport::prng::{Prng, Ratio};
-use trine_transport::session::{ConnectParams, Event, Identity, SessionId};
+use trine_transport::session::{self, ConnectParams, Identity, SessionId};
 use trine_transport::time::{Duration, Instant};
 
 /// Length of the part of a request that describes the answer.
 const SPEC_BYTES: usize = 24;
 /// Requests that a program keeps under way to each peer.
 const WINDOW: usize = 24;
+/// How often a run is asked whether it goes on.
+const STEP: Duration = Duration::from_millis(100);
+/// Shortest time with faults to which a run is shrunk.
+const FAULTY_MIN: Duration = Duration::from_millis(100);
 /// Pause before connecting again.
 const RECONNECT: Duration = Duration::from_millis(5);
 
@@ -41,6 +50,8 @@ pub struct RpcConfig {
     pub quiet: Duration,
     /// The faults; nothing draws a subset.
     pub faults: Option<BTreeSet<Fault>>,
+    /// Fewest answered requests.
+    pub answers_min: u64,
 }
 
 impl RpcConfig {
@@ -52,6 +63,7 @@ impl RpcConfig {
             faulty: Duration::from_secs(2),
             quiet: Duration::from_secs(3),
             faults: None,
+            answers_min: 1_000,
         }
     }
 }
@@ -59,6 +71,8 @@ impl RpcConfig {
 /// The result.
 #[derive(Clone, Debug)]
 pub struct RpcReport {
+    /// The seed.
+    pub seed: u64,
     /// The judgement.
     pub verdict: Verdict,
     /// Requests by how they ended: `ok` or the error.
@@ -69,51 +83,173 @@ pub struct RpcReport {
     pub packets: u64,
     /// A hash over every end of every request, in order.
     pub hash: u64,
+    /// It was told to end before its time.
+    pub ended_early: bool,
+    /// The command that replays the run.
+    pub replay: String,
 }
 
-/// The command that replays a seed and prints what happens.
-pub fn replay_command(seed: u64) -> String {
-    format!("cargo run --profile sim -- sim --rpc --seed {seed} --trace")
+impl Run for RpcConfig {
+    type Report = RpcReport;
+
+    fn simulate(&self, trace: Trace, go_on: fn() -> bool) -> RpcReport {
+        run_while(self, trace, go_on)
+    }
+
+    fn faults(&self) -> Option<&BTreeSet<Fault>> {
+        self.faults.as_ref()
+    }
+
+    fn with_faults(&self, faults: BTreeSet<Fault>) -> Self {
+        Self {
+            faults: Some(faults),
+            answers_min: 1,
+            ..self.clone()
+        }
+    }
+
+    fn smaller(&self) -> Vec<Self> {
+        let faulty = halved(self.faulty, FAULTY_MIN);
+        let smaller = faulty.map(|faulty| Self {
+            faulty,
+            ..self.clone()
+        });
+        smaller.into_iter().collect()
+    }
 }
 
-/// [`run`], where a panic is a finding about this seed and not the end of all runs.
-pub fn run_caught(config: &RpcConfig, trace: Trace) -> RpcReport {
-    catch_unwind(AssertUnwindSafe(|| run(config, trace))).unwrap_or_else(|payload| RpcReport {
+impl Report for RpcReport {
+    fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    fn verdict(&self) -> &Verdict {
+        &self.verdict
+    }
+
+    fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    fn faults(&self) -> &BTreeMap<Fault, u64> {
+        &self.faults
+    }
+
+    fn ended_early(&self) -> bool {
+        self.ended_early
+    }
+
+    fn replay_command(&self) -> String {
+        self.replay.clone()
+    }
+}
+
+impl fmt::Display for RpcReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "seed {}: {} packets, ends {:?}, history {:016x}",
+            self.seed, self.packets, self.ended, self.hash
+        )?;
+        writeln!(f, "faults: {}", counted(&self.faults))?;
+        write!(f, "{}", self.verdict)?;
+        match self.verdict {
+            Verdict::Violation(_) => write!(f, "\nreplay with: {}", self.replay),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The command that replays a run and prints what happens.
+fn replay_command(config: &RpcConfig) -> String {
+    let usual = RpcConfig::new(config.seed);
+    let mut command = format!(
+        "cargo run --profile sim -- sim --rpc --seed {}",
+        config.seed
+    );
+    if let Some(faults) = &config.faults {
+        command += &format!(" --faults {}", FaultSet(faults.clone()));
+    }
+    if config.faulty != usual.faulty {
+        command += &format!(" --faulty {}ns", config.faulty.as_nanos());
+    }
+    command + " --trace"
+}
+
+/// Runs the transport under faults, as long as `go_on` says so. A panic is a finding about this seed and not the end of
+/// all runs.
+pub fn run_while(config: &RpcConfig, trace: Trace, go_on: fn() -> bool) -> RpcReport {
+    let run = AssertUnwindSafe(|| simulate(config, trace, go_on));
+    catch_unwind(run).unwrap_or_else(|payload| RpcReport {
+        seed: config.seed,
         verdict: Verdict::violation(format!("panic: {}", message_of(&*payload))),
         ended: BTreeMap::new(),
         faults: BTreeMap::new(),
         packets: 0,
         hash: 0,
+        ended_early: false,
+        replay: replay_command(config),
     })
 }
 
 /// Runs the transport under faults.
 pub fn run(config: &RpcConfig, trace: Trace) -> RpcReport {
+    run_while(config, trace, || true)
+}
+
+fn simulate(config: &RpcConfig, trace: Trace, go_on: fn() -> bool) -> RpcReport {
     let mut prng = Prng::new(config.seed);
     let topology = Topology {
         replicas: usize::from(config.hosts),
         client_machines: 0,
     };
-    let ledger = Rc::new(RefCell::new(Ledger::default()));
-    let mut world: World<Peer> = World::new(&mut prng, usize::from(config.hosts), trace);
+    let world: World<Peer> = World::new(&mut prng, usize::from(config.hosts), trace);
     let schedule = schedule(config, &mut prng, topology, world.now());
+    let mut hosts = Hosts {
+        world,
+        config,
+        prng,
+        ledger: Rc::default(),
+        go_on,
+        ended_early: false,
+    };
     for host in (0..config.hosts).map(Host) {
-        start(&mut world, config, host, &mut prng, &ledger);
+        hosts.start(host);
     }
-    play(&mut world, config, &schedule, &mut prng, &ledger);
-    world.network.calm();
+    // They begin before the first fault does.
+    let begun = hosts.world.now();
+    hosts.world.run_until(begun);
+    let mut player = Player::new(STEP);
+    player.play(&mut hosts, &schedule);
+    player.run_to_the_last_end(&mut hosts);
+    player.run_until(&mut hosts, schedule.quiet_from);
+    hosts.world.network.calm();
     let end = schedule.quiet_from + config.quiet;
     // Then no new requests: everything under way must come to its end. The network's memory is part
     // of its faults: packets are replayed for some seconds more. They are no sign of life of dead
     // machines, and anything else that they begin must be over as well.
-    world.run_until(end);
-    stop_asking(&mut world);
-    world.run_until(end + Duration::from_nanos(REPLAY_NS.1) + Duration::from_secs(3));
-    report(&world, &schedule, &ledger.borrow())
+    player.run_until(&mut hosts, end);
+    stop_asking(&mut hosts.world);
+    let silent = end + Duration::from_nanos(REPLAY_NS.1) + Duration::from_secs(3);
+    player.run_until(&mut hosts, silent);
+    report(&hosts, &schedule)
 }
 
-/// The faults that make sense without replicas.
-const KINDS: [Fault; 12] = [
+/// The machines, and what a dead one is started again with.
+struct Hosts<'a> {
+    world: World<Peer>,
+    config: &'a RpcConfig,
+    prng: Prng,
+    ledger: Rc<RefCell<Ledger>>,
+    go_on: fn() -> bool,
+    ended_early: bool,
+}
+
+/// A dead machine is started again.
+struct Restart(Host);
+
+/// The faults that make sense without replicas. Seeds draw from them, so their order counts.
+pub const KINDS: [Fault; 12] = [
     Fault::Replay,
     Fault::Loss,
     Fault::Duplication,
@@ -129,169 +265,90 @@ const KINDS: [Fault; 12] = [
 ];
 
 fn schedule(config: &RpcConfig, prng: &mut Prng, topology: Topology, start: Instant) -> Schedule {
-    let enabled = config.faults.clone().unwrap_or_else(|| {
-        let mut kinds = KINDS;
-        prng.shuffle(&mut kinds);
-        let count = prng.in_range(3..=KINDS.len() as u64) as usize;
-        let mut drawn: BTreeSet<Fault> = kinds.into_iter().take(count).collect();
-        // Deaths and cuts are rare in so short a time; some fault has to fire in any case.
-        if !drawn.contains(&Fault::Duplication) && !drawn.contains(&Fault::Reordering) {
-            drawn.insert(Fault::Loss);
-        }
-        drawn
-    });
+    // Drawn also if faults are named: then the rest of the run is the same.
+    let mut kinds = KINDS;
+    prng.shuffle(&mut kinds);
+    let count = prng.in_range(3..=KINDS.len() as u64) as usize;
+    let mut drawn: BTreeSet<Fault> = kinds.into_iter().take(count).collect();
+    // Deaths and cuts are rare in so short a time; some fault has to fire in any case.
+    if !drawn.contains(&Fault::Duplication) && !drawn.contains(&Fault::Reordering) {
+        drawn.insert(Fault::Loss);
+    }
+    let enabled = config.faults.clone().unwrap_or(drawn);
     Schedule::of(enabled, prng, topology, start, start + config.faulty)
 }
 
-fn start(
-    world: &mut World<Peer>,
-    config: &RpcConfig,
-    host: Host,
-    prng: &mut Prng,
-    ledger: &Rc<RefCell<Ledger>>,
-) {
-    let caps = Caps {
-        mtu: 1_472,
-        rto_floor: Duration::from_millis(1),
-        copies: prng.chance(Ratio::percent(50)),
-        rx_queue_packets: 4_096,
-        packet_is_dear: prng.chance(Ratio::percent(50)),
-    };
-    let pool = Pool::new(PoolConfig {
-        bytes_max: 256 << 20,
-    });
-    let incarnation = prng.next_u64() | 1;
-    let identity = Identity {
-        cluster: 7,
-        incarnation,
-    };
-    let endpoint = Endpoint::new(
-        varied_endpoint(prng),
-        &caps,
-        pool,
-        identity,
-        prng.next_u64(),
-    );
-    let endpoint = endpoint.expect("the default configuration is sound");
-    let peers = (0..config.hosts)
-        .map(Host)
-        .filter(|&peer| peer != host)
-        .collect();
-    let program = Peer::new(host, incarnation, peers, prng.fork(), Rc::clone(ledger));
-    let clock = world.fresh_clock();
-    world.start(host, endpoint, program, clock);
-}
-
-fn play(
-    world: &mut World<Peer>,
-    config: &RpcConfig,
-    schedule: &Schedule,
-    prng: &mut Prng,
-    ledger: &Rc<RefCell<Ledger>>,
-) {
-    let mut ends: BTreeMap<(Instant, u64), End> = BTreeMap::new();
-    let mut number = 0;
-    for (at, event) in &schedule.events {
-        while let Some(entry) = ends.first_entry().filter(|entry| entry.key().0 <= *at) {
-            let ((due, number), end) = entry.remove_entry();
-            world.run_until(due);
-            finish(world, config, number, &end, prng, ledger);
-        }
-        world.run_until(*at);
-        number += 1;
-        if let Some((span, end)) = apply(world, config, number, event, prng) {
-            ends.insert((*at + span, number), end);
-        }
+impl Hosts<'_> {
+    fn any_host(&mut self) -> Host {
+        Host(self.prng.below(u64::from(self.config.hosts)) as u16)
     }
-    for ((due, number), end) in ends {
-        world.run_until(due);
-        finish(world, config, number, &end, prng, ledger);
+
+    fn start(&mut self, host: Host) {
+        let prng = &mut self.prng;
+        let caps = Caps {
+            mtu: 1_472,
+            rto_floor: Duration::from_millis(1),
+            copies: prng.chance(Ratio::percent(50)),
+            rx_queue_packets: 4_096,
+            packet_is_dear: prng.chance(Ratio::percent(50)),
+        };
+        let pool = Pool::new(PoolConfig {
+            bytes_max: 256 << 20,
+        });
+        let incarnation = prng.next_u64() | 1;
+        let identity = Identity {
+            cluster: 7,
+            incarnation,
+        };
+        let settings = varied_endpoint(prng);
+        let endpoint = Endpoint::new(settings, &caps, pool, identity, prng.next_u64());
+        let endpoint = endpoint.expect("the default configuration is sound");
+        let peers = (0..self.config.hosts).map(Host);
+        let peers = peers.filter(|&peer| peer != host).collect();
+        let ledger = Rc::clone(&self.ledger);
+        let program = Peer::new(host, incarnation, peers, prng.fork(), ledger);
+        let clock = self.world.fresh_clock();
+        self.world.start(host, endpoint, program, clock);
     }
-    world.run_until(schedule.quiet_from);
 }
 
-/// The action at the end of a fault.
-enum End {
-    Heal,
-    Restart(Host),
-}
+impl Stage for Hosts<'_> {
+    type Program = Peer;
+    type End = Restart;
 
-fn apply(
-    world: &mut World<Peer>,
-    config: &RpcConfig,
-    number: u64,
-    event: &FaultEvent,
-    prng: &mut Prng,
-) -> Option<(Duration, End)> {
-    let any_host = |prng: &mut Prng| Host(prng.below(u64::from(config.hosts)) as u16);
-    let host = |index: usize| Host(index as u16);
-    match event {
-        FaultEvent::LinkFaults(link_faults) => world.network.set_link_faults(*link_faults),
-        FaultEvent::Partition { side, span } => {
-            world.network.cut(
-                number,
-                Cut::Partition(side.iter().map(|&index| host(index)).collect()),
-            );
-            return Some((*span, End::Heal));
-        }
-        FaultEvent::IsolateLeader { span, .. } => {
-            world
-                .network
-                .cut(number, Cut::Partition(BTreeSet::from([any_host(prng)])));
-            return Some((*span, End::Heal));
-        }
-        FaultEvent::OneWay { from, to, span } => {
-            world
-                .network
-                .cut(number, Cut::OneWay(host(*from), host(*to)));
-            return Some((*span, End::Heal));
-        }
-        FaultEvent::Clog { from, to, span } => {
-            world
-                .network
-                .clog(host(*from), host(*to), world.now() + *span)
-        }
-        FaultEvent::Pause { span, .. } | FaultEvent::PauseApart { span } => {
-            if world.pause(any_host(prng), *span) {
-                world.network.stats.fire(Fault::Pause);
+    fn world(&mut self) -> &mut World<Peer> {
+        &mut self.world
+    }
+
+    fn goes_on(&mut self) -> bool {
+        self.ended_early |= !(self.go_on)();
+        !self.ended_early
+    }
+
+    /// Nobody leads here, so whoever is to suffer is drawn. Events that only replicas and their clients have do nothing.
+    fn apply(&mut self, player: &mut Player<Restart>, event: &Event) {
+        match event {
+            Event::IsolateLeader { span, .. } => {
+                let side = BTreeSet::from([self.any_host()]);
+                player.cut(&mut self.world, *span, Cut::Partition(side));
             }
-        }
-        FaultEvent::Crash { span, .. } | FaultEvent::Stop { span, .. } => {
-            let victim = any_host(prng);
-            if world.kill(victim).is_some() {
-                world.network.stats.fire(Fault::Crash);
-                return Some((*span, End::Restart(victim)));
+            Event::Pause { span, .. } | Event::PauseApart { span } => {
+                let victim = self.any_host();
+                pause(&mut self.world, victim, *span);
             }
+            Event::Crash { span, .. } | Event::Stop { span, .. } => {
+                let victim = self.any_host();
+                if self.world.kill(victim).is_some() {
+                    self.world.network.stats.fire(Fault::Crash);
+                    player.end_later(self.world.now(), *span, Restart(victim));
+                }
+            }
+            _ => player.change_links(&mut self.world, event),
         }
-        // Nothing that a transport alone has.
-        FaultEvent::Drift { .. }
-        | FaultEvent::Jump { .. }
-        | FaultEvent::ClientCrash { .. }
-        | FaultEvent::Transfer { .. }
-        | FaultEvent::Remove { .. }
-        | FaultEvent::Replace { .. }
-        | FaultEvent::Blackout { .. }
-        | FaultEvent::DiskSlow { .. }
-        | FaultEvent::DiskTorn { .. }
-        | FaultEvent::DiskCorrupt { .. }
-        | FaultEvent::DiskFull { .. }
-        | FaultEvent::ProcessKill { .. }
-        | FaultEvent::DiskError { .. } => {}
     }
-    None
-}
 
-fn finish(
-    world: &mut World<Peer>,
-    config: &RpcConfig,
-    number: u64,
-    end: &End,
-    prng: &mut Prng,
-    ledger: &Rc<RefCell<Ledger>>,
-) {
-    match end {
-        End::Heal => world.network.heal(number),
-        End::Restart(host) => start(world, config, *host, prng, ledger),
+    fn end(&mut self, _player: &mut Player<Restart>, Restart(host): Restart) {
+        self.start(host);
     }
 }
 
@@ -305,50 +362,63 @@ fn stop_asking(world: &mut World<Peer>) {
     }
 }
 
-fn report(world: &World<Peer>, schedule: &Schedule, ledger: &Ledger) -> RpcReport {
-    let mut ledger_verdict = ledger.verdict();
+fn report(hosts: &Hosts<'_>, schedule: &Schedule) -> RpcReport {
+    let (world, ledger) = (&hosts.world, hosts.ledger.borrow());
+    let fired = &world.network.stats.fired;
+    let verdict = ledger.verdict().and(match hosts.ended_early {
+        true => ended_early(world.now().saturating_since(Instant::ZERO)),
+        false => everything_is_free(world)
+            .and(enough_was_answered(hosts.config.answers_min, &ledger))
+            .and(some_fault_fired(schedule, fired)),
+    });
+    let of_enabled = |fault: &Fault| (*fault, fired.get(fault).copied().unwrap_or(0));
+    RpcReport {
+        seed: hosts.config.seed,
+        verdict,
+        ended: ledger.ended.clone(),
+        faults: schedule.enabled.iter().map(of_enabled).collect(),
+        packets: world.network.stats.packets_sent,
+        hash: ledger.hash,
+        ended_early: hosts.ended_early,
+        replay: replay_command(hosts.config),
+    }
+}
+
+fn enough_was_answered(least: u64, ledger: &Ledger) -> Verdict {
+    if ledger.ended.get("ok").copied().unwrap_or(0) >= least {
+        return Verdict::Pass;
+    }
+    let ended = &ledger.ended;
+    Verdict::violation(format!(
+        "nothing proved: fewer than {least} requests were answered: {ended:?}"
+    ))
+}
+
+fn some_fault_fired(schedule: &Schedule, fired: &BTreeMap<Fault, u64>) -> Verdict {
+    let has_fired = |fault| fired.get(fault).is_some_and(|count| *count > 0);
+    if schedule.enabled.is_empty() || schedule.enabled.iter().any(has_fired) {
+        return Verdict::Pass;
+    }
+    Verdict::violation("nothing proved: no fault fired")
+}
+
+/// Nothing is under way at the end, and no credit is in use.
+fn everything_is_free(world: &World<Peer>) -> Verdict {
+    let mut verdict = Verdict::Pass;
     for (host, machine) in world.machines() {
-        ledger_verdict = ledger_verdict.and(idle(host, machine));
-        for session in machine
-            .program
-            .peers
-            .values()
-            .filter_map(|link| link.session)
-        {
-            let used = machine
-                .endpoint
-                .session_stats(session)
-                .map_or(0, |stats| stats.credits_in_use);
+        verdict = verdict.and(idle(host, machine));
+        let links = machine.program.peers.values();
+        for session in links.filter_map(|link| link.session) {
+            let stats = machine.endpoint.session_stats(session);
+            let used = stats.map_or(0, |stats| stats.credits_in_use);
             if used != 0 {
-                let text =
-                    format!("{host} has {used} credits in use on a session without requests");
-                ledger_verdict = ledger_verdict.and(Verdict::violation(text));
+                verdict = verdict.and(Verdict::violation(format!(
+                    "{host} has {used} credits in use on a session without requests"
+                )));
             }
         }
     }
-    if ledger.ended.get("ok").copied().unwrap_or(0) < 1_000 {
-        let text = format!(
-            "nothing proved: fewer than 1000 requests were answered: {:?}",
-            ledger.ended
-        );
-        ledger_verdict = ledger_verdict.and(Verdict::violation(text));
-    }
-    let fired = &world.network.stats.fired;
-    if schedule
-        .enabled
-        .iter()
-        .all(|fault| fired.get(fault).copied().unwrap_or(0) == 0)
-        && !schedule.enabled.is_empty()
-    {
-        ledger_verdict = ledger_verdict.and(Verdict::violation("nothing proved: no fault fired"));
-    }
-    RpcReport {
-        verdict: ledger_verdict,
-        ended: ledger.ended.clone(),
-        faults: fired.clone(),
-        packets: world.network.stats.packets_sent,
-        hash: ledger.hash,
-    }
+    verdict
 }
 
 fn idle(host: Host, machine: &Machine<Peer>) -> Verdict {
@@ -676,22 +746,23 @@ impl App<Host> for Peer {
         ledger.end(self.incarnation, tag, completion.result);
     }
 
-    fn on_event(&mut self, cx: &mut Cx<'_, Host>, event: Event<Host>) {
+    fn on_event(&mut self, cx: &mut Cx<'_, Host>, event: session::Event<Host>) {
         let now = cx.now();
         match event {
-            Event::Connected { session, .. } => {
+            session::Event::Connected { session, .. } => {
                 if let Some(link) = self.link_of(session) {
                     link.connected = true;
                 }
             }
-            Event::ConnectFailed { session, .. } | Event::Down { session, .. } => {
+            session::Event::ConnectFailed { session, .. }
+            | session::Event::Down { session, .. } => {
                 if let Some(link) = self.link_of(session) {
                     link.session = None;
                     link.connected = false;
                     link.retry_at = Some(now + RECONNECT);
                 }
             }
-            Event::Accepted { .. } => {}
+            session::Event::Accepted { .. } => {}
         }
     }
 

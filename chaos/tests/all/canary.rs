@@ -9,7 +9,7 @@ use trine_chaos::fault::Event;
 use trine_chaos::fault::{Fault, FaultSet};
 #[cfg(debug_assertions)]
 use trine_chaos::shrink::shrink;
-use trine_chaos::sim::{SimConfig, SimReport, Trace, run};
+use trine_chaos::sim::{Report as _, SimConfig, SimReport, Trace, run};
 use trine_replica::ReplicaConfig;
 use trine_transport::time::Duration;
 

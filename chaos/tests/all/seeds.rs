@@ -140,6 +140,6 @@ fn appends_that_wait_do_not_starve_the_one_they_wait_for() {
 #[test]
 fn a_panic_of_the_transport_is_a_finding_about_its_seed() {
     let sink = Trace::To(Box::new(|_| panic!("planted")));
-    let report = rpc::run_caught(&rpc::RpcConfig::new(1), sink);
+    let report = rpc::run(&rpc::RpcConfig::new(1), sink);
     assert_eq!(report.verdict, Verdict::violation("panic: planted"));
 }

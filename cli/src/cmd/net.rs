@@ -160,7 +160,7 @@ fn table(states: &[State]) -> Table {
     };
     let own = |text: &Option<String>| text.as_deref().map_or("as all".to_owned(), none);
     for state in states {
-        let lost = state.fired.lost().to_string();
+        let lost = state.fired.lost.to_string();
         let all = ["all".to_owned(), none(&state.out), none(&state.inward)];
         let [link, out, inward] = all;
         table.row([state.node_id.to_string(), link, out, inward, lost]);

@@ -6,9 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use trine_protocol::RouteOf;
 use trine_protocol::message::NodeId;
-use trine_transport::backend::{Direction, FaultHandle, Faults, Route};
+use trine_transport::backend::{Direction, FaultCounts, FaultHandle, Faults, Route};
 
-use trine_local::faults::Fired;
 use trine_local::faults::{FaultCommand, Linked, State, Way};
 
 /// The most links with their own rules: more than a group has.
@@ -39,7 +38,7 @@ struct Rules {
 /// The fault injector of one incarnation. Packets pass it without a lock; it only reads a counter of changes.
 struct Present {
     apply: Box<dyn Fn(&Rules) + Send>,
-    fired: Box<dyn Fn() -> Fired + Send>,
+    fired: Box<dyn Fn() -> FaultCounts + Send>,
 }
 
 impl Injector {
@@ -76,7 +75,7 @@ impl Injector {
         };
         let present = Present {
             apply: Box::new(apply),
-            fired: Box::new(move || counts.total().into()),
+            fired: Box::new(move || counts.total()),
         };
         let mut inner = self.lock();
         (present.apply)(&inner.rules);
@@ -85,12 +84,12 @@ impl Injector {
     }
 
     /// The faults that fired in the present incarnation.
-    pub fn fired(&self) -> Fired {
+    pub fn fired(&self) -> FaultCounts {
         let inner = self.lock();
         inner
             .present
             .as_ref()
-            .map_or_else(Fired::default, |present| (present.fired)())
+            .map_or_else(FaultCounts::default, |present| (present.fired)())
     }
 
     /// Follows a request, or returns why it cannot.
@@ -313,6 +312,6 @@ mod tests {
         let faulty = Faulty::new(backend, MonotonicClock, 1);
         let route_of = injector.attach(faulty.handle(), Box::new(|_| None));
         assert!(route_of(address(1)).is_none());
-        assert_eq!(injector.fired(), Fired::default());
+        assert_eq!(injector.fired(), FaultCounts::default());
     }
 }

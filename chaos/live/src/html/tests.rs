@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use trine_chaos::checker::{coverage, exactly_once, linearizability};
+use trine_chaos::fault::{Strike, Victim};
 use trine_chaos::history::{Action, Answer};
 use trine_transport::time::Duration;
 
 use super::super::Verdicts;
-use super::super::schedule::{Detail, Planned, Victim};
+use super::super::schedule::Planned;
 use super::super::timeline::Led;
 use super::*;
 use crate::ChaosArguments;
@@ -45,10 +46,10 @@ fn timeline() -> Timeline {
     let at = |ms: u64| Instant::from_nanos(ms * MS);
     let planned = Planned {
         at: Duration::from_millis(200),
-        kind: Kind::Pause,
+        kind: Fault::Pause,
         victim: Victim::Leader,
         hold: Duration::from_millis(50),
-        detail: Detail::None,
+        strike: Strike::Pause,
         named: true,
     };
     let led = |ms, node_id| Led {

@@ -51,7 +51,7 @@ pub(crate) struct SimArguments {
     /// Simulate the transport alone: a client and a server whose answers are known.
     #[arg(
         long,
-        conflicts_with_all = ["shrink", "history", "faults", "client_machines", "clients_per_machine", "faulty", "measure"]
+        conflicts_with_all = ["history", "client_machines", "clients_per_machine", "measure"]
     )]
     pub(crate) rpc: bool,
     /// Search for each bug that is planted in the program, or for the one that is named. Only builds with debug

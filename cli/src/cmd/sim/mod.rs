@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use trine_chaos::checker::Verdict;
 use trine_chaos::seeds::for_each_seed;
 use trine_chaos::shrink::shrink;
-use trine_chaos::sim::{self, Plan, SimConfig, SimConfigError, SimReport, Summary, Trace};
+use trine_chaos::sim::{Plan, Report, Run, SimConfig, SimConfigError, SimReport, Summary, Trace};
 
 use trine_base::bars::above_bars;
 use trine_base::failure::Failure;
@@ -41,7 +41,9 @@ pub(crate) fn run(arguments: &SimArguments, output: Output) -> Result<(), Failur
             "leave --faults out, or name the run to replay with --seed",
         )),
         None if arguments.measure => measure(output),
-        Some(seed) if arguments.shrink => shrink_seed(&chosen(seed, arguments)?, output),
+        Some(seed) if arguments.shrink => {
+            shrink_seed(seed, &chosen(seed, arguments)?, document, output)
+        }
         Some(seed) => one(seed, arguments, output),
         None => many(arguments, output),
     }
@@ -60,10 +62,6 @@ fn planted_bugs(_: &str, _: &SimArguments, _: Output) -> Result<(), Failure> {
 
 fn goes_on() -> bool {
     !interrupt::interrupted()
-}
-
-fn simulate(config: SimConfig, trace: Trace) -> SimReport {
-    sim::run_while(config, trace, goes_on).expect("every plan leads to a sound configuration")
 }
 
 /// The run of one seed, with the changes of the options.
@@ -94,17 +92,25 @@ fn trace(arguments: &SimArguments, output: Output) -> Trace {
 }
 
 fn one(seed: u64, arguments: &SimArguments, output: Output) -> Result<(), Failure> {
-    let report = simulate(chosen(seed, arguments)?, trace(arguments, output));
+    let report = chosen(seed, arguments)?.simulate(trace(arguments, output), goes_on);
     if arguments.history {
         output.line(report.history.to_text());
     }
-    output.document(&document(&report));
-    output.line(&report);
+    show(&report, document, output);
     judge(&report)
 }
 
-fn shrink_seed(config: &SimConfig, output: Output) -> Result<(), Failure> {
-    let seed = config.seed;
+fn show<R: Report>(report: &R, document: fn(&R) -> Value, output: Output) {
+    output.document(&document(report));
+    output.line(report);
+}
+
+fn shrink_seed<C: Run>(
+    seed: u64,
+    config: &C,
+    document: fn(&C::Report) -> Value,
+    output: Output,
+) -> Result<(), Failure> {
     let Some(shrunk) = shrink(config, SHRINK_RUNS_MAX, goes_on) else {
         interrupt::check()?;
         return Err(Failure::usage(
@@ -112,20 +118,19 @@ fn shrink_seed(config: &SimConfig, output: Output) -> Result<(), Failure> {
             "give --shrink the seed of a run that failed",
         ));
     };
-    output.document(&document(&shrunk.report));
-    output.line(&shrunk.report);
+    show(&shrunk.report, document, output);
     output.line(format_args!("shrunk in {} runs", shrunk.tried));
     // The finding is reported, although it may not be the smallest.
     interrupt::check()?;
     judge(&shrunk.report)
 }
 
-fn judge(report: &SimReport) -> Result<(), Failure> {
-    match &report.verdict {
+fn judge(report: &impl Report) -> Result<(), Failure> {
+    match report.verdict() {
         Verdict::Pass => Ok(()),
-        Verdict::Undecided { .. } if report.ended_early => Err(Failure::interrupted()),
+        Verdict::Undecided { .. } if report.ended_early() => Err(Failure::interrupted()),
         _ => Err(Failure::negative(
-            format!("seed {} failed", report.seed),
+            format!("seed {} failed", report.seed()),
             format!("replay it with: {}", report.replay_command()),
         )),
     }
@@ -162,7 +167,7 @@ fn measure(output: Output) -> Result<(), Failure> {
 
 fn timed(config: SimConfig) -> Result<(SimReport, f64), Failure> {
     let started = Instant::now();
-    let report = simulate(config, Trace::Off);
+    let report = config.simulate(Trace::Off, goes_on);
     let seconds = started.elapsed().as_secs_f64();
     interrupt::check()?;
     match report.verdict.is_pass() {
@@ -186,66 +191,78 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// The result of one seed, and whether a second run gave the same.
-struct Outcome {
-    report: SimReport,
+struct Outcome<R> {
+    report: R,
     replays: bool,
     /// Whether the result counts: the simulation is complete, or its part before an interruption has found a violation.
     counts: bool,
 }
 
-impl Outcome {
-    fn of(seed: u64, arguments: &SimArguments) -> Self {
-        let config = || chosen(seed, arguments).expect("what one seed allows all do");
-        let once = || simulate(config(), Trace::Off);
+impl<R: Report> Outcome<R> {
+    fn of<C: Run<Report = R>>(config: &C, twice: bool) -> Self {
+        let once = || config.simulate(Trace::Off, goes_on);
         let report = once();
-        let again = (arguments.twice && !report.ended_early).then(once);
-        let again_ended = again.as_ref().is_none_or(|again| !again.ended_early);
+        let again = (twice && !report.ended_early()).then(once);
+        let again_ended = again.as_ref().is_none_or(|again| !again.ended_early());
         Self {
             // A run that was cut short always differs.
-            replays: !again_ended || again.is_none_or(|again| again.hash == report.hash),
-            counts: !report.ended_early && again_ended
-                || matches!(report.verdict, Verdict::Violation(_)),
+            replays: !again_ended || again.is_none_or(|again| again.hash() == report.hash()),
+            counts: !report.ended_early() && again_ended
+                || matches!(report.verdict(), Verdict::Violation(_)),
             report,
         }
     }
 }
 
-fn many(arguments: &SimArguments, output: Output) -> Result<(), Failure> {
-    let started = Instant::now();
-    let (mut ended, mut failed, mut replay) = (0, Vec::new(), None);
-    let mut summary = Summary::default();
+/// The runs of many seeds, counted.
+#[derive(Default)]
+struct Ended {
+    seeds: u64,
+    failed: Vec<u64>,
+    /// The command that repeats the first failure.
+    replay: Option<String>,
+}
+
+/// Runs many seeds, says which fail, and hands each report to `sum`.
+fn each_seed<C: Run>(
+    arguments: &SimArguments,
+    output: Output,
+    config: impl Fn(u64) -> C + Sync,
+    mut sum: impl FnMut(&C::Report) + Send,
+) -> Ended
+where
+    C::Report: Send,
+{
+    let mut ended = Ended::default();
     let mut progress = Progress::new("simulating", arguments.seeds);
-    // Whether faults exclude each other does not depend on the seed.
-    chosen(arguments.from, arguments)?;
-    let run = |seed| Outcome::of(seed, arguments);
-    let take = |Outcome {
-                    report,
-                    replays,
-                    counts,
-                }| {
-        if !counts {
+    let run = |seed| Outcome::of(&config(seed), arguments.twice);
+    let take = |outcome: Outcome<C::Report>| {
+        let Outcome {
+            report, replays, ..
+        } = &outcome;
+        if !outcome.counts {
             return;
         }
-        ended += 1;
-        let bad = failed.len();
-        progress.set(ended, || {
-            format!("{} of {} seeds, {bad} failed", ended, arguments.seeds)
+        ended.seeds += 1;
+        let (seed, bad) = (report.seed(), ended.failed.len());
+        progress.set(ended.seeds, || {
+            format!("{} of {} seeds, {bad} failed", ended.seeds, arguments.seeds)
         });
-        if !report.verdict.is_pass() {
+        if !report.verdict().is_pass() {
             above_bars(|| output.line(format_args!("{report}\n")));
         } else if !replays {
-            let seed = report.seed;
             above_bars(|| {
                 output.line(format_args!(
                     "seed {seed} does not replay: two runs differ\n"
                 ));
             });
         }
-        if !report.verdict.is_pass() || !replays {
-            failed.push(report.seed);
+        if !report.verdict().is_pass() || !replays {
+            ended.failed.push(seed);
+            let replay = &mut ended.replay;
             replay.get_or_insert_with(|| report.replay_command());
         }
-        summary.add(&report);
+        sum(report);
     };
     for_each_seed(
         arguments.from,
@@ -256,31 +273,44 @@ fn many(arguments: &SimArguments, output: Output) -> Result<(), Failure> {
         take,
     );
     drop(progress);
+    ended
+}
+
+/// What the runs are called that were made.
+fn of_seeds(ended: &Ended, arguments: &SimArguments) -> String {
+    let runs = ["", ", each run twice,"][usize::from(arguments.twice)];
+    format!("{} seeds from {}{runs}", ended.seeds, arguments.from)
+}
+
+fn many(arguments: &SimArguments, output: Output) -> Result<(), Failure> {
+    let started = Instant::now();
+    let mut summary = Summary::default();
+    // Whether faults exclude each other does not depend on the seed.
+    chosen(arguments.from, arguments)?;
+    let config = |seed| chosen(seed, arguments).expect("what one seed allows all do");
+    let ended = each_seed(arguments, output, config, |report| summary.add(report));
     let took = started.elapsed();
     let speed = summary.simulated_ns() as f64 / 1e9 / took.as_secs_f64().max(1e-9);
-    let runs = ["", ", each run twice,"][usize::from(arguments.twice)];
     output.document(&json!({
-        "seeds": ended, "from": arguments.from, "twice": arguments.twice, "failed": failed,
+        "seeds": ended.seeds, "from": arguments.from, "twice": arguments.twice, "failed": ended.failed,
         "simulated_ns": summary.simulated_ns(), "operations": summary.operations(),
         "failovers": summary.failovers(), "faults": fault_counts(summary.faults()),
         "seconds": took.as_secs_f64(),
     }));
     output.line(format_args!("{summary}"));
     output.line(format_args!(
-        "{ended} seeds from {}{} in {:.0} s ({speed:.0} times real time): {} failed",
-        arguments.from,
-        runs,
+        "{} in {:.0} s ({speed:.0} times real time): {} failed",
+        of_seeds(&ended, arguments),
         took.as_secs_f64(),
-        failed.len()
+        ended.failed.len()
     ));
-    judge_all(replay, failed.len(), ended)
+    judge_all(ended)
 }
 
-/// `replay`: the command that repeats the first failure.
-fn judge_all(replay: Option<String>, failed: usize, ended: u64) -> Result<(), Failure> {
-    match replay {
+fn judge_all(ended: Ended) -> Result<(), Failure> {
+    match ended.replay {
         Some(command) => Err(Failure::negative(
-            format!("{failed} of {ended} seeds failed"),
+            format!("{} of {} seeds failed", ended.failed.len(), ended.seeds),
             format!("replay the first with: {command}"),
         )),
         None => interrupt::check(),

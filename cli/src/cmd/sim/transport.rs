@@ -1,84 +1,71 @@
 //! `trine sim --rpc` simulates the transport alone. Every request ends once, with its own answer, and no credit is
 //! lost.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use trine_base::failure::Failure;
 use trine_base::output::Output;
-use trine_chaos::seeds::for_each_seed;
-use trine_chaos::sim::Trace;
-use trine_chaos::sim::rpc::{RpcConfig, RpcReport, replay_command, run_caught};
+use trine_chaos::sim::Run as _;
+use trine_chaos::sim::rpc::{KINDS, RpcConfig, RpcReport};
 
-use super::{SimArguments, goes_on, judge_all, trace};
+use super::{
+    SimArguments, each_seed, fault_counts, goes_on, judge, judge_all, of_seeds, show, shrink_seed,
+    trace,
+};
 
 pub(super) fn run(arguments: &SimArguments, output: Output) -> Result<(), Failure> {
+    let config = |seed| chosen(seed, arguments);
     match arguments.seed {
-        Some(seed) => one(seed, arguments, output),
+        Some(seed) if arguments.shrink => shrink_seed(seed, &config(seed)?, document, output),
+        Some(seed) => {
+            let report = config(seed)?.simulate(trace(arguments, output), goes_on);
+            show(&report, document, output);
+            judge(&report)
+        }
         None => many(arguments, output),
     }
 }
 
-fn one(seed: u64, arguments: &SimArguments, output: Output) -> Result<(), Failure> {
-    let report = run_caught(&RpcConfig::new(seed), trace(arguments, output));
-    let passed = report.verdict.is_pass();
-    output.document(&json!({
-        "seed": seed, "pass": passed, "verdict": report.verdict.to_string(), "packets": report.packets,
-        "history_hash": format!("{:016x}", report.hash),
-    }));
-    output.line(format_args!(
-        "seed {seed}: {} packets, ends {:?}, faults {:?}, hash {:016x}\n{}",
-        report.packets, report.ended, report.faults, report.hash, report.verdict
-    ));
-    match passed {
-        true => Ok(()),
-        false => judge_all(Some(replay_command(seed)), 1, 1),
+/// The run of one seed, with the changes of the options.
+fn chosen(seed: u64, arguments: &SimArguments) -> Result<RpcConfig, Failure> {
+    let mut config = RpcConfig::new(seed);
+    if let Some(faults) = &arguments.faults {
+        let mut named = faults.0.iter();
+        if let Some(fault) = named.find(|fault| !KINDS.contains(fault)) {
+            let known = KINDS.map(|fault| fault.name()).join(", ");
+            return Err(Failure::usage(
+                format!("`{fault}` does not happen to the transport alone"),
+                format!("there are: {known}"),
+            ));
+        }
+        config = config.with_faults(faults.0.clone());
     }
-}
-
-struct Outcome {
-    seed: u64,
-    report: RpcReport,
-    /// Whether a second run, if requested, gave the same result.
-    replays: bool,
+    if let Some(faulty) = arguments.faulty {
+        config.faulty = faulty.into();
+        config.answers_min = 1;
+    }
+    Ok(config)
 }
 
 fn many(arguments: &SimArguments, output: Output) -> Result<(), Failure> {
-    let run = |seed| {
-        let once = || run_caught(&RpcConfig::new(seed), Trace::Off);
-        let report = once();
-        let replays = !arguments.twice || once().hash == report.hash;
-        Outcome {
-            seed,
-            report,
-            replays,
-        }
-    };
-    let (mut ended, mut failed) = (0, Vec::new());
-    let take = |outcome: Outcome| {
-        ended += 1;
-        let Outcome {
-            seed,
-            report,
-            replays,
-        } = outcome;
-        match (report.verdict.is_pass(), replays) {
-            (true, true) => return,
-            (false, _) => output.line(format_args!("seed {seed}: {}", report.verdict)),
-            (true, false) => output.line(format_args!(
-                "seed {seed} does not replay: two runs have different hashes"
-            )),
-        }
-        failed.push(seed);
-    };
-    let (from, seeds, jobs) = (arguments.from, arguments.seeds, arguments.jobs);
-    for_each_seed(from, seeds, jobs, goes_on, run, take);
-    let runs = ["", ", each run twice"][usize::from(arguments.twice)];
+    // Whether a fault is one of the transport does not depend on the seed.
+    chosen(arguments.from, arguments)?;
+    let config = |seed| chosen(seed, arguments).expect("what one seed allows all do");
+    let ended = each_seed(arguments, output, config, |_| ());
     output.document(&json!({
-        "seeds": ended, "from": from, "twice": arguments.twice, "failed": failed,
+        "seeds": ended.seeds, "from": arguments.from, "twice": arguments.twice, "failed": ended.failed,
     }));
     output.line(format_args!(
-        "the transport alone: {ended} seeds from {from}{runs}: {} failed",
-        failed.len()
+        "the transport alone: {}: {} failed",
+        of_seeds(&ended, arguments),
+        ended.failed.len()
     ));
-    let replay = failed.first().map(|&seed| replay_command(seed));
-    judge_all(replay, failed.len(), ended)
+    judge_all(ended)
+}
+
+fn document(report: &RpcReport) -> Value {
+    json!({
+        "seed": report.seed, "pass": report.verdict.is_pass(), "verdict": report.verdict.to_string(),
+        "packets": report.packets, "history_hash": format!("{:016x}", report.hash),
+        "faults": fault_counts(&report.faults),
+    })
 }

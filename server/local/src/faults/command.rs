@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
-use trine_transport::backend::Direction;
+use trine_transport::backend::{Direction, FaultCounts};
 
-use super::fired::Fired;
+use super::counts;
 
 /// Which way packets go, as the replica sees it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
@@ -70,7 +70,8 @@ pub struct State {
     /// Links with rules of their own.
     pub links: Vec<Linked>,
     /// The faults that fired in the replica's present incarnation.
-    pub fired: Fired,
+    #[serde(with = "counts")]
+    pub fired: FaultCounts,
 }
 
 impl State {

@@ -3,14 +3,14 @@
 
 mod ask;
 mod command;
-mod fired;
+mod counts;
 pub mod line;
 
 use std::net::SocketAddr;
 
 pub use self::ask::{AskError, ask};
 pub use self::command::{FaultCommand, Linked, State, Way};
-pub use self::fired::{FAULTS_LINE, Fired};
+pub use self::counts::{FAULTS_LINE, from_line, to_line};
 
 /// The name of the socket of the replica at `address`: abstract, so that it needs no file and goes with its process, and
 /// nobody reaches it from another machine or another network namespace.

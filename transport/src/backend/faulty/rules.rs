@@ -132,11 +132,94 @@ impl Faults {
     /// True if nothing can go wrong.
     #[must_use]
     pub fn is_none(&self) -> bool {
-        *self == Self::NONE
-            || [self.loss, self.duplicate, self.reorder, self.corrupt]
-                .iter()
-                .all(|ratio| ratio.is_zero())
-                && self.delay.is_none()
+        self.named().next().is_none()
+    }
+
+    /// The faults with a rate, by their names.
+    fn ratios(&self) -> [(&'static str, Ratio); 4] {
+        [
+            ("loss", self.loss),
+            ("dup", self.duplicate),
+            ("reorder", self.reorder),
+            ("corrupt", self.corrupt),
+        ]
+    }
+
+    /// The names of the faults that can happen.
+    pub fn named(&self) -> impl Iterator<Item = &'static str> {
+        let ratios = self.ratios().into_iter();
+        let rated = ratios
+            .filter(|(_, ratio)| !ratio.is_zero())
+            .map(|(name, _)| name);
+        rated.chain(self.delay.map(|_| "delay"))
+    }
+}
+
+/// The names of the counts; those of faults are the faults' own.
+const COUNT_NAMES: [&str; 7] = [
+    "packets", "loss", "dup", "reorder", "corrupt", "delay", "overflow",
+];
+
+impl FaultCounts {
+    fn values(&self) -> [u64; 7] {
+        [
+            self.packets,
+            self.lost,
+            self.duplicated,
+            self.reordered,
+            self.corrupted,
+            self.delayed,
+            self.overflowed,
+        ]
+    }
+
+    fn values_mut(&mut self) -> [&mut u64; 7] {
+        [
+            &mut self.packets,
+            &mut self.lost,
+            &mut self.duplicated,
+            &mut self.reordered,
+            &mut self.corrupted,
+            &mut self.delayed,
+            &mut self.overflowed,
+        ]
+    }
+
+    /// All counts by name.
+    pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        COUNT_NAMES.into_iter().zip(self.values())
+    }
+
+    /// The counts with these names; other names are ignored, and what is not named is zero.
+    #[must_use]
+    pub fn from_named<'a>(named: impl IntoIterator<Item = (&'a str, u64)>) -> Self {
+        let mut counts = Self::default();
+        for (name, count) in named {
+            let mut all = COUNT_NAMES.into_iter().zip(counts.values_mut());
+            if let Some((_, value)) = all.find(|(known, _)| *known == name) {
+                *value = count;
+            }
+        }
+        counts
+    }
+
+    /// The counts of those faults that were asked for, by the names of the faults.
+    pub fn of(&self, faults: &Faults) -> impl Iterator<Item = (&'static str, u64)> {
+        let asked: Vec<&str> = faults.named().collect();
+        self.named().filter(move |(name, _)| asked.contains(name))
+    }
+
+    /// How often any fault fired.
+    #[must_use]
+    pub fn damaged(&self) -> u64 {
+        self.lost + self.duplicated + self.reordered + self.corrupted + self.delayed
+    }
+
+    /// Adds the counts of another endpoint.
+    pub fn add(&mut self, other: &Self) {
+        for (sum, count) in self.values_mut().into_iter().zip(other.values()) {
+            *sum += count;
+        }
     }
 }
 
@@ -207,17 +290,9 @@ impl<R: Route> FaultHandle<R> {
     /// The faults that fired in both directions so far.
     #[must_use]
     pub fn total(&self) -> FaultCounts {
-        let [a, b] =
-            [Direction::Outbound, Direction::Inbound].map(|direction| self.counts(direction));
-        FaultCounts {
-            packets: a.packets + b.packets,
-            lost: a.lost + b.lost,
-            duplicated: a.duplicated + b.duplicated,
-            reordered: a.reordered + b.reordered,
-            corrupted: a.corrupted + b.corrupted,
-            delayed: a.delayed + b.delayed,
-            overflowed: a.overflowed + b.overflowed,
-        }
+        let mut total = self.counts(Direction::Outbound);
+        total.add(&self.counts(Direction::Inbound));
+        total
     }
 
     fn change(&self, change: impl FnOnce(&mut Rules<R>)) {
@@ -363,14 +438,12 @@ fn parse_duration(text: &str) -> Option<Duration> {
 
 impl fmt::Display for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ratios = [
-            ("loss", self.loss),
-            ("dup", self.duplicate),
-            ("reorder", self.reorder),
-            ("corrupt", self.corrupt),
-        ];
         let mut separator = "";
-        for (name, ratio) in ratios.into_iter().filter(|(_, ratio)| !ratio.is_zero()) {
+        for (name, ratio) in self
+            .ratios()
+            .into_iter()
+            .filter(|(_, ratio)| !ratio.is_zero())
+        {
             write!(f, "{separator}{name}={ratio}")?;
             separator = ",";
         }
@@ -447,6 +520,17 @@ mod tests {
             let error = text.parse::<Faults>().unwrap_err().to_string();
             assert!(error.contains(hint), "{error}");
         }
+    }
+
+    #[test]
+    fn counts_have_the_names_of_their_faults() {
+        let faults: Faults = "loss=5%,reorder=1%,delay=1ms".parse().unwrap();
+        let mut counts = FaultCounts::from_named([("loss", 3), ("dup", 9), ("unknown", 1)]);
+        let asked: Vec<_> = counts.of(&faults).collect();
+        assert_eq!(asked, [("loss", 3), ("reorder", 0), ("delay", 0)]);
+        assert_eq!(FaultCounts::from_named(counts.named()), counts);
+        counts.add(&counts.clone());
+        assert_eq!((counts.lost, counts.damaged()), (6, 24));
     }
 
     #[test]
