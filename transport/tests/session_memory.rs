@@ -1,9 +1,6 @@
 //! A process of its own, because its allocator counts: the heap memory of an idle session (PROTOCOL.md section 6).
-#![allow(unsafe_code)]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
-
+use trine_allocations::Counting;
 use trine_transport::backend::{MonotonicClock, RingBackend, RingConfig, RingRoute};
 use trine_transport::{
     App, Completion, Config, ConnectParams, Cx, Event, EventLoop, Identity, Reply, Request,
@@ -15,25 +12,6 @@ const SERVER_BYTES_MAX: usize = 1_536;
 /// The part of a session in a server's search tree of nonces: a key, a value, and the room that a half full node
 /// wastes.
 const NONCE_BYTES_MAX: usize = 48;
-
-struct Counting;
-
-static LIVE_BYTES: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call goes to the system's allocator unchanged; counting touches no memory of it.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LIVE_BYTES.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller keeps `GlobalAlloc`'s contract, which is the system's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        LIVE_BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: as for `alloc`; the pointer came from it.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -74,7 +52,7 @@ fn event_loop(backend: RingBackend, sessions: usize, incarnation: u64) -> Loop {
 
 /// Live bytes of two endpoints with so many idle sessions between them, and room for `room`.
 fn live_bytes(sessions: usize, room: usize) -> usize {
-    let before = LIVE_BYTES.load(Ordering::Relaxed);
+    let before = trine_allocations::live_bytes();
     let (ours, theirs) = RingBackend::pair(RingConfig::default());
     let route = theirs.route();
     let (mut client, mut server) = (event_loop(ours, room, 1), event_loop(theirs, room, 2));
@@ -87,7 +65,7 @@ fn live_bytes(sessions: usize, room: usize) -> usize {
             server.turn().expect("the ring works");
         }
     }
-    LIVE_BYTES.load(Ordering::Relaxed) - before
+    trine_allocations::live_bytes() - before
 }
 
 /// The session tables grow by doubling: between two powers of two they take the same, filled.

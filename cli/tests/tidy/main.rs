@@ -12,8 +12,15 @@ use std::path::{Component, Path, PathBuf};
 const EDGES: &[(&str, &[&str])] = &[
     ("canary", &[]),
     ("corpus", &[]),
-    ("transport", &["trine-canary", "trine-report"]),
-    ("kvstore", &["trine-canary", "trine-report"]),
+    ("corpus/allocations", &[]),
+    (
+        "transport",
+        &["trine-canary", "trine-report", "trine-allocations"],
+    ),
+    (
+        "kvstore",
+        &["trine-canary", "trine-report", "trine-allocations"],
+    ),
     ("resp", &["trine-kvstore"]),
     (
         "replica/protocol",
@@ -125,7 +132,10 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     ("cli/bench/report", &[]),
     ("transport/testnet", &[]),
-    ("transport/rpc", &["trine-rpc", "trine-transport"]),
+    (
+        "transport/rpc",
+        &["trine-rpc", "trine-transport", "trine-allocations"],
+    ),
     (
         "transport/dpdk",
         &[
@@ -185,6 +195,7 @@ const EDGES: &[(&str, &[&str])] = &[
 const PACKAGES: &[&str] = &[
     "trine-canary",
     "trine-corpus",
+    "trine-allocations",
     "trine-transport",
     "trine-kvstore",
     "trine-protocol",
@@ -223,9 +234,7 @@ const UNSAFE_MODULES: &[&str] = &[
     "transport/verbs/benches/",
     "kvstore/benches/",
     "transport/dpdk/tests/",
-    "transport/rpc/tests/allocations.rs",
-    "transport/tests/session_memory.rs",
-    "kvstore/tests/allocations.rs",
+    "corpus/allocations/src/lib.rs",
     "kvstore/src/memory.rs",
     "kvstore/src/machine.rs",
     "kvstore/src/interleave.rs",

@@ -1,10 +1,7 @@
 //! A process of its own, because its allocator counts: does anything allocate between the start and the end of a long run?
 //! The data path must not: every buffer comes from the pool, every queue has its memory from the start.
-#![allow(unsafe_code)]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicU64, Ordering};
-
+use trine_allocations::{Counting, allocations};
 use trine_rpc::{Node, Rpc};
 use trine_transport::backend::{
     Backend, MonotonicClock, RingBackend, RingConfig, RingRoute, RxBatch, RxPacket, TxBatch,
@@ -16,30 +13,6 @@ use trine_transport::{
     App, Completion, Config, CongestionConfig, CongestionControl, ConnectParams, Cx, Endpoint,
     Event, EventLoop, Identity, Reply, Request, SessionId,
 };
-
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: every call goes to the system's allocator unchanged; counting touches no memory of it.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller keeps `GlobalAlloc`'s contract, which is the system's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as for `alloc`; the pointer came from it.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as for `alloc`; the pointer came from it.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -152,11 +125,11 @@ fn the_raw_layer_allocates_nothing() {
         });
     }
     run(&mut client, &mut server, |load| load.completed >= WARM_UP);
-    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    let before = allocations();
     run(&mut client, &mut server, |load| {
         load.completed >= WARM_UP + MEASURED
     });
-    let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before;
+    let allocations = allocations() - before;
     assert_eq!(allocations, 0, "allocations in {MEASURED} requests");
 }
 
@@ -189,7 +162,7 @@ fn a_typed_call_allocates_nothing() {
         let mut before = 0;
         for number in 0..WARM_UP + MEASURED {
             if number == WARM_UP {
-                before = ALLOCATIONS.load(Ordering::Relaxed);
+                before = allocations();
             }
             let (first, second) = (
                 session.call::<Increment>(&number),
@@ -201,7 +174,7 @@ fn a_typed_call_allocates_nothing() {
                 assert_eq!(second.await, Ok(number + 2));
             }
         }
-        ALLOCATIONS.load(Ordering::Relaxed) - before
+        allocations() - before
     });
     assert_eq!(allocations, 0, "allocations in {MEASURED} pairs of calls");
 }
@@ -226,7 +199,7 @@ fn connects_from_forged_addresses_allocate_nothing() {
     let mut before = 0;
     for number in 0..FLOOD {
         if number == FLOOD / 100 {
-            before = ALLOCATIONS.load(Ordering::Relaxed);
+            before = allocations();
         }
         let now = Instant::from_nanos(1_000_000_000 + u64::from(number) * 1_000);
         // Now and then the cookie is a guess.
@@ -246,7 +219,7 @@ fn connects_from_forged_addresses_allocate_nothing() {
         answered += endpoint.poll_transmit(now, &mut tx).count;
         tx.clear();
     }
-    let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before;
+    let allocations = allocations() - before;
     assert_eq!(allocations, 0, "allocations in {FLOOD} forged connects");
     assert_eq!(answered, FLOOD as usize, "a cookie for each");
     let stats = endpoint.stats();
