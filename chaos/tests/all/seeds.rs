@@ -1,8 +1,9 @@
 //! Seeds of the simulator: each passes, and each replays byte for byte.
 
 use trine_chaos::checker::Verdict;
+use trine_chaos::fault::Fault;
 use trine_chaos::shrink::shrink;
-use trine_chaos::sim::{SimConfig, SimReport, Trace, rpc, run, run_while};
+use trine_chaos::sim::{Report as _, Run as _, SimConfig, SimReport, Trace, rpc, run, run_while};
 use trine_transport::time::Duration;
 
 const GROUP_SEEDS: std::ops::Range<u64> = 1_000..1_006;
@@ -142,4 +143,29 @@ fn a_panic_of_the_transport_is_a_finding_about_its_seed() {
     let sink = Trace::To(Box::new(|_| panic!("planted")));
     let report = rpc::run(&rpc::RpcConfig::new(1), sink);
     assert_eq!(report.verdict, Verdict::violation("panic: planted"));
+}
+
+#[test]
+fn a_run_of_the_transport_that_is_interrupted_is_not_a_pass_and_nothing_to_shrink() {
+    let config = rpc::RpcConfig::new(1);
+    let report = rpc::run_while(&config, Trace::Off, || false);
+    assert!(report.ended_early, "{report}");
+    let undecided = matches!(report.verdict, Verdict::Undecided { .. });
+    assert!(undecided, "{report}");
+    assert!(shrink(&config, 1, || false).is_none());
+}
+
+#[test]
+fn a_run_of_the_transport_with_fewer_faults_has_only_those() {
+    let mut config = rpc::RpcConfig::new(1);
+    config.faults = Some([Fault::Loss, Fault::Pause].into());
+    let loses = |report: &rpc::RpcReport| report.faults.get(&Fault::Loss).copied();
+    let report = rpc::run(&config, Trace::Off);
+    assert!(report.verdict.is_pass(), "{report}");
+    assert!(loses(&report) > Some(0), "{report}");
+    let fewer = config.with_faults([Fault::Pause].into());
+    let report = rpc::run(&fewer, Trace::Off);
+    assert_eq!(loses(&report), None);
+    let command = report.replay_command();
+    assert!(command.ends_with("sim --rpc --seed 1 --faults pause --trace"));
 }
