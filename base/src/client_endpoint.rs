@@ -9,7 +9,7 @@ use trine_client::{
 };
 use trine_kvstore::Command;
 use trine_transport::backend::{Backend, MonotonicClock};
-use trine_transport::time::{Clock, Duration as Nanos, Instant};
+use trine_transport::time::{Duration as Nanos, Instant};
 use trine_transport::{EventLoop, Identity};
 
 use crate::endpoint::{backend_failure, random_seed};
@@ -18,9 +18,6 @@ use crate::network::Opened;
 
 /// An endpoint over `B` that hosts clients.
 pub struct ClientEndpoint<B: Backend> {
-    /// Operations that have begun and not ended. The library's own operations, such as opening sessions with the group,
-    /// do not count.
-    in_flight: usize,
     event_loop: EventLoop<B, MonotonicClock, Clients<B::Route>>,
 }
 
@@ -48,10 +45,7 @@ impl<B: Backend> ClientEndpoint<B> {
             incarnation: seed.max(1),
         };
         EventLoop::new(backend, MonotonicClock, clients, endpoint, identity, seed)
-            .map(|event_loop| Self {
-                in_flight: 0,
-                event_loop,
-            })
+            .map(|event_loop| Self { event_loop })
             .map_err(|error| Failure::usage(format!("cannot set up the endpoint: {error}"), ""))
     }
 
@@ -82,9 +76,7 @@ impl<B: Backend> ClientEndpoint<B> {
                 tag,
             };
             clients.submit(cx.now(), client, submission)
-        })?;
-        self.in_flight += 1;
-        Ok(())
+        })
     }
 
     /// Runs turns until an operation has finished or the time is `until`. Hands every finished operation to `take`.
@@ -93,27 +85,16 @@ impl<B: Backend> ClientEndpoint<B> {
         until: Instant,
         mut take: impl FnMut(Finished),
     ) -> Result<(), Failure> {
-        let mut count = 0;
+        let mut some = false;
         let done = |clients: &mut Clients<B::Route>| {
             while let Some(finished) = clients.poll_finished() {
-                count += 1;
+                some = true;
                 take(finished);
             }
-            count > 0
+            some
         };
         let ran = self.event_loop.run_until(Some(until), done);
-        self.in_flight -= count;
         ran.map(|_| ()).map_err(backend_failure)
-    }
-
-    /// The clock's time now.
-    pub fn now(&self) -> Instant {
-        self.event_loop.clock().now()
-    }
-
-    /// Operations that have not ended.
-    pub fn in_flight(&self) -> usize {
-        self.in_flight
     }
 
     /// Whether `client` may begin another operation.

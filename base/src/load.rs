@@ -1,5 +1,5 @@
-//! Drives many clients of one client endpoint in a closed loop. Each client sends its next operation when it has an
-//! answer.
+//! Drives many clients of a target. In a closed loop each sends its next operation when its answer arrives. In an open loop
+//! operations fall due at a rate, even if answers are missing. Their latency counts from the due time.
 
 use trine_client::{ClientId, Finished, Mode};
 use trine_kvstore::Command;
@@ -15,90 +15,472 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How long the loop waits for operations in flight after a Ctrl-C.
 const INTERRUPT_PATIENCE: Duration = Duration::from_millis(500);
 
+/// What the clients ask.
+pub trait Target {
+    /// How an operation ends.
+    type Outcome;
+
+    /// Whether a client may begin one more operation.
+    fn has_room(&self, client: usize) -> bool;
+
+    /// Sends the begun operations, then waits for results, at most until `until`, and returns them by their tags.
+    fn poll(
+        &mut self,
+        until: Instant,
+        finished: &mut Vec<(u64, Self::Outcome)>,
+    ) -> Result<(), Failure>;
+}
+
 /// The operations of the clients, and the consumer of the answers.
-pub trait Work {
-    /// Calls `submit` with the next operation of the client in `slot`. Does not call it when that client has nothing
-    /// more to do now.
-    fn next(&mut self, slot: usize, submit: &mut dyn FnMut(Mode, &Command<'_>));
-    /// The operation of the client in `slot`, due at `due`, has ended.
-    fn ended(&mut self, slot: usize, due: Instant, finished: Finished);
+pub trait Work<T: Target> {
+    /// One operation.
+    type Operation;
+
+    /// The next operation of a client; `None` when it has nothing more to do.
+    fn next(&mut self, client: usize) -> Option<Self::Operation>;
+
+    /// Begins an operation of a client.
+    fn send(
+        &mut self,
+        target: &mut T,
+        client: usize,
+        tag: u64,
+        operation: &Self::Operation,
+    ) -> Result<(), Failure>;
+
+    /// An operation has ended, at `ended` by this thread's clock. Returns what the client has to do next to complete it.
+    fn over(
+        &mut self,
+        operation: Self::Operation,
+        due: Instant,
+        ended: Instant,
+        outcome: T::Outcome,
+    ) -> Option<Self::Operation>;
+
     /// Called about twenty times a second.
-    fn on_poll(&mut self) {}
+    fn on_poll(&mut self, _now: Instant) {}
 }
 
-/// Why a loop ended.
+/// Clients of the library on one endpoint, as a target.
+pub struct Clients<'a, B: Backend> {
+    endpoint: &'a mut ClientEndpoint<B>,
+    open: Vec<ClientId>,
+}
+
+impl<'a, B: Backend> Clients<'a, B> {
+    /// Opens so many clients.
+    pub fn open(endpoint: &'a mut ClientEndpoint<B>, count: usize) -> Self {
+        let open = (0..count).map(|_| endpoint.open()).collect();
+        Self { endpoint, open }
+    }
+
+    /// Begins an operation of a client.
+    pub fn submit(
+        &mut self,
+        client: usize,
+        tag: u64,
+        mode: Mode,
+        command: &Command<'_>,
+    ) -> Result<(), Failure> {
+        let begun = self.endpoint.submit(self.open[client], mode, command, tag);
+        let refused =
+            |error| Failure::usage(format!("an operation could not be begun: {error}"), "");
+        begun.map_err(refused)
+    }
+
+    /// Forgets the clients, whose operations have ended.
+    pub fn close(self) {
+        let Self { endpoint, open } = self;
+        open.into_iter().for_each(|client| endpoint.close(client));
+    }
+}
+
+impl<B: Backend> Target for Clients<'_, B> {
+    type Outcome = Finished;
+
+    fn has_room(&self, client: usize) -> bool {
+        self.endpoint.has_room(self.open[client])
+    }
+
+    fn poll(&mut self, until: Instant, finished: &mut Vec<(u64, Finished)>) -> Result<(), Failure> {
+        self.endpoint
+            .run_until(until, |over| finished.push((over.tag, over)))
+    }
+}
+
+/// The start times of operations.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// The time was over, or no client had anything more to do.
-    Done,
-    /// The user ended it.
-    Interrupted,
+pub enum Pace {
+    /// Every client has this many in flight.
+    Closed {
+        /// How many.
+        pipeline: usize,
+    },
+    /// This many a second are due, all clients together.
+    Open {
+        /// How many.
+        rate: u64,
+    },
 }
 
-/// Every client of `clients` sends an operation, waits, and sends the next. This lasts while `go_on` allows it for the
-/// time and a client has something to send. Then the loop waits for the operations in flight.
-pub fn closed_loop<B: Backend>(
-    endpoint: &mut ClientEndpoint<B>,
-    clients: &[ClientId],
-    go_on: impl Fn(Instant) -> bool,
-    work: &mut impl Work,
+/// How a stretch of load ended.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// The user ended it.
+    pub interrupted: bool,
+    /// Operations that were due in an open loop and not sent before the end. Every client had its limit of operations
+    /// in flight meanwhile.
+    pub never_sent: u64,
+}
+
+/// Runs `work` with `clients` clients of `target` from `start` until `until`, or until no operation is left.
+pub fn drive<T: Target>(
+    target: &mut T,
+    clients: usize,
+    pace: Pace,
+    (start, until): (Instant, Option<Instant>),
+    work: &mut impl Work<T>,
 ) -> Result<Ended, Failure> {
-    let mut idle: Vec<usize> = (0..clients.len()).collect();
-    let mut ended = Ended::Done;
-    let mut give_up_at = None;
-    let mut next_poll = endpoint.now() + POLL_INTERVAL;
-    loop {
-        let running = ended == Ended::Done && go_on(endpoint.now());
-        if running {
-            for slot in idle.drain(..) {
-                submit_next(endpoint, clients[slot], slot, work)?;
+    let mut driver = Driver {
+        target,
+        work,
+        flights: Flights {
+            slots: Vec::new(),
+            free: Vec::new(),
+        },
+        finished: Vec::new(),
+        freed: Vec::new(),
+        next_poll: start,
+    };
+    match pace {
+        Pace::Closed { pipeline } => driver.closed(clients, pipeline, until),
+        Pace::Open { rate } => driver.open(
+            clients,
+            rate,
+            start,
+            until.expect("an open loop has an end"),
+        ),
+    }
+}
+
+/// An operation in flight.
+struct Flight<O> {
+    client: usize,
+    operation: O,
+    due: Instant,
+}
+
+/// Operations in flight, by tag.
+struct Flights<O> {
+    slots: Vec<Option<Flight<O>>>,
+    free: Vec<usize>,
+}
+
+impl<O> Flights<O> {
+    /// The place of the operation that is sent next.
+    fn reserve(&mut self) -> usize {
+        self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        })
+    }
+
+    fn take(&mut self, slot: usize) -> Flight<O> {
+        self.free.push(slot);
+        let flight = self.slots[slot].take();
+        flight.expect("an answer ends what is under way")
+    }
+
+    fn count(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+}
+
+struct Driver<'a, T: Target, W: Work<T>> {
+    target: &'a mut T,
+    work: &'a mut W,
+    flights: Flights<W::Operation>,
+    finished: Vec<(u64, T::Outcome)>,
+    /// Clients whose operations ended in the last poll, once for each operation.
+    freed: Vec<usize>,
+    next_poll: Instant,
+}
+
+impl<T: Target, W: Work<T>> Driver<'_, T, W> {
+    fn closed(
+        &mut self,
+        clients: usize,
+        pipeline: usize,
+        until: Option<Instant>,
+    ) -> Result<Ended, Failure> {
+        self.freed = (0..pipeline).flat_map(|_| 0..clients).collect();
+        let (mut interrupted, mut give_up_at) = (false, None);
+        loop {
+            let now = MonotonicClock.now();
+            if !interrupted && until.is_none_or(|until| now < until) {
+                for client in std::mem::take(&mut self.freed) {
+                    self.begin(client, MonotonicClock.now())?;
+                }
+            }
+            if self.flights.count() == 0 || give_up_at.is_some_and(|at| now >= at) {
+                return Ok(Ended {
+                    interrupted,
+                    never_sent: 0,
+                });
+            }
+            self.poll(now + POLL_INTERVAL)?;
+            if interrupt::interrupted() {
+                interrupted = true;
+                give_up_at.get_or_insert(now + INTERRUPT_PATIENCE);
             }
         }
-        if endpoint.in_flight() == 0 || give_up_at.is_some_and(|at| endpoint.now() >= at) {
-            return Ok(ended);
+    }
+
+    fn open(
+        &mut self,
+        clients: usize,
+        rate: u64,
+        start: Instant,
+        until: Instant,
+    ) -> Result<Ended, Failure> {
+        let mut begun = 0;
+        let (mut interrupted, mut give_up_at) = (false, None);
+        loop {
+            let now = MonotonicClock.now();
+            let running = !interrupted && now < until;
+            while running
+                && due_at(start, begun, rate) <= now.min(until)
+                && due_at(start, begun, rate) < until
+            {
+                let client = (begun % clients as u64) as usize;
+                if !self.target.has_room(client) {
+                    break;
+                }
+                self.begin(client, due_at(start, begun, rate))?;
+                begun += 1;
+            }
+            if !running && self.flights.count() == 0 || give_up_at.is_some_and(|at| now >= at) {
+                break;
+            }
+            let next_due = due_at(start, begun, rate);
+            let wake_at = match running && next_due > now {
+                true => next_due.min(until).min(now + POLL_INTERVAL),
+                false => now + POLL_INTERVAL,
+            };
+            self.poll(wake_at)?;
+            self.freed.clear();
+            if interrupt::interrupted() {
+                interrupted = true;
+                give_up_at.get_or_insert(now + INTERRUPT_PATIENCE);
+            }
         }
-        endpoint.run_until(next_poll, |finished| {
-            let slot = slot_of(finished.tag);
-            idle.push(slot);
-            work.ended(slot, finished.started, heard_now(finished));
-        })?;
-        if endpoint.now() >= next_poll {
-            work.on_poll();
-            next_poll = endpoint.now() + POLL_INTERVAL;
+        let due = due_count(until.saturating_since(start), rate);
+        let never_sent = if interrupted {
+            0
+        } else {
+            due.saturating_sub(begun)
+        };
+        Ok(Ended {
+            interrupted,
+            never_sent,
+        })
+    }
+
+    /// Begins the next operation, if there is one.
+    fn begin(&mut self, client: usize, due: Instant) -> Result<(), Failure> {
+        match self.work.next(client) {
+            Some(operation) => self.send(Flight {
+                client,
+                operation,
+                due,
+            }),
+            None => Ok(()),
         }
-        if interrupt::interrupted() {
-            ended = Ended::Interrupted;
-            give_up_at.get_or_insert(endpoint.now() + INTERRUPT_PATIENCE);
+    }
+
+    fn send(&mut self, flight: Flight<W::Operation>) -> Result<(), Failure> {
+        let slot = self.flights.reserve();
+        let (client, operation) = (flight.client, &flight.operation);
+        self.work
+            .send(self.target, client, slot as u64, operation)?;
+        self.flights.slots[slot] = Some(flight);
+        Ok(())
+    }
+
+    /// Waits until an operation has ended, at most until `until`, and takes it.
+    fn poll(&mut self, until: Instant) -> Result<(), Failure> {
+        self.target.poll(until, &mut self.finished)?;
+        // All these answers have arrived by now. Answers that came together waited for nothing but this thread.
+        let now = MonotonicClock.now();
+        for (tag, outcome) in std::mem::take(&mut self.finished) {
+            let slot = usize::try_from(tag).expect("tags are slots");
+            let Flight {
+                client,
+                operation,
+                due,
+            } = self.flights.take(slot);
+            match self.work.over(operation, due, now, outcome) {
+                Some(operation) => self.send(Flight {
+                    client,
+                    operation,
+                    due,
+                })?,
+                None => self.freed.push(client),
+            }
         }
+        if now >= self.next_poll {
+            self.next_poll = now + POLL_INTERVAL;
+            self.work.on_poll(now);
+        }
+        Ok(())
     }
 }
 
-/// An event loop reads its clock once a turn, before it takes packets in. An answer that arrives while the turn waits
-/// for a processor would seem faster than it was.
-fn heard_now(finished: Finished) -> Finished {
-    let ended = MonotonicClock.now();
-    Finished { ended, ..finished }
+/// The due time of operation number `index`.
+fn due_at(start: Instant, index: u64, rate: u64) -> Instant {
+    let ns = u128::from(index) * 1_000_000_000 / u128::from(rate.max(1));
+    start + Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
 }
 
-fn submit_next<B: Backend>(
-    endpoint: &mut ClientEndpoint<B>,
-    client: ClientId,
-    slot: usize,
-    work: &mut impl Work,
-) -> Result<(), Failure> {
-    let mut refused = None;
-    work.next(slot, &mut |mode, command| {
-        refused = endpoint.submit(client, mode, command, slot as u64).err();
-    });
-    match refused {
-        None => Ok(()),
-        Some(error) => Err(Failure::usage(
-            format!("an operation could not be begun: {error}"),
-            "",
-        )),
+/// The number of operations that fall due in a time.
+fn due_count(time: Duration, rate: u64) -> u64 {
+    let count = (u128::from(time.as_nanos()) * u128::from(rate)).div_ceil(1_000_000_000);
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Answers nothing for a while, then everything at once.
+    #[derive(Default)]
+    struct Stalling {
+        under_way: Vec<u64>,
+        under_way_most: usize,
+        until: Option<Instant>,
+        stall: Duration,
     }
-}
 
-fn slot_of(tag: u64) -> usize {
-    usize::try_from(tag).expect("tags are slots")
+    impl Target for Stalling {
+        type Outcome = ();
+
+        fn has_room(&self, _client: usize) -> bool {
+            true
+        }
+
+        fn poll(&mut self, until: Instant, finished: &mut Vec<(u64, ())>) -> Result<(), Failure> {
+            let stalled = *self.until.get_or_insert(MonotonicClock.now() + self.stall);
+            while MonotonicClock.now() < until.min(stalled) {
+                std::hint::spin_loop();
+            }
+            if MonotonicClock.now() >= stalled {
+                finished.extend(self.under_way.drain(..).map(|tag| (tag, ())));
+            }
+            Ok(())
+        }
+    }
+
+    /// Operations of one request, or of as many as `requests` says by turns.
+    #[derive(Default)]
+    struct Counting {
+        requests: Vec<u32>,
+        next: usize,
+        most: Option<usize>,
+        sent: usize,
+        latencies: Vec<Duration>,
+    }
+
+    impl Work<Stalling> for Counting {
+        /// Requests that are left.
+        type Operation = u32;
+
+        fn next(&mut self, _: usize) -> Option<u32> {
+            if self.most.is_some_and(|most| self.next >= most) {
+                return None;
+            }
+            self.next += 1;
+            Some(self.requests[self.next % self.requests.len()])
+        }
+
+        fn send(
+            &mut self,
+            target: &mut Stalling,
+            _: usize,
+            tag: u64,
+            _: &u32,
+        ) -> Result<(), Failure> {
+            self.sent += 1;
+            target.under_way.push(tag);
+            target.under_way_most = target.under_way_most.max(target.under_way.len());
+            Ok(())
+        }
+
+        fn over(&mut self, requests: u32, due: Instant, ended: Instant, (): ()) -> Option<u32> {
+            if requests > 1 {
+                return Some(requests - 1);
+            }
+            self.latencies.push(ended.saturating_since(due));
+            None
+        }
+    }
+
+    #[test]
+    fn an_open_loop_counts_what_a_stall_held_up_from_when_it_was_due() {
+        let stall = Duration::from_millis(40);
+        let mut target = Stalling {
+            stall,
+            ..Stalling::default()
+        };
+        let mut work = Counting {
+            requests: vec![1],
+            ..Counting::default()
+        };
+        let start = MonotonicClock.now();
+        let until = start + Duration::from_millis(60);
+        let ended = drive(
+            &mut target,
+            2,
+            Pace::Open { rate: 1_000 },
+            (start, Some(until)),
+            &mut work,
+        )
+        .expect("runs");
+        let all = work.latencies.len() as u64 + ended.never_sent;
+        assert!((59..=60).contains(&all), "{all}");
+        // Forty operations fell due in the stall, and each waited for the rest of it. Twenty of them waited for more
+        // than half.
+        let long = work
+            .latencies
+            .iter()
+            .filter(|latency| latency.as_nanos() > stall.as_nanos() / 2);
+        // An operation that could not be sent in time, because this thread itself was delayed, waited as well.
+        assert!(long.count() as u64 + ended.never_sent >= 20);
+    }
+
+    #[test]
+    fn a_closed_loop_asks_again_when_the_answer_is_there() {
+        let mut target = Stalling::default();
+        let mut work = Counting {
+            requests: vec![2, 1],
+            most: Some(1_000),
+            ..Counting::default()
+        };
+        let pace = Pace::Closed { pipeline: 2 };
+        let span = (MonotonicClock.now(), None);
+        drive(&mut target, 3, pace, span, &mut work).expect("runs");
+        assert_eq!(work.latencies.len(), 1_000, "each that began is over once");
+        assert_eq!(work.sent, 1_500);
+        assert!(target.under_way.is_empty() && target.under_way_most == 6);
+    }
+
+    #[test]
+    fn operations_are_due_evenly() {
+        let start = Instant::ZERO;
+        assert_eq!(
+            due_at(start, 3, 3),
+            start + Duration::from_nanos(1_000_000_000)
+        );
+        assert_eq!(due_count(Duration::from_millis(300), 200), 60);
+        assert_eq!(due_count(Duration::from_nanos(1), 1), 1);
+    }
 }

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use trine_chaos::history::{Action, Answer, History, OperationIndex};
 use trine_chaos::translate::{answer_of, command_of};
 use trine_chaos::workload::{Mix, Request, Workload, WorkloadConfig};
-use trine_client::{ClientId, Error, Finished, Mode};
+use trine_client::{Error, Finished, Mode};
 use trine_kvstore::Command;
 use trine_transport::backend::{
     Backend, Direction, FaultCounts, FaultHandle, Faults, Faulty, MonotonicClock,
@@ -19,7 +19,7 @@ use super::{OPERATION_LIMIT, now};
 use crate::ChaosArguments;
 use trine_base::client_endpoint::ClientEndpoint;
 use trine_base::failure::Failure;
-use trine_base::load::{Work, closed_loop};
+use trine_base::load::{Clients, Pace, Work, drive};
 use trine_base::network::Network;
 
 /// The most endpoints (and threads) that the clients are spread over.
@@ -27,7 +27,9 @@ const ENDPOINTS_MAX: u32 = 8;
 /// Families of keys that the workload spreads its keys over.
 const FAMILIES: u32 = 4;
 /// The clients of the final reading.
-const READERS: u64 = 4;
+const READERS: usize = 4;
+/// Each client sends its next operation when it has an answer.
+const PACE: Pace = Pace::Closed { pipeline: 1 };
 
 type FaultyEndpoint<N> = ClientEndpoint<Faulty<<N as Network>::Backend, MonotonicClock>>;
 type ChaosFaults<N> = FaultHandle<<<N as Network>::Backend as Backend>::Route>;
@@ -140,11 +142,10 @@ impl<N: Network> Crew<N> {
         let mut readers = FinalReading {
             keys: Workload::keys(&self.workload).into_iter(),
             first_client: u64::from(self.clients),
-            open: Vec::new(),
             history: History::new(),
         };
-        let clients: Vec<ClientId> = (0..READERS).map(|_| self.last.open()).collect();
-        closed_loop(&mut self.last, &clients, |_| true, &mut readers)?;
+        let mut clients = Clients::open(&mut self.last, READERS);
+        drive(&mut clients, READERS, PACE, (now(), None), &mut readers)?;
         fired.add(&self.last_faults.total());
         histories.push(readers.history);
         Ok(Seen {
@@ -183,14 +184,9 @@ fn work<B: Backend>(
     mut recorder: Recorder,
     handle: &FaultHandle<B::Route>,
 ) -> Result<Log, Failure> {
-    let clients: Vec<ClientId> = recorder.numbers.iter().map(|_| endpoint.open()).collect();
-    let shared = Arc::clone(&recorder.shared);
-    closed_loop(
-        &mut endpoint,
-        &clients,
-        |_| !shared.stop.load(Ordering::SeqCst),
-        &mut recorder,
-    )?;
+    let count = recorder.numbers.len();
+    let mut clients = Clients::open(&mut endpoint, count);
+    drive(&mut clients, count, PACE, (now(), None), &mut recorder)?;
     Ok(Log {
         history: recorder.history,
         fired: handle.total(),
@@ -201,7 +197,6 @@ fn work<B: Backend>(
 struct Recorder {
     workloads: Vec<Workload>,
     numbers: Vec<u64>,
-    open: Vec<Option<(OperationIndex, Request)>>,
     history: History,
     shared: Arc<Shared>,
 }
@@ -212,34 +207,65 @@ impl Recorder {
         Self {
             workloads: numbers.iter().map(workload).collect(),
             numbers: numbers.to_vec(),
-            open: vec![None; numbers.len()],
             history: History::new(),
             shared: Arc::clone(shared),
         }
     }
 }
 
-impl Work for Recorder {
-    fn next(&mut self, slot: usize, submit: &mut dyn FnMut(Mode, &Command<'_>)) {
-        let request = self.workloads[slot].next_request();
-        let (number, called) = (self.numbers[slot], now().as_nanos());
-        let index = self
-            .history
-            .call(number, called, &request.key, request.action.clone());
+impl<B: Backend> Work<Clients<'_, B>> for Recorder {
+    /// The client, and what it has called.
+    type Operation = (usize, OperationIndex, Request);
+
+    fn next(&mut self, client: usize) -> Option<Self::Operation> {
+        if self.shared.stop.load(Ordering::SeqCst) {
+            return None;
+        }
+        let request = self.workloads[client].next_request();
+        let (number, called) = (self.numbers[client], now().as_nanos());
+        let action = request.action.clone();
+        let index = self.history.call(number, called, &request.key, action);
+        Some((client, index, request))
+    }
+
+    fn send(
+        &mut self,
+        clients: &mut Clients<'_, B>,
+        client: usize,
+        tag: u64,
+        (_, _, request): &Self::Operation,
+    ) -> Result<(), Failure> {
         let mode = match request.action.is_read() {
             true => Mode::Read,
             false => Mode::Write,
         };
-        submit(mode, &command_of(&request));
-        self.open[slot] = Some((index, request));
+        clients.submit(client, tag, mode, &command_of(request))
     }
 
-    fn ended(&mut self, slot: usize, _due: Instant, finished: Finished) {
-        let (index, request) = self.open[slot].take().expect("an operation was under way");
-        let Some(answer) = record_end(&mut self.history, index, &finished) else {
+    fn over(
+        &mut self,
+        (client, index, request): Self::Operation,
+        _due: Instant,
+        _ended: Instant,
+        finished: Finished,
+    ) -> Option<Self::Operation> {
+        self.record(client, index, &request, &finished);
+        None
+    }
+}
+
+impl Recorder {
+    fn record(
+        &mut self,
+        client: usize,
+        index: OperationIndex,
+        request: &Request,
+        finished: &Finished,
+    ) {
+        let Some(answer) = record_end(&mut self.history, index, finished) else {
             return;
         };
-        self.workloads[slot].observe(&request, &answer);
+        self.workloads[client].observe(request, &answer);
         if !request.action.is_read() && answer != Answer::Refused {
             let called = finished.started.as_nanos();
             if self
@@ -260,27 +286,39 @@ impl Work for Recorder {
 struct FinalReading {
     keys: std::vec::IntoIter<Vec<u8>>,
     first_client: u64,
-    open: Vec<(usize, OperationIndex)>,
     history: History,
 }
 
-impl Work for FinalReading {
-    fn next(&mut self, slot: usize, submit: &mut dyn FnMut(Mode, &Command<'_>)) {
-        let Some(key) = self.keys.next() else { return };
-        let client = self.first_client + slot as u64;
-        let index = self
-            .history
-            .call(client, now().as_nanos(), &key, Action::Get);
-        submit(Mode::Read, &Command::Get { key: &key });
-        self.open.push((slot, index));
+impl<B: Backend> Work<Clients<'_, B>> for FinalReading {
+    type Operation = (OperationIndex, Vec<u8>);
+
+    fn next(&mut self, client: usize) -> Option<Self::Operation> {
+        let key = self.keys.next()?;
+        let client = self.first_client + client as u64;
+        let called = now().as_nanos();
+        let index = self.history.call(client, called, &key, Action::Get);
+        Some((index, key))
     }
 
-    fn ended(&mut self, slot: usize, _due: Instant, finished: Finished) {
-        let place = self.open.iter().position(|(open, _)| *open == slot);
-        let (_, index) = self
-            .open
-            .swap_remove(place.expect("an operation was under way"));
+    fn send(
+        &mut self,
+        clients: &mut Clients<'_, B>,
+        client: usize,
+        tag: u64,
+        (_, key): &Self::Operation,
+    ) -> Result<(), Failure> {
+        clients.submit(client, tag, Mode::Read, &Command::Get { key })
+    }
+
+    fn over(
+        &mut self,
+        (index, _): Self::Operation,
+        _due: Instant,
+        _ended: Instant,
+        finished: Finished,
+    ) -> Option<Self::Operation> {
         record_end(&mut self.history, index, &finished);
+        None
     }
 }
 

@@ -6,9 +6,9 @@
 
 mod args;
 mod compare;
-mod drive;
 mod host;
 mod html;
+mod operation;
 mod record;
 mod result;
 pub mod stores;
@@ -26,8 +26,8 @@ use trine_transport::prng::Prng;
 use trine_transport::time::{Clock, Duration, Instant};
 
 pub use self::args::BenchArguments;
-use self::drive::{Ended, KEY_BYTES, Pace, Work, drive};
 use self::host::Host;
+use self::operation::Operation;
 use self::record::Recorder;
 use self::result::{RunResult, Settings};
 pub use self::stores::Url;
@@ -39,6 +39,7 @@ use trine_base::announce::note;
 use trine_base::capture::{self, CaptureFile};
 use trine_base::client_endpoint::ClientEndpoint;
 use trine_base::failure::Failure;
+use trine_base::load::{Ended, Pace, Work, drive};
 use trine_base::network::{Network, Opened};
 use trine_base::output::Output;
 use trine_base::progress::Progress;
@@ -415,31 +416,42 @@ struct Filling {
     progress: Progress,
 }
 
-impl Work for Filling {
-    fn next(&mut self) -> Option<(Kind, u64)> {
+impl<T: Target> Work<T> for Filling {
+    type Operation = Operation;
+
+    fn next(&mut self, _: usize) -> Option<Operation> {
         let key = self.next;
         let more = key < self.keys && self.failure.is_none();
         more.then(|| {
             self.next += 1;
-            (Kind::Insert, key)
+            Operation::new(Kind::Insert, key)
         })
     }
 
-    fn over(&mut self, _operation: (Kind, u64), _due: Instant, _ended: Instant, outcome: &Outcome) {
+    fn send(
+        &mut self,
+        target: &mut T,
+        client: usize,
+        tag: u64,
+        operation: &Operation,
+    ) -> Result<(), Failure> {
+        operation.send(target, client, tag, &self.value)
+    }
+
+    fn over(
+        &mut self,
+        _operation: Operation,
+        _due: Instant,
+        _ended: Instant,
+        outcome: Outcome,
+    ) -> Option<Operation> {
         match outcome {
             Outcome::Failed(why) => {
-                self.failure.get_or_insert_with(|| why.clone());
+                self.failure.get_or_insert(why);
             }
             _ => self.done += 1,
         }
-    }
-
-    fn key(&self, number: u64) -> [u8; KEY_BYTES] {
-        key_of(number)
-    }
-
-    fn value(&self) -> &[u8] {
-        &self.value
+        None
     }
 
     fn on_poll(&mut self, _now: Instant) {
@@ -483,24 +495,39 @@ impl Traffic {
     }
 }
 
-impl Work for Traffic {
-    fn next(&mut self) -> Option<(Kind, u64)> {
-        Some(self.generator.draw())
+impl<T: Target> Work<T> for Traffic {
+    type Operation = Operation;
+
+    fn next(&mut self, _: usize) -> Option<Operation> {
+        let (kind, key) = self.generator.draw();
+        Some(Operation::new(kind, key))
     }
 
-    fn over(&mut self, (kind, key): (Kind, u64), due: Instant, ended: Instant, outcome: &Outcome) {
-        if kind == Kind::Insert {
-            self.generator.inserted(key);
+    fn send(
+        &mut self,
+        target: &mut T,
+        client: usize,
+        tag: u64,
+        operation: &Operation,
+    ) -> Result<(), Failure> {
+        operation.send(target, client, tag, &self.value)
+    }
+
+    fn over(
+        &mut self,
+        operation: Operation,
+        due: Instant,
+        ended: Instant,
+        outcome: Outcome,
+    ) -> Option<Operation> {
+        let further = operation.further(&outcome);
+        if further.is_none() {
+            if operation.kind == Kind::Insert {
+                self.generator.inserted(operation.key);
+            }
+            self.recorder.record(operation.kind, due, ended, &outcome);
         }
-        self.recorder.record(kind, due, ended, outcome);
-    }
-
-    fn key(&self, number: u64) -> [u8; KEY_BYTES] {
-        key_of(number)
-    }
-
-    fn value(&self) -> &[u8] {
-        &self.value
+        further
     }
 
     fn on_poll(&mut self, now: Instant) {
@@ -513,17 +540,6 @@ impl Work for Traffic {
             });
         }
     }
-}
-
-/// "bench-" and ten digits.
-fn key_of(number: u64) -> [u8; KEY_BYTES] {
-    let mut key = *b"bench-0000000000";
-    let mut rest = number;
-    for digit in key[6..].iter_mut().rev() {
-        *digit = b'0' + u8::try_from(rest % 10).expect("a digit");
-        rest /= 10;
-    }
-    key
 }
 
 #[cfg(test)]
@@ -618,10 +634,5 @@ pub(crate) mod tests {
             (middle.operations_per_second, middle.rounds.as_slice()),
             (2.0, &[3.0, 1.0, 2.0][..])
         );
-    }
-
-    #[test]
-    fn keys_have_their_number() {
-        assert_eq!(&key_of(120), b"bench-0000000120");
     }
 }

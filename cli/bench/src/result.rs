@@ -4,12 +4,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use trine_transport::time::Duration;
 
-use super::drive::Ended;
 use super::host::Host;
 use super::record::{Point, Recorder};
 use super::workload::Kind;
 use trine_base::failure::Failure;
 use trine_base::latency::{Latencies, Percentiles, latency_table};
+use trine_base::load::Ended;
 use trine_base::output::Output;
 use trine_base::units::{plural, show_bytes, show_count, show_ns};
 

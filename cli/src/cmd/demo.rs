@@ -11,8 +11,8 @@ use trine_client::{Finished, Mode};
 use trine_client::{Report, voters_in_step};
 use trine_kvstore::{Command, Response};
 use trine_local::Group;
-use trine_transport::backend::Backend;
-use trine_transport::time::Instant as Moment;
+use trine_transport::backend::{Backend, MonotonicClock};
+use trine_transport::time::{Clock as _, Instant as Moment};
 
 use clap::Args;
 use trine_base::arguments::replica_count;
@@ -20,7 +20,7 @@ use trine_base::client_endpoint::ClientEndpoint;
 use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_base::latency::{Latencies, Percentiles, latency_table};
-use trine_base::load::{Ended, Work, closed_loop};
+use trine_base::load::{Clients, Ended, Pace, Work, drive};
 use trine_base::network::Network;
 use trine_base::output::Output;
 use trine_base::progress::Progress;
@@ -152,11 +152,12 @@ impl<N: Network> Demo<N> {
         let mut keys = (0..).map(|n| key_of("after", n));
         let mut recorder = Recorder::new(&mut keys);
         recorder.on_first = Some(&seen);
-        let go_on = |_| match seen.get() {
+        let go_on = || match seen.get() {
             None => killed.elapsed() < RECOVERY_LIMIT,
             Some(first) => first.elapsed() < WORK_AFTER,
         };
-        let ended = run_clients(&mut self.endpoint, go_on, &mut recorder)?;
+        recorder.go_on = &go_on;
+        let ended = run_clients(&mut self.endpoint, &mut recorder)?;
         let (written, puts) = recorder.into_parts()?;
         self.puts.add(&puts);
         self.written.extend(written);
@@ -188,7 +189,7 @@ impl<N: Network> Demo<N> {
     ) -> Result<usize, Failure> {
         let mut recorder = Recorder::new(keys);
         recorder.progress = Some(progress);
-        let ended = run_clients(&mut self.endpoint, |_| true, &mut recorder)?;
+        let ended = run_clients(&mut self.endpoint, &mut recorder)?;
         let (written, puts) = recorder.into_parts()?;
         let count = written.len();
         self.puts.add(&puts);
@@ -199,7 +200,7 @@ impl<N: Network> Demo<N> {
 
     /// Reports how much was done when a Ctrl-C ended it.
     fn unless_interrupted(&self, ended: Ended) -> Result<(), Failure> {
-        if ended == Ended::Done {
+        if !ended.interrupted {
             return Ok(());
         }
         let measured = [("put", &self.puts), ("get", &self.gets)];
@@ -213,7 +214,7 @@ impl<N: Network> Demo<N> {
     /// Reads every acknowledged key and compares.
     fn check_everything(&mut self) -> Result<(), Failure> {
         let mut reader = Reader::new(self.written.iter().collect());
-        let ended = run_clients(&mut self.endpoint, |_| true, &mut reader)?;
+        let ended = run_clients(&mut self.endpoint, &mut reader)?;
         let Reader {
             gets,
             right,
@@ -318,16 +319,17 @@ fn current_leader<N: Network>(network: &N, group: &Group) -> Result<usize, Failu
 }
 
 /// Runs `work` with [`CLIENTS`] clients; Ctrl-C ends it.
-fn run_clients<B: Backend>(
-    endpoint: &mut ClientEndpoint<B>,
-    go_on: impl Fn(Moment) -> bool,
-    work: &mut impl Work,
-) -> Result<Ended, Failure> {
-    let clients: Vec<_> = (0..CLIENTS).map(|_| endpoint.open()).collect();
-    let ended = closed_loop(endpoint, &clients, go_on, work)?;
-    clients
-        .into_iter()
-        .for_each(|client| endpoint.close(client));
+fn run_clients<'a, B: Backend, W>(
+    endpoint: &'a mut ClientEndpoint<B>,
+    work: &mut W,
+) -> Result<Ended, Failure>
+where
+    W: Work<Clients<'a, B>>,
+{
+    let mut clients = Clients::open(endpoint, CLIENTS);
+    let (pace, span) = (Pace::Closed { pipeline: 1 }, (MonotonicClock.now(), None));
+    let ended = drive(&mut clients, CLIENTS, pace, span, work)?;
+    clients.close();
     Ok(ended)
 }
 
@@ -349,9 +351,10 @@ type Pair = (Vec<u8>, Vec<u8>);
 /// Writes keys and remembers the acknowledged ones.
 struct Recorder<'a> {
     keys: &'a mut dyn Iterator<Item = Vec<u8>>,
-    under_way: BTreeMap<usize, Pair>,
     written: Vec<Pair>,
     puts: Latencies,
+    /// Whether more is written.
+    go_on: &'a dyn Fn() -> bool,
     /// Set to the time of the first acknowledgement.
     on_first: Option<&'a std::cell::Cell<Option<Instant>>>,
     failed: Option<Failure>,
@@ -363,9 +366,9 @@ impl<'a> Recorder<'a> {
     fn new(keys: &'a mut dyn Iterator<Item = Vec<u8>>) -> Self {
         Self {
             keys,
-            under_way: BTreeMap::new(),
             written: Vec::new(),
             puts: Latencies::new(),
+            go_on: &|| true,
             on_first: None,
             failed: None,
             progress: None,
@@ -380,31 +383,33 @@ impl<'a> Recorder<'a> {
     }
 }
 
-impl Work for Recorder<'_> {
-    fn next(&mut self, slot: usize, submit: &mut dyn FnMut(Mode, &Command<'_>)) {
-        if self.failed.is_some() {
-            return;
+impl<B: Backend> Work<Clients<'_, B>> for Recorder<'_> {
+    type Operation = Pair;
+
+    fn next(&mut self, _: usize) -> Option<Pair> {
+        if self.failed.is_some() || !(self.go_on)() {
+            return None;
         }
-        let Some(key) = self.keys.next() else { return };
+        let key = self.keys.next()?;
         let value = [b"value of ", key.as_slice()].concat();
-        submit(
-            Mode::Write,
-            &Command::Put {
-                key: &key,
-                value: &value,
-            },
-        );
-        self.under_way.insert(slot, (key, value));
+        Some((key, value))
     }
 
-    fn ended(&mut self, slot: usize, due: Moment, finished: Finished) {
-        let Some(pair) = self.under_way.remove(&slot) else {
-            return;
-        };
+    fn send(
+        &mut self,
+        clients: &mut Clients<'_, B>,
+        client: usize,
+        tag: u64,
+        (key, value): &Pair,
+    ) -> Result<(), Failure> {
+        let put = Command::Put { key, value };
+        clients.submit(client, tag, Mode::Write, &put)
+    }
+
+    fn over(&mut self, pair: Pair, due: Moment, ended: Moment, finished: Finished) -> Option<Pair> {
         match finished.result.as_ref().map(|answer| answer.response()) {
             Ok(Ok(Response::Written { .. })) => {
-                self.puts
-                    .record_ns(finished.ended.saturating_since(due).as_nanos());
+                self.puts.record_ns(ended.saturating_since(due).as_nanos());
                 self.written.push(pair);
                 if let Some(first) = self.on_first
                     && first.get().is_none()
@@ -417,9 +422,10 @@ impl Work for Recorder<'_> {
                 self.failed = Some(Failure::negative(message, ""));
             }
         }
+        None
     }
 
-    fn on_poll(&mut self) {
+    fn on_poll(&mut self, _now: Moment) {
         let done = self.written.len() as u64;
         if let Some(progress) = &mut self.progress {
             progress.set(done, || plural(done, "key"));
@@ -430,7 +436,6 @@ impl Work for Recorder<'_> {
 /// Reads keys and compares.
 struct Reader<'a> {
     left: Vec<(&'a Vec<u8>, &'a Vec<u8>)>,
-    under_way: BTreeMap<usize, (&'a Vec<u8>, &'a Vec<u8>)>,
     gets: Latencies,
     right: usize,
     wrong: Option<String>,
@@ -442,7 +447,6 @@ impl<'a> Reader<'a> {
         Self {
             progress: Progress::new("reading keys", left.len() as u64),
             left,
-            under_way: BTreeMap::new(),
             gets: Latencies::new(),
             right: 0,
             wrong: None,
@@ -450,22 +454,33 @@ impl<'a> Reader<'a> {
     }
 }
 
-impl Work for Reader<'_> {
-    fn next(&mut self, slot: usize, submit: &mut dyn FnMut(Mode, &Command<'_>)) {
-        if let Some((key, value)) = self.left.pop() {
-            submit(Mode::Read, &Command::Get { key });
-            self.under_way.insert(slot, (key, value));
-        }
+impl<'k, B: Backend> Work<Clients<'_, B>> for Reader<'k> {
+    type Operation = (&'k Vec<u8>, &'k Vec<u8>);
+
+    fn next(&mut self, _: usize) -> Option<Self::Operation> {
+        self.left.pop()
     }
 
-    fn ended(&mut self, slot: usize, due: Moment, finished: Finished) {
-        let Some((key, expected)) = self.under_way.remove(&slot) else {
-            return;
-        };
+    fn send(
+        &mut self,
+        clients: &mut Clients<'_, B>,
+        client: usize,
+        tag: u64,
+        (key, _): &Self::Operation,
+    ) -> Result<(), Failure> {
+        clients.submit(client, tag, Mode::Read, &Command::Get { key })
+    }
+
+    fn over(
+        &mut self,
+        (key, expected): Self::Operation,
+        due: Moment,
+        ended: Moment,
+        finished: Finished,
+    ) -> Option<Self::Operation> {
         match finished.result.as_ref().map(|answer| answer.response()) {
             Ok(Ok(Response::Value { value, .. })) if value == expected.as_slice() => {
-                self.gets
-                    .record_ns(finished.ended.saturating_since(due).as_nanos());
+                self.gets.record_ns(ended.saturating_since(due).as_nanos());
                 self.right += 1;
             }
             other => {
@@ -475,9 +490,10 @@ impl Work for Reader<'_> {
                 ));
             }
         }
+        None
     }
 
-    fn on_poll(&mut self) {
+    fn on_poll(&mut self, _now: Moment) {
         let done = self.right as u64;
         self.progress.set(done, || plural(done, "key"));
     }

@@ -10,6 +10,7 @@ use super::protobuf::{field, has_field};
 use super::sockets::Sockets;
 use super::{Finished, IN_FLIGHT_MAX, Outcome, Request, Target};
 use trine_base::failure::Failure;
+use trine_base::load;
 
 /// etcd's documentation measures with 1,000 clients on 100 connections.
 const CLIENTS_A_CONNECTION: usize = 10;
@@ -71,11 +72,6 @@ impl Etcd {
 const READ: u64 = 1 << 63;
 
 impl Target for Etcd {
-    fn has_room(&self, client: usize) -> bool {
-        let connection = &self.connections[client / CLIENTS_A_CONNECTION];
-        self.of_client[client] < IN_FLIGHT_MAX && connection.has_room()
-    }
-
     fn submit(&mut self, client: usize, tag: u64, request: Request<'_>) -> Result<(), Failure> {
         let index = client / CLIENTS_A_CONNECTION;
         let mut message = Vec::new();
@@ -94,6 +90,15 @@ impl Target for Etcd {
         self.under_way.insert((index, stream), (client, tag));
         self.of_client[client] += 1;
         Ok(())
+    }
+}
+
+impl load::Target for Etcd {
+    type Outcome = Outcome;
+
+    fn has_room(&self, client: usize) -> bool {
+        let connection = &self.connections[client / CLIENTS_A_CONNECTION];
+        self.of_client[client] < IN_FLIGHT_MAX && connection.has_room()
     }
 
     fn poll(&mut self, until: Instant, finished: &mut Vec<Finished>) -> Result<(), Failure> {

@@ -11,13 +11,12 @@ mod trine;
 
 use std::str::FromStr;
 
-use trine_transport::time::Instant;
-
 pub(super) use self::etcd::Etcd;
 pub(super) use self::redis::Redis;
 pub(super) use self::trine::Trine;
 
 use trine_base::failure::Failure;
+use trine_base::load;
 
 /// The most operations of one client in flight, on every target.
 pub(super) const IN_FLIGHT_MAX: usize = 64;
@@ -42,15 +41,9 @@ pub(super) enum Outcome {
 pub(super) type Finished = (u64, Outcome);
 
 /// A store with a number of clients of ours.
-pub(super) trait Target {
-    /// Whether a client may begin one more operation.
-    fn has_room(&self, client: usize) -> bool;
-
+pub(super) trait Target: load::Target<Outcome = Outcome> {
     /// Begins an operation of a client.
     fn submit(&mut self, client: usize, tag: u64, request: Request<'_>) -> Result<(), Failure>;
-
-    /// Sends the begun operations, then waits for results, at most until `until`, and returns them.
-    fn poll(&mut self, until: Instant, finished: &mut Vec<Finished>) -> Result<(), Failure>;
 }
 
 /// The kind of a store and its address.

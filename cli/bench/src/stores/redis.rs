@@ -8,6 +8,7 @@ use super::redis_answer::{Answer, parse};
 use super::sockets::Sockets;
 use super::{Finished, IN_FLIGHT_MAX, Outcome, Request, Target};
 use trine_base::failure::Failure;
+use trine_base::load;
 
 /// Clients with one connection each; answers arrive in the order of the requests.
 pub(crate) struct Redis {
@@ -37,14 +38,18 @@ impl Redis {
 }
 
 impl Target for Redis {
-    fn has_room(&self, client: usize) -> bool {
-        self.under_way[client].len() < IN_FLIGHT_MAX
-    }
-
     fn submit(&mut self, client: usize, tag: u64, request: Request<'_>) -> Result<(), Failure> {
         self.under_way[client].push_back(tag);
         encode(request, self.sockets.out(client));
         Ok(())
+    }
+}
+
+impl load::Target for Redis {
+    type Outcome = Outcome;
+
+    fn has_room(&self, client: usize) -> bool {
+        self.under_way[client].len() < IN_FLIGHT_MAX
     }
 
     fn poll(&mut self, until: Instant, finished: &mut Vec<Finished>) -> Result<(), Failure> {

@@ -10,6 +10,7 @@ use trine_base::answers::refusal;
 use trine_base::client::advice;
 use trine_base::client_endpoint::ClientEndpoint;
 use trine_base::failure::Failure;
+use trine_base::load;
 use trine_base::units::show_ns;
 
 /// Clients of the library on one endpoint.
@@ -26,10 +27,6 @@ impl<B: Backend> Trine<B> {
 }
 
 impl<B: Backend> Target for Trine<B> {
-    fn has_room(&self, client: usize) -> bool {
-        self.endpoint.has_room(self.clients[client])
-    }
-
     fn submit(&mut self, client: usize, tag: u64, request: Request<'_>) -> Result<(), Failure> {
         let (mode, command) = match request {
             Request::Read { key } => (Mode::Read, Command::Get { key }),
@@ -40,6 +37,14 @@ impl<B: Backend> Target for Trine<B> {
             .map_err(|error| {
                 Failure::usage(format!("an operation could not be begun: {error}"), "")
             })
+    }
+}
+
+impl<B: Backend> load::Target for Trine<B> {
+    type Outcome = Outcome;
+
+    fn has_room(&self, client: usize) -> bool {
+        self.endpoint.has_room(self.clients[client])
     }
 
     fn poll(&mut self, until: Instant, finished: &mut Vec<Finished>) -> Result<(), Failure> {

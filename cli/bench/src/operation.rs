@@ -1,0 +1,89 @@
+//! One operation of a client: one request to the store, or two of them.
+
+use super::stores::{Outcome, Request, Target};
+use super::workload::Kind;
+use trine_base::failure::Failure;
+
+/// Bytes of each key.
+const KEY_BYTES: usize = 16;
+
+/// An operation on the key with a number.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Operation {
+    pub(super) kind: Kind,
+    pub(super) key: u64,
+    /// For a read-modify-write: the read has ended.
+    was_read: bool,
+}
+
+impl Operation {
+    pub(super) fn new(kind: Kind, key: u64) -> Self {
+        let was_read = false;
+        Self {
+            kind,
+            key,
+            was_read,
+        }
+    }
+
+    /// Sends its next request.
+    pub(super) fn send(
+        &self,
+        target: &mut impl Target,
+        client: usize,
+        tag: u64,
+        value: &[u8],
+    ) -> Result<(), Failure> {
+        let writes = match self.kind {
+            Kind::Read => false,
+            Kind::Update | Kind::Insert => true,
+            Kind::ReadModifyWrite => self.was_read,
+        };
+        let key = &key_of(self.key);
+        let request = match writes {
+            false => Request::Read { key },
+            true => Request::Write { key, value },
+        };
+        target.submit(client, tag, request)
+    }
+
+    /// What completes it behind a request with this outcome, if that was not all.
+    pub(super) fn further(self, outcome: &Outcome) -> Option<Self> {
+        let is_half = self.kind == Kind::ReadModifyWrite && !self.was_read;
+        (is_half && *outcome == Outcome::Done).then_some(Self {
+            was_read: true,
+            ..self
+        })
+    }
+}
+
+/// "bench-" and ten digits.
+fn key_of(number: u64) -> [u8; KEY_BYTES] {
+    let mut key = *b"bench-0000000000";
+    let mut rest = number;
+    for digit in key[6..].iter_mut().rev() {
+        *digit = b'0' + u8::try_from(rest % 10).expect("a digit");
+        rest /= 10;
+    }
+    key
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_have_their_number() {
+        assert_eq!(&key_of(120), b"bench-0000000120");
+    }
+
+    #[test]
+    fn a_key_that_was_read_is_written_and_a_missing_one_is_not() {
+        let operation = Operation::new(Kind::ReadModifyWrite, 1);
+        let write = operation.further(&Outcome::Done).expect("the write");
+        assert!(write.further(&Outcome::Done).is_none());
+        assert!(operation.further(&Outcome::Missing).is_none());
+        let read = Operation::new(Kind::Read, 1);
+        assert!(read.further(&Outcome::Done).is_none());
+    }
+}
