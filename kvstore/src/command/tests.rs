@@ -115,3 +115,111 @@ fn the_version_byte_is_checked() {
         })
     );
 }
+
+/// A command of each kind, with its bytes. They are in logs and snapshots of groups at work.
+#[test]
+fn every_command_has_its_golden_bytes() {
+    let key: &[u8] = b"k";
+    let value: &[u8] = b"vw";
+    let options = SetOptions {
+        condition: SetCondition::Present,
+        expiry: SetExpiry::After(5),
+        return_previous: true,
+    };
+    let pairs = [Pair { key, value }];
+    let keys = [key, b""];
+    let conditions = [
+        Condition::Absent { key },
+        Condition::Present { key },
+        Condition::VersionIs {
+            key,
+            version: Position::from_u64(9),
+        },
+    ];
+    let operations = [
+        Command::Count,
+        Command::ExpireIf {
+            key,
+            after_ns: 6,
+            condition: ExpireCondition::PresentAndEarlier,
+        },
+    ];
+    let limits = Limits {
+        memory_bytes: 1 << 20,
+        key_bytes: 64,
+        value_bytes: 4096,
+    };
+    let golden: &[(Command<'_>, &str)] = &[
+        (Command::Get { key }, "0101010000006b"),
+        (Command::Put { key, value }, "0102010000006b020000007677"),
+        (Command::Delete { key }, "0103010000006b"),
+        (
+            Command::Set {
+                key,
+                value,
+                options,
+            },
+            "0204010000006b0202050000000000000001020000007677",
+        ),
+        (Command::GetDelete { key }, "0205010000006b"),
+        (
+            Command::CompareAndSwap {
+                key,
+                expected: Position::from_u64(7),
+                value,
+            },
+            "0206010000006b0700000000000000020000007677",
+        ),
+        (
+            Command::Increment { key, delta: -2 },
+            "0207010000006bfeffffffffffffff",
+        ),
+        (Command::Append { key, value }, "0208010000006b020000007677"),
+        (
+            Command::MultiGet {
+                keys: List::from(&keys),
+            },
+            "020902000000010000006b00000000",
+        ),
+        (
+            Command::MultiPut {
+                pairs: List::from(&pairs),
+            },
+            "020a01000000010000006b020000007677",
+        ),
+        (
+            Command::Expire { key, after_ns: 8 },
+            "020b010000006b0800000000000000",
+        ),
+        (Command::Persist { key }, "020c010000006b"),
+        (Command::TimeToLive { key }, "020d010000006b"),
+        (
+            Command::Execute {
+                mode: ExecuteMode::Independent,
+                conditions: List::from(&conditions),
+                operations: List::from(&operations),
+            },
+            "030e010300000000010000006b01010000006b02010000006b090000000000000002000000020f0310010000006b060000000000000004",
+        ),
+        (Command::Count, "020f"),
+        (
+            Command::ExpireIf {
+                key,
+                after_ns: 0x0102_0304_0506_0708,
+                condition: ExpireCondition::Later,
+            },
+            "0310010000006b080706050403020102",
+        ),
+        (
+            Command::SetLimits { limits },
+            "014000001000000000004000000000100000",
+        ),
+        (Command::RaiseVersion { version: 3 }, "014103"),
+    ];
+    for (command, hex) in golden {
+        let bytes = encoded(command);
+        let shown: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(shown, *hex, "{command:?}");
+        assert_eq!(Command::decode(&bytes).as_ref(), Ok(command));
+    }
+}
