@@ -138,17 +138,53 @@ pub(crate) fn fill(
     Ok(needed)
 }
 
-/// One kind of list element.
-pub(crate) trait Element<'a>: Clone {
-    fn write_element(&self, sink: &mut impl Sink);
-    fn read_element(reader: &mut Reader<'a>) -> Result<Self, DecodeError>;
+/// A value with an encoding of its own: a field of a command, an element of a list.
+pub(crate) trait Field<'a>: Clone {
+    fn write_field(&self, sink: &mut impl Sink);
+    fn read_field(reader: &mut Reader<'a>) -> Result<Self, DecodeError>;
 }
 
-impl<'a> Element<'a> for &'a [u8] {
-    fn write_element(&self, sink: &mut impl Sink) {
+impl Field<'_> for u8 {
+    fn write_field(&self, sink: &mut impl Sink) {
+        sink.put_u8(*self);
+    }
+    fn read_field(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        reader.u8()
+    }
+}
+
+impl Field<'_> for u64 {
+    fn write_field(&self, sink: &mut impl Sink) {
+        sink.put_u64(*self);
+    }
+    fn read_field(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        reader.u64()
+    }
+}
+
+impl Field<'_> for i64 {
+    fn write_field(&self, sink: &mut impl Sink) {
+        sink.put_u64(self.cast_unsigned());
+    }
+    fn read_field(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(reader.u64()?.cast_signed())
+    }
+}
+
+impl<'a, T: Field<'a>> Field<'a> for List<'a, T> {
+    fn write_field(&self, sink: &mut impl Sink) {
+        self.write(sink);
+    }
+    fn read_field(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Self::read(reader)
+    }
+}
+
+impl<'a> Field<'a> for &'a [u8] {
+    fn write_field(&self, sink: &mut impl Sink) {
         sink.put_bytes(self);
     }
-    fn read_element(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+    fn read_field(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         reader.bytes()
     }
 }
@@ -207,7 +243,7 @@ impl<T> List<'_, T> {
     private_bounds,
     reason = "only this crate's element types can be in a list"
 )]
-impl<'a, T: Element<'a>> List<'a, T> {
+impl<'a, T: Field<'a>> List<'a, T> {
     /// The elements in order.
     #[must_use]
     pub fn iter(&'a self) -> ListIter<'a, T> {
@@ -234,7 +270,7 @@ impl<'a, T: Element<'a>> List<'a, T> {
         match &self.0 {
             Form::Slice(elements) => elements
                 .iter()
-                .for_each(|element| element.write_element(sink)),
+                .for_each(|element| element.write_field(sink)),
             Form::Encoded { bytes, .. } => sink.put(bytes),
         }
     }
@@ -247,14 +283,14 @@ impl<'a, T: Element<'a>> List<'a, T> {
         }
         let start = reader.rest();
         for _ in 0..count {
-            T::read_element(reader)?;
+            T::read_field(reader)?;
         }
         let bytes = &start[..start.len() - reader.rest().len()];
         Ok(Self::from_encoded(count, Cow::Borrowed(bytes)))
     }
 }
 
-impl<'a, T: Element<'a> + PartialEq> PartialEq for List<'a, T> {
+impl<'a, T: Field<'a> + PartialEq> PartialEq for List<'a, T> {
     fn eq(&self, other: &Self) -> bool {
         // The borrow is shorter than 'a; comparing the encodings needs no lifetime at all.
         let encode = |list: &Self| {
@@ -266,7 +302,7 @@ impl<'a, T: Element<'a> + PartialEq> PartialEq for List<'a, T> {
     }
 }
 
-impl<'a, T: Element<'a> + PartialEq> Eq for List<'a, T> {}
+impl<'a, T: Field<'a> + PartialEq> Eq for List<'a, T> {}
 
 impl<T> fmt::Debug for List<'_, T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -286,7 +322,7 @@ enum IterForm<'a, T> {
     private_bounds,
     reason = "only this crate's element types can be in a list"
 )]
-impl<'a, T: Element<'a>> Iterator for ListIter<'a, T> {
+impl<'a, T: Field<'a>> Iterator for ListIter<'a, T> {
     type Item = T;
 
     fn next(&mut self) -> Option<T> {
@@ -295,7 +331,7 @@ impl<'a, T: Element<'a>> Iterator for ListIter<'a, T> {
             IterForm::Encoded { left, reader } => {
                 *left = left.checked_sub(1)?;
                 Some(
-                    T::read_element(reader)
+                    T::read_field(reader)
                         .expect("every element was checked when the list was decoded"),
                 )
             }
@@ -315,7 +351,7 @@ impl<'a, T: Element<'a>> Iterator for ListIter<'a, T> {
     private_bounds,
     reason = "only this crate's element types can be in a list"
 )]
-impl<'a, T: Element<'a>> ExactSizeIterator for ListIter<'a, T> {}
+impl<'a, T: Field<'a>> ExactSizeIterator for ListIter<'a, T> {}
 
 impl<T> fmt::Debug for ListIter<'_, T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

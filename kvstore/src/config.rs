@@ -34,16 +34,6 @@ pub const CHUNK_BYTES_MAX: usize = 64 + KEY_BYTES_MAX as usize + VALUE_BYTES_MAX
 /// half of its live bytes.
 pub const SNAPSHOT_KEPT_BYTES_MIN: u64 = 64 * 1024 * 1024;
 
-/// The newest state-machine version that this build understands.
-pub const STATE_VERSION: u8 = 3;
-
-/// The version whose commands are GET, PUT, DELETE and the administrative ones.
-pub const STATE_VERSION_FIRST: u8 = 1;
-
-/// The version that brought all other commands, except those that came later still.
-pub const STATE_VERSION_SECOND: u8 = 2;
-
 const _: () = assert!(VALUE_BYTES_MAX >= KEY_BYTES_MAX);
 const _: () = assert!(LIST_RESPONSE_BYTES_MAX > VALUE_BYTES_MAX as usize);
 const _: () = assert!(CHUNK_BODY_BYTES <= CHUNK_BYTES_MAX);
-const _: () = assert!(STATE_VERSION >= STATE_VERSION_FIRST);

@@ -28,7 +28,8 @@ mod table;
 pub use cache::{Cache, CacheConfig, CacheConfigError};
 pub use codec::{BufferTooSmall, DecodeError, List};
 pub use command::{
-    Command, Condition, ExecuteMode, ExpireCondition, Pair, SetCondition, SetExpiry, SetOptions,
+    Access, Command, Condition, ExecuteMode, ExpireCondition, Kind, Pair, SetCondition, SetExpiry,
+    SetOptions,
 };
 pub use error::StoreError;
 pub use limits::{Limits, LimitsError};

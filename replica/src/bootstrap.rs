@@ -17,7 +17,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use trine_kvstore::config::STATE_VERSION_FIRST;
+use trine_kvstore::command::STATE_VERSION_FIRST;
 use trine_protocol::message::{
     BeginRefusal, BootstrapReply, BootstrapRequest, ClusterId, Encode, Incarnation, Member,
     MemberRole, Members, NodeId, kind,

@@ -1,7 +1,7 @@
 //! The settings of a replica, and every limit that bounds its memory.
 
 use trine_kvstore::Limits;
-use trine_kvstore::config::{STATE_VERSION, STATE_VERSION_FIRST};
+use trine_kvstore::command::{STATE_VERSION, STATE_VERSION_FIRST};
 use trine_transport::time::Duration;
 
 /// Most commands that one log entry packs; the place inside an entry has 16 bits.

@@ -7,7 +7,7 @@ pub(crate) mod genesis;
 pub(crate) use genesis::Genesis;
 
 use raft::eraftpb::ConfState;
-use trine_kvstore::config::STATE_VERSION;
+use trine_kvstore::command::STATE_VERSION;
 use trine_kvstore::interleave::LANES;
 use trine_kvstore::{Command, Position, Store};
 use trine_protocol::message::{ClientStatus, ClusterId, Member, Operation};

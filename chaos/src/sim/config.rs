@@ -5,7 +5,7 @@ use crate::checker::linearizability::Limits;
 use crate::fault::{Event, Fault, Topology};
 use crate::workload::{Mix, WorkloadConfig};
 use std::collections::BTreeSet;
-use trine_kvstore::config::{STATE_VERSION, STATE_VERSION_FIRST};
+use trine_kvstore::command::{STATE_VERSION, STATE_VERSION_FIRST};
 use trine_protocol::endpoint_config;
 use trine_replica::ReplicaConfig;
 use trine_replica::config::ReadMode;

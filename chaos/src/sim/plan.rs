@@ -3,7 +3,7 @@
 use super::config::{Load, SimConfig, SimConfigError};
 use crate::fault::{Fault, FaultSet, Need};
 use std::fmt::Write as _;
-use trine_kvstore::config::STATE_VERSION_FIRST;
+use trine_kvstore::command::STATE_VERSION_FIRST;
 use trine_replica::config::ReadMode;
 use trine_transport::time::Duration;
 

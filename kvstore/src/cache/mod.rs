@@ -9,7 +9,7 @@
 mod index;
 mod log;
 
-use crate::codec::{Element, List, length_u32};
+use crate::codec::{Field, List, length_u32};
 use crate::command::Command;
 use crate::config::{KEY_BYTES_MAX, LIST_ITEMS_MAX, LIST_RESPONSE_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::error::StoreError;
@@ -207,7 +207,7 @@ impl Cache {
         let mut values = std::mem::take(&mut self.scratch);
         values.clear();
         let fits = keys.iter().all(|key| {
-            value_or_not(self.get(key)).write_element(&mut values);
+            value_or_not(self.get(key)).write_field(&mut values);
             values.len() <= LIST_RESPONSE_BYTES_MAX
         });
         self.scratch = values;

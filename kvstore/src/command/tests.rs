@@ -1,7 +1,9 @@
 //! Golden bytes of the command codec, and what it must refuse.
 
 use super::*;
-use crate::codec::DecodeError;
+use crate::codec::{DecodeError, List};
+use crate::limits::Limits;
+use crate::position::Position;
 
 fn encoded(command: &Command<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -222,4 +224,63 @@ fn every_command_has_its_golden_bytes() {
         assert_eq!(shown, *hex, "{command:?}");
         assert_eq!(Command::decode(&bytes).as_ref(), Ok(command));
     }
+}
+
+#[test]
+fn a_kind_is_found_by_its_byte() {
+    for &kind in Kind::ALL {
+        assert_eq!(Kind::of_byte(kind as u8), Some(kind));
+    }
+    let known = (0..=u8::MAX).filter(|&byte| Kind::of_byte(byte).is_some());
+    assert_eq!(known.count(), Kind::ALL.len());
+    assert_eq!(
+        Command::decode(&[1, 17]),
+        Err(DecodeError::UnknownKind { kind: 17 })
+    );
+}
+
+/// Access control has to see each of them.
+#[test]
+fn every_key_of_a_command_is_visited_with_what_is_done_to_it() {
+    let seen = |command: &Command<'_>| {
+        let mut seen = String::new();
+        let visit = |key: &[u8], access| {
+            let key = String::from_utf8_lossy(key);
+            seen.push_str(&format!("{key}:{access:?} "));
+            Ok::<(), ()>(())
+        };
+        assert_eq!(command.each_key(visit), Ok(()));
+        seen.trim_end().to_owned()
+    };
+    let (key, value): (&[u8], &[u8]) = (b"k", b"v");
+    assert_eq!(seen(&Command::Get { key }), "k:Read");
+    assert_eq!(seen(&Command::Put { key, value }), "k:Write");
+    assert_eq!(seen(&Command::Count), "");
+    let keys = [b"a".as_slice(), b"b"];
+    let keys = List::from(&keys);
+    assert_eq!(seen(&Command::MultiGet { keys }), "a:Read b:Read");
+    let pairs = [Pair { key: b"p", value }, Pair { key: b"q", value }];
+    let operations = [
+        Command::TimeToLive { key: b"t" },
+        Command::MultiPut {
+            pairs: List::from(&pairs),
+        },
+    ];
+    let conditions = [Condition::Absent { key: b"c" }];
+    let execute = Command::Execute {
+        mode: ExecuteMode::AllOrNothing,
+        conditions: List::from(&conditions),
+        operations: List::from(&operations),
+    };
+    let all = "c:Read t:Read p:Write q:Write";
+    assert_eq!(seen(&execute), all);
+    let bytes = encoded(&execute);
+    let decoded = Command::decode(&bytes).expect("it was encoded");
+    assert_eq!(seen(&decoded), all, "also of a decoded one");
+    let mut calls = 0;
+    let refusal = decoded.each_key(|key, _| {
+        calls += 1;
+        if key == b"t" { Err("denied") } else { Ok(()) }
+    });
+    assert_eq!((refusal, calls), (Err("denied"), 2));
 }

@@ -1,7 +1,7 @@
 //! Responses to bytes and back: version, kind, then the fields in the order of the enum.
 
 use super::{AbortCause, Response, Versioned};
-use crate::codec::{BufferTooSmall, Counter, DecodeError, Element, List, Reader, Sink, fill};
+use crate::codec::{BufferTooSmall, Counter, DecodeError, Field, List, Reader, Sink, fill};
 use crate::error::StoreError;
 use crate::position::Position;
 
@@ -186,11 +186,11 @@ impl<'a> Response<'a> {
     }
 }
 
-impl<'a> Element<'a> for Response<'a> {
-    fn write_element(&self, sink: &mut impl Sink) {
+impl<'a> Field<'a> for Response<'a> {
+    fn write_field(&self, sink: &mut impl Sink) {
         self.write_body(sink);
     }
-    fn read_element(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+    fn read_field(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         Self::read(reader, true)
     }
 }

@@ -3,7 +3,8 @@
 use super::format::{ChunkHeader, ITEM_HEADER_BYTES, Kind, RestoreError, SnapshotSummary};
 use crate::arena::Stamp;
 use crate::codec::{DecodeError, Reader};
-use crate::config::{KEY_BYTES_MAX, STATE_VERSION, VALUE_BYTES_MAX};
+use crate::command::STATE_VERSION;
+use crate::config::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::position::Position;
 use crate::store::Store;
 use trine_canary as canary;

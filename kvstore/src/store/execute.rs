@@ -2,7 +2,7 @@
 
 use super::Store;
 use crate::arena::Stamp;
-use crate::codec::{Element, List, length_u32};
+use crate::codec::{Field, List, length_u32};
 use crate::command::{Command, Condition, ExecuteMode};
 use crate::config::{LIST_ITEMS_MAX, LIST_RESPONSE_BYTES_MAX, UNDO_BYTES_MAX};
 use crate::error::StoreError;
@@ -71,8 +71,7 @@ impl Store {
             if !operation.is_read_only() {
                 return Response::Error(StoreError::NotReadOnly);
             }
-            self.read_at(&operation, now_ns)
-                .write_element(&mut responses);
+            self.read_at(&operation, now_ns).write_field(&mut responses);
             if responses.len() > LIST_RESPONSE_BYTES_MAX {
                 return Response::Error(StoreError::ResponseTooLarge);
             }
@@ -126,7 +125,7 @@ impl Store {
                 Command::MultiPut { pairs } => self.put_all(at, pairs),
                 operation => self.apply_to_key(at, operation),
             };
-            response.write_element(responses);
+            response.write_field(responses);
             let cause = failure(&response, length_u32(index));
             match cause {
                 // Too much to undo is no failure of one operation: no operation could continue

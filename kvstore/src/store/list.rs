@@ -2,7 +2,7 @@
 
 use super::Store;
 use crate::arena::Stamp;
-use crate::codec::{Element, List, length_u32};
+use crate::codec::{Field, List, length_u32};
 use crate::command::Pair;
 use crate::config::{LIST_ITEMS_MAX, LIST_RESPONSE_BYTES_MAX};
 use crate::error::StoreError;
@@ -74,7 +74,7 @@ impl Store {
                 Some(Versioned { value, version }) => Response::Value { value, version },
                 None => Response::NotFound,
             };
-            response.write_element(values);
+            response.write_field(values);
             if values.len() > LIST_RESPONSE_BYTES_MAX {
                 return Err(StoreError::ResponseTooLarge);
             }

@@ -15,8 +15,8 @@ mod write;
 
 use crate::arena::Item;
 use crate::codec::Sink;
-use crate::command::Command;
-use crate::config::{STATE_VERSION, STATE_VERSION_FIRST};
+use crate::command::{Command, STATE_VERSION, STATE_VERSION_FIRST};
+
 use crate::error::StoreError;
 use crate::items::{Found, Items};
 use crate::limits::Limits;

@@ -10,7 +10,7 @@ pub mod client;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::net::SocketAddr;
 
-use trine_kvstore::config::STATE_VERSION;
+use trine_kvstore::command::STATE_VERSION;
 use trine_protocol::message::{
     AdminCommand, AdminReply, AdminRequest, AdminStatus, ClusterId, Encode, Incarnation,
     JoinRequest, NodeId, ReplyToken, kind,

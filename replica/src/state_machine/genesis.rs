@@ -1,7 +1,7 @@
 //! The first entry: the settings that change answers and are therefore the same on every replica from the beginning.
 
 use trine_kvstore::Limits;
-use trine_kvstore::config::{STATE_VERSION, STATE_VERSION_FIRST};
+use trine_kvstore::command::{STATE_VERSION, STATE_VERSION_FIRST};
 
 use super::codec::{Cursor, StateError, put_u32, put_u64};
 use crate::config::{ReplicaConfig, SessionLimits};

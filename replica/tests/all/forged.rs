@@ -275,7 +275,7 @@ fn nobody_takes_a_node_id_from_an_address_that_nobody_has_named() {
             incarnation: STRANGER,
             address: named,
             cluster: ClusterId::NONE,
-            state_version: trine_kvstore::config::STATE_VERSION,
+            state_version: trine_kvstore::command::STATE_VERSION,
             member: false,
         };
         world.heard_from_replicas.clear();

@@ -3,7 +3,7 @@
 use trine_replica_harness as harness;
 
 use harness::World;
-use trine_kvstore::config::{STATE_VERSION, STATE_VERSION_FIRST, STATE_VERSION_SECOND};
+use trine_kvstore::command::{STATE_VERSION, STATE_VERSION_FIRST, STATE_VERSION_SECOND};
 use trine_kvstore::{Command, Response, StoreError};
 use trine_protocol::message::{ClientReply, ClientRequest, ClientStatus, Encode, Operation, kind};
 use trine_replica::ReplicaConfig;

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use trine_kvstore::config::STATE_VERSION_FIRST;
+use trine_kvstore::command::STATE_VERSION_FIRST;
 use trine_protocol::message::{
     AdminCommand, JoinRefusal, JoinReply, JoinRequest, MEMBERS_MAX, Member, MemberRole, NodeId,
 };

@@ -1,0 +1,166 @@
+//! The table of commands: kind byte, version, access, keys and fields of each.
+//!
+//! Encoder, decoder and all that depends on the kind of a command is made from it. The kind bytes are
+//! part of the replicated log: never reuse one. A new command has a new version, so that a group with
+//! older members refuses it.
+
+use super::fields::{Condition, ExecuteMode, ExpireCondition, Keys, Pair, SetOptions};
+use super::row::{Access, Place, Row, commands};
+use crate::codec::{DecodeError, Field, List, Reader, Sink};
+use crate::limits::Limits;
+use crate::position::Position;
+
+/// The newest state-machine version that this build understands.
+pub const STATE_VERSION: u8 = 3;
+
+/// The version whose commands are GET, PUT, DELETE and the administrative ones.
+pub const STATE_VERSION_FIRST: u8 = 1;
+
+/// The version that brought all other commands, except those that came later still.
+pub const STATE_VERSION_SECOND: u8 = 2;
+
+/// Every version that a row names is known.
+const _: () = {
+    let mut index = 0;
+    while index < Kind::ALL.len() {
+        let version = Kind::ALL[index].row().version;
+        assert!(version >= STATE_VERSION_FIRST && version <= STATE_VERSION);
+        index += 1;
+    }
+};
+
+commands! {
+    /// One command. It borrows its keys and values from the sender's bytes, usually from a log entry.
+    #[derive(Clone, Eq, PartialEq, Debug)]
+    pub enum Command<'a> {
+        /// Reads a value.
+        kind 1, version 1, Read, Anywhere, keys [key]:
+        Get {
+            /// The key.
+            key: &'a [u8],
+        },
+        /// Writes a value without a condition; an expiry that the key had is gone.
+        kind 2, version 1, Write, Anywhere, keys [key]:
+        Put {
+            /// The key.
+            key: &'a [u8],
+            /// The new value.
+            value: &'a [u8],
+        },
+        /// Removes a key.
+        kind 3, version 1, Write, Anywhere, keys [key]:
+        Delete {
+            /// The key.
+            key: &'a [u8],
+        },
+        /// Writes a value under a condition, with an expiry, and can return what was there.
+        kind 4, version 2, Write, Anywhere, keys [key]:
+        Set {
+            /// The key.
+            key: &'a [u8],
+            /// Condition, expiry and what to return.
+            options: SetOptions,
+            /// The new value.
+            value: &'a [u8],
+        },
+        /// Removes a key and returns what was there.
+        kind 5, version 2, Write, Anywhere, keys [key]:
+        GetDelete {
+            /// The key.
+            key: &'a [u8],
+        },
+        /// Writes a value if the item's version is still `expected`.
+        kind 6, version 2, Write, Anywhere, keys [key]:
+        CompareAndSwap {
+            /// The key.
+            key: &'a [u8],
+            /// The version that an earlier answer named.
+            expected: Position,
+            /// The new value.
+            value: &'a [u8],
+        },
+        /// Adds to a signed 64-bit decimal number; a missing key counts as 0.
+        kind 7, version 2, Write, Anywhere, keys [key]:
+        Increment {
+            /// The key.
+            key: &'a [u8],
+            /// What to add.
+            delta: i64,
+        },
+        /// Appends to a value; a missing key counts as empty.
+        kind 8, version 2, Write, Anywhere, keys [key]:
+        Append {
+            /// The key.
+            key: &'a [u8],
+            /// What to append.
+            value: &'a [u8],
+        },
+        /// Reads several values.
+        kind 9, version 2, Read, Alone, keys [keys]:
+        MultiGet {
+            /// The keys.
+            keys: List<'a, &'a [u8]>,
+        },
+        /// Writes several values, all of them or none.
+        kind 10, version 2, Write, Anywhere, keys [pairs]:
+        MultiPut {
+            /// The keys with their values.
+            pairs: List<'a, Pair<'a>>,
+        },
+        /// Lets a key expire when `after_ns` of group time have passed.
+        kind 11, version 2, Write, Anywhere, keys [key]:
+        Expire {
+            /// The key.
+            key: &'a [u8],
+            /// The time to live in nanoseconds of group time.
+            after_ns: u64,
+        },
+        /// The same under a condition; with a time to live of zero it removes the key.
+        kind 16, version 3, Write, Anywhere, keys [key]:
+        ExpireIf {
+            /// The key.
+            key: &'a [u8],
+            /// The time to live in nanoseconds of group time.
+            after_ns: u64,
+            /// When the expiry is changed.
+            condition: ExpireCondition,
+        },
+        /// Takes a key's expiry away.
+        kind 12, version 2, Write, Anywhere, keys [key]:
+        Persist {
+            /// The key.
+            key: &'a [u8],
+        },
+        /// Reads how long a key has to live.
+        kind 13, version 2, Read, Anywhere, keys [key]:
+        TimeToLive {
+            /// The key.
+            key: &'a [u8],
+        },
+        /// Reads how many keys there are; those that have expired count until they are swept.
+        kind 15, version 2, Read, Anywhere, keys []:
+        Count,
+        /// Applies operations at one position if every condition holds.
+        kind 14, version 2, OfOperations, Alone, keys [conditions, operations]:
+        Execute {
+            /// The effect of a failing operation on the others.
+            mode: ExecuteMode,
+            /// All must hold, or nothing is applied.
+            conditions: List<'a, Condition<'a>>,
+            /// Applied in order; an MGET, an EXEC and administrative commands cannot be operations.
+            operations: List<'a, Command<'a>>,
+        },
+        /// Changes the replicated limits. Items beyond a lowered limit stay; writes are refused.
+        kind 64, version 1, Write, Alone, keys []:
+        SetLimits {
+            /// The new limits.
+            limits: Limits,
+        },
+        /// Switches the group to a newer state-machine version, once every member understands it.
+        kind 65, version 1, Write, Alone, keys []:
+        RaiseVersion {
+            /// The version to switch to.
+            version: u8,
+        },
+    }
+}
