@@ -1,7 +1,6 @@
-//! The arguments of every command, for `COMMAND DOCS`: redis-cli makes its hints from them.
+//! What can stand behind the name of a command. `COMMAND DOCS` describes it, and redis-cli makes its hints from that.
 
 use crate::reply::Writer;
-use crate::table::{Spec, Verb};
 
 /// What stands at one place of a command.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +14,7 @@ pub(crate) struct Argument {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+pub(crate) enum Kind {
     Key,
     Text,
     Integer,
@@ -28,7 +27,7 @@ enum Kind {
 }
 
 impl Argument {
-    const fn new(name: &'static str, kind: Kind) -> Self {
+    pub(crate) const fn new(name: &'static str, kind: Kind) -> Self {
         Self {
             name,
             kind,
@@ -38,24 +37,44 @@ impl Argument {
         }
     }
 
-    const fn behind(self, token: &'static str) -> Self {
+    pub(crate) const fn behind(self, token: &'static str) -> Self {
         Self {
             token: Some(token),
             ..self
         }
     }
 
-    const fn optional(self) -> Self {
+    pub(crate) const fn optional(self) -> Self {
         Self {
             optional: true,
             ..self
         }
     }
 
-    const fn multiple(self) -> Self {
+    pub(crate) const fn multiple(self) -> Self {
         Self {
             multiple: true,
             ..self
+        }
+    }
+
+    fn form(&self) -> String {
+        let text = match (self.kind, self.token) {
+            (Kind::Word, token) => token.unwrap_or(self.name).to_owned(),
+            (Kind::OneOf(inner), _) => {
+                let forms: Vec<String> = inner.iter().map(Self::form).collect();
+                forms.join("|")
+            }
+            (Kind::Block(inner), _) => form(inner),
+            (_, Some(token)) => format!("{token} {}", self.name.to_uppercase()),
+            (_, None) => self.name.to_uppercase(),
+        };
+        match (self.optional, self.multiple, self.kind) {
+            (true, false, _) => format!("[{text}]"),
+            (true, true, _) => format!("[{text}]..."),
+            (false, true, Kind::Block(_)) => format!("{text} [{text}]..."),
+            (false, true, _) => format!("{text}..."),
+            (false, false, _) => text,
         }
     }
 
@@ -107,158 +126,35 @@ impl Argument {
     }
 }
 
+/// The arguments in one line: capitals stand for values, brackets for what can be left out.
+pub(crate) fn form(arguments: &[Argument]) -> String {
+    let forms: Vec<String> = arguments.iter().map(Argument::form).collect();
+    forms.join(" ")
+}
+
 /// Writes the list of arguments.
 pub(crate) fn write(arguments: &[Argument], writer: &mut Writer<'_>) {
     writer.array(arguments.len());
     arguments.iter().for_each(|argument| argument.write(writer));
 }
 
-/// The arguments behind the name of a command.
-pub(crate) fn of(spec: &Spec) -> &'static [Argument] {
-    match spec.verb {
-        Verb::Append | Verb::Getset | Verb::Setnx => &[KEY, VALUE],
-        Verb::Auth => &[USER, PASSWORD],
-        Verb::Decr
-        | Verb::Get
-        | Verb::Getdel
-        | Verb::Incr
-        | Verb::Persist
-        | Verb::Pttl
-        | Verb::Strlen
-        | Verb::Ttl
-        | Verb::Type => &[KEY],
-        Verb::Decrby => const { &[KEY, Argument::new("decrement", Kind::Integer)] },
-        Verb::Incrby => const { &[KEY, Argument::new("increment", Kind::Integer)] },
-        Verb::Del | Verb::Exists | Verb::Mget | Verb::Touch | Verb::Unlink | Verb::Watch => {
-            const { &[KEY.multiple()] }
-        }
-        Verb::Echo => &[MESSAGE],
-        Verb::Ping => const { &[MESSAGE.optional()] },
-        Verb::Expire => &[KEY, SECONDS, EXPIRE_CONDITION],
-        Verb::Pexpire => &[KEY, MILLISECONDS, EXPIRE_CONDITION],
-        Verb::Expireat => &[KEY, AT_SECONDS, EXPIRE_CONDITION],
-        Verb::Pexpireat => &[KEY, AT_MILLISECONDS, EXPIRE_CONDITION],
-        Verb::Getex => &[KEY, GETEX_EXPIRY],
-        Verb::Hello => const { &[Argument::new("arguments", Kind::Block(HELLO)).optional()] },
-        Verb::Info => const { &[Argument::new("section", Kind::Text).optional().multiple()] },
-        Verb::Mset => {
-            const { &[Argument::new("key_value", Kind::Block(&[KEY, VALUE])).multiple()] }
-        }
-        Verb::Psetex => &[KEY, MILLISECONDS, VALUE],
-        Verb::Select => const { &[Argument::new("index", Kind::Integer)] },
-        Verb::Set => {
-            const {
-                &[
-                    KEY,
-                    VALUE,
-                    SET_CONDITION,
-                    word("get", "GET").optional(),
-                    SET_EXPIRY,
-                ]
-            }
-        }
-        Verb::Setex => &[KEY, SECONDS, VALUE],
-        Verb::Client
-        | Verb::Command
-        | Verb::Config
-        | Verb::Dbsize
-        | Verb::Discard
-        | Verb::Exec
-        | Verb::Multi
-        | Verb::Quit
-        | Verb::Reset
-        | Verb::Unwatch => &[],
-    }
-}
-
-/// The subcommands of a command: their names, what they do, and their arguments.
-pub(crate) fn subcommands_of(spec: &Spec) -> &'static [Subcommand] {
-    match spec.verb {
-        Verb::Client => CLIENT,
-        Verb::Command => COMMAND,
-        Verb::Config => CONFIG,
-        _ => &[],
-    }
-}
-
-pub(crate) type Subcommand = (&'static str, &'static str, &'static [Argument]);
-
-const CLIENT: &[Subcommand] = &[
-    ("client|getname", "Says the name of this connection.", &[]),
-    ("client|help", "Says what subcommands there are.", &[]),
-    ("client|id", "Says the number of this connection.", &[]),
-    ("client|info", "Describes this connection.", &[]),
-    ("client|list", "Describes all connections.", &[]),
-    (
-        "client|setinfo",
-        "Takes the name or the version of the client's library.",
-        &[Argument::new(
-            "attr",
-            Kind::OneOf(&[
-                Argument::new("libname", Kind::Text).behind("LIB-NAME"),
-                Argument::new("libver", Kind::Text).behind("LIB-VER"),
-            ]),
-        )],
-    ),
-    (
-        "client|setname",
-        "Names this connection.",
-        &[Argument::new("connection-name", Kind::Text)],
-    ),
-];
-
-const NAMES: &[Argument] = &[Argument::new("command-name", Kind::Text)
-    .optional()
-    .multiple()];
-
-const COMMAND: &[Subcommand] = &[
-    ("command|count", "Counts the commands.", &[]),
-    ("command|docs", "Documents commands.", NAMES),
-    ("command|help", "Says what subcommands there are.", &[]),
-    ("command|info", "Describes commands.", NAMES),
-    (
-        "command|list",
-        "Lists the names of commands.",
-        &[Argument::new(
-            "filterby",
-            Kind::OneOf(&[
-                Argument::new("module-name", Kind::Text).behind("MODULE"),
-                Argument::new("category", Kind::Text).behind("ACLCAT"),
-                Argument::new("pattern", Kind::Text).behind("PATTERN"),
-            ]),
-        )
-        .behind("FILTERBY")
-        .optional()],
-    ),
-];
-
-const CONFIG: &[Subcommand] = &[
-    (
-        "config|get",
-        "Shows settings.",
-        &[Argument::new("parameter", Kind::Text).multiple()],
-    ),
-    ("config|help", "Says what subcommands there are.", &[]),
-];
-
-const fn word(name: &'static str, token: &'static str) -> Argument {
+pub(crate) const fn word(name: &'static str, token: &'static str) -> Argument {
     Argument::new(name, Kind::Word).behind(token)
 }
 
-const KEY: Argument = Argument::new("key", Kind::Key);
-const VALUE: Argument = Argument::new("value", Kind::Text);
-const MESSAGE: Argument = Argument::new("message", Kind::Text);
-const USER: Argument = Argument::new("username", Kind::Text).optional();
-const PASSWORD: Argument = Argument::new("password", Kind::Text);
-const SECONDS: Argument = Argument::new("seconds", Kind::Integer);
-const MILLISECONDS: Argument = Argument::new("milliseconds", Kind::Integer);
-const AT_SECONDS: Argument = Argument::new("unix-time-seconds", Kind::UnixTime);
-const AT_MILLISECONDS: Argument = Argument::new("unix-time-milliseconds", Kind::UnixTime);
+pub(crate) const KEY: Argument = Argument::new("key", Kind::Key);
+pub(crate) const VALUE: Argument = Argument::new("value", Kind::Text);
+pub(crate) const SECONDS: Argument = Argument::new("seconds", Kind::Integer);
+pub(crate) const MILLISECONDS: Argument = Argument::new("milliseconds", Kind::Integer);
+pub(crate) const AT_SECONDS: Argument = Argument::new("unix-time-seconds", Kind::UnixTime);
+pub(crate) const AT_MILLISECONDS: Argument =
+    Argument::new("unix-time-milliseconds", Kind::UnixTime);
 
 const NX: Argument = word("nx", "NX");
 const XX: Argument = word("xx", "XX");
-const SET_CONDITION: Argument = Argument::new("condition", Kind::OneOf(&[NX, XX])).optional();
-const EXPIRE_CONDITION: Argument = Argument::new(
+pub(crate) const SET_CONDITION: Argument =
+    Argument::new("condition", Kind::OneOf(&[NX, XX])).optional();
+pub(crate) const EXPIRE_CONDITION: Argument = Argument::new(
     "condition",
     Kind::OneOf(&[NX, XX, word("gt", "GT"), word("lt", "LT")]),
 )
@@ -267,25 +163,13 @@ const EX: Argument = SECONDS.behind("EX");
 const PX: Argument = MILLISECONDS.behind("PX");
 const EXAT: Argument = AT_SECONDS.behind("EXAT");
 const PXAT: Argument = AT_MILLISECONDS.behind("PXAT");
-const SET_EXPIRY: Argument = Argument::new(
+pub(crate) const SET_EXPIRY: Argument = Argument::new(
     "expiration",
     Kind::OneOf(&[EX, PX, EXAT, PXAT, word("keepttl", "KEEPTTL")]),
 )
 .optional();
-const GETEX_EXPIRY: Argument = Argument::new(
+pub(crate) const GETEX_EXPIRY: Argument = Argument::new(
     "expiration",
     Kind::OneOf(&[EX, PX, EXAT, PXAT, word("persist", "PERSIST")]),
 )
 .optional();
-const HELLO: &[Argument] = &[
-    Argument::new("protover", Kind::Integer),
-    Argument::new(
-        "username_password",
-        Kind::Block(&[Argument::new("username", Kind::Text), PASSWORD]),
-    )
-    .behind("AUTH")
-    .optional(),
-    Argument::new("clientname", Kind::Text)
-        .behind("SETNAME")
-        .optional(),
-];

@@ -2,15 +2,19 @@
 //! store and bytes of replies come out. Sockets, clocks and the way to the group stay outside.
 //!
 //! - `request` parses a client's bytes, within limits; `reply` writes answers in RESP2 or RESP3.
-//! - `table` knows every command, `arguments` what stands behind it. `glob` compares names with patterns. `plan` turns commands about keys into operations of the store, and `shape` turns the
-//!   store's answers into replies. `errors` has the texts of errors.
+//! - `table` has a row for every command; `arguments` is the language in which a row says what stands behind the name.
+//!   `glob` compares names with patterns.
+//! - `plan` turns commands about keys into operations of the store, and `shape` turns the store's answers into replies.
+//!   `errors` has the texts of errors.
 //! - `connection` holds one client's state: its protocol, its transaction, and the call that it waits for.
+//! - `outside` lets a shell use the commands of the table without a connection.
 
 mod arguments;
 mod connection;
 mod errors;
 mod glob;
 mod limits;
+mod outside;
 mod plan;
 mod reply;
 mod request;
@@ -19,5 +23,7 @@ mod table;
 
 pub use connection::{Call, Connection, Environment, Failure, Submit, Told};
 pub use limits::Limits;
+pub use outside::{Reading, Refused, Request, StoreCommand};
 pub use reply::Writer;
 pub use request::{Parser, Progress, ProtocolError};
+pub use shape::Meaning;

@@ -5,15 +5,47 @@ mod expiry;
 
 use trine_kvstore::{Command, ExpireCondition, List, Pair, SetCondition, SetExpiry, SetOptions};
 
-use crate::errors::{NOT_AN_INTEGER, Refusal, SYNTAX, too_many, wrong_arity};
+use crate::errors::{Refusal, SYNTAX, too_many, wrong_arity};
 use crate::limits::OPERATIONS_MAX;
 use crate::shape::Shape;
-use crate::table::{Spec, Verb};
-use expiry::{Expiry, Unit, expire_condition};
-use trine_kvstore::integer;
+pub(crate) use expiry::Unit;
+use expiry::{Expiry, expire_condition};
+
+/// A request for the store whose number of parts was checked.
+pub(crate) struct Asked<'r, 'a> {
+    /// The command's name, for errors.
+    pub(crate) name: &'static str,
+    /// The name and what stands behind it.
+    pub(crate) parts: &'r [&'a [u8]],
+    /// Milliseconds of Unix time, for expiries that name a moment.
+    pub(crate) unix_ms: i64,
+}
+
+impl<'r, 'a> Asked<'r, 'a> {
+    /// The part right behind the name.
+    pub(crate) fn key(&self) -> &'a [u8] {
+        self.part(1)
+    }
+
+    /// The part at this place; the name has place 0. The command takes at least so many.
+    pub(crate) fn part(&self, place: usize) -> &'a [u8] {
+        self.parts[place]
+    }
+
+    /// The parts from this place on.
+    pub(crate) fn behind(&self, place: usize) -> &'r [&'a [u8]] {
+        &self.parts[place..]
+    }
+}
+
+/// Nothing is planned if it fails: the text of the error answers the request.
+pub(crate) type Planned = Result<(), Refusal>;
+
+/// Plans one kind of command.
+pub(crate) type Planner = for<'p, 'r, 'a> fn(&'p mut Plan<'a>, &'r Asked<'r, 'a>) -> Planned;
 
 /// A command's reply is made of this many of the store's answers.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Item {
     pub(crate) shape: Shape,
     pub(crate) operations: usize,
@@ -82,98 +114,29 @@ impl<'a> Plan<'a> {
         });
     }
 
-    // Long because it is the table of all commands about keys.
-    /// Plans a command; its number of parts was checked.
-    ///
-    /// # Errors
-    /// The text of the error that answers it; nothing is planned then.
-    pub(crate) fn add(
-        &mut self,
-        spec: &Spec,
-        parts: &[&'a [u8]],
-        unix_ms: i64,
-    ) -> Result<(), Refusal> {
-        let key = parts.get(1).copied().unwrap_or_default();
-        match spec.verb {
-            Verb::Get => self.one(Shape::Value, Command::Get { key }),
-            Verb::Strlen => self.one(Shape::ValueLength, Command::Get { key }),
-            Verb::Getdel => self.one(Shape::Value, Command::GetDelete { key }),
-            Verb::Ttl => self.one(Shape::Seconds, Command::TimeToLive { key }),
-            Verb::Pttl => self.one(Shape::Milliseconds, Command::TimeToLive { key }),
-            Verb::Type => self.one(Shape::Type, Command::TimeToLive { key }),
-            Verb::Persist => self.one(Shape::Changed, Command::Persist { key }),
-            Verb::Dbsize => self.one(Shape::Number, Command::Count),
-            Verb::Append => self.one(
-                Shape::Number,
-                Command::Append {
-                    key,
-                    value: parts[2],
-                },
-            ),
-            Verb::Incr => self.increment(key, 1),
-            Verb::Decr => self.increment(key, -1),
-            Verb::Incrby => self.increment(key, integer(parts[2]).ok_or(NOT_AN_INTEGER)?),
-            Verb::Decrby => {
-                let by = integer(parts[2]).ok_or(NOT_AN_INTEGER)?;
-                let delta = by.checked_neg().ok_or("ERR decrement would overflow")?;
-                self.increment(key, delta);
-            }
-            Verb::Mget => self.each(Shape::Values, &parts[1..], |key| Command::Get { key })?,
-            Verb::Del | Verb::Unlink => {
-                self.each(Shape::HowMany, &parts[1..], |key| Command::Delete { key })?;
-            }
-            Verb::Exists | Verb::Touch => {
-                self.each(Shape::HowMany, &parts[1..], |key| Command::TimeToLive {
-                    key,
-                })?;
-            }
-            Verb::Mset => self.put_pairs(spec, &parts[1..])?,
-            Verb::Set => self.set(key, parts[2], &parts[3..], unix_ms)?,
-            Verb::Setnx => {
-                let condition = SetCondition::Absent;
-                self.set_with(Shape::Changed, key, parts[2], condition, SetExpiry::Never);
-            }
-            Verb::Getset => {
-                let options = SetOptions {
-                    return_previous: true,
-                    ..SetOptions::default()
-                };
-                let value = parts[2];
-                self.one(
-                    Shape::Previous,
-                    Command::Set {
-                        key,
-                        value,
-                        options,
-                    },
-                );
-            }
-            Verb::Setex => self.set_for(spec, key, parts, Unit::Seconds, unix_ms)?,
-            Verb::Psetex => self.set_for(spec, key, parts, Unit::Milliseconds, unix_ms)?,
-            Verb::Getex => self.get_and_expire(key, &parts[2..], unix_ms)?,
-            Verb::Expire => self.expire(spec, parts, Unit::Seconds, unix_ms)?,
-            Verb::Pexpire => self.expire(spec, parts, Unit::Milliseconds, unix_ms)?,
-            Verb::Expireat => self.expire(spec, parts, Unit::AtSeconds, unix_ms)?,
-            Verb::Pexpireat => self.expire(spec, parts, Unit::AtMilliseconds, unix_ms)?,
-            _ => return Err("ERR this command cannot stand here".to_owned()),
-        }
-        Ok(())
+    /// How many of the store's answers are expected to carry a value.
+    pub(crate) fn value_count(&self) -> usize {
+        let values = |item: &Item| item.shape.values(item.operations);
+        self.items.iter().map(values).sum()
     }
 
-    fn one(&mut self, shape: Shape, command: Command<'a>) {
+    /// A command of one operation.
+    pub(crate) fn one(&mut self, shape: Shape, command: Command<'a>) -> Planned {
         self.steps.push(Step::Command(command));
         self.items.push(Item {
             shape,
             operations: 1,
         });
+        Ok(())
     }
 
-    fn each(
+    /// A command of an operation for each key.
+    pub(crate) fn each(
         &mut self,
         shape: Shape,
         keys: &[&'a [u8]],
         command: impl Fn(&'a [u8]) -> Command<'a>,
-    ) -> Result<(), Refusal> {
+    ) -> Planned {
         if keys.len() > OPERATIONS_MAX {
             return Err(too_many("keys"));
         }
@@ -186,13 +149,16 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    fn increment(&mut self, key: &'a [u8], delta: i64) {
-        self.one(Shape::Number, Command::Increment { key, delta });
+    /// INCR and its relatives.
+    pub(crate) fn increment(&mut self, key: &'a [u8], delta: i64) -> Planned {
+        self.one(Shape::Number, Command::Increment { key, delta })
     }
 
-    fn put_pairs(&mut self, spec: &Spec, parts: &[&'a [u8]]) -> Result<(), Refusal> {
+    /// MSET.
+    pub(crate) fn put_pairs(&mut self, asked: &Asked<'_, 'a>) -> Planned {
+        let parts = asked.behind(1);
         if !parts.len().is_multiple_of(2) {
-            return Err(wrong_arity(spec.name));
+            return Err(wrong_arity(asked.name));
         }
         if parts.len() / 2 > OPERATIONS_MAX {
             return Err(too_many("pairs"));
@@ -212,14 +178,25 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    fn set_with(
+    /// Writes the part behind the key; nothing is returned of what was there.
+    pub(crate) fn set_with(
+        &mut self,
+        shape: Shape,
+        asked: &Asked<'_, 'a>,
+        condition: SetCondition,
+        expiry: SetExpiry,
+    ) -> Planned {
+        self.write(shape, asked.key(), asked.part(2), condition, expiry)
+    }
+
+    fn write(
         &mut self,
         shape: Shape,
         key: &'a [u8],
         value: &'a [u8],
         condition: SetCondition,
         expiry: SetExpiry,
-    ) {
+    ) -> Planned {
         let options = SetOptions {
             condition,
             expiry,
@@ -233,45 +210,57 @@ impl<'a> Plan<'a> {
                 options,
             },
         };
-        self.one(shape, command);
+        self.one(shape, command)
     }
 
-    fn set(
+    /// Writes the part behind the key and returns what was there.
+    fn exchange_with(
         &mut self,
-        key: &'a [u8],
-        value: &'a [u8],
-        words: &[&[u8]],
-        unix_ms: i64,
-    ) -> Result<(), Refusal> {
-        let asked = SetWords::read(words)?;
-        let after = match asked.expiry {
-            None => None,
-            Some(expiry) => Some(expiry.of_set(unix_ms, "set")?),
+        asked: &Asked<'_, 'a>,
+        condition: SetCondition,
+        expiry: SetExpiry,
+    ) -> Planned {
+        let options = SetOptions {
+            condition,
+            expiry,
+            return_previous: true,
         };
-        let expiry = match after {
-            None if asked.keep => SetExpiry::Keep,
-            None => SetExpiry::Never,
-            Some(after_ns) => SetExpiry::After(after_ns.unwrap_or(1)),
-        };
-        if asked.get {
-            let options = SetOptions {
-                condition: asked.condition,
-                expiry,
-                return_previous: true,
-            };
-            let command = Command::Set {
+        let (key, value) = (asked.key(), asked.part(2));
+        self.one(
+            Shape::Previous,
+            Command::Set {
                 key,
                 value,
                 options,
-            };
-            self.one(Shape::Previous, command);
-        } else {
-            self.set_with(Shape::OkOrNull, key, value, asked.condition, expiry);
+            },
+        )
+    }
+
+    /// GETSET.
+    pub(crate) fn exchange(&mut self, asked: &Asked<'_, 'a>) -> Planned {
+        self.exchange_with(asked, SetCondition::Always, SetExpiry::Never)
+    }
+
+    /// SET.
+    pub(crate) fn set(&mut self, asked: &Asked<'_, 'a>) -> Planned {
+        let words = SetWords::read(asked.behind(3))?;
+        let after = match words.expiry {
+            None => None,
+            Some(expiry) => Some(expiry.of_set(asked.unix_ms, asked.name)?),
+        };
+        let expiry = match after {
+            None if words.keep => SetExpiry::Keep,
+            None => SetExpiry::Never,
+            Some(after_ns) => SetExpiry::After(after_ns.unwrap_or(1)),
+        };
+        match words.get {
+            true => self.exchange_with(asked, words.condition, expiry)?,
+            false => self.set_with(Shape::OkOrNull, asked, words.condition, expiry)?,
         }
         // The moment is over. With NX it is not known yet whether this value would be deleted, so the key goes at the
         // next step of group time.
-        if after == Some(None) && asked.condition != SetCondition::Absent {
-            self.and_delete(key);
+        if after == Some(None) && words.condition != SetCondition::Absent {
+            self.and_delete(asked.key());
         }
         Ok(())
     }
@@ -284,42 +273,32 @@ impl<'a> Plan<'a> {
         }
     }
 
-    fn set_for(
-        &mut self,
-        spec: &Spec,
-        key: &'a [u8],
-        parts: &[&'a [u8]],
-        unit: Unit,
-        unix_ms: i64,
-    ) -> Result<(), Refusal> {
-        let expiry = Expiry::read(unit, parts[2])?;
-        let after_ns = expiry.of_set(unix_ms, spec.name)?.unwrap_or(1);
+    /// SETEX and PSETEX.
+    pub(crate) fn set_for(&mut self, asked: &Asked<'_, 'a>, unit: Unit) -> Planned {
+        let expiry = Expiry::read(unit, asked.part(2))?;
+        let after_ns = expiry.of_set(asked.unix_ms, asked.name)?.unwrap_or(1);
+        let (key, value) = (asked.key(), asked.part(3));
         let expiry = SetExpiry::After(after_ns);
-        self.set_with(Shape::Ok, key, parts[3], SetCondition::Always, expiry);
-        Ok(())
+        self.write(Shape::Ok, key, value, SetCondition::Always, expiry)
     }
 
-    fn get_and_expire(
-        &mut self,
-        key: &'a [u8],
-        words: &[&[u8]],
-        unix_ms: i64,
-    ) -> Result<(), Refusal> {
-        let change = match GetexWords::read(words)? {
+    /// GETEX.
+    pub(crate) fn get_and_expire(&mut self, asked: &Asked<'_, 'a>) -> Planned {
+        let key = asked.key();
+        let of_set = |expiry: Expiry| expiry.of_set(asked.unix_ms, asked.name);
+        let change = match GetexWords::read(asked.behind(2))? {
             GetexWords::None => None,
             GetexWords::Persist => Some(Command::Persist { key }),
             GetexWords::Expiry(unit, amount) => {
-                match Expiry::read(unit, amount).and_then(|expiry| expiry.of_set(unix_ms, "getex"))
-                {
+                match Expiry::read(unit, amount).and_then(of_set) {
                     Ok(Some(after_ns)) => Some(Command::Expire { key, after_ns }),
                     Ok(None) => {
-                        self.one(Shape::Value, Command::GetDelete { key });
-                        return Ok(());
+                        return self.one(Shape::Value, Command::GetDelete { key });
                     }
                     // Redis looks for the key first.
                     Err(text) => {
-                        self.one(Shape::ErrorIfPresent(text), Command::TimeToLive { key });
-                        return Ok(());
+                        let shape = Shape::ErrorIfPresent(text);
+                        return self.one(shape, Command::TimeToLive { key });
                     }
                 }
             }
@@ -333,21 +312,15 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    fn expire(
-        &mut self,
-        spec: &Spec,
-        parts: &[&'a [u8]],
-        unit: Unit,
-        unix_ms: i64,
-    ) -> Result<(), Refusal> {
-        let condition = expire_condition(&parts[3..])?;
-        let key = parts[1];
-        let after_ns = Expiry::read(unit, parts[2])?.of_expire(unix_ms, spec.name)?;
+    /// EXPIRE and its relatives.
+    pub(crate) fn expire(&mut self, asked: &Asked<'_, 'a>, unit: Unit) -> Planned {
+        let condition = expire_condition(asked.behind(3))?;
+        let key = asked.key();
+        let after_ns = Expiry::read(unit, asked.part(2))?.of_expire(asked.unix_ms, asked.name)?;
         if let (Some(condition), Some(after_ns), Some(doubt_ns)) =
             (condition, after_ns, unit.doubt_ns())
         {
-            self.expire_beyond_doubt(key, after_ns, condition, doubt_ns);
-            return Ok(());
+            return self.expire_beyond_doubt(key, after_ns, condition, doubt_ns);
         }
         let command = match (condition, after_ns) {
             (Some(condition), after_ns) => Command::ExpireIf {
@@ -358,8 +331,7 @@ impl<'a> Plan<'a> {
             (None, Some(after_ns)) => Command::Expire { key, after_ns },
             (None, None) => Command::Delete { key },
         };
-        self.one(Shape::Changed, command);
-        Ok(())
+        self.one(Shape::Changed, command)
     }
 
     /// For a condition that compares moments of Unix time. The same moment comes out a little earlier or later each time,
@@ -371,7 +343,7 @@ impl<'a> Plan<'a> {
         after_ns: u64,
         condition: ExpireCondition,
         doubt_ns: u64,
-    ) {
+    ) -> Planned {
         let cautious_ns = match condition {
             ExpireCondition::Later => after_ns.saturating_sub(doubt_ns),
             ExpireCondition::Earlier | ExpireCondition::PresentAndEarlier => {
@@ -398,6 +370,7 @@ impl<'a> Plan<'a> {
             shape: Shape::Changed,
             operations: 2,
         });
+        Ok(())
     }
 }
 
@@ -471,6 +444,3 @@ impl SetWords {
         Ok(asked)
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -5,6 +5,8 @@ use trine_kvstore::{Response, StoreError};
 use crate::errors::error_text;
 use crate::reply::Writer;
 
+const NS_PER_MS: u64 = 1_000_000;
+
 /// How the answers to a command's operations make its reply.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Shape {
@@ -40,17 +42,67 @@ pub(crate) enum Shape {
     ErrorIfPresent(String),
 }
 
+/// What a reply says outside of the Redis protocol.
+#[derive(Debug)]
+pub enum Meaning<'a> {
+    /// The store's answer says it.
+    Answer(&'a Response<'a>),
+    /// Each of these answers does.
+    Each(&'a [Response<'a>]),
+    /// A number that was made from the answers.
+    Number(i64),
+    /// A word that was made from the answers.
+    Text(&'static str),
+    /// The command failed for this reason.
+    Failed(&'a str),
+}
+
 impl Shape {
+    /// What the answers say. There is one for each operation, in order.
+    pub(crate) fn meaning<'a>(&'a self, answers: &'a [Response<'a>]) -> Meaning<'a> {
+        let refused = |answer: &&Response<'_>| error_of(answer).is_some();
+        if let Some(refusal) = answers.iter().find(refused) {
+            return Meaning::Answer(refusal);
+        }
+        match (self, answers) {
+            (Self::Values, _) => Meaning::Each(answers),
+            (Self::HowMany, _) => Meaning::Number(how_many(answers)),
+            (Self::ValueLength, [answer, ..]) => Meaning::Number(value_length(answer)),
+            (Self::Milliseconds, [answer, ..]) => Meaning::Number(time_to_live(answer, NS_PER_MS)),
+            (Self::Type, [answer, ..]) => Meaning::Text(type_of(answer)),
+            (Self::ErrorIfPresent(text), [answer, ..]) if is_there(answer) => {
+                Meaning::Failed(text.strip_prefix("ERR ").unwrap_or(text))
+            }
+            (_, [answer, ..]) => Meaning::Answer(answer),
+            (_, []) => Meaning::Failed("no answer"),
+        }
+    }
+
+    /// How many of the answers to so many operations are expected to carry a value.
+    pub(crate) fn values(&self, operations: usize) -> usize {
+        match self {
+            Self::Values => operations,
+            Self::Value | Self::ValueFirst | Self::ValueLength | Self::Previous => 1,
+            Self::Known(_)
+            | Self::Ok
+            | Self::OkOrNull
+            | Self::Number
+            | Self::Changed
+            | Self::HowMany
+            | Self::Seconds
+            | Self::Milliseconds
+            | Self::Type
+            | Self::ErrorIfPresent(_) => 0,
+        }
+    }
+
     /// Writes the reply. `answers` has one for each operation, in order.
     pub(crate) fn write(&self, answers: &[Response<'_>], writer: &mut Writer<'_>) {
         if let Some(error) = answers.iter().find_map(error_of) {
             return writer.error(&error_text(error));
         }
         match (self, answers) {
-            (Self::HowMany, answers) => {
-                let found = answers.iter().filter(|answer| is_there(answer)).count();
-                writer.integer(found as i64);
-            }
+            (Self::HowMany, answers) => writer.integer(how_many(answers)),
             (Self::Values, answers) => {
                 writer.array(answers.len());
                 answers.iter().for_each(|answer| value(answer, writer));
@@ -68,10 +120,7 @@ impl Shape {
                 _ => writer.simple("OK"),
             },
             Self::Value | Self::ValueFirst => value(answer, writer),
-            Self::ValueLength => writer.integer(match answer {
-                Response::Value { value, .. } => value.len() as i64,
-                _ => 0,
-            }),
+            Self::ValueLength => writer.integer(value_length(answer)),
             Self::Previous => match answer {
                 Response::Exchanged {
                     previous: Some(previous),
@@ -84,12 +133,9 @@ impl Shape {
                 answer,
                 Response::Written { .. } | Response::Deleted { existed: true }
             ))),
-            Self::Seconds => writer.integer(time_to_live(answer, 1_000_000_000)),
-            Self::Milliseconds => writer.integer(time_to_live(answer, 1_000_000)),
-            Self::Type => writer.simple(match is_there(answer) {
-                true => "string",
-                false => "none",
-            }),
+            Self::Seconds => writer.integer(time_to_live(answer, 1_000 * NS_PER_MS)),
+            Self::Milliseconds => writer.integer(time_to_live(answer, NS_PER_MS)),
+            Self::Type => writer.simple(type_of(answer)),
             Self::ErrorIfPresent(text) => match is_there(answer) {
                 true => writer.error(text),
                 false => writer.null(),
@@ -121,6 +167,24 @@ fn number(answer: &Response<'_>) -> i64 {
         Response::Length { bytes, .. } => i64::from(*bytes),
         Response::Count { items } => i64::try_from(*items).unwrap_or(i64::MAX),
         _ => 0,
+    }
+}
+
+fn how_many(answers: &[Response<'_>]) -> i64 {
+    answers.iter().filter(|answer| is_there(answer)).count() as i64
+}
+
+fn value_length(answer: &Response<'_>) -> i64 {
+    match answer {
+        Response::Value { value, .. } => value.len() as i64,
+        _ => 0,
+    }
+}
+
+fn type_of(answer: &Response<'_>) -> &'static str {
+    match is_there(answer) {
+        true => "string",
+        false => "none",
     }
 }
 

@@ -6,7 +6,7 @@ use crate::errors::{SYNTAX, wrong_arity};
 use crate::glob;
 use crate::limits::NAME_BYTES_MAX;
 use crate::reply::Writer;
-use crate::table::{self, SPECS, Spec, Verb};
+use crate::table::{self, Spec};
 
 /// The release, which HELLO names.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -111,13 +111,14 @@ impl Connection {
     pub(super) fn describe_commands(&mut self, words: &[&[u8]]) {
         let subcommand = words.first().map(|word| word.to_ascii_lowercase());
         let named = words.get(1..).unwrap_or_default();
+        let all = table::all();
         let mut writer = self.writer();
         match subcommand.as_deref() {
             None => {
-                writer.array(SPECS.len());
-                SPECS.iter().for_each(|spec| write_spec(spec, &mut writer));
+                writer.array(all.len());
+                all.iter().for_each(|spec| write_spec(spec, &mut writer));
             }
-            Some(b"count") => writer.integer(SPECS.len() as i64),
+            Some(b"count") => writer.integer(all.len() as i64),
             Some(b"list") => match listed(named) {
                 Some(names) => {
                     writer.array(names.len());
@@ -126,8 +127,8 @@ impl Connection {
                 None => writer.error(SYNTAX),
             },
             Some(b"info") if named.is_empty() => {
-                writer.array(SPECS.len());
-                SPECS.iter().for_each(|spec| write_spec(spec, &mut writer));
+                writer.array(all.len());
+                all.iter().for_each(|spec| write_spec(spec, &mut writer));
             }
             Some(b"info") => {
                 writer.array(named.len());
@@ -140,7 +141,7 @@ impl Connection {
             }
             Some(b"docs") => {
                 let known: Vec<&Spec> = match named.is_empty() {
-                    true => SPECS.iter().collect(),
+                    true => all,
                     false => named.iter().filter_map(|name| table::find(name)).collect(),
                 };
                 writer.map(known.len());
@@ -172,15 +173,12 @@ impl Connection {
 
 /// Why a command with subcommands is refused: there is none of this name, or it takes another number of parts.
 pub(super) fn wrong_subcommand(spec: &Spec, parts: &[&[u8]]) -> Option<String> {
-    let known: &[(&str, i64)] = match spec.verb {
-        Verb::Client => &CLIENT_SUBCOMMANDS,
-        Verb::Config => &[("get", -3), ("help", 2)],
-        Verb::Command => &COMMAND_SUBCOMMANDS,
-        _ => return None,
-    };
+    if spec.subcommands().is_empty() {
+        return None;
+    }
     let asked = parts.get(1)?;
-    let is_asked = |name: &str| asked.eq_ignore_ascii_case(name.as_bytes());
-    let Some((name, arity)) = known.iter().find(|(name, _)| is_asked(name)) else {
+    let is_asked = |known: &&table::Subcommand| asked.eq_ignore_ascii_case(known.name.as_bytes());
+    let Some(known) = spec.subcommands().iter().find(is_asked) else {
         let shown = &asked[..asked.len().min(crate::limits::REPEATED_BYTES_MAX)];
         let shown = String::from_utf8_lossy(shown);
         let command = spec.name.to_uppercase();
@@ -188,30 +186,9 @@ pub(super) fn wrong_subcommand(spec: &Spec, parts: &[&[u8]]) -> Option<String> {
             "ERR unknown subcommand '{shown}'. Try {command} HELP."
         ));
     };
-    let fits = match *arity < 0 {
-        true => parts.len() as u64 >= arity.unsigned_abs(),
-        false => parts.len() as u64 == arity.unsigned_abs(),
-    };
-    (!fits).then(|| wrong_arity(&format!("{}|{name}", spec.name)))
+    let fits = table::fits(known.arity, parts.len());
+    (!fits).then(|| wrong_arity(&format!("{}|{}", spec.name, known.name)))
 }
-
-const COMMAND_SUBCOMMANDS: [(&str, i64); 5] = [
-    ("count", 2),
-    ("list", -2),
-    ("info", -2),
-    ("docs", -2),
-    ("help", 2),
-];
-
-const CLIENT_SUBCOMMANDS: [(&str, i64); 7] = [
-    ("id", 2),
-    ("getname", 2),
-    ("setname", 3),
-    ("setinfo", 4),
-    ("info", 2),
-    ("list", -2),
-    ("help", 2),
-];
 
 const CLIENT_HELP: [&str; 12] = [
     "GETNAME",
@@ -264,7 +241,6 @@ fn write_spec(spec: &Spec, writer: &mut Writer<'_>) {
 
 /// The names for COMMAND LIST; nothing if its words are wrong.
 fn listed(words: &[&[u8]]) -> Option<Vec<&'static str>> {
-    let all = SPECS.iter();
     let is = |word: &[u8], name: &str| word.eq_ignore_ascii_case(name.as_bytes());
     let fits: &dyn Fn(&Spec) -> bool = match words {
         [] => &|_| true,
@@ -277,6 +253,7 @@ fn listed(words: &[&[u8]]) -> Option<Vec<&'static str>> {
         }
         _ => return None,
     };
+    let all = table::all().into_iter();
     Some(
         all.filter(|spec| fits(spec))
             .map(|spec| spec.name)
@@ -285,7 +262,7 @@ fn listed(words: &[&[u8]]) -> Option<Vec<&'static str>> {
 }
 
 fn write_docs(spec: &Spec, writer: &mut Writer<'_>) {
-    let (arguments, subcommands) = (arguments::of(spec), arguments::subcommands_of(spec));
+    let (arguments, subcommands) = (spec.arguments, spec.subcommands());
     let has = usize::from(!arguments.is_empty()) + usize::from(!subcommands.is_empty());
     writer.bulk(spec.name.as_bytes());
     writer.map(3 + has);
@@ -297,13 +274,13 @@ fn write_docs(spec: &Spec, writer: &mut Writer<'_>) {
     if !subcommands.is_empty() {
         writer.bulk(b"subcommands");
         writer.map(subcommands.len());
-        for (name, summary, arguments) in subcommands {
-            writer.bulk(name.as_bytes());
-            writer.map(3 + usize::from(!arguments.is_empty()));
-            write_about(summary, spec, writer);
-            if !arguments.is_empty() {
+        for known in subcommands {
+            writer.bulk(format!("{}|{}", spec.name, known.name).as_bytes());
+            writer.map(3 + usize::from(!known.arguments.is_empty()));
+            write_about(known.summary, spec, writer);
+            if !known.arguments.is_empty() {
                 writer.bulk(b"arguments");
-                arguments::write(arguments, writer);
+                arguments::write(known.arguments, writer);
             }
         }
     }

@@ -48,7 +48,10 @@ impl Connection {
         environment: &Environment<'_>,
         submit: &mut dyn Submit,
     ) {
-        match spec.verb {
+        let Some(verb) = spec.verb() else {
+            return self.writer().error(SYNTAX);
+        };
+        match verb {
             Verb::Ping => self.ping(parts),
             Verb::Echo => self.writer().bulk(parts[1]),
             Verb::Select => self.select(parts[1]),
@@ -77,7 +80,6 @@ impl Connection {
                 self.unwatch();
                 self.writer().simple("OK");
             }
-            _ => self.writer().error(SYNTAX),
         }
     }
 

@@ -29,7 +29,7 @@ use crate::limits::{Limits, OPERATIONS_MAX, WATCHED_KEY_CHARGE_BYTES};
 use crate::plan::{Item, Plan};
 use crate::reply::Writer;
 use crate::request::{Parser, Progress, ProtocolError};
-use crate::table::{self, Spec, Verb};
+use crate::table;
 use transaction::{Settings, Transaction};
 
 /// Bytes of requests that are sent to the store together; a larger single request goes alone.
@@ -418,11 +418,15 @@ impl Connection {
         let Some(spec) = parts.first().and_then(|name| table::find(name)) else {
             return false;
         };
-        if !self.known || self.transaction.is_some() || !is_for_store(spec) {
+        let Some(planner) = spec.planner() else {
+            return false;
+        };
+        if !self.known || self.transaction.is_some() {
             return false;
         }
+        let asked = spec.asked(parts, environment.unix_ms);
         let refusal = match spec.takes(parts.len()) {
-            true => plan.add(spec, parts, environment.unix_ms).err(),
+            true => planner(plan, &asked).err(),
             false => Some(wrong_arity(spec.name)),
         };
         if let Some(text) = refusal {
@@ -457,7 +461,7 @@ impl Connection {
         let call = Call {
             command: &command,
             read_only: operations.read_only,
-            response_bytes: self.expected_bytes(&operations.commands),
+            response_bytes: self.expected_bytes(plan.operation_count(), plan.value_count()),
         };
         let (begun, read_only) = (submit.submit(&call), call.read_only);
         self.waiting = Some((Waiting::Run(plan.into_items()), read_only));
@@ -514,26 +518,17 @@ impl Connection {
 
     /// A guess with room: a response that does not fit costs a second attempt. A connection's values are expected to be
     /// as large as its last ones, so that its large reads are recognized and take turns.
-    fn expected_bytes(&self, operations: &[Command<'_>]) -> usize {
+    fn expected_bytes(&self, operations: usize, values: usize) -> usize {
         const EACH: usize = 24;
         const VALUE: usize = 128;
         let value = VALUE.max(self.value_bytes + EACH);
-        let of_one = |operation: &Command<'_>| match operation {
-            Command::Get { .. } | Command::GetDelete { .. } => value,
-            Command::Set { options, .. } if options.return_previous => value,
-            _ => EACH,
-        };
-        let all = EACH + operations.iter().map(of_one).sum::<usize>();
-        all.min(LIST_RESPONSE_BYTES_MAX + VALUE)
+        let others = operations.saturating_sub(values);
+        (EACH + values * value + others * EACH).min(LIST_RESPONSE_BYTES_MAX + VALUE)
     }
 
     fn writer(&mut self) -> Writer<'_> {
         Writer::counting(&mut self.output, self.resp3, &mut self.errors)
     }
-}
-
-fn is_for_store(spec: &Spec) -> bool {
-    matches!(spec.group, "string" | "generic") || spec.verb == Verb::Dbsize
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use trine_kvstore::{Command, Condition, ExecuteMode, List};
 
-use super::{Call, Connection, Environment, Submit, Waiting, describe, is_for_store};
+use super::{Call, Connection, Environment, Submit, Waiting, describe};
 use crate::errors::{too_many, wrong_arity};
 use crate::limits::{OPERATIONS_MAX, QUEUED_PART_CHARGE_BYTES};
 use crate::plan::Plan;
@@ -128,7 +128,7 @@ impl Connection {
         let call = Call {
             command: &command,
             read_only: operations.read_only,
-            response_bytes: self.expected_bytes(&operations.commands),
+            response_bytes: self.expected_bytes(plan.operation_count(), plan.value_count()),
         };
         let (begun, read_only) = (submit.submit(&call), call.read_only);
         let items = plan.into_items();
@@ -165,8 +165,9 @@ impl Connection {
         submit: &mut dyn Submit,
     ) -> usize {
         let spec = table::find(parts[0]).expect("only known commands are queued");
-        let reply = if is_for_store(spec) {
-            match plan.add(spec, parts, environment.unix_ms) {
+        let reply = if let Some(planner) = spec.planner() {
+            let asked = spec.asked(parts, environment.unix_ms);
+            match planner(plan, &asked) {
                 Ok(()) => return 0,
                 Err(text) => self.error_bytes(&text),
             }
@@ -212,7 +213,7 @@ impl Connection {
         let call = Call {
             command: &command,
             read_only: true,
-            response_bytes: self.expected_bytes(&operations),
+            response_bytes: self.expected_bytes(operations.len(), operations.len()),
         };
         let begun = submit.submit(&call);
         let keys = parts[1..].iter().map(|key| key.to_vec()).collect();
@@ -240,8 +241,8 @@ impl Connection {
     /// Whether a command is done immediately although a transaction is being put together.
     pub(super) fn ends_or_is_outside_of_transaction(spec: &Spec) -> bool {
         matches!(
-            spec.verb,
-            Verb::Multi | Verb::Exec | Verb::Discard | Verb::Watch | Verb::Quit | Verb::Reset
+            spec.verb(),
+            Some(Verb::Multi | Verb::Exec | Verb::Discard | Verb::Watch | Verb::Quit | Verb::Reset)
         )
     }
 
@@ -268,8 +269,8 @@ impl Connection {
             return None;
         };
         if !spec.takes(parts.len()) {
-            match spec.verb {
-                Verb::Exec => self.abort(&wrong_arity(spec.name)),
+            match spec.verb() {
+                Some(Verb::Exec) => self.abort(&wrong_arity(spec.name)),
                 _ => self.refuse(&wrong_arity(spec.name)),
             }
             return None;

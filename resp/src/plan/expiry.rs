@@ -8,7 +8,7 @@ use trine_kvstore::{ExpireCondition, integer};
 
 /// The unit of a time in a request, and its origin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Unit {
+pub(crate) enum Unit {
     Seconds,
     Milliseconds,
     AtSeconds,

@@ -3,16 +3,22 @@
 use trine_kvstore::{Command, ExpireCondition, SetCondition, SetExpiry, SetOptions};
 
 use super::*;
-use crate::table;
+use crate::errors::{NOT_AN_INTEGER, SYNTAX};
+use crate::plan::{Plan, Planned};
 
 const NOW_MS: i64 = 1_000_000;
+
+fn add<'a>(plan: &mut Plan<'a>, parts: &[&'a [u8]]) -> Planned {
+    let spec = find(parts[0]).expect("a command");
+    let planner = spec.planner().expect("one for the store");
+    planner(plan, &spec.asked(parts, NOW_MS))
+}
 
 /// Plans one request and shows its operations to `check`.
 fn planned(words: &[&str], check: impl FnOnce(&[Command<'_>], bool)) {
     let parts: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
-    let spec = table::find(parts[0]).expect("a command");
     let mut plan = Plan::default();
-    plan.add(spec, &parts, NOW_MS).expect("it is planned");
+    add(&mut plan, &parts).expect("it is planned");
     let operations = plan.operations();
     check(&operations.commands, operations.read_only);
 }
@@ -27,13 +33,8 @@ fn becomes(words: &[&str], expected: &[Command<'_>]) {
 #[track_caller]
 fn refused(words: &[&str], text: &str) {
     let parts: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
-    let spec = table::find(parts[0]).expect("a command");
     let mut plan = Plan::default();
-    assert_eq!(
-        plan.add(spec, &parts, NOW_MS),
-        Err(text.to_owned()),
-        "{words:?}"
-    );
+    assert_eq!(add(&mut plan, &parts), Err(text.to_owned()), "{words:?}");
     assert_eq!((plan.len(), plan.operation_count()), (0, 0), "{words:?}");
 }
 

@@ -1,0 +1,305 @@
+//! The commands that the connection itself does, by name.
+
+use super::{ALL_KEYS, Action, NO_KEY, Spec, Subcommand, Verb};
+use crate::arguments::{Argument, KEY, Kind};
+
+pub(super) const ROWS: &[Spec] = &[
+    Spec {
+        name: "auth",
+        arity: -2,
+        flags: &["fast", "noscript", "no_auth"],
+        keys: NO_KEY,
+        group: "connection",
+        since: "1.0.0",
+        summary: "Gives the password.",
+        arguments: &[USER, PASSWORD],
+        action: Action::Local {
+            verb: Verb::Auth,
+            subcommands: &[],
+        },
+    },
+    Spec {
+        name: "client",
+        arity: -2,
+        flags: &["noscript"],
+        keys: NO_KEY,
+        group: "connection",
+        since: "2.4.0",
+        summary: "Names and lists connections.",
+        arguments: &[],
+        action: Action::Local {
+            verb: Verb::Client,
+            subcommands: CLIENT,
+        },
+    },
+    Spec {
+        name: "command",
+        arity: -1,
+        flags: &["loading"],
+        keys: NO_KEY,
+        group: "server",
+        since: "2.8.13",
+        summary: "Describes commands.",
+        arguments: &[],
+        action: Action::Local {
+            verb: Verb::Command,
+            subcommands: COMMAND,
+        },
+    },
+    Spec {
+        name: "config",
+        arity: -2,
+        flags: &["admin"],
+        keys: NO_KEY,
+        group: "server",
+        since: "2.0.0",
+        summary: "Shows settings.",
+        arguments: &[],
+        action: Action::Local {
+            verb: Verb::Config,
+            subcommands: CONFIG,
+        },
+    },
+    Spec {
+        name: "discard",
+        arity: 1,
+        flags: &["fast"],
+        keys: NO_KEY,
+        group: "transactions",
+        since: "2.0.0",
+        summary: "Forgets a transaction.",
+        arguments: &[],
+        action: Action::Local {
+            verb: Verb::Discard,
+            subcommands: &[],
+        },
+    },
+    Spec {
+        name: "echo",
+        arity: 2,
+        flags: &["fast"],
+        keys: NO_KEY,
+        group: "connection",
+        since: "1.0.0",
+        summary: "Sends its argument back.",
+        arguments: &[MESSAGE],
+        action: Action::Local {
+            verb: Verb::Echo,
+            subcommands: &[],
+        },
+    },
+    Spec {
+        name: "exec",
+        arity: 1,
+        flags: &[],
+        keys: NO_KEY,
+        group: "transactions",
+        since: "1.2.0",
+        summary: "Does a transaction.",
+        arguments: &[],
+        action: Action::Local {
+            verb: Verb::Exec,
+            subcommands: &[],
+        },
+    },
+    Spec {
+        name: "hello",
+        arity: -1,
+        flags: &["fast", "noscript", "no_auth"],
+        keys: NO_KEY,
+        group: "connection",
+        since: "6.0.0",
+        summary: "Chooses the protocol and gives the password.",
+        arguments: &[Argument::new("arguments", Kind::Block(HELLO)).optional()],
+        action: Action::Local {
+            verb: Verb::Hello,
+            subcommands: &[],
+        },
+    },
+    Spec {
+        name: "info",
+        arity: -1,
+        flags: &["loading"],
+        keys: NO_KEY,
+        group: "server",
+        since: "1.0.0",
+        summary: "Describes this replica.",
+        arguments: &[Argument::new("section", Kind::Text).optional().multiple()],
+        action: Action::Local {
+            verb: Verb::Info,
+            subcommands: &[],
+        },
+    },
+    Spec {
+        name: "multi",
+        arity: 1,
+        flags: &["fast"],
+        keys: NO_KEY,
+        group: "transactions",
+        since: "1.2.0",
+        summary: "Begins a transaction.",
+        arguments: &[],
+        action: Action::Local {
+            verb: Verb::Multi,
+            subcommands: &[],
+        },
+    },
+    Spec {
+        name: "ping",
+        arity: -1,
+        flags: &["fast"],
+        keys: NO_KEY,
+        group: "connection",
+        since: "1.0.0",
+        summary: "Says that the connection works.",
+        arguments: &[MESSAGE.optional()],
+        action: Action::Local {
+            verb: Verb::Ping,
+            subcommands: &[],
+        },
+    },
+    Spec {
+        name: "quit",
+        arity: -1,
+        flags: &["fast", "no_auth"],
+        keys: NO_KEY,
+        group: "connection",
+        since: "1.0.0",
+        summary: "Ends the connection.",
+        arguments: &[],
+        action: Action::Local {
+            verb: Verb::Quit,
+            subcommands: &[],
+        },
+    },
+    Spec {
+        name: "reset",
+        arity: 1,
+        flags: &["fast", "no_auth"],
+        keys: NO_KEY,
+        group: "connection",
+        since: "6.2.0",
+        summary: "Makes the connection as new.",
+        arguments: &[],
+        action: Action::Local {
+            verb: Verb::Reset,
+            subcommands: &[],
+        },
+    },
+    Spec {
+        name: "select",
+        arity: 2,
+        flags: &["fast"],
+        keys: NO_KEY,
+        group: "connection",
+        since: "1.0.0",
+        summary: "Chooses database 0, the only one.",
+        arguments: &[Argument::new("index", Kind::Integer)],
+        action: Action::Local {
+            verb: Verb::Select,
+            subcommands: &[],
+        },
+    },
+    Spec {
+        name: "unwatch",
+        arity: 1,
+        flags: &["fast"],
+        keys: NO_KEY,
+        group: "transactions",
+        since: "2.2.0",
+        summary: "Forgets the watched keys.",
+        arguments: &[],
+        action: Action::Local {
+            verb: Verb::Unwatch,
+            subcommands: &[],
+        },
+    },
+    Spec {
+        name: "watch",
+        arity: -2,
+        flags: &["fast"],
+        keys: ALL_KEYS,
+        group: "transactions",
+        since: "2.2.0",
+        summary: "Lets the next transaction fail if one of the keys is changed.",
+        arguments: &[KEY.multiple()],
+        action: Action::Local {
+            verb: Verb::Watch,
+            subcommands: &[],
+        },
+    },
+];
+
+const CLIENT: &[Subcommand] = &[
+    Subcommand::new("getname", 2, "Says the name of this connection.", &[]),
+    Subcommand::new("help", 2, "Says what subcommands there are.", &[]),
+    Subcommand::new("id", 2, "Says the number of this connection.", &[]),
+    Subcommand::new("info", 2, "Describes this connection.", &[]),
+    Subcommand::new("list", -2, "Describes all connections.", &[]),
+    Subcommand::new(
+        "setinfo",
+        4,
+        "Takes the name or the version of the client's library.",
+        &[LIBRARY],
+    ),
+    Subcommand::new(
+        "setname",
+        3,
+        "Names this connection.",
+        &[Argument::new("connection-name", Kind::Text)],
+    ),
+];
+
+const LIBRARY: Argument = Argument::new(
+    "attr",
+    Kind::OneOf(&[
+        Argument::new("libname", Kind::Text).behind("LIB-NAME"),
+        Argument::new("libver", Kind::Text).behind("LIB-VER"),
+    ]),
+);
+
+const COMMAND: &[Subcommand] = &[
+    Subcommand::new("count", 2, "Counts the commands.", &[]),
+    Subcommand::new("docs", -2, "Documents commands.", NAMES),
+    Subcommand::new("help", 2, "Says what subcommands there are.", &[]),
+    Subcommand::new("info", -2, "Describes commands.", NAMES),
+    Subcommand::new("list", -2, "Lists the names of commands.", &[FILTER]),
+];
+
+const NAMES: &[Argument] = &[Argument::new("command-name", Kind::Text)
+    .optional()
+    .multiple()];
+
+const FILTER: Argument = Argument::new(
+    "filterby",
+    Kind::OneOf(&[
+        Argument::new("module-name", Kind::Text).behind("MODULE"),
+        Argument::new("category", Kind::Text).behind("ACLCAT"),
+        Argument::new("pattern", Kind::Text).behind("PATTERN"),
+    ]),
+)
+.behind("FILTERBY")
+.optional();
+
+const CONFIG: &[Subcommand] = &[
+    Subcommand::new("get", -3, "Shows settings.", PARAMETERS),
+    Subcommand::new("help", 2, "Says what subcommands there are.", &[]),
+];
+
+const PARAMETERS: &[Argument] = &[Argument::new("parameter", Kind::Text).multiple()];
+
+const USER: Argument = Argument::new("username", Kind::Text).optional();
+const PASSWORD: Argument = Argument::new("password", Kind::Text);
+const MESSAGE: Argument = Argument::new("message", Kind::Text);
+const HELLO: &[Argument] = &[
+    Argument::new("protover", Kind::Integer),
+    Argument::new(
+        "username_password",
+        Kind::Block(&[Argument::new("username", Kind::Text), PASSWORD]),
+    )
+    .behind("AUTH")
+    .optional(),
+    Argument::new("clientname", Kind::Text)
+        .behind("SETNAME")
+        .optional(),
+];

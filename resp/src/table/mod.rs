@@ -1,0 +1,229 @@
+//! Every known command: its name, its number of parts, its keys, its documentation, and who does it.
+
+mod local;
+mod store;
+
+use crate::arguments::Argument;
+use crate::plan::{Asked, Planner};
+
+/// One command, as `COMMAND` and `COMMAND DOCS` describe it and as it is done.
+#[derive(Debug)]
+pub(crate) struct Spec {
+    pub(crate) name: &'static str,
+    /// How many parts a request has, the name included; at least as many if it is negative.
+    pub(crate) arity: i64,
+    pub(crate) flags: &'static [&'static str],
+    /// The first key's place, the last one's (from the end if negative), and the step from one to the next.
+    pub(crate) keys: [i64; 3],
+    pub(crate) group: &'static str,
+    /// The Redis release that introduced it.
+    pub(crate) since: &'static str,
+    pub(crate) summary: &'static str,
+    /// What stands behind the name.
+    pub(crate) arguments: &'static [Argument],
+    pub(crate) action: Action,
+}
+
+const NO_KEY: [i64; 3] = [0, 0, 0];
+const ONE_KEY: [i64; 3] = [1, 1, 1];
+const ALL_KEYS: [i64; 3] = [1, -1, 1];
+const PAIRS: [i64; 3] = [1, -1, 2];
+
+/// Who does a command.
+#[derive(Debug)]
+pub(crate) enum Action {
+    /// The store.
+    Store {
+        /// Makes operations of the store of a request.
+        plan: Planner,
+        /// A whole request, for help.
+        example: &'static str,
+    },
+    /// The connection.
+    Local {
+        /// What it does.
+        verb: Verb,
+        /// The words of which one has to come first, if there are any.
+        subcommands: &'static [Subcommand],
+    },
+}
+
+/// What a connection does by itself; the file that does it matches on this.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verb {
+    Auth,
+    Client,
+    Command,
+    Config,
+    Discard,
+    Echo,
+    Exec,
+    Hello,
+    Info,
+    Multi,
+    Ping,
+    Quit,
+    Reset,
+    Select,
+    Unwatch,
+    Watch,
+}
+
+/// A word behind a command's name that makes it another command.
+#[derive(Debug)]
+pub(crate) struct Subcommand {
+    pub(crate) name: &'static str,
+    /// As that of a command; both names count.
+    pub(crate) arity: i64,
+    pub(crate) summary: &'static str,
+    pub(crate) arguments: &'static [Argument],
+}
+
+impl Subcommand {
+    const fn new(
+        name: &'static str,
+        arity: i64,
+        summary: &'static str,
+        arguments: &'static [Argument],
+    ) -> Self {
+        Self {
+            name,
+            arity,
+            summary,
+            arguments,
+        }
+    }
+}
+
+/// Whether a request may have this many parts.
+pub(crate) fn fits(arity: i64, parts: usize) -> bool {
+    let least = arity.unsigned_abs();
+    match arity < 0 {
+        true => parts as u64 >= least,
+        false => parts as u64 == least,
+    }
+}
+
+impl Spec {
+    /// Whether a request may have this many parts.
+    pub(crate) fn takes(&self, parts: usize) -> bool {
+        fits(self.arity, parts)
+    }
+
+    /// How it becomes operations of the store, if the store does it.
+    pub(crate) fn planner(&self) -> Option<Planner> {
+        match self.action {
+            Action::Store { plan, .. } => Some(plan),
+            Action::Local { .. } => None,
+        }
+    }
+
+    /// A request with these parts.
+    pub(crate) fn asked<'r, 'a>(&self, parts: &'r [&'a [u8]], unix_ms: i64) -> Asked<'r, 'a> {
+        Asked {
+            name: self.name,
+            parts,
+            unix_ms,
+        }
+    }
+
+    /// What the connection does, if it does it.
+    pub(crate) fn verb(&self) -> Option<Verb> {
+        match self.action {
+            Action::Local { verb, .. } => Some(verb),
+            Action::Store { .. } => None,
+        }
+    }
+
+    /// Its subcommands.
+    pub(crate) fn subcommands(&self) -> &'static [Subcommand] {
+        match self.action {
+            Action::Local { subcommands, .. } => subcommands,
+            Action::Store { .. } => &[],
+        }
+    }
+
+    /// The categories of access control, as Redis names them.
+    pub(crate) fn categories(&self) -> Vec<&'static str> {
+        let has = |flag| self.flags.contains(&flag);
+        let of_group = match (self.group, self.verb()) {
+            ("generic", _) | ("server", None) => Some("keyspace"),
+            ("transactions", _) => Some("transaction"),
+            ("server", _) => None,
+            (other, _) => Some(other),
+        };
+        let speed = if has("fast") { "fast" } else { "slow" };
+        let known = [
+            of_group,
+            has("readonly").then_some("read"),
+            has("write").then_some("write"),
+            Some(speed),
+            has("admin").then_some("admin"),
+            matches!(self.verb(), Some(Verb::Info | Verb::Config)).then_some("dangerous"),
+        ];
+        known.into_iter().flatten().collect()
+    }
+
+    /// Whether it may be asked before the password is given.
+    pub(crate) fn is_for_strangers(&self) -> bool {
+        self.flags.contains(&"no_auth")
+    }
+}
+
+/// The command of that name, in whatever case it is written.
+pub(crate) fn find(name: &[u8]) -> Option<&'static Spec> {
+    let mut lower = [0; NAME_BYTES_MAX];
+    let lower = lower.get_mut(..name.len())?;
+    lower.copy_from_slice(name);
+    lower.make_ascii_lowercase();
+    [store::ROWS, local::ROWS].into_iter().find_map(|rows| {
+        let found = rows.binary_search_by(|spec| spec.name.as_bytes().cmp(lower));
+        found.ok().map(|index| &rows[index])
+    })
+}
+
+/// All commands, by name.
+pub(crate) fn all() -> Vec<&'static Spec> {
+    let mut all: Vec<&Spec> = store::ROWS.iter().chain(local::ROWS).collect();
+    all.sort_unstable_by_key(|spec| spec.name);
+    all
+}
+
+/// No command has a longer name.
+const NAME_BYTES_MAX: usize = 16;
+
+#[cfg(test)]
+mod planning;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_found_in_any_case_and_their_names_are_in_order() {
+        for rows in [store::ROWS, local::ROWS] {
+            assert!(rows.windows(2).all(|pair| pair[0].name < pair[1].name));
+        }
+        let all = all();
+        assert!(all.windows(2).all(|pair| pair[0].name < pair[1].name));
+        assert!(all.iter().all(|spec| spec.name.len() <= NAME_BYTES_MAX));
+        for spec in all {
+            let found = find(spec.name.to_uppercase().as_bytes()).expect("it is there");
+            assert_eq!(found.name, spec.name);
+        }
+        assert!(find(b"").is_none() && find(b"nosuchcommandatallanywhere").is_none());
+    }
+
+    #[test]
+    fn rows_for_the_store_are_those_of_its_file() {
+        assert!(store::ROWS.iter().all(|spec| spec.planner().is_some()));
+        assert!(local::ROWS.iter().all(|spec| spec.verb().is_some()));
+    }
+
+    #[test]
+    fn a_request_has_as_many_parts_as_its_command_takes() {
+        let takes = |name: &[u8], parts| find(name).expect("known").takes(parts);
+        assert!(takes(b"get", 2) && !takes(b"get", 1) && !takes(b"get", 3));
+        assert!(takes(b"del", 2) && takes(b"del", 9) && !takes(b"del", 1));
+    }
+}
