@@ -45,6 +45,13 @@ fn a_script_prints_raw_values_and_ends_with_its_first_failure() {
         "{text}"
     );
 
+    // Commands that the shell takes from the table of the Redis protocol.
+    let ran = script(
+        b"mset s four r x\nstrlen s\nexists s r none\ntype s\ngetex s ex 100\nmget s none\nexpire s 0\nstrlen s\n",
+    );
+    let text = String::from_utf8(ran.expect_status(0).stdout).expect("text");
+    assert_eq!(text, "4\n2\nstring\nfour\nfour\n\n0\n");
+
     let ran = trine(&["--json"], &cluster.group.peers(), b"get a\ndel a\n").expect_status(0);
     let lines: Vec<serde_json::Value> = ran
         .stdout

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use trine_kvstore::{AbortCause, Position, Response, Versioned};
+use trine_resp::Meaning;
 
 use super::parse::{Shape, StoreRequest};
 use trine_base::answers::store_failure;
@@ -22,6 +23,27 @@ pub(super) enum Form {
 
 /// The answer's text, without the end of its last line; nothing if there is nothing to print.
 pub(super) fn tell(
+    request: &StoreRequest,
+    response: &Response<'_>,
+    form: Form,
+) -> Result<Option<Vec<u8>>, Failure> {
+    let Some(reading) = &request.reading else {
+        return tell_answer(request, response, form);
+    };
+    reading.read(response, |meaning| match meaning {
+        Meaning::Answer(answer) => tell_answer(request, answer, form),
+        Meaning::Each(answers) => tell_answer(request, &Response::List(answers.into()), form),
+        Meaning::Number(number) => Ok(Some(number.to_string().into_bytes())),
+        Meaning::Text(text) => Ok(Some(match form {
+            Form::Json => json!(text).to_string().into_bytes(),
+            Form::People | Form::Raw => text.as_bytes().to_vec(),
+        })),
+        Meaning::Failed(why) => Err(Failure::negative(why.to_owned(), "")),
+    })
+}
+
+/// The same for an answer that is shown as it is.
+fn tell_answer(
     request: &StoreRequest,
     response: &Response<'_>,
     form: Form,
@@ -173,6 +195,7 @@ fn document(response: &Response<'_>) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use super::super::parse::{Request, parse};
     use super::*;
 
     fn request(shape: Shape) -> StoreRequest {
@@ -181,6 +204,7 @@ mod tests {
             read_only: true,
             shape,
             key: b"k".to_vec(),
+            reading: None,
         }
     }
 
@@ -237,5 +261,55 @@ mod tests {
             assert_eq!(failure.exit_status(), 1);
             assert!(failure.to_string().contains(part), "{failure}");
         }
+    }
+
+    /// STRLEN is a read of the whole value for the store; the row says what of the answer is shown.
+    #[test]
+    fn a_command_of_the_table_is_told_as_its_row_reads_the_answer() {
+        let told = |line: &str, response: &Response<'_>, form: Form| {
+            let request = match parse(line.as_bytes(), 5_000) {
+                Ok(Request::Store(request)) => request,
+                other => panic!("{line}: {other:?}"),
+            };
+            let told = tell(&request, response, form).map(Option::unwrap_or_default);
+            told.map(|text| String::from_utf8(text).expect("text"))
+        };
+        let says = |line: &str, response: &Response<'_>, form: Form, text: &str| {
+            let told = told(line, response, form).expect("no refusal");
+            assert_eq!(told, text, "{line}");
+        };
+        let version = Position::from_u64(7);
+        let value = Response::Value {
+            value: b"four",
+            version,
+        };
+        says("strlen k", &value, Form::People, "4");
+        says("strlen k", &Response::NotFound, Form::Raw, "0");
+        says(
+            "get k",
+            &value,
+            Form::Json,
+            r#"{"value":"four","version":7}"#,
+        );
+        says("type k", &value, Form::Json, r#""string""#);
+        says("type k", &value, Form::Raw, "string");
+        says(
+            "mget k",
+            &Response::NotFound,
+            Form::People,
+            "1) (no such key)",
+        );
+        let items = [value.clone(), Response::Written { version }];
+        let list = Response::List(items.as_slice().into());
+        says("getex k ex 9", &list, Form::Raw, "four");
+        says("exists a b", &list, Form::Raw, "2");
+        let full = [
+            Response::Error(trine_kvstore::StoreError::Full { limit: 1 }),
+            Response::Deleted { existed: false },
+        ];
+        let list = Response::List(full.as_slice().into());
+        let refused = told("set k v exat 1", &list, Form::Raw).expect_err("the store is full");
+        assert!(refused.to_string().contains("full"), "{refused}");
+        told("get k", &Response::NotFound, Form::Raw).expect_err("no such key");
     }
 }

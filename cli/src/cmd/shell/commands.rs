@@ -1,124 +1,137 @@
 //! The shell's commands: their syntax and their purpose. Help and completion use this list.
+//!
+//! Commands of the store come from the table of the Redis protocol, and so does their help. Written down here are only
+//! those that the protocol does not have, or has in another form, and the commands of the shell itself.
+
+use std::sync::LazyLock;
+
+use trine_resp::StoreCommand;
 
 /// One command.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) name: &'static str,
     /// The arguments after the name.
-    pub(super) form: &'static str,
-    pub(super) what: &'static str,
+    pub(super) form: String,
+    pub(super) what: String,
     pub(super) example: &'static str,
+    /// The row that says how it is parsed; none if the shell does that.
+    pub(super) row: Option<StoreCommand>,
 }
 
-const fn entry(
-    name: &'static str,
-    form: &'static str,
-    what: &'static str,
-    example: &'static str,
-) -> Entry {
+/// A command that the shell parses: its name, its form, what it does, an example.
+type Own = [&'static str; 4];
+
+const OF_STORE: &[Own] = &[
+    [
+        "put",
+        "KEY VALUE",
+        "writes a value",
+        "put greeting 'hello world'",
+    ],
+    ["del", "KEY", "deletes a key", "del greeting"],
+    [
+        "version",
+        "KEY",
+        "shows the version that cas compares with",
+        "version greeting",
+    ],
+    [
+        "cas",
+        "KEY VERSION VALUE",
+        "writes if the version is still this one",
+        "cas greeting 458752 hi",
+    ],
+    [
+        "incr",
+        "KEY [BY]",
+        "adds 1, or BY, to a number",
+        "incr hits 10",
+    ],
+    [
+        "decr",
+        "KEY [BY]",
+        "takes 1, or BY, from a number",
+        "decr stock",
+    ],
+    [
+        "mput",
+        "KEY VALUE [KEY VALUE]...",
+        "writes several values, all or none",
+        "mput a 1 b 2",
+    ],
+    ["count", "", "counts the keys", "count"],
+];
+
+const OF_SHELL: &[Own] = &[
+    [
+        "help",
+        "[COMMAND]",
+        "shows this list, or one command",
+        "help cas",
+    ],
+    ["quit", "", "ends the shell; so does Ctrl-D", "quit"],
+    [
+        "\\watch",
+        "SECONDS COMMAND",
+        "repeats a command until Ctrl-C",
+        "\\watch 1 get hits",
+    ],
+    [
+        "\\status",
+        "",
+        "shows the group, as trine status does",
+        "\\status",
+    ],
+    [
+        "\\net",
+        "show | set ID FAULTS [--link ID] [--direction out|in] | clear [ID]",
+        "shows and sets faults of the network, as trine net does",
+        "\\net set 1 loss=20% --link 2",
+    ],
+    [
+        "\\timing",
+        "[on|off]",
+        "says after each command how long it took",
+        "\\timing on",
+    ],
+];
+
+/// All commands, in the order of the help: those of the store by name, then those of the shell.
+pub(super) static COMMANDS: LazyLock<Vec<Entry>> = LazyLock::new(|| {
+    let mut all: Vec<Entry> = OF_STORE.iter().map(own).collect();
+    let is_own = |name: &str| OF_STORE.iter().any(|[own, ..]| *own == name);
+    all.extend(
+        StoreCommand::all()
+            .filter(|command| !is_own(command.name()))
+            .map(of_table),
+    );
+    all.sort_unstable_by_key(|entry| entry.name);
+    all.extend(OF_SHELL.iter().map(own));
+    all
+});
+
+fn own(&[name, form, what, example]: &Own) -> Entry {
     Entry {
         name,
-        form,
-        what,
+        form: form.to_owned(),
+        what: what.to_owned(),
         example,
+        row: None,
     }
 }
 
-/// All commands, in the order of the help.
-pub(super) const COMMANDS: &[Entry] = &[
-    entry("get", "KEY", "read a value", "get greeting"),
-    entry(
-        "put",
-        "KEY VALUE",
-        "write a value",
-        "put greeting 'hello world'",
-    ),
-    entry(
-        "set",
-        "KEY VALUE [nx|xx] [ex SECONDS|px MS|keepttl] [get]",
-        "write under a condition, with an expiry, returning what was there",
-        "set lock me nx ex 30",
-    ),
-    entry("del", "KEY", "delete a key", "del greeting"),
-    entry("getdel", "KEY", "read a value and delete it", "getdel job"),
-    entry(
-        "version",
-        "KEY",
-        "the version that cas compares with",
-        "version greeting",
-    ),
-    entry(
-        "cas",
-        "KEY VERSION VALUE",
-        "write if the version is still this one",
-        "cas greeting 458752 hi",
-    ),
-    entry(
-        "incr",
-        "KEY [BY]",
-        "add 1, or BY, to a number",
-        "incr hits 10",
-    ),
-    entry(
-        "decr",
-        "KEY [BY]",
-        "take 1, or BY, from a number",
-        "decr stock",
-    ),
-    entry(
-        "append",
-        "KEY VALUE",
-        "add to the end of a value",
-        "append log '\\n'",
-    ),
-    entry("mget", "KEY...", "read several values", "mget a b c"),
-    entry(
-        "mput",
-        "KEY VALUE [KEY VALUE]...",
-        "write several values, all or none",
-        "mput a 1 b 2",
-    ),
-    entry(
-        "expire",
-        "KEY SECONDS",
-        "let a key expire",
-        "expire session 3600",
-    ),
-    entry(
-        "persist",
-        "KEY",
-        "take a key's expiry away",
-        "persist session",
-    ),
-    entry("ttl", "KEY", "seconds until a key expires", "ttl session"),
-    entry("count", "", "how many keys there are", "count"),
-    entry("help", "[COMMAND]", "this list, or one command", "help cas"),
-    entry("quit", "", "end the shell; so does Ctrl-D", "quit"),
-    entry(
-        "\\watch",
-        "SECONDS COMMAND",
-        "repeat a command until Ctrl-C",
-        "\\watch 1 get hits",
-    ),
-    entry(
-        "\\status",
-        "",
-        "the group, as trine status shows it",
-        "\\status",
-    ),
-    entry(
-        "\\net",
-        "show | set ID FAULTS [--link ID] [--direction out|in] | clear [ID]",
-        "faults of the network, as trine net shows and sets them",
-        "\\net set 1 loss=20% --link 2",
-    ),
-    entry(
-        "\\timing",
-        "[on|off]",
-        "say after each command how long it took",
-        "\\timing on",
-    ),
-];
+fn of_table(command: StoreCommand) -> Entry {
+    let sentence = command.summary().trim_end_matches('.');
+    let (first, rest) = sentence.split_at(1);
+    Entry {
+        name: command.name(),
+        form: command.form(),
+        what: first.to_lowercase() + rest,
+        example: command.example(),
+        row: Some(command),
+    }
+}
 
 /// The command of that name, in upper or lower case.
 pub(super) fn find(name: &[u8]) -> Option<&'static Entry> {
@@ -147,7 +160,7 @@ pub(super) fn help(of: Option<&'static Entry>) -> String {
         );
     }
     let mut text = String::new();
-    for entry in COMMANDS {
+    for entry in COMMANDS.iter() {
         let line = format!("{} {}", entry.name, entry.form);
         match line.len() {
             0..=30 => text.push_str(&format!("  {line:<30}  {}\n", entry.what)),

@@ -42,7 +42,7 @@ impl Hinter for Assistant {
             return None;
         }
         match line.strip_suffix(' ') {
-            Some(name) => find(name.as_bytes()).map(|entry| entry.form.to_owned()),
+            Some(name) => find(name.as_bytes()).map(|entry| entry.form.clone()),
             None => HistoryHinter::new().hint(line, position, context),
         }
     }
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn names_of_commands_are_completed_where_one_can_stand() {
-        assert_eq!(complete("exp"), (0, vec!["expire ".to_owned()]));
+        assert_eq!(complete("pers"), (0, vec!["persist ".to_owned()]));
         assert_eq!(complete("help ca"), (5, vec!["cas ".to_owned()]));
         assert_eq!(complete("\\watch 1 tt"), (9, vec!["ttl ".to_owned()]));
         assert_eq!(complete("\\sta"), (0, vec!["\\status".to_owned()]));

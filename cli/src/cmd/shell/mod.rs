@@ -10,7 +10,7 @@ mod parse;
 mod worker;
 
 use std::io::{self, IsTerminal};
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 use rustyline::error::ReadlineError;
@@ -175,7 +175,8 @@ fn obey<N: Network>(shell: &mut Shell<'_, N>) -> Result<(), Failure> {
 
 impl<N: Network> Shell<'_, N> {
     fn line(&mut self, line: &[u8]) -> Result<Next, Failure> {
-        let request = parse(line).map_err(|error| Failure::usage(error.to_string(), ""))?;
+        let request =
+            parse(line, unix_ms()).map_err(|error| Failure::usage(error.to_string(), ""))?;
         self.request(&request)
     }
 
@@ -235,4 +236,12 @@ impl<N: Network> Shell<'_, N> {
         }
         told.map(drop)
     }
+}
+
+/// Milliseconds of Unix time.
+fn unix_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| {
+        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    })
 }

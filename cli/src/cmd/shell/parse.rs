@@ -4,7 +4,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use trine_kvstore::{Command, Pair, Position, SetCondition, SetExpiry, SetOptions};
+use trine_kvstore::{Command, Pair, Position};
+use trine_resp::{Reading, Refused, StoreCommand};
 
 use crate::cmd::net::NetCommand;
 use crate::settings::reason_of;
@@ -13,7 +14,6 @@ use clap::Parser;
 use super::commands::{Entry, find, nearest};
 use trine_base::words::{WordError, show, split};
 
-const NS_PER_MS: u64 = 1_000_000;
 const WATCH_SECONDS_MAX: f64 = 86_400.0;
 
 /// The request of a line.
@@ -50,6 +50,8 @@ pub(super) struct StoreRequest {
     pub(super) shape: Shape,
     /// The key, for error messages.
     pub(super) key: Vec<u8>,
+    /// How its row in the table reads the answer; none for commands that the shell parses.
+    pub(super) reading: Option<Reading>,
 }
 
 /// The part of an answer that is shown.
@@ -79,6 +81,8 @@ pub(super) enum ParseError {
     /// An error of clap.
     #[error("{0}")]
     Net(String),
+    #[error("{name}: {why}")]
+    Refused { name: &'static str, why: String },
     #[error("{word} is not {what}")]
     Word { word: String, what: &'static str },
 }
@@ -96,7 +100,7 @@ struct NetLine {
     command: NetCommand,
 }
 
-fn net(entry: &Entry, arguments: &[&[u8]]) -> Result<Request, ParseError> {
+fn net(entry: &'static Entry, arguments: &[&[u8]]) -> Result<Request, ParseError> {
     if arguments.is_empty() {
         return Err(form(entry));
     }
@@ -114,12 +118,12 @@ fn hint(nearest: Option<&'static str>) -> String {
     }
 }
 
-/// Reads one line.
-pub(super) fn parse(line: &[u8]) -> Result<Request, ParseError> {
-    request(&split(line)?)
+/// Reads one line, at this moment of Unix time: some commands name a moment at which a key expires.
+pub(super) fn parse(line: &[u8], unix_ms: i64) -> Result<Request, ParseError> {
+    request(&split(line)?, unix_ms)
 }
 
-fn request(words: &[Vec<u8>]) -> Result<Request, ParseError> {
+fn request(words: &[Vec<u8>], unix_ms: i64) -> Result<Request, ParseError> {
     let Some((name, arguments)) = words.split_first() else {
         return Ok(Request::Nothing);
     };
@@ -135,30 +139,37 @@ fn request(words: &[Vec<u8>]) -> Result<Request, ParseError> {
         let nearest = nearest(&name);
         ParseError::Unknown { name, nearest }
     })?;
+    if let Some(row) = entry.row {
+        return of_table(entry, row, &arguments, unix_ms).map(Request::Store);
+    }
     match entry.name {
         "help" => help(entry, &arguments),
         "quit" => alone(entry, &arguments, Request::Quit),
         "\\status" => alone(entry, &arguments, Request::Status),
         "\\net" => net(entry, &arguments),
         "\\timing" => timing(entry, &arguments),
-        "\\watch" => watch(entry, words),
+        "\\watch" => watch(entry, words, unix_ms),
         _ => store(entry, &arguments).map(Request::Store),
     }
 }
 
-fn form(entry: &Entry) -> ParseError {
-    let Entry { name, form, .. } = *entry;
+fn form(entry: &'static Entry) -> ParseError {
+    let (name, form) = (entry.name, entry.form.as_str());
     ParseError::Form { name, form }
 }
 
-fn alone(entry: &Entry, arguments: &[&[u8]], request: Request) -> Result<Request, ParseError> {
+fn alone(
+    entry: &'static Entry,
+    arguments: &[&[u8]],
+    request: Request,
+) -> Result<Request, ParseError> {
     match arguments {
         [] => Ok(request),
         _ => Err(form(entry)),
     }
 }
 
-fn help(entry: &Entry, arguments: &[&[u8]]) -> Result<Request, ParseError> {
+fn help(entry: &'static Entry, arguments: &[&[u8]]) -> Result<Request, ParseError> {
     match arguments {
         [] => Ok(Request::Help(None)),
         [name] => match find(name) {
@@ -173,7 +184,7 @@ fn help(entry: &Entry, arguments: &[&[u8]]) -> Result<Request, ParseError> {
     }
 }
 
-fn timing(entry: &Entry, arguments: &[&[u8]]) -> Result<Request, ParseError> {
+fn timing(entry: &'static Entry, arguments: &[&[u8]]) -> Result<Request, ParseError> {
     match arguments {
         [] => Ok(Request::Timing(None)),
         [b"on"] => Ok(Request::Timing(Some(true))),
@@ -182,14 +193,14 @@ fn timing(entry: &Entry, arguments: &[&[u8]]) -> Result<Request, ParseError> {
     }
 }
 
-fn watch(entry: &Entry, words: &[Vec<u8>]) -> Result<Request, ParseError> {
+fn watch(entry: &'static Entry, words: &[Vec<u8>], unix_ms: i64) -> Result<Request, ParseError> {
     let [_, seconds, command @ ..] = words else {
         return Err(form(entry));
     };
     let asked: Option<f64> = text(seconds).parse().ok();
     let valid = asked.filter(|seconds| (0.01..=WATCH_SECONDS_MAX).contains(seconds));
     let every = valid.ok_or_else(|| wrong(seconds, "a number of seconds from 0.01 to 86400"))?;
-    match request(command)? {
+    match request(command, unix_ms)? {
         request @ (Request::Store(_) | Request::Status | Request::Net(_)) => Ok(Request::Watch {
             every: Duration::from_secs_f64(every),
             request: Box::new(request),
@@ -212,29 +223,36 @@ fn whole(word: &[u8]) -> Result<i64, ParseError> {
     number.map_err(|_| wrong(word, "a whole number of 64 bits"))
 }
 
-/// Parses a number of units of `unit_ns` nanoseconds each.
-fn time(word: &[u8], unit_ns: u64) -> Result<u64, ParseError> {
-    let number: Option<u64> = text(word).parse().ok();
-    let ns = number.filter(|&number| number > 0);
-    ns.and_then(|number| number.checked_mul(unit_ns))
-        .ok_or_else(|| wrong(word, "a positive whole number that can be a time"))
+/// The commands of the table.
+fn of_table(
+    entry: &'static Entry,
+    row: StoreCommand,
+    arguments: &[&[u8]],
+    unix_ms: i64,
+) -> Result<StoreRequest, ParseError> {
+    let parts = [&[entry.name.as_bytes()], arguments].concat();
+    let request = row.request(&parts, unix_ms).map_err(|why| match why {
+        Refused::Form => form(entry),
+        Refused::Because(why) => ParseError::Refused {
+            name: entry.name,
+            why,
+        },
+    })?;
+    Ok(StoreRequest {
+        command: request.command,
+        read_only: request.read_only,
+        shape: Shape::Plain,
+        key: request.key.unwrap_or_default(),
+        reading: Some(request.reading),
+    })
 }
 
-const NS_PER_SECOND: u64 = 1_000 * NS_PER_MS;
-
-/// The commands of the store.
-fn store(entry: &Entry, arguments: &[&[u8]]) -> Result<StoreRequest, ParseError> {
-    let (keys, pairs);
+/// The commands of the store that the table does not have, or has in another form.
+fn store(entry: &'static Entry, arguments: &[&[u8]]) -> Result<StoreRequest, ParseError> {
     let command = match (entry.name, arguments) {
-        ("get" | "version", &[key]) => Command::Get { key },
+        ("version", &[key]) => Command::Get { key },
         ("put", &[key, value]) => Command::Put { key, value },
-        ("set", &[key, value, ref options @ ..]) => Command::Set {
-            key,
-            value,
-            options: set_options(entry, options)?,
-        },
         ("del", &[key]) => Command::Delete { key },
-        ("getdel", &[key]) => Command::GetDelete { key },
         ("cas", &[key, version, value]) => Command::CompareAndSwap {
             key,
             expected: parse_version(version)?,
@@ -244,22 +262,11 @@ fn store(entry: &Entry, arguments: &[&[u8]]) -> Result<StoreRequest, ParseError>
             key,
             delta: delta(entry, by)?,
         },
-        ("append", &[key, value]) => Command::Append { key, value },
-        ("mget", [_, ..]) => {
-            keys = arguments;
-            Command::MultiGet { keys: keys.into() }
-        }
         ("mput", [_, ..]) if arguments.len().is_multiple_of(2) => {
             let pair = |pair: &[&'_ [u8]]| (pair[0].to_vec(), pair[1].to_vec());
-            pairs = arguments.chunks(2).map(pair).collect::<Vec<_>>();
+            let pairs = arguments.chunks(2).map(pair).collect::<Vec<_>>();
             return Ok(multi_put(&pairs));
         }
-        ("expire", &[key, seconds]) => Command::Expire {
-            key,
-            after_ns: time(seconds, NS_PER_SECOND)?,
-        },
-        ("persist", &[key]) => Command::Persist { key },
-        ("ttl", &[key]) => Command::TimeToLive { key },
         ("count", []) => Command::Count,
         _ => return Err(form(entry)),
     };
@@ -289,10 +296,11 @@ fn encoded(command: &Command<'_>, shape: Shape) -> StoreRequest {
         read_only: command.is_read_only(),
         shape,
         key: command.key().unwrap_or_default().to_vec(),
+        reading: None,
     }
 }
 
-fn delta(entry: &Entry, by: &[&[u8]]) -> Result<i64, ParseError> {
+fn delta(entry: &'static Entry, by: &[&[u8]]) -> Result<i64, ParseError> {
     let delta = match by {
         [] => 1,
         [by] => whole(by)?,
@@ -313,41 +321,19 @@ fn parse_version(word: &[u8]) -> Result<Position, ParseError> {
         .map_err(|_| wrong(word, "a version, as the command version shows it"))
 }
 
-fn set_options(entry: &Entry, mut words: &[&[u8]]) -> Result<SetOptions, ParseError> {
-    let mut options = SetOptions::default();
-    let free = |options: &SetOptions| options.expiry == SetExpiry::Never;
-    let unconditional = |options: &SetOptions| options.condition == SetCondition::Always;
-    while let Some((word, rest)) = words.split_first() {
-        words = rest;
-        match word.to_ascii_lowercase().as_slice() {
-            b"nx" if unconditional(&options) => options.condition = SetCondition::Absent,
-            b"xx" if unconditional(&options) => options.condition = SetCondition::Present,
-            b"get" => options.return_previous = true,
-            b"keepttl" if free(&options) => options.expiry = SetExpiry::Keep,
-            unit @ (b"ex" | b"px") if free(&options) => {
-                let (number, rest) = words.split_first().ok_or_else(|| form(entry))?;
-                words = rest;
-                let unit_ns = if unit == b"ex" {
-                    NS_PER_SECOND
-                } else {
-                    NS_PER_MS
-                };
-                options.expiry = SetExpiry::After(time(number, unit_ns)?);
-            }
-            _ => return Err(form(entry)),
-        }
-    }
-    Ok(options)
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::commands::COMMANDS;
     use super::*;
+    use trine_kvstore::{SetCondition, SetExpiry, SetOptions};
     use trine_transport::prng::Prng;
 
+    fn read(line: &[u8]) -> Result<Request, ParseError> {
+        parse(line, 1_000)
+    }
+
     fn command(line: &str) -> StoreRequest {
-        match parse(line.as_bytes()) {
+        match read(line.as_bytes()) {
             Ok(Request::Store(request)) => request,
             other => panic!("{line}: {other:?}"),
         }
@@ -355,9 +341,9 @@ mod tests {
 
     #[test]
     fn every_example_of_the_help_can_be_read() {
-        for entry in COMMANDS {
-            let read = parse(entry.example.as_bytes());
-            assert!(read.is_ok(), "{}: {read:?}", entry.example);
+        for entry in COMMANDS.iter() {
+            let asked = read(entry.example.as_bytes());
+            assert!(asked.is_ok(), "{}: {asked:?}", entry.example);
         }
     }
 
@@ -375,7 +361,7 @@ mod tests {
         );
         let options = SetOptions {
             condition: SetCondition::Absent,
-            expiry: SetExpiry::After(1_500 * NS_PER_MS),
+            expiry: SetExpiry::After(1_500_000_000),
             return_previous: true,
         };
         let set = Command::Set {
@@ -384,16 +370,24 @@ mod tests {
             options,
         };
         assert_eq!(decoded("set k 'v w' PX 1500 nx get"), encode(set));
-        let keys: &[&[u8]] = &[b"a", b"b"];
-        let multi = Command::MultiGet { keys: keys.into() };
-        assert_eq!(decoded("mget a b"), encode(multi));
+        let after_ns = 9_000_000_000;
+        assert_eq!(
+            decoded("expireat k 10"),
+            encode(Command::Expire { key, after_ns })
+        );
+        let pairs: &[Pair<'_>] = &[Pair { key, value }];
+        let pairs = Command::MultiPut {
+            pairs: pairs.into(),
+        };
+        assert_eq!(decoded("mput k 'v w'"), encode(pairs.clone()));
+        assert_eq!(decoded("mset k 'v w'"), encode(pairs));
         assert!(command("ttl k").read_only && !command("incr k").read_only);
     }
 
     #[test]
     fn a_mistake_is_named_with_its_hint() {
         let says = |line: &str, part: &str| {
-            let error = parse(line.as_bytes()).expect_err(line).to_string();
+            let error = read(line.as_bytes()).expect_err(line).to_string();
             assert!(error.contains(part), "{line}: {error}");
         };
         says("gte k", "did you mean get?");
@@ -402,8 +396,10 @@ mod tests {
         says("mput a 1 b", "KEY VALUE [KEY VALUE]");
         says("incr k x", "x is not a whole number");
         says("decr k -9223372036854775808", "can be taken away");
-        says("expire k 0", "positive");
-        says("expire k 99999999999999", "can be a time");
+        says("expire k soon", "expire: value is not an integer");
+        says("set k v ex 0", "set: invalid expire time in 'set' command");
+        says("strlen", "write: strlen KEY");
+        says("mset a 1 b", "KEY VALUE [KEY VALUE]...");
         says("set k v nx xx", "write: set");
         says("set k v ex", "write: set");
         says("\\watch 0 get k", "seconds from 0.01");
@@ -438,14 +434,14 @@ mod tests {
             b"incr ",
             b" ",
         ];
-        let mut read = 0;
+        let mut complete = 0;
         for _ in 0..50_000 {
             let picks = 1 + prng.below(8);
             let part = |_| parts[prng.below(parts.len() as u64) as usize];
             let line: Vec<u8> = (0..picks).flat_map(part).copied().collect();
-            read += usize::from(parse(&line).is_ok());
+            complete += usize::from(read(&line).is_ok());
         }
-        assert!(read > 100, "{read} lines were read");
+        assert!(complete > 100, "{complete} lines were read");
     }
 
     /// The same for the fuzzer's corpus of lines. The words of a parsed line must lead to the same request again. A
@@ -454,7 +450,7 @@ mod tests {
     fn lines_of_the_corpus_and_their_words_ask_for_the_same() {
         trine_corpus::replay("cli-words", 1_000, |bytes| {
             for line in bytes.split(|&byte| byte == b'\n') {
-                let asked = parse(line);
+                let asked = read(line);
                 if let Ok(Request::Store(request)) = &asked {
                     let command = Command::decode(&request.command).expect("a command");
                     assert_eq!(command.is_read_only(), request.read_only);
@@ -462,7 +458,7 @@ mod tests {
                 }
                 if let Ok(words) = split(line) {
                     let shown: Vec<String> = words.iter().map(|word| show(word)).collect();
-                    assert_eq!(parse(shown.join(" ").as_bytes()), asked, "{shown:?}");
+                    assert_eq!(read(shown.join(" ").as_bytes()), asked, "{shown:?}");
                 }
             }
         });
