@@ -1,6 +1,6 @@
 //! The types of the commands' fields: what they mean and how they are encoded.
 
-use super::{Access, Command};
+use super::row::Access;
 use crate::codec::{DecodeError, Field, List, Reader, Sink};
 use crate::limits::Limits;
 use crate::position::Position;
@@ -178,17 +178,6 @@ impl<'a> Keys<'a> for List<'a, Condition<'a>> {
     ) -> Result<(), E> {
         self.iter()
             .try_for_each(|condition| visit(condition.key(), Access::Read))
-    }
-}
-
-impl<'a> Keys<'a> for List<'a, Command<'a>> {
-    fn each<E>(
-        &self,
-        _access: Access,
-        visit: &mut impl FnMut(&[u8], Access) -> Result<(), E>,
-    ) -> Result<(), E> {
-        self.iter()
-            .try_for_each(|operation| operation.visit_keys(visit))
     }
 }
 

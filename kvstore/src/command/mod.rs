@@ -8,7 +8,8 @@ mod fields;
 mod row;
 mod table;
 
-use crate::codec::{BufferTooSmall, Counter, DecodeError, Field, Reader, Sink, fill};
+use crate::codec::{BufferTooSmall, Counter, DecodeError, Field, List, Reader, Sink, fill};
+use fields::Keys;
 
 pub use fields::{
     Condition, ExecuteMode, ExpireCondition, Pair, SetCondition, SetExpiry, SetOptions,
@@ -130,6 +131,18 @@ impl<'a> Field<'a> for Command<'a> {
     }
     fn read_field(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         Self::read(reader, true)
+    }
+}
+
+/// Each operation says itself what it does to its keys.
+impl<'a> Keys<'a> for List<'a, Command<'a>> {
+    fn each<E>(
+        &self,
+        _access: Access,
+        visit: &mut impl FnMut(&[u8], Access) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.iter()
+            .try_for_each(|operation| operation.visit_keys(visit))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Golden bytes of the command codec, and what it must refuse.
 
 use super::*;
-use crate::codec::{DecodeError, List};
+use crate::codec::DecodeError;
 use crate::limits::Limits;
 use crate::position::Position;
 
