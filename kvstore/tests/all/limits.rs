@@ -1,5 +1,6 @@
 //! Refusals: exactly at the limit, and without a trace in the state.
 
+use trine_kvstore::command::STATE_VERSION;
 use trine_kvstore::config::{LIST_ITEMS_MAX, SWEEP_ITEMS_MAX, UNDO_BYTES_MAX};
 use trine_kvstore::limits::item_charge;
 use trine_kvstore::{
@@ -209,9 +210,10 @@ fn an_older_group_refuses_newer_commands_until_it_is_raised() {
             active: 1,
         },
     );
+    let unknown = STATE_VERSION + 1;
     store.refused(
-        &Command::RaiseVersion { version: 4 },
-        StoreError::BadVersion { asked: 4 },
+        &Command::RaiseVersion { version: unknown },
+        StoreError::BadVersion { asked: unknown },
     );
     assert_eq!(
         store.apply(&Command::RaiseVersion { version: 2 }),
