@@ -17,7 +17,7 @@ use trine_protocol::status::{
 };
 use trine_transport::buf::Pool;
 use trine_transport::prng::Prng;
-use trine_transport::time::Instant;
+use trine_transport::time::{Duration, Instant};
 
 use crate::addresses::Addresses;
 use crate::bootstrap::{self, Begin, Bootstrap, Origin, Progress};
@@ -672,6 +672,12 @@ impl Replica {
             let bootstrap = Bootstrap::new(self.own, others, self.config, prng, now);
             self.life = Life::Bootstrapping(Box::new(bootstrap));
         }
+    }
+
+    /// For so long a follower waits for its leader.
+    pub(crate) fn election_timeout(&self) -> Duration {
+        let ticks = self.config.election_ticks as u64;
+        self.config.tick.saturating_mul(ticks)
     }
 
     /// Whether this replica leads and is transferring leadership at the moment.

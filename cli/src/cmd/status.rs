@@ -265,11 +265,19 @@ fn link_table(reports: &[Report]) -> Table {
     table
 }
 
+/// The state of a link, for people: an established session without traffic says nothing about the present.
+pub(super) fn link_state(link: &LinkStatus) -> &str {
+    match link.state.as_str() {
+        "up" if link.idle => "idle",
+        state => state,
+    }
+}
+
 fn link_row(name: String, link: &LinkStatus) -> [String; 5] {
     let time = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), show_ns);
     [
         name,
-        link.state.clone(),
+        link_state(link).to_owned(),
         time(link.rtt_ns),
         time(link.rtt_ns_min),
         link.retransmissions

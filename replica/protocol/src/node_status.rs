@@ -11,7 +11,7 @@ use crate::status::Status;
 pub struct NodeStatus {
     /// The replica.
     pub replica: Status,
-    /// The sessions that this node has opened to its peers.
+    /// The sessions that this node has opened to present members.
     pub links: Vec<LinkStatus>,
     /// The endpoint under both.
     pub transport: TransportStatus,
@@ -26,11 +26,14 @@ pub struct LinkStatus {
     pub class: String,
     /// `up`, `connecting` or `down`.
     pub state: String,
+    /// Whether nothing was sent over it of late, as over a follower's links and those of a former leader.
+    #[serde(default)]
+    pub idle: bool,
     /// Sessions that ended.
     pub sessions_lost: u64,
-    /// Smoothed round-trip time, once there is one.
+    /// Smoothed round-trip time, once there is one; nothing while the link is idle, because it would be an old one.
     pub rtt_ns: Option<u64>,
-    /// The smallest round-trip time, once there is one.
+    /// The smallest round-trip time, under the same conditions.
     pub rtt_ns_min: Option<u64>,
     /// Packets retransmitted.
     pub retransmissions: Option<u64>,

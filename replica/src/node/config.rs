@@ -30,6 +30,9 @@ pub(super) const BULK_SLOTS: u8 = 8;
 pub(super) const RECONNECT_MIN: Duration = Duration::from_millis(5);
 /// The longest such pause.
 pub(super) const RECONNECT_MAX: Duration = Duration::from_millis(200);
+/// A link over which nothing was sent for so long, and for an election timeout, is idle: a leader sends to each member
+/// more often than that.
+pub(super) const LINK_IDLE: Duration = Duration::from_secs(2);
 /// How long one attempt to connect to a peer may take.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 

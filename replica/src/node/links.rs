@@ -12,7 +12,7 @@ use trine_transport::time::{Duration, Instant};
 use trine_transport::{ConnectParams, Cx, SessionId};
 
 use super::config::{
-    BULK_SLOTS, CONNECT_TIMEOUT, LINK_QUEUE_MAX, LINKS_MAX, RAFT_SLOTS, RECONNECT_MAX,
+    BULK_SLOTS, CONNECT_TIMEOUT, LINK_IDLE, LINK_QUEUE_MAX, LINKS_MAX, RAFT_SLOTS, RECONNECT_MAX,
     RECONNECT_MIN,
 };
 use crate::output::Class;
@@ -55,7 +55,7 @@ pub(super) struct Link {
     /// The stream of appends that is being written, and the place in it of the next one.
     pub(super) stream: u32,
     pub(super) next_sequence: u64,
-    /// When it was last used, to make room for others.
+    /// When it was last used, to make room for others and to tell what is idle.
     used_at: Instant,
 }
 
@@ -64,6 +64,11 @@ impl Link {
     pub(super) fn begin_stream(&mut self) {
         self.stream = self.stream.wrapping_add(1);
         self.next_sequence = 0;
+    }
+
+    /// Whether nothing was sent over it for longer than a leader with this election timeout would be silent.
+    pub(super) fn is_idle(&self, now: Instant, election_timeout: Duration) -> bool {
+        now.saturating_since(self.used_at) >= election_timeout.max(LINK_IDLE)
     }
 
     pub(super) fn session(&self) -> Option<SessionId> {

@@ -3,6 +3,7 @@
 use trine_protocol::node_status::{BufferStatus, LinkStatus, NodeStatus, TransportStatus};
 use trine_transport::backend::Route;
 use trine_transport::buf::ClassStats;
+use trine_transport::time::Duration;
 use trine_transport::{Cx, EndpointStats};
 
 use super::Node;
@@ -30,13 +31,21 @@ impl<R: Route> Node<R> {
     /// Everything that there is to say about this node.
     #[must_use]
     pub fn status(&self, cx: &Cx<'_, R>) -> NodeStatus {
+        let replica = self.replica().status(cx.now());
+        // A replica that knows no members yet has links to whom it asks about them.
+        let members = &replica.members;
+        let timeout = self.replica().election_timeout();
+        let is_present = |link: &&Link| {
+            members.is_empty() || members.iter().any(|member| member.address == link.address)
+        };
         NodeStatus {
-            replica: self.replica().status(cx.now()),
             links: self
                 .links
                 .iter()
-                .map(|link| link_status(link, cx))
+                .filter(is_present)
+                .map(|link| link_status(link, timeout, cx))
                 .collect(),
+            replica,
             transport: transport_status(
                 &cx.stats(),
                 cx.buffer_bytes(),
@@ -55,9 +64,11 @@ fn buffer_status(class: ClassStats) -> BufferStatus {
     }
 }
 
-fn link_status<R: Route>(link: &Link, cx: &Cx<'_, R>) -> LinkStatus {
+fn link_status<R: Route>(link: &Link, election_timeout: Duration, cx: &Cx<'_, R>) -> LinkStatus {
     let stats = link.session().and_then(|session| cx.session_stats(session));
-    let sampled = stats.filter(|stats| stats.rtt_samples > 0);
+    let idle = link.is_idle(cx.now(), election_timeout);
+    // A round trip of the past would pass for one of today.
+    let sampled = stats.filter(|stats| stats.rtt_samples > 0 && !idle);
     let state = match link.state {
         LinkState::Up(_) => "up",
         LinkState::Connecting(_) => "connecting",
@@ -71,6 +82,7 @@ fn link_status<R: Route>(link: &Link, cx: &Cx<'_, R>) -> LinkStatus {
         address: link.address,
         class: class.to_owned(),
         state: state.to_owned(),
+        idle,
         sessions_lost: link.sessions_lost,
         rtt_ns: sampled.map(|stats| stats.rtt_ns_smoothed),
         rtt_ns_min: sampled.map(|stats| stats.rtt_ns_min),

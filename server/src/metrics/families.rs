@@ -562,13 +562,13 @@ fn links(links: &[LinkStatus]) -> Vec<Family> {
         ),
         each(
             "link_rtt_seconds",
-            "Smoothed round-trip time.",
+            "Smoothed round-trip time; absent while nothing is sent to the peer.",
             gauge,
             |link| link.rtt_ns.map(seconds),
         ),
         each(
             "link_rtt_min_seconds",
-            "The smallest round-trip time.",
+            "The smallest round-trip time; absent while nothing is sent to the peer.",
             gauge,
             |link| link.rtt_ns_min.map(seconds),
         ),

@@ -7,7 +7,7 @@ use trine_protocol::node_status::LinkStatus;
 use trine_protocol::node_status::NodeStatus;
 use trine_protocol::status::Status;
 
-use crate::cmd::status::{node_id_at, role_word, summary};
+use crate::cmd::status::{link_state, node_id_at, role_word, summary};
 use crate::config::TOP_HISTORY;
 use crate::observe::{Interval, Sample, between, pair, reads};
 use trine_base::units::{show_bytes, show_count_within, show_ns};
@@ -275,7 +275,7 @@ fn link_row(node: &NodeStatus, link: &LinkStatus, reports: &[Report]) -> [String
     let credits = link.credits_in_use.zip(link.credits);
     [
         format!(" {} to {to}", node.replica.node_id),
-        link.state.clone(),
+        link_state(link).to_owned(),
         dash(link.rtt_ns, show_ns),
         dash(link.rtt_ns_min, show_ns),
         dash(link.rto_ns, show_ns),

@@ -4,5 +4,6 @@ mod faults;
 mod flood;
 mod hostile;
 mod lifecycle;
+mod links;
 mod strangers;
 mod world;

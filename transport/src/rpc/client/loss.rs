@@ -104,7 +104,7 @@ impl ClientEnd {
     ) {
         if let (Some(sent_at), Some(server_time)) = (sent_at, server_time.to_duration()) {
             let elapsed = now.saturating_since(sent_at);
-            if server_time > elapsed {
+            if server_time >= elapsed {
                 // The server's clock was read before the packet arrived, or ours before the answer did: a poll of a
                 // thread that lost its processor in between. The difference is no round-trip time.
                 return;
