@@ -10,18 +10,21 @@ use crate::capture;
 use crate::endpoint::random_seed;
 use crate::failure::Failure;
 use crate::network::{Network, Opened};
+use crate::output::Output;
 use crate::peers;
 use crate::survey;
 use crate::units::show_ns;
+use crate::waiting::while_waiting;
 
-/// Executes one command with its own client and waits for the end.
+/// Executes one command with its own client and waits for the end. A person at a terminal sees why that takes long.
 pub fn call<N: Network>(
     network: &N,
     arguments: &ClientArguments,
     mode: Mode,
     command: &Command<'_>,
+    output: Output,
 ) -> Result<Answer, Failure> {
-    call_with(network, arguments, mode, command, |_| {})
+    call_with(network, arguments, mode, command, output, |_| {})
 }
 
 /// Does the same with client settings changed by `tune`.
@@ -30,10 +33,14 @@ pub fn call_with<N: Network>(
     arguments: &ClientArguments,
     mode: Mode,
     command: &Command<'_>,
+    output: Output,
     tune: impl FnOnce(&mut ClientConfig),
 ) -> Result<Answer, Failure> {
     let mut session = open(network, arguments, tune)?;
-    let done = session.execute(mode, command);
+    let addresses = peers::resolve(&arguments.group.peers)?;
+    let done = while_waiting(network, &addresses, output, || {
+        session.execute(mode, command)
+    });
     drop(session);
     done.map_err(|failure| explained(network, arguments, failure))
 }

@@ -33,4 +33,5 @@ pub mod result_file;
 pub mod survey;
 pub mod units;
 pub mod values;
+pub mod waiting;
 pub mod words;

@@ -8,6 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::announce::{note, stops_writers};
 use crate::bars::bars;
+use crate::output::Output;
 
 /// The pause between two lines where there is no terminal. A shorter operation prints none.
 const LINE_EVERY: Duration = Duration::from_secs(10);
@@ -21,6 +22,8 @@ pub struct Progress {
     total: Option<u64>,
     /// Whether standard error is a terminal.
     terminal: bool,
+    /// Nothing is shown at all.
+    hidden: bool,
     bar: Option<ProgressBar>,
     next: Instant,
 }
@@ -31,15 +34,27 @@ impl Progress {
         Self::towards(what, Some(total))
     }
 
+    /// Works like [`Progress::new`], where the total may be unknown, and shows nothing where no person reads it.
+    pub fn at_terminal(what: impl Into<String>, total: Option<u64>, output: Output) -> Self {
+        let mut progress = Self::towards(what, total);
+        progress.hidden = !Self::shows(output);
+        progress
+    }
+
+    /// Whether a person reads what [`Progress::at_terminal`] would show.
+    pub fn shows(output: Output) -> bool {
+        !output.json && is_terminal()
+    }
+
     /// Works like [`Progress::new`], where the total may be unknown.
     pub fn towards(what: impl Into<String>, total: Option<u64>) -> Self {
-        let stderr = std::io::stderr();
-        let terminal = stderr.is_terminal() && !stops_writers(&stderr);
+        let terminal = is_terminal();
         let first = if terminal { BAR_AFTER } else { LINE_EVERY };
         Self {
             what: what.into(),
             total,
             terminal,
+            hidden: false,
             bar: None,
             next: Instant::now() + first,
         }
@@ -48,7 +63,7 @@ impl Progress {
     /// Sets the progress to `done` of the total. `detail` adds text where there is a terminal.
     pub fn set(&mut self, done: u64, detail: impl FnOnce() -> String) {
         if self.bar.is_none() {
-            if Instant::now() < self.next {
+            if self.hidden || Instant::now() < self.next {
                 return;
             }
             if !self.terminal {
@@ -75,6 +90,11 @@ impl Progress {
         let parts: Vec<String> = parts.filter(|part| !part.is_empty()).collect();
         format!("{}: {}", self.what, parts.join(", "))
     }
+}
+
+fn is_terminal() -> bool {
+    let stderr = std::io::stderr();
+    stderr.is_terminal() && !stops_writers(&stderr)
 }
 
 fn bar(what: &str, total: Option<u64>) -> ProgressBar {

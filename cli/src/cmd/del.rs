@@ -34,6 +34,7 @@ pub(crate) fn run<N: Network>(
         &arguments.client,
         Mode::WriteAndClose,
         &Command::Delete { key },
+        output,
     )?;
     match response_of(&answer)? {
         Response::Deleted { existed: true } => {

@@ -53,7 +53,13 @@ pub(crate) fn run<N: Network>(
         ReadFrom::Follower => Mode::ReadFollower,
         ReadFrom::Any => Mode::ReadAnywhere,
     };
-    let answer = call(network, &arguments.client, mode, &Command::Get { key })?;
+    let answer = call(
+        network,
+        &arguments.client,
+        mode,
+        &Command::Get { key },
+        output,
+    )?;
     match response_of(&answer)? {
         Response::Value { value, version } => {
             let version = ("version", json!(version.as_u64()));

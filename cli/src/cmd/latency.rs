@@ -21,9 +21,11 @@ use trine_base::latency::{Latencies, latency_table};
 use trine_base::network::Network;
 use trine_base::output::Output;
 use trine_base::peers;
+use trine_base::progress::Progress;
 use trine_base::survey::{SURVEY_TIMEOUT, ask_everybody};
 use trine_base::units::parse_positive_duration;
-use trine_base::units::{show_count, show_ns};
+use trine_base::units::{plural, show_count, show_ns};
+use trine_base::waiting::while_waiting;
 
 #[derive(Debug, Args)]
 pub(crate) struct LatencyArguments {
@@ -94,7 +96,7 @@ pub(crate) fn run<N: Network>(
         gets: Times::new(),
         links: BTreeMap::new(),
     };
-    measure(network, arguments, &mut measured)?;
+    measure(network, arguments, &mut measured, output)?;
     output.document(&document(&measured));
     tell(&measured, output);
     Ok(())
@@ -105,6 +107,7 @@ fn measure<N: Network>(
     network: &N,
     arguments: &LatencyArguments,
     measured: &mut Measured,
+    output: Output,
 ) -> Result<(), Failure> {
     let addresses = peers::resolve(&arguments.client.group.peers)?;
     let mut session = client::open(network, &arguments.client, |_| {})?;
@@ -123,8 +126,14 @@ fn measure<N: Network>(
         options,
     };
     // The first operation opens the session.
-    response_of(&session.execute(Mode::Write, &put)?)?;
-    let until = Instant::now() + arguments.duration;
+    let opened = while_waiting(network, &addresses, output, || {
+        session.execute(Mode::Write, &put)
+    });
+    response_of(&opened?)?;
+    let start = Instant::now();
+    let until = start + arguments.duration;
+    let total = u64::try_from(arguments.duration.as_millis()).unwrap_or(u64::MAX);
+    let mut progress = Progress::at_terminal("measuring", Some(total), output);
     let mut next_poll = Instant::now();
     while Instant::now() < until && !interrupt::interrupted() {
         let begun = Instant::now();
@@ -133,6 +142,12 @@ fn measure<N: Network>(
         let begun = Instant::now();
         response_of(&session.execute(Mode::Read, &Command::Get { key })?)?;
         measured.gets.record(begun.elapsed());
+        progress.set(start.elapsed().as_millis() as u64, || {
+            format!(
+                "{} put and read",
+                plural(measured.puts.latencies.count(), "time")
+            )
+        });
         if next_poll <= begun {
             next_poll = begun + PROBE_POLL_INTERVAL;
             let limit = arguments.client.group.timeout.min(SURVEY_TIMEOUT).into();
@@ -140,6 +155,7 @@ fn measure<N: Network>(
         }
         interrupt::pause(PROBE_EVERY);
     }
+    drop(progress);
     session.execute(Mode::WriteAndClose, &Command::Delete { key })?;
     Ok(())
 }

@@ -4,17 +4,17 @@ mod args;
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use trine_client::Report;
 use trine_client::{AdminDone, AdminError, ClientConfig, Obstacle, run_admin};
+use trine_client::{Report, leader_of};
 use trine_protocol::message::{AdminCommand, AdminRequest, ClusterId, Incarnation, NodeId};
 use trine_protocol::status::{MemberStatus, Status};
 use trine_transport::backend::{Backend, MonotonicClock};
 
 pub(crate) use self::args::{MemberCommand, MemberListArguments, NewcomerArguments, NodeArguments};
-use super::status::{no_leader, nobody};
+use super::status::{no_leader, nobody, role_word as state_word};
 use trine_base::arguments::AdminArguments;
 use trine_base::capture;
 use trine_base::client::advice;
@@ -23,9 +23,11 @@ use trine_base::failure::Failure;
 use trine_base::network::{Network, Opened};
 use trine_base::output::{Output, Table};
 use trine_base::peers;
+use trine_base::progress::Progress;
 use trine_base::restoring::Restoring;
 use trine_base::survey::{SURVEY_TIMEOUT, ask_everybody, informant};
 use trine_base::units::{show_count, show_ns};
+use trine_base::waiting::while_waiting;
 
 pub(crate) fn run<N: Network>(
     network: &N,
@@ -96,10 +98,15 @@ pub(super) fn give<N: Network>(
     } = wanted;
     let takes_in = matches!(command, AdminCommand::Add { .. } | AdminCommand::Replace);
     let given = match takes_in && network.is_ip() {
-        true => while_shown(network, arguments, node_id, || {
+        true => while_shown(network, arguments, node_id, output, || {
             execute(network, arguments, wanted)
         }),
-        false => execute(network, arguments, wanted),
+        false => {
+            let addresses = peers::resolve(&arguments.peers)?;
+            while_waiting(network, &addresses, output, || {
+                execute(network, arguments, wanted)
+            })
+        }
     };
     let AdminDone { text, leader } = given?;
     output.document(&json!({
@@ -114,12 +121,28 @@ const SHOW_AFTER: Duration = Duration::from_millis(300);
 /// The pause between two questions.
 const SHOW_EVERY: Duration = Duration::from_millis(250);
 
+/// The wait for a newcomer is mentioned after this time.
+const WAIT_SHOWN_AFTER: Duration = Duration::from_secs(1);
+
+/// What an admin command that takes a node in waits for, as far as the replicas know it.
+fn newcomer_state(reports: &[Report], node_id: u32) -> String {
+    if leader_of(reports).is_none() {
+        return "for a leader of the group".to_owned();
+    }
+    let mut known = reports.iter().filter_map(Report::status);
+    match known.find(|status| status.node_id == node_id) {
+        Some(status) => format!("for node {node_id}, which is {}", state_word(status.role)),
+        None => format!("for node {node_id}, which does not answer"),
+    }
+}
+
 /// Runs `work`. If the node receives the group's state meanwhile, shows how much of it has arrived. This needs a
 /// network that gives a process several sockets.
 fn while_shown<N: Network, T>(
     network: &N,
     arguments: &AdminArguments,
     node_id: u32,
+    output: Output,
     work: impl FnOnce() -> T,
 ) -> T {
     let (working, over) = mpsc::channel::<()>();
@@ -131,6 +154,8 @@ fn while_shown<N: Network, T>(
             let Ok(addresses) = addresses else { return };
             let what = format!("node {node_id} receives the group's state");
             let mut restoring = Restoring::of(what);
+            let mut waiting = None;
+            let start = Instant::now();
             let mut pause = SHOW_AFTER;
             while over.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
                 pause = SHOW_EVERY;
@@ -141,7 +166,16 @@ fn while_shown<N: Network, T>(
                         true => status.receiving,
                         false => None,
                     };
-                    restoring.update(known.find_map(of_newcomer));
+                    let receiving = known.find_map(of_newcomer);
+                    restoring.update(receiving);
+                    // One bar at a time.
+                    if receiving.is_some() {
+                        waiting = None;
+                    } else if start.elapsed() >= WAIT_SHOWN_AFTER {
+                        let begin = || Progress::at_terminal("waiting", None, output);
+                        let waiting = waiting.get_or_insert_with(begin);
+                        waiting.set(0, || newcomer_state(&reports, node_id));
+                    }
                 }
             }
         });

@@ -41,9 +41,16 @@ pub(crate) fn run<N: Network>(
     let value = read_value(arguments.value.as_deref())?;
     let command = Command::Put { key, value: &value };
     let mode = Mode::WriteAndClose;
-    let answer = call_with(network, &arguments.client, mode, &command, |config| {
-        config.time_every = u32::from(arguments.timing);
-    })?;
+    let answer = call_with(
+        network,
+        &arguments.client,
+        mode,
+        &command,
+        output,
+        |config| {
+            config.time_every = u32::from(arguments.timing);
+        },
+    )?;
     let version = match response_of(&answer)? {
         Response::Written { version } => version,
         other => return Err(unexpected(&other)),

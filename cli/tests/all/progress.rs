@@ -274,3 +274,50 @@ fn a_second_ctrl_c_ends_at_once_and_leaves_no_half_bar() {
     let cleared = "\r\u{1b}[2Ktrine: interrupted again, ended at once\r\n";
     assert!(text.contains(cleared), "{text:?}");
 }
+
+/// Commands that waited for the group were silent until they gave up.
+#[test]
+fn a_person_is_told_what_a_command_waits_for_and_a_program_is_not() {
+    let nowhere = "127.0.0.1:1";
+    let patient = |args: &[&str]| {
+        let mut command = command(args, nowhere);
+        command.args(["--timeout", "3s"]);
+        command
+    };
+    let known = "waiting  for the group: no replica answers";
+    let cases: [(&[&str], &str); 4] = [
+        (&["get", "key"], known),
+        (&["put", "key", "value"], known),
+        (&["leader", "transfer", "--to", "2"], known),
+        (
+            &["member", "add", "4", "--address", "127.0.0.1:2"],
+            "waiting  for a leader of the group",
+        ),
+    ];
+    for (args, expected) in cases {
+        let (mut child, terminal) = Terminal::start(&mut patient(args));
+        assert_eq!(child.wait().expect("wait").code(), Some(3), "{args:?}");
+        let text = terminal.whole();
+        assert!(text.contains(expected), "{args:?}: {text:?}");
+    }
+    let (mut child, terminal) = Terminal::start(patient(&["get", "key"]).arg("--json"));
+    assert_eq!(child.wait().expect("wait").code(), Some(3));
+    let text = terminal.whole();
+    assert!(!text.contains("waiting"), "{text:?}");
+}
+
+#[test]
+fn latency_and_bundles_show_how_far_they_are() {
+    let cluster = Cluster::start(&[]);
+    let peers = cluster.group.peers();
+    let (child, terminal) = Terminal::start(&mut command(&["latency", "--for", "2s"], &peers));
+    stdout_of(child);
+    assert!(drew(&terminal.whole(), "measuring"));
+    let path = std::env::temp_dir().join(format!("trine-shown-{}.tar.gz", std::process::id()));
+    let out = path.to_str().expect("text");
+    let bundle = ["debug", "bundle", "--out", out];
+    let (child, terminal) = Terminal::start(&mut command(&bundle, &peers));
+    stdout_of(child);
+    std::fs::remove_file(&path).expect("written");
+    assert!(drew(&terminal.whole(), "gathering"));
+}

@@ -18,6 +18,8 @@ use crate::settings::{
 };
 use trine_base::interrupt;
 use trine_base::network::Network;
+use trine_base::output::Output;
+use trine_base::progress::Progress;
 use trine_base::survey::{SURVEY_TIMEOUT, ask_everybody};
 
 /// The interval between the two samples behind the rates.
@@ -45,7 +47,10 @@ pub(super) fn gather<N: Network>(
     network: &N,
     addresses: &[SocketAddr],
     arguments: &BundleArguments,
+    output: Output,
 ) -> Vec<Part> {
+    let steps = 4 + arguments.metrics.len() + arguments.log.len();
+    let mut progress = Progress::at_terminal("gathering", Some(steps as u64), output);
     let limit = arguments.group.timeout.min(SURVEY_TIMEOUT);
     let sample = || {
         let reports = ask_everybody(network, addresses, limit.into()).map_err(|e| e.to_string())?;
@@ -54,7 +59,9 @@ pub(super) fn gather<N: Network>(
     };
     let before = sample();
     interrupt::pause(STAT_INTERVAL);
+    progress.set(2, || "asking the replicas again".to_owned());
     let after = sample();
+    progress.set(3, || "looking at this machine".to_owned());
     let status = after.as_ref().map_err(String::clone);
     let stat = match (&before, &after) {
         (Ok(before), Ok(after)) => Ok((before, after)),
@@ -89,6 +96,7 @@ pub(super) fn gather<N: Network>(
     ];
     for (number, at) in (1..).zip(&arguments.metrics) {
         let what = "metrics of a replica";
+        progress.set(3 + number, || format!("asking {at} for metrics"));
         parts.push(Part::new(
             format!("metrics-{number}.txt"),
             what,

@@ -52,7 +52,7 @@ fn bundle<N: Network>(
         None => PathBuf::from(format!("{name}.tar.gz")),
     };
     let file = archive::create(&path)?;
-    let parts = gather(network, &addresses, arguments);
+    let parts = gather(network, &addresses, arguments, output);
     let contents = contents(&parts);
     archive::write(file, &path, &name, seconds, &contents, &parts)?;
     tell(&path, &parts, output);
