@@ -30,8 +30,11 @@ pub fn refusal(error: StoreError, message: String) -> Failure {
         }
         StoreError::Full { .. } => Failure::negative(
             message,
-            "delete keys, or start a group with a larger --memory",
+            "delete keys, or raise the limit with `trine config set memory SIZE`",
         ),
+        StoreError::MemoryInUse { .. } => {
+            Failure::negative(message, "delete keys, or ask for a higher limit")
+        }
         _ => Failure::negative(message, ""),
     }
 }

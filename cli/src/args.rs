@@ -103,7 +103,7 @@ pub(crate) enum Command {
     Sim(SimArguments),
     /// Serve a cache without replication, and talk to it.
     Cache(CacheArguments),
-    /// Check and show the settings of `serve` and `up`.
+    /// Check and show the settings of `serve` and `up`, and change those that a running group shares.
     #[command(subcommand)]
     Config(ConfigCommand),
     /// Show or change what a running replica logs.

@@ -14,7 +14,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use crate::args::{Arguments, Command, command_line};
-use crate::settings::Stop;
+use crate::settings::{ConfigCommand, Stop};
 use trine_base::announce;
 use trine_base::failure::Failure;
 use trine_base::network::{Network, NetworkArguments, OnNetwork, on_chosen};
@@ -72,7 +72,7 @@ fn run(command: &Command, network: &NetworkArguments, output: Output) -> Result<
     match command {
         Command::Recover(arguments) => cmd::recover::run(arguments, output),
         Command::Sim(arguments) => cmd::sim::run(arguments, output),
-        Command::Config(command) => cmd::config::run(command, output),
+        Command::Config(ConfigCommand::Files(command)) => cmd::config::run(command, output),
         Command::LogLevel(arguments) => cmd::log_level::run(arguments, output),
         Command::Doctor(arguments) => cmd::doctor::run(arguments, output),
         Command::Completions(arguments) => cmd::completions::run(arguments, command_line(), output),
@@ -142,9 +142,12 @@ impl OnNetwork for Run<'_> {
             Command::Cache(arguments) => {
                 trine_apps::cache::run(network, &arguments.command, output)
             }
+            Command::Config(ConfigCommand::Set(command)) => {
+                cmd::config::set(network, command, output)
+            }
             Command::Recover(_)
             | Command::Sim(_)
-            | Command::Config(_)
+            | Command::Config(ConfigCommand::Files(_))
             | Command::LogLevel(_)
             | Command::Doctor(_)
             | Command::Completions(_)

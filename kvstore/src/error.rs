@@ -53,6 +53,11 @@ pub enum StoreError {
     ExecuteTooLarge,
     /// A cache does not know this command.
     NotInCache,
+    /// The memory limit cannot become less than what the items take.
+    MemoryInUse {
+        /// What they take, in logical bytes.
+        used: u64,
+    },
 }
 
 impl StoreError {
@@ -73,6 +78,7 @@ impl StoreError {
             Self::BadLimits => (13, 0, 0),
             Self::ExecuteTooLarge => (14, 0, 0),
             Self::NotInCache => (15, 0, 0),
+            Self::MemoryInUse { used } => (16, used, 0),
         };
         sink.put_u8(kind);
         sink.put_u64(first);
@@ -83,7 +89,7 @@ impl StoreError {
         let (kind, first, second) = (reader.u8()?, reader.u64()?, reader.u8()?);
         let short = || u32::try_from(first).map_err(|_| DecodeError::BadField { field: "limit" });
         let byte = || u8::try_from(first).map_err(|_| DecodeError::BadField { field: "version" });
-        if (second != 0 && kind != 11) || (first != 0 && !matches!(kind, 1..=3 | 11 | 12)) {
+        if (second != 0 && kind != 11) || (first != 0 && !matches!(kind, 1..=3 | 11 | 12 | 16)) {
             return Err(DecodeError::BadField { field: "error" });
         }
         Ok(match kind {
@@ -105,6 +111,7 @@ impl StoreError {
             13 => Self::BadLimits,
             14 => Self::ExecuteTooLarge,
             15 => Self::NotInCache,
+            16 => Self::MemoryInUse { used: first },
             kind => return Err(DecodeError::UnknownKind { kind }),
         })
     }
@@ -124,10 +131,7 @@ impl fmt::Display for StoreError {
                 )
             }
             Self::Full { limit } => {
-                write!(
-                    formatter,
-                    "the store is full (limit {limit} bytes): delete keys or raise the limit"
-                )
+                write!(formatter, "the store is full (limit {limit} bytes)")
             }
             Self::NotANumber => {
                 write!(formatter, "the value is not a signed 64-bit decimal number")
@@ -149,6 +153,10 @@ impl fmt::Display for StoreError {
                 write!(formatter, "cannot switch to state-machine version {asked}")
             }
             Self::BadLimits => write!(formatter, "the limits are out of range"),
+            Self::MemoryInUse { used } => write!(
+                formatter,
+                "the limit cannot be lowered below what the items take, {used} bytes"
+            ),
             Self::NotInCache => write!(formatter, "a cache does not know this command"),
             Self::ExecuteTooLarge => write!(
                 formatter,

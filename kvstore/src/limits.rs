@@ -1,4 +1,8 @@
 //! The limits that every replica shares, because they can change an answer.
+//!
+//! The memory limit is a number in the replicated state and bounds logical bytes ([`item_charge`]). It reserves nothing:
+//! arena and index take memory as items come (`memory.rs`), and keep it. So a change of the limit is a change of this
+//! number at one position of the log. A higher one needs a machine that has the memory once the items are there.
 
 use crate::codec::{DecodeError, Reader, Sink};
 use crate::config::{ITEM_CHARGE_BYTES, KEY_BYTES_MAX, VALUE_BYTES_MAX};

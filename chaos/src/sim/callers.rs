@@ -278,6 +278,15 @@ impl Callers {
         }
     }
 
+    /// Now and then a limit that refuses most writes; the next change ends that.
+    fn memory_change(&mut self) -> Command<'static> {
+        let memory_bytes = match self.prng.below(10) {
+            0 => self.prng.in_range(1_000..=20_000),
+            _ => 1 << 30,
+        };
+        Command::SetMemory { memory_bytes }
+    }
+
     fn submit_unjudged(&mut self, now: Instant, index: usize) {
         let keys: Vec<Vec<u8>> = (0..2)
             .map(|_| format!("x{}", self.prng.below(6)).into_bytes())
@@ -310,7 +319,8 @@ impl Callers {
             0 => ExecuteMode::AllOrNothing,
             _ => ExecuteMode::Independent,
         };
-        let command = match self.prng.below(9) {
+        let command = match self.prng.below(10) {
+            9 => self.memory_change(),
             0 => Command::Expire { key, after_ns },
             8 => Command::ExpireIf {
                 key,

@@ -1,4 +1,7 @@
-//! `trine config` checks a settings file, shows the effective settings, and prints a first file and the reference.
+//! `trine config` checks a settings file, shows the effective settings, and prints a first file and the reference. It
+//! also changes a setting of a running group.
+
+mod set;
 
 use std::path::Path;
 
@@ -6,7 +9,7 @@ use serde_json::json;
 
 use super::up;
 use crate::settings::{
-    ConfigCommand, ConfigurableCommand, Configured, Key, Mistake, Secrets, SettingsFile, Stop,
+    ConfigurableCommand, Configured, FilesCommand, Key, Mistake, Secrets, SettingsFile, Stop,
     arguments_of_file, default_file, document, keys, reason_of, reference, resolve_for_show,
 };
 use trine_base::failure::Failure;
@@ -14,11 +17,13 @@ use trine_base::network::TransportKind;
 use trine_base::output::Output;
 use trine_server::serve;
 
-pub(crate) fn run(command: &ConfigCommand, output: Output) -> Result<(), Failure> {
+pub(crate) use set::set;
+
+pub(crate) fn run(command: &FilesCommand, output: Output) -> Result<(), Failure> {
     let keys = keys();
     match command {
-        ConfigCommand::Check { file } => check(file, &keys, output).map_err(Failure::into_negative),
-        ConfigCommand::Show {
+        FilesCommand::Check { file } => check(file, &keys, output).map_err(Failure::into_negative),
+        FilesCommand::Show {
             of,
             show_secrets,
             options,
@@ -29,11 +34,11 @@ pub(crate) fn run(command: &ConfigCommand, output: Output) -> Result<(), Failure
             };
             show(*of, options, secrets, &keys, output)
         }
-        ConfigCommand::Default => {
+        FilesCommand::Default => {
             output.raw(default_file(&keys).as_bytes());
             Ok(())
         }
-        ConfigCommand::Reference => {
+        FilesCommand::Reference => {
             output.raw(reference(&keys).as_bytes());
             Ok(())
         }

@@ -4,10 +4,38 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Subcommand, ValueEnum};
+use trine_base::arguments::ClientArguments;
+use trine_base::units::parse_store_bytes;
 
 /// `trine config ...`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
+    /// About settings files.
+    #[command(flatten)]
+    Files(FilesCommand),
+    /// Change a setting of a running group: all replicas change it at the same place of the log.
+    #[command(subcommand)]
+    Set(SetCommand),
+}
+
+/// `trine config set ...`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SetCommand {
+    /// The most bytes of keys and values that the group stores, 32 bytes more for each key. Nothing is reserved: see
+    /// that each replica's machine has the memory. A limit below what is stored is refused.
+    Memory {
+        /// The new limit.
+        #[arg(value_name = "SIZE", value_parser = parse_store_bytes)]
+        size: u64,
+        /// Where the group is.
+        #[command(flatten)]
+        client: ClientArguments,
+    },
+}
+
+/// `trine config ...` about settings files.
+#[derive(Debug, Subcommand)]
+pub(crate) enum FilesCommand {
     /// Check a settings file without starting anything; exit status 1 if it has mistakes.
     Check {
         /// The file; TRINE_CONFIG if absent.

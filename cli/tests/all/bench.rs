@@ -285,13 +285,15 @@ fn a_store_that_says_no_is_reached() {
     let peers = cluster.group.peers();
     let full = "the store is full (limit 1048576 bytes)";
     trine(&["put", "most-of-it", "-"], &peers, &[b'x'; 1_000_000]).expect_status(0);
-    trine(&["put", "more", "-"], &peers, &[b'x'; 64 << 10]).expect_error(1, &[full, "--memory"]);
+    trine(&["put", "more", "-"], &peers, &[b'x'; 64 << 10])
+        .expect_error(1, &[full, "config set memory"]);
     let large = with(&["--value-size", "64KiB"]);
-    cluster
-        .run(&large)
-        .expect_error(1, &["the keys could not be written", full, "--memory"]);
+    cluster.run(&large).expect_error(
+        1,
+        &["the keys could not be written", full, "config set memory"],
+    );
     let writes_alone = [&large[..], &["--read-ratio", "0"]].concat();
     cluster
         .run(&writes_alone)
-        .expect_error(1, &["no operation succeeded", full, "--memory"]);
+        .expect_error(1, &["no operation succeeded", full, "config set memory"]);
 }

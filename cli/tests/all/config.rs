@@ -3,7 +3,7 @@
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 
-use crate::common::{Ran, command, finish, trine};
+use crate::common::{Cluster, Ran, command, finish, trine};
 use trine_base::network::Udp;
 use trine_base::survey::ask;
 use trine_client::voters_in_step;
@@ -307,4 +307,34 @@ fn the_settings_of_a_parent_are_not_those_of_its_replicas() {
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::piped());
     finish(child.spawn().expect("started")).expect_status(0);
+}
+
+/// A group's memory limit was fixed at its beginning, and the error of a full store said to raise it.
+#[test]
+fn the_memory_limit_of_a_running_group_can_be_changed() {
+    let cluster = Cluster::start(&["--memory", "1MiB"]);
+    let peers = cluster.group.peers();
+    let put = |key, value: &[u8]| trine(&["put", key, "-"], &peers, value);
+    put("most-of-it", &[b'x'; 1_000_000]).expect_status(0);
+    let full = "the store is full (limit 1048576 bytes)";
+    put("more", &[b'x'; 64 << 10]).expect_error(1, &[full, "trine config set memory"]);
+    let set = |size| cluster.run(&["config", "set", "memory", size]);
+    assert_eq!(set("2MiB").expect_status(0).stdout, b"memory: 2.0 MiB\n");
+    put("more", &[b'x'; 64 << 10]).expect_status(0);
+    set("1MiB").expect_error(
+        1,
+        &["cannot be lowered", "nothing was changed", "delete keys"],
+    );
+    set("0").expect_error(2, &["at least 1MiB"]);
+    crate::common::wait_for("the limit on every replica", || {
+        let status = cluster.run(&["status", "--json"]).expect_status(0).json();
+        let replicas = status["replicas"].as_array().expect("replicas");
+        let limit = |replica: &serde_json::Value| {
+            replica["status"]["replica"]["store"]["memory_bytes"].as_u64()
+        };
+        let changed = replicas
+            .iter()
+            .all(|replica| limit(replica) == Some(2 << 20));
+        (changed && replicas.len() == 3).then_some(())
+    });
 }

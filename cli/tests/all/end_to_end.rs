@@ -476,7 +476,7 @@ fn a_full_store_refuses_and_loses_nothing() {
         trine(&["put", key], &peers, &value).expect_status(0);
     }
     let ran = trine(&["put", "d"], &peers, &value);
-    ran.expect_error(1, &["full", "nothing was changed", "--memory"]);
+    ran.expect_error(1, &["full", "nothing was changed", "config set memory"]);
     for key in ["a", "b", "c"] {
         assert_eq!(cluster.ok(&["get", key]), value);
     }

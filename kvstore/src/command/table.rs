@@ -11,7 +11,7 @@ use crate::limits::Limits;
 use crate::position::Position;
 
 /// The newest state-machine version that this build understands.
-pub const STATE_VERSION: u8 = 3;
+pub const STATE_VERSION: u8 = 4;
 
 /// The version whose commands are GET, PUT, DELETE and the administrative ones.
 pub const STATE_VERSION_FIRST: u8 = 1;
@@ -155,6 +155,12 @@ commands! {
         SetLimits {
             /// The new limits.
             limits: Limits,
+        },
+        /// Changes the memory limit alone. A limit below what the items take at that position is refused.
+        kind 66, version 4, Write, Alone, keys []:
+        SetMemory {
+            /// The new limit in logical bytes.
+            memory_bytes: u64,
         },
         /// Switches the group to a newer state-machine version, once every member understands it.
         kind 65, version 1, Write, Alone, keys []:

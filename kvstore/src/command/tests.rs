@@ -25,6 +25,16 @@ fn put_has_these_bytes() {
 }
 
 #[test]
+fn set_memory_has_these_bytes() {
+    let command = Command::SetMemory {
+        memory_bytes: 0x0102,
+    };
+    let bytes = encoded(&command);
+    assert_eq!(bytes, [4, 66, 2, 1, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(Command::decode(&bytes), Ok(command));
+}
+
+#[test]
 fn execute_round_trips_through_slices_and_bytes() {
     let conditions = [
         Condition::Absent { key: b"a" },

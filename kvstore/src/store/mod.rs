@@ -119,6 +119,7 @@ impl Store {
             } => self.execute(at, *mode, conditions, operations),
             Command::MultiGet { keys } => self.multi_get(keys),
             Command::SetLimits { limits } => self.set_limits(*limits),
+            Command::SetMemory { memory_bytes } => self.set_memory(*memory_bytes),
             Command::RaiseVersion { version } => self.raise_version(*version),
             _ => self.apply_to_key(at, command),
         }
@@ -274,6 +275,19 @@ impl Store {
         }
         self.limits = limits;
         Response::Done
+    }
+
+    /// Growing takes nothing: the arena and the index take memory as items come. Shrinking gives nothing back either,
+    /// and so must leave room for what is there.
+    fn set_memory(&mut self, memory_bytes: u64) -> Response<'_> {
+        let used = self.items.logical_bytes();
+        if memory_bytes < used {
+            return Response::Error(StoreError::MemoryInUse { used });
+        }
+        self.set_limits(Limits {
+            memory_bytes,
+            ..self.limits
+        })
     }
 
     fn raise_version(&mut self, version: u8) -> Response<'_> {

@@ -114,6 +114,65 @@ fn a_lowered_limit_keeps_the_items_and_lets_them_shrink() {
     store.refused(&Command::SetLimits { limits: none }, StoreError::BadLimits);
 }
 
+/// The limit was fixed at the beginning of a group, although the error of a full store said to raise it.
+#[test]
+fn the_memory_limit_grows_and_shrinks_down_to_what_is_used() {
+    let used = item_charge(1, 100);
+    let mut store = Applied::new(Limits {
+        memory_bytes: used,
+        ..Limits::default()
+    });
+    store.put(b"a", &[1; 100]);
+    let more = Command::Put {
+        key: b"b",
+        value: &[1; 100],
+    };
+    store.refused(&more, StoreError::Full { limit: used });
+    let to = |memory_bytes| Command::SetMemory { memory_bytes };
+    assert_eq!(store.apply(&to(2 * used)), Response::Done);
+    store.put(b"b", &[1; 100]);
+    let in_use = StoreError::MemoryInUse { used: 2 * used };
+    for too_little in [0, used, 2 * used - 1] {
+        store.refused(&to(too_little), in_use);
+    }
+    store.apply(&Command::Delete { key: b"a" });
+    assert_eq!(store.apply(&to(used)), Response::Done);
+    assert_eq!(
+        store.store.limits(),
+        Limits {
+            memory_bytes: used,
+            ..Limits::default()
+        }
+    );
+    store.refused(
+        &Command::Put {
+            key: b"b",
+            value: &[1; 101],
+        },
+        StoreError::Full { limit: used },
+    );
+    store.apply(&Command::Delete { key: b"b" });
+    store.refused(&to(0), StoreError::BadLimits);
+}
+
+#[test]
+fn a_group_of_an_earlier_version_refuses_to_change_its_memory() {
+    let mut store = Store::with_version(Limits::default(), [1, 2], 3);
+    let before = store.state_hash();
+    let command = Command::SetMemory {
+        memory_bytes: 1 << 20,
+    };
+    let error = StoreError::VersionNotActive {
+        required: 4,
+        active: 3,
+    };
+    assert_eq!(
+        store.apply(Position::new(1, 0), &command),
+        Response::Error(error)
+    );
+    assert_eq!(store.state_hash(), before);
+}
+
 #[test]
 fn keys_and_values_end_at_their_limits() {
     let mut store = Applied::new(Limits::default());

@@ -30,6 +30,7 @@ enum Operation {
     MultiGet(Vec<Vec<u8>>),
     MultiPut(Vec<(Vec<u8>, Vec<u8>)>),
     Lower(u64),
+    SetMemory(u64),
     Advance(u64),
     BeginSnapshot,
     Chunk,
@@ -176,6 +177,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         2 => vec(key(), 0..5).prop_map(Operation::MultiGet),
         2 => vec((key(), value()), 0..5).prop_map(Operation::MultiPut),
         1 => (1_000_u64..5_000).prop_map(Operation::Lower),
+        1 => (1_000_u64..5_000).prop_map(Operation::SetMemory),
         3 => (0_u64..30).prop_map(Operation::Advance),
         2 => Just(Operation::BeginSnapshot),
         3 => Just(Operation::Chunk),
@@ -239,6 +241,11 @@ impl Bench {
                     ..LIMITS
                 };
                 self.apply(&Command::SetLimits { limits });
+            }
+            Operation::SetMemory(memory_bytes) => {
+                self.apply(&Command::SetMemory {
+                    memory_bytes: *memory_bytes,
+                });
             }
             Operation::Advance(by_ns) => {
                 let to = self.model.group_time_ns + by_ns;

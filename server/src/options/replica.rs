@@ -18,7 +18,8 @@ const STORE_BYTES: &str = "1GiB";
 /// The limits that a new group gets; they are part of its replicated state.
 #[derive(Clone, Debug, Args)]
 pub struct LimitArguments {
-    /// Most bytes of keys and values the group stores (used by the replica that bootstraps).
+    /// Most bytes of keys and values the group stores (used by the replica that bootstraps; `trine config set memory`
+    /// changes it later).
     #[arg(long, default_value = STORE_BYTES, value_name = "SIZE", value_parser = parse_store_bytes)]
     pub memory: u64,
     /// How long a replica polls for packets before it sleeps.

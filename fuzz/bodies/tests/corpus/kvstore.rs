@@ -141,6 +141,9 @@ fn command_seeds() -> Vec<Vec<u8>> {
         .chain(&lists)
         .chain(&conditional)
         .chain(&last)
+        .chain(&[Command::SetMemory {
+            memory_bytes: 1 << 20,
+        }])
         .map(|command| encoded(|bytes| command.encode(bytes)))
         .collect()
 }

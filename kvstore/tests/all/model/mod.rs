@@ -64,6 +64,16 @@ impl Model {
                 self.limits = *limits;
                 answer(Response::Done)
             }
+            Command::SetMemory { memory_bytes } => {
+                let charge =
+                    |(key, item): (&Vec<u8>, &Item)| item_charge(key.len(), item.value.len());
+                let used = self.items.iter().map(charge).sum();
+                if *memory_bytes < used {
+                    return answer(Response::Error(StoreError::MemoryInUse { used }));
+                }
+                self.limits.memory_bytes = *memory_bytes;
+                answer(Response::Done)
+            }
             _ => self.apply_to_key(at, command).0,
         }
     }
