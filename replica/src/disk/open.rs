@@ -184,9 +184,8 @@ pub(super) fn inspect(
     let mut log = read_log(disk, &segments, &mut reading)?;
     log.position.marked = check_synced(disk, &names, &log)?;
     log.position.snapshot = snapshots.keys().last().copied();
-    let file = segments.values().last().cloned().unwrap_or_default();
     let base = base_of(&identity, snapshot.as_ref());
-    let replayed = log.replay.finish(base, &file)?;
+    let replayed = log.replay.finish(base, ends_of(&segments))?;
     let rebase = replayed.rebase(base);
     let Replayed {
         hard_state,
@@ -207,6 +206,13 @@ pub(super) fn inspect(
         restored,
         rebase,
     }))
+}
+
+/// The files of the first and of the last segment.
+fn ends_of(segments: &BTreeMap<u64, String>) -> (&str, &str) {
+    let mut files = segments.values().map(String::as_str);
+    let first = files.next().unwrap_or_default();
+    (first, files.next_back().unwrap_or(first))
 }
 
 /// Without an identity there is nothing that this replica can have said; but then there must not be anything else.

@@ -6,7 +6,7 @@ use trine_protocol::message::{ClusterId, Incarnation};
 use super::error::LostMemory;
 use super::identity::Identity;
 use super::record::{Item, Record, decode};
-use super::snapshot_file::Loaded;
+use super::snapshot_file::{self, Loaded};
 use crate::state_machine::genesis::{FIRST_INDEX, FIRST_TERM};
 
 /// The disk content of a replica that belonged to a group.
@@ -132,28 +132,29 @@ impl Replay {
     pub(crate) fn finish(
         mut self,
         base: Option<(u64, u64)>,
-        file: &str,
+        (first, last): (&str, &str),
     ) -> Result<Replayed, LostMemory> {
-        let lost = |what: String| Err(LostMemory::new(file, what));
+        let lost = |file: &str, what: &str| Err(LostMemory::new(file, what));
         let Some((index, term)) = base else {
             // It waits for its first snapshot: a vote may have been given, nothing else.
             return match self.entries.is_empty() && self.restored == 0 {
                 true => Ok(self.into_replayed(false)),
-                false => lost("the snapshot that the log stands on is missing".to_owned()),
+                false => lost(first, "the snapshot that the log stands on is missing"),
             };
         };
         if self.restored > index {
             let restored = self.restored;
-            return lost(format!("the snapshot up to entry {restored} is missing"));
+            let file = snapshot_file::name(restored);
+            return lost(&file, "it is missing, and the log stands on it");
         }
-        if let Some(first) = self.entries.first().map(|entry| entry.index)
-            && first > index + 1
+        if let Some(begin) = self.entries.first().map(|entry| entry.index)
+            && begin > index + 1
         {
-            return lost(format!(
-                "entries {} to {} are missing",
-                index + 1,
-                first - 1
-            ));
+            let (from, to) = (index + 1, begin - 1);
+            return lost(
+                first,
+                &format!("entries {from} to {to} are missing in front of it"),
+            );
         }
         let superseded = self.cut_behind(index, term);
         let state = &mut self.hard_state;
@@ -162,10 +163,10 @@ impl Replay {
             (state.term, state.vote) = (term, 0);
         }
         state.commit = state.commit.max(index);
-        let last = self.entries.last().map_or(index, |entry| entry.index);
-        if state.commit > last {
-            let commit = state.commit;
-            return lost(format!("entries {} to {commit} are missing", last + 1));
+        let end = self.entries.last().map_or(index, |entry| entry.index);
+        if state.commit > end {
+            let (from, to) = (end + 1, state.commit);
+            return lost(last, &format!("entries {from} to {to} are missing"));
         }
         Ok(self.into_replayed(superseded))
     }

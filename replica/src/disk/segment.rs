@@ -70,7 +70,9 @@ pub(crate) struct Scan {
     pub(crate) expected: Option<u64>,
     /// A frame is incomplete: nothing may come after it.
     torn: bool,
-    /// An earlier segment ended early: the next has to go on with the expected frame.
+    /// The segment before this one, and its first sector that holds no complete frame.
+    before: Option<(String, usize)>,
+    /// The contents of the present frame.
     content: Vec<u8>,
 }
 
@@ -107,6 +109,7 @@ impl Scan {
         }
         let torn_until = self.check_tail(bytes, number, file, at)?;
         self.torn |= torn_until > at;
+        self.before = Some((file.to_owned(), at));
         Ok(SegmentEnd {
             last_frame: last_frame.unwrap_or(at),
             sector: at,
@@ -149,7 +152,8 @@ impl Scan {
         Some(at + count)
     }
 
-    /// After the complete frames there may be sectors of the next one, and nothing else.
+    /// After the complete frames there may be sectors of the next one, and nothing else. A frame further on shows that
+    /// those in front of it are gone: the damage is where they were, which may be in the segment before.
     fn check_tail(
         &self,
         bytes: &[u8],
@@ -171,7 +175,13 @@ impl Scan {
                 Sector::Damaged => false,
             };
             if !fits {
-                let offset = at * SECTOR;
+                let is_intact = matches!(read(bytes, segment, at), Sector::Valid { .. });
+                let (file, sector) = match &self.before {
+                    _ if !is_intact => (file, at),
+                    Some((before, sector)) if at == 1 => (&**before, *sector),
+                    _ => (file, torn_until),
+                };
+                let offset = sector * SECTOR;
                 let what = format!("damaged at byte {offset}: no unfinished write leaves this");
                 return Err(LostMemory::new(file, what).into());
             }

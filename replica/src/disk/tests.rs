@@ -195,8 +195,8 @@ fn a_synced_frame_that_vanishes_is_lost_memory() {
     assert!(error.to_string().contains("synced"), "{error}");
 }
 
-#[test]
-fn segments_follow_each_other_and_a_missing_one_is_noticed() {
+/// A member with entries 2 to 59, in several segments.
+fn long() -> MemoryDisk {
     let mut opened = open(MemoryDisk::default(), options()).unwrap();
     let writer = &mut opened.writer;
     writer
@@ -205,7 +205,32 @@ fn segments_follow_each_other_and_a_missing_one_is_noticed() {
     for index in 2..60 {
         writer.perform([record(index..index + 1, 2, 1000)]).unwrap();
     }
-    let disk = writer.disk_mut().clone();
+    writer.disk_mut().clone()
+}
+
+/// Frames that had become zeros at the end of a segment were reported as damage of the segment behind it.
+#[test]
+fn sectors_that_vanish_are_reported_of_their_own_segment() {
+    let disk = long();
+    let segments = disk.files.iter();
+    for (name, bytes) in segments.filter(|(name, _)| name.starts_with("segment")) {
+        let written = |at: &usize| bytes[at * SECTOR..][..SECTOR].iter().any(|&byte| byte != 0);
+        for at in (1..bytes.len() / SECTOR).filter(written) {
+            for vanished in [1, 2, 3] {
+                let mut damaged = disk.clone();
+                let end = bytes.len().min((at + vanished) * SECTOR);
+                damaged.files.get_mut(name).unwrap()[at * SECTOR..end].fill(0);
+                let error = reopen(&damaged).map(|_| ()).unwrap_err();
+                let named = error.to_string().starts_with(name.as_str());
+                assert!(named, "{vanished} from {at} of {name}: {error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn segments_follow_each_other_and_a_missing_one_is_noticed() {
+    let disk = long();
     let segments: Vec<&String> = disk
         .files
         .keys()
